@@ -30,6 +30,10 @@ printf '\n== Simulated device\n'
 for case in new trace random full; do
     run emmclab-replay device_speed "$case"
 done
+printf '\n== Pictures for Perfetto: a trace, a run, and the run alone\n'
+run emmclab-replay picture_speed convert 10000000
+run emmclab-replay picture_speed simulate 1000000
+run emmclab-replay picture_speed quiet 1000000
 printf '\n== Layers: decisions, memory, recovery\n'
 run emmclab-layers layer_speed
 printf '\n== The host above the device: operations on files, one core\n'

@@ -14,19 +14,11 @@ from emmclab import _core
 from emmclab.device import Device, parse_precondition
 from emmclab.document import Document
 from emmclab.errors import ConfigError
+from emmclab.files import written
 from emmclab.layers import Setting, stack
 
 #: States of a thread, as results name them, with the words for people.
-STATES = {
-    "running": "running",
-    "core": "waiting for a core",
-    "network": "network",
-    "read": "read",
-    "fsync": "fsync",
-    "throttled": "writes held back",
-    "thread": "waiting for a thread",
-    "think": "pause",
-}
+STATES = dict(_core.app_states())
 #: Those that the device is the cause of.
 STORAGE = ("read", "fsync", "throttled")
 #: The host where none is named, and its network.
@@ -178,6 +170,7 @@ def run_application(
     second: Device | str | None = None,
     limit_s: int = LIMIT_S,
     check: bool = False,
+    perfetto: str | PathLike[str] | None = None,
 ) -> AppResult:
     """Run an application in closed loop on a device.
 
@@ -196,6 +189,9 @@ def run_application(
         second: a device beside it, for layers that use one.
         limit_s: simulated time, in s, after which the run is an error.
         check: check every invariant of the device.
+        perfetto: file for a picture of the run, which ui.perfetto.dev shows: what each thread does, the
+            critical path, and requests and device as `Device.simulate` draws them. It ends in `.pftrace`, or
+            `.pftrace.gz`.
 
     Raises:
         ConfigError: the file is wrong (with its line), the partitions do not fit the device, the program is
@@ -227,8 +223,11 @@ def run_application(
             images=None if images is None else fspath(images),
             layers=stack(layers, layer_settings or {}),
             second=None if beside is None else beside.core,
+            perfetto=None if perfetto is None else fspath(perfetto),
         )
     )
+    if perfetto is not None:
+        written.append(fspath(perfetto))
     said = {
         "precondition": precondition,
         "layers": list(layers),

@@ -279,6 +279,7 @@ class Device:
         percentiles: Iterable[float] | str | None = None,
         distribution: bool = False,
         over_time: bool | str | float = False,
+        perfetto: str | PathLike[str] | None = None,
         fold: bool | None = None,
         progress: SimulationProgress | None = None,
     ) -> Result:
@@ -318,6 +319,9 @@ class Device:
             over_time: give requests, response times and the work of the device over time: rows of
                 `over_time`, in bins of automatic width (at most 256), or of a width as `"1s"` or in seconds
                 (doubled where there would be more than 16,384).
+            perfetto: file for a picture of the run, which ui.perfetto.dev shows: requests by process, queue
+                depth, throughput, and what each channel, way and plane does. It ends in `.pftrace`, or
+                `.pftrace.gz`.
             fold: deprecated name of `wrap_addresses`.
             progress: called after each batch.
 
@@ -388,11 +392,11 @@ class Device:
             second=None if beside is None else beside._config,
             victim=victim,
             over_time=None if over_time is False else bin_ns(None if over_time is True else over_time),
+            perfetto=None if perfetto is None else fspath(perfetto),
         )
         ledger = _drive(run, stream, progress)
         result = json.loads(run.finish(ledger))
-        if events is not None:
-            written.append(fspath(events))
+        written.extend(fspath(output) for output in (events, perfetto) if output is not None)
         # The core's name of the option.
         del options["fold"]
         said = options | {"wrap_addresses": wrap_addresses, "precondition": precondition, "passes": passes}

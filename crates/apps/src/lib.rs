@@ -20,6 +20,7 @@ mod sqlite;
 mod storage;
 mod text;
 mod timeline;
+mod tracks;
 mod what_if;
 
 pub use block_device::BlockDevice;
@@ -30,8 +31,10 @@ pub use program::{
     Access, Database, FileSet, JournalMode, Pick, Picked, Place, Procedure, Program, Step, SyncCall,
     Synchronous, Thread, preset_names, preset_text,
 };
+pub use replayed::Observed;
 pub use requests::{Group, ReadsWrites, RequestCounts, Written};
 pub use result::{AppResult, Lane, OverTime, Spent, StateTimes, ThreadResult};
-pub use run::{RunOptions, prepare_live, run, run_live};
+pub use run::{RunOptions, prepare_live, run, run_in_detail, run_live};
 pub use timeline::State;
+pub use tracks::ThreadTimes;
 pub use what_if::{Operation, WhatIf};

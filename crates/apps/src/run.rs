@@ -14,6 +14,7 @@ use crate::hosts::{HostSetup, mount_of};
 use crate::program::Program;
 use crate::result::{AppResult, Attribution};
 use crate::storage::{FileStore, RealFiles, RealStorage, Simulated, Storage};
+use crate::tracks::ThreadTimes;
 use crate::what_if::WhatIf;
 
 /// How a program is run.
@@ -47,6 +48,19 @@ pub fn run<D: BlockDevice>(
     device: &mut D,
     options: &RunOptions,
 ) -> Result<AppResult> {
+    run_in_detail(program, setup, device, options).map(|(result, _)| result)
+}
+
+/// The same, with what each thread did.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_in_detail<D: BlockDevice>(
+    program: &Program,
+    setup: &HostSetup,
+    device: &mut D,
+    options: &RunOptions,
+) -> Result<(AppResult, ThreadTimes)> {
     let named = setup.mounts(device.sectors())?;
     let partitions: Vec<&str> = named.iter().map(|(name, _)| *name).collect();
     for part in &options.what_if {
@@ -62,9 +76,10 @@ pub fn run<D: BlockDevice>(
     let mut host = Host::new(setup.kernel()?, &mounts)?;
     let files = files_of(program, options.seed, &named, &mut host)?;
     let mut storage = Simulated::new(host, device, partitions.clone(), &options.what_if);
-    let found = run_on(program, setup, options, &partitions, files, &mut storage)?;
+    let (found, times) = run_on(program, setup, options, &partitions, files, &mut storage)?;
     let kernel_cpu = storage.kernel_cpu_ns() * millionths(setup.cpu_factor) / 1_000_000;
-    Ok(AppResult { kernel_cpu_ns: Some(kernel_cpu), requests: Some(storage.counts()), ..found })
+    let result = AppResult { kernel_cpu_ns: Some(kernel_cpu), requests: Some(storage.counts()), ..found };
+    Ok((result, times))
 }
 
 /// Writes the files that a program has beforehand into folders of this machine, one for each mounted partition of the host, in its order.
@@ -108,7 +123,7 @@ pub fn run_live(
     let mut store = RealFiles::new(folders.to_vec(), false);
     let files = files_of(program, options.seed, &named, &mut store)?;
     let mut storage = RealStorage::start(&Arc::new(store), program.threads.len() as u32)?;
-    let mut found = run_on(program, setup, options, &partitions, files, &mut storage)?;
+    let (mut found, _) = run_on(program, setup, options, &partitions, files, &mut storage)?;
     // A call is one wait here: which one of the host's is not known.
     found
         .spent
@@ -147,7 +162,7 @@ fn run_on<S: Storage>(
     partitions: &[&str],
     files: Files,
     storage: &mut S,
-) -> Result<AppResult> {
+) -> Result<(AppResult, ThreadTimes)> {
     let code = Code::of(program)?;
     let network = setup.network(&options.network)?;
     let names: Vec<&str> = program.threads.iter().map(|thread| thread.name.as_str()).collect();
@@ -167,7 +182,7 @@ fn run_on<S: Storage>(
     };
     let outcome = Engine::new(fixed, storage, files).run()?;
     let attribution = Attribution::of(&outcome.timelines, &names, waited, outcome.end);
-    Ok(AppResult {
+    let result = AppResult {
         program: program.name.clone(),
         host: setup.name.clone(),
         era: setup.era.clone(),
@@ -186,7 +201,17 @@ fn run_on<S: Storage>(
         file_syncs: outcome.syncs,
         requests: None,
         over_time: attribution.over_time,
-    })
+    };
+    let owned = |names: &[&str]| names.iter().map(ToString::to_string).collect();
+    let times = ThreadTimes {
+        program: program.name.clone(),
+        timelines: outcome.timelines,
+        names: owned(&names),
+        partitions: owned(&partitions),
+        waited,
+        end: outcome.end,
+    };
+    Ok((result, times))
 }
 
 fn millionths(factor: f64) -> u64 {

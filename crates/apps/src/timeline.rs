@@ -55,6 +55,20 @@ impl State {
         }
     }
 
+    /// The words for people.
+    pub const fn words(self) -> &'static str {
+        match self {
+            Self::Running => "running",
+            Self::Core => "waiting for a core",
+            Self::Network => "network",
+            Self::Read => "read",
+            Self::Fsync => "fsync",
+            Self::Throttled => "writes held back",
+            Self::Thread => "waiting for a thread",
+            Self::Think => "pause",
+        }
+    }
+
     const fn of(wait: Wait) -> Self {
         match wait.group() {
             WaitGroup::Read => Self::Read,

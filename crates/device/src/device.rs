@@ -176,6 +176,11 @@ impl Device {
         self.ftl.geometry()
     }
 
+    /// Planes of a way: those that do one thing at a time, numbered one after the other.
+    pub fn planes_per_way(&self) -> u32 {
+        self.nand.planes_per_way()
+    }
+
     /// Counts of its work.
     pub fn counters(&self) -> &Counters {
         &self.counters

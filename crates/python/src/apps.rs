@@ -5,11 +5,11 @@ use std::io::BufReader;
 use std::path::PathBuf;
 
 use emmclab_apps::{
-    HostSetup, LearnOptions, Program, RunOptions, WhatIf, learn, prepare_live, preset_names, preset_text,
-    run as run_program, run_live,
+    HostSetup, LearnOptions, Observed, Program, RunOptions, State, ThreadTimes, WhatIf, learn, prepare_live,
+    preset_names, preset_text, run_in_detail, run_live,
 };
-use emmclab_device::Quiet;
-use emmclab_replay::{ClosedLoop, ReplayOptions, Simulation};
+use emmclab_device::{Observer, Quiet};
+use emmclab_replay::{ClosedLoop, ReplayOptions, RunTracks, Simulation};
 use emmclab_trace::{Error, Nanos, SECTOR_BYTES};
 use pyo3::prelude::*;
 use serde::Deserialize;
@@ -109,6 +109,12 @@ pub(crate) fn app_presets() -> Vec<&'static str> {
     preset_names().collect()
 }
 
+/// The states of a thread: the name in results, and the words for people.
+#[pyfunction]
+pub(crate) fn app_states() -> Vec<(&'static str, &'static str)> {
+    State::ALL.into_iter().map(|state| (state.name(), state.words())).collect()
+}
+
 /// The file of an application that comes with emmclab.
 #[pyfunction]
 pub(crate) fn app_text(py: Python<'_>, name: &str) -> PyResult<&'static str> {
@@ -149,9 +155,9 @@ impl Options {
 }
 
 /// Runs a program on a host above a device, made ready as the replay options say: the result of the program, and that of the
-/// device, as JSON.
+/// device, as JSON. `perfetto` is a file for a picture of the run.
 #[pyfunction]
-#[pyo3(signature = (program, host, config, options, replay, *, images=None, layers=None, second=None))]
+#[pyo3(signature = (program, host, config, options, replay, *, images=None, layers=None, second=None, perfetto=None))]
 #[expect(clippy::too_many_arguments, reason = "named arguments in Python")]
 pub(crate) fn run_app(
     py: Python<'_>,
@@ -163,17 +169,43 @@ pub(crate) fn run_app(
     images: Option<PathBuf>,
     layers: Option<Layers>,
     second: Option<&PyDeviceConfig>,
+    perfetto: Option<PathBuf>,
 ) -> PyResult<String> {
     let second = second.map(PyDeviceConfig::settings);
     run(py, || {
         let options = from_json::<Options>(options)?.checked()?;
         let replay: ReplayOptions = from_json(replay)?;
+        let tracks = perfetto.map(RunTracks::create).transpose()?;
         let images = images.map(|folder| store(folder, None)).transpose()?;
         let simulation = Simulation::new(config.settings(), &replay, images.as_ref())?;
-        let mut device = ClosedLoop::new(under_layers(simulation, layers, second, &replay, images.as_ref())?);
-        let result = run_program(&program.0, &host.0, &mut device, &options)?;
-        to_json(&json!({ "app": result, "device": device.finish(&mut Quiet)? }))
+        let simulation = under_layers(simulation, layers, second, &replay, images.as_ref())?;
+        let Some(mut tracks) = tracks else {
+            let device = ClosedLoop::new(simulation);
+            return run_observed((&program.0, &host.0), device, &options, &mut Quiet, |_, _| ());
+        };
+        tracks.begin(config.settings().name(), simulation.device(), Nanos::ZERO)?;
+        let device = ClosedLoop::new(simulation);
+        let found = run_observed((&program.0, &host.0), device, &options, &mut tracks, |tracks, threads| {
+            tracks.draw(|tracks| threads.draw(tracks));
+        })?;
+        tracks.finish()?;
+        Ok(found)
     })
+}
+
+/// Runs a program while `observer` listens to the device, and gives it what the threads did.
+fn run_observed<O: Observer>(
+    (program, host): (&Program, &HostSetup),
+    mut device: ClosedLoop,
+    options: &RunOptions,
+    observer: &mut O,
+    ended: impl FnOnce(&mut O, &ThreadTimes),
+) -> Result<String, Error> {
+    let mut observed = Observed { device: &mut device, observer: &mut *observer };
+    let (result, threads) = run_in_detail(program, host, &mut observed, options)?;
+    let device = device.finish(observer)?;
+    ended(observer, &threads);
+    to_json(&json!({ "app": result, "device": device }))
 }
 
 /// Writes the files that a program has beforehand into folders, one for each mounted partition of the host on a device of `capacity`

@@ -6,8 +6,8 @@ use std::sync::{Mutex, PoisonError};
 use emmclab_device::{Capabilities, DeviceConfig, Quiet, presets};
 use emmclab_layers::{LayerConfig, Size};
 use emmclab_replay::{
-    ImageStore, Recorder, ReplayOptions, RequestRows, RunOverTime, Simulation, age_by_traces, preflight,
-    prepare, prepare_by_traces,
+    ImageStore, Recorder, ReplayOptions, RequestRows, RunOverTime, RunTracks, Simulation, age_by_traces,
+    preflight, prepare, prepare_by_traces,
 };
 use emmclab_trace::{Error, Kind};
 use pyo3::prelude::*;
@@ -217,9 +217,10 @@ impl PySimulation {
     /// of readers; `images` is a folder that keeps aged devices, of at most `images_limit` bytes; `rows` a Parquet file for one row per request; `layers`
     /// lie above the device, the first on top, and `second` is a device beside it, made ready in the same way. `victim` chooses
     /// the blocks that the device collects once it is ready: a callable that takes a `VictimView` and returns a block or None.
-    /// `over_time` keeps the run over time, in bins of so many ns, or 0 for bins of automatic width.
+    /// `over_time` keeps the run over time, in bins of so many ns, or 0 for bins of automatic width; `perfetto` is a file for a
+    /// picture of the run.
     #[new]
-    #[pyo3(signature = (config, options, *, images=None, images_limit=None, rows=None, aged_by=None, layers=None, second=None, victim=None, over_time=None))]
+    #[pyo3(signature = (config, options, *, images=None, images_limit=None, rows=None, aged_by=None, layers=None, second=None, victim=None, over_time=None, perfetto=None))]
     #[expect(clippy::too_many_arguments, reason = "named arguments in Python")]
     fn new(
         py: Python<'_>,
@@ -233,6 +234,7 @@ impl PySimulation {
         second: Option<&PyDeviceConfig>,
         victim: Option<Py<PyAny>>,
         over_time: Option<i64>,
+        perfetto: Option<PathBuf>,
     ) -> PyResult<Self> {
         let over_time = over_time.map(|ns| RunOverTime::new(bin_width(ns)));
         let second = second.map(|second| &second.0);
@@ -240,6 +242,7 @@ impl PySimulation {
         run(py, || {
             let options: ReplayOptions = from_json(options)?;
             let rows = rows.map(|path| RequestRows::create(&path)).transpose()?;
+            let mut tracks = perfetto.map(RunTracks::create).transpose()?;
             let store = images.map(|folder| store(folder, images_limit)).transpose()?;
             let simulation = match aging {
                 Some(traces) => {
@@ -254,7 +257,11 @@ impl PySimulation {
                 (policy, fault) = PyPolicy::new(victim);
                 simulation = simulation.with_victim_policy(Box::new(policy))?;
             }
-            Ok(Self(Mutex::new(Some(Running { simulation, recorder: Recorder { rows, over_time }, fault }))))
+            if let Some(tracks) = &mut tracks {
+                tracks.begin(config.0.name(), simulation.device(), options.start_offset)?;
+            }
+            let recorder = Recorder { rows, over_time, tracks };
+            Ok(Self(Mutex::new(Some(Running { simulation, recorder, fault }))))
         })
     }
 
@@ -264,7 +271,8 @@ impl PySimulation {
         let goes_on = run(py, || {
             let Running { simulation, recorder, .. } = self.inner().as_mut().ok_or_else(ended)?;
             if recorder.is_on() {
-                let goes_on = simulation.feed(&batch.0, recorder)?;
+                recorder.expect(&batch.0);
+                let goes_on = simulation.feed(&batch.0, &mut recorder.listeners())?;
                 recorder.check()?;
                 Ok(goes_on)
             } else {
@@ -284,14 +292,14 @@ impl PySimulation {
         self.inner().as_ref().map_or(0, |running| running.simulation.simulated().0)
     }
 
-    /// Ends the run: the result as JSON. With rows, puts their file in place.
+    /// Ends the run: the result as JSON. Puts the files of rows and of the picture in place.
     fn finish(&mut self, py: Python<'_>, ledger: PyLedger) -> PyResult<String> {
         let Running { simulation, mut recorder, fault } =
             self.inner().take().ok_or_else(|| to_python(py, &ended()))?;
         let result = run(py, || {
             let ledger = ledger_from_python(&ledger)?;
             if recorder.is_on() {
-                simulation.finish(Some(&ledger), &mut recorder)
+                simulation.finish(Some(&ledger), &mut recorder.listeners())
             } else {
                 simulation.finish(Some(&ledger), &mut Quiet)
             }

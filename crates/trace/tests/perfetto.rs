@@ -6,7 +6,10 @@ mod support;
 
 use std::io::Write;
 
-use emmclab_trace::{Activity, CommandKind, Kind, Nanos, ReadOptions, Request};
+use emmclab_trace::{
+    Activity, BatchBuilder, CommandKind, Header, Kind, Ledger, Names, Nanos, Op, ReadOptions, Request,
+    Sector, TraceWriter, WriteOptions, picture_file,
+};
 use support::protobuf::Message;
 use support::{Trace, lenient, read_bytes};
 
@@ -497,4 +500,46 @@ fn a_huge_length_takes_no_memory() {
         let error = read_bytes(&bytes, "pftrace", &forced).unwrap_err();
         assert!(matches!(error.kind(), Kind::Syntax | Kind::Truncated), "{error}");
     }
+}
+
+/// The picture of a trace, as bytes.
+fn picture(requests: &[Request]) -> Vec<u8> {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("t.pftrace");
+    let mut writer = TraceWriter::create(&path, &Header::default(), &WriteOptions::default()).unwrap();
+    if !requests.is_empty() {
+        let mut builder = BatchBuilder::default();
+        for request in requests {
+            builder.push(request);
+        }
+        let names = std::sync::Arc::new(Names::default());
+        writer.write(&builder.finish(&names, &names)).unwrap();
+    }
+    writer.finish(&Ledger::default(), &Header::default()).unwrap();
+    std::fs::read(&path).unwrap()
+}
+
+#[test]
+fn a_picture_is_known_as_one_and_is_no_trace() {
+    let complete = Some(Nanos(900));
+    let request = Request { complete, ..Request::new(Nanos(-5), Op::Read, Sector(8), 8) };
+    let error = read_bytes(&picture(&[request]), "pftrace", &ReadOptions::default()).unwrap_err();
+    assert_eq!(error.kind(), Kind::Unsupported, "{error}");
+    assert!(error.to_string().contains("picture"), "{error}");
+    let error = read_bytes(&picture(&[]), "pftrace", &ReadOptions::default()).unwrap_err();
+    assert_eq!(error.kind(), Kind::Empty, "{error}");
+}
+
+#[test]
+fn a_picture_has_the_name_of_one() {
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["t.pftrace", "t.perfetto-trace", "T.PFTRACE.gz"] {
+        assert!(picture_file(&folder.path().join(name)).is_ok(), "{name}");
+    }
+    for name in ["t.json", "t", "pftrace", "t.parquet.gz"] {
+        let error = picture_file(&folder.path().join(name)).map(|_| ()).unwrap_err();
+        assert_eq!(error.kind(), Kind::Config, "{name}: {error}");
+        assert!(error.hint_text().unwrap().contains(".pftrace"), "{name}");
+    }
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
 }

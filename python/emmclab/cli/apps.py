@@ -26,6 +26,7 @@ from emmclab.apps_live import LIVE_HOST, agreement, run_live
 from emmclab.cli.console import print_json, put, say, stdout
 from emmclab.cli.meter import Meter
 from emmclab.cli.options import AsJson, option, with_groups
+from emmclab.cli.outputs import Perfetto
 from emmclab.cli.simulation import (
     Capacity,
     Images,
@@ -185,6 +186,7 @@ def apps(
     record: Annotated[
         Path | None, option("Of `live`: write the trace of the device too.", _RUN, metavar="FILE")
     ] = None,
+    perfetto: Perfetto = None,
     html: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Also write a page: time lines and tables.")
     ] = None,
@@ -211,6 +213,10 @@ def apps(
             field="run",
             hint="use `emmclab apps compare` for several",
         )
+    if perfetto is not None and action != "run":
+        raise ConfigError(
+            "several runs have no single picture", kind="config", field="--perfetto", hint="use `run`"
+        )
     own, layer_settings = layered(settings, layers)
     software: dict[str, Any] = {
         "layers": layers,
@@ -227,7 +233,10 @@ def apps(
         _report([found, model], [], html)
         return
     results = [
-        running.run(name, one, over, **software) for name in names for one in chosen for over in networks
+        running.run(name, one, over, perfetto=perfetto, **software)
+        for name in names
+        for one in chosen
+        for over in networks
     ]
     faster: list[AppResult] = []
     if what_if:
@@ -238,6 +247,8 @@ def apps(
         parts = parts_of(results[0]) if what_if == ["all"] else what_if
         faster = [running.run(names[0], chosen[0], networks[0], what_if=[part], **software) for part in parts]
     _show(results, faster, as_json)
+    if perfetto is not None:
+        say(f"picture: {perfetto}")
     _report(results, faster, html)
 
 

@@ -9,7 +9,7 @@ import typer
 from emmclab.cli.console import print_json, say
 from emmclab.cli.meter import Meter
 from emmclab.cli.options import AsJson, Reading, TraceFile, with_groups
-from emmclab.cli.outputs import To, TraceOutput, report, to_stdout
+from emmclab.cli.outputs import To, TraceOutput, note_picture, report, to_stdout
 from emmclab.errors import ConfigError
 from emmclab.profile import ledger_line
 
@@ -19,7 +19,8 @@ def register(app: typer.Typer) -> None:
     app.command(
         epilog="Examples: [cyan]emmclab convert log106_Messaging.txt messaging.parquet[/], "
         "[cyan]emmclab convert trace.dat trace.csv.zst[/], "
-        "[cyan]emmclab convert trace.dat - --to csv | head[/]"
+        "[cyan]emmclab convert trace.dat - --to csv | head[/], "
+        "[cyan]emmclab convert trace.parquet picture.pftrace[/] for ui.perfetto.dev"
     )(with_groups(convert))
 
 
@@ -51,6 +52,7 @@ def convert(
         print_json(place | {"clock_jumps": source.clock_jumps} | written._asdict())
     else:
         report(output, f"{output}: {ledger_line(written.ledger)}")
+    note_picture(output, to)
     if written.left_out:
         _note(f"{written.left_out:,} requests were left out: the format cannot store their operation")
     if written.lost:

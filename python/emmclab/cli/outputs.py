@@ -42,6 +42,15 @@ To = Annotated[
 ]
 
 
+Perfetto = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="Output file: a picture of the run for ui.perfetto.dev (.pftrace, .pftrace.gz).",
+    ),
+]
+
+
 def to_stdout(output: Path, as_json: bool = False) -> None:
     """Refuse stdout as an output where it is closed, or where the report in JSON goes there too."""
     if output != STDOUT:
@@ -56,6 +65,13 @@ def to_stdout(output: Path, as_json: bool = False) -> None:
     # What replaces a closed stdout belongs to no file.
     if not hasattr(sys.stdout, "buffer"):
         raise InputError("the standard output is closed", kind="io", file="-", hint="name an output file")
+
+
+def note_picture(output: Path, to: str | None = None) -> None:
+    """Print that the output shows requests and holds none, where it is a picture for Perfetto."""
+    named = {".pftrace", ".perfetto-trace"} & {suffix.lower() for suffix in output.suffixes[-2:]}
+    if to.partition(".")[0] == "perfetto" if to else named:
+        say("note: this is a picture for ui.perfetto.dev, which cannot be read as a trace")
 
 
 def report(output: Path, text: str) -> None:

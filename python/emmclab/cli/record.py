@@ -18,6 +18,7 @@ from emmclab.cli.console import print_json, say, stdout
 from emmclab.cli.endings import asked_by_signal
 from emmclab.cli.machine import Duration, Machine, parse_duration
 from emmclab.cli.options import AsJson, with_groups
+from emmclab.cli.outputs import note_picture
 from emmclab.errors import ConfigError
 from emmclab.profile import ledger_line
 
@@ -70,6 +71,7 @@ def record(
     seconds = None if duration is None else parse_duration(duration)
     if (problem := _nearly_full(output)) is not None:
         raise ConfigError(problem, kind="config", field="--output", hint="free some space or write elsewhere")
+    note_picture(output)
     status = 0
     with closing(machine.record()) as recorder:
         writer = _core.Writer(output, recorder.header())

@@ -9,6 +9,7 @@ import typer
 
 from emmclab.cli.console import print_json, say, stdout
 from emmclab.cli.options import AsJson, Reading, TraceFiles, with_groups
+from emmclab.cli.outputs import Perfetto
 from emmclab.cli.simulation import (
     Capacity,
     DeviceName,
@@ -57,6 +58,7 @@ def simulate(
             metavar="FILE", help="Output file: one row per request (times, waits by cause), as Parquet."
         ),
     ] = None,
+    perfetto: Perfetto = None,
     html: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write the report page.")] = None,
     as_json: AsJson = False,
     reading: Reading,
@@ -77,18 +79,22 @@ def simulate(
         "drain": drain,
     }
     if seeds is not None:
-        if events is not None or html is not None:
-            option = "--events" if events is not None else "--html"
-            raise ConfigError(
-                "several runs have no single output", kind="config", field=option, hint="leave out --seeds"
-            )
+        for option, output in (("--events", events), ("--perfetto", perfetto), ("--html", html)):
+            if output is not None:
+                raise ConfigError(
+                    "several runs have no single output",
+                    kind="config",
+                    field=option,
+                    hint="leave out --seeds",
+                )
         from emmclab.spread import seeded
 
         runs = [replay.run(one, opened, None, **software) for one in seeded(configuration, seeds)]
         _show_seeds(runs, as_json)
         end(runs)
         return
-    result = replay.run(configuration, opened, events, pictures=html is not None, **software)
+    pictures = html is not None
+    result = replay.run(configuration, opened, events, pictures=pictures, perfetto=perfetto, **software)
     reading.note_changed(result["trace"], result["ledger"])
     if as_json:
         warn([result])
@@ -97,6 +103,8 @@ def simulate(
         from emmclab.cli.show_runs import show_result
 
         show_result(stdout(), result)
+    if perfetto is not None:
+        say(f"picture: {perfetto}")
     if html is not None:
         from emmclab.report import write_simulation_report
 

@@ -91,7 +91,8 @@ impl Controller {
                 cache.forget(lpn);
             }
             let command = request.event.id;
-            below.log.unit_cached(&UnitCached { lpn, covered, command, overwritten, at: now });
+            let units = buffer.units();
+            below.log.unit_cached(&UnitCached { lpn, covered, command, overwritten, units, at: now });
         }
         buffer.since = buffer.since.max(now);
         request.wait_until(now);

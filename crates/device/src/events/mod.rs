@@ -293,6 +293,8 @@ pub struct UnitCached {
     pub command: u64,
     /// Whether the buffer held data of the unit already.
     pub overwritten: bool,
+    /// Units that the buffer holds then.
+    pub units: u32,
     /// When there was room.
     pub at: Nanos,
 }

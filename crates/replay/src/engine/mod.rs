@@ -4,7 +4,6 @@
 //! bare or with host queue and checker, or a stack of layers over one or two such disks. Completions need not be known when
 //! a command is taken: a device that reorders reports them when the request's last page has begun.
 
-mod in_order;
 #[cfg(test)]
 mod tests;
 mod watched;
@@ -17,9 +16,9 @@ use emmclab_trace::{BlockNote, Error, Kind, Nanos, Result};
 use crate::disk::Disk;
 use crate::disks::Disks;
 use crate::host::HostCounts;
+use crate::in_order::InOrder;
 use crate::layered::Layered;
 
-use in_order::InOrder;
 use watched::Watched;
 
 /// One or two devices and the software above them.

@@ -23,7 +23,9 @@ impl Layered {
         let &Command { arrival, op, sector, sectors, modifiers } = command;
         let request = HostRequest { id: self.next_id, op, sector, sectors, modifiers };
         self.next_id += 1;
-        let arrived = Arrived { request, arrival, parent, notes, data };
+        let number = self.came;
+        self.came += u64::from(parent.is_none());
+        let arrived = Arrived { request, arrival, parent, number, notes, data };
         let mut plan = self.tasks.plan();
         if request.expand(self.levels[level].accepts, &mut plan) {
             let task = self.add(level, Source::Expanded, arrived, plan);

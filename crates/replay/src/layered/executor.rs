@@ -31,8 +31,8 @@ pub(crate) struct Layered {
     pub(super) next_id: u64,
     /// Requests of the workload that are not complete.
     pub(super) open: u64,
-    /// Requests that were.
-    pub(super) complete: u64,
+    /// Requests of the workload so far.
+    pub(super) came: u64,
     pub(super) last_complete: Nanos,
     /// Requests of the workload that promise durability on completion.
     pub(super) durable: Kinds,
@@ -100,7 +100,7 @@ impl Layered {
             now: Nanos::MIN,
             next_id,
             open: 0,
-            complete: 0,
+            came: 0,
             last_complete: Nanos::ZERO,
             durable: Kinds::default(),
             background_done: Nanos::ZERO,

@@ -23,6 +23,8 @@ pub(super) struct Arrived {
     pub arrival: Nanos,
     /// `None` for requests of the workload.
     pub parent: Option<Parent>,
+    /// Of a request of the workload, how many came before it.
+    pub number: u64,
     /// What the blocks of a write are; only of a request of the workload.
     pub notes: Vec<BlockNote>,
     /// The data of a write; empty where the stack moves none.
@@ -34,7 +36,7 @@ impl Arrived {
     pub fn own(at: Nanos) -> Self {
         let request =
             HostRequest { id: 0, op: Op::Flush, sector: 0, sectors: 0, modifiers: Modifiers::empty() };
-        Self { request, arrival: at, parent: None, notes: Vec::new(), data: Vec::new() }
+        Self { request, arrival: at, parent: None, number: 0, notes: Vec::new(), data: Vec::new() }
     }
 }
 

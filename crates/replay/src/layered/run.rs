@@ -145,7 +145,7 @@ impl Layered {
 
     /// A plan is complete at `at`; what follows goes on now, which is later where that has only become known.
     fn finish<O: Observer>(&mut self, task: u32, at: Nanos, disks: &mut Disks<'_, O>) -> Result<()> {
-        let Task { level, source, request, parent, .. } = self.tasks[task];
+        let Task { level, source, request, parent, number, .. } = self.tasks[task];
         match source {
             Source::Expanded => {}
             Source::Start => self.starting -= 1,
@@ -179,8 +179,7 @@ impl Layered {
                 if request.op == Op::Flush || request.modifiers.intersects(Modifiers::PROMISES) {
                     self.durable.add(&event, false);
                 }
-                disks.observer.request_completed(&RequestCompleted { id: self.complete, ..event });
-                self.complete += 1;
+                disks.observer.request_completed(&RequestCompleted { id: number, ..event });
             }
         }
         self.tasks.remove(task);

@@ -25,6 +25,8 @@ pub(super) struct Task {
     pub request: HostRequest,
     arrival: Nanos,
     pub parent: Option<Parent>,
+    /// As [`Arrived::number`].
+    pub number: u64,
     plan: Plan,
     next: usize,
     /// The data of the request, and the plan's own buffer; empty where the stack moves no data.
@@ -137,13 +139,14 @@ impl Tasks {
     }
 
     pub fn add(&mut self, level: usize, source: Source, arrived: Arrived, plan: Plan) -> u32 {
-        let Arrived { request, arrival, parent, notes: _, data } = arrived;
+        let Arrived { request, arrival, parent, number, notes: _, data } = arrived;
         let task = Task {
             level,
             source,
             request,
             arrival,
             parent,
+            number,
             plan,
             next: 0,
             data,

@@ -41,6 +41,7 @@ pub(crate) use guard::UnitGuard;
 pub use holds::Holds;
 pub use input::Input;
 pub use parquet::parquet_error;
+pub use perfetto::{Sender, picture_file};
 pub use recorded::recorded_flags;
 pub use rwbs::parse as parse_rwbs;
 pub use time_unit::TimeUnit;

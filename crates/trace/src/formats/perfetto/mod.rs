@@ -4,12 +4,15 @@
 //! A file is a row of packets, some of them compressed together. Bundles of ftrace events come from one CPU each, in
 //! order within a CPU; they are merged by time here, in a window, and [`Matcher`] brings the events together. Names of
 //! processes come from the process tree where the trace has one. Everything else in a trace is passed over.
+//!
+//! What is written is no recording but a picture for the UI, which cannot be read back.
 
 mod clock;
 mod event;
 mod loss;
 mod process;
 mod wire;
+mod write;
 
 use std::io::{self, Read};
 
@@ -18,6 +21,7 @@ use event::{Decoder, Found, Seen, What};
 use loss::Losses;
 use process::Processes;
 use wire::Fields;
+pub use write::{Sender, picture_file};
 
 use emmclab_base::{Error, Kind, NameId, Nanos, Request, Result};
 
@@ -35,13 +39,13 @@ use crate::source::{Progress, Source};
 
 pub(super) static FORMAT: Format = Format {
     name: "perfetto",
-    about: "Perfetto traces with ftrace block events (.perfetto-trace, .pftrace)",
+    about: "Perfetto traces (.perfetto-trace, .pftrace): ftrace block events are read, slices for its UI written",
     known_by: "protobuf packets whose fields hold together",
-    extensions: &[],
+    extensions: write::EXTENSIONS,
     times: Times::Fixed(TimeUnit::Nanos),
     sniff: |head, _| looks_like(head),
     open: |input, options| Ok(Box::new(Perfetto::open(input, options))),
-    writes: None,
+    writes: Some((write::HOLDS, write::create)),
 };
 
 /// `Trace.packet`: the key of a field with a length.
@@ -59,6 +63,7 @@ mod packet {
     pub(super) const CLOCK_SNAPSHOT: u32 = 6;
     pub(super) const TIMESTAMP: u32 = 8;
     pub(super) const SEQUENCE: u32 = 10;
+    pub(super) const TRACK_EVENT: u32 = 11;
     pub(super) const TRACE_CONFIG: u32 = 33;
     pub(super) const FTRACE_STATS: u32 = 34;
     pub(super) const SYNCHRONIZATION_MARKER: u32 = 36;
@@ -244,6 +249,8 @@ struct Events {
     last_disk: Option<(u32, NameId)>,
     /// Whether any packet with events came before.
     begun: bool,
+    /// Whether there are slices, instants or counters.
+    has_tracks: bool,
     /// Events of which the block layer makes its statistics, met instead of those that are needed.
     accounting: u64,
     /// For packets within packets.
@@ -268,6 +275,7 @@ impl Events {
                 packet::CLOCK_SNAPSHOT => self.clocks.snapshot(value.bytes())?,
                 packet::FTRACE_STATS => self.losses.statistics(value.bytes())?,
                 packet::PREVIOUS_DROPPED => dropped = value.number() != 0,
+                packet::TRACK_EVENT => self.has_tracks = true,
                 packet::COMPRESSED if may_hold => self.packets_within(value.bytes(), out)?,
                 _ => {}
             }
@@ -380,6 +388,13 @@ impl Events {
                 "it holds block_io_start and block_io_done alone, which report neither merges nor lengths",
             )
             .hint("record block/block_bio_queue, block/block_rq_issue and block/block_rq_complete"));
+        }
+        if self.has_tracks && !self.begun {
+            return Err(Error::new(
+                Kind::Unsupported,
+                "it holds slices and counters alone, which are a picture, and no events of the kernel",
+            )
+            .hint("read the trace that the picture was made of, or record with ftrace block events"));
         }
         Ok(())
     }

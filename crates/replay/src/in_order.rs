@@ -6,7 +6,7 @@ use emmclab_device::RequestCompleted;
 
 /// Keeps completions until all requests before them are complete.
 #[derive(Clone, Debug, Default)]
-pub(super) struct InOrder {
+pub(crate) struct InOrder {
     /// Number of the request that is reported next.
     next: u64,
     known: VecDeque<Option<RequestCompleted>>,
@@ -29,5 +29,10 @@ impl InOrder {
         self.known.pop_front();
         self.next += 1;
         Some(event)
+    }
+
+    /// What is known behind requests that will never complete, in order of arrival.
+    pub fn rest(self) -> impl Iterator<Item = RequestCompleted> {
+        self.known.into_iter().flatten()
     }
 }

@@ -1,0 +1,72 @@
+//! A run as a picture: what each thread did, and the critical path.
+
+use std::io::{self, Write};
+
+use emmclab_base::Nanos;
+use emmclab_perfetto::{Argument, Row, Slice, Tracks, Value};
+
+use crate::timeline::{CriticalPath, Doing, Timeline};
+
+/// Numbers that Perfetto knows the process and its first thread by.
+const PID: i32 = 1_000;
+
+/// What the threads of a run did, part by part.
+pub struct ThreadTimes {
+    pub(crate) program: String,
+    pub(crate) timelines: Vec<Timeline>,
+    pub(crate) names: Vec<String>,
+    pub(crate) partitions: Vec<String>,
+    /// The thread that the user waits for.
+    pub(crate) waited: u32,
+    pub(crate) end: Nanos,
+}
+
+impl ThreadTimes {
+    /// Draws the program as a process: first the critical path, then its threads.
+    ///
+    /// # Errors
+    /// As the output of `tracks`.
+    pub fn draw<W: Write>(&self, tracks: &mut Tracks<W>) -> io::Result<()> {
+        let process = tracks.process(PID, &self.program)?;
+        let mut path = Row::new(tracks, process, "critical path");
+        let all: Vec<_> = self.timelines.iter().collect();
+        let mut drawn = Ok(());
+        CriticalPath::of(&all, self.waited, self.end, &mut |begin, end, doing| {
+            if drawn.is_ok() {
+                drawn = self.part(tracks, &mut path, (begin, end, doing));
+            }
+        });
+        drawn?;
+        for ((tid, name), timeline) in (PID + 1..).zip(&self.names).zip(&self.timelines) {
+            let thread = tracks.thread(process, (PID, tid), name)?;
+            let mut row = Row::of_thread(tracks, thread, name);
+            let parts = timeline.between(Nanos::ZERO, self.end);
+            parts.into_iter().try_for_each(|part| self.part(tracks, &mut row, part))?;
+        }
+        Ok(())
+    }
+
+    fn part<W: Write>(
+        &self,
+        tracks: &mut Tracks<W>,
+        row: &mut Row,
+        (begin, end, doing): (Nanos, Nanos, Doing),
+    ) -> io::Result<()> {
+        let Some(state) = doing.state() else { return Ok(()) };
+        let text = |name, text| (name, Value::Text(text));
+        let mut arguments: Vec<Argument<'_>> = Vec::new();
+        match doing {
+            Doing::Storage(wait, place) => {
+                arguments.push(text("wait", wait.name()));
+                if let Some((class, mount)) = place {
+                    arguments.push(text("class", class.name()));
+                    arguments.push(text("partition", &self.partitions[usize::from(mount.0)]));
+                }
+            }
+            Doing::Thread(other) => arguments.push(text("thread", &self.names[other as usize])),
+            Doing::Running | Doing::Core | Doing::Network | Doing::Think | Doing::Absent => {}
+        }
+        let arguments = &arguments;
+        row.slice(tracks, &Slice { name: state.words(), category: state.name(), begin, end, arguments })
+    }
+}

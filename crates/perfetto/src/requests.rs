@@ -1,0 +1,112 @@
+//! Requests: a row for each of those that send them, and above them how many are under way and how much data flows.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::io::{self, Write};
+
+use emmclab_base::{Nanos, Op, SECTOR_BYTES};
+use rustc_hash::FxHashMap;
+
+use crate::counters::{Steps, Throughput};
+use crate::row::{Row, Slice};
+use crate::tracks::{Argument, TrackId, Tracks};
+
+/// Requests that are counted as under way at a time, at most: their ends are kept.
+const MOST_UNDER_WAY: usize = 1 << 20;
+
+/// A request as it is drawn, from its arrival to its completion.
+#[derive(Clone, Copy, Debug)]
+pub struct DrawnRequest<'a> {
+    /// Its operation.
+    pub op: Op,
+    /// Length in sectors.
+    pub sectors: u32,
+    /// When it came.
+    pub arrival: Nanos,
+    /// When it was complete; it is an instant where that is not known.
+    pub complete: Option<Nanos>,
+    /// What else is known of it.
+    pub arguments: &'a [Argument<'a>],
+}
+
+/// Draws requests in order of arrival.
+pub struct RequestTracks {
+    group: TrackId,
+    rows: FxHashMap<u32, Row>,
+    depth: Steps,
+    /// Completions that lie ahead.
+    ends: BinaryHeap<Reverse<Nanos>>,
+    read: Throughput,
+    written: Throughput,
+}
+
+impl RequestTracks {
+    /// A group of tracks with this name; queue depth counts up to 1,048,576.
+    ///
+    /// # Errors
+    /// As the output.
+    pub fn new<W: Write>(tracks: &mut Tracks<W>, name: &str) -> io::Result<Self> {
+        let group = tracks.group(None, name)?;
+        Ok(Self {
+            group,
+            rows: FxHashMap::default(),
+            depth: Steps::new(tracks.counter(group, "queue depth", "requests")?),
+            ends: BinaryHeap::new(),
+            read: Throughput::new(tracks.counter(group, "read throughput", Throughput::UNIT)?),
+            written: Throughput::new(tracks.counter(group, "write throughput", Throughput::UNIT)?),
+        })
+    }
+
+    /// Draws a request in the row of a sender, which is known by a number; its name is asked for once.
+    ///
+    /// # Errors
+    /// As the output.
+    pub fn draw<W: Write>(
+        &mut self,
+        tracks: &mut Tracks<W>,
+        sender: u32,
+        name: impl FnOnce() -> String,
+        request: &DrawnRequest<'_>,
+    ) -> io::Result<()> {
+        let group = self.group;
+        let row = self.rows.entry(sender).or_insert_with(|| Row::new(tracks, group, &name()));
+        let (op, category) = (request.op.name(), "request");
+        let Some(complete) = request.complete else {
+            return row.instant(tracks, request.arrival, (op, category), request.arguments);
+        };
+        let (begin, arguments) = (request.arrival, request.arguments);
+        row.slice(tracks, &Slice { name: op, category, begin, end: complete, arguments })?;
+        let bytes = u64::from(request.sectors) * SECTOR_BYTES;
+        match request.op {
+            Op::Read => self.read.add(tracks, complete, bytes)?,
+            Op::Write => self.written.add(tracks, complete, bytes)?,
+            Op::Discard | Op::Flush | Op::SecureErase => {}
+        }
+        self.complete_until(tracks, request.arrival)?;
+        if self.ends.len() < MOST_UNDER_WAY {
+            self.ends.push(Reverse(complete));
+        }
+        self.depth.set(tracks, request.arrival, self.ends.len() as i64)
+    }
+
+    fn complete_until<W: Write>(&mut self, tracks: &mut Tracks<W>, until: Nanos) -> io::Result<()> {
+        while let Some(Reverse(end)) = self.ends.peek().copied()
+            && end <= until
+        {
+            self.ends.pop();
+            self.depth.set(tracks, end, self.ends.len() as i64)?;
+        }
+        Ok(())
+    }
+
+    /// Writes what the counters still hold.
+    ///
+    /// # Errors
+    /// As the output.
+    pub fn finish<W: Write>(mut self, tracks: &mut Tracks<W>) -> io::Result<()> {
+        self.complete_until(tracks, Nanos::MAX)?;
+        self.depth.write(tracks)?;
+        self.read.finish(tracks)?;
+        self.written.finish(tracks)
+    }
+}

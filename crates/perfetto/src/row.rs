@@ -1,0 +1,121 @@
+//! Slices that overlap, side by side.
+
+use std::io::{self, Write};
+
+use emmclab_base::Nanos;
+
+use crate::messages::EventType;
+use crate::tracks::{Argument, TrackId, Tracks};
+
+/// Most slices of a row at a time; each is a track of its own. More are shown as instants.
+pub const MOST_LANES: usize = 64;
+
+/// Something with a beginning and an end.
+#[derive(Clone, Copy, Debug)]
+pub struct Slice<'a> {
+    /// What happens.
+    pub name: &'static str,
+    /// Of which sort it is.
+    pub category: &'static str,
+    /// When it begins.
+    pub begin: Nanos,
+    /// When it ends; not before it begins.
+    pub end: Nanos,
+    /// What else is known of it.
+    pub arguments: &'a [Argument<'a>],
+}
+
+/// A row of the picture. Each slice goes to the first lane that is free; lanes are tracks that are shown as one.
+#[derive(Clone, Debug)]
+pub struct Row {
+    parent: TrackId,
+    name: String,
+    number: u64,
+    lanes: Vec<Lane>,
+    /// The track of instants.
+    instants: Option<Lane>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Lane {
+    track: TrackId,
+    free: Nanos,
+}
+
+impl Row {
+    /// A row below `parent`, behind those made before; it is written with its first slice.
+    pub fn new<W: Write>(tracks: &mut Tracks<W>, parent: TrackId, name: &str) -> Self {
+        let number = tracks.next_number();
+        Self { parent, name: name.to_owned(), number, lanes: Vec::new(), instants: None }
+    }
+
+    /// The row of a thread, whose slices do not overlap.
+    pub fn of_thread<W: Write>(tracks: &mut Tracks<W>, thread: TrackId, name: &str) -> Self {
+        let lanes = vec![Lane { track: thread, free: Nanos::MIN }];
+        Self { lanes, ..Self::new(tracks, thread, name) }
+    }
+
+    /// The end of the last slice; [`Nanos::MIN`] without one.
+    pub fn end(&self) -> Nanos {
+        self.lanes.iter().map(|lane| lane.free).max().unwrap_or(Nanos::MIN)
+    }
+
+    /// Draws a slice. What lies before the origin of the trace is left out. Where no lane is free, it becomes an instant, with its
+    /// length as an argument.
+    ///
+    /// # Errors
+    /// As the output.
+    pub fn slice<W: Write>(&mut self, tracks: &mut Tracks<W>, slice: &Slice<'_>) -> io::Result<()> {
+        let (begin, end) = (slice.begin.max(tracks.origin()), slice.end.max(slice.begin));
+        if end < begin {
+            return Ok(());
+        }
+        let lane = match self.lanes.iter().position(|lane| lane.free <= begin) {
+            Some(lane) => lane,
+            None if self.lanes.len() < MOST_LANES => {
+                let track = tracks.lane(self.parent, &self.name, self.number)?;
+                self.lanes.push(Lane { track, free: Nanos::MIN });
+                self.lanes.len() - 1
+            }
+            None => return self.crowded(tracks, slice, end - begin),
+        };
+        let lane = &mut self.lanes[lane];
+        lane.free = end;
+        let name = (slice.name, slice.category);
+        tracks.named(lane.track, begin, EventType::SliceBegin, name, slice.arguments)?;
+        tracks.end(lane.track, end)
+    }
+
+    #[cold]
+    fn crowded<W: Write>(
+        &mut self,
+        tracks: &mut Tracks<W>,
+        slice: &Slice<'_>,
+        length: Nanos,
+    ) -> io::Result<()> {
+        let mut arguments = slice.arguments.to_vec();
+        arguments.push(("duration_ns", crate::Value::Time(length)));
+        self.instant(tracks, slice.begin, (slice.name, slice.category), &arguments)
+    }
+
+    /// Draws something without a length, with its name and category. Instants of a row come in order of time.
+    ///
+    /// # Errors
+    /// As the output.
+    pub fn instant<W: Write>(
+        &mut self,
+        tracks: &mut Tracks<W>,
+        at: Nanos,
+        name: (&'static str, &'static str),
+        arguments: &[Argument<'_>],
+    ) -> io::Result<()> {
+        let lane = if let Some(lane) = &mut self.instants {
+            lane
+        } else {
+            let track = tracks.lane(self.parent, &self.name, self.number)?;
+            self.instants.insert(Lane { track, free: Nanos::MIN })
+        };
+        lane.free = at.max(lane.free);
+        tracks.named(lane.track, lane.free, EventType::Instant, name, arguments)
+    }
+}

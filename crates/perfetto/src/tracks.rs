@@ -1,0 +1,322 @@
+//! Packets: descriptions of tracks, beginnings and ends of slices, values of counters.
+
+use std::io::{self, Write};
+use std::mem;
+
+use emmclab_base::Nanos;
+use prost::Message;
+use rustc_hash::FxHashMap;
+
+use crate::messages::{
+    AnnotationValue, BOOT, Clock, ClockSnapshot, CounterDescriptor, CounterValue, DebugAnnotation, EXPLICIT,
+    EventType, InternedData, InternedName, MERGE_BY_KEY, MERGE_NONE, NEEDS_STATE, PACKET, ProcessDescriptor,
+    REALTIME, STATE_CLEARED, ThreadDescriptor, TracePacket, TrackDescriptor, TrackEvent,
+};
+
+/// The one sequence of packets; 0 would be none.
+const SEQUENCE: u32 = 1;
+/// Bytes gathered before they are written.
+const GATHERED: usize = 1 << 16;
+
+/// A track: slices, a counter, or what holds other tracks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct TrackId(pub(crate) u64);
+
+/// A track of values over time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Counter(TrackId);
+
+/// A value beside the name of a slice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Value<'a> {
+    /// A count or an address.
+    Count(u64),
+    /// A duration in ns.
+    Time(Nanos),
+    /// A text.
+    Text(&'a str),
+}
+
+/// Name and value; names of times end in `_ns`.
+pub type Argument<'a> = (&'static str, Value<'a>);
+
+/// Writes tracks. Names of slices, categories and arguments are written once and numbered.
+pub struct Tracks<W> {
+    out: W,
+    origin: Nanos,
+    /// The packet that is made, kept to reuse its memory.
+    packet: TracePacket,
+    event: TrackEvent,
+    interned: InternedData,
+    encoded: Vec<u8>,
+    /// Tracks and rows so far; the number of a track is also its place among its siblings.
+    numbered: u64,
+    names: Numbers,
+    categories: Numbers,
+    arguments: Numbers,
+}
+
+/// Numbers of names, from 1 on.
+#[derive(Default)]
+struct Numbers(FxHashMap<&'static str, u64>);
+
+impl Numbers {
+    /// The number of a name, which is added to `new` where it is not known yet.
+    fn of(&mut self, name: &'static str, new: &mut Vec<InternedName>) -> u64 {
+        let next = self.0.len() as u64 + 1;
+        *self.0.entry(name).or_insert_with(|| {
+            new.push(InternedName { iid: Some(next), name: Some(name.to_owned()) });
+            next
+        })
+    }
+}
+
+impl<W: Write> Tracks<W> {
+    /// Begins a trace.
+    ///
+    /// # Errors
+    /// As `out`.
+    pub fn new(out: W) -> io::Result<Self> {
+        let mut tracks = Self {
+            out,
+            origin: Nanos::ZERO,
+            packet: TracePacket::default(),
+            event: TrackEvent::default(),
+            interned: InternedData::default(),
+            encoded: Vec::with_capacity(GATHERED * 2),
+            numbered: 0,
+            names: Numbers::default(),
+            categories: Numbers::default(),
+            arguments: Numbers::default(),
+        };
+        let first = TracePacket {
+            sequence_flags: Some(STATE_CLEARED),
+            first_packet_on_sequence: Some(true),
+            ..TracePacket::default()
+        };
+        tracks.packet(first)?;
+        Ok(tracks)
+    }
+
+    /// The time that is written as 0, in place of 0: Perfetto has no times before, and what lies before is left out. Called before
+    /// anything is drawn.
+    pub fn set_origin(&mut self, origin: Nanos) {
+        self.origin = origin;
+    }
+
+    /// States that times are Unix times, which is how long after 1970 `at` is.
+    ///
+    /// # Errors
+    /// As the output.
+    pub fn unix_clock(&mut self, at: Nanos) -> io::Result<()> {
+        let (Some(time), Ok(unix)) = (self.time(at), u64::try_from(at.0)) else { return Ok(()) };
+        let clock = |id, time| Clock { clock_id: Some(id), timestamp: Some(time) };
+        let clocks = vec![clock(BOOT, time), clock(REALTIME, unix)];
+        self.packet(TracePacket {
+            timestamp: Some(time),
+            clock_snapshot: Some(ClockSnapshot { clocks }),
+            ..TracePacket::default()
+        })
+    }
+
+    /// A track that holds others, which are shown in the order in which they were made.
+    ///
+    /// # Errors
+    /// As the output.
+    pub fn group(&mut self, parent: Option<TrackId>, name: &str) -> io::Result<TrackId> {
+        let uuid = self.next_number();
+        self.describe(TrackDescriptor { name: Some(name.to_owned()), ..child(uuid, parent) })
+    }
+
+    /// A process; `pid` is its alone.
+    ///
+    /// # Errors
+    /// As the output.
+    pub fn process(&mut self, pid: i32, name: &str) -> io::Result<TrackId> {
+        let uuid = self.next_number();
+        let process = ProcessDescriptor { pid: Some(pid), process_name: Some(name.to_owned()) };
+        self.describe(TrackDescriptor { process: Some(process), ..child(uuid, None) })
+    }
+
+    /// A thread of process `pid`; `tid` is its alone, and that of the main thread is `pid`.
+    ///
+    /// # Errors
+    /// As the output.
+    pub fn thread(&mut self, process: TrackId, (pid, tid): (i32, i32), name: &str) -> io::Result<TrackId> {
+        let uuid = self.next_number();
+        let (pid, tid, thread_name) = (Some(pid), Some(tid.into()), Some(name.to_owned()));
+        let thread = ThreadDescriptor { pid, tid, thread_name };
+        self.describe(TrackDescriptor { thread: Some(thread), ..child(uuid, Some(process)) })
+    }
+
+    /// A counter; its values are in `unit`.
+    ///
+    /// # Errors
+    /// As the output.
+    pub fn counter(&mut self, parent: TrackId, name: &str, unit: &str) -> io::Result<Counter> {
+        let uuid = self.next_number();
+        let counter = CounterDescriptor { unit_name: Some(unit.to_owned()) };
+        let descriptor = TrackDescriptor {
+            name: Some(name.to_owned()),
+            counter: Some(counter),
+            child_ordering: None,
+            ..child(uuid, Some(parent))
+        };
+        self.describe(descriptor).map(Counter)
+    }
+
+    /// A track of a row, which is shown as one with the others of `row`.
+    pub(crate) fn lane(&mut self, parent: TrackId, name: &str, row: u64) -> io::Result<TrackId> {
+        let uuid = self.next_number();
+        self.describe(TrackDescriptor {
+            name: Some(name.to_owned()),
+            child_ordering: None,
+            sibling_order_rank: Some(rank(row)),
+            sibling_merge_behavior: Some(MERGE_BY_KEY),
+            sibling_merge_key_int: Some(row),
+            ..child(uuid, Some(parent))
+        })
+    }
+
+    /// The number of the next track or row.
+    pub(crate) fn next_number(&mut self) -> u64 {
+        self.numbered += 1;
+        self.numbered
+    }
+
+    /// The value of a counter from `at` on, until the next one.
+    ///
+    /// # Errors
+    /// As the output.
+    pub fn count(&mut self, counter: Counter, at: Nanos, value: i64) -> io::Result<()> {
+        self.counted(counter, at, CounterValue::Whole(value))
+    }
+
+    /// The same of a value that is no whole number.
+    ///
+    /// # Errors
+    /// As the output.
+    pub fn measure(&mut self, counter: Counter, at: Nanos, value: f64) -> io::Result<()> {
+        self.counted(counter, at, CounterValue::Real(value))
+    }
+
+    fn counted(&mut self, Counter(track): Counter, at: Nanos, value: CounterValue) -> io::Result<()> {
+        let Some(time) = self.time(at) else { return Ok(()) };
+        self.event.counter = Some(value);
+        self.event(track, time, EventType::Counter)
+    }
+
+    /// The beginning of a slice, or an instant.
+    pub(crate) fn named(
+        &mut self,
+        track: TrackId,
+        at: Nanos,
+        kind: EventType,
+        (name, category): (&'static str, &'static str),
+        arguments: &[Argument<'_>],
+    ) -> io::Result<()> {
+        let Some(time) = self.time(at) else { return Ok(()) };
+        self.event.name_iid = Some(self.names.of(name, &mut self.interned.event_names));
+        let category = self.categories.of(category, &mut self.interned.event_categories);
+        self.event.category_iids.push(category);
+        for (name, value) in arguments {
+            let name = self.arguments.of(name, &mut self.interned.debug_annotation_names);
+            let value = match *value {
+                Value::Count(count) => AnnotationValue::Uint(count),
+                Value::Time(time) => AnnotationValue::Int(time.0),
+                Value::Text(text) => AnnotationValue::Text(text.to_owned()),
+            };
+            let annotation = DebugAnnotation { name_iid: Some(name), value: Some(value) };
+            self.event.debug_annotations.push(annotation);
+        }
+        self.event(track, time, kind)
+    }
+
+    /// The end of a slice.
+    pub(crate) fn end(&mut self, track: TrackId, at: Nanos) -> io::Result<()> {
+        let Some(time) = self.time(at) else { return Ok(()) };
+        self.event(track, time, EventType::SliceEnd)
+    }
+
+    /// The earliest time that can be shown.
+    pub(crate) fn origin(&self) -> Nanos {
+        self.origin
+    }
+
+    fn time(&self, at: Nanos) -> Option<u64> {
+        at.0.checked_sub(self.origin.0).and_then(|time| u64::try_from(time).ok())
+    }
+
+    /// Writes the event, and with it the names that are new.
+    fn event(&mut self, track: TrackId, time: u64, kind: EventType) -> io::Result<()> {
+        let mut event = mem::take(&mut self.event);
+        event.r#type = Some(kind.into());
+        event.track_uuid = Some(track.0);
+        let is_new = self.interned != InternedData::default();
+        self.packet.timestamp = Some(time);
+        self.packet.trusted_packet_sequence_id = Some(SEQUENCE);
+        self.packet.sequence_flags = Some(NEEDS_STATE);
+        self.packet.interned_data = is_new.then(|| mem::take(&mut self.interned));
+        self.packet.track_event = Some(event);
+        encode(&self.packet, &mut self.encoded)?;
+        if let Some(mut event) = self.packet.track_event.take() {
+            event.category_iids.clear();
+            event.debug_annotations.clear();
+            (event.name_iid, event.counter) = (None, None);
+            self.event = event;
+        }
+        self.write_gathered()
+    }
+
+    fn describe(&mut self, descriptor: TrackDescriptor) -> io::Result<TrackId> {
+        let id = TrackId(descriptor.uuid.unwrap_or_default());
+        self.packet(TracePacket { track_descriptor: Some(descriptor), ..TracePacket::default() })?;
+        Ok(id)
+    }
+
+    fn packet(&mut self, packet: TracePacket) -> io::Result<()> {
+        let packet = TracePacket { trusted_packet_sequence_id: Some(SEQUENCE), ..packet };
+        encode(&packet, &mut self.encoded)?;
+        self.write_gathered()
+    }
+
+    #[inline]
+    fn write_gathered(&mut self) -> io::Result<()> {
+        if self.encoded.len() < GATHERED {
+            return Ok(());
+        }
+        let written = self.out.write_all(&self.encoded);
+        self.encoded.clear();
+        written
+    }
+
+    /// Writes what is left; gives the output back.
+    ///
+    /// # Errors
+    /// As the output.
+    pub fn finish(mut self) -> io::Result<W> {
+        self.out.write_all(&self.encoded)?;
+        Ok(self.out)
+    }
+}
+
+/// A track among its siblings, which shows its own children in the order of their ranks and is merged with none.
+fn child(uuid: u64, parent: Option<TrackId>) -> TrackDescriptor {
+    TrackDescriptor {
+        uuid: Some(uuid),
+        parent_uuid: parent.map(|TrackId(parent)| parent),
+        child_ordering: Some(EXPLICIT),
+        sibling_order_rank: Some(rank(uuid)),
+        sibling_merge_behavior: Some(MERGE_NONE),
+        ..TrackDescriptor::default()
+    }
+}
+
+fn rank(number: u64) -> i32 {
+    i32::try_from(number).unwrap_or(i32::MAX)
+}
+
+fn encode(packet: &TracePacket, out: &mut Vec<u8>) -> io::Result<()> {
+    out.push(PACKET);
+    packet.encode_length_delimited(out).map_err(io::Error::other)
+}

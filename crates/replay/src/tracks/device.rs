@@ -1,0 +1,242 @@
+//! The device: power, write buffer, and for each channel its bus and its planes.
+//!
+//! Events carry the time that a way spent on an operation, which is drawn in the row of the plane. The reads of a move have the
+//! times of the whole move and are drawn with its program.
+
+use std::io::{self, Write};
+
+use emmclab_device::{
+    BlockErased, BlockId, CacheFlushed, Cause, Collection, Device, GcFinished, GcStarted, IdleInterrupted,
+    PageProgrammed, PageRead, PlaneId, UnitCached, UnplacedRead, WokeUp,
+};
+use emmclab_perfetto::{Row, Slice, Steps, Throughput, Tracks, Value};
+use emmclab_trace::Nanos;
+
+/// Category of what is no operation of the flash.
+const POWER: &str = "power";
+const BUFFER: &str = "write buffer";
+const COLLECTION: &str = "collection";
+
+/// Draws what a device does.
+pub(super) struct DeviceTracks {
+    blocks_per_plane: u32,
+    planes_per_channel: u32,
+    unit_bytes: i64,
+    power: Row,
+    buffer: Row,
+    held: Option<Steps>,
+    buses: Vec<Throughput>,
+    planes: Vec<Plane>,
+    /// Collections that have begun, at most one in each pool.
+    collecting: Vec<GcStarted>,
+}
+
+struct Plane {
+    operations: Row,
+    collection: Row,
+}
+
+impl DeviceTracks {
+    pub fn new<W: Write>(tracks: &mut Tracks<W>, name: &str, device: &Device) -> io::Result<Self> {
+        let geometry = device.geometry();
+        let group = tracks.group(None, &format!("device {name}"))?;
+        let power = Row::new(tracks, group, "power");
+        let held = match device.cache_sectors() {
+            0 => None,
+            _ => Some(Steps::new(tracks.counter(group, "write buffer", "bytes")?)),
+        };
+        let buffer = Row::new(tracks, group, "flushes");
+        let (mut buses, mut planes) = (Vec::new(), Vec::new());
+        let per_way = device.planes_per_way();
+        for channel in 0..geometry.channels {
+            let channel_group = tracks.group(Some(group), &format!("channel {channel}"))?;
+            let bus = tracks.counter(channel_group, "bus", Throughput::UNIT)?;
+            buses.push(Throughput::new(bus));
+            let mut way_group = channel_group;
+            for plane in channel * geometry.planes_per_channel..(channel + 1) * geometry.planes_per_channel {
+                let way = plane / per_way;
+                let name = if per_way == 1 {
+                    format!("way {way} (plane {plane})")
+                } else {
+                    if plane % per_way == 0 {
+                        way_group = tracks.group(Some(channel_group), &format!("way {way}"))?;
+                    }
+                    format!("plane {plane}")
+                };
+                let operations = Row::new(tracks, way_group, &name);
+                let collection = Row::new(tracks, way_group, &format!("{name}: collection"));
+                planes.push(Plane { operations, collection });
+            }
+        }
+        Ok(Self {
+            blocks_per_plane: geometry.blocks_per_plane,
+            planes_per_channel: geometry.planes_per_channel,
+            unit_bytes: geometry.unit_bytes.into(),
+            power,
+            buffer,
+            held,
+            buses,
+            planes,
+            collecting: Vec::new(),
+        })
+    }
+
+    fn plane_of(&self, block: BlockId) -> PlaneId {
+        PlaneId(block.0 / self.blocks_per_plane)
+    }
+
+    /// An operation on a plane, whose bytes are through the bus at `through`.
+    fn operation<W: Write>(
+        &mut self,
+        tracks: &mut Tracks<W>,
+        plane: PlaneId,
+        slice: &Slice<'_>,
+        (through, bytes): (Nanos, u64),
+    ) -> io::Result<()> {
+        if bytes > 0 {
+            let bus = &mut self.buses[(plane.0 / self.planes_per_channel) as usize];
+            bus.add(tracks, through, bytes)?;
+        }
+        self.planes[plane.index()].operations.slice(tracks, slice)
+    }
+
+    pub fn page_read<W: Write>(&mut self, tracks: &mut Tracks<W>, event: &PageRead) -> io::Result<()> {
+        let &PageRead { block, page, pages, bus_bytes, cause, begin, end, .. } = event;
+        let plane = self.plane_of(block);
+        if cause.moves() {
+            let bus = &mut self.buses[(plane.0 / self.planes_per_channel) as usize];
+            return bus.add(tracks, end, bus_bytes);
+        }
+        let arguments = &of_pages(block, page, pages);
+        let slice = Slice { name: read_name(cause), category: cause.name(), begin, end, arguments };
+        self.operation(tracks, plane, &slice, (end, bus_bytes))
+    }
+
+    pub fn unplaced_read<W: Write>(
+        &mut self,
+        tracks: &mut Tracks<W>,
+        event: &UnplacedRead,
+    ) -> io::Result<()> {
+        let &UnplacedRead { plane, bus_bytes, cause, begin, end, .. } = event;
+        let slice = Slice { name: read_name(cause), category: cause.name(), begin, end, arguments: &[] };
+        self.operation(tracks, plane, &slice, (end, bus_bytes))
+    }
+
+    pub fn page_programmed<W: Write>(
+        &mut self,
+        tracks: &mut Tracks<W>,
+        event: &PageProgrammed<'_>,
+    ) -> io::Result<()> {
+        let &PageProgrammed { block, page, pages, bus_bytes, cause, begin, end, .. } = event;
+        let name = match cause {
+            Cause::Host | Cause::ReadModifyWrite => "program",
+            Cause::Gc => "move",
+            Cause::Wear => "move (wear levelling)",
+            Cause::Map => "program map",
+        };
+        let arguments = &of_pages(block, page, pages);
+        let slice = Slice { name, category: cause.name(), begin, end, arguments };
+        let through = if cause.moves() { end } else { begin };
+        self.operation(tracks, self.plane_of(block), &slice, (through, bus_bytes))
+    }
+
+    pub fn block_erased<W: Write>(&mut self, tracks: &mut Tracks<W>, event: &BlockErased) -> io::Result<()> {
+        let &BlockErased { block, erases, begin, end, .. } = event;
+        let arguments = &[("block", Value::Count(block.0.into())), ("erases", Value::Count(erases.into()))];
+        let slice = Slice { name: "erase", category: COLLECTION, begin, end, arguments };
+        self.operation(tracks, self.plane_of(block), &slice, (end, 0))
+    }
+
+    pub fn gc_started(&mut self, event: &GcStarted) {
+        match self.collecting.iter_mut().find(|begun| begun.block == event.block) {
+            Some(begun) => *begun = *event,
+            None => self.collecting.push(*event),
+        }
+    }
+
+    pub fn gc_finished<W: Write>(&mut self, tracks: &mut Tracks<W>, event: &GcFinished) -> io::Result<()> {
+        let Some(begun) = self.collecting.iter().position(|begun| begun.block == event.block) else {
+            return Ok(());
+        };
+        let begun = self.collecting.swap_remove(begun);
+        self.collection(tracks, &begun, event.at)
+    }
+
+    fn collection<W: Write>(
+        &mut self,
+        tracks: &mut Tracks<W>,
+        begun: &GcStarted,
+        end: Nanos,
+    ) -> io::Result<()> {
+        let &GcStarted { block, valid, collection, at: begin } = begun;
+        let name = match collection {
+            Collection::Space => "garbage collection",
+            Collection::Fold => "SLC folding",
+            Collection::Wear => "wear levelling",
+        };
+        let arguments =
+            &[("block", Value::Count(block.0.into())), ("valid_units", Value::Count(valid.into()))];
+        let slice = Slice { name, category: COLLECTION, begin, end, arguments };
+        let plane = self.plane_of(block);
+        self.planes[plane.index()].collection.slice(tracks, &slice)
+    }
+
+    pub fn idle_interrupted<W: Write>(
+        &mut self,
+        tracks: &mut Tracks<W>,
+        event: IdleInterrupted,
+    ) -> io::Result<()> {
+        self.power.instant(tracks, event.at, ("collection in idle time interrupted", COLLECTION), &[])
+    }
+
+    pub fn unit_cached<W: Write>(&mut self, tracks: &mut Tracks<W>, event: &UnitCached) -> io::Result<()> {
+        let bytes = i64::from(event.units) * self.unit_bytes;
+        self.held.as_mut().map_or(Ok(()), |held| held.set(tracks, event.at, bytes))
+    }
+
+    pub fn cache_flushed<W: Write>(
+        &mut self,
+        tracks: &mut Tracks<W>,
+        event: &CacheFlushed,
+    ) -> io::Result<()> {
+        let bytes = u64::from(event.units) * self.unit_bytes.unsigned_abs();
+        self.buffer.instant(tracks, event.at, ("flush", BUFFER), &[("bytes", Value::Count(bytes))])?;
+        // All of it is on its way to the flash.
+        self.held.as_mut().map_or(Ok(()), |held| held.set(tracks, event.at, 0))
+    }
+
+    pub fn woke_up<W: Write>(&mut self, tracks: &mut Tracks<W>, event: &WokeUp) -> io::Result<()> {
+        let &WokeUp { at, asleep, took } = event;
+        let parts = [("asleep", at.saturating_sub(asleep), at), ("waking up", at, at + took)];
+        parts.into_iter().try_for_each(|(name, begin, end)| {
+            self.power.slice(tracks, &Slice { name, category: POWER, begin, end, arguments: &[] })
+        })
+    }
+
+    /// Ends everything; a collection that is under way lasts to the last operation of its plane.
+    pub fn finish<W: Write>(mut self, tracks: &mut Tracks<W>) -> io::Result<()> {
+        for begun in std::mem::take(&mut self.collecting) {
+            let plane = self.plane_of(begun.block);
+            let end = self.planes[plane.index()].operations.end().max(begun.at);
+            self.collection(tracks, &begun, end)?;
+        }
+        if let Some(held) = &mut self.held {
+            held.write(tracks)?;
+        }
+        self.buses.into_iter().try_for_each(|bus| bus.finish(tracks))
+    }
+}
+
+/// A read for a cause that moves nothing.
+fn read_name(cause: Cause) -> &'static str {
+    match cause {
+        Cause::ReadModifyWrite => "read for a partial write",
+        Cause::Map => "read map",
+        Cause::Host | Cause::Gc | Cause::Wear => "read",
+    }
+}
+
+fn of_pages(block: BlockId, page: u32, pages: u32) -> [(&'static str, Value<'static>); 3] {
+    [("block", block.0), ("page", page), ("pages", pages)]
+        .map(|(name, value)| (name, Value::Count(value.into())))
+}

@@ -1,0 +1,144 @@
+//! Requests as a picture: a slice for each, from arrival to completion, in the row of its process.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use emmclab_base::{Error, Flags, Kind, NameId, Nanos, Request, Result, SECTOR_BYTES};
+use emmclab_perfetto::{Argument, DrawnRequest, RequestTracks, Tracks, Value};
+use rustc_hash::FxHashMap;
+
+use crate::atomic_file::AtomicFile;
+use crate::batch::Batch;
+use crate::compression::Compression;
+use crate::formats::holds::Holds;
+use crate::header::Header;
+use crate::ledger::Ledger;
+use crate::names::Names;
+use crate::sink::Sink;
+
+/// Endings of names: the UI takes either.
+pub(super) const EXTENSIONS: &[&str] = &["pftrace", "perfetto-trace"];
+
+pub(super) const HOLDS: Holds = Holds::ALL_BUT_NOTES;
+
+/// Who sent a request, as a picture has a row for each: a process by its name, else by its id, else all together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sender(pub u32);
+
+impl Sender {
+    /// Senders without a name have their process id, with this bit, as their number.
+    const NAMELESS: u32 = 1 << 31;
+    /// The sender of requests of which nothing is known.
+    pub const UNKNOWN: Self = Self(u32::MAX);
+
+    /// The sender of a request.
+    pub fn of(request: &Request) -> Self {
+        match (request.process, request.pid) {
+            (Some(process), _) => Self(process.0),
+            (None, Some(pid)) => Self(pid.unsigned_abs() | Self::NAMELESS),
+            (None, None) => Self::UNKNOWN,
+        }
+    }
+
+    /// How it is called, with the names of the trace's processes.
+    pub fn name(self, processes: &Names) -> String {
+        if self == Self::UNKNOWN {
+            return "all processes".to_owned();
+        }
+        let name = processes.get(NameId(self.0)).map(ToOwned::to_owned);
+        name.unwrap_or_else(|| format!("process {}", self.0 & !Self::NAMELESS))
+    }
+}
+
+/// Starts a file for a picture in Perfetto's format; an ending of compression behind the name compresses it.
+///
+/// # Errors
+/// [`Kind::Config`] where the name does not end as one of this format, and where the folder cannot be written to.
+pub fn picture_file(path: &Path) -> Result<Tracks<AtomicFile>> {
+    let name = path.to_string_lossy();
+    let (name, compression) = Compression::split(&name);
+    let ending = Path::new(name).extension().map(|ending| ending.to_string_lossy().to_ascii_lowercase());
+    if !ending.is_some_and(|ending| EXTENSIONS.contains(&ending.as_str())) {
+        return Err(Error::new(Kind::Config, "the name is not one of a Perfetto trace")
+            .in_file(path)
+            .hint("let it end in .pftrace or .perfetto-trace; .gz behind it compresses"));
+    }
+    let file = AtomicFile::create(path)?.compressed(compression)?;
+    Tracks::new(file).map_err(|error| Error::io(path, error))
+}
+
+pub(super) fn create(file: AtomicFile, header: &Header) -> Result<Box<dyn Sink>> {
+    let path = file.path().to_owned();
+    let tracks = Tracks::new(file).map_err(|error| Error::io(&path, error))?;
+    let unix = header.clock == "unix";
+    Ok(Box::new(Picture { path, unix, tracks, begun: false, devices: FxHashMap::default() }))
+}
+
+struct Picture {
+    path: PathBuf,
+    unix: bool,
+    tracks: Tracks<AtomicFile>,
+    begun: bool,
+    devices: FxHashMap<Option<NameId>, RequestTracks>,
+}
+
+impl Picture {
+    fn draw(&mut self, request: &Request, batch: &Batch) -> io::Result<()> {
+        let tracks = &mut self.tracks;
+        if !self.begun {
+            self.begun = true;
+            tracks.set_origin(request.arrival.min(Nanos::ZERO));
+            if self.unix {
+                tracks.unix_clock(request.arrival)?;
+            }
+        }
+        let device = match self.devices.entry(request.device) {
+            std::collections::hash_map::Entry::Occupied(known) => known.into_mut(),
+            std::collections::hash_map::Entry::Vacant(new) => {
+                let name = request.device.and_then(|device| batch.devices().get(device));
+                let name = name.map_or("requests".to_owned(), |name| format!("requests of {name}"));
+                new.insert(RequestTracks::new(tracks, &name)?)
+            }
+        };
+        let mut arguments: Vec<Argument<'_>> = Vec::with_capacity(7);
+        arguments.push(("sector", Value::Count(request.sector.0)));
+        arguments.push(("bytes", Value::Count(u64::from(request.sectors) * SECTOR_BYTES)));
+        let since = |time: Option<Nanos>, from: Option<Nanos>| Some(Value::Time(time? - from?));
+        let pid = request.pid.map(|pid| Value::Count(u64::from(pid.unsigned_abs())));
+        let flags = names_of(request.flags);
+        let times = [
+            ("wait_ns", since(request.start, Some(request.arrival))),
+            ("issued_after_ns", since(request.issue, Some(request.arrival))),
+            ("service_ns", since(request.complete, request.start)),
+            ("pid", pid),
+            ("flags", (!flags.is_empty()).then_some(Value::Text(&flags))),
+        ];
+        arguments.extend(times.into_iter().filter_map(|(name, value)| Some((name, value?))));
+        let sender = Sender::of(request);
+        let &Request { op, sectors, arrival, complete, .. } = request;
+        let drawn = DrawnRequest { op, sectors, arrival, complete, arguments: &arguments };
+        device.draw(tracks, sender.0, || sender.name(batch.processes()), &drawn)
+    }
+}
+
+fn names_of(flags: Flags) -> String {
+    let set = Flags::NAMES.iter().enumerate().filter(|(bit, _)| flags.0 >> bit & 1 == 1);
+    set.map(|(_, name)| *name).collect::<Vec<_>>().join("|")
+}
+
+impl Sink for Picture {
+    fn write(&mut self, batch: &Batch) -> Result<()> {
+        batch
+            .iter()
+            .try_for_each(|request| self.draw(&request, batch))
+            .map_err(|error| Error::io(&self.path, error))
+    }
+
+    fn finish(self: Box<Self>, _ledger: &Ledger, _header: &Header) -> Result<AtomicFile> {
+        let Self { path, mut tracks, devices, .. } = *self;
+        let mut devices: Vec<_> = devices.into_iter().collect();
+        devices.sort_by_key(|(device, _)| *device);
+        let drawn = devices.into_iter().try_for_each(|(_, device)| device.finish(&mut tracks));
+        drawn.and_then(|()| tracks.finish()).map_err(|error| Error::io(&path, error))
+    }
+}

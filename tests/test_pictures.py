@@ -1,0 +1,323 @@
+"""Pictures for ui.perfetto.dev, decoded by Perfetto's published definitions and held against tables."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import signal
+import subprocess
+import time
+from collections import Counter, defaultdict
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet
+import pytest
+from google.protobuf.unknown_fields import UnknownFieldSet
+from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as perfetto
+
+import emmclab as api
+from conftest import COMMAND, PATIENCE_S, emmclab, emmclab_json, environment
+from emmclab.apps import STATES
+from test_cli_bad_input import assert_refused
+
+EVENT = perfetto.TrackEvent
+#: New, so that runs begin at once.
+NEW = ("--precondition", "none")
+
+
+@dataclass
+class Drawn:
+    """A slice or an instant."""
+
+    track: tuple[str, ...]
+    name: str
+    category: str
+    begin: int
+    end: int
+    arguments: dict[str, Any]
+
+
+@dataclass
+class Picture:
+    """What a trace shows: tracks are named by the names of those that hold them, and their own."""
+
+    slices: list[Drawn] = field(default_factory=list)
+    instants: list[Drawn] = field(default_factory=list)
+    counters: dict[tuple[str, ...], list[tuple[int, float]]] = field(default_factory=dict)
+    threads: set[tuple[str, ...]] = field(default_factory=set)
+
+    def below(self, *track: str) -> list[Drawn]:
+        """The slices of a track and those in it."""
+        return [one for one in self.slices if one.track[: len(track)] == track]
+
+
+def _name(track: Any) -> str:
+    return str(track.name or track.process.process_name or track.thread.thread_name)
+
+
+def picture(path: Path) -> Picture:
+    """Decodes a trace and checks what Perfetto needs of each."""
+    content = path.read_bytes()
+    trace = perfetto.Trace()
+    trace.ParseFromString(gzip.decompress(content) if path.suffix == ".gz" else content)
+    shown = Picture()
+    paths: dict[int, tuple[str, ...]] = {}
+    interned: dict[str, dict[int, str]] = defaultdict(dict)
+    open_slices: dict[int, Drawn] = {}
+    latest: dict[int, int] = {}
+    for number, packet in enumerate(trace.packet):
+        assert not len(UnknownFieldSet(packet))
+        assert packet.trusted_packet_sequence_id == 1
+        cleared = packet.sequence_flags & perfetto.TracePacket.SEQ_INCREMENTAL_STATE_CLEARED
+        assert bool(cleared) == (number == 0)
+        for kind in ("event_names", "event_categories", "debug_annotation_names"):
+            for entry in getattr(packet.interned_data, kind):
+                assert entry.iid not in interned[kind]
+                interned[kind][entry.iid] = entry.name
+        if packet.HasField("track_descriptor"):
+            track = packet.track_descriptor
+            assert track.uuid and track.uuid not in paths
+            parent = paths[track.parent_uuid] if track.parent_uuid else ()
+            paths[track.uuid] = (*parent, _name(track))
+            if track.HasField("thread"):
+                shown.threads.add(paths[track.uuid])
+            if track.HasField("counter"):
+                shown.counters[paths[track.uuid]] = []
+        if not packet.HasField("track_event"):
+            continue
+        event, at = packet.track_event, packet.timestamp
+        track, path_of = event.track_uuid, paths[event.track_uuid]
+        assert latest.get(track, 0) <= at, f"time goes back on {path_of}"
+        latest[track] = at
+        if event.type == EVENT.TYPE_COUNTER:
+            value = event.double_counter_value or event.counter_value
+            shown.counters[path_of].append((at, value))
+        elif event.type == EVENT.TYPE_SLICE_END:
+            drawn = open_slices.pop(track)
+            drawn.end = at
+            shown.slices.append(drawn)
+        else:
+            assert packet.sequence_flags & perfetto.TracePacket.SEQ_NEEDS_INCREMENTAL_STATE
+            names = interned["debug_annotation_names"]
+            arguments = {
+                names[one.name_iid]: getattr(one, one.WhichOneof("value")) for one in event.debug_annotations
+            }
+            (category,) = event.category_iids
+            name = interned["event_names"][event.name_iid]
+            drawn = Drawn(path_of, name, interned["event_categories"][category], at, at, arguments)
+            if event.type == EVENT.TYPE_INSTANT:
+                shown.instants.append(drawn)
+            else:
+                assert event.type == EVENT.TYPE_SLICE_BEGIN
+                assert track not in open_slices, f"a slice within a slice on {path_of}"
+                open_slices[track] = drawn
+    assert not open_slices
+    return shown
+
+
+def as_rows(shown: Picture) -> list[tuple[Any, ...]]:
+    """Requests as they are drawn."""
+    rows = [
+        (one.begin, one.end, one.name, one.arguments["sector"], one.arguments["bytes"])
+        for one in shown.slices
+        if one.category == "request"
+    ]
+    return sorted(rows)
+
+
+def test_a_converted_trace_shows_each_request(trace: Path, tmp_path: Path) -> None:
+    out = tmp_path / "chat.pftrace"
+    assert emmclab("convert", trace, out).returncode == 0
+    shown = picture(out)
+    rows = api.read(trace).rows(400)
+    expected = [
+        (row["arrival_ns"], row["complete_ns"], row["op"], row["sector"], row["sectors"] * 512)
+        for row in rows
+    ]
+    assert as_rows(shown) == sorted(expected)
+    assert {one.track for one in shown.slices} == {("requests", "all processes")}
+    first = min(shown.slices, key=lambda one: one.begin)
+    assert first.arguments["wait_ns"] == rows[0]["start_ns"] - rows[0]["arrival_ns"]
+    assert shown.counters["requests", "queue depth"][-1][1] == 0
+
+
+def test_processes_and_devices_have_tracks_of_their_own_and_requests_without_an_end_are_instants(
+    tmp_path: Path,
+) -> None:
+    source = tmp_path / "t.csv"
+    source.write_text(
+        "arrival_ns,op,sector,sectors,complete_ns,process,device,flags\n"
+        '-500,W,8,8,1500,sqlite3,"8,0",1\n0,R,16,8,900,sqlite3,"8,0",0\n100,W,0,8,,"jbd2/sda","8,16",1\n'
+    )
+    out = tmp_path / "t.pftrace"
+    done = emmclab("convert", source, out)
+    assert done.returncode == 0, done.stderr
+    shown = picture(out)
+    assert [(one.track, one.begin, one.end) for one in shown.slices] == [
+        (("requests of 8,0", "sqlite3"), 0, 2000),
+        (("requests of 8,0", "sqlite3"), 500, 1400),
+    ]
+    (instant,) = shown.instants
+    assert (instant.track, instant.begin) == (("requests of 8,16", "jbd2/sda"), 600)
+    assert shown.slices[0].arguments["flags"] == "sync"
+    assert [value for _, value in shown.counters["requests of 8,0", "queue depth"]] == [1, 2, 1, 0]
+
+
+@pytest.mark.parametrize(
+    ("device", "options"),
+    [
+        ("emmc51-tlc", []),
+        ("iiswc15-hps", []),
+        ("nexus5", ["--layer", "pass-through"]),
+        ("nexus5", ["--mode", "back_to_back"]),
+    ],
+)
+def test_a_run_shows_what_its_tables_count(
+    device: str, options: list[str], trace: Path, tmp_path: Path
+) -> None:
+    out, rows = tmp_path / "run.pftrace", tmp_path / "rows.parquet"
+    result = emmclab_json(
+        "simulate", trace, "--device", device, *options, "--perfetto", out, "--events", rows
+    )
+    shown = picture(out)
+    table = pyarrow.parquet.read_table(rows).to_pylist()
+    expected = [
+        (row["arrival_ns"], row["complete_ns"], row["op"], row["sector"], row["sectors"] * 512)
+        for row in table
+    ]
+    assert as_rows(shown) == sorted(expected)
+    flash = result["flash"]
+    on_flash: Counter[str] = Counter()
+    for one in shown.below(f"device {device}"):
+        if one.track[-1].startswith(("way", "plane")) and not one.track[-1].endswith("collection"):
+            on_flash[one.name.partition(" ")[0]] += one.arguments.get("pages", 1)
+    moved = flash["page_programs"]["gc"] + flash["page_programs"]["wear"]
+    assert on_flash["program"] + on_flash["move"] == flash["page_programs"]["total"]
+    assert on_flash["move"] == moved
+    assert on_flash["erase"] == flash["block_erases"]
+    waking = [one for one in shown.below(f"device {device}", "power") if one.name == "waking up"]
+    assert len(waking) == result["power"]["wake_ups"]
+
+
+def test_requests_have_the_row_of_their_process_under_layers_too(tmp_path: Path) -> None:
+    source = tmp_path / "t.csv"
+    lines = [
+        f"{number * 100_000},{'RW'[number % 3 > 0]},{number % 50 * 8},8,{'ab'[number % 2]}"
+        for number in range(300)
+    ]
+    source.write_text("\n".join(["arrival_ns,op,sector,sectors,process", *lines]) + "\n")
+    for options in ([], ["--layer", "advil"], ["--set", "controller.scheduling=read_first"]):
+        out = tmp_path / "t.pftrace"
+        done = emmclab("simulate", source, "--device", "small-1gb", *options, "--perfetto", out)
+        assert done.returncode == 0, done.stderr
+        shown = picture(out)
+        requests = [one for one in shown.slices + shown.instants if one.category == "request"]
+        assert len(requests) == 300
+        for one in requests:
+            assert one.track == ("requests", "ab"[one.begin // 100_000 % 2]), options
+
+
+def test_collection_is_drawn_from_its_choice_to_its_erase(trace: Path, tmp_path: Path) -> None:
+    out = tmp_path / "run.pftrace"
+    small = ["--device", "small-1gb", "--set", "geometry.block_groups.0.blocks=32", "--wrap-addresses"]
+    result = emmclab_json(
+        "simulate", trace, *small, "--precondition", "steady:1", "--passes", 4, "--perfetto", out
+    )
+    shown = picture(out)
+    collections = [one for one in shown.slices if one.name == "garbage collection"]
+    erases = {(one.arguments["block"], one.end) for one in shown.slices if one.name == "erase"}
+    assert len(erases) == result["flash"]["block_erases"] > 0
+    ended = {(one.arguments["block"], one.end) for one in collections}
+    assert len(ended & erases) >= len(collections) - 4, "but for those under way at the end of the run"
+    assert all(one.track[-1].endswith(": collection") for one in collections)
+
+
+def test_a_picture_changes_no_result_and_is_the_same_each_time(trace: Path, tmp_path: Path) -> None:
+    device = api.Device.preset("emmc51-tlc")
+    plain = device.simulate(api.read(trace))
+    files = [tmp_path / "one.pftrace", tmp_path / "two.pftrace", tmp_path / "three.pftrace.gz"]
+    for out in files:
+        drawn = device.simulate(api.read(trace), perfetto=out)
+        both = [json.loads(json.dumps(run.to_dict() | {"computing": None})) for run in (plain, drawn)]
+        assert both[0] == both[1]
+    first, second, packed = (path.read_bytes() for path in files)
+    assert first == second == gzip.decompress(packed)
+
+
+def test_an_application_shows_its_threads_and_the_critical_path(tmp_path: Path) -> None:
+    out = tmp_path / "email.perfetto-trace"
+    result = emmclab_json("apps", "run", "email", "--device", "sdcard", *NEW, "--perfetto", out)["app"]
+    shown = picture(out)
+    assert shown.threads == {("email", thread["name"]) for thread in result["threads"]}
+    tracks = [(thread["name"], thread["states"]) for thread in result["threads"]]
+    for name, states in [*tracks, ("critical path", result["states"])]:
+        times = dict.fromkeys(STATES, 0)
+        for one in shown.below("email", name):
+            assert one.name == STATES[one.category]
+            times[one.category] += one.end - one.begin
+        assert times == states, name
+    requests = [one for one in shown.slices if one.category == "request"]
+    counts = result["requests"]
+    sent = counts["all"]["read"]["requests"] + counts["all"]["write"]["requests"]
+    assert len(requests) == sent + counts["flushes"] + counts["discards"]
+    fsync = next(one for one in shown.slices if one.name == "fsync")
+    assert {"wait", "class", "partition"} <= fsync.arguments.keys()
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        (["simulate", "{trace}", "--perfetto", "{folder}/run.json"], [".pftrace"]),
+        (["simulate", "{trace}", "--perfetto", "{folder}/none/run.pftrace"], ["folder not found"]),
+        (
+            ["simulate", "{trace}", "--seeds", "3", "--perfetto", "{folder}/run.pftrace"],
+            ["no single output", "--seeds"],
+        ),
+        (["apps", "run", "email", "--perfetto", "{folder}/run.parquet", *NEW], [".pftrace"]),
+        (
+            ["apps", "compare", "email", "--perfetto", "{folder}/run.pftrace"],
+            ["no single picture", "use `run`"],
+        ),
+    ],
+    ids=["ending", "folder", "seeds", "application", "comparison"],
+)
+def test_a_picture_that_cannot_be_is_refused(
+    command: list[str], words: list[str], trace: Path, tmp_path: Path
+) -> None:
+    assert_refused(emmclab(*(word.format(trace=trace, folder=tmp_path) for word in command)), *words)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_full_disk_ends_the_run(trace: Path, tmp_path: Path) -> None:
+    out = tmp_path / "full.pftrace"
+    out.symlink_to("/dev/full")
+    for command in (
+        ["convert", trace, out],
+        ["simulate", trace, "--perfetto", out],
+        ["apps", "run", "email", *NEW, "--perfetto", out],
+    ):
+        assert_refused(emmclab(*command), "full.pftrace", "No space left", code=1)
+    assert [path.name for path in tmp_path.iterdir()] == ["full.pftrace"]
+
+
+def test_a_picture_is_not_read_as_a_trace(trace: Path, tmp_path: Path) -> None:
+    out = tmp_path / "chat.pftrace"
+    assert emmclab("convert", trace, out).returncode == 0
+    assert_refused(emmclab("profile", out), "chat.pftrace", "picture", "read the trace that")
+
+
+def test_a_run_that_is_interrupted_leaves_no_picture(long_trace: Path, tmp_path: Path) -> None:
+    out = tmp_path / "run.pftrace"
+    command = [*COMMAND, "simulate", str(long_trace), "--wrap-addresses", "--perfetto", str(out)]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment())
+    deadline = time.monotonic() + PATIENCE_S
+    while not list(tmp_path.iterdir()) and time.monotonic() < deadline:
+        time.sleep(0.002)
+    assert process.poll() is None, "the run ended before it could be interrupted"
+    process.send_signal(signal.SIGINT)
+    _, words = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 130
+    assert "Traceback" not in words
+    assert not list(tmp_path.iterdir())
