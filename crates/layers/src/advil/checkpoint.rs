@@ -7,7 +7,7 @@
 use emmclab_base::Op;
 
 use super::Advil;
-use super::map::Extent;
+use crate::interval_map::Extent;
 use super::record::{Body, Point, Record, SECTOR};
 use crate::in_flight::InFlight;
 use crate::layer::Background;

@@ -8,7 +8,7 @@ use emmclab_base::Op;
 
 use super::Advil;
 use super::heat::Candidate;
-use super::map::Extent;
+use crate::interval_map::Extent;
 use super::record::{Body, MOST_RUNS, Record};
 use crate::in_flight::InFlight;
 use crate::layer::Background;

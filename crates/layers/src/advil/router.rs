@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use emmclab_base::Op;
 
 use super::Advil;
-use super::map::Extent;
+use crate::interval_map::Extent;
 use super::record::{Body, Record};
 use crate::layer::{Decision, Defer};
 use crate::plan::{Memory, Plan};
