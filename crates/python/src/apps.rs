@@ -107,16 +107,29 @@ struct Options {
     seed: u64,
     limit_s: u32,
     what_if: Vec<String>,
+    /// File systems in place of those of the host, as `PARTITION=NAME` or `NAME`.
+    filesystems: Vec<String>,
+    /// Classes of files whose syncs are carried out; without it, those of the host.
+    synced: Option<Vec<String>>,
 }
 
 impl Options {
-    fn checked(self) -> Result<RunOptions, Error> {
-        Ok(RunOptions {
+    /// The host with what is chosen in place of its own, and how the program is run.
+    fn checked(self, host: &HostSetup) -> Result<(HostSetup, RunOptions), Error> {
+        let mut host = host.clone();
+        for choice in &self.filesystems {
+            host.set_filesystem(choice)?;
+        }
+        if let Some(classes) = &self.synced {
+            host.keep_syncs(classes)?;
+        }
+        let options = RunOptions {
             network: self.network,
             seed: self.seed,
             limit: Nanos::from_secs(self.limit_s.into()),
             what_if: self.what_if.iter().map(|part| part.parse()).collect::<Result<Vec<WhatIf>, _>>()?,
-        })
+        };
+        Ok((host, options))
     }
 }
 
@@ -138,7 +151,7 @@ pub(crate) fn run_app(
 ) -> PyResult<String> {
     let second = second.map(PyDeviceConfig::settings);
     run(py, || {
-        let options = from_json::<Options>(options)?.checked()?;
+        let (host, options) = from_json::<Options>(options)?.checked(&host.0)?;
         let replay: ReplayOptions = from_json(replay)?;
         let images = images.map(|folder| store(folder, None)).transpose()?;
         let simulation = Simulation::new(config.settings(), &replay, images.as_ref())?;
@@ -148,7 +161,7 @@ pub(crate) fn run_app(
         };
         let layers: Vec<_> = layers.unwrap_or_default().iter().map(layer).collect();
         let mut device = ClosedLoop::new(simulation.with_layers(&layers, beside)?);
-        let result = run_program(&program.0, &host.0, &mut device, &options)?;
+        let result = run_program(&program.0, &host, &mut device, &options)?;
         to_json(&json!({ "app": result, "device": device.finish(&mut Quiet)? }))
     })
 }

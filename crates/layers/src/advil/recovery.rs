@@ -4,11 +4,11 @@ use std::io;
 
 use super::Advil;
 use super::checkpoint::{Checkpoints, Mark, parse_runs, sectors};
-use crate::interval_map::{Extent, IntervalMap};
 use super::mover::Moving;
 use super::record::{Body, Point, Record, SECTOR, Tombstone};
 use super::section::Section;
 use crate::checksum::{sealed, whole};
+use crate::interval_map::{Extent, IntervalMap};
 use crate::layer::ReadAt;
 use crate::window::Window;
 

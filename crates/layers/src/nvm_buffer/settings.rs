@@ -98,7 +98,9 @@ impl NvmBufferSettings {
         );
         need(
             low_pct < high_pct && high_pct <= 100,
-            format!("`low_pct` is {low_pct} and `high_pct` {high_pct}; the first must be less, the second at most 100"),
+            format!(
+                "`low_pct` is {low_pct} and `high_pct` {high_pct}; the first must be less, the second at most 100"
+            ),
         );
         need((1..=1024).contains(&depth), format!("`depth` is {depth}; it must be 1 to 1024"));
         let capacity = if second_device { below.main } else { below.main.saturating_sub(size.sectors()) };

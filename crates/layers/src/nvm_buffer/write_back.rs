@@ -167,7 +167,7 @@ impl NvmBuffer {
         let start = write_back.cursor;
         for (from, to) in [(start, shape.capacity), (0, start)] {
             let mut at = from;
-            while write_back.runs.len() < shape.depth {
+            while at < to && write_back.runs.len() < shape.depth {
                 let Some(run) = dirty.between(at, to).find(|run| oldest.hold(run.place)) else { break };
                 at = run.end();
                 if in_flight.changes(run.sector, run.end()) {
