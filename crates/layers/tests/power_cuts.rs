@@ -320,9 +320,9 @@ fn nvm_buffer() -> LayerConfig {
 }
 
 #[test]
-fn a_write_buffer_loses_nothing_flushed() {
+fn an_nvm_buffer_loses_nothing_flushed() {
     for (seed, depth) in ["1", "3"].into_iter().enumerate() {
-        for beside in [1, 3, 6] {
+        for beside in [1, 4] {
             let layer = nvm_buffer().with("depth", depth);
             let seed = 500 + 10 * seed as u64 + beside as u64;
             cut_everywhere(std::slice::from_ref(&layer), Cuts { beside, ..once(seed) });
@@ -333,7 +333,7 @@ fn a_write_buffer_loses_nothing_flushed() {
 }
 
 #[test]
-fn so_where_cuts_of_a_write_buffer_follow_each_other() {
+fn so_where_cuts_of_an_nvm_buffer_follow_each_other() {
     for seed in 0..6 {
         let cuts = Cuts { requests: 200, beside: 1 + seed as usize, lives: 5, step: 3, ..once(1200 + seed) };
         cut_everywhere(&[nvm_buffer()], cuts);
@@ -341,7 +341,7 @@ fn so_where_cuts_of_a_write_buffer_follow_each_other() {
 }
 
 #[test]
-fn so_with_a_write_buffer_above_a_log_and_stripes_below_it() {
+fn so_with_an_nvm_buffer_above_a_log_and_stripes_below_it() {
     let buffer = nvm_buffer().with("second_device", "false");
     let lower = small("ressd").with("recovery", "true");
     cut_everywhere(&[buffer.clone(), lower], Cuts { lives: 3, step: 5, beside: 3, ..once(6) });

@@ -38,9 +38,10 @@ from emmclab.errors import ConfigError
 
 if TYPE_CHECKING:
     from emmclab.device import Device
+    from emmclab.solutions import Solution
 
 _RUN = "Run"
-_ACTIONS = ("list", "show", "schema", "hosts", "run", "compare")
+_ACTIONS = ("list", "show", "schema", "hosts", "run", "compare", "solutions")
 
 
 @dataclass(frozen=True)
@@ -65,10 +66,14 @@ class Running:
     ] = LIMIT_S
     check: Annotated[bool, option("Check all invariants of the device (slow).", _RUN, "--check")] = False
 
-    def run(self, name: str, device: Device, network: str, **more: Any) -> AppResult:
-        """Run an application under a progress meter."""
-        with Meter(f"{name} on {device.name} over {network}"):
-            return run_application(
+    def run(
+        self, name: str, device: Device, network: str, *, solution: Solution | None = None, **more: Any
+    ) -> AppResult:
+        """Run an application under a progress meter, with a solution or with what `more` says."""
+        run = run_application if solution is None else solution.run
+        under = "" if solution is None else f", {solution.name}"
+        with Meter(f"{name} on {device.name} over {network}{under}"):
+            return run(
                 name,
                 device,
                 network=network,
@@ -86,6 +91,7 @@ def register(app: typer.Typer) -> None:
     """Add the command."""
     app.command(
         epilog="Examples: [cyan]emmclab apps run facebook --device nexus5 --network usb[/]   "
+        "[cyan]emmclab apps solutions email --device kingston-c4[/]   "
         "[cyan]emmclab apps compare email maps --device nexus5,sdcard --network wifi,usb --html apps.html[/]"
     )(with_groups(apps))
 
@@ -95,7 +101,7 @@ def apps(
     words: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[list|show|schema|hosts|run|compare] [NAME|FILE.toml]...",
+            metavar="[list|show|schema|hosts|run|compare|solutions] [NAME|FILE.toml]...",
             help="What to do, and applications: presets (`emmclab apps`) or TOML files.",
             show_default=False,
         ),
@@ -130,10 +136,39 @@ def apps(
             metavar="PART",
         ),
     ] = [],  # noqa: B006
+    filesystems: Annotated[
+        list[str],
+        option(
+            "A file system in place of the host's: PARTITION=NAME, or NAME on all partitions; ext4, fat32, "
+            "yaffs2, lfs. Repeated.",
+            _RUN,
+            "--filesystem",
+            metavar="[PARTITION=]NAME",
+        ),
+    ] = [],  # noqa: B006
+    sync: Annotated[
+        str | None,
+        option(
+            "Only syncs of files of these classes are carried out, those of others return at once: database, "
+            "database_journal, cache, other, with commas; or none.",
+            _RUN,
+            metavar="CLASS,...",
+        ),
+    ] = None,
     settings: Settings = [],  # noqa: B006
     capacity: Capacity = None,
     layers: Layers = [],  # noqa: B006
     second: Second = None,
+    solutions: Annotated[
+        list[str],
+        option(
+            "With `solutions`: only this one (nvm-buffer, raid0, lfs, advil, selective-sync, no-sync); "
+            "repeated.",
+            _RUN,
+            "--solution",
+            metavar="NAME",
+        ),
+    ] = [],  # noqa: B006
     running: Running,
     html: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Also write a page: time lines and tables.")
@@ -143,7 +178,8 @@ def apps(
     """Run applications in closed loop on a simulated device and show where their users' time goes.
 
     Without words: lists applications. `show NAME` prints its file, `schema` the JSON Schema of these files,
-    `hosts` lists hosts with their partitions and networks.
+    `hosts` lists hosts with their partitions and networks. `solutions` runs applications, all without names,
+    with each pilot solution of FAST 2012 beside the plain device.
     """
     action, names = _action(words or ["list"])
     if action in ("list", "show", "schema", "hosts"):
@@ -158,10 +194,25 @@ def apps(
             hint="use `emmclab apps compare` for several",
         )
     own, layer_settings = layered(settings, layers)
+    if action == "solutions":
+        if layers or second or filesystems or sync is not None or what_if:
+            raise ConfigError(
+                "`solutions` chooses layers, file systems and syncs itself",
+                kind="config",
+                field="solutions",
+                hint="use `emmclab apps run` for one with settings of your own",
+            )
+        from emmclab.cli.solutions import show_solutions
+
+        chosen = [configured(one, own, capacity) for one in devices]
+        show_solutions(running, names, chosen, networks, solutions, as_json, html)
+        return
     software: dict[str, Any] = {
         "layers": layers,
         "layer_settings": layer_settings,
         "second": None if second is None else configured(second, []),
+        "filesystems": filesystems,
+        "sync": None if sync is None else _split(sync, "--sync"),
     }
     chosen = [configured(one, own, capacity) for one in devices]
     results = [
@@ -193,7 +244,7 @@ def _action(words: list[str]) -> tuple[str, list[str]]:
             kind="config",
             hint=f"use one of: {', '.join(_ACTIONS)}",
         )
-    least, most = needs.get(action, (1, 1_000))
+    least, most = needs.get(action, (0 if action == "solutions" else 1, 1_000))
     if not least <= len(names) <= most:
         wanted = "no application" if most == 0 else "one application" if most == 1 else "applications"
         raise ConfigError(

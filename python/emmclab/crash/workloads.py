@@ -26,9 +26,13 @@ LEVELS = ("off", "normal", "full", "extra")
 ABOUT = {
     "files": "create, append, replace by rename, and remove files, each followed by fsync of file and folder",
     "append-log": "append records to one file, each followed by fdatasync",
+    "files-unsynced": "as files, where fsync returns at once",
+    "append-log-unsynced": "as append-log, where its syncs return at once",
     "sqlite-MODE[-LEVEL]": f"insert rows, each in a transaction; MODE is {', '.join(MODES)}, LEVEL "
     f"{', '.join(LEVELS)}",
 }
+#: What the name of a workload ends with whose syncs return at once, as selective sync has them for some files.
+UNSYNCED = "-unsynced"
 #: The file of the log, and of the database.
 LOG, DATABASE = "log", "test.db"
 #: Bytes of a record of the log.
@@ -46,7 +50,7 @@ def sqlite_setting(name: str) -> tuple[str, str] | None:
 
 def is_known(name: str) -> bool:
     """Whether there is a workload of this name."""
-    return name in ("files", "append-log") or sqlite_setting(name) is not None
+    return name.removesuffix(UNSYNCED) in ("files", "append-log") or sqlite_setting(name) is not None
 
 
 def record(number: int) -> bytes:
@@ -141,8 +145,10 @@ def main(name: str, operations: int, seed: int) -> None:
     """Run a workload here."""
     plain: dict[str, Callable[[int, random.Random], None]] = {"files": files, "append-log": append_log}
     dice = random.Random(seed)  # noqa: S311 - the same seed, the same operations.
-    if name in plain:
-        plain[name](operations, dice)
+    if (base := name.removesuffix(UNSYNCED)) in plain:
+        if base != name:
+            os.fsync = os.fdatasync = lambda _file: None
+        plain[base](operations, dice)
     elif (setting := sqlite_setting(name)) is not None:
         sqlite(*setting, operations, dice)
     else:

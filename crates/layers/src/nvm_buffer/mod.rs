@@ -1,4 +1,4 @@
-//! A small non-volatile write buffer in front of the device (a pilot solution of FAST 2012).
+//! A small non-volatile buffer in front of the device (a pilot solution of FAST 2012).
 //!
 //! Writes are complete when a record of them is in the buffer, and durable there: a flush costs only the buffer's. Data that is overwritten
 //! in the buffer is absorbed. The rest is written back in the order of addresses, neighbours together, when the buffer is fuller than its

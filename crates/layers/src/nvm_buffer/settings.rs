@@ -8,7 +8,7 @@ use super::ring::FIRST;
 use crate::layer::{Area, Below};
 use crate::size::Size;
 
-/// Settings of the write buffer.
+/// Settings of the NVM buffer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct NvmBufferSettings {
