@@ -23,7 +23,11 @@ _OUT = Path(__file__).parents[1] / "python/emmclab/data/pilot-risks.json"
 _DEVICE, _CAPACITY = "emmc51-cache", "256MB"
 #: A second device under a log of cuts has no cache.
 _SECOND = {"nvm-buffer": "pcm-16mb", "raid0": "emmc51-tlc"}
-_SETTINGS = {"advil": {"advil.reserved": "16MiB", "advil.recovery": True}}
+#: A small buffer is read back faster.
+_SETTINGS = {
+    "nvm-buffer": {"nvm-buffer.size": "1MB"},
+    "advil": {"advil.reserved": "16MiB", "advil.recovery": True},
+}
 _SYNCED = ("files", "append-log", "sqlite-delete", "sqlite-wal")
 _WORKLOADS = {
     "selective-sync": ("files-unsynced", "append-log-unsynced", "sqlite-delete", "sqlite-wal"),

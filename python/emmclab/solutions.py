@@ -117,13 +117,12 @@ class Comparison(Document):
         return f"<Comparison of {len(self['solutions'])} solutions in {len(self['runs'])} runs>"
 
 
-def compare_solutions(
-    runs: Sequence[tuple[Solution, AppResult]],
-) -> Comparison:
+def compare_solutions(runs: Sequence[tuple[Solution, AppResult]]) -> Comparison:
     """Put runs beside the plain ones of the same application, device and network.
 
-    Bytes to flash are what was programmed on all devices, in bytes; the gain is the plain runtime over that
-    with the solution. What is risked comes from explored cuts of power (`risks`).
+    The gain is the plain runtime over that with the solution. Pages programmed and blocks erased are those of
+    all devices of the plain one's kind, and wear them out; bytes that went to a second device of another kind
+    stand apart. What is risked comes from explored cuts of power (`risks`).
 
     Raises:
         ConfigError: a run has no plain one beside it.
@@ -145,9 +144,8 @@ def compare_solutions(
                 "runtime_s": result.runtime_s,
                 "storage_s": result.storage_s,
                 "gain": beside.runtime_s / result.runtime_s if result.runtime_s else None,
-                "flash_bytes": _flash_bytes(result),
-                "plain_flash_bytes": _flash_bytes(beside),
-                "lifetime_bytes": _lifetime(result),
+                **_wear(solution, result),
+                "plain_page_programs": beside["device"]["flash"]["page_programs"]["total"],
             }
         )
     used = {solution.name: solution for solution, _ in runs}
@@ -173,22 +171,16 @@ def _place(result: AppResult) -> tuple[str, ...]:
     return (result["app"]["program"], result["device"]["device"], result["app"]["network"])
 
 
-def _flash_bytes(result: AppResult) -> int:
-    """Give the bytes that were programmed on all devices."""
+def _wear(solution: Solution, result: AppResult) -> dict[str, int]:
+    """Give what wears out devices of the plain one's kind, and what went to another kind."""
     device = result["device"]
-    second = device.get("second_device")
-    beside = round(second["waf"] * second["host_bytes_written"]) if second else 0
-    return _programmed(device) + beside
-
-
-def _programmed(device: Mapping[str, Any]) -> int:
-    total: float = device["write_amplification"]["total"]
-    return round(total * device["requests"]["bytes_written"])
-
-
-def _lifetime(result: AppResult) -> int | None:
-    lifetime = result["device"]["wear"]["lifetime"]
-    return None if lifetime is None else int(lifetime["even_host_bytes"])
+    flash, second = device["flash"], device.get("second_device")
+    programs, erases, other = flash["page_programs"]["total"], flash["block_erases"], 0
+    if second and solution.second == SAME:
+        programs, erases = programs + second["page_programs"], erases + second["block_erases"]
+    elif second:
+        other = second["host_bytes_written"]
+    return {"page_programs": programs, "block_erases": erases, "second_bytes": other}
 
 
 def risks() -> dict[str, Any]:
@@ -222,6 +214,6 @@ def risk_of(known: Mapping[str, Any], name: str) -> str:
     )
     bad = sum(one["lost_states"] for one in lost)
     return (
-        f"acknowledged syncs are lost in {bad:,} of {tried}; {sound}; data is as old as write-back lets it be "
-        f"(dirty_expire_ms + writeback_interval_ms of the host); {'; '.join(parts)}"
+        f"acknowledged syncs are lost in {bad:,} of {tried}; {sound}; data is as old as write-back lets it "
+        f"be (dirty_expire_ms + writeback_interval_ms of the host); {'; '.join(parts)}"
     )

@@ -86,7 +86,7 @@ fn data_that_is_overwritten_in_the_buffer_is_written_back_once() {
 }
 
 #[test]
-fn neighbours_go_home_as_one_run_in_whatever_order_they_came_and_runs_in_ascending_order() {
+fn neighbours_go_home_as_one_run_in_whatever_order_they_came() {
     let mut executor = started(buffer().with("run", "16KB"));
     for (version, block) in (1..).zip([5, 2, 40, 4, 3, 41, 20]) {
         write(&mut executor, block * 8, 8, version);

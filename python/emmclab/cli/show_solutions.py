@@ -17,18 +17,21 @@ def show_comparison(console: Console, found: Comparison) -> None:
         runs = [run for run in found["runs"] if (run["application"], run["device"], run["network"]) == place]
         console.print(Text(f"{application} on {device} over {network}", "bold"), soft_wrap=True)
         table = framed("Beside the plain device")
-        for heading in ("Solution", "Runtime, s", "Gain", "Storage, s", "Programmed, MB", "of plain", "Buys"):
+        headings = ("Pages programmed", "of plain", "Blocks erased", "To NVM, MB")
+        for heading in ("Solution", "Runtime, s", "Gain", "Storage, s", *headings, "Buys"):
             table.add_column(heading, justify="left" if heading in ("Solution", "Buys") else "right")
         hardware = {one["name"]: one["hardware"] for one in found["solutions"]}
         for run in runs:
-            gain, plain = run["gain"], run["plain_flash_bytes"]
+            gain, plain, other = run["gain"], run["plain_page_programs"], run["second_bytes"]
             table.add_row(
                 run["solution"],
                 f"{run['runtime_s']:,.2f}",
                 "–" if gain is None else f"{gain:.2f} x",
                 f"{run['storage_s']:,.2f}",
-                f"{run['flash_bytes'] / 2**20:,.1f}",
-                f"{100 * run['flash_bytes'] / plain:.0f} %" if plain else "–",
+                f"{run['page_programs']:,}",
+                f"{100 * run['page_programs'] / plain:.0f} %" if plain else "–",
+                f"{run['block_erases']:,}",
+                f"{other / 2**20:,.1f}" if other else "–",
                 hardware[run["solution"]] or "nothing",
             )
         console.print(table)

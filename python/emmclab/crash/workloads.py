@@ -31,7 +31,7 @@ ABOUT = {
     "sqlite-MODE[-LEVEL]": f"insert rows, each in a transaction; MODE is {', '.join(MODES)}, LEVEL "
     f"{', '.join(LEVELS)}",
 }
-#: What the name of a workload ends with whose syncs return at once, as selective sync has them for some files.
+#: End of the name of a workload whose syncs return at once, as selective sync has them for some files.
 UNSYNCED = "-unsynced"
 #: The file of the log, and of the database.
 LOG, DATABASE = "log", "test.db"
@@ -147,7 +147,8 @@ def main(name: str, operations: int, seed: int) -> None:
     dice = random.Random(seed)  # noqa: S311 - the same seed, the same operations.
     if (base := name.removesuffix(UNSYNCED)) in plain:
         if base != name:
-            os.fsync = os.fdatasync = lambda _file: None
+            for sync in ("fsync", "fdatasync"):
+                setattr(os, sync, lambda _file: None)
         plain[base](operations, dice)
     elif (setting := sqlite_setting(name)) is not None:
         sqlite(*setting, operations, dice)

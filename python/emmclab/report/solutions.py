@@ -20,9 +20,9 @@ def render(found: Comparison) -> str:
         runs=[
             {
                 **run,
-                "programmed": run["flash_bytes"] / 2**20,
-                "of_plain": 100 * run["flash_bytes"] / run["plain_flash_bytes"]
-                if run["plain_flash_bytes"]
+                "second_mb": run["second_bytes"] / 2**20 if run["second_bytes"] else None,
+                "of_plain": 100 * run["page_programs"] / run["plain_page_programs"]
+                if run["plain_page_programs"]
                 else None,
                 "hardware": hardware[run["solution"]],
             }
