@@ -31,7 +31,7 @@ _SETTINGS = {
 _SYNCED = ("files", "append-log", "sqlite-delete", "sqlite-wal")
 _WORKLOADS = {
     "selective-sync": ("files-unsynced", "append-log-unsynced", "sqlite-delete", "sqlite-wal"),
-    "no-sync": ("files-unsynced", "append-log-unsynced", "sqlite-delete-off", "sqlite-wal-off"),
+    "no-sync": ("files-unsynced", "append-log-unsynced", "sqlite-delete-unsynced", "sqlite-wal-unsynced"),
 }
 _SEED = 1
 

@@ -82,8 +82,8 @@ def crash(
     workload: Annotated[
         str | None,
         option(
-            "A workload that comes with emmclab: files, append-log, sqlite-MODE[-LEVEL]; the first two with "
-            "-unsynced have syncs that return at once.",
+            "A workload that comes with emmclab: files, append-log, sqlite-MODE[-LEVEL]; with -unsynced "
+            "behind its name, syncs return at once.",
             _RUN,
             metavar="NAME",
         ),
