@@ -11,7 +11,7 @@ from conftest import emmclab, emmclab_json
 from emmclab.apps import run_application
 from emmclab.errors import ConfigError
 from emmclab.layers import layers
-from emmclab.solutions import SOLUTIONS, compare_solutions, risk_of, risks, solutions_named
+from emmclab.solutions import SOLUTIONS, compare_solutions, loses, risk_of, risks, solutions_named
 
 #: Saves a note and a thumbnail twenty times, each with its sync.
 SMALL = """
@@ -43,7 +43,7 @@ steps = [
 ]
 """
 #: A card whose random writes are slow, small, and new.
-RUN = {"device": "small-1gb", "precondition": "none"}
+RUN: dict[str, Any] = {"device": "small-1gb", "precondition": "none"}
 NEW = ("--device", "small-1gb", "--precondition", "none")
 
 
@@ -132,6 +132,7 @@ def test_the_risk_is_what_was_measured_for_every_solution_that_can_be_explored()
     # The control: what is not synced is lost.
     assert risk_of(known, "no-sync").startswith("acknowledged syncs are lost")
     assert "not explored" in risk_of(known, "lfs")
+    assert [loses(known, name) for name in ("plain", "no-sync", "lfs")] == [False, True, None]
 
 
 def test_a_loss_says_how_much_and_whether_what_is_left_is_sound() -> None:

@@ -158,6 +158,7 @@ def compare_solutions(runs: Sequence[tuple[Solution, AppResult]]) -> Comparison:
                     "name": one.name,
                     "about": one.about,
                     "hardware": one.hardware,
+                    "loses": loses(known, one.name),
                     "risk": risk_of(known, one.name),
                 }
                 for one in used.values()
@@ -192,6 +193,12 @@ def risks() -> dict[str, Any]:
     text = resources.files("emmclab").joinpath("data/pilot-risks.json").read_text(encoding="utf-8")
     found: dict[str, Any] = json.loads(text)
     return found
+
+
+def loses(known: Mapping[str, Any], name: str) -> bool | None:
+    """Whether a state was found that lost what had been acknowledged; `None` where none was tried."""
+    explored = known["solutions"].get(name)
+    return any(one["lost_states"] for one in explored) if explored else None
 
 
 def risk_of(known: Mapping[str, Any], name: str) -> str:

@@ -40,9 +40,15 @@ def render(found: Comparison) -> str:
 
 
 def _headline(found: Comparison, application: str) -> str:
-    runs = [run for run in found["runs"] if run["application"] == application and run["gain"] is not None]
+    """Name the solution that gains most of those that were not found to lose anything."""
+    lossy = {one["name"] for one in found["solutions"] if one["loses"]}
+    runs = [
+        run
+        for run in found["runs"]
+        if run["application"] == application and run["gain"] is not None and run["solution"] not in lossy
+    ]
     best = max(runs, key=lambda run: run["gain"], default=None)
     if best is None or best["solution"] == "plain":
-        return f"{application}: no solution gains"
+        return f"{application}: no solution that keeps what is acknowledged gains"
     place = f"{best['device']} over {best['network']}"
-    return f"{application}: {best['solution']} gains most, {best['gain']:.2f} x on {place}"
+    return f"{application}: {best['gain']:.2f} x on {place} with {best['solution']}"
