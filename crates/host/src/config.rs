@@ -45,6 +45,7 @@ pub struct CpuCosts {
 /// goes to the device by write-back (selective sync, a pilot solution of FAST 2012).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a class by itself")]
 pub struct Synced {
     /// Databases.
     pub database: bool,

@@ -330,12 +330,11 @@ impl Host {
 
     /// Whether the sync of a file or folder is carried out. A folder is of the class of the first file that was declared in it.
     fn is_synced(&self, operation: &FileOp, inode: u32) -> bool {
-        let (mount, class) = match *operation {
-            FileOp::FsyncFolder { mount, folder } => (mount.0, self.names.class_of_folder(mount, folder)),
-            _ => {
-                let file = self.core.cache.inode(inode);
-                (file.mount, file.class)
-            }
+        let (mount, class) = if let FileOp::FsyncFolder { mount, folder } = *operation {
+            (mount.0, self.names.class_of_folder(mount, folder))
+        } else {
+            let file = self.core.cache.inode(inode);
+            (file.mount, file.class)
         };
         !self.unsynced_mounts[usize::from(mount)] && self.core.config.synced.takes(class)
     }
