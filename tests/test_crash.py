@@ -202,6 +202,40 @@ def test_layers_recover_from_every_cut_and_from_cuts_of_their_recovery(crash: Ru
     assert crash(*DEVICE, "--layer", layer, *size, "--workload", "files", *few)["findings"] == []
 
 
+@pytest.mark.parametrize(
+    "layer",
+    [
+        ("raid0", "--device2", "emmc51-tlc", "--set", "raid0.stripe=16KB"),
+        ("nvm-buffer", "--device2", "pcm-16mb", "--set", "nvm-buffer.size=512KB"),
+    ],
+    ids=lambda layer: layer[0],
+)
+def test_layers_over_two_devices_lose_nothing_and_a_lie_of_the_first_is_named(
+    crash: Runs, layer: tuple[str, ...]
+) -> None:
+    two = [*DEVICE, "--layer", *layer, "--workload", "files", "--operations", "80", "--cuts", CUTS]
+    found = crash(*two, status=0)
+    assert found["states"] > 10
+    lied = crash(*two, "--set", "cache.lies=flush", status=4)
+    assert lied["findings"][0]["level"] == "device"
+
+
+def test_a_second_device_with_a_cache_cannot_be_logged(crash: Runs) -> None:
+    failed = crash.run(*DEVICE, "--device2", "emmc51-cache", "--layer", "raid0", "--workload", "files")
+    assert failed.returncode == 2 and "the second device has a cache" in failed.stderr
+
+
+@pytest.mark.parametrize(
+    ("workload", "lost"), [("files", "fsync"), ("append-log", "fdatasync"), ("sqlite-wal", "integrity")]
+)
+def test_what_is_said_to_be_safe_without_a_sync_is_lost(crash: Runs, workload: str, lost: str) -> None:
+    unsynced = [*DEVICE, "--workload", f"{workload}-unsynced", "--operations", "60"]
+    found = crash(*unsynced, "--cuts", CUTS, status=4)
+    assert lost in {one["promise"] for one in found["findings"]}
+    # What the file system promises without syncs it keeps.
+    assert levels(found) <= {"filesystem", "application"}
+
+
 @pytest.mark.parametrize("workload", ["files", "sqlite-wal-full"])
 @pytest.mark.parametrize("mode", ["legacy", "ordered_fua", "delta", "packed", "aware"])
 def test_a_layer_below_the_journal_loses_nothing_in_its_safe_modes(

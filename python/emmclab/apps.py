@@ -51,9 +51,12 @@ class AppResult(Document):
 
     @property
     def run_name(self) -> str:
-        """What tells runs of one application apart: device, layers, network."""
-        layers = self["options"]["layers"]
+        """What tells runs of one application apart: device, layers, file systems, syncs, network."""
+        options = self["options"]
+        layers, filesystems, synced = options["layers"], options["filesystems"], options["synced"]
         under = f" under {'+'.join(layers)}" if layers else ""
+        under += f" with {', '.join(filesystems)}" if filesystems else ""
+        under += f" syncing {', '.join(synced)}" if synced is not None else ""
         return f"{self['device']['device']}{under} over {self['app']['network']}"
 
     def __repr__(self) -> str:
@@ -163,6 +166,8 @@ def run_application(
     host: str = HOST,
     seed: int = 1,
     what_if: Iterable[str] = (),
+    filesystems: Iterable[str] = (),
+    sync: Sequence[str] | None = None,
     precondition: str = PRECONDITION,
     images: str | PathLike[str] | None = None,
     layers: Sequence[str] = (),
@@ -182,6 +187,9 @@ def run_application(
         seed: of everything that is drawn.
         what_if: parts of the storage that are infinitely fast: `partition=NAME`, `class=CLASS` of files, or
             `op=read|fsync|write_back`.
+        filesystems: file systems in place of those of the host: `data=lfs` on one partition, `lfs` on all.
+        sync: classes of files whose syncs are carried out (`database`, `database_journal`, `cache`, `other`),
+            or `["none"]`; those of the others return at once. Without it, those that the host has.
         precondition: data on the device before, as `Device.simulate` takes it, but no trace.
         images: folder that keeps preconditioned devices.
         layers: names of layers above the device, the first on top.
@@ -212,7 +220,8 @@ def run_application(
             hint=hint,
         )
     program, setup = program_of(name), setup_of(host)
-    options = {"network": network, "seed": seed, "limit_s": limit_s, "what_if": list(what_if)}
+    chosen = {"filesystems": list(filesystems), "synced": None if sync is None else list(sync)}
+    options = {"network": network, "seed": seed, "limit_s": limit_s, "what_if": list(what_if), **chosen}
     found = json.loads(
         _core.run_app(
             program,
@@ -233,6 +242,7 @@ def run_application(
         "layers": list(layers),
         "layer_settings": dict(layer_settings or {}),
         "second": None if beside is None else beside.name,
+        **chosen,
     }
     return AppResult({**found, "options": said})
 

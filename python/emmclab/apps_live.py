@@ -106,9 +106,9 @@ def run_live(
         places = _places(setup, disk, host)
         folders = [str(Path(folder, place["partition"])) for place in places]
         for number, place in enumerate(places, 1):
-            kind, options = _MKFS[place["filesystem"]]
+            kind, tables = _MKFS[place["filesystem"]]
             disk.add_partition(
-                number, place["first_sector"], place["sectors"], mkfs=kind, mkfs_options=options
+                number, place["first_sector"], place["sectors"], mkfs=kind, mkfs_options=tables
             )
         _mount(disk, places, folders)
         _core.prepare_app(program, setup, disk.capacity_bytes, folders, seed)
@@ -117,7 +117,8 @@ def run_live(
         disk.set("clock", clock)
         _mount(disk, places, folders)
         disk.clear_counters()
-        asked = json.dumps({"network": network, "seed": seed, "limit_s": limit_s, "what_if": []})
+        options = {"network": network, "seed": seed, "limit_s": limit_s, "what_if": []}
+        asked = json.dumps({**options, "filesystems": [], "synced": None})
         app = json.loads(_core.run_app_live(program, setup, disk.capacity_bytes, folders, asked))
         found = disk.result()
         # What is left in memory is no part of the run.

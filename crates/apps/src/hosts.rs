@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use emmclab_base::{Error, Kind, Result};
-use emmclab_host::{FilesystemKind, HostConfig, Mount, MountId, MountOptions};
+use emmclab_host::{FileClass, FilesystemKind, HostConfig, Mount, MountId, MountOptions, Synced};
 use emmclab_layers::Size;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -218,6 +218,61 @@ impl HostSetup {
             sectors: mount.sectors,
         };
         Ok(mounts.into_iter().map(place).collect())
+    }
+
+    /// Puts a file system on partitions: `data=lfs` on one, `lfs` on all that have one, with the options that its tools choose.
+    ///
+    /// # Errors
+    /// [`Kind::Config`] for an unknown file system, and for a partition that is not there or has none.
+    pub fn set_filesystem(&mut self, choice: &str) -> Result<()> {
+        let refused = |problem: &str, hint: String| {
+            Err(Error::new(Kind::Config, problem).of_field("filesystem", 0, choice.as_bytes()).hint(hint))
+        };
+        let (partition, name) =
+            choice.split_once('=').map_or((None, choice), |(partition, name)| (Some(partition), name));
+        let kind = serde_json::from_value::<FilesystemKind>(name.into());
+        let Ok(kind) = kind else {
+            return refused(
+                "is no file system",
+                "as data=lfs; there are: ext4, fat32, yaffs2, lfs".to_owned(),
+            );
+        };
+        let mut mounted: Vec<&mut Partition> =
+            self.partitions.iter_mut().filter(|known| known.filesystem.is_some()).collect();
+        if let Some(name) = partition.filter(|name| mounted.iter().all(|known| known.name != *name)) {
+            let known: Vec<_> = mounted.iter().map(|known| known.name.as_str()).collect();
+            let hint = format!("`{name}` is not mounted; there are: {}", known.join(", "));
+            return refused("is about a partition without a file system", hint);
+        }
+        for known in mounted.iter_mut().filter(|known| partition.is_none_or(|name| known.name == name)) {
+            if known.filesystem != Some(kind) {
+                known.filesystem = Some(kind);
+                let MountOptions { no_barrier, no_sync, discard, .. } = known.options;
+                known.options = MountOptions { no_barrier, no_sync, discard, ..MountOptions::default() };
+            }
+        }
+        Ok(())
+    }
+
+    /// Has only syncs of files of these classes carried out; `none` is none.
+    ///
+    /// # Errors
+    /// [`Kind::Config`] for what is no class of files.
+    pub fn keep_syncs(&mut self, names: &[String]) -> Result<()> {
+        let mut classes = Vec::new();
+        for name in names.iter().filter(|_| names != ["none"]) {
+            let known = FileClass::ALL.into_iter().take(4).find(|class| class.name() == name);
+            let Some(class) = known else {
+                return Err(Error::new(Kind::Config, "is no class of files")
+                    .of_field("sync", 0, name.as_bytes())
+                    .hint("name some of database, database_journal, cache, other; or none"));
+            };
+            classes.push(class);
+        }
+        let kept = toml::Value::try_from(Synced::only(&classes))
+            .map_err(|error| Error::new(Kind::Config, error.to_string()))?;
+        self.kernel.insert("synced".to_owned(), kept);
+        Ok(())
     }
 
     /// The mounted partitions on a device of so many sectors, and the names of all mounts in their order.

@@ -207,7 +207,7 @@ fn run_on<S: Storage>(
         program: program.name.clone(),
         timelines: outcome.timelines,
         names: owned(&names),
-        partitions: owned(&partitions),
+        partitions: owned(partitions),
         waited,
         end: outcome.end,
     };

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use emmclab_base::{BlockNote, Error, Op, Result, Role, SECTOR_BYTES};
 use emmclab_ext4::{Annotator, Status};
-use emmclab_layers::{Below, build_stack};
+use emmclab_layers::build_stack;
 use rustc_hash::FxHashSet;
 
 use crate::contents::BLOCK;
@@ -27,9 +27,9 @@ pub fn annotate(run: &Arc<Run>, port: Port, mut visit: impl FnMut(&Logged, &[Blo
         Port::Device => (&[][..], header.device.sectors),
         Port::Host => (&header.layers[..], header.sectors),
     };
-    let base = View::new(run, run.base(), &Arc::default(), header.device.sectors);
+    let base = View::new(run, run.base(), &Arc::default(), header.all_sectors());
     let mut annotator = Annotator::new();
-    annotator.attach(&HostView::recover(base, layers, sectors, None)?.map_err(fail)?)?;
+    annotator.attach(&HostView::recover(base, (layers, &header.below()), sectors, None)?.map_err(fail)?)?;
     let (mut sources, mut data, mut notes): (Vec<Source>, Vec<u8>, Vec<BlockNote>) = Default::default();
     for logged in run.commands(port) {
         let command = &logged.command;
@@ -60,7 +60,7 @@ pub(crate) fn metadata_blocks(run: &Arc<Run>) -> Result<Arc<FxHashSet<u64>>> {
         return Ok(blocks.clone());
     }
     let header = run.header();
-    let layers = build_stack(&header.layers, &Below::new(header.device.sectors, None))?;
+    let layers = build_stack(&header.layers, &header.below())?;
     let mut blocks = FxHashSet::default();
     if layers.first().is_some_and(|layer| layer.reads_notes()) {
         annotate(run, Port::Host, |logged, notes| {

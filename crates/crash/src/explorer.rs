@@ -191,7 +191,7 @@ impl Explorer {
 
     /// The disk of a state.
     pub fn view(&self, state: &State) -> View {
-        View::new(&self.run, &state.base, &state.changes, self.run.header().device.sectors)
+        View::new(&self.run, &state.base, &state.changes, self.run.header().all_sectors())
     }
 
     /// The next state of this share; `None` at the end.

@@ -78,12 +78,13 @@ impl Judge {
             let problem = Some(Problem { level, promise, detail });
             Ok(Recovered { problem, ..Recovered::default() })
         };
-        let host = match HostView::recover(view, &header.layers, header.sectors, cut_after)? {
-            Ok(host) => host,
-            Err(error) => {
-                return broken(Level::Layer, "recovery", format!("the layers do not recover: {error}"));
-            }
-        };
+        let host =
+            match HostView::recover(view, (&header.layers, &header.below()), header.sectors, cut_after)? {
+                Ok(host) => host,
+                Err(error) => {
+                    return broken(Level::Layer, "recovery", format!("the layers do not recover: {error}"));
+                }
+            };
         let layer_writes = host.recovery_writes();
         if let Some(detail) = explorer.host_fault(state, &host) {
             return broken(Level::Layer, "contents", detail);

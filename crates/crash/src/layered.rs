@@ -4,6 +4,8 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::io;
 use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use emmclab_base::{Op, Result, SECTOR_BYTES};
 use emmclab_device::Modifiers;
@@ -34,24 +36,29 @@ impl Overlay {
     }
 }
 
-/// A state of the device that recovery writes to.
+/// A device in a state that recovery writes to.
 struct StateDisk {
     view: View,
+    /// Its first sector in the state, which has one device behind the other.
+    first: u64,
     overlay: Overlay,
-    /// The writes of recovery, in order.
-    writes: Vec<(u64, Box<[u8]>)>,
+    /// The writes of recovery: their numbers among those to all devices, their places in the state, and data.
+    writes: Vec<(usize, u64, Box<[u8]>)>,
+    written: Arc<AtomicUsize>,
 }
 
 impl Disk for StateDisk {
     fn read(&mut self, sector: u64, buffer: &mut [u8]) -> io::Result<()> {
+        let sector = self.first + sector;
         self.view.read(sector, buffer)?;
         self.overlay.patch(sector, buffer);
         Ok(())
     }
 
     fn write(&mut self, sector: u64, data: &[u8], _: Modifiers) -> io::Result<()> {
+        let sector = self.first + sector;
         self.overlay.write(sector, data);
-        self.writes.push((sector, data.into()));
+        self.writes.push((self.written.fetch_add(1, Ordering::Relaxed), sector, data.into()));
         Ok(())
     }
 
@@ -77,29 +84,35 @@ enum Source {
 }
 
 impl HostView {
-    /// Has the layers recover from a state, of whose recovery power cut short an earlier attempt after `cut_after` writes, if any.
+    /// Has the layers recover on these disks from a state, of whose recovery power cut short an earlier attempt after `cut_after` writes, if any.
     ///
     /// # Errors
     /// Where the layers cannot be built, or cannot recover.
     pub fn recover(
         view: View,
-        layers: &[LayerConfig],
+        (layers, below): (&[LayerConfig], &Below),
         sectors: u64,
         cut_after: Option<usize>,
     ) -> Result<io::Result<Self>> {
         if layers.is_empty() {
             return Ok(Ok(Self { source: Source::Plain(view), sectors }));
         }
-        let start = |overlay: Overlay| {
-            let below = Below::new(view.sectors(), None);
-            let layers = build_stack(layers, &below)?;
-            let disk = StateDisk { view: view.clone(), overlay, writes: Vec::new() };
-            Ok(Executor::start(layers, vec![disk], true))
+        let start = |overlay: Overlay| -> Result<_> {
+            let layers = build_stack(layers, below)?;
+            let written = Arc::<AtomicUsize>::default();
+            let disk = |first| {
+                let (view, overlay, written) = (view.clone(), overlay.clone(), written.clone());
+                StateDisk { view, first, overlay, writes: Vec::new(), written }
+            };
+            let disks = [Some(0), below.second.map(|_| below.main)].into_iter().flatten().map(disk).collect();
+            Ok(Executor::start(layers, disks, true))
         };
         let mut started: io::Result<Executor<StateDisk>> = start(Overlay::default())?;
         if let (Some(writes), Ok(executor)) = (cut_after, &mut started) {
             let mut left = Overlay::default();
-            for (sector, data) in executor.disks().iter().flat_map(|disk| disk.writes.iter().take(writes)) {
+            let mut done: Vec<_> = executor.disks().iter().flat_map(|disk| &disk.writes).collect();
+            done.sort_unstable_by_key(|(number, ..)| *number);
+            for (_, sector, data) in done.into_iter().take(writes) {
                 left.write(*sector, data);
             }
             started = start(left)?;

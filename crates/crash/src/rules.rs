@@ -14,6 +14,7 @@ use emmclab_device::contract::{Extent, Promises, Version};
 use emmclab_ext4::{
     Filesystem, JOURNAL_MAGIC, JournalFeatures, JournalSuperblock, Location, LogFormat, RecordKind, TagFlags,
 };
+use emmclab_layers::Below;
 use rustc_hash::FxHashMap;
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -113,7 +114,9 @@ pub fn journal_rules(run: &Arc<Run>, from: usize) -> Result<Vec<RuleBreak>> {
     }
     let sectors = run.header().sectors;
     let view = View::new(run, &Arc::new(contents), &Arc::default(), sectors);
-    let Ok(disk) = HostView::recover(view, &[], sectors, None)? else { return Ok(Vec::new()) };
+    let Ok(disk) = HostView::recover(view, (&[], &Below::new(sectors, None)), sectors, None)? else {
+        return Ok(Vec::new());
+    };
     let filesystem = Filesystem::open(&disk)?;
     let Some(location) = Location::inside(&filesystem)? else { return Ok(Vec::new()) };
     let superblock = location.superblock(&disk)?;

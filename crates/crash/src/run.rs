@@ -223,7 +223,7 @@ impl RunBuilder {
             moments: Vec::new(),
             acknowledgements: Vec::new(),
             marks: Vec::new(),
-            limits: [header.sectors, header.device.sectors],
+            limits: [header.sectors, header.all_sectors()],
             tears: header.device.lies == "tear",
         }
     }

@@ -4,6 +4,8 @@ use emmclab_base::{Error, Kind, Nanos, Result};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::operation::FileClass;
+
 /// How requests that wait for the device are ordered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -39,6 +41,55 @@ pub struct CpuCosts {
     pub request_ns: u64,
 }
 
+/// Classes of files whose syncs are carried out. Of the others `fsync` and `fdatasync` return at once, those of their folders too, and data
+/// goes to the device by write-back (selective sync, a pilot solution of FAST 2012).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a class by itself")]
+pub struct Synced {
+    /// Databases.
+    pub database: bool,
+    /// Rollback journals and write-ahead logs of databases.
+    pub database_journal: bool,
+    /// Data that can be fetched again.
+    pub cache: bool,
+    /// Any other files.
+    pub other: bool,
+}
+
+impl Synced {
+    /// All classes.
+    pub const ALL: Self = Self { database: true, database_journal: true, cache: true, other: true };
+
+    /// Only these classes.
+    pub fn only(classes: &[FileClass]) -> Self {
+        let has = |class| classes.contains(&class);
+        Self {
+            database: has(FileClass::Database),
+            database_journal: has(FileClass::DatabaseJournal),
+            cache: has(FileClass::Cache),
+            other: has(FileClass::Other),
+        }
+    }
+
+    /// Whether syncs of a class are carried out; those of the file system itself always are.
+    pub const fn takes(self, class: FileClass) -> bool {
+        match class {
+            FileClass::Database => self.database,
+            FileClass::DatabaseJournal => self.database_journal,
+            FileClass::Cache => self.cache,
+            FileClass::Other => self.other,
+            FileClass::Metadata | FileClass::FilesystemJournal => true,
+        }
+    }
+}
+
+impl Default for Synced {
+    fn default() -> Self {
+        Self::ALL
+    }
+}
+
 /// Settings of a host.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -70,6 +121,9 @@ pub struct HostConfig {
     /// Whether a sync of a folder on ext4 commits whatever runs, and sends nothing where nothing runs, as it does since there are fast
     /// commits (Linux 5.10); else it is like that of a file.
     pub folder_sync_commits: bool,
+    /// Classes of files whose syncs are carried out.
+    #[serde(default)]
+    pub synced: Synced,
     /// Processor time.
     pub cpu: CpuCosts,
 }
@@ -89,6 +143,7 @@ const LINUX_6: HostConfig = HostConfig {
     elevator: Elevator::None,
     barrier: Barrier::Flush,
     folder_sync_commits: true,
+    synced: Synced::ALL,
     cpu: CpuCosts { operation_ns: 600, page_ns: 400, request_ns: 3_000 },
 };
 

@@ -16,7 +16,7 @@ mod request;
 mod task;
 mod writeback;
 
-pub use config::{Barrier, CpuCosts, Elevator, HostConfig};
+pub use config::{Barrier, CpuCosts, Elevator, HostConfig, Synced};
 pub use finished::{Finished, FinishedOps, Wait, WaitGroup, Waited};
 pub use host::Host;
 pub use mount::{Extent, FilesystemKind, Mount, MountOptions};

@@ -23,6 +23,8 @@ pub enum FilesystemKind {
 pub struct MountOptions {
     /// Whether no flush is sent (`barrier=0`, `nobarrier`).
     pub no_barrier: bool,
+    /// Whether syncs of files and folders return at once: data goes to the device by write-back.
+    pub no_sync: bool,
     /// Whether what is freed is discarded at once.
     pub discard: bool,
     /// Size of the journal in MB; by default as mke2fs chooses it. Only of ext4.

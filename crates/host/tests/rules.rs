@@ -7,7 +7,7 @@ mod support;
 use emmclab_base::{Flags, Nanos, Op, Role};
 use emmclab_host::{
     Barrier, CallerId, Cause, FileClass, FileId, FileOp, FileSpec, FilesystemKind, FolderId, Host,
-    HostConfig, Mount, MountId, MountOptions, Wait, WaitGroup,
+    HostConfig, Mount, MountId, MountOptions, Synced, Wait, WaitGroup,
 };
 
 use support::Bench;
@@ -470,4 +470,34 @@ fn many_small_files_end_with_a_full_file_system_and_not_before() {
         bench.perform(&FileOp::Close { file: FileId(500) });
         assert_eq!(bench.host.size(FileId(500)), None);
     }
+}
+
+#[test]
+fn a_sync_that_is_not_kept_returns_at_once_and_write_back_takes_the_data() {
+    let era = HostConfig::era("linux-6").unwrap();
+    let no_databases = HostConfig { synced: Synced::only(&[FileClass::Other]), ..era.clone() };
+    let no_sync = MountOptions { no_sync: true, ..MountOptions::default() };
+    for kind in [FilesystemKind::Ext4, FilesystemKind::Fat32, FilesystemKind::Lfs] {
+        for (config, options) in [(no_databases.clone(), MountOptions::default()), (era.clone(), no_sync)] {
+            let mut bench = bench_with(config, mount(kind, 1024, options));
+            bench.perform(&create(FILE));
+            bench.perform(&FileOp::Append { file: FILE, bytes: 64 << 10 });
+            assert!(sent(&mut bench, &fsync(FILE)).is_empty(), "{kind:?}");
+            let folder = FileOp::FsyncFolder { mount: MountId(0), folder: FolderId(0) };
+            assert!(sent(&mut bench, &folder).is_empty(), "{kind:?}");
+            let written = |bench: &Bench| {
+                let writes = bench.device.log.iter().filter(|one| one.1 == Op::Write);
+                writes.map(|one| u64::from(one.3)).sum::<u64>()
+            };
+            assert_eq!(written(&bench), 0, "{kind:?}");
+            bench.wait(Nanos::from_secs(60));
+            bench.drain();
+            assert!(written(&bench) >= 128, "{kind:?}: {} sectors", written(&bench));
+        }
+    }
+    let kept = HostConfig { synced: Synced::only(&[FileClass::Database]), ..era };
+    let mut bench = bench_with(kept, mount(FilesystemKind::Ext4, 1024, MountOptions::default()));
+    bench.perform(&create(FILE));
+    bench.perform(&FileOp::Append { file: FILE, bytes: 64 << 10 });
+    assert!(!sent(&mut bench, &fsync(FILE)).is_empty(), "the class of the file is kept");
 }

@@ -1,8 +1,28 @@
 //! The checksum that seals records on disk.
 
+use crate::plan::Plan;
+
 /// CRC-32C (Castagnoli) of the bytes, in the lower half of the stored word; detects torn and misplaced records.
 pub(crate) fn checksum(bytes: &[u8]) -> u64 {
     u64::from(crc32c::crc32c(bytes))
+}
+
+/// Whether a header is as it was written.
+pub(crate) fn sealed(header: &[u8]) -> bool {
+    stored(header, Plan::CHECKSUM_AT).is_some_and(|stored| {
+        let mut bare = header.to_vec();
+        bare[Plan::CHECKSUM_AT..Plan::CHECKSUM_AT + 8].fill(0);
+        checksum(&bare) == stored
+    })
+}
+
+/// Whether the data behind a header is as it was written.
+pub(crate) fn whole(header: &[u8], data: &[u8]) -> bool {
+    stored(header, Plan::DATA_CHECKSUM_AT) == Some(checksum(data))
+}
+
+fn stored(header: &[u8], at: usize) -> Option<u64> {
+    Some(u64::from_le_bytes(header.get(at..at + 8)?.try_into().ok()?))
 }
 
 #[cfg(test)]

@@ -6,20 +6,26 @@
 
 mod advil;
 mod checksum;
+mod counters;
 mod executor;
 mod in_flight;
+mod interval_map;
 mod journal;
 mod kind;
 mod layer;
+mod nvm_buffer;
 mod pair;
 mod pass_through;
 mod plan;
+mod raid0;
 mod registry;
 mod request;
 mod ressd;
 mod setting;
 mod size;
 mod stack;
+mod stripes;
+mod window;
 
 pub use advil::{Advil, AdvilSettings, HotPolicy, Invalidated, Mover};
 pub use executor::{Disk, Executor, Running};
@@ -27,9 +33,11 @@ pub use in_flight::InFlight;
 pub use journal::{Journal, JournalSettings, Mode as JournalMode};
 pub use kind::Kind as LayerKind;
 pub use layer::{Area, Background, Below, Decision, Defer, Layer, ReadAt};
+pub use nvm_buffer::NvmBufferSettings;
 pub use pair::{PairSettings, Routing};
 pub use pass_through::PassThrough;
 pub use plan::{Bytes, Command, Memory, MemoryCopy, Piece, Plan, Step};
+pub use raid0::Raid0Settings;
 pub use registry::layers;
 pub use request::HostRequest;
 pub use ressd::RessdSettings;

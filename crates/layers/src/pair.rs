@@ -14,6 +14,7 @@ use crate::plan::Plan;
 use crate::request::HostRequest;
 use crate::setting::settings_of;
 use crate::size::Size;
+use crate::stripes::Stripes;
 
 pub(crate) const KIND: Kind = Kind {
     name: "pair",
@@ -76,7 +77,7 @@ struct Share {
 
 struct Pair {
     routing: Routing,
-    chunk: u64,
+    stripes: Stripes,
     border: u64,
     longest: u32,
     wrap: bool,
@@ -110,7 +111,7 @@ fn build(table: &Table, below: &Below) -> Result<Box<dyn Layer>> {
     }
     Ok(Box::new(Pair {
         routing: given.routing,
-        chunk: given.chunk.sectors(),
+        stripes: Stripes(given.chunk.sectors()),
         border,
         longest: u32::try_from(given.longest.sectors()).unwrap_or(u32::MAX),
         wrap: given.wrap_addresses,
@@ -125,9 +126,8 @@ impl Pair {
         match self.routing {
             Routing::Internal => (0, sector, left),
             Routing::Striping => {
-                let (stripe, offset) = (sector / self.chunk, sector % self.chunk);
-                let sectors = u64::from(left).min(self.chunk - offset) as u32;
-                ((stripe % 2) as u8, stripe / 2 * self.chunk + offset, sectors)
+                let (disk, at, sectors) = self.stripes.place(sector);
+                (disk, at, u64::from(left).min(sectors) as u32)
             }
             Routing::ByFile if sector >= self.border => (1, sector - self.border, left),
             Routing::ByFile => (0, sector, u64::from(left).min(self.border - sector) as u32),
@@ -156,7 +156,7 @@ impl Layer for Pair {
         match self.routing {
             _ if self.wrap => u64::MAX,
             Routing::Internal => main,
-            Routing::Striping => main.min(second) / self.chunk * self.chunk * 2,
+            Routing::Striping => self.stripes.capacity(self.disks),
             Routing::ByFile => self.border + second,
             Routing::BySize => main.min(second),
         }

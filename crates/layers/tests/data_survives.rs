@@ -75,6 +75,15 @@ fn stacks() -> impl Strategy<Value = Vec<LayerConfig>> {
                     return LayerConfig::named(name).with("log", "128KB").with("mode", mode);
                 }
                 "pair" => return LayerConfig::named(name).with("chunk", if idle { "4KB" } else { "32KB" }),
+                "raid0" => return LayerConfig::named(name).with("stripe", if idle { "4KB" } else { "32KB" }),
+                "nvm-buffer" => {
+                    return LayerConfig::named(name)
+                        .with("second_device", "false")
+                        .with("size", if block { "36KB" } else { "128KB" })
+                        .with("longest", if page { "4KB" } else { "2KB" })
+                        .with("run", if idle { "4KB" } else { "64KB" })
+                        .with("depth", if through { "3" } else { "1" });
+                }
                 name => return LayerConfig::named(name),
             };
             let mover = if idle { "idle" } else { "thread" };
@@ -90,12 +99,22 @@ fn stacks() -> impl Strategy<Value = Vec<LayerConfig>> {
             stack.insert(0, journal);
         }
         // One layer may have the second device for itself.
-        let has_use = |layer: &&mut LayerConfig| ["advil", "ressd", "pair"].contains(&layer.name.as_str());
+        let has_use = |layer: &&mut LayerConfig| layer.name != "journal" && layer.name != "pass-through";
         if let Some(layer) = stack.iter_mut().find(has_use).filter(|_| second) {
             *layer = match layer.name.as_str() {
                 "pair" => layer.clone().with("routing", routing).with("border", "256KB"),
+                "raid0" => layer.clone(),
                 _ => layer.clone().with("second_device", "true"),
             };
+            let chosen = layer.name.clone();
+            let first = stack.iter().position(|layer| layer.name == chosen);
+            let mut place = 0..;
+            stack.retain(|layer| place.next() == first || layer.name != "raid0");
+        } else {
+            stack.retain(|layer| layer.name != "raid0");
+        }
+        if stack.is_empty() {
+            stack.push(LayerConfig::named("pass-through"));
         }
         stack
     })

@@ -126,6 +126,10 @@ impl Model {
                     Err(_) => return true,
                     Ok(true) => {}
                     Ok(false) => {
+                        // A layer may have found room without a command.
+                        if let Some(running) = executor.begin(op, sector, sectors as u32, modifiers) {
+                            break running;
+                        }
                         assert!(!active.is_empty(), "deferred for ever");
                         if !self.finish(executor, active.remove(0)) {
                             return true;
@@ -308,4 +312,44 @@ fn and_with_layers_above_each_other() {
     let upper = advil("16KB").with("second_device", "true");
     let lower = small("ressd").with("recovery", "true");
     cut_everywhere(&[upper, lower], Cuts { lives: 3, step: 5, ..once(5) });
+}
+
+/// A small buffer, above and below whose longest write the model writes.
+fn nvm_buffer() -> LayerConfig {
+    LayerConfig::named("nvm-buffer").with("size", "32KB").with("longest", "3KB").with("run", "8KB")
+}
+
+#[test]
+fn an_nvm_buffer_loses_nothing_flushed() {
+    for (seed, depth) in ["1", "3"].into_iter().enumerate() {
+        for beside in [1, 4] {
+            let layer = nvm_buffer().with("depth", depth);
+            let seed = 500 + 10 * seed as u64 + beside as u64;
+            cut_everywhere(std::slice::from_ref(&layer), Cuts { beside, ..once(seed) });
+            let on_one = layer.with("second_device", "false");
+            cut_everywhere(&[on_one], Cuts { beside, drains: true, ..once(seed + 100) });
+        }
+    }
+}
+
+#[test]
+fn so_where_cuts_of_an_nvm_buffer_follow_each_other() {
+    for seed in 0..6 {
+        let cuts = Cuts { requests: 200, beside: 1 + seed as usize, lives: 5, step: 3, ..once(1200 + seed) };
+        cut_everywhere(&[nvm_buffer()], cuts);
+    }
+}
+
+#[test]
+fn so_with_an_nvm_buffer_above_a_log_and_stripes_below_it() {
+    let buffer = nvm_buffer().with("second_device", "false");
+    let lower = small("ressd").with("recovery", "true");
+    cut_everywhere(&[buffer.clone(), lower], Cuts { lives: 3, step: 5, beside: 3, ..once(6) });
+    let stripes = LayerConfig::named("raid0").with("stripe", "4KB");
+    cut_everywhere(&[buffer, stripes], Cuts { lives: 3, step: 5, beside: 3, ..once(7) });
+}
+
+#[test]
+fn stripes_lose_nothing_flushed() {
+    cut_everywhere(&[LayerConfig::named("raid0").with("stripe", "8KB")], Cuts { beside: 3, ..once(8) });
 }

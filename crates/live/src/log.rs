@@ -1,22 +1,48 @@
 //! The log of a live run, for the exploration of power cuts.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use emmclab_base::{Error, Nanos, Result, SECTOR_BYTES};
+use emmclab_base::{Error, Modifiers, Nanos, Op, Result, SECTOR_BYTES};
 use emmclab_crash::log::{DeviceFacts, LogHeader, LogWriter, Port, Record};
 use emmclab_device::contract::Rules;
 use emmclab_device::{Command, DeviceConfig, Lie};
 use emmclab_layers::LayerConfig;
+use emmclab_media::Media;
 use emmclab_replay::{Stack, Tap};
 
 /// Sectors of what the device held before that are written at a time.
 const BASE_SECTORS: u64 = 1 << 11;
 
-/// What both ports write to; the first error ends the log.
+/// What all ports write to; the first error ends the log.
 struct Shared {
     writer: LogWriter,
     error: Option<Error>,
+    numbers: Option<Numbers>,
+}
+
+/// Numbers of the commands to two devices, which the log has as one.
+#[derive(Default)]
+struct Numbers {
+    next: u64,
+    /// By device, its own numbers of commands that are not forgotten, and those in the log.
+    known: [BTreeMap<u64, u64>; 2],
+}
+
+/// Commands to a device whose numbers are kept: what they write may be programmed long after they are complete.
+const MOST_KNOWN: usize = 1 << 16;
+
+impl Numbers {
+    fn add(&mut self, device: usize, number: u64) -> u64 {
+        let known = &mut self.known[device];
+        known.insert(number, self.next);
+        if known.len() > MOST_KNOWN {
+            known.pop_first();
+        }
+        self.next += 1;
+        self.next - 1
+    }
 }
 
 impl Shared {
@@ -34,8 +60,14 @@ pub(crate) struct RunLog {
     plain: bool,
 }
 
-/// The part of it at the device.
-struct DevicePort(Arc<Mutex<Shared>>);
+/// The part of it at a device.
+struct DevicePort {
+    shared: Arc<Mutex<Shared>>,
+    /// 0 or 1.
+    device: usize,
+    /// Its first sector in the log.
+    first: u64,
+}
 
 fn lock(shared: &Mutex<Shared>) -> MutexGuard<'_, Shared> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
@@ -60,7 +92,23 @@ impl RunLog {
             unit_sectors: rules.unit_sectors,
             lies: lie(settings.cache.lies),
         };
+        let second_sectors = match stack.second() {
+            Some(second) if !Rules::of(second).write_through => {
+                return Err(refused(
+                    "the second device has a cache",
+                    "name one without, as --device2 pcm-16mb",
+                ));
+            }
+            Some(_) if rules.fifo => {
+                return Err(refused(
+                    "the device has a cache that keeps the order of writes",
+                    "name another device",
+                ));
+            }
+            second => second.map_or(0, |second| second.geometry().sectors()),
+        };
         let header = LogHeader {
+            second_sectors,
             device: facts,
             layers: layers.to_vec(),
             sectors: stack.capacity(),
@@ -68,9 +116,16 @@ impl RunLog {
             writer: format!("emmclab {}", env!("CARGO_PKG_VERSION")),
         };
         let mut writer = LogWriter::create(path, &header)?;
-        write_base(stack, &mut writer).map_err(|error| error.in_file(path))?;
-        let shared = Arc::new(Mutex::new(Shared { writer, error: None }));
-        stack.tap(Box::new(DevicePort(shared.clone())));
+        let first = header.device.sectors;
+        for (media, first) in [(stack.media(), 0), (stack.second_media(), first)] {
+            let Some(media) = media else { continue };
+            write_base(media, first, &mut writer).map_err(|error| error.in_file(path))?;
+        }
+        let numbers = (second_sectors > 0).then(Numbers::default);
+        let shared = Arc::new(Mutex::new(Shared { writer, error: None, numbers }));
+        let port = |device, first| Box::new(DevicePort { shared: shared.clone(), device, first });
+        stack.tap(port(0, 0));
+        stack.tap_second(port(1, first));
         Ok(Self { shared, plain: stack.is_plain() })
     }
 
@@ -119,8 +174,12 @@ fn closed() -> Error {
     Error::new(emmclab_base::Kind::Io, "the log has ended")
 }
 
-fn write_base(stack: &Stack, writer: &mut LogWriter) -> Result<()> {
-    let Some(media) = stack.media() else { return Ok(()) };
+fn refused(problem: &str, hint: &str) -> Error {
+    Error::new(emmclab_base::Kind::Config, format!("two devices cannot be logged: {problem}")).hint(hint)
+}
+
+/// Writes what a device holds, which is `shift` sectors further in the log.
+fn write_base(media: &Media, shift: u64, writer: &mut LogWriter) -> Result<()> {
     let fail = |error| Error::io(&std::env::temp_dir(), error);
     let (mut at, mut found) = (0, Vec::new());
     media
@@ -139,27 +198,57 @@ fn write_base(stack: &Stack, writer: &mut LogWriter) -> Result<()> {
             let sectors = (end - sector).min(BASE_SECTORS);
             buffer.resize((sectors * SECTOR_BYTES) as usize, 0);
             media.read(sector, &mut buffer).map_err(fail)?;
-            writer.add(&Record::Base { sector, data: &buffer })?;
+            writer.add(&Record::Base { sector: shift + sector, data: &buffer })?;
             sector += sectors;
         }
     }
     Ok(())
 }
 
+impl DevicePort {
+    /// Adds a record of a command, with its number in the log, if it is known there.
+    fn add<'a>(&self, number: u64, record: impl FnOnce(u64) -> Record<'a>) {
+        let mut shared = lock(&self.shared);
+        let known = shared
+            .numbers
+            .as_ref()
+            .map_or(Some(number), |numbers| numbers.known[self.device].get(&number).copied());
+        if let Some(number) = known {
+            shared.add(&record(number));
+        }
+    }
+}
+
 impl Tap for DevicePort {
     fn command(&mut self, number: u64, command: &Command, packed_after: u16, data: &[u8]) {
-        lock(&self.0).add(&Record::of(Port::Device, number, command, packed_after, data));
+        let mut shared = lock(&self.shared);
+        let mut command = *command;
+        command.sector += self.first;
+        if self.device == 1 {
+            // It has no cache: a write is durable when it is complete, and there is nothing to flush.
+            if command.op == Op::Flush {
+                return;
+            }
+            if command.op == Op::Write {
+                command.modifiers |= Modifiers::FORCED;
+            }
+        }
+        let device = self.device;
+        let number = shared.numbers.as_mut().map_or(number, |numbers| numbers.add(device, number));
+        shared.add(&Record::of(Port::Device, number, &command, packed_after, data));
     }
 
     fn completed(&mut self, number: u64, at: Nanos) {
-        lock(&self.0).add(&Record::Complete { port: Port::Device, number, at });
+        self.add(number, |number| Record::Complete { port: Port::Device, number, at });
     }
 
     fn programmed(&mut self, number: u64, (sector, sectors): (u64, u32), begin: Nanos, end: Nanos) {
-        lock(&self.0).add(&Record::Programmed { number, sector, sectors, begin, end });
+        let sector = self.first + sector;
+        self.add(number, |number| Record::Programmed { number, sector, sectors, begin, end });
     }
 
     fn discarded(&mut self, number: u64, (sector, sectors): (u64, u64), at: Nanos) {
-        lock(&self.0).add(&Record::Discarded { number, sector, sectors, at });
+        let sector = self.first + sector;
+        self.add(number, |number| Record::Discarded { number, sector, sectors, at });
     }
 }

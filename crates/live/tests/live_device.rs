@@ -42,6 +42,8 @@ fn layers() -> impl Strategy<Value = Vec<LayerConfig>> {
         vec![small("advil").with("clustered_page", "16 KB")],
         vec![small("ressd")],
         beside(),
+        vec![LayerConfig::named("raid0").with("stripe", "8KB")],
+        vec![LayerConfig::named("nvm-buffer").with("size", "256KB").with("second_device", "true")],
     ])
 }
 
@@ -53,7 +55,8 @@ fn beside() -> Vec<LayerConfig> {
 
 /// The device beside, for layers that use one.
 fn second_of(layers: &[LayerConfig]) -> Option<DeviceConfig> {
-    layers.iter().any(|layer| layer.settings.contains_key("second_device")).then(|| config(&[]))
+    let uses = |layer: &LayerConfig| layer.name == "raid0" || layer.settings.contains_key("second_device");
+    layers.iter().any(uses).then(|| config(&[]))
 }
 
 proptest! {
@@ -452,4 +455,16 @@ fn a_second_device_needs_a_layer_that_uses_it_and_the_images_of_both() {
     std::fs::remove_file(second.unwrap()).unwrap();
     assert!(refused(&config(&[]), &both).contains("this one is not"));
     assert!(image_of(folder.path()).exists() && !both.second_image.unwrap().exists());
+}
+
+#[test]
+fn the_log_of_a_run_with_two_devices_refuses_a_second_one_with_a_cache() {
+    let folder = tempfile::tempdir().unwrap();
+    let layers = beside();
+    let cached = config(&[("cache.size_kb", "64")]);
+    let log = Some(folder.path().join("run.log"));
+    let both = LiveOptions { second: Some(cached), layers, log, ..options() };
+    assert!(refused(&config(&[]), &both).contains("the second device has a cache"));
+    let plain = LiveOptions { second: Some(config(&[])), ..both };
+    LiveDevice::new(&config(&[]), &plain, None).unwrap().stop().unwrap();
 }

@@ -141,16 +141,29 @@ struct Options {
     seed: u64,
     limit_s: u32,
     what_if: Vec<String>,
+    /// File systems in place of those of the host, as `PARTITION=NAME` or `NAME`.
+    filesystems: Vec<String>,
+    /// Classes of files whose syncs are carried out; without it, those of the host.
+    synced: Option<Vec<String>>,
 }
 
 impl Options {
-    fn checked(self) -> Result<RunOptions, Error> {
-        Ok(RunOptions {
+    /// The host with what is chosen in place of its own, and how the program is run.
+    fn checked(self, host: &HostSetup) -> Result<(HostSetup, RunOptions), Error> {
+        let mut host = host.clone();
+        for choice in &self.filesystems {
+            host.set_filesystem(choice)?;
+        }
+        if let Some(classes) = &self.synced {
+            host.keep_syncs(classes)?;
+        }
+        let options = RunOptions {
             network: self.network,
             seed: self.seed,
             limit: Nanos::from_secs(self.limit_s.into()),
             what_if: self.what_if.iter().map(|part| part.parse()).collect::<Result<Vec<WhatIf>, _>>()?,
-        })
+        };
+        Ok((host, options))
     }
 }
 
@@ -173,7 +186,7 @@ pub(crate) fn run_app(
 ) -> PyResult<String> {
     let second = second.map(PyDeviceConfig::settings);
     run(py, || {
-        let options = from_json::<Options>(options)?.checked()?;
+        let (host, options) = from_json::<Options>(options)?.checked(&host.0)?;
         let replay: ReplayOptions = from_json(replay)?;
         let tracks = perfetto.map(RunTracks::create).transpose()?;
         let images = images.map(|folder| store(folder, None)).transpose()?;
@@ -181,11 +194,11 @@ pub(crate) fn run_app(
         let simulation = under_layers(simulation, layers, second, &replay, images.as_ref())?;
         let Some(mut tracks) = tracks else {
             let device = ClosedLoop::new(simulation);
-            return run_observed((&program.0, &host.0), device, &options, &mut Quiet, |_, _| ());
+            return run_observed((&program.0, &host), device, &options, &mut Quiet, |_, _| ());
         };
         tracks.begin(config.settings().name(), simulation.device(), Nanos::ZERO)?;
         let device = ClosedLoop::new(simulation);
-        let found = run_observed((&program.0, &host.0), device, &options, &mut tracks, |tracks, threads| {
+        let found = run_observed((&program.0, &host), device, &options, &mut tracks, |tracks, threads| {
             tracks.draw(|tracks| threads.draw(tracks));
         })?;
         tracks.finish()?;
@@ -233,8 +246,8 @@ pub(crate) fn run_app_live(
     options: &str,
 ) -> PyResult<String> {
     run(py, || {
-        let options = from_json::<Options>(options)?.checked()?;
-        to_json(&run_live(&program.0, &host.0, capacity / SECTOR_BYTES, &folders, &options)?)
+        let (host, options) = from_json::<Options>(options)?.checked(&host.0)?;
+        to_json(&run_live(&program.0, &host, capacity / SECTOR_BYTES, &folders, &options)?)
     })
 }
 

@@ -308,7 +308,8 @@ impl PyExplorer {
             let header = self.explorer.run().header();
             let fail = |error| Error::io(&path, error);
             let view = self.explorer.view(state);
-            let host = HostView::recover(view, &header.layers, header.sectors, None)?.map_err(fail)?;
+            let host = HostView::recover(view, (&header.layers, &header.below()), header.sectors, None)?
+                .map_err(fail)?;
             let file = File::create(&path).map_err(fail)?;
             file.set_len(header.sectors * SECTOR_BYTES).map_err(fail)?;
             let mut buffer = Vec::new();

@@ -120,6 +120,13 @@ impl Stack {
         self.main.tap(tap);
     }
 
+    /// Has `tap` hear the same of the second device, where there is one.
+    pub fn tap_second(&mut self, tap: Box<dyn Tap>) {
+        if let Some(second) = &mut self.second {
+            second.tap(tap);
+        }
+    }
+
     /// Sectors that it offers.
     pub fn capacity(&self) -> u64 {
         self.layered.capacity()

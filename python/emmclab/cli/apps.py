@@ -42,9 +42,10 @@ from emmclab.files import write_whole
 
 if TYPE_CHECKING:
     from emmclab.device import Device
+    from emmclab.solutions import Solution
 
 _RUN = "Run"
-_ACTIONS = ("list", "show", "schema", "hosts", "run", "compare", "live", "learn")
+_ACTIONS = ("list", "show", "schema", "hosts", "run", "compare", "solutions", "live", "learn")
 
 
 @dataclass(frozen=True)
@@ -75,10 +76,14 @@ class Running:
     ] = LIMIT_S
     check: Annotated[bool, option("Check all invariants of the device (slow).", _RUN, "--check")] = False
 
-    def run(self, name: str, device: Device, network: str, **more: Any) -> AppResult:
-        """Run an application under a progress meter."""
-        with Meter(f"{name} on {device.name} over {network}"):
-            return run_application(
+    def run(
+        self, name: str, device: Device, network: str, *, solution: Solution | None = None, **more: Any
+    ) -> AppResult:
+        """Run an application under a progress meter, with a solution or with what `more` says."""
+        run = run_application if solution is None else solution.run
+        under = "" if solution is None else f", {solution.name}"
+        with Meter(f"{name} on {device.name} over {network}{under}"):
+            return run(
                 name,
                 device,
                 network=network,
@@ -113,6 +118,7 @@ def register(app: typer.Typer) -> None:
     app.command(
         epilog="Examples: [cyan]emmclab apps run facebook --device nexus5 --network usb[/]   "
         "[cyan]emmclab apps compare email maps --device nexus5,sdcard --network wifi,usb[/]   "
+        "[cyan]emmclab apps solutions email --device kingston-c4[/]   "
         "[cyan]strace -f -ttt -T -y -o app.strace ./app; emmclab apps learn app.strace -o app.toml[/]   "
         "[cyan]emmclab apps live app.toml --device kingston-c4[/]"
     )(with_groups(apps))
@@ -123,7 +129,7 @@ def apps(
     words: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[list|show|schema|hosts|run|compare|live|learn] [NAME|FILE]...",
+            metavar="[list|show|schema|hosts|run|compare|solutions|live|learn] [NAME|FILE]...",
             help="What to do, and applications: presets or TOML files; of `learn` a recording.",
             show_default=False,
         ),
@@ -158,10 +164,39 @@ def apps(
             metavar="PART",
         ),
     ] = [],  # noqa: B006
+    filesystems: Annotated[
+        list[str],
+        option(
+            "A file system in place of the host's: PARTITION=NAME, or NAME on all partitions; ext4, fat32, "
+            "yaffs2, lfs. Repeated.",
+            _RUN,
+            "--filesystem",
+            metavar="[PARTITION=]NAME",
+        ),
+    ] = [],  # noqa: B006
+    sync: Annotated[
+        str | None,
+        option(
+            "Only syncs of files of these classes are carried out, those of others return at once: database, "
+            "database_journal, cache, other, with commas; or none.",
+            _RUN,
+            metavar="CLASS,...",
+        ),
+    ] = None,
     settings: Settings = [],  # noqa: B006
     capacity: Capacity = None,
     layers: Layers = [],  # noqa: B006
     second: Second = None,
+    solutions: Annotated[
+        list[str],
+        option(
+            "With `solutions`: only this one (nvm-buffer, raid0, lfs, advil, selective-sync, no-sync); "
+            "repeated.",
+            _RUN,
+            "--solution",
+            metavar="NAME",
+        ),
+    ] = [],  # noqa: B006
     running: Running,
     clock: Annotated[
         str,
@@ -195,8 +230,9 @@ def apps(
     """Run applications in closed loop on a simulated device and show where their users' time goes.
 
     Without words: lists applications. `show NAME` prints its file, `schema` the JSON Schema of these files,
-    `hosts` lists hosts with their partitions and networks. `live` runs a program as real processes on a
-    served device, as root, and the model beside it. `learn` makes a program of a recording of system calls.
+    `hosts` lists hosts with their partitions and networks. `solutions` runs applications, all without names,
+    with each pilot solution of FAST 2012 beside the plain device. `live` runs a program as real processes on
+    a served device, as root, and the model beside it. `learn` makes a program of a recording of system calls.
     """
     action, names = _action(words or ["list"])
     if action in ("list", "show", "schema", "hosts"):
@@ -218,13 +254,36 @@ def apps(
             "several runs have no single picture", kind="config", field="--perfetto", hint="use `run`"
         )
     own, layer_settings = layered(settings, layers)
+    if action == "solutions":
+        if layers or second or filesystems or sync is not None or what_if:
+            raise ConfigError(
+                "`solutions` chooses layers, file systems and syncs itself",
+                kind="config",
+                field="solutions",
+                hint="use `emmclab apps run` for one with settings of your own",
+            )
+        from emmclab.cli.solutions import show_solutions
+
+        chosen = [configured(one, own, capacity) for one in devices]
+        show_solutions(running, names, chosen, networks, solutions, as_json, html)
+        return
     software: dict[str, Any] = {
         "layers": layers,
         "layer_settings": layer_settings,
         "second": None if second is None else configured(second, []),
+        "filesystems": filesystems,
+        "sync": None if sync is None else _split(sync, "--sync"),
     }
     chosen = [configured(one, own, capacity) for one in devices]
     if action == "live":
+        if filesystems or sync is not None or what_if:
+            raise ConfigError(
+                "`live` has the file systems and syncs of this machine's kernel",
+                kind="config",
+                field="live",
+                hint="leave out --filesystem, --sync and --what-if",
+            )
+        del software["filesystems"], software["sync"]
         found = running.live(names[0], chosen[0], networks[0], clock, record=record, **software)
         model = replace(running, host=running.host or LIVE_HOST).run(
             names[0], chosen[0], networks[0], **software
@@ -314,7 +373,7 @@ def _action(words: list[str]) -> tuple[str, list[str]]:
             kind="config",
             hint=f"use one of: {', '.join(_ACTIONS)}",
         )
-    least, most = needs.get(action, (1, 1_000))
+    least, most = needs.get(action, (0 if action == "solutions" else 1, 1_000))
     if not least <= len(names) <= most:
         wanted = "no application" if most == 0 else "one application" if most == 1 else "applications"
         raise ConfigError(

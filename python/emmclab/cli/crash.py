@@ -60,6 +60,16 @@ def crash(
         option("Scale the device to this capacity; a small one is explored faster.", _RUN, metavar="SIZE"),
     ] = "256MB",
     layers: Layers = [],  # noqa: B006
+    second: Annotated[
+        str | None,
+        option(
+            "Second device, which has no cache, for layers that use one.",
+            _RUN,
+            "--device2",
+            metavar="PRESET|FILE",
+            autocompletion=device_names,
+        ),
+    ] = None,
     fs: Annotated[
         str,
         option("File system: ext4, or with --recovery mount xfs, btrfs, f2fs, vfat.", _RUN, metavar="NAME"),
@@ -72,7 +82,8 @@ def crash(
     workload: Annotated[
         str | None,
         option(
-            "A workload that comes with emmclab: files, append-log, sqlite-MODE[-LEVEL].",
+            "A workload that comes with emmclab: files, append-log, sqlite-MODE[-LEVEL]; with -unsynced "
+            "behind its name, syncs return at once.",
             _RUN,
             metavar="NAME",
         ),
@@ -193,6 +204,7 @@ def crash(
             chosen,
             layers=layers,
             layer_settings=layer_settings,
+            second=None if second is None else configured(second, []),
             file_system=fs,
             mkfs_options=mkfs_options,
             mount_options=mount_options,

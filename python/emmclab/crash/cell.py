@@ -26,7 +26,7 @@ VERDICTS = (KEPT, DOCUMENTED, RULE, LOST)
 def run_cuts(
     workload: str, device: Device, options: Mapping[str, Any], seed: int, logs: Path | None
 ) -> dict[str, Any]:
-    """Record a run and explore it; `options` are of `Cuts.options`, with layers and their settings.
+    """Record a run and explore it; `options` are of `Cuts.options`, with layers and devices.
 
     The log is kept in `logs` where that is given, as `emmclab crash --again` needs it.
 
@@ -42,6 +42,7 @@ def run_cuts(
         Workload(workload, operations=options["operations"], seed=seed),
         layers=layers,
         layer_settings=options.get("layer_settings", {}),
+        second=options.get("second"),
         file_system="ext4",
         mkfs_options=options["mkfs"],
         mount_options=options["mount"] or None,

@@ -231,8 +231,9 @@ class CheckSqlite:
 
 def check_for(workload: str, *, garbles: bool = False) -> Check:
     """Give the check that belongs to a workload; `garbles`: sectors in flight may hold anything."""
-    if workload == "files":
+    base = workload.removesuffix(workloads.UNSYNCED)
+    if base == "files":
         return CheckFiles()
-    if workload == "append-log":
+    if base == "append-log":
         return CheckLog()
     return CheckSqlite(*(workloads.sqlite_setting(workload) or (None, None)), garbles=garbles)

@@ -90,6 +90,7 @@ def record_run(
     *,
     layers: Sequence[str] = (),
     layer_settings: Mapping[str, Setting] | None = None,
+    second: Device | str | None = None,
     file_system: str = "ext4",
     mkfs_options: Sequence[str] = (),
     mount_options: str | None = None,
@@ -106,6 +107,7 @@ def record_run(
         log: the crash log to write.
         layers: names of layers above the device.
         layer_settings: their settings.
+        second: a device beside it, which has no cache, for layers that use one.
         file_system: as `emmclab serve --mkfs` knows it.
         mkfs_options: more options of mkfs.
         mount_options: as `mount -o` takes them.
@@ -129,6 +131,7 @@ def record_run(
             device,
             layers=layers,
             layer_settings=layer_settings,
+            second=second,
             loop=True,
             mkfs=file_system,
             mkfs_options=[*_MKFS.get(file_system, ()), *mkfs_options],

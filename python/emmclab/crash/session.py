@@ -86,6 +86,7 @@ class Session:
         *,
         layers: Sequence[str],
         layer_settings: Mapping[str, Setting],
+        second: Device | str | None = None,
         file_system: str,
         mkfs_options: Sequence[str],
         mount_options: str | None,
@@ -105,6 +106,7 @@ class Session:
                 log,
                 layers=layers,
                 layer_settings=layer_settings,
+                second=second,
                 file_system=file_system,
                 mkfs_options=mkfs_options,
                 mount_options=mount_options,
@@ -115,6 +117,7 @@ class Session:
             made = {
                 "device": device if isinstance(device, str) else device.name,
                 "layers": list(layers),
+                "second": second.name if isinstance(second, Device) else second,
                 "file_system": file_system,
                 "mkfs_options": list(mkfs_options),
                 "mount_options": mount_options,

@@ -11,7 +11,9 @@ the number of the last record.
 
 from __future__ import annotations
 
+import ctypes
 import hashlib
+import itertools
 import os
 import random
 import sqlite3
@@ -22,12 +24,17 @@ from pathlib import Path
 #: Journal modes of SQLite, and levels of `synchronous`, which follow the mode in a workload's name.
 MODES = ("delete", "truncate", "persist", "wal")
 LEVELS = ("off", "normal", "full", "extra")
+#: End of the name of a workload whose syncs return at once, as selective sync has them for some files. After
+#: so many operations all is written back, in place of the kernel's timer, which no short run waits for.
+UNSYNCED, WRITE_BACK_EVERY = "-unsynced", 16
 #: Workloads that come with emmclab, with one line on each; SQLite's are `sqlite-MODE[-LEVEL]`.
 ABOUT = {
     "files": "create, append, replace by rename, and remove files, each followed by fsync of file and folder",
     "append-log": "append records to one file, each followed by fdatasync",
     "sqlite-MODE[-LEVEL]": f"insert rows, each in a transaction; MODE is {', '.join(MODES)}, LEVEL "
     f"{', '.join(LEVELS)}",
+    "NAME-unsynced": "the same where syncs return at once; all is written back every "
+    f"{WRITE_BACK_EVERY} operations",
 }
 #: The file of the log, and of the database.
 LOG, DATABASE = "log", "test.db"
@@ -37,16 +44,19 @@ RECORD = 256
 
 def sqlite_setting(name: str) -> tuple[str, str] | None:
     """Give journal mode and level of a workload of SQLite; `None` where the name is no such workload's."""
-    parts = name.split("-")
+    base = name.removesuffix(UNSYNCED)
+    parts = base.split("-")
     if parts[0] != "sqlite" or not 2 <= len(parts) <= 3:
         return None
     mode, level = parts[1], parts[2] if len(parts) == 3 else "full"
-    return (mode, level) if mode in MODES and level in LEVELS else None
+    if mode not in MODES or level not in LEVELS:
+        return None
+    return mode, level if base == name else "off"
 
 
 def is_known(name: str) -> bool:
     """Whether there is a workload of this name."""
-    return name in ("files", "append-log") or sqlite_setting(name) is not None
+    return name.removesuffix(UNSYNCED) in ("files", "append-log") or sqlite_setting(name) is not None
 
 
 def record(number: int) -> bytes:
@@ -59,6 +69,29 @@ def _say(line: str) -> None:
     """Print a line, and wait until it is taken note of: what is about to be done is known before it is."""
     print(line, flush=True)
     os.read(0, 1)
+    if line.startswith("safe "):
+        _done()
+
+
+def _done() -> None:
+    """An operation is done."""
+
+
+def _leave_out_syncs() -> None:
+    """Have syncs return at once, and everything be written back after so many operations."""
+    global _done
+    done = itertools.count(1)
+    syncfs = ctypes.CDLL(None).syncfs
+
+    def counted() -> None:
+        if next(done) % WRITE_BACK_EVERY == 0:
+            folder = os.open(".", os.O_RDONLY | os.O_DIRECTORY)
+            syncfs(folder)
+            os.close(folder)
+
+    _done = counted
+    for name in ("fsync", "fdatasync"):
+        setattr(os, name, lambda _file: None)
 
 
 def _sync_folder() -> None:
@@ -141,8 +174,11 @@ def main(name: str, operations: int, seed: int) -> None:
     """Run a workload here."""
     plain: dict[str, Callable[[int, random.Random], None]] = {"files": files, "append-log": append_log}
     dice = random.Random(seed)  # noqa: S311 - the same seed, the same operations.
-    if name in plain:
-        plain[name](operations, dice)
+    base = name.removesuffix(UNSYNCED)
+    if base != name:
+        _leave_out_syncs()
+    if base in plain:
+        plain[base](operations, dice)
     elif (setting := sqlite_setting(name)) is not None:
         sqlite(*setting, operations, dice)
     else:

@@ -133,7 +133,7 @@ impl Recording {
             call.arguments.iter().find(|one| one.word().is_some_and(|word| word.starts_with("AT_FDCWD<")));
         if let Some(folder) = here.and_then(Argument::path) {
             let table = self.threads[thread].table;
-            self.folders[table] = folder.to_owned();
+            folder.clone_into(&mut self.folders[table]);
         }
         self.take(thread, call, took);
     }

@@ -201,6 +201,7 @@ fn is_one(count: &Amount<u64>) -> bool {
     *count == one()
 }
 
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
 fn is_same(pick: &Pick) -> bool {
     *pick == Pick::Same
 }

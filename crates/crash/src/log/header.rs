@@ -1,7 +1,7 @@
 //! What a log says of the run before its records.
 
 use emmclab_device::contract::Rules;
-use emmclab_layers::LayerConfig;
+use emmclab_layers::{Below, LayerConfig};
 use serde::{Deserialize, Serialize};
 
 use super::Port;
@@ -32,6 +32,10 @@ pub struct LogHeader {
     pub layers: Vec<LayerConfig>,
     /// Sectors that the layers offer.
     pub sectors: u64,
+    /// Sectors of a second device, which has no cache. The log has it behind the first one, as one range of sectors, and its writes as
+    /// forced ones.
+    #[serde(default)]
+    pub second_sectors: u64,
     /// Whether it says what the device had in its cells.
     #[serde(default)]
     pub cells: bool,
@@ -40,6 +44,16 @@ pub struct LogHeader {
 }
 
 impl LogHeader {
+    /// Sectors of all devices.
+    pub fn all_sectors(&self) -> u64 {
+        self.device.sectors.saturating_add(self.second_sectors)
+    }
+
+    /// The disks that the layers at the bottom have.
+    pub fn below(&self) -> Below {
+        Below::new(self.device.sectors, Some(self.second_sectors).filter(|sectors| *sectors > 0))
+    }
+
     /// The contract at a port, whether it is kept there or not. Layers promise no more than a device with a cache does.
     pub fn rules(&self, port: Port) -> Rules {
         let DeviceFacts { write_through, fifo, unit_sectors, .. } = self.device;

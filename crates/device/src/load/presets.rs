@@ -40,7 +40,8 @@ pub fn presets() -> &'static [Preset] {
         "patriot-c10",
         "pny-c10",
         "nexusone",
-        "small-1gb"
+        "small-1gb",
+        "pcm-16mb"
     ]
 }
 

@@ -29,6 +29,8 @@ use names::Names;
 pub struct Host {
     core: Core,
     mounts: Vec<Box<dyn Filesystem>>,
+    /// By mount, whether syncs of its files return at once.
+    unsynced_mounts: Vec<bool>,
     names: Names,
     busy: FxHashSet<CallerId>,
     flusher: Flusher,
@@ -56,6 +58,7 @@ impl Host {
         Ok(Self {
             core,
             mounts: built?,
+            unsynced_mounts: mounts.iter().map(|mount| mount.options.no_sync).collect(),
             names: Names::default(),
             busy: FxHashSet::default(),
             flusher: Flusher::default(),

@@ -2,7 +2,7 @@
 
 use emmclab_base::{Error, Kind, Result};
 
-use crate::operation::{FileId, FileSpec, FolderId, MountId};
+use crate::operation::{FileClass, FileId, FileSpec, FolderId, MountId};
 
 /// The most paths that a host knows.
 const MOST: u32 = 1 << 24;
@@ -64,6 +64,13 @@ impl Names {
     pub fn get(&self, file: FileId) -> Result<Name> {
         let name = self.0.get(file.0 as usize).copied().flatten();
         name.ok_or_else(|| fault("the file was not declared", file).hint("declare it first"))
+    }
+
+    /// The class of the first file that was declared in a folder.
+    pub fn class_of_folder(&self, mount: MountId, folder: FolderId) -> FileClass {
+        let specs = self.0.iter().flatten().map(|name| name.spec);
+        let mut inside = specs.filter(|spec| (spec.mount, spec.folder) == (mount, folder));
+        inside.next().map_or(FileClass::Other, |spec| spec.class)
     }
 
     /// The file that a path names.

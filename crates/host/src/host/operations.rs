@@ -206,6 +206,9 @@ impl Host {
             FileOp::Read { offset, bytes, .. } => self.read_step(task, inode, offset, bytes),
             FileOp::Write { offset, bytes, .. } => self.locked_write_step(task, inode, Some(offset), bytes),
             FileOp::Append { bytes, .. } => self.locked_write_step(task, inode, None, bytes),
+            FileOp::Fsync { .. } | FileOp::FsyncFolder { .. } if !self.is_synced(operation, inode) => {
+                Step::Done
+            }
             FileOp::Fsync { data_only, .. } => self.fsync_step(task, inode, data_only),
             FileOp::FsyncFolder { mount, folder } => {
                 self.mounts[usize::from(mount.0)].sync_folder(&mut self.core, task, folder)
@@ -323,6 +326,17 @@ impl Host {
             return Step::Done;
         }
         Step::Wait(Wait::SyncData)
+    }
+
+    /// Whether the sync of a file or folder is carried out. A folder is of the class of the first file that was declared in it.
+    fn is_synced(&self, operation: &FileOp, inode: u32) -> bool {
+        let (mount, class) = if let FileOp::FsyncFolder { mount, folder } = *operation {
+            (mount.0, self.names.class_of_folder(mount, folder))
+        } else {
+            let file = self.core.cache.inode(inode);
+            (file.mount, file.class)
+        };
+        !self.unsynced_mounts[usize::from(mount)] && self.core.config.synced.takes(class)
     }
 
     fn fsync_step(&mut self, task: TaskId, inode: u32, data_only: bool) -> Step {

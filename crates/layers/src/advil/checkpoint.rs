@@ -7,9 +7,9 @@
 use emmclab_base::Op;
 
 use super::Advil;
-use super::map::Extent;
 use super::record::{Body, Point, Record, SECTOR};
 use crate::in_flight::InFlight;
+use crate::interval_map::Extent;
 use crate::layer::Background;
 use crate::plan::Plan;
 

@@ -1,21 +1,6 @@
 //! Counters of Advil.
 
-macro_rules! counters {
-    ($($(#[$doc:meta])* $name:ident),* $(,)?) => {
-        /// Counts since the start; bytes are of data, without headers.
-        #[derive(Clone, Debug, Default)]
-        pub(super) struct Counters {
-            $($(#[$doc])* pub $name: u64),*
-        }
-
-        impl Counters {
-            /// What was counted since the counters were `earlier`, by name.
-            pub fn since(&self, earlier: &Self) -> Vec<(&'static str, u64)> {
-                vec![$((stringify!($name), self.$name - earlier.$name)),*]
-            }
-        }
-    };
-}
+use crate::counters::counters;
 
 counters! {
     /// Reads that found all or a part of their data in the reserved area.

@@ -4,7 +4,7 @@
 use emmclab_base::Op;
 
 use super::Advil;
-use super::map::Extent;
+use crate::interval_map::Extent;
 use crate::plan::{Memory, Plan};
 
 impl Advil {

@@ -9,7 +9,6 @@ mod counters;
 mod filler;
 mod heat;
 mod journal;
-mod map;
 mod mover;
 mod record;
 mod recovery;
@@ -23,6 +22,7 @@ use emmclab_base::{BlockNote, Op, Result};
 use toml::Table;
 
 use crate::in_flight::InFlight;
+use crate::interval_map::IntervalMap;
 use crate::kind::{Kind, read_settings};
 use crate::layer::{Area, Background, Below, Decision, Layer, ReadAt};
 use crate::plan::Plan;
@@ -33,7 +33,7 @@ use checkpoint::Checkpoints;
 use counters::Counters;
 use heat::Heat;
 use journal::Journal;
-use map::IntervalMap;
+
 use mover::Moving;
 use section::Section;
 use settings::Shape;

@@ -8,9 +8,9 @@ use emmclab_base::Op;
 
 use super::Advil;
 use super::heat::Candidate;
-use super::map::Extent;
 use super::record::{Body, MOST_RUNS, Record};
 use crate::in_flight::InFlight;
+use crate::interval_map::Extent;
 use crate::layer::Background;
 use crate::plan::{Memory, Plan};
 

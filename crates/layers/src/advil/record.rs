@@ -9,9 +9,6 @@ use std::borrow::Cow;
 
 use emmclab_base::SECTOR_BYTES;
 
-use crate::checksum::checksum;
-use crate::plan::Plan;
-
 pub(super) const SECTOR: usize = SECTOR_BYTES as usize;
 const MAGIC: &[u8; 8] = b"advilog2";
 const ENTRIES: usize = 48;
@@ -176,24 +173,6 @@ impl Record<'_> {
         };
         Some(Record { epoch: four(40)?, generation: eight(24)?, place: four(32)?, sectors: four(36)?, body })
     }
-}
-
-/// Whether a header is as it was written.
-pub(super) fn sealed(header: &[u8]) -> bool {
-    stored(header, Plan::CHECKSUM_AT).is_some_and(|stored| {
-        let mut bare = header.to_vec();
-        bare[Plan::CHECKSUM_AT..Plan::CHECKSUM_AT + 8].fill(0);
-        checksum(&bare) == stored
-    })
-}
-
-/// Whether the data behind a header is as it was written.
-pub(super) fn whole(header: &[u8], data: &[u8]) -> bool {
-    stored(header, Plan::DATA_CHECKSUM_AT) == Some(checksum(data))
-}
-
-fn stored(header: &[u8], at: usize) -> Option<u64> {
-    Some(u64::from_le_bytes(header.get(at..at + 8)?.try_into().ok()?))
 }
 
 #[cfg(test)]

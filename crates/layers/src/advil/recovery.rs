@@ -4,14 +4,13 @@ use std::io;
 
 use super::Advil;
 use super::checkpoint::{Checkpoints, Mark, parse_runs, sectors};
-use super::map::{Extent, IntervalMap};
 use super::mover::Moving;
-use super::record::{Body, Point, Record, SECTOR, Tombstone, sealed, whole};
+use super::record::{Body, Point, Record, SECTOR, Tombstone};
 use super::section::Section;
-use crate::layer::{Area, ReadAt};
-
-/// Sectors that are read at once.
-const CHUNK: u32 = 2048;
+use crate::checksum::{sealed, whole};
+use crate::interval_map::{Extent, IntervalMap};
+use crate::layer::ReadAt;
+use crate::window::Window;
 
 /// The state as far as it is rebuilt.
 struct Back {
@@ -34,32 +33,10 @@ struct Checkpoint {
     map: IntervalMap,
 }
 
-/// A window on the reserved area, read chunk by chunk.
-struct Window<'a> {
-    disks: &'a mut dyn ReadAt,
-    area: Area,
-    first: u32,
-    bytes: Vec<u8>,
-}
-
-impl Window<'_> {
-    /// The sectors at a place, which lie before `end`.
-    fn at(&mut self, place: u32, sectors: u32, end: u32) -> io::Result<&[u8]> {
-        let held = (self.bytes.len() / SECTOR) as u32;
-        if place < self.first || place + sectors > self.first + held {
-            self.bytes.resize(CHUNK.min(end - place).max(sectors) as usize * SECTOR, 0);
-            self.disks.read_at(self.area.disk, self.area.sector + u64::from(place), &mut self.bytes)?;
-            self.first = place;
-        }
-        let from = (place - self.first) as usize * SECTOR;
-        Ok(&self.bytes[from..from + sectors as usize * SECTOR])
-    }
-}
-
 impl Advil {
     /// Rebuilds map and sections. Records that were not flushed may be missing, between others too: they are passed over.
     pub(super) fn read_back(&mut self, disks: &mut dyn ReadAt) -> io::Result<()> {
-        let mut window = Window { disks, area: self.shape.reserved, first: 0, bytes: Vec::new() };
+        let mut window = Window::new(disks, self.shape.reserved);
         let starts = [self.read_head(&mut window, 0)?, self.read_head(&mut window, 1)?];
         let Some(start) = starts.into_iter().flatten().max_by_key(|record| record.epoch) else {
             // It was cut off before its very first write was durable: there is nothing to lose.

@@ -5,8 +5,8 @@ use std::borrow::Cow;
 use emmclab_base::Op;
 
 use super::Advil;
-use super::map::Extent;
 use super::record::{Body, Record};
+use crate::interval_map::Extent;
 use crate::layer::{Decision, Defer};
 use crate::plan::{Memory, Plan};
 use crate::request::HostRequest;

@@ -10,7 +10,7 @@ struct Entry {
 
 /// A run of logged sectors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Extent {
+pub(crate) struct Extent {
     /// First sector in the original area.
     pub sector: u64,
     pub sectors: u32,
@@ -42,7 +42,7 @@ const LIST_SHIFT: u32 = 11;
 /// A run is in the list of its first sector. No run is longer than a list, so the run that covers a sector is in the
 /// list of that sector, or the last of the list before.
 #[derive(Clone, Debug, Default)]
-pub(super) struct IntervalMap {
+pub(crate) struct IntervalMap {
     lists: Vec<Vec<Entry>>,
     shift: u32,
     runs: u64,

@@ -1,0 +1,195 @@
+//! A small non-volatile buffer in front of the device (a pilot solution of FAST 2012).
+//!
+//! Writes are complete when a record of them is in the buffer, and durable there: a flush costs only the buffer's. Data that is overwritten
+//! in the buffer is absorbed. The rest is written back in the order of addresses, neighbours together, when the buffer is fuller than its
+//! high mark, or no request is in flight and it is fuller than its low mark. The buffer is a ring of records ([`ring`], [`record`]) on the
+//! second device; long writes go past it. After a cut of power its records are read back ([`recovery`]), and the write-back goes on.
+//!
+//! What a secure erase is about is not in any record that counts any more; bytes of released records stay until their room is used again.
+
+mod record;
+mod recovery;
+mod requests;
+mod ring;
+mod settings;
+mod write_back;
+
+use std::collections::VecDeque;
+use std::io;
+
+use emmclab_base::{BlockNote, Modifiers, Op, Result};
+use toml::Table;
+
+use crate::counters::counters;
+use crate::in_flight::InFlight;
+use crate::interval_map::IntervalMap;
+use crate::kind::{Kind, read_settings};
+use crate::layer::{Area, Background, Below, Decision, Layer, ReadAt};
+use crate::plan::Plan;
+use crate::request::HostRequest;
+use crate::setting::settings_of;
+
+use record::SECTOR;
+use requests::Past;
+use ring::Ring;
+pub use settings::NvmBufferSettings;
+use settings::Shape;
+use write_back::WriteBack;
+
+pub(crate) const KIND: Kind = Kind {
+    name: "nvm-buffer",
+    about: "a small non-volatile buffer takes writes and flushes, and writes back in the order of addresses",
+    build,
+    settings: settings_of::<NvmBufferSettings>,
+};
+
+counters! {
+    /// Writes that went to the buffer.
+    buffered_writes,
+    /// Their bytes.
+    buffered_bytes,
+    /// Bytes of the buffer that they replaced before these were written back.
+    absorbed_bytes,
+    /// Writes that went past the buffer.
+    past_writes,
+    /// Their bytes.
+    past_bytes,
+    /// Reads that found all or a part of their data in the buffer.
+    read_hits,
+    /// Bytes of them that came from there.
+    read_hit_bytes,
+    /// Runs written back.
+    write_back_runs,
+    /// Their bytes.
+    write_back_bytes,
+    /// Times that records were released.
+    releases,
+    /// Flushes that came, and those for which the device was flushed, too.
+    flushes,
+    device_flushes,
+    /// Most bytes of the buffer in use, records' heads and gaps included, since the start.
+    most_used_bytes,
+}
+
+fn build(table: &Table, below: &Below) -> Result<Box<dyn Layer>> {
+    let settings: NvmBufferSettings = read_settings(KIND.name, table)?;
+    Ok(Box::new(NvmBuffer::new(settings.shape(KIND.name, below)?)))
+}
+
+/// The layer.
+struct NvmBuffer {
+    shape: Shape,
+    ring: Ring,
+    /// The newest data that is in the buffer.
+    logged: IntervalMap,
+    /// Of it, what has an older version at home.
+    dirty: IntervalMap,
+    write_back: WriteBack,
+    past: Past,
+    /// Number of the newest head.
+    head_number: u64,
+    is_recovered: bool,
+    /// Places of records whose data is not whole.
+    torn: Vec<u32>,
+    counters: Counters,
+    /// The counters when they were cleared.
+    cleared: Counters,
+}
+
+impl NvmBuffer {
+    /// On new disks.
+    fn new(shape: Shape) -> Self {
+        Self {
+            ring: Ring::new(shape.area.sectors as u32, VecDeque::new(), 1),
+            logged: IntervalMap::new(shape.capacity),
+            dirty: IntervalMap::new(shape.capacity),
+            write_back: WriteBack::default(),
+            past: Past::default(),
+            head_number: 0,
+            is_recovered: false,
+            torn: Vec::new(),
+            counters: Counters::default(),
+            cleared: Counters::default(),
+            shape,
+        }
+    }
+}
+
+impl Layer for NvmBuffer {
+    fn name(&self) -> &'static str {
+        KIND.name
+    }
+
+    fn capacity(&self) -> u64 {
+        self.shape.capacity
+    }
+
+    fn areas(&self) -> Vec<Area> {
+        vec![self.shape.area]
+    }
+
+    fn recover(&mut self, disks: &mut dyn ReadAt) -> io::Result<()> {
+        self.read_back(disks)
+    }
+
+    fn start(&mut self, plan: &mut Plan) {
+        let area = self.shape.area;
+        if self.is_recovered {
+            for place in std::mem::take(&mut self.torn) {
+                plan.begin(area.disk, Op::Write, area.sector + u64::from(place));
+                plan.metadata(&[0; SECTOR]);
+            }
+        } else {
+            for number in 0..2 {
+                self.head_number = number;
+                self.plan_head(self.ring.next_sequence(), plan);
+            }
+        }
+        if !plan.is_empty() {
+            plan.wait();
+            plan.bare(area.disk, Op::Flush, 0, 0);
+        }
+    }
+
+    fn accepts(&self) -> Modifiers {
+        // A record is its own entry in the map; a flush or an order over two disks is the driver's.
+        Modifiers::DURABLE
+    }
+
+    fn request(&mut self, request: &HostRequest, _: &[BlockNote], plan: &mut Plan) -> Decision {
+        plan.flag(request.modifiers);
+        match request.op {
+            Op::Read => self.read(request, plan),
+            Op::Write => self.write(request, plan),
+            Op::Discard | Op::SecureErase => self.discard(request, plan),
+            Op::Flush => self.flush(request, plan),
+        }
+    }
+
+    fn completed(&mut self, id: u64) {
+        self.past.completed(id);
+    }
+
+    fn background(&mut self, in_flight: &InFlight, plan: &mut Plan) -> Background {
+        self.next_step(in_flight, plan)
+    }
+
+    fn background_done(&mut self) {
+        self.step_done();
+    }
+
+    fn drain(&mut self) {
+        self.write_back.drain();
+    }
+
+    fn clear_counters(&mut self) {
+        self.cleared = Counters { most_used_bytes: 0, ..self.counters.clone() };
+    }
+
+    fn counters(&self) -> Vec<(&'static str, u64)> {
+        let mut all = self.counters.since(&self.cleared);
+        all.push(("map_entries", self.logged.len()));
+        all.push(("memory_bytes", self.logged.most_bytes() + self.dirty.most_bytes() + self.ring.bytes()));
+        all
+    }
+}

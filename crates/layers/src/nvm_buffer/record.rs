@@ -1,0 +1,87 @@
+//! Records of the buffer: a head sector with checksums over itself and over the data behind it.
+//!
+//! Little-endian, by byte: 0 magic, 8 checksum of the head sector, 16 checksum of the data (CRC-32C both), 24 sequence number (8), 32 place
+//! (4), 36 sectors of data that follow (4), 40 kind (4), 48 two numbers of the kind (8 each). The order of sequence numbers is that in
+//! which requests came.
+
+use emmclab_base::SECTOR_BYTES;
+
+pub(super) const SECTOR: usize = SECTOR_BYTES as usize;
+const MAGIC: &[u8; 8] = b"nvmbuff1";
+
+/// What a record says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Body {
+    /// The data that follows belongs here.
+    Data { sector: u64 },
+    /// These sectors are at home, in a version newer than any record before.
+    Past { sector: u64, sectors: u64 },
+    /// Records before this sequence number are at home; the disk above has so many sectors. Its own number counts heads.
+    Head { oldest: u64, capacity: u64 },
+}
+
+/// The head sector of a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Record {
+    pub sequence: u64,
+    pub place: u32,
+    /// Sectors of data behind it; of a head, sectors of the buffer.
+    pub sectors: u32,
+    pub body: Body,
+}
+
+impl Record {
+    /// The sector, not sealed.
+    pub fn bytes(&self) -> [u8; SECTOR] {
+        let mut out = [0; SECTOR];
+        let (kind, first, second) = match self.body {
+            Body::Data { sector } => (1_u32, sector, 0),
+            Body::Past { sector, sectors } => (2, sector, sectors),
+            Body::Head { oldest, capacity } => (3, oldest, capacity),
+        };
+        out[..8].copy_from_slice(MAGIC);
+        out[24..32].copy_from_slice(&self.sequence.to_le_bytes());
+        out[32..36].copy_from_slice(&self.place.to_le_bytes());
+        out[36..40].copy_from_slice(&self.sectors.to_le_bytes());
+        out[40..44].copy_from_slice(&kind.to_le_bytes());
+        out[48..56].copy_from_slice(&first.to_le_bytes());
+        out[56..64].copy_from_slice(&second.to_le_bytes());
+        out
+    }
+
+    /// The record of a sector; `None` where there is none. [`crate::checksum::sealed`] says whether it is whole.
+    pub fn parse(bytes: &[u8]) -> Option<Self> {
+        let four = |at: usize| Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?));
+        let eight = |at: usize| Some(u64::from_le_bytes(bytes.get(at..at + 8)?.try_into().ok()?));
+        if bytes.get(..8)? != MAGIC {
+            return None;
+        }
+        let (first, second) = (eight(48)?, eight(56)?);
+        let body = match four(40)? {
+            1 => Body::Data { sector: first },
+            2 => Body::Past { sector: first, sectors: second },
+            3 => Body::Head { oldest: first, capacity: second },
+            _ => return None,
+        };
+        Some(Self { sequence: eight(24)?, place: four(32)?, sectors: four(36)?, body })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn records_are_read_as_they_were_written() {
+        for body in [
+            Body::Data { sector: 1 << 40 },
+            Body::Past { sector: 7, sectors: 1 << 33 },
+            Body::Head { oldest: 1 << 50, capacity: 9 },
+        ] {
+            let record = Record { sequence: 1 << 60, place: 99, sectors: 8, body };
+            assert_eq!(Record::parse(&record.bytes()), Some(record));
+        }
+        assert_eq!(Record::parse(&[0; SECTOR]), None);
+        assert_eq!(Record::parse(&MAGIC[..]), None);
+    }
+}

@@ -1,0 +1,99 @@
+//! Recovery: the records that are whole and not released, in the order of their sequence numbers, are what the buffer holds.
+//!
+//! Records that never became durable may be missing between others. The head of a record whose data is not whole is made void before anything
+//! else is written: later writes could make it whole.
+
+use std::collections::VecDeque;
+use std::io;
+
+use super::NvmBuffer;
+use super::record::{Body, Record, SECTOR};
+use super::ring::{Entry, FIRST, Ring};
+use super::write_back::place_of_head;
+use crate::checksum::{sealed, whole};
+use crate::interval_map::Extent;
+use crate::layer::ReadAt;
+use crate::window::Window;
+
+impl NvmBuffer {
+    /// Rebuilds the ring and what it holds. Without a head, nothing was ever promised.
+    pub(super) fn read_back(&mut self, disks: &mut dyn ReadAt) -> io::Result<()> {
+        let area = self.shape.area;
+        let mut window = Window::new(disks, area);
+        let mut newest: Option<Record> = None;
+        for number in 0..2 {
+            let place = place_of_head(number);
+            let head = sealed_record(window.at(place, 1, FIRST)?, place);
+            let newer = head.filter(|head| newest.is_none_or(|known| head.sequence > known.sequence));
+            newest = newer.filter(|head| matches!(head.body, Body::Head { .. })).or(newest);
+        }
+        let Some(Record { sequence: number, sectors, body: Body::Head { oldest, capacity }, .. }) = newest
+        else {
+            return Ok(());
+        };
+        if (capacity, u64::from(sectors)) != (self.shape.capacity, area.sectors) {
+            return Err(io::Error::other("the buffer was set up with another size or for another device"));
+        }
+        self.head_number = number;
+        self.is_recovered = true;
+        let end = area.sectors as u32;
+        let (mut found, mut next, mut place) = (Vec::new(), oldest, FIRST);
+        while place < end {
+            let mut head = [0; SECTOR];
+            head.copy_from_slice(window.at(place, 1, end)?);
+            let record = sealed_record(&head, place)
+                .filter(|record| record.sequence >= oldest && self.is_sane(record, end));
+            let Some(record) = record else {
+                place += 1;
+                continue;
+            };
+            next = next.max(record.sequence + 1);
+            let data = if record.sectors > 0 { window.at(place + 1, record.sectors, end)? } else { &[] };
+            if whole(&head, data) {
+                found.push(record);
+                place += 1 + record.sectors;
+            } else {
+                self.torn.push(place);
+                place += 1;
+            }
+        }
+        found.sort_unstable_by_key(|record| record.sequence);
+        let mut entries = VecDeque::with_capacity(found.len());
+        for Record { sequence, place, sectors, body } in found {
+            entries.push_back(Entry { sequence, place, end: place + 1 + sectors });
+            match body {
+                Body::Data { sector } => {
+                    let extent = Extent { sector, sectors, place: place + 1 };
+                    self.logged.insert(extent);
+                    self.dirty.insert(extent);
+                }
+                Body::Past { sector, sectors } => {
+                    self.logged.remove(sector, sector + sectors, |_| true);
+                    self.dirty.remove(sector, sector + sectors, |_| true);
+                }
+                Body::Head { .. } => {}
+            }
+        }
+        self.ring = Ring::new(end, entries, next);
+        Ok(())
+    }
+
+    /// Whether lengths and addresses lie inside the disks.
+    fn is_sane(&self, record: &Record, end: u32) -> bool {
+        let inside = |sector: u64, sectors: u64| {
+            sectors > 0 && sector.checked_add(sectors).is_some_and(|end| end <= self.shape.capacity)
+        };
+        record.sequence < u64::MAX
+            && record.sectors < end - record.place
+            && match record.body {
+                Body::Data { sector } => inside(sector, u64::from(record.sectors)),
+                Body::Past { sector, sectors } => record.sectors == 0 && inside(sector, sectors),
+                Body::Head { .. } => false,
+            }
+    }
+}
+
+/// The record at a place; `None` where there is none, or it is broken or belongs elsewhere.
+fn sealed_record(sector: &[u8], place: u32) -> Option<Record> {
+    Record::parse(sector).filter(|record| record.place == place && sealed(sector))
+}

@@ -1,0 +1,133 @@
+//! Settings of the buffer, and what they come to on the disks below.
+
+use emmclab_base::{Error, Kind, Result};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::ring::FIRST;
+use crate::layer::{Area, Below};
+use crate::size::Size;
+
+/// Settings of the NVM buffer.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct NvmBufferSettings {
+    /// Size of the buffer, a multiple of 4 KB; by default the whole second device, or 16 MB of the device itself.
+    pub size: Option<Size>,
+    /// Whether the buffer lies on the second device; else at the end of the device itself.
+    pub second_device: bool,
+    /// Longest write that goes to the buffer; longer ones go past it.
+    pub longest: Size,
+    /// Share of the buffer above which data is written back while requests are served.
+    pub high_pct: u32,
+    /// Share of the buffer down to which data is written back, above `high_pct` at once, below it while no request is in flight.
+    pub low_pct: u32,
+    /// Longest run of neighbours that is written back at once.
+    pub run: Size,
+    /// Runs that are written back beside each other.
+    #[schemars(extend("unit" = "runs"))]
+    pub depth: u32,
+}
+
+impl Default for NvmBufferSettings {
+    fn default() -> Self {
+        Self {
+            size: None,
+            second_device: true,
+            longest: Size::kb(64),
+            high_pct: 75,
+            low_pct: 25,
+            run: Size::kb(512),
+            depth: 1,
+        }
+    }
+}
+
+/// Settings in sectors, checked.
+#[derive(Clone, Debug)]
+pub(super) struct Shape {
+    /// Sectors offered above.
+    pub capacity: u64,
+    pub area: Area,
+    pub longest: u32,
+    /// Sectors in use above which, and down to which, data is written back.
+    pub high: u32,
+    pub low: u32,
+    pub run: u64,
+    pub depth: usize,
+}
+
+const ALIGN: u64 = 4096;
+
+impl NvmBufferSettings {
+    /// Checks everything against the disks below.
+    pub(super) fn shape(&self, layer: &str, below: &Below) -> Result<Shape> {
+        let mut faults = Vec::new();
+        let mut need = |good: bool, fault: String| {
+            if !good {
+                faults.push(fault);
+            }
+        };
+        let Self { second_device, longest, high_pct, low_pct, run, depth, .. } = *self;
+        need(
+            !second_device || below.second.is_some(),
+            "there is no second device; name one (--device2 pcm-16mb), or set `second_device` to false"
+                .to_owned(),
+        );
+        let disk = if second_device { below.second.unwrap_or(u64::MAX) } else { below.main };
+        let whole = Size(disk.saturating_mul(512) / ALIGN * ALIGN);
+        let size = self.size.unwrap_or(if second_device { whole } else { Size::mb(16) });
+        need(
+            size.0.is_multiple_of(ALIGN) && size.0 < 1 << 40,
+            format!("`size` is {size}; it must be a multiple of 4KB, and less than 1024GB"),
+        );
+        need(size <= whole, format!("`size` is {size}; the disk that it lies on has {whole}"));
+        need(
+            longest.0 > 0 && longest.0.is_multiple_of(512),
+            format!("`longest` is {longest}; it must be a multiple of 512 bytes"),
+        );
+        // Room for two of the longest records whatever is left at the end of the ring, and the heads.
+        let least = Size(longest.0.saturating_add(512).saturating_mul(4).saturating_add(4 * ALIGN));
+        need(
+            size >= least,
+            format!("`size` is {size}; with writes of {longest} it must be {} B or more", least.0),
+        );
+        need(
+            run >= longest && run.0.is_multiple_of(512) && run <= Size::mb(64),
+            format!("`run` is {run}; it must be a multiple of 512 bytes from `longest`, {longest}, to 64MB"),
+        );
+        need(
+            low_pct < high_pct && high_pct <= 100,
+            format!(
+                "`low_pct` is {low_pct} and `high_pct` {high_pct}; the first must be less, the second at most 100"
+            ),
+        );
+        need((1..=1024).contains(&depth), format!("`depth` is {depth}; it must be 1 to 1024"));
+        let capacity = if second_device { below.main } else { below.main.saturating_sub(size.sectors()) };
+        need(capacity > 0, "nothing of the device is left beside the buffer".to_owned());
+        if let Some((first, more)) = faults.split_first() {
+            let problem = if more.is_empty() {
+                format!("layer `{layer}`: {first}")
+            } else {
+                format!("layer `{layer}`: there are {} faults:\n  - {}", faults.len(), faults.join("\n  - "))
+            };
+            return Err(Error::new(Kind::Config, problem)
+                .hint(format!("a setting of this layer is given as --set {layer}.NAME=VALUE")));
+        }
+        let ring = size.sectors() - u64::from(FIRST);
+        let share = |pct: u32| (ring * u64::from(pct) / 100) as u32;
+        Ok(Shape {
+            capacity,
+            area: Area {
+                disk: u8::from(second_device),
+                sector: if second_device { 0 } else { capacity },
+                sectors: size.sectors(),
+            },
+            longest: longest.sectors() as u32,
+            high: share(high_pct),
+            low: share(low_pct),
+            run: run.sectors(),
+            depth: depth as usize,
+        })
+    }
+}

@@ -1,0 +1,38 @@
+//! A window on an area of a disk that recovery reads through.
+
+use std::io;
+
+use emmclab_base::SECTOR_BYTES;
+
+use crate::layer::{Area, ReadAt};
+
+const SECTOR: usize = SECTOR_BYTES as usize;
+/// Sectors that are read at once.
+const CHUNK: u32 = 2048;
+
+/// A window on an area, read chunk by chunk. Places are sectors from the start of the area.
+pub(crate) struct Window<'a> {
+    disks: &'a mut dyn ReadAt,
+    area: Area,
+    first: u32,
+    bytes: Vec<u8>,
+}
+
+impl<'a> Window<'a> {
+    /// Of an area of these disks.
+    pub fn new(disks: &'a mut dyn ReadAt, area: Area) -> Self {
+        Self { disks, area, first: 0, bytes: Vec::new() }
+    }
+
+    /// The sectors at a place, which lie before `end`.
+    pub fn at(&mut self, place: u32, sectors: u32, end: u32) -> io::Result<&[u8]> {
+        let held = (self.bytes.len() / SECTOR) as u32;
+        if place < self.first || place + sectors > self.first + held {
+            self.bytes.resize(CHUNK.min(end - place).max(sectors) as usize * SECTOR, 0);
+            self.disks.read_at(self.area.disk, self.area.sector + u64::from(place), &mut self.bytes)?;
+            self.first = place;
+        }
+        let from = (place - self.first) as usize * SECTOR;
+        Ok(&self.bytes[from..from + sectors as usize * SECTOR])
+    }
+}

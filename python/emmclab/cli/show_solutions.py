@@ -1,0 +1,45 @@
+"""Solutions beside the plain device on the terminal."""
+
+from __future__ import annotations
+
+from rich.console import Console
+from rich.text import Text
+
+from emmclab.cli.show import framed
+from emmclab.solutions import Comparison
+
+
+def show_comparison(console: Console, found: Comparison) -> None:
+    """Print what each solution gains and spends, place by place, then what it risks."""
+    places = dict.fromkeys((run["application"], run["device"], run["network"]) for run in found["runs"])
+    for place in places:
+        application, device, network = place
+        runs = [run for run in found["runs"] if (run["application"], run["device"], run["network"]) == place]
+        console.print(Text(f"{application} on {device} over {network}", "bold"), soft_wrap=True)
+        table = framed("Beside the plain device")
+        headings = ("Pages programmed", "of plain", "Blocks erased", "To NVM, MB")
+        for heading in ("Solution", "Runtime, s", "Gain", "Storage, s", *headings, "Buys"):
+            table.add_column(heading, justify="left" if heading in ("Solution", "Buys") else "right")
+        hardware = {one["name"]: one["hardware"] for one in found["solutions"]}
+        for run in runs:
+            gain, plain, other = run["gain"], run["plain_page_programs"], run["second_bytes"]
+            table.add_row(
+                run["solution"],
+                f"{run['runtime_s']:,.2f}",
+                "–" if gain is None else f"{gain:.2f} x",
+                f"{run['storage_s']:,.2f}",
+                f"{run['page_programs']:,}",
+                f"{100 * run['page_programs'] / plain:.0f} %" if plain else "–",
+                f"{run['block_erases']:,}",
+                f"{other / 2**20:,.1f}" if other else "–",
+                hardware[run["solution"]] or "nothing",
+            )
+        console.print(table)
+        console.print()
+    console.print(Text("What a cut of power may lose", "bold"))
+    for one in found["solutions"]:
+        console.print(Text.assemble((one["name"], "bold"), f": {one['about']}"), soft_wrap=True)
+        console.print(Text(f"  {one['risk']}"), soft_wrap=True)
+    console.print(
+        Text(f"measured on {found['risks']['device']} by {found['risks']['command']}", "dim"), soft_wrap=True
+    )

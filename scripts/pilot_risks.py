@@ -1,0 +1,96 @@
+"""Measures what a cut of power may lose with each pilot solution: python/emmclab/data/pilot-risks.json.
+
+    .venv/bin/python scripts/pilot_risks.py [--cuts 500] [--operations 60]
+
+Needs root, FUSE, loop devices and mkfs.ext4. Each solution runs the workloads of `emmclab crash` on a device
+with a cache; files that are not synced have syncs that return at once. States are those that the contract of
+the devices allows.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from emmclab.crash.cell import run_cuts
+from emmclab.device import Device
+from emmclab.solutions import SOLUTIONS
+
+_OUT = Path(__file__).parents[1] / "python/emmclab/data/pilot-risks.json"
+_DEVICE, _CAPACITY = "emmc51-cache", "256MB"
+#: A second device under a log of cuts has no cache.
+_SECOND = {"nvm-buffer": "pcm-16mb", "raid0": "emmc51-tlc"}
+#: A small buffer is read back faster.
+_SETTINGS = {
+    "nvm-buffer": {"nvm-buffer.size": "1MB"},
+    "advil": {"advil.reserved": "16MiB", "advil.recovery": True},
+}
+_SYNCED = ("files", "append-log", "sqlite-delete", "sqlite-wal")
+_WORKLOADS = {
+    "selective-sync": ("files-unsynced", "append-log-unsynced", "sqlite-delete", "sqlite-wal"),
+    "no-sync": ("files-unsynced", "append-log-unsynced", "sqlite-delete-unsynced", "sqlite-wal-unsynced"),
+}
+_SEED = 1
+
+
+def _scaled(name: str) -> Device:
+    return Device.named(name) if name == "pcm-16mb" else Device.named(name).with_capacity(_CAPACITY)
+
+
+def _explore(solution: str, workload: str, layers: list[str], cuts: int, operations: int) -> dict[str, Any]:
+    second = _SECOND.get(solution)
+    options = {
+        "layers": layers,
+        "layer_settings": _SETTINGS.get(solution, {}),
+        "second": None if second is None else _scaled(second),
+        "operations": operations,
+        "cuts": cuts,
+        "states": "device,boundary,omit1,only1,pairs,random",
+        "recovery": "process",
+        "recovery_cuts": 2,
+        "mkfs": [],
+        "mount": "",
+    }
+    found = run_cuts(workload, _scaled(_DEVICE), options, _SEED, None)
+    return {
+        "workload": workload,
+        "cuts": found["cuts"],
+        "states": found["states"],
+        "lost_states": found["lost_states"],
+        "documented_states": found["documented_states"],
+        "promises": sorted({one["promise"] for one in found["findings"]}),
+        "first": found["first"]["detail"],
+    }
+
+
+def main() -> None:
+    """Measure, and write the file."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--cuts", type=int, default=500)
+    parser.add_argument("--operations", type=int, default=60)
+    given = parser.parse_args()
+    measured: dict[str, list[dict[str, Any]]] = {}
+    for solution in SOLUTIONS:
+        if solution.filesystems:
+            continue  # The explorer reads ext4.
+        name = solution.name
+        measured[name] = []
+        for workload in _WORKLOADS.get(name, _SYNCED):
+            row = _explore(name, workload, list(solution.layers), given.cuts, given.operations)
+            measured[name].append(row)
+            print(f"{name} {workload}: {row['lost_states']:,} of {row['states']:,} states", file=sys.stderr)
+    command = f"scripts/pilot_risks.py --cuts {given.cuts} --operations {given.operations}"
+    about = {
+        "command": command,
+        "device": f"{_DEVICE}, {_CAPACITY}",
+        "second": _SECOND,
+        "solutions": measured,
+    }
+    _OUT.write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

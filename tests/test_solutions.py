@@ -1,0 +1,143 @@
+"""Pilot solutions beside the plain device: what runs, what is said of risk, and what is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conftest import emmclab, emmclab_json
+from emmclab.apps import run_application
+from emmclab.errors import ConfigError
+from emmclab.layers import layers
+from emmclab.solutions import SOLUTIONS, compare_solutions, loses, risk_of, risks, solutions_named
+
+#: Saves a note and a thumbnail twenty times, each with its sync.
+SMALL = """
+name = "small"
+about = "Saves notes and thumbnails"
+source = "made for a test"
+user_waits_for = "ui"
+
+[[file]]
+name = "thumbnails"
+class = "cache"
+partition = "data"
+count = 20
+
+[[database]]
+name = "notes.db"
+partition = "data"
+size = "100KB"
+
+[[thread]]
+name = "ui"
+steps = [
+    { repeat = { times = 20, steps = [
+        { transaction = { database = "notes.db", pages = 2 } },
+        { create = { file = "thumbnails" } },
+        { append = { file = "thumbnails", size = "4KB" } },
+        { fsync = { file = "thumbnails" } },
+    ] } },
+]
+"""
+#: A card whose random writes are slow, small, and new.
+RUN: dict[str, Any] = {"device": "small-1gb", "precondition": "none"}
+NEW = ("--device", "small-1gb", "--precondition", "none")
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> str:
+    path = tmp_path / "small.toml"
+    path.write_text(SMALL)
+    return str(path)
+
+
+def test_syncs_of_other_classes_return_at_once_and_cost_nothing(small: str) -> None:
+    options = {**RUN, "host": "phone-2020"}
+    all_synced = run_application(small, **options)
+    some = run_application(small, **options, sync=["database", "database_journal"])
+    none = run_application(small, **options, sync=["none"])
+    assert all_synced.runtime_s > some.runtime_s > none.runtime_s
+    points = [run["app"]["requests"]["sync_points"] for run in (all_synced, some, none)]
+    assert points[0] > points[1] > points[2]
+    assert not any(part["state"] == "fsync" and part["class"] == "cache" for part in some["app"]["spent"]), (
+        "thumbnails are not waited for"
+    )
+    again = run_application(small, **options, sync=["database", "database_journal", "cache", "other"])
+    assert again["app"] == all_synced["app"], "all classes are what there is without the option"
+
+
+def test_a_file_system_is_chosen_for_one_partition_or_for_all(small: str) -> None:
+    plain = run_application(small, **RUN)
+    one = run_application(small, **RUN, filesystems=["data=lfs"])
+    both = run_application(small, **RUN, filesystems=["lfs"])
+    assert plain["app"]["requests"] != one["app"]["requests"]
+    # Only `data` is used.
+    assert one["app"]["requests"] == both["app"]["requests"]
+    assert one.run_name.endswith("with data=lfs over wifi")
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"filesystems": ["data=zfs"]}, "is no file system"),
+        ({"filesystems": ["misc=lfs"]}, "partition without a file system"),
+        ({"sync": ["databases"]}, "is no class of files"),
+        ({"sync": ["metadata"]}, "is no class of files"),
+    ],
+)
+def test_what_no_host_has_is_refused(small: str, options: dict[str, Any], said: str) -> None:
+    with pytest.raises(ConfigError, match=said) as caught:
+        run_application(small, **RUN, **options)
+    assert caught.value.hint
+
+
+def test_every_solution_runs_beside_the_plain_device(small: str, tmp_path: Path) -> None:
+    page = tmp_path / "solutions.html"
+    found = emmclab_json("apps", "solutions", small, *NEW, "--html", str(page))
+    assert [run["solution"] for run in found["runs"]] == [one.name for one in SOLUTIONS]
+    plain, buffered = found["runs"][:2]
+    assert plain["gain"] == 1 and plain["page_programs"] == plain["plain_page_programs"] > 0
+    assert buffered["solution"] == "nvm-buffer" and buffered["gain"] > 1
+    text = page.read_text(encoding="utf-8")
+    assert all(one.name in text and risk_of(risks(), one.name)[:40] in text for one in SOLUTIONS)
+    shown = emmclab("apps", "solutions", small, *NEW, "--solution", "no-sync").stdout
+    assert "no-sync" in shown and "raid0" not in shown
+
+
+def test_solutions_choose_their_own_layers(small: str) -> None:
+    failed = emmclab("apps", "solutions", small, *NEW, "--layer", "advil")
+    assert failed.returncode == 2 and "chooses layers" in failed.stderr
+    with pytest.raises(ConfigError, match="there is no solution `raid1`"):
+        solutions_named(["raid1"])
+
+
+def test_layers_of_solutions_exist_and_a_comparison_needs_the_plain_device(small: str) -> None:
+    known = {layer["name"] for layer in layers()}
+    assert all(set(one.layers) <= known for one in SOLUTIONS)
+    with pytest.raises(ConfigError, match="no plain run"):
+        compare_solutions([(SOLUTIONS[1], run_application(small, **RUN))])
+
+
+def test_the_risk_is_what_was_measured_for_every_solution_that_can_be_explored() -> None:
+    known = risks()
+    explored = {one.name for one in SOLUTIONS if not one.filesystems}
+    assert set(known["solutions"]) == explored
+    for rows in known["solutions"].values():
+        assert all(row["cuts"] > 0 and row["states"] >= row["lost_states"] for row in rows)
+    for name in ("plain", "nvm-buffer", "raid0", "advil"):
+        assert risk_of(known, name).startswith("nothing that was acknowledged is lost"), name
+    # The control: what is not synced is lost.
+    assert risk_of(known, "no-sync").startswith("acknowledged syncs are lost")
+    assert "not explored" in risk_of(known, "lfs")
+    assert [loses(known, name) for name in ("plain", "no-sync", "lfs")] == [False, True, None]
+
+
+def test_a_loss_says_how_much_and_whether_what_is_left_is_sound() -> None:
+    row = {"workload": "w", "cuts": 2, "states": 10, "lost_states": 3, "documented_states": 0}
+    lost = {"solutions": {"x": [{**row, "promises": ["fsync"], "first": "f is gone"}]}}
+    assert "lost in 3 of 10 states of 2 cuts tried; what is left is consistent" in risk_of(lost, "x")
+    broken = {"solutions": {"x": [{**row, "promises": ["fsync", "integrity"], "first": "f"}]}}
+    assert "may be inconsistent (integrity)" in risk_of(broken, "x")
