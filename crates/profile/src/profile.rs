@@ -11,6 +11,7 @@ use crate::bins::pct;
 use crate::clock::{Jumps, key_figures};
 use crate::findings::{BUFFER_KB, Judged, findings};
 use crate::flags::FlagCounts;
+use crate::histograms::{self, Histogram};
 use crate::journal::JournalCost;
 use crate::locality::Sequences;
 use crate::merge::Join;
@@ -258,6 +259,12 @@ impl Profile {
         };
         report.findings = findings(&report, self.judged());
         report
+    }
+
+    /// Histograms of sizes, response times, gaps and reuse distances of what was added so far, in bins that are the same for
+    /// every trace.
+    pub fn histograms(&self) -> Vec<Histogram> {
+        histograms::of(&self.operations, &self.arrivals, &self.queue, &self.reuse)
     }
 
     /// Values that findings look at and no table has.

@@ -89,6 +89,44 @@ proptest! {
     }
 
     #[test]
+    fn histograms_of_pieces_add_up_wherever_a_recording_is_cut(all in requests(), cut in 0_usize..60) {
+        let (a, b) = all.split_at(cut.min(all.len()));
+        let mut merged = profile_of(a);
+        merged.merge(profile_of(b), Join::Consecutive).unwrap();
+        // Requests may be unfinished at the cut: idle gaps and reuse distances are those of the pieces.
+        let exact = |profile: &Profile| {
+            let mut all = profile.histograms();
+            all.retain(|one| !["idle_gap", "reuse_distance"].contains(&one.name));
+            all
+        };
+        prop_assert_eq!(exact(&merged), exact(&profile_of(&all)));
+    }
+
+    #[test]
+    fn a_histogram_counts_what_the_report_counts(all in requests()) {
+        let profile = profile_of(&all);
+        for one in profile.histograms() {
+            prop_assert_eq!(one.counts.len(), one.edges.len() + 1, "{}", one.name);
+            let rows = |figure: &str| json(&profile)["figures"][figure].as_array().unwrap().clone();
+            let counted = |figure: &str, field: &str, op: Option<&str>| {
+                let of_op = |row: &&Value| op.is_none_or(|op| row["op"] == op);
+                rows(figure).iter().filter(of_op).map(|row| row[field].as_u64().unwrap()).sum::<u64>()
+            };
+            let expected = match one.name {
+                "size_read" => counted("size_distribution", "requests", Some("read")),
+                "size_write" => counted("size_distribution", "requests", Some("write")),
+                "response_read" => counted("response_distribution", "requests", Some("read")),
+                "response_write" => counted("response_distribution", "requests", Some("write")),
+                "inter_arrival" => counted("inter_arrival_distribution", "gaps", None),
+                "idle_gap" => counted("idle_gaps", "gaps", None),
+                "reuse_distance" => counted("reuse_distance", "accesses", None),
+                name => panic!("{name} has no rule"),
+            };
+            prop_assert_eq!(one.counts.iter().sum::<u64>(), expected, "{}", one.name);
+        }
+    }
+
+    #[test]
     fn a_profile_goes_on_after_a_merge(a in requests(), b in requests(), c in requests()) {
         let [a, b] = pieces(a, b, 1_000);
         let [ab, c] = pieces([a.clone(), b.clone()].concat(), c, 5);

@@ -64,6 +64,11 @@ impl PyProfiler {
         run(py, || self.inner().merge(other, join))
     }
 
+    /// Histograms with the same bins for every trace, as JSON.
+    fn histograms(&mut self, py: Python<'_>) -> PyResult<String> {
+        run(py, || to_json(&self.inner().histograms()))
+    }
+
     /// The report as JSON.
     fn finish(&mut self, py: Python<'_>, ledger: PyLedger, header: PyHeader) -> PyResult<String> {
         run(py, || {
