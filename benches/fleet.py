@@ -82,7 +82,7 @@ def parts(paths: list[Path]) -> dict[str, float]:
         for batch in trace.batches():
             profiler.update(batch)
         at = note("read and profile", at)
-        report = profiler.finish(trace.ledger, trace.header)
+        report = profiler.finish(trace.ledger, trace.header, distributions=False)
         at = note("report", at)
         profiler.histograms()
         at = note("histograms", at)

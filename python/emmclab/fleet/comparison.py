@@ -89,9 +89,9 @@ class Comparison:
         """Give all of it, as `emmclab fleet --against --json` prints it."""
         rows = []
         for one in self.differences:
-            row = asdict(one)
-            field = row.pop("field")
-            rows.append({"figure": field["name"], **row, "effect": None if one.delta is None else one.effect})
+            numbers = {name: value for name, value in asdict(one).items() if name != "field"}
+            effect = None if one.delta is None else one.effect
+            rows.append({"figure": one.field.name, **numbers, "effect": effect})
         return {
             "headline": self.headline(),
             "before": {"name": self.names[0], **self.before.to_dict()},

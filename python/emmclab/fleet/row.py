@@ -52,7 +52,7 @@ def row_of(folder: Path, path: str, options: Mapping[str, Any]) -> Row:
         profiler = _core.Profiler(trace.name)
         for batch in trace.batches():
             profiler.update(batch)
-        profile = json.loads(profiler.finish(trace.ledger, trace.header))
+        profile = json.loads(profiler.finish(trace.ledger, trace.header, distributions=False))
         histograms = json.loads(profiler.histograms())
     except ConfigError:
         raise

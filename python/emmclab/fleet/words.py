@@ -18,9 +18,9 @@ OUTLIER_RULE = (
 #: How two fleets are compared.
 TEST_RULE = (
     "Mann-Whitney test, each recording as one value, counted out for up to 60 of them; p corrected for the "
-    f"number of figures by Holm's method, a difference from p <= {ALPHA:g}. Cliff's delta is the share of pairs "
-    "in which the second is larger, less that in which it is smaller. Where even complete separation would not "
-    "reach that p, there are too few recordings"
+    f"number of figures by Holm's method, a difference from p <= {ALPHA:g}. Cliff's delta is the share of "
+    "pairs in which the second is larger, less that in which it is smaller. Where even complete separation "
+    "would not reach that p, there are too few recordings"
 )
 _HEADINGS = tuple({0: "Least", 50: "Median", 100: "Most"}.get(point, f"p{point}") for point in POINTS)
 
