@@ -21,8 +21,8 @@ import emmclab as package
 from conftest import COMMAND, PATIENCE_S, biotracer, emmclab, environment
 from emmclab.fleet import Table, profile_fleet
 from emmclab.fleet.figures import FIGURES
-from emmclab.fleet.recordings import recordings
 from emmclab.fleet.row import bins, row_of
+from emmclab.recordings import recordings
 from emmclab.study import Pool, Serial
 
 #: Models and builds of the small fleet.

@@ -14,10 +14,10 @@ from typing import Any, NamedTuple
 from emmclab import _core
 from emmclab.errors import EmmclabError, FormatError, InputError
 from emmclab.files import digest, printable
-from emmclab.fleet.recordings import recordings
 from emmclab.measures import profiler
 from emmclab.profile import Profile
 from emmclab.reading import read
+from emmclab.recordings import recordings
 from emmclab.trace import Header, Ledger, Trace
 
 #: Called with the parts that are merged, all of them, and those that were there before: none.

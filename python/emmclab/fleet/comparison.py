@@ -41,8 +41,10 @@ class Difference:
         if self.before_median is None or self.after_median is None:
             return "–"
         if not is_amount(self.field):
-            return f"{self.after_median - self.before_median:+.2f} points"
-        return f"{100 * (self.after_median / self.before_median - 1):+.1f} %" if self.before_median else "–"
+            return f"{_signed(self.after_median - self.before_median, 2)} points"
+        if not self.before_median:
+            return "–"
+        return f"{_signed(100 * (self.after_median / self.before_median - 1), 1)} %"
 
     @property
     def effect(self) -> str:
@@ -101,6 +103,15 @@ class Comparison:
             "differences": rows,
             "cautions": list(self.cautions),
         }
+
+
+def _signed(value: float, digits: int) -> str:
+    """Print a change; one that rounds to 0 has the sign of none.
+
+    >>> _signed(-0.004, 1), _signed(-2.5, 1)
+    ('+0.0', '-2.5')
+    """
+    return f"{round(value, digits) + 0.0:+.{digits}f}"
 
 
 def compare(before: Table, after: Table, names: tuple[str, str]) -> Comparison:

@@ -10,8 +10,8 @@ from typing import Any
 from emmclab import _core
 from emmclab.errors import ConfigError, EmmclabError, InputError
 from emmclab.files import digest, printable
-from emmclab.fleet.recordings import metadata
 from emmclab.reading import read
+from emmclab.recordings import metadata
 
 Row = dict[str, Any]
 
@@ -65,7 +65,7 @@ def row_of(folder: Path, path: str, options: Mapping[str, Any]) -> Row:
         "trace_device": trace.header["device"],
     }
     numbers = {name: value for name, value in _numbers(profile) if value is not None}
-    _refuse_keys(path, {name.lower() for name in (*FIXED, *numbers)})
+    _refuse_keys(path, {*FIXED, *numbers})
     counts = {f"{HISTOGRAM}{one['name']}": one["counts"] for one in histograms}
     return row | numbers | counts
 
@@ -88,6 +88,7 @@ def _reason(error: EmmclabError, place: Path, path: str) -> str:
 
 
 def _refuse_keys(path: str, taken: set[str]) -> None:
+    """Refuse keys of folders that are columns (`taken`, in lower case) already."""
     for key in metadata(path):
         if key.lower() in taken:
             raise ConfigError(

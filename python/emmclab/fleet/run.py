@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 from emmclab import __version__
 from emmclab.errors import InputError
 from emmclab.files import digest, printable, sweep
-from emmclab.fleet.recordings import Recording, metadata_keys, recordings
 from emmclab.fleet.row import bins, row_of
 from emmclab.fleet.state import Profiled, State
 from emmclab.fleet.table import Table, write
+from emmclab.recordings import Recording, metadata_keys, recordings
 from emmclab.study.cell import build_digest
 from emmclab.study.executors import Executor
 

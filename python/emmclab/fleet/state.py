@@ -15,7 +15,7 @@ from typing import IO, Any, NamedTuple, Self
 
 from emmclab.errors import ConfigError, InputError
 from emmclab.files import lock
-from emmclab.fleet.recordings import Recording
+from emmclab.recordings import Recording
 
 
 class Profiled(NamedTuple):

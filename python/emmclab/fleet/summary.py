@@ -75,18 +75,23 @@ class Summary:
         field = next((one for one in COMPARED if self.whole.values[one.name]), None)
         if field is None:
             return f"{_counted(self.whole.recordings, 'recording')}, none with a read or write"
-        middle = self.whole.median(field.name)
+        middle = shown(field, self.whole.median(field.name))
         known = [one for one in self.groups if one.values[field.name]]
-        if len(known) > 1:
-            order = sorted(known, key=lambda one: (one.median(field.name) or 0.0, one.name))
-            low, high = order[0], order[-1]
-            least, most = low.median(field.name), high.median(field.name)
+        if len(known) < 2:
+            of = len(self.whole.values[field.name])
+            return f"Half of {of:,} recordings have a {_lower(field.label)} of at most {middle}"
+        order = sorted(known, key=lambda one: (one.median(field.name) or 0.0, one.name))
+        low, high = order[0], order[-1]
+        least, most = shown(field, low.median(field.name)), shown(field, high.median(field.name))
+        if least == most:
             return (
-                f"{high.name} has the highest {_lower(field.label)}, {shown(field, most)}; "
-                f"{low.name} the lowest, {shown(field, least)} (medians over recordings)"
+                f"Recordings of every {' and '.join(self.by)} have a median {_lower(field.label)} of {least}"
             )
-        of = len(self.whole.values[field.name])
-        return f"Half of {of:,} recordings have a {_lower(field.label)} of at most {shown(field, middle)}"
+        overlap = "; the middle halves of both overlap" if _overlap(low, high, field.name) else ""
+        return (
+            f"{high.name} has the highest {_lower(field.label)}, {most}; {low.name} the lowest, {least} "
+            f"(medians over recordings){overlap}"
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Give all of it, as `emmclab fleet --json` prints it."""
@@ -141,6 +146,11 @@ def summarise(table: Table, by: Sequence[str] = ()) -> Summary:
         tuple(name for name in order if len(parts[name]) < LEAST_FOR_OUTLIERS),
         tuple(table.refused()),
     )
+
+
+def _overlap(low: Group, high: Group, figure: str) -> bool:
+    """Whether the middle halves of the recordings of two groups have values in common."""
+    return percentile(low.values[figure], 75) >= percentile(high.values[figure], 25)
 
 
 def shown(field: Field, value: float | None) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from emmclab.fleet.comparison import ALPHA, Comparison
 from emmclab.fleet.distribution import LEAST_FOR_OUTLIERS, OUTLYING, POINTS
 from emmclab.fleet.figures import FIGURES
-from emmclab.fleet.summary import Summary, shown
+from emmclab.fleet.summary import Outlier, Summary, shown
 from emmclab.tables import TextTable
 
 #: How an outlier is found.
@@ -39,24 +39,30 @@ def figures(summary: Summary) -> TextTable:
 
 
 def outliers(summary: Summary, most: int) -> TextTable:
-    """Name the recordings that are farthest apart from their group."""
-    rows = [
-        [
-            one.path,
-            one.field.label,
-            shown(one.field, one.value),
-            shown(one.field, one.median),
-            f"{one.score:+.1f}",
-        ]
-        for one in summary.outliers[:most]
-    ]
-    return TextTable("Outliers", ["Recording", "Figure", "Value", "Median", "Score"], rows, 2)
+    """Name the recordings that are farthest apart from their group, each with the figure in which it is."""
+    rows = []
+    for found in _by_recording(summary)[:most]:
+        one = found[0]
+        value, middle = shown(one.field, one.value), shown(one.field, one.median)
+        others = ", ".join(other.field.label for other in found[1:])
+        rows.append([one.path, one.field.label, others, value, middle, f"{one.score:+.1f}"])
+    headings = ["Recording", "Farthest in", "Also in", "Value", "Median of group", "Score"]
+    return TextTable("Outliers", headings, rows, 3)
+
+
+def _by_recording(summary: Summary) -> list[list[Outlier]]:
+    """Put the outlying figures of each recording together; the farthest first."""
+    found: dict[str, list[Outlier]] = {}
+    for one in summary.outliers:
+        found.setdefault(one.path, []).append(one)
+    return list(found.values())
 
 
 def outlier_remarks(summary: Summary, most: int) -> Iterator[str]:
     """Say what the table of outliers leaves out, and by which rule it was made."""
-    if len(summary.outliers) > most:
-        yield f"{len(summary.outliers) - most:,} more are in the output of --json."
+    left_out = len(_by_recording(summary)) - most
+    if left_out > 0:
+        yield f"{left_out:,} more recordings are in the output of --json."
     if summary.outliers:
         yield f"{OUTLIER_RULE}."
     if summary.too_small:

@@ -70,6 +70,7 @@ def _compared(tables: Sequence[Table], found: Comparison) -> str:
         f"1: every recording of {found.names[1]} has more than every one of {found.names[0]}; -1: less.",
         effects,
         wide=True,
+        of_all=True,
     )
     rows = [
         {"trace": found.names[1], "figure": one.field.label, "delta": one.delta, "verdict": one.verdict}
@@ -145,7 +146,9 @@ def _over_recordings(parts: Sequence[tuple[str, Group]]) -> Iterator[tuple[Figur
             for value, share in _steps(group.values[field.name])
         ]
         draw = functools.partial(over_recordings, title=field.heading)
-        about = f"{field.about[:1].upper()}{field.about[1:]}: share of recordings with at most so much."
+        about = (
+            f"{field.about[:1].upper()}{field.about[1:]}; the line is the share of recordings up to a value."
+        )
         yield Figure(field.name, field.label, about, draw), rows
 
 
@@ -164,7 +167,7 @@ def _over_requests(
     for column, title in _HISTOGRAMS.items():
         bins = table.description["bins"][column]
         rows = [row for name in names for row in _cumulative(name, sums.get(column, {}).get(name, []), bins)]
-        about = f"{bins['counts'][:1].upper()}{bins['counts'][1:]}, all recordings of a group together."
+        about = f"{bins['counts'][:1].upper()}{bins['counts'][1:]}; all recordings of a group together."
         unit = "KB" if bins["unit"] == "KB" else "ms"
         yield Figure(column, title, about, functools.partial(over_requests, title=f"up to, {unit}")), rows
 
