@@ -245,6 +245,8 @@ def test_impossible_folders_and_keys_are_refused_before_the_work(folder: Path, t
         ((folder, "--against", folder), "both fleets would have this table"),
         ((folder, "--against", folder, "--by", "model"), "two fleets are compared as a whole"),
         ((folder, "--time-unit", "week"), "week"),
+        ((folder, "-o", "fleet.csv"), "the format of the file is not known by its name"),
+        ((folder, "-o", "gone/fleet.parquet"), "folder not found"),
     ):
         done = emmclab("fleet", *words, cwd=tmp_path)
         assert done.returncode == 2, words

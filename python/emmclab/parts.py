@@ -8,8 +8,9 @@ import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from emmclab import _core
 from emmclab.errors import EmmclabError, FormatError, InputError
@@ -34,7 +35,8 @@ _ESTIMATES = {
 }
 
 
-class Part(NamedTuple):
+@dataclass(frozen=True, order=True)
+class Part:
     """A part of a trace that is not empty; in the order of time."""
 
     first_ns: int

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,6 +14,7 @@ from emmclab.cli.meter import Counter
 from emmclab.cli.options import AsJson, Reading, with_groups
 from emmclab.cli.studies import Jobs, executor
 from emmclab.errors import ConfigError, EmmclabError, InputError
+from emmclab.files import refuse_other_endings, write_whole
 
 if TYPE_CHECKING:
     from emmclab.fleet import Counts, Table
@@ -79,7 +81,9 @@ def fleet(
     """
     from emmclab.fleet import compare, summarise
 
-    keys = [key.strip() for key in by.split(",") if key.strip()]
+    if output is not None:
+        refuse_other_endings(output, (".parquet",), "--output")
+    keys = list(dict.fromkeys(key.strip() for key in by.split(",") if key.strip()))
     if against is not None and keys:
         raise ConfigError(
             "two fleets are compared as a whole",
@@ -99,7 +103,7 @@ def fleet(
     else:
         found = compare(tables[0][0], tables[1][0], (str(folder), str(against)))
     if as_json:
-        about = [{"table": str(table.path), "run": run and run._asdict()} for table, run in tables]
+        about = [{"table": str(table.path), "run": run and asdict(run)} for table, run in tables]
         print_json({"tables": about, **found.to_dict()})
     else:
         from emmclab.cli.show_fleet import show_comparison, show_summary
@@ -109,7 +113,6 @@ def fleet(
         else:
             show_comparison(stdout(), found, _SHOWN)
     if html is not None:
-        from emmclab.files import write_whole
         from emmclab.report import fleet as report
 
         write_whole(html, report.render([table for table, _ in tables], found))

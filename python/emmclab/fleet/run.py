@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import json
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -34,7 +35,8 @@ class Doubtful(NamedTuple):
     digest: str | None
 
 
-class Counts(NamedTuple):
+@dataclass(frozen=True)
+class Counts:
     """What a run did."""
 
     recordings: int
