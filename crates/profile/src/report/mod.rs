@@ -77,7 +77,7 @@ impl ProfileReport {
     /// traces are compared by, in a fraction of the size.
     #[must_use]
     pub fn without_distributions(self) -> Self {
-        let Figures { alignment, hot_pages, flags, .. } = self.figures;
-        Self { figures: Figures { alignment, hot_pages, flags, ..Figures::default() }, ..self }
+        let Figures { hot_pages, alignment, flags, .. } = self.figures;
+        Self { figures: Figures { hot_pages, alignment, flags, ..Figures::default() }, ..self }
     }
 }
