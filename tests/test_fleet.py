@@ -332,6 +332,7 @@ class Stop(Exception):  # noqa: N818 - not an error
             st.tuples(st.just("break"), st.integers(0, 5), st.just(0)),
             st.tuples(st.just("stop"), st.just(0), st.just(0)),
             st.tuples(st.just("forget"), st.just(0), st.just(0)),
+            st.tuples(st.just("tear"), st.just(0), st.integers(0, 100)),
             st.tuples(st.just("run"), st.just(0), st.just(0)),
         ),
         max_size=12,
@@ -342,6 +343,7 @@ def test_a_table_is_that_of_a_run_from_nothing_whatever_came_before(
 ) -> None:
     place = tmp_path_factory.mktemp("model")
     folder, table = place / "recordings", place / "fleet.parquet"
+    state = place / ".fleet.parquet.state"
     folder.mkdir()
     (folder / "always.txt").write_text(biotracer(30))
 
@@ -360,7 +362,9 @@ def test_a_table_is_that_of_a_run_from_nothing_whatever_came_before(
         elif step == "break":
             path.write_text("no trace\n")
         elif step == "forget":
-            (place / ".fleet.parquet.state").unlink(missing_ok=True)
+            state.unlink(missing_ok=True)
+        elif step == "tear" and state.exists():
+            os.truncate(state, state.stat().st_size * value // 100)
         elif step in ("run", "stop"):
             try:
                 profile_fleet(folder, table, Serial(), progress=stop if step == "stop" else None)
