@@ -26,6 +26,9 @@ printf '\n== Memory: a profile of 100 million requests over 32 GB, as a whole pr
 run emmclab-trace trace_speed --make "$folder/large.parquet" 100000000
 .venv/bin/python benches/memory.py "$folder/large.parquet"
 rm "$folder/large.parquet"
+printf '\n== A fleet of small recordings, whole processes\n'
+.venv/bin/python benches/fleet.py ||
+    printf 'below the goal\n'
 printf '\n== Simulated device\n'
 for case in new trace random full; do
     run emmclab-replay device_speed "$case"

@@ -16,6 +16,8 @@ MODULES = (
         "emmclab.layers",
         "emmclab.apps",
         "emmclab.study",
+        "emmclab.fleet",
+        "emmclab.parts",
         "emmclab.advise",
         "emmclab.probe",
     ),

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from conftest import COMMAND, PATIENCE_S, emmclab, emmclab_json, environment
-from emmclab.cli.studies import remaining
+from emmclab.cli.meter import remaining
 from emmclab.errors import ConfigError, InputError
 from emmclab.files import sweep
 from emmclab.study import Results, Serial, Study, run_study

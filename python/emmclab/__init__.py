@@ -14,8 +14,9 @@ an `EmmclabError` with `file`, `line`, `field` and `hint` where they are known.
 
 Beside what stands here: `emmclab.workload` (synthetic traces, and models taken from traces), `emmclab.layers`
 (host software above a device), `emmclab.apps` (applications in closed loop), `emmclab.study` and
-`emmclab.claims` (papers reproduced), `emmclab.advise`, `emmclab.probe`, `emmclab.published`, and
-`emmclab.report` and `emmclab.plots` (pages and figures).
+`emmclab.claims` (papers reproduced), `emmclab.fleet` (many recordings as one table), `emmclab.parts` (a trace
+in many files), `emmclab.advise`, `emmclab.probe`, `emmclab.published`, and `emmclab.report` and
+`emmclab.plots` (pages and figures).
 """
 
 from emmclab._core import __version__

@@ -51,12 +51,13 @@ def refuse_other_endings(path: Path, endings: Sequence[str], field: str) -> str:
     """
     ending = path.suffix.lower()
     if ending not in endings:
+        known = " or ".join(filter(None, (", ".join(endings[:-1]), endings[-1])))
         raise ConfigError(
             f"{path}: the format of the file is not known by its name",
             kind="config",
             file=str(path),
             field=field,
-            hint=f"name a file that ends in {', '.join(endings[:-1])} or {endings[-1]}",
+            hint=f"name a file that ends in {known}",
         )
     return ending
 

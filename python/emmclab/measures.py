@@ -16,6 +16,32 @@ _KB = {"KB": 1, "MB": 2**10, "GB": 2**20, "TB": 2**30}
 _PAGE_KB = 4
 
 
+def profiler(
+    name: str,
+    *,
+    percentiles: Iterable[float] | str | None = None,
+    bin: str | float | None = None,
+    cache_policies: Sequence[str] | str = (),
+    cache_sizes: Sequence[str | int] | str | None = None,
+    cache_ops: str = "all",
+    cache_exact: bool = False,
+) -> _core.Profiler:
+    """Begin a profile, with the options of `Trace.profile`.
+
+    Raises:
+        ConfigError: an option has no meaning.
+
+    >>> sum(sum(one["counts"]) for one in json.loads(profiler("chat").histograms()))
+    0
+    """
+    return _core.Profiler(
+        name,
+        percentiles=percentiles_of(percentiles),
+        bin_ns=bin_ns(bin),
+        caches=cache_options(cache_policies, cache_sizes, cache_ops, exact=cache_exact),
+    )
+
+
 def percentiles_of(values: Iterable[float] | str | None) -> list[float]:
     """Give percentiles in ascending order, each once, from numbers or from text with commas.
 

@@ -41,6 +41,8 @@ def notes(profile: Profile) -> list[tuple[str, str]]:
                 f"{gc['blocks_needed']:,} are needed for the bytes written",
             )
         )
+    if estimates := profile.get("estimates"):
+        found.append(("Parts", _parts(profile["parts"], estimates)))
     power = profile["power_saving"]
     if power["found"]:
         found.append(
@@ -54,6 +56,19 @@ def notes(profile: Profile) -> list[tuple[str, str]]:
     if (reissues := profile.reissues) is not None and (reissues["reissued"] or reissues["dropped"]):
         found.append(("Suspected re-issues", _reissues(reissues, profile["header"].get("reissue_window"))))
     return found
+
+
+def _parts(parts: int, estimates: list[dict[str, Any]]) -> str:
+    """Say which figures of a trace that was profiled in parts are estimates."""
+    causes = "; ".join(f"{one['figure']} ({one['why']}{_error(one['error_pct'])})" for one in estimates)
+    return (
+        f"{parts:,} parts were profiled each by itself. Estimates: {causes}. Counts, sizes, localities, "
+        "response times and gaps between arrivals are exact"
+    )
+
+
+def _error(error_pct: float | None) -> str:
+    return "" if error_pct is None else f": {error_pct:.2f} % of the touches"
 
 
 def _reissues(found: dict[str, Any], window: str | None) -> str:

@@ -15,7 +15,7 @@ from emmclab.errors import UnsupportedError
 from emmclab.extras import library
 from emmclab.files import digest, folder_aside, written
 from emmclab.journal import Journal
-from emmclab.measures import bin_ns, cache_options, percentiles_of
+from emmclab.measures import profiler
 from emmclab.profile import Profile
 
 if TYPE_CHECKING:
@@ -313,18 +313,21 @@ class Trace:
         >>> [(row["policy"], row["cache_kb"], row["sampling"]) for row in rows]
         [('lru', 16384, 1)]
         """
-        profiler = _core.Profiler(
+        profiling = profiler(
             self.name,
-            percentiles=percentiles_of(percentiles),
-            bin_ns=bin_ns(bin),
-            caches=cache_options(cache_policies, cache_sizes, cache_ops, exact=cache_exact),
+            percentiles=percentiles,
+            bin=bin,
+            cache_policies=cache_policies,
+            cache_sizes=cache_sizes,
+            cache_ops=cache_ops,
+            cache_exact=cache_exact,
         )
         # Beside the pass, which leaves this processor's time to a second one.
         hashing = threading.Thread(target=lambda: self.digest, daemon=True)
         hashing.start()
         for batch in self.batches(progress):
-            profiler.update(batch)
-        fields = json.loads(profiler.finish(self.ledger, self.header))
+            profiling.update(batch)
+        fields = json.loads(profiling.finish(self.ledger, self.header))
         hashing.join()
         return Profile({"name": fields.pop("name"), "trace_digest": self.digest, **fields})
 

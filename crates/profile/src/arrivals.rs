@@ -2,7 +2,7 @@
 
 use emmclab_trace::{Flags, Largest, MOST_JUMPS, Nanos, Request};
 
-use crate::bins::{Doubling, pct, time_label};
+use crate::bins::{Doubling, Quarters, pct, time_label};
 use crate::merge::Join;
 use crate::report::InterArrivalRow;
 use crate::{FEW_GAPS, elapsed};
@@ -22,6 +22,7 @@ pub(crate) struct Arrivals {
     /// Durations of the other recordings of a fleet.
     other_ns: u128,
     gaps: GapBins,
+    quarters: Quarters,
     gaps_ns: u128,
     longest: Largest<(), { MOST_JUMPS + 1 }>,
     no_wait: u64,
@@ -66,6 +67,7 @@ impl Arrivals {
     #[inline]
     fn add_gap(&mut self, gap_ns: u64) {
         self.gaps.add(gap_ns, 1);
+        self.quarters.add(gap_ns);
         self.gaps_ns += u128::from(gap_ns);
         self.longest.add(gap_ns, || ());
     }
@@ -73,6 +75,7 @@ impl Arrivals {
     pub fn merge(&mut self, other: &Self, join: Join) {
         self.longest.merge(&other.longest, |place| place);
         self.gaps.merge(&other.gaps);
+        self.quarters.merge(&other.quarters);
         self.gaps_ns += other.gaps_ns;
         self.no_wait += other.no_wait;
         self.no_wait_known += other.no_wait_known;
@@ -147,6 +150,10 @@ impl Arrivals {
         let left = self.gaps.total().checked_sub(less).filter(|left| *left > 0)?;
         let ns = self.gaps_ns.checked_add_signed(added_ns)?;
         Some(ns as f64 / left as f64 / 1e6)
+    }
+
+    pub fn quarters(&self) -> &Quarters {
+        &self.quarters
     }
 
     /// Share of these times above 16 ms.

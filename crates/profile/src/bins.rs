@@ -78,6 +78,56 @@ impl<const UNIT: u64, const N: usize> Doubling<UNIT, N> {
     }
 }
 
+/// Octaves of [`Quarters`]: times from 1,024 ns to 2^36 ns (69 s).
+const OCTAVES: std::ops::Range<u32> = 10..36;
+/// Bins of [`Quarters`]: one below the first octave, four for each, one above the last.
+const QUARTERS: usize = 4 * (OCTAVES.end - OCTAVES.start) as usize + 2;
+
+/// Counts of times in quarters of octaves: each octave of nanoseconds in four ranges of equal width, so that a range is at
+/// most a quarter wide of what it begins with. As in [`Doubling`], a range is open below and closed above.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Quarters([u64; QUARTERS]);
+
+impl Default for Quarters {
+    fn default() -> Self {
+        Self([0; QUARTERS])
+    }
+}
+
+impl Quarters {
+    #[inline]
+    pub fn add(&mut self, ns: u64) {
+        self.0[Self::index(ns)] += 1;
+    }
+
+    #[inline]
+    fn index(ns: u64) -> usize {
+        let below = ns.saturating_sub(1);
+        let octave = (u64::BITS - 1).saturating_sub(below.leading_zeros());
+        if octave < OCTAVES.start {
+            return 0;
+        }
+        let quarter = (below >> (octave - 2)) & 3;
+        (4 * (octave - OCTAVES.start) as usize + quarter as usize + 1).min(QUARTERS - 1)
+    }
+
+    pub fn merge(&mut self, other: &Self) {
+        for (mine, theirs) in self.0.iter_mut().zip(&other.0) {
+            *mine += theirs;
+        }
+    }
+
+    pub fn counts(&self) -> &[u64] {
+        &self.0
+    }
+
+    /// The upper edges of all ranges but the last, nanoseconds.
+    pub fn edges() -> impl Iterator<Item = u64> {
+        let within = OCTAVES.flat_map(|octave| (4..8).map(move |quarter| quarter << (octave - 2)));
+        within.chain([1 << OCTAVES.end])
+    }
+}
+
 /// Units of time, each with its length in seconds, the longest first.
 const TIMES: [(&str, f64); 7] =
     [("d", 86_400.0), ("h", 3_600.0), ("min", 60.0), ("s", 1.0), ("ms", 1e-3), ("us", 1e-6), ("ns", 1e-9)];
@@ -128,6 +178,16 @@ mod tests {
         type Kb = Doubling<4, 4>;
         assert_eq!([0, 1, 4, 5, 8, 9, 16, 17, u64::MAX].map(Kb::index), [0, 0, 0, 1, 1, 2, 2, 3, 3]);
         assert_eq!((0..4).map(Kb::edges).next_back(), Some((16, None)));
+    }
+
+    #[test]
+    fn a_time_lies_between_the_edges_of_its_quarter() {
+        let edges: Vec<u64> = Quarters::edges().collect();
+        assert_eq!((edges.len(), edges[0], edges[1], edges[4]), (QUARTERS - 1, 1_024, 1_280, 2_048));
+        for ns in edges.iter().flat_map(|edge| [edge - 1, *edge, edge + 1]).chain([0, 1, 700, u64::MAX]) {
+            let by_hand = edges.iter().position(|edge| ns <= *edge).unwrap_or(QUARTERS - 1);
+            assert_eq!(Quarters::index(ns), by_hand, "{ns} ns");
+        }
     }
 
     #[test]

@@ -21,6 +21,7 @@ mod bins;
 mod clock;
 mod findings;
 mod flags;
+mod histograms;
 mod journal;
 mod latency;
 mod locality;
@@ -44,6 +45,7 @@ mod wake;
 
 pub use emmclab_cache::CacheOptions;
 pub use emmclab_timeline::BinWidth;
+pub use histograms::Histogram;
 pub use journal::JournalProfile;
 pub use merge::Join;
 pub use options::{GcCost, ProfileOptions};

@@ -2,7 +2,7 @@
 
 use emmclab_trace::{Bytes, Op, Request, SECTOR_BYTES};
 
-use crate::bins::{Doubling, pct, size_label, time_label};
+use crate::bins::{Doubling, Quarters, pct, size_label, time_label};
 use crate::elapsed;
 use crate::latency::Distribution;
 use crate::report::{LatencyRow, OperationRow, PercentileRow, SizeRow, ThroughputRow};
@@ -13,7 +13,7 @@ const NS_PER_MS: f64 = 1e6;
 const MB: f64 = 1_048_576.0;
 
 /// Figure 4: 4 KB to 1 MB, in sectors.
-type SizeBins = Doubling<8, 10>;
+pub(crate) type SizeBins = Doubling<8, 10>;
 /// Figure 5: 1 to 128 ms, in nanoseconds.
 type LatencyBins = Doubling<1_000_000, 9>;
 /// Figure 3: 4 KB to 16 MB, in sectors.
@@ -27,6 +27,7 @@ pub(crate) struct Operation {
     size_bins: SizeBins,
     response: Distribution,
     response_bins: LatencyBins,
+    response_quarters: Quarters,
     service: Distribution,
     service_bins: LatencyBins,
     rates: [Rate; RATE_BINS],
@@ -53,6 +54,7 @@ impl Operation {
             let response = elapsed(request.arrival, complete);
             self.response.add(response);
             self.response_bins.add(response, 1);
+            self.response_quarters.add(response);
             if let Some(start) = request.start {
                 let service = elapsed(start, complete);
                 self.service.add(service);
@@ -70,6 +72,7 @@ impl Operation {
         self.size_bins.merge(&other.size_bins);
         self.response.merge(&other.response);
         self.response_bins.merge(&other.response_bins);
+        self.response_quarters.merge(&other.response_quarters);
         self.service.merge(&other.service);
         self.service_bins.merge(&other.service_bins);
         for (mine, theirs) in self.rates.iter_mut().zip(&other.rates) {
@@ -105,6 +108,14 @@ impl Operation {
 
     pub fn mean_service_ms(&self) -> Option<f64> {
         self.service.mean().map(|ns| ns / NS_PER_MS)
+    }
+
+    pub fn size_bins(&self) -> &SizeBins {
+        &self.size_bins
+    }
+
+    pub fn response_quarters(&self) -> &Quarters {
+        &self.response_quarters
     }
 
     /// Requests of at most 4 KB.

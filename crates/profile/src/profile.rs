@@ -11,11 +11,12 @@ use crate::bins::pct;
 use crate::clock::{Jumps, key_figures};
 use crate::findings::{BUFFER_KB, Judged, findings};
 use crate::flags::FlagCounts;
+use crate::histograms::{self, Histogram};
 use crate::journal::JournalCost;
 use crate::locality::Sequences;
 use crate::merge::Join;
 use crate::names::NameMap;
-use crate::operations::Operations;
+use crate::operations::{Operation, Operations};
 use crate::options::ProfileOptions;
 use crate::pages::{NewPages, Pages, pages_of};
 use crate::picture::Picture;
@@ -208,7 +209,8 @@ impl Profile {
 
     /// The report on what was added so far, with the trace's ledger and header as they are at the end of reading.
     pub fn finish(&self, ledger: &Ledger, header: &Header) -> ProfileReport {
-        let tables = self.tables();
+        let all = self.operations.data();
+        let tables = self.tables(&all);
         let percentiles = &self.options.percentiles;
         let mut by_operation: Vec<_> = Op::ALL
             .into_iter()
@@ -216,7 +218,7 @@ impl Profile {
             .filter(|(_, operation)| operation.requests() > 0)
             .map(|(op, operation)| operation.row(op.name(), percentiles))
             .collect();
-        by_operation.push(self.operations.data().row("all", percentiles));
+        by_operation.push(all.row("all", percentiles));
         let runs = self.sequences.summary();
         let jumps = Jumps::new(&self.gaps, header);
         let busy_and_idle_s = self.queue.busy_and_idle_s(u64::MAX);
@@ -252,17 +254,22 @@ impl Profile {
             idle_gc: self.queue.idle_gc(tables.duration_s, self.operations.of(Op::Write).sectors()),
             power_saving: self.wake_up.power_saving(),
             journal: self.journal.report_of_notes(header),
-            figures: self.figures(&tables, header, ledger),
+            figures: self.figures(&all, &tables, header, ledger),
             findings: Vec::new(),
             tables,
         };
-        report.findings = findings(&report, self.judged());
+        report.findings = findings(&report, self.judged(&all));
         report
     }
 
+    /// Histograms of sizes, response times, gaps and reuse distances of what was added so far, in bins that are the same for
+    /// every trace.
+    pub fn histograms(&self) -> Vec<Histogram> {
+        histograms::of(&self.operations, &self.arrivals, &self.queue, &self.reuse)
+    }
+
     /// Values that findings look at and no table has.
-    fn judged(&self) -> Judged {
-        let all = self.operations.data();
+    fn judged(&self, all: &Operation) -> Judged {
         Judged {
             small_pct: pct(all.small_requests(), all.requests()),
             mean_gap_ms: self.arrivals.mean_gap_ms(),
@@ -274,8 +281,7 @@ impl Profile {
         }
     }
 
-    fn tables(&self) -> Tables {
-        let all = self.operations.data();
+    fn tables(&self, all: &Operation) -> Tables {
         let (reads, writes) = (self.operations.of(Op::Read), self.operations.of(Op::Write));
         let requests = all.requests();
         let duration_s = self.arrivals.duration_s();
@@ -301,12 +307,11 @@ impl Profile {
         }
     }
 
-    fn figures(&self, tables: &Tables, header: &Header, ledger: &Ledger) -> Figures {
-        let all = self.operations.data();
+    fn figures(&self, all: &Operation, tables: &Tables, header: &Header, ledger: &Ledger) -> Figures {
         let by_op = [
             (Op::Read.name(), self.operations.of(Op::Read)),
             (Op::Write.name(), self.operations.of(Op::Write)),
-            ("all", &all),
+            ("all", all),
         ];
         let origin = self.arrivals.first().unwrap_or(Nanos::ZERO);
         let over_time = self.timeline.rows(origin, self.pages.working_set().unwrap_or_default());

@@ -201,6 +201,10 @@ impl Queue {
         self.gap_blocks.iter().sum::<u64>() - few.sum::<u64>()
     }
 
+    pub fn gap_bins(&self) -> &GapBins {
+        &self.gaps
+    }
+
     pub fn depth_rows(&self) -> Vec<DepthRow> {
         let row = |low_depth: u64, high_depth: Option<u64>, requests| {
             let bin = match high_depth {

@@ -261,9 +261,21 @@ impl Reuse {
         rows.iter().rfind(|row| row.high_kb.is_some_and(|high| high <= cache_kb)).map(|row| row.hit_pct)
     }
 
-    pub fn rows(&self) -> Vec<ReuseRow> {
+    /// Touches by distance, where what the sample is short of goes to the shortest.
+    fn adjusted(&self) -> [u64; BINS] {
         let mut distances = self.distances;
         distances[0] = distances[0].saturating_add(self.touches).saturating_sub(self.sampled);
+        distances
+    }
+
+    /// Upper edges of the bins, KB, and touches in them; first touches behind the last edge.
+    pub fn histogram(&self) -> (Vec<f64>, Vec<u64>) {
+        let edges = (0..BINS).map(|bin| (4_u64 << bin) as f64).collect();
+        (edges, self.adjusted().into_iter().chain([self.first_touches]).collect())
+    }
+
+    pub fn rows(&self) -> Vec<ReuseRow> {
+        let distances = self.adjusted();
         let total: u64 = distances.iter().sum::<u64>() + self.first_touches;
         let used = distances.iter().rposition(|count| *count > 0).map_or(0, |last| last + 1);
         let mut hits = 0;

@@ -89,6 +89,90 @@ proptest! {
     }
 
     #[test]
+    fn histograms_of_pieces_add_up_wherever_a_recording_is_cut(all in requests(), cut in 0_usize..60) {
+        let (a, b) = all.split_at(cut.min(all.len()));
+        let mut merged = profile_of(a);
+        merged.merge(profile_of(b), Join::Consecutive).unwrap();
+        // Requests may be unfinished at the cut: idle gaps and reuse distances are those of the pieces.
+        let exact = |profile: &Profile| {
+            let mut all = profile.histograms();
+            all.retain(|one| !["idle_gap", "reuse_distance"].contains(&one.name));
+            all
+        };
+        prop_assert_eq!(exact(&merged), exact(&profile_of(&all)));
+    }
+
+    #[test]
+    fn what_does_not_depend_on_unfinished_requests_is_exact_wherever_a_recording_is_cut(
+        all in requests(),
+        cuts in prop::collection::vec(0_usize..60, 0..5),
+    ) {
+        let mut cuts: Vec<usize> = cuts.into_iter().map(|cut| cut.min(all.len())).collect();
+        cuts.sort_unstable();
+        let mut merged = Profile::new(ProfileOptions::default());
+        let starts = std::iter::once(0).chain(cuts.iter().copied());
+        for (from, to) in starts.zip(cuts.iter().copied().chain([all.len()])) {
+            merged.merge(profile_of(&all[from..to]), Join::Consecutive).unwrap();
+        }
+        let (merged, whole) = (json(&merged), json(&profile_of(&all)));
+        for group in ["by_operation", "working_set"] {
+            prop_assert_eq!(&merged[group], &whole[group], "{}", group);
+        }
+        for field in ["sequential_requests", "address_hits", "max_run_requests", "overwrite_pct"] {
+            prop_assert_eq!(&merged["locality"][field], &whole["locality"][field], "{}", field);
+        }
+        for (name, value) in whole.as_object().unwrap() {
+            if !value.is_object() && !value.is_array() && name != "no_wait_pct" {
+                prop_assert_eq!(&merged[name], value, "{}", name);
+            }
+        }
+        for figure in [
+            "throughput_by_size",
+            "size_distribution",
+            "response_distribution",
+            "service_distribution",
+            "inter_arrival_distribution",
+            "hot_pages",
+            "sequential_runs",
+            "alignment",
+            "process_share",
+            "device_share",
+            "flags",
+        ] {
+            prop_assert_eq!(&merged["figures"][figure], &whole["figures"][figure], "{}", figure);
+        }
+        // A page that was touched in an earlier piece counts as a first touch: all others are exact.
+        let first = |report: &Value| report["figures"]["reuse_distance"].as_array().unwrap().last().cloned();
+        if let (Some(merged), Some(whole)) = (first(&merged), first(&whole)) {
+            prop_assert!(merged["accesses"].as_u64() >= whole["accesses"].as_u64());
+        }
+    }
+
+    #[test]
+    fn a_histogram_counts_what_the_report_counts(all in requests()) {
+        let profile = profile_of(&all);
+        for one in profile.histograms() {
+            prop_assert_eq!(one.counts.len(), one.edges.len() + 1, "{}", one.name);
+            let rows = |figure: &str| json(&profile)["figures"][figure].as_array().unwrap().clone();
+            let counted = |figure: &str, field: &str, op: Option<&str>| {
+                let of_op = |row: &&Value| op.is_none_or(|op| row["op"] == op);
+                rows(figure).iter().filter(of_op).map(|row| row[field].as_u64().unwrap()).sum::<u64>()
+            };
+            let expected = match one.name {
+                "size_read" => counted("size_distribution", "requests", Some("read")),
+                "size_write" => counted("size_distribution", "requests", Some("write")),
+                "response_read" => counted("response_distribution", "requests", Some("read")),
+                "response_write" => counted("response_distribution", "requests", Some("write")),
+                "inter_arrival" => counted("inter_arrival_distribution", "gaps", None),
+                "idle_gap" => counted("idle_gaps", "gaps", None),
+                "reuse_distance" => counted("reuse_distance", "accesses", None),
+                name => panic!("{name} has no rule"),
+            };
+            prop_assert_eq!(one.counts.iter().sum::<u64>(), expected, "{}", one.name);
+        }
+    }
+
+    #[test]
     fn a_profile_goes_on_after_a_merge(a in requests(), b in requests(), c in requests()) {
         let [a, b] = pieces(a, b, 1_000);
         let [ab, c] = pieces([a.clone(), b.clone()].concat(), c, 5);

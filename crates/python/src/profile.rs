@@ -56,18 +56,31 @@ impl PyProfiler {
         py.detach(|| profile.update(&batch.0));
     }
 
-    /// Adds the profile of another recording, or of the next piece of this one.
+    /// Adds the profile of another recording, or of the next piece of this one; the other is empty afterwards.
     #[pyo3(signature = (other, *, consecutive=false))]
     fn merge(&mut self, py: Python<'_>, other: &mut PyProfiler, consecutive: bool) -> PyResult<()> {
         let join = if consecutive { Join::Consecutive } else { Join::Separate };
-        let other = other.inner().clone();
+        let other = std::mem::replace(other.inner(), Profile::new(ProfileOptions::default()));
         run(py, || self.inner().merge(other, join))
     }
 
-    /// The report as JSON.
-    fn finish(&mut self, py: Python<'_>, ledger: PyLedger, header: PyHeader) -> PyResult<String> {
+    /// Histograms with the same bins for every trace, as JSON.
+    fn histograms(&mut self, py: Python<'_>) -> PyResult<String> {
+        run(py, || to_json(&self.inner().histograms()))
+    }
+
+    /// The report as JSON; on request without the figures that hold distributions.
+    #[pyo3(signature = (ledger, header, *, distributions=true))]
+    fn finish(
+        &mut self,
+        py: Python<'_>,
+        ledger: PyLedger,
+        header: PyHeader,
+        distributions: bool,
+    ) -> PyResult<String> {
         run(py, || {
-            to_json(&self.inner().finish(&ledger_from_python(&ledger)?, &header_from_python(&header)?))
+            let report = self.inner().finish(&ledger_from_python(&ledger)?, &header_from_python(&header)?);
+            to_json(&if distributions { report } else { report.without_distributions() })
         })
     }
 }

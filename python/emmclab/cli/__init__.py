@@ -43,6 +43,7 @@ COMMANDS = (
     "synth",
     "fit",
     "compare-profiles",
+    "fleet",
     "run",
     "query",
     "report",

@@ -72,3 +72,44 @@ class Meter:
             self._bar.start()
             self._bar.add_task(self.what, rate=rate)
         self._bar.update(self._bar.task_ids[0], completed=done, total=total, rate=rate)
+
+
+class Counter:
+    """Shows how many tasks are done and how long the rest will take: a line that changes, or plain lines."""
+
+    def __init__(self, what: str, tasks: str) -> None:
+        """Name the work, and what it consists of."""
+        self.what = what
+        self.tasks = tasks
+        self._started = self._last = time.monotonic()
+
+    def __call__(self, done: int, total: int, before: int) -> None:
+        """Take note of tasks done, all of them, and those that were done before."""
+        now = time.monotonic()
+        terminal = sys.stderr.isatty()
+        if now - self._last < (0.1 if terminal else _LINE_S) and done < total:
+            return
+        if not terminal and now - self._started < _SILENCE_S:
+            return
+        self._last = now
+        earlier = f", {before:,} were finished before" if before else ""
+        left = remaining(now - self._started, done - before, total - done)
+        line = f"{self.what}: {done:,} of {total:,} {self.tasks}{earlier}{left}"
+        end = "\r" if terminal and done < total else "\n"
+        # On a terminal a shorter line has to cover the one before.
+        print(f"{line:<79}" if terminal else line, end=end, file=sys.stderr, flush=True)
+
+
+def remaining(elapsed_s: float, done: int, left: int) -> str:
+    """Say how long the tasks that are left will take, by the mean time of those that are done.
+
+    >>> remaining(60, 10, 20), remaining(5, 0, 20), remaining(5, 20, 0)
+    (', about 2 min left', '', '')
+    """
+    if not done or not left:
+        return ""
+    seconds = elapsed_s / done * left
+    for unit, length in (("h", 3600), ("min", 60), ("s", 1)):
+        if seconds >= 2 * length or unit == "s":
+            return f", about {max(1, round(seconds / length))} {unit} left"
+    return ""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
+import collections
+import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -10,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from emmclab.cli.console import print_json, say, stdout
-from emmclab.cli.meter import Meter
+from emmclab.cli.meter import Counter, Meter
 from emmclab.cli.options import (
     AsJson,
     Bin,
@@ -22,6 +23,7 @@ from emmclab.cli.options import (
     note_over_time,
     with_groups,
 )
+from emmclab.cli.studies import Jobs
 from emmclab.over_time import check_target
 from emmclab.profile import Profile
 from emmclab.reading import combine
@@ -91,17 +93,23 @@ def profile(
     percentiles: Percentiles = None,
     over_time: OverTime = None,
     bin: Bin = None,
+    jobs: Jobs = 0,
     caches: Caches,
     reading: Reading,
 ) -> None:
-    """Characterise traces: Tables III and IV, distributions, findings."""
+    """Characterise traces: Tables III and IV, distributions, findings.
+
+    A folder is one trace in parts, as Spark and DuckDB write it; --jobs parts are profiled at once.
+    """
     measures = {"percentiles": percentiles, "bin": bin, **asdict(caches)}
     if over_time is not None:
         check_target(over_time)
-    sources = distinct([reading.open(path) for path in traces])
+    folders = [] if together else [path for path in traces if path.is_dir()]
+    sources = distinct([reading.open(path) for path in traces if path not in folders])
     if together:
         sources = [combine(sources)]
     profiles = [run(source, **measures) for source in sources]
+    profiles += [run_parts(folder, jobs, reading, **measures) for folder in folders]
     for found in profiles:
         reading.note_changed(found.name, found["ledger"])
     if as_json:
@@ -131,9 +139,18 @@ def run(source: Trace, **measures: Any) -> Profile:
         return source.profile(meter, **measures)
 
 
+def run_parts(folder: Path, jobs: int, reading: Reading, **measures: Any) -> Profile:
+    """Profile a trace in parts under a progress meter."""
+    from emmclab.parts import profile_parts
+
+    counter = Counter(f"profile {folder}", "parts")
+    count = jobs or os.cpu_count() or 1
+    return profile_parts(folder, count, counter, reading=reading.given(), **measures)
+
+
 def distinct(sources: list[Trace]) -> list[Trace]:
     """Number the traces whose files have the same name, so that every row can be told apart."""
-    seen: Counter[str] = Counter()
+    seen: collections.Counter[str] = collections.Counter()
     for source in sources:
         seen[source.name] += 1
         if seen[source.name] > 1:

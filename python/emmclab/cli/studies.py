@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import sys
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,6 +11,7 @@ import typer
 
 from emmclab.cli.console import say
 from emmclab.cli.failures import kept
+from emmclab.cli.meter import Counter
 from emmclab.cli.options import Reading
 from emmclab.errors import ConfigError, EmmclabError, InputError
 
@@ -58,7 +57,6 @@ TraceInputs = Annotated[
         help="A recorded trace beside the workloads; may be repeated. EMMCLAB_TRACES names a folder of them.",
     ),
 ]
-_LINE_S = 5.0
 
 
 def executor(jobs: int) -> Executor:
@@ -86,25 +84,8 @@ def run_with_meter(
     from emmclab.study import run_study
     from emmclab.study.store import IMAGES_BYTES, Store
 
-    started = time.monotonic()
-    last = started
+    note = Counter(study.name, "cells")
     limit = IMAGES_BYTES if images_limit is None else images_limit
-
-    def note(done: int, total: int, before: int) -> None:
-        nonlocal last
-        now = time.monotonic()
-        terminal = sys.stderr.isatty()
-        if now - last < (0.1 if terminal else _LINE_S) and done < total:
-            return
-        if not terminal and now - started < 1:
-            return
-        last = now
-        earlier = f", {before:,} were finished before" if before else ""
-        left = remaining(now - started, done - before, total - done)
-        line = f"{study.name}: {done:,} of {total:,} cells{earlier}{left}"
-        end = "\r" if terminal and done < total else "\n"
-        # On a terminal a shorter line has to cover the one before.
-        print(f"{line:<79}" if terminal else line, end=end, file=sys.stderr, flush=True)
 
     def kept_cells() -> str:
         store = Store(folder)
@@ -128,21 +109,6 @@ def run_with_meter(
         first = found.failures[0]
         raise EmmclabError(f"{study.name}: {first['input']}: {first['message']}", hint=first["hint"])
     return found
-
-
-def remaining(elapsed_s: float, done: int, left: int) -> str:
-    """Say how long the cells that are left will take, by the mean time of those that are done.
-
-    >>> remaining(60, 10, 20), remaining(5, 0, 20), remaining(5, 20, 0)
-    (', about 2 min left', '', '')
-    """
-    if not done or not left:
-        return ""
-    seconds = elapsed_s / done * left
-    for unit, length in (("h", 3600), ("min", 60), ("s", 1)):
-        if seconds >= 2 * length or unit == "s":
-            return f", about {max(1, round(seconds / length))} {unit} left"
-    return ""
 
 
 def note_reading(reading: Reading, recorded: list[str]) -> None:

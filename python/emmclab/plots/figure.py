@@ -21,7 +21,8 @@ class Figure:
     `paper` says that the paper has it, `each` that there is one chart per trace, not one for all, `wide` that
     it takes the width of the page, and `needs` names a field without which a row cannot be drawn. `source` is
     the field in a profile where it is another, `fields` are those of its rows that are drawn (all where
-    empty), and `optional` leaves the figure out where it has no rows.
+    empty), `optional` leaves the figure out where it has no rows, and `of_all` says that its rows are of all
+    traces together, whichever they name.
     """
 
     name: str
@@ -35,6 +36,7 @@ class Figure:
     source: str = ""
     fields: tuple[str, ...] = ()
     optional: bool = False
+    of_all: bool = False
 
     def rows(self, profiles: Iterable[Profile]) -> Rows:
         """Give the rows that are drawn; profiles kept by an older version may lack some."""

@@ -69,7 +69,7 @@ def _figure(figure: Figure, rows: Rows, traces: Sequence[str]) -> dict[str, Any]
         "charts": charts,
         "wide": figure.wide or len(charts) > 1,
         "count": len(rows),
-        "without": [trace for trace in traces if trace not in there],
+        "without": [] if figure.of_all else [trace for trace in traces if trace not in there],
     }
 
 

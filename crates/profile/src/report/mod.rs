@@ -71,3 +71,13 @@ pub struct ProfileReport {
     /// The six characteristics and five implications of the paper (sections III and IV), judged on this trace.
     pub findings: Vec<Finding>,
 }
+
+impl ProfileReport {
+    /// Leaves of the figures those whose rows have a name each, not a place in a distribution, in time or in a list: what many
+    /// traces are compared by, in a fraction of the size.
+    #[must_use]
+    pub fn without_distributions(self) -> Self {
+        let Figures { hot_pages, alignment, flags, .. } = self.figures;
+        Self { figures: Figures { hot_pages, alignment, flags, ..Figures::default() }, ..self }
+    }
+}

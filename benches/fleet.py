@@ -1,0 +1,127 @@
+"""How fast a fleet of small recordings is profiled, as a whole process, and what the time goes into.
+
+    .venv/bin/python benches/fleet.py [RECORDINGS] [--requests 5000] [--jobs 2] [--folder DIR]
+
+Makes recordings from the workloads of the IISWC 2015 study, each with 100 to `--requests` requests, and runs
+`emmclab fleet` on them: from nothing, and with nothing changed; then, in this process, a recording by parts.
+Prints recordings a minute; the goal is 10,000 on two cores.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import emmclab
+from emmclab import _core
+from emmclab.workload import Workload, workloads
+
+GOAL_PER_MINUTE = 10_000
+#: Recordings that are measured by parts.
+SAMPLE = 200
+
+
+def make(folder: Path, count: int, most: int) -> None:
+    """Make recordings of all sizes up to `most` requests, in folders by model and build."""
+    models = [Workload.preset(name) for name in workloads()]
+    for number in range(count):
+        place = folder / f"model=M{number % 7}" / f"build=B{number % 3}"
+        place.mkdir(parents=True, exist_ok=True)
+        requests = 100 + (number * 7919) % (most - 99)
+        model = models[number % len(models)]
+        model.trace(number, requests=requests).write(place / f"{number:06}.parquet")
+
+
+def run(folder: Path, table: Path, jobs: int) -> tuple[float, float, dict[str, int]]:
+    """Run the command; give wall and processor time in seconds, and what it did."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    started = time.perf_counter()
+    command = [
+        sys.executable,
+        "-m",
+        "emmclab",
+        "fleet",
+        str(folder),
+        "-o",
+        str(table),
+        "--jobs",
+        str(jobs),
+        "--json",
+    ]
+    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    wall = time.perf_counter() - started
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    used = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return wall, used, json.loads(done.stdout)["tables"][0]["run"]
+
+
+def parts(paths: list[Path]) -> dict[str, float]:
+    """Give processor time of each part of a recording, ms, mean over these."""
+    spent = dict.fromkeys(
+        ("open", "read and profile", "report", "histograms", "parse and flatten", "digest"), 0.0
+    )
+
+    def note(part: str, since: float) -> float:
+        now = time.process_time()
+        spent[part] += now - since
+        return now
+
+    from emmclab.fleet.row import _numbers
+
+    for path in paths:
+        at = time.process_time()
+        trace = emmclab.read(path)
+        profiler = _core.Profiler(trace.name)
+        at = note("open", at)
+        for batch in trace.batches():
+            profiler.update(batch)
+        at = note("read and profile", at)
+        report = profiler.finish(trace.ledger, trace.header, distributions=False)
+        at = note("report", at)
+        profiler.histograms()
+        at = note("histograms", at)
+        dict(_numbers(json.loads(report)))
+        at = note("parse and flatten", at)
+        _ = trace.digest
+        note("digest", at)
+    return {part: 1e3 * seconds / len(paths) for part, seconds in spent.items()}
+
+
+def main() -> int:
+    """Print the figures; exit code 1 where the goal is missed."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("recordings", nargs="?", type=int, default=2_000)
+    parser.add_argument("--requests", type=int, default=5_000, help="of the largest recording")
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--folder", type=Path, help="where recordings are made, or are from an earlier run")
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory() as aside:
+        folder = given.folder or Path(aside, "recordings")
+        if not folder.exists():
+            make(folder, given.recordings, given.requests)
+        table = Path(aside, "fleet.parquet")
+        wall, _, did = run(folder, table, given.jobs)
+        count = did["profiled"]
+        rate = 60 * count / wall
+        print(f"{count:,} recordings, {given.jobs} processes: {wall:.1f} s, {rate:,.0f} a minute")
+        again, used, did = run(folder, table, 1)
+        print(f"again, {did['profiled']:,} profiled: {again:.1f} s ({used:.1f} s of processor time)")
+        # Workers are no children of this process: their time is that of one process, less its start.
+        _, one, did = run(folder, Path(aside, "one.parquet"), 1)
+        each_ms, size_mb = 1e3 * (one - used) / count, table.stat().st_size / 2**20
+        print(f"processor time of one: {each_ms:.2f} ms; table of {size_mb:.1f} MB")
+        for part, ms in parts(sorted(folder.rglob("*.parquet"))[:SAMPLE]).items():
+            print(f"  {part:<20} {ms:8.3f} ms")
+    return int(rate < GOAL_PER_MINUTE)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,73 @@
+//! Histograms with the same bins for every trace: those of many traces add up.
+
+use emmclab_trace::Op;
+use serde::Serialize;
+
+use crate::arrivals::Arrivals;
+use crate::bins::{Doubling, Quarters};
+use crate::operations::Operations;
+use crate::queue::Queue;
+use crate::reuse::Reuse;
+
+/// Counts of one quantity in fixed ranges, open below and closed above; the last one has no upper edge.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Histogram {
+    /// The quantity: `size_read`, `size_write`, `response_read`, `response_write`, `inter_arrival`, `idle_gap` or
+    /// `reuse_distance`.
+    pub name: &'static str,
+    /// What is counted.
+    pub about: &'static str,
+    /// The unit of the edges.
+    pub unit: &'static str,
+    /// The upper edges of all ranges but the last.
+    pub edges: Vec<f64>,
+    /// How many lie in each range.
+    pub counts: Vec<u64>,
+}
+
+/// The histograms of a profile.
+pub(crate) fn of(
+    operations: &Operations,
+    arrivals: &Arrivals,
+    queue: &Queue,
+    reuse: &Reuse,
+) -> Vec<Histogram> {
+    let (reads, writes) = (operations.of(Op::Read), operations.of(Op::Write));
+    let (reuse_edges_kb, touches) = reuse.histogram();
+    vec![
+        doubling("size_read", "reads by size", "KB", reads.size_bins(), 2.0),
+        doubling("size_write", "writes by size", "KB", writes.size_bins(), 2.0),
+        quarters("response_read", "reads by response time", reads.response_quarters()),
+        quarters("response_write", "writes by response time", writes.response_quarters()),
+        quarters("inter_arrival", "gaps between the arrivals of reads and writes", arrivals.quarters()),
+        doubling("idle_gap", "times without an unfinished request", "ms", queue.gap_bins(), 1e6),
+        Histogram {
+            name: "reuse_distance",
+            about: "touches of 4 KB pages by reuse distance, which is below the upper edge; in the last range first touches",
+            unit: "KB",
+            edges: reuse_edges_kb,
+            counts: touches,
+        },
+    ]
+}
+
+fn quarters(name: &'static str, about: &'static str, counts: &Quarters) -> Histogram {
+    let edges = Quarters::edges().map(|ns| ns as f64 / 1e6).collect();
+    Histogram { name, about, unit: "ms", edges, counts: counts.counts().to_vec() }
+}
+
+fn doubling<const UNIT: u64, const N: usize>(
+    name: &'static str,
+    about: &'static str,
+    unit: &'static str,
+    bins: &Doubling<UNIT, N>,
+    per_unit: f64,
+) -> Histogram {
+    Histogram {
+        name,
+        about,
+        unit,
+        edges: bins.bins().filter_map(|bin| bin.high).map(|high| high as f64 / per_unit).collect(),
+        counts: bins.bins().map(|bin| bin.count).collect(),
+    }
+}

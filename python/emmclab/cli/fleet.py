@@ -1,0 +1,188 @@
+"""`emmclab fleet FOLDER`."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from emmclab.cli.console import print_json, say, stdout
+from emmclab.cli.failures import kept
+from emmclab.cli.meter import Counter
+from emmclab.cli.options import AsJson, Reading, with_groups
+from emmclab.cli.studies import Jobs, executor
+from emmclab.errors import ConfigError, EmmclabError, InputError
+from emmclab.files import refuse_other_endings, write_whole
+
+if TYPE_CHECKING:
+    from emmclab.fleet import Counts, Table
+
+#: Outliers and refusals on the terminal; the JSON has all.
+_SHOWN = 10
+#: How the name of a table ends where none is given.
+_ENDING = ".fleet.parquet"
+
+_Fleet = Annotated[
+    Path,
+    typer.Argument(metavar="FOLDER", help="A folder of recordings, or a table that this command wrote."),
+]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command(
+        epilog="Examples: [cyan]emmclab fleet recordings/ --by model,build --html fleet.html[/]   "
+        "[cyan]emmclab fleet before/ --against after/[/]"
+    )(with_groups(fleet))
+
+
+def fleet(
+    *,
+    folder: _Fleet,
+    by: Annotated[
+        str,
+        typer.Option(
+            metavar="KEY,KEY,...",
+            help="Group recordings by keys of folders named `key=value`, by format or by trace_device.",
+        ),
+    ] = "",
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="FILE",
+            help="The table, as Parquet; default: the name of the folder with .fleet.parquet.",
+        ),
+    ] = None,
+    against: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FOLDER",
+            help="Test which figures differ from those of FOLDER in this one, or in its table.",
+        ),
+    ] = None,
+    html: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Also write a page: one file that needs no network.")
+    ] = None,
+    files: Annotated[
+        str, typer.Option(metavar="PATTERN", help="Names of the files that are recordings, with * and ?.")
+    ] = "*",
+    jobs: Jobs = 0,
+    reading: Reading,
+    as_json: AsJson = False,
+) -> None:
+    """Profile every recording of a folder into one table, and sum it up.
+
+    Only what is new or changed is profiled. Exit status 1: a file could not be read; the table has the
+    reason, and all other recordings.
+    """
+    from emmclab.fleet import compare, summarise
+
+    if output is not None:
+        refuse_other_endings(output, (".parquet",), "--output")
+    keys = list(dict.fromkeys(key.strip() for key in by.split(",") if key.strip()))
+    if against is not None and keys:
+        raise ConfigError(
+            "two fleets are compared as a whole",
+            kind="config",
+            field="--by",
+            hint="leave out --by, or name folders of one group each",
+        )
+    places = _places(folder, output, against)
+    tables = [
+        _table(place, target, files, jobs, reading.given())
+        for place, target in zip((folder, against), places, strict=True)
+        if place is not None
+    ]
+    if against is None:
+        summary = summarise(tables[0][0], keys)
+        found: Any = summary
+    else:
+        found = compare(tables[0][0], tables[1][0], (str(folder), str(against)))
+    if as_json:
+        about = [{"table": str(table.path), "run": run and asdict(run)} for table, run in tables]
+        print_json({"tables": about, **found.to_dict()})
+    else:
+        from emmclab.cli.show_fleet import show_comparison, show_summary
+
+        if against is None:
+            show_summary(stdout(), found, _SHOWN)
+        else:
+            show_comparison(stdout(), found, _SHOWN)
+    if html is not None:
+        from emmclab.report import fleet as report
+
+        write_whole(html, report.render([table for table, _ in tables], found))
+        say(f"report: {html}")
+    runs = [(table, run) for table, run in tables if run is not None]
+    for table, run in runs:
+        say(f"table: {table.path} ({run.recordings:,} files, {run.profiled:,} of them profiled now)")
+    _fail(runs)
+
+
+def _places(folder: Path, output: Path | None, against: Path | None) -> list[Path | None]:
+    """Give the table of each fleet; None for one that is a table itself.
+
+    Raises:
+        ConfigError: both would have the same, or a table is given another name.
+    """
+    if folder.is_file() and output is not None:
+        raise ConfigError(
+            f"{folder} is a table already",
+            kind="config",
+            field="--output",
+            hint="leave out -o, or name the folder of the recordings",
+        )
+    first = None if folder.is_file() else output or Path(f"{folder.resolve().name}{_ENDING}")
+    second = None if against is None or against.is_file() else Path(f"{against.resolve().name}{_ENDING}")
+    if second is not None and first is not None and first.absolute() == second.absolute():
+        raise ConfigError(
+            f"{first}: both fleets would have this table",
+            kind="config",
+            field="--output",
+            hint="name another one for the first with -o",
+        )
+    return [first, second]
+
+
+def _table(
+    place: Path, target: Path | None, files: str, jobs: int, options: dict[str, Any]
+) -> tuple[Table, Counts | None]:
+    from emmclab.fleet import Table, profile_fleet
+
+    if target is None:
+        return Table(place), None
+    done = 0
+    meter = Counter(f"fleet {place}", "recordings")
+
+    def note(now: int, total: int, before: int) -> None:
+        nonlocal done
+        done = now
+        meter(now, total, before)
+
+    try:
+        return profile_fleet(place, target, executor(jobs), files=files, options=options, progress=note)
+    except KeyboardInterrupt:
+        kept.append(f"{done:,} recordings of {place} are kept; the same command goes on")
+        raise
+
+
+def _fail(runs: list[tuple[Table, Counts]]) -> None:
+    """Fail where a file could not be read.
+
+    Raises:
+        InputError: none could.
+        EmmclabError: others could.
+    """
+    refused, files = sum(run.refused for _, run in runs), sum(run.recordings for _, run in runs)
+    if not refused:
+        return
+    path, reason = next(one for table, _ in runs for one in table.refused())
+    message = f"{refused:,} of {files:,} files could not be read; the first, {path}: {reason}"
+    hint = "leave them out with --files PATTERN, or see the column `refused` of the table"
+    if refused == files:
+        raise InputError(message, kind="io", hint=hint)
+    raise EmmclabError(message, kind="failed", hint=hint)

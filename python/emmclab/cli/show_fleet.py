@@ -1,0 +1,40 @@
+"""Fleets on the terminal."""
+
+from __future__ import annotations
+
+from rich.console import Console
+from rich.text import Text
+
+from emmclab.cli.show import show_table
+from emmclab.fleet import words
+from emmclab.fleet.comparison import Comparison
+from emmclab.fleet.summary import Summary
+
+
+def show_summary(console: Console, summary: Summary, most: int) -> None:
+    """Print the answer, the figures over the recordings, and the first outliers and refusals."""
+    console.print(Text(summary.headline(), "bold"), soft_wrap=True)
+    show_table(console, words.figures(summary))
+    if summary.outliers:
+        show_table(console, words.outliers(summary, most))
+    for text in words.outlier_remarks(summary, most):
+        console.print(Text(text, "dim"), soft_wrap=True)
+    _show_refused(console, summary, most)
+
+
+def show_comparison(console: Console, comparison: Comparison, most: int) -> None:
+    """Print the answer, each figure of both fleets, and how it was tested."""
+    console.print(Text(comparison.headline(), "bold"), soft_wrap=True)
+    for text in comparison.cautions:
+        console.print(Text(text, "yellow"), soft_wrap=True)
+    show_table(console, words.differences(comparison))
+    console.print(Text(f"{words.TEST_RULE}.", "dim"), soft_wrap=True)
+    for summary in (comparison.before, comparison.after):
+        _show_refused(console, summary, most)
+
+
+def _show_refused(console: Console, summary: Summary, most: int) -> None:
+    if summary.refused:
+        show_table(console, words.refused(summary.refused, most))
+        if len(summary.refused) > most:
+            console.print(Text(f"{len(summary.refused) - most:,} more are in the table.", "dim"))

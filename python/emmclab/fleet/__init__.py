@@ -1,0 +1,8 @@
+"""Fleets: many recordings as one table, summed up and compared."""
+
+from emmclab.fleet.comparison import Comparison, compare
+from emmclab.fleet.run import Counts, profile_fleet
+from emmclab.fleet.summary import Summary, summarise
+from emmclab.fleet.table import Table
+
+__all__ = ["Comparison", "Counts", "Summary", "Table", "compare", "profile_fleet", "summarise"]

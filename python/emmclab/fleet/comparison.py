@@ -1,0 +1,154 @@
+"""Two fleets against each other: which main figures differ, by how much, and whether that may be chance."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from emmclab.fields import Field
+from emmclab.fleet.difference import cliffs_delta, effect, holm, least_p, mann_whitney
+from emmclab.fleet.figures import COMPARED
+from emmclab.fleet.summary import Group, Summary, is_amount, shown, summarise
+from emmclab.fleet.table import Table
+
+#: The chance of any false difference among all figures that is accepted.
+ALPHA = 0.05
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One figure of two fleets."""
+
+    field: Field
+    #: Recordings that know it.
+    before_recordings: int
+    after_recordings: int
+    before_median: float | None
+    after_median: float | None
+    #: Cliff's delta: the share of pairs in which the second is larger, less that in which it is smaller.
+    delta: float | None
+    #: Two-sided, of Mann and Whitney's test; None where there are too few recordings to show any difference.
+    p: float | None
+    #: The same corrected for the number of figures (Holm).
+    corrected_p: float | None
+    #: `higher`, `lower`, `no difference shown`, `too few recordings` or `not recorded`.
+    verdict: str
+
+    @property
+    def change(self) -> str:
+        """The change of the median: in percent, or in points where the figure is a share."""
+        if self.before_median is None or self.after_median is None:
+            return "–"
+        if not is_amount(self.field):
+            return f"{_signed(self.after_median - self.before_median, 2)} points"
+        if not self.before_median:
+            return "–"
+        return f"{_signed(100 * (self.after_median / self.before_median - 1), 1)} %"
+
+    @property
+    def effect(self) -> str:
+        """The size of the difference in a word."""
+        return "–" if self.delta is None else effect(self.delta)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Two fleets, by their names."""
+
+    names: tuple[str, str]
+    before: Summary
+    after: Summary
+    differences: tuple[Difference, ...]
+    #: What makes the two unlike beside the recordings.
+    cautions: tuple[str, ...]
+
+    @property
+    def tests(self) -> int:
+        """Figures that both fleets know, for whose number p-values are corrected."""
+        return sum(one.delta is not None for one in self.differences)
+
+    def headline(self) -> str:
+        """Say the answer in a sentence."""
+        first, second = self.names
+        differing = [one for one in self.differences if one.verdict in ("higher", "lower")]
+        if differing:
+            one = differing[0]
+            label = one.field.label[:1].lower() + one.field.label[1:]
+            return (
+                f"{second} has a {one.verdict} {label} than {first}: {shown(one.field, one.after_median)}, "
+                f"not {shown(one.field, one.before_median)} (medians over recordings); "
+                f"{len(differing)} of {self.tests} figures differ"
+            )
+        counts = f"{self.before.whole.recordings:,} and {self.after.whole.recordings:,} recordings"
+        if any(one.verdict == "no difference shown" for one in self.differences):
+            return f"No difference between {first} and {second} is shown in {self.tests} figures ({counts})"
+        if any(one.verdict == "too few recordings" for one in self.differences):
+            return f"Too few recordings to tell {first} from {second}: {counts}"
+        return f"{first} and {second} have no figure in common ({counts})"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give all of it, as `emmclab fleet --against --json` prints it."""
+        rows = []
+        for one in self.differences:
+            numbers = {name: value for name, value in asdict(one).items() if name != "field"}
+            effect = None if one.delta is None else one.effect
+            rows.append({"figure": one.field.name, **numbers, "effect": effect})
+        return {
+            "headline": self.headline(),
+            "before": {"name": self.names[0], **self.before.to_dict()},
+            "after": {"name": self.names[1], **self.after.to_dict()},
+            "tests": self.tests,
+            "alpha": ALPHA,
+            "differences": rows,
+            "cautions": list(self.cautions),
+        }
+
+
+def _signed(value: float, digits: int) -> str:
+    """Print a change; one that rounds to 0 has the sign of none.
+
+    >>> _signed(-0.004, 1), _signed(-2.5, 1)
+    ('+0.0', '-2.5')
+    """
+    return f"{round(value, digits) + 0.0:+.{digits}f}"
+
+
+def compare(before: Table, after: Table, names: tuple[str, str]) -> Comparison:
+    """Compare two fleets by each figure of `COMPARED`; each recording counts as one."""
+    first, second = summarise(before), summarise(after)
+    cautions = []
+    was, now = before.description["identity"], after.description["identity"]
+    if was["reading"] != now["reading"]:
+        cautions.append("The two were read with different options.")
+    if (was["version"], was["build"]) != (now["version"], now["build"]):
+        cautions.append("The two were profiled by different builds of emmclab.")
+    return Comparison(names, first, second, tuple(_differences(first.whole, second.whole)), tuple(cautions))
+
+
+def _differences(before: Group, after: Group) -> Sequence[Difference]:
+    pairs = [(field, before.values[field.name], after.values[field.name]) for field in COMPARED]
+    known = [(field.name, first, second) for field, first, second in pairs if first and second]
+    testable = {
+        name: mann_whitney(first, second)
+        for name, first, second in known
+        if least_p(len(first), len(second)) * len(known) <= ALPHA
+    }
+    corrected = dict(zip(testable, holm(list(testable.values()), len(known)), strict=True))
+    found = []
+    for field, first, second in pairs:
+        delta = cliffs_delta(first, second) if first and second else None
+        p = corrected.get(field.name)
+        if delta is None:
+            verdict = "not recorded"
+        elif p is None:
+            verdict = "too few recordings"
+        elif p > ALPHA:
+            verdict = "no difference shown"
+        else:
+            verdict = "higher" if delta > 0 else "lower"
+        medians = before.median(field.name), after.median(field.name)
+        found.append(
+            Difference(field, len(first), len(second), *medians, delta, testable.get(field.name), p, verdict)
+        )
+    return found

@@ -1,0 +1,134 @@
+"""One recording as a row: every number of its profile, its histograms, and what is known of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from emmclab import _core
+from emmclab.errors import ConfigError, EmmclabError, InputError
+from emmclab.files import digest, printable
+from emmclab.reading import read
+from emmclab.recordings import metadata
+
+Row = dict[str, Any]
+
+#: Columns of every fleet, before those of metadata and figures, with their meaning.
+FIXED = {
+    "path": "the file, below the folder of the fleet",
+    "refused": "why the file could not be read; null for a recording",
+    "digest": "SHA-256 of the file's bytes, first 16 digits",
+    "bytes": "size of the file",
+    "format": "format that the trace was first read from",
+    "trace_device": "the device that the header of the trace names",
+}
+#: How the name of the column of a histogram begins.
+HISTOGRAM = "histogram_"
+#: Parts of a profile, and of its groups, that are no figures, or stand in the row under another name.
+_NO_FIGURES = {"name", "header", "figures", "findings", "by_operation", "assumed"}
+#: Rows of figures that are named by what they are of: the fields that name them, and those that are numbers.
+_NAMED_ROWS = {
+    "alignment": (
+        ("op", "page_kb"),
+        ("start_aligned_pct", "size_aligned_pct", "aligned_pct", "space_utilisation_pct"),
+    ),
+    "hot_pages": (("op", "pages_pct"), ("share_pct",)),
+    "flags": (("flag",), ("requests", "pct", "per_s")),
+}
+
+
+def row_of(folder: Path, path: str, options: Mapping[str, Any]) -> Row:
+    """Profile a recording; a file that cannot be read gives a row with the reason.
+
+    Raises:
+        ConfigError: an option of reading has no meaning, or a key of the folders is the name of a figure.
+    """
+    place = folder / path
+    row: Row = {"path": printable(path), "refused": None, "digest": None, "bytes": None, **metadata(path)}
+    try:
+        trace = read(place, **options)
+        profiler = _core.Profiler(trace.name)
+        for batch in trace.batches():
+            profiler.update(batch)
+        profile = json.loads(profiler.finish(trace.ledger, trace.header, distributions=False))
+        histograms = json.loads(profiler.histograms())
+    except ConfigError:
+        raise
+    except (EmmclabError, OSError) as error:
+        refusal = error if isinstance(error, EmmclabError) else InputError.of(error, place)
+        return row | {"refused": _reason(refusal, place, path), "digest": digest([place])}
+    row |= {
+        "digest": trace.digest,
+        "format": trace.header["format"],
+        "trace_device": trace.header["device"],
+    }
+    numbers = {name: value for name, value in _numbers(profile) if value is not None}
+    _refuse_keys(path, {*FIXED, *numbers})
+    counts = {f"{HISTOGRAM}{one['name']}": one["counts"] for one in histograms}
+    return row | numbers | counts
+
+
+def bins() -> dict[str, dict[str, Any]]:
+    """Describe the histograms by their columns: what is counted, unit and upper edges of the ranges."""
+    return {
+        f"{HISTOGRAM}{one['name']}": {
+            "counts": one["about"],
+            "unit": one["unit"],
+            "upper_edges": one["edges"],
+        }
+        for one in json.loads(_core.Profiler("").histograms())
+    }
+
+
+def _reason(error: EmmclabError, place: Path, path: str) -> str:
+    """Give the message without the file, which stands beside it, and the folder, which may lie anywhere."""
+    return printable(str(error).removeprefix(f"{place}: ").replace(str(place), path))
+
+
+def _refuse_keys(path: str, taken: set[str]) -> None:
+    """Refuse keys of folders that are columns (`taken`, in lower case) already."""
+    for key in metadata(path):
+        if key.lower() in taken:
+            raise ConfigError(
+                f"{path}: the key `{key}` of a folder is the name of a column of the table",
+                kind="config",
+                file=path,
+                field=key,
+                hint="give the folder another key",
+            )
+
+
+def _numbers(profile: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Give every number of a profile by the name of its column."""
+    yield from _flat(profile)
+    for row in profile["by_operation"]:
+        yield from _of_operation(row)
+    for finding in profile["findings"]:
+        yield f"{finding['id'].replace('-', '_')}_measured", finding["measured"]
+    for figure, (names, fields) in _NAMED_ROWS.items():
+        for row in profile["figures"][figure]:
+            whose = "_".join(str(row[name]) for name in names)
+            yield from ((f"{figure}_{whose}_{field}", row[field]) for field in fields)
+
+
+def _flat(group: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for name, value in group.items():
+        if name in _NO_FIGURES:
+            continue
+        if isinstance(value, dict):
+            yield from _flat(value, f"{prefix}{name}_")
+        elif isinstance(value, int | float) and not isinstance(value, bool):
+            yield f"{prefix}{name}", value
+
+
+def _of_operation(row: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Give the numbers of one operation: `read_requests`, `read_response_p99_ms`."""
+    op = row["op"].replace(" ", "_")
+    for name, value in row.items():
+        if isinstance(value, dict):
+            quantity, _, unit = name.rpartition("_")
+            yield from ((f"{op}_{quantity}_{point}_{unit}", number) for point, number in value.items())
+        elif not isinstance(value, list | str):
+            yield f"{op}_{name}", value

@@ -1,0 +1,152 @@
+"""Profiling a fleet: recordings that are new or changed, in batches, each row kept as it is made."""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from emmclab import __version__
+from emmclab.errors import InputError
+from emmclab.files import digest, printable, sweep
+from emmclab.fleet.row import bins, row_of
+from emmclab.fleet.state import Profiled, State
+from emmclab.fleet.table import Table, write
+from emmclab.recordings import Recording, metadata_keys, recordings
+from emmclab.study.cell import build_digest
+from emmclab.study.executors import Executor
+
+#: A batch of recordings ends with this many bytes or files: about a second of work, so that an interruption
+#: loses no more, and the cost of a task is nothing beside it.
+_BATCH_BYTES = 16 << 20
+_BATCH_FILES = 64
+
+#: Called with the recordings done, all of them, and those that were there before.
+FleetProgress = Callable[[int, int, int], None]
+
+
+class Doubtful(NamedTuple):
+    """A recording that has to be looked at, with the digest of what was profiled before, if anything was."""
+
+    recording: Recording
+    digest: str | None
+
+
+@dataclass(frozen=True)
+class Counts:
+    """What a run did."""
+
+    recordings: int
+    profiled: int
+    refused: int
+
+
+def profile_fleet(
+    folder: Path,
+    table: Path,
+    executor: Executor,
+    *,
+    files: str = "*",
+    options: Mapping[str, Any] | None = None,
+    progress: FleetProgress | None = None,
+) -> tuple[Table, Counts]:
+    """Profile every recording below a folder that the table does not have yet, then write the table.
+
+    A recording is unchanged where size and time of change are those of the last run, or else where its digest
+    is. A run that is interrupted leaves its rows beside the table (`.NAME.state`), and the next one goes on
+    from there. The table is the same for every executor, and whatever runs there were before.
+
+    Args:
+        folder: searched with the folders below it.
+        table: the Parquet file.
+        executor: runs the tasks.
+        files: pattern of file names.
+        options: those of `emmclab.read`.
+        progress: called as recordings are done.
+
+    Raises:
+        InputError: there is no recording.
+        ConfigError: another process is working on the table, or an option has no meaning.
+    """
+    options = dict(options or {})
+    identity = {"version": __version__, "build": build_digest(), "reading": options}
+    found = [one for one in recordings(folder, files) if (folder / one.path).absolute() != table.absolute()]
+    description = {"identity": identity, "metadata": metadata_keys(found), "bins": bins()}
+    if not found:
+        raise InputError(
+            f"{folder}: there is no recording",
+            kind="io",
+            file=str(folder),
+            hint="name the folder that the recordings lie in, or a pattern of their names with --files",
+        )
+    sweep(table.absolute().parent)
+    with State(table, identity) as state:
+        former = _former(table, identity)
+        there = dict(former.digests()) if former else {}
+        doubtful = [doubt for one in found if (doubt := _doubt(one, state, there)) is not None]
+        before = len(found) - len(doubtful)
+        done = profiled = 0
+        work = functools.partial(_profile, folder, options)
+        for task, outcome in executor.run(work, _batches(doubtful)):
+            state.add(outcome)
+            done += len(task)
+            profiled += sum(one.row is not None for one in outcome)
+            if progress is not None:
+                progress(before + done, len(found), before)
+        paths = [one.path for one in found]
+        kept = [
+            (printable(path), there[printable(path)])
+            for path in paths
+            if not state.has_row(path) and printable(path) in there
+        ]
+        write(table, description, state.rows(paths), former, kept)
+        state.settle(paths)
+    made = Table(table)
+    return made, Counts(len(found), profiled, len(made.refused()))
+
+
+def _former(table: Path, identity: Mapping[str, Any]) -> Table | None:
+    """Open the table of an earlier run, where its rows are what this run would make."""
+    if not table.exists():
+        return None
+    former = Table(table)
+    return former if former.description["identity"] == identity else None
+
+
+def _doubt(recording: Recording, state: State, there: Mapping[str, str]) -> Doubtful | None:
+    """Decide whether a recording has to be looked at: None where it is unchanged by size and time."""
+    name = printable(recording.path)
+    before, known = state.known.get(recording.path, (None, there.get(name)))
+    has_row = state.has_row(recording.path) or (known is not None and there.get(name) == known)
+    if not has_row:
+        return Doubtful(recording, None)
+    return None if before == recording else Doubtful(recording, known)
+
+
+def _batches(doubtful: Sequence[Doubtful]) -> list[tuple[Doubtful, ...]]:
+    """Put recordings into tasks, the largest first, so that no long one is left for the end."""
+    batches: list[tuple[Doubtful, ...]] = []
+    batch: list[Doubtful] = []
+    size = 0
+    for one in sorted(doubtful, key=lambda one: -one.recording.bytes):
+        if batch and (len(batch) == _BATCH_FILES or size + one.recording.bytes > _BATCH_BYTES):
+            batches.append(tuple(batch))
+            batch, size = [], 0
+        batch.append(one)
+        size += one.recording.bytes
+    return [*batches, tuple(batch)] if batch else batches
+
+
+def _profile(folder: Path, options: Mapping[str, Any], batch: Sequence[Doubtful]) -> list[Profiled]:
+    """Make the rows of a batch; a recording whose digest is as before needs none."""
+    done = []
+    for recording, known in batch:
+        if known is not None and digest([folder / recording.path]) == known:
+            done.append(Profiled(recording, known, None))
+            continue
+        row = row_of(folder, recording.path, options) | {"bytes": recording.bytes}
+        done.append(Profiled(recording, row["digest"], json.dumps(row)))
+    return done

@@ -1,0 +1,137 @@
+"""What a fleet's table was made of, and rows that are not in it yet: a file beside the table, and its lock.
+
+Each line is JSON. The first says what decides a row beside the recording: build and options of reading. The
+others say of a recording which file was profiled (size, time of change, digest); `row` is its row, until the
+table has it. Without this file nothing is lost but time: the digests in the table tell what is unchanged.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Any, NamedTuple, Self
+
+from emmclab.errors import ConfigError, InputError
+from emmclab.files import lock
+from emmclab.recordings import Recording
+
+
+class Profiled(NamedTuple):
+    """A recording that was profiled, or of which the table has the row already (`row` is None)."""
+
+    recording: Recording
+    digest: str | None
+    #: The row as JSON; on one line.
+    row: str | None
+
+
+class State:
+    """The state of one table; while it is open, no other process works on that table."""
+
+    def __init__(self, table: Path, identity: dict[str, Any]) -> None:
+        """Name the table, and what decides a row beside the recording."""
+        self.path = table.with_name(f".{table.name}.state")
+        self._table = table
+        self._identity = identity
+        self._file: IO[str] | None = None
+        self._size = 0
+        #: Of each path the file that was profiled, and its digest.
+        self.known: dict[str, tuple[Recording, str | None]] = {}
+        #: Of each path whose row is here, not in the table, where its line begins.
+        self._places: dict[str, int] = {}
+
+    def __enter__(self) -> Self:
+        try:
+            self._file = self.path.open("a+", encoding="ascii")
+        except OSError as error:
+            raise InputError.of(error, self._table) from error
+        if not lock(self._file, wait=False):
+            self._file.close()
+            raise ConfigError(
+                f"{self._table}: another process is working on this table",
+                kind="config",
+                file=str(self._table),
+                hint="wait for it, or name another table with -o",
+            )
+        self._read()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._file is not None:
+            self._file.close()
+
+    def add(self, done: Iterable[Profiled]) -> None:
+        """Keep rows; what is added survives the end of this process."""
+        for one in done:
+            self._append(one)
+        self._open.flush()
+
+    def has_row(self, path: str) -> bool:
+        """Whether the row of a recording is here."""
+        return path in self._places
+
+    def rows(self, paths: Iterable[str]) -> Iterator[str]:
+        """Give the rows that are here of these recordings, as JSON, each on a line."""
+        for path in paths:
+            if path in self._places:
+                self._open.seek(self._places[path])
+                yield json.dumps(json.loads(self._open.readline())["row"]) + "\n"
+
+    def settle(self, left: Iterable[str]) -> None:
+        """Forget the rows, which the table has now, and every recording but those `left`."""
+        known = [(path, self.known[path]) for path in left]
+        self._begin()
+        self.add(Profiled(recording, digest, None) for _, (recording, digest) in known)
+
+    @property
+    def _open(self) -> IO[str]:
+        if self._file is None:
+            raise ValueError("the state is not open")
+        return self._file
+
+    def _begin(self) -> None:
+        """Empty the file. A process that is killed here loses what spares time only."""
+        self._open.truncate(0)
+        self.known, self._places = {}, {}
+        self._size = self._open.write(json.dumps({"identity": self._identity}, sort_keys=True) + "\n")
+
+    def _append(self, one: Profiled) -> None:
+        recording, digest, row = one
+        about = json.dumps([*recording, digest])
+        self._take(recording, digest, row is not None)
+        self._size += self._open.write(f'{{"recording": {about}, "row": {row or "null"}}}\n')
+
+    def _take(self, recording: Recording, digest: str | None, has_row: bool) -> None:
+        """Take note of a line that begins where the others end."""
+        path = recording.path
+        if has_row:
+            self._places[path] = self._size
+        elif path in self.known and self.known[path][1] != digest:
+            self._places.pop(path, None)
+        self.known[path] = recording, digest
+
+    def _read(self) -> None:
+        """Read what an earlier run left; a line that it was killed in is dropped, and all after it."""
+        self._open.seek(0)
+        self._size = 0
+        try:
+            first = self._open.readline()
+            if json.loads(first or "null") != {"identity": self._identity}:
+                raise ValueError
+            self._size = len(first)
+            while (line := self._open.readline()).endswith("\n"):
+                entry = json.loads(line)
+                *recording, digest = entry["recording"]
+                self._take(Recording(*recording), digest, entry["row"] is not None)
+                self._size += len(line)
+        except (ValueError, KeyError, TypeError):
+            pass
+        if self._size:
+            self._open.truncate(self._size)
+        else:
+            self._begin()
+            self._open.flush()

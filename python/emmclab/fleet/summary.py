@@ -1,0 +1,212 @@
+"""A fleet in numbers: each main figure over the recordings, by group, and the recordings that stand apart."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Any
+
+from emmclab.errors import ConfigError
+from emmclab.fields import Field
+from emmclab.fleet.distribution import LEAST_FOR_OUTLIERS, OUTLYING, POINTS, deviations, percentile
+from emmclab.fleet.figures import COMPARED, FIGURES
+from emmclab.fleet.table import Table
+
+#: The name of the group of all recordings.
+ALL = "all recordings"
+#: What stands for a key that a recording does not have.
+NONE = "(none)"
+
+
+@dataclass(frozen=True)
+class Group:
+    """Recordings that have the same values of the keys they are grouped by."""
+
+    name: str
+    recordings: int
+    #: Of each main figure the values that are known, in order.
+    values: dict[str, list[float]]
+
+    def points(self, figure: str) -> list[float] | None:
+        """Give a figure's percentiles `POINTS` over the recordings; None where no recording has it."""
+        known = self.values[figure]
+        return [percentile(known, point) for point in POINTS] if known else None
+
+    def median(self, figure: str) -> float | None:
+        """Give the median of a figure over the recordings that have it."""
+        known = self.values[figure]
+        return median(known) if known else None
+
+
+@dataclass(frozen=True)
+class Outlier:
+    """A recording that stands apart from its group in one figure."""
+
+    path: str
+    group: str
+    field: Field
+    value: float
+    median: float
+    #: Modified z-score: robust standard deviations from the median.
+    score: float
+
+
+@dataclass(frozen=True)
+class Summary:
+    """A fleet summed up."""
+
+    by: tuple[str, ...]
+    #: All recordings.
+    whole: Group
+    #: The same in parts; just `whole` where nothing is grouped. The largest first.
+    groups: tuple[Group, ...]
+    #: The farthest first.
+    outliers: tuple[Outlier, ...]
+    #: Groups with too few recordings for outliers.
+    too_small: tuple[str, ...]
+    refused: tuple[tuple[str, str], ...]
+
+    def headline(self) -> str:
+        """Say the answer in a sentence.
+
+        The figure is the first of those compared that recordings know; of groups, the two ends are named.
+        """
+        field = next((one for one in COMPARED if self.whole.values[one.name]), None)
+        if field is None:
+            return f"{_counted(self.whole.recordings, 'recording')}, none with a read or write"
+        middle = shown(field, self.whole.median(field.name))
+        known = [one for one in self.groups if one.values[field.name]]
+        if len(known) < 2:
+            of = len(self.whole.values[field.name])
+            return f"Half of {of:,} recordings have a {_lower(field.label)} of at most {middle}"
+        order = sorted(known, key=lambda one: (one.median(field.name) or 0.0, one.name))
+        low, high = order[0], order[-1]
+        least, most = shown(field, low.median(field.name)), shown(field, high.median(field.name))
+        if least == most:
+            return (
+                f"Recordings of every {' and '.join(self.by)} have a median {_lower(field.label)} of {least}"
+            )
+        overlap = "; the middle halves of both overlap" if _overlap(low, high, field.name) else ""
+        return (
+            f"{high.name} has the highest {_lower(field.label)}, {most}; {low.name} the lowest, {least} "
+            f"(medians over recordings){overlap}"
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give all of it, as `emmclab fleet --json` prints it."""
+        return {
+            "by": list(self.by),
+            "headline": self.headline(),
+            "groups": [_group(one) for one in (self.whole, *(one for one in self.groups if self.by))],
+            "outliers": [
+                {
+                    "path": one.path,
+                    "group": one.group,
+                    "figure": one.field.name,
+                    "value": one.value,
+                    "median": one.median,
+                    "score": one.score,
+                }
+                for one in self.outliers
+            ],
+            "too_small_for_outliers": list(self.too_small),
+            "refused": [{"path": path, "reason": reason} for path, reason in self.refused],
+        }
+
+
+def summarise(table: Table, by: Sequence[str] = ()) -> Summary:
+    """Sum up a fleet, in groups by keys of its metadata.
+
+    Raises:
+        ConfigError: there is no such key.
+    """
+    for key in by:
+        if key not in table.keys:
+            raise ConfigError(
+                f"{table.path}: recordings have no key `{key}`",
+                kind="config",
+                field="--by",
+                hint=f"take one of {', '.join(table.keys)}; a folder `{key}=VALUE` gives recordings one",
+            )
+    rows = table.recordings(["path", *by, *(one.name for one in FIGURES)])
+    parts: dict[str, list[tuple[Any, ...]]] = {}
+    for path, *rest in rows:
+        name = ", ".join(NONE if value is None else str(value) for value in rest[: len(by)]) if by else ALL
+        parts.setdefault(name, []).append((path, *rest[len(by) :]))
+    whole = _grouped(ALL, [row for part in parts.values() for row in part])
+    order = sorted(parts, key=lambda name: (-len(parts[name]), name))
+    groups = tuple(_grouped(name, parts[name]) for name in order) if by else (whole,)
+    outliers = [outlier for name in order for outlier in _outliers(name, parts[name])]
+    return Summary(
+        tuple(by),
+        whole,
+        groups,
+        tuple(sorted(outliers, key=lambda one: (-abs(one.score), one.path, one.field.name))),
+        tuple(name for name in order if len(parts[name]) < LEAST_FOR_OUTLIERS),
+        tuple(table.refused()),
+    )
+
+
+def _overlap(low: Group, high: Group, figure: str) -> bool:
+    """Whether the middle halves of the recordings of two groups have values in common."""
+    return percentile(low.values[figure], 75) >= percentile(high.values[figure], 25)
+
+
+def shown(field: Field, value: float | None) -> str:
+    r"""Print a value of a figure with its unit.
+
+    >>> shown(COMPARED[0], 1.875)
+    '1.88\xa0ms'
+    """
+    return f"{field.text(value)}\u00a0{field.unit}".strip()
+
+
+def is_amount(field: Field) -> bool:
+    """Whether values of a figure differ by factors, as times, sizes and rates do, and shares do not."""
+    return field.unit != "%"
+
+
+def _grouped(name: str, rows: Sequence[tuple[Any, ...]]) -> Group:
+    values = {
+        field.name: sorted(row[place] for row in rows if row[place] is not None)
+        for place, field in enumerate(FIGURES, 1)
+    }
+    return Group(name, len(rows), values)
+
+
+def _outliers(group: str, rows: Sequence[tuple[Any, ...]]) -> list[Outlier]:
+    found = []
+    for place, field in enumerate(FIGURES, 1):
+        known = [(row[0], row[place]) for row in rows if row[place] is not None]
+        if len(known) < LEAST_FOR_OUTLIERS:
+            continue
+        values = [value for _, value in known]
+        scores = deviations(values, logarithmic=is_amount(field))
+        middle = median(values)
+        found += [
+            Outlier(path, group, field, value, middle, score)
+            for (path, value), score in zip(known, scores, strict=True)
+            if abs(score) > OUTLYING
+        ]
+    return found
+
+
+def _group(group: Group) -> dict[str, Any]:
+    figures: dict[str, dict[str, float | None]] = {}
+    for field in FIGURES:
+        points: Sequence[float | None] = group.points(field.name) or [None] * len(POINTS)
+        names = (f"p{point}" for point in POINTS)
+        figures[field.name] = {
+            "known": len(group.values[field.name]),
+            **dict(zip(names, points, strict=True)),
+        }
+    return {"group": group.name, "recordings": group.recordings, "figures": figures}
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count:,} {what}{'s' if count != 1 else ''}"
+
+
+def _lower(label: str) -> str:
+    return label[:1].lower() + label[1:]

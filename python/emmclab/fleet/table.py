@@ -1,0 +1,178 @@
+"""The table of a fleet: one Parquet file with a row for each recording, its bins described in the file."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import duckdb
+
+from emmclab.errors import FormatError, InputError
+from emmclab.files import folder_aside, written
+from emmclab.fleet.figures import FIGURES
+from emmclab.fleet.row import FIXED, HISTOGRAM
+from emmclab.study.store import quoted
+
+#: The key of the file's metadata under which the table is described.
+_KEY = "emmclab_fleet"
+#: Columns that every table has, with their types.
+_ALWAYS = (
+    dict.fromkeys(FIXED, "VARCHAR")
+    | dict.fromkeys((one.name for one in FIGURES), "DOUBLE")
+    | dict.fromkeys(("bytes", "requests"), "BIGINT")
+)
+
+#: What tells that a row of the former table is that of a recording.
+_SAME = {"path": "VARCHAR", "digest": "VARCHAR"}
+_TYPES = {"int": "BIGINT", "float": "DOUBLE", "str": "VARCHAR", "list": "BIGINT[]"}
+
+
+class Table:
+    """The table of a fleet, on disk."""
+
+    def __init__(self, path: Path) -> None:
+        """Open a table.
+
+        Raises:
+            InputError: there is no such file.
+            FormatError: it is none that `emmclab fleet` wrote.
+        """
+        self.path = path
+        self.description = _description(path)
+        with duckdb.connect() as database:
+            described = database.execute("describe select * from read_parquet($path)", {"path": str(path)})
+            #: Name and type of each column.
+            self.columns: dict[str, str] = {row[0]: row[1] for row in described.fetchall()}
+
+    @property
+    def keys(self) -> list[str]:
+        """What recordings may be grouped by: keys of folders, and what traces say of themselves."""
+        return [*self.description["metadata"], "format", "trace_device"]
+
+    def recordings(self, columns: Sequence[str]) -> list[tuple[Any, ...]]:
+        """Give these columns of all recordings, in the order of their paths."""
+        return self._ask(_list(columns), "where refused is null order by path")
+
+    def refused(self) -> list[tuple[str, str]]:
+        """Give path and reason of each file that could not be read."""
+        rows = self._ask("path, refused", "where refused is not null order by path")
+        return [(path, reason) for path, reason in rows]
+
+    def digests(self) -> list[tuple[str, str]]:
+        """Give path and digest of each file that could be hashed."""
+        return [(path, digest) for path, digest in self._ask("path, digest", "where digest is not null")]
+
+    def histograms(self, keys: Sequence[str]) -> dict[str, dict[tuple[Any, ...], list[int]]]:
+        """Add up each histogram over the recordings of each group."""
+        found = {}
+        for column in (one for one in self.columns if one.startswith(HISTOGRAM)):
+            of_keys = [_name(key) for key in keys]
+            bins = len(self.description["bins"][column]["upper_edges"]) + 1
+            counts = [f"sum({_name(column)}[{number}])::bigint" for number in range(1, bins + 1)]
+            rest = "where refused is null group by all order by all"
+            rows = self._ask(", ".join([*of_keys, *counts]), rest)
+            found[column] = {row[: len(keys)]: [n or 0 for n in row[len(keys) :]] for row in rows}
+        return found
+
+    def _ask(self, columns: str, rest: str) -> list[tuple[Any, ...]]:
+        with duckdb.connect() as database:
+            return database.execute(f"select {columns} from '{quoted(self.path)}' {rest}").fetchall()  # noqa: S608
+
+
+def write(
+    path: Path,
+    description: Mapping[str, Any],
+    rows: Iterable[str],
+    former: Table | None = None,
+    kept: Iterable[tuple[str, str]] = (),
+) -> None:
+    """Write a table whole or not at all: new rows (JSON, a line each), and those `kept` of the former table.
+
+    The same recordings give the same bytes, however many of them were there before. `kept` are paths and
+    digests. A column that no recording has a value for is left out, but for those that every table has.
+    """
+    with folder_aside(path.absolute().parent) as aside:
+        lines, keep, made = aside / "rows.json", aside / "kept.json", aside / "fleet.parquet"
+        kinds: dict[str, set[str]] = {}
+        with lines.open("w", encoding="ascii") as file:
+            for line in rows:
+                for name, value in json.loads(line).items():
+                    kinds.setdefault(name, set()).update([] if value is None else [type(value).__name__])
+                file.write(line)
+        # What does not fit into memory goes aside.
+        with duckdb.connect(config={"threads": 1, "temp_directory": str(aside / "spilled")}) as database:
+            types = _ALWAYS | dict.fromkeys(description["metadata"], "VARCHAR")
+            types |= {name: _type(kind) for name, kind in kinds.items() if kind and name not in types}
+            database.execute(f"create view fresh as from {_read(lines, types)}")
+            database.execute("create view every as from fresh")
+            if former is not None:
+                with keep.open("w", encoding="utf-8") as file:
+                    file.writelines(json.dumps(dict(zip(_SAME, one, strict=True))) + "\n" for one in kept)
+                database.execute(f"create view kept as from {_read(keep, _SAME)}")
+                database.execute(f"create view former as from '{quoted(former.path)}'")
+                database.execute(
+                    "create or replace view every as from fresh union all by name "
+                    "from former where (path, digest) in (select (path, digest) from kept)"
+                )
+            columns = _list(_in_order(database, description["metadata"]))
+            told = json.dumps(description, sort_keys=True).replace("'", "''")
+            database.execute(
+                f"copy (select {columns} from every order by path, digest) to '{quoted(made)}' "  # noqa: S608
+                f"(format parquet, compression zstd, kv_metadata {{{_KEY}: '{told}'}})"
+            )
+        made.replace(path)
+    written.append(str(path))
+
+
+def _in_order(database: duckdb.DuckDBPyConnection, metadata: Sequence[str]) -> list[str]:
+    """Name the columns in an order that does not depend on what came first; without those that are empty."""
+    names = [row[0] for row in database.execute("describe every").fetchall()]
+    counting = ", ".join(f"count({_name(name)})" for name in names)
+    counts = database.execute(f"select {counting} from every").fetchone()  # noqa: S608
+    used = {name for name, count in zip(names, counts or (), strict=True) if count}
+    first = [*FIXED, *metadata, *(one.name for one in FIGURES)]
+    others = sorted(used - set(first), key=lambda name: (name.startswith(HISTOGRAM), name))
+    return [*first, *others]
+
+
+def _description(path: Path) -> dict[str, Any]:
+    try:
+        path.open("rb").close()
+    except OSError as error:
+        raise InputError.of(error, path) from error
+    try:
+        with duckdb.connect() as database:
+            ask = "select value from parquet_kv_metadata($path) where key::varchar = $key"
+            (found,) = database.execute(ask, {"path": str(path), "key": _KEY}).fetchone() or (None,)
+        described = json.loads(found or b"null")
+        if isinstance(described, dict) and {"metadata", "bins", "identity"} <= set(described):
+            return described
+    except (duckdb.Error, ValueError):
+        pass
+    raise FormatError(
+        f"{path}: this is no table of a fleet",
+        kind="syntax",
+        file=str(path),
+        hint="name a folder of recordings, or a file that `emmclab fleet` wrote",
+    )
+
+
+def _type(kinds: set[str]) -> str:
+    """Give the type of a column by the types of its values."""
+    return "DOUBLE" if kinds == {"int", "float"} else _TYPES[kinds.copy().pop()]
+
+
+def _name(column: str) -> str:
+    return '"' + column.replace('"', '""') + '"'
+
+
+def _list(columns: Iterable[str]) -> str:
+    return ", ".join(map(_name, columns))
+
+
+def _read(path: Path, types: Mapping[str, str]) -> str:
+    """Give the source of a file of JSON lines in SQL."""
+    columns = ", ".join(f"'{name}': '{kind}'" for name, kind in types.items())
+    return f"read_json('{quoted(path)}', format = 'newline_delimited', columns = {{{columns}}})"

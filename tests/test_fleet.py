@@ -1,0 +1,380 @@
+"""A fleet becomes one table: whole, the same however it was made, and only what is new is profiled."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import emmclab as package
+from conftest import COMMAND, PATIENCE_S, biotracer, emmclab, environment
+from emmclab.fleet import Table, profile_fleet
+from emmclab.fleet.figures import FIGURES
+from emmclab.fleet.row import bins, row_of
+from emmclab.recordings import recordings
+from emmclab.study import Pool, Serial
+
+#: Models and builds of the small fleet.
+PLACES = [f"model={model}/build={build}" for model in ("Pixel%206a", "N5") for build in ("B1", "B2")]
+
+
+def make(folder: Path, count: int, first: int = 0) -> None:
+    """Make recordings of different lengths, spread over models and builds."""
+    for number in range(first, first + count):
+        place = folder / PLACES[number % len(PLACES)]
+        place.mkdir(parents=True, exist_ok=True)
+        (place / f"{number:04}.txt").write_text(biotracer(40 + 7 * number, first_s=1_400_000_000 + number))
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Twelve recordings and two files that are none."""
+    folder = tmp_path / "recordings"
+    make(folder, 12)
+    (folder / "notes.md").write_text("# Phones of the lab\n")
+    (folder / "empty.txt").write_text("")
+    return folder
+
+
+def rows(table: Path) -> list[dict[str, Any]]:
+    """Every row of a table."""
+    with duckdb.connect() as database:
+        found = database.execute(f"select * from '{table}' order by path")
+        names = [column[0] for column in found.description or []]
+        return [dict(zip(names, row, strict=True)) for row in found.fetchall()]
+
+
+def test_a_row_holds_every_number_of_the_profile_of_its_recording(folder: Path, tmp_path: Path) -> None:
+    done = emmclab("fleet", folder, "-o", "fleet.parquet", cwd=tmp_path)
+    assert done.returncode == 1
+    assert "error: 2 of 14 files could not be read; the first, empty.txt: the file is empty" in done.stderr
+    found = {row["path"]: row for row in rows(tmp_path / "fleet.parquet")}
+    assert len(found) == 14
+    for path, row in found.items():
+        if row["refused"] is not None:
+            continue
+        profile = package.profile(folder / path)
+        for field in FIGURES:
+            value = (
+                profile["by_operation"][-1]["response_ms"]["p99"]
+                if "p99" in field.name
+                else profile[field.name]
+            )
+            assert row[field.name] == value, field.name
+        assert row["queue_busy_pct"] == profile["queue"]["busy_pct"]
+        assert row["write_response_p99_ms"] == next(
+            one["response_ms"]["p99"] for one in profile["by_operation"] if one["op"] == "write"
+        )
+        assert row["characteristic_1_measured"] == profile.findings[0]["measured"]
+        assert row["ledger_kept"] == profile["ledger"]["kept"]
+        assert row["digest"] == profile["trace_digest"]
+        assert row["bytes"] == (folder / path).stat().st_size
+        counts = row["histogram_size_write"]
+        assert sum(counts) == sum(
+            one["requests"] for one in profile.figure("size_distribution") if one["op"] == "write"
+        )
+    assert found["notes.md"]["refused"].startswith("unrecognised trace format")
+    assert found["model=Pixel%206a/build=B1/0000.txt"]["model"] == "Pixel 6a"
+
+
+def test_the_file_describes_the_bins_of_its_histograms(folder: Path, tmp_path: Path) -> None:
+    emmclab("fleet", folder, "-o", "fleet.parquet", cwd=tmp_path)
+    table = Table(tmp_path / "fleet.parquet")
+    assert table.description["bins"] == bins()
+    for column, one in table.description["bins"].items():
+        assert one["upper_edges"] == sorted(set(one["upper_edges"]))
+        assert table.columns[column] == "BIGINT[]"
+        lengths = {len(row[column]) for row in rows(table.path) if row[column] is not None}
+        assert lengths == {len(one["upper_edges"]) + 1}
+    added = table.histograms(["model"])["histogram_size_write"]
+    assert added.keys() == {("N5",), ("Pixel 6a",)}
+    whole = table.histograms([])["histogram_size_write"][()]
+    assert whole == [sum(pair) for pair in zip(*added.values(), strict=True)]
+
+
+def test_any_number_of_workers_and_of_runs_gives_the_same_bytes(folder: Path, tmp_path: Path) -> None:
+    made = []
+    for jobs in ("1", "2", "3"):
+        emmclab("fleet", folder, "-o", f"{jobs}.parquet", "--jobs", jobs, cwd=tmp_path)
+        made.append((tmp_path / f"{jobs}.parquet").read_bytes())
+    assert made[0] == made[1] == made[2]
+    late = folder / PLACES[1] / "late.txt"
+    for step in range(3):
+        if step == 0:
+            late.write_text(biotracer(90))
+        elif step == 1:
+            late.write_text("no trace")
+        else:
+            late.unlink()
+        emmclab("fleet", folder, "-o", "1.parquet", cwd=tmp_path)
+        emmclab("fleet", folder, "-o", f"new-{step}.parquet", cwd=tmp_path)
+        assert (tmp_path / "1.parquet").read_bytes() == (tmp_path / f"new-{step}.parquet").read_bytes()
+    assert (tmp_path / "1.parquet").read_bytes() == made[0]
+
+
+def kept_rows(state: Path) -> int:
+    """Rows beside a table; the line that a process was killed in is none."""
+    return sum('"row": {' in line for line in state.read_text().splitlines(True) if line.endswith("\n"))
+
+
+def profiled(folder: Path, table: Path) -> int:
+    """Run the command; give how many recordings it profiled."""
+    done = emmclab("fleet", folder, "-o", table, "--json")
+    assert done.returncode in (0, 1), done.stderr
+    found: int = json.loads(done.stdout)["tables"][0]["run"]["profiled"]
+    return found
+
+
+def test_only_what_is_new_or_changed_is_profiled(folder: Path, tmp_path: Path) -> None:
+    table = tmp_path / "fleet.parquet"
+    assert profiled(folder, table) == 14
+    assert profiled(folder, table) == 0
+    first = folder / PLACES[0] / "0000.txt"
+    os.utime(first, ns=(1, 1))
+    assert profiled(folder, table) == 0, "the time of change is another, the bytes are the same"
+    first.write_text(biotracer(41))
+    make(folder, 2, first=100)
+    assert profiled(folder, table) == 3
+    (tmp_path / ".fleet.parquet.state").unlink()
+    assert profiled(folder, table) == 0, "digests tell what is unchanged"
+    assert profiled(folder, table) == 0
+    done = emmclab("fleet", folder, "-o", table, "--json", "--only", "op=write")
+    assert json.loads(done.stdout)["tables"][0]["run"]["profiled"] == 16, "other options, other rows"
+
+
+def test_a_killed_run_keeps_what_it_had_and_the_next_one_goes_on(tmp_path: Path) -> None:
+    folder = tmp_path / "recordings"
+    make(folder, 200)
+    table = tmp_path / "fleet.parquet"
+    state = tmp_path / ".fleet.parquet.state"
+    command = [*COMMAND, "fleet", str(folder), "-o", str(table), "--jobs", "1"]
+    process = subprocess.Popen(
+        command, env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    deadline = time.monotonic() + PATIENCE_S
+    while time.monotonic() < deadline and (not state.exists() or state.stat().st_size < 10_000):
+        time.sleep(0.005)
+    process.kill()
+    process.wait()
+    assert not table.exists(), "the run ended before it could be killed"
+    kept = kept_rows(state)
+    assert 0 < kept < 200
+    with state.open("a") as file:
+        file.write('{"recording": ["torn')
+    assert profiled(folder, table) == 200 - kept
+    emmclab("fleet", folder, "-o", tmp_path / "whole.parquet")
+    assert table.read_bytes() == (tmp_path / "whole.parquet").read_bytes()
+    assert kept_rows(state) == 0
+
+
+def test_ctrl_c_says_what_is_kept(tmp_path: Path) -> None:
+    folder = tmp_path / "recordings"
+    make(folder, 300)
+    state = tmp_path / ".fleet.parquet.state"
+    command = [*COMMAND, "fleet", str(folder), "-o", str(tmp_path / "fleet.parquet"), "--jobs", "2"]
+    process = subprocess.Popen(
+        command, env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+    )
+    deadline = time.monotonic() + PATIENCE_S
+    while time.monotonic() < deadline and (not state.exists() or state.stat().st_size < 10_000):
+        time.sleep(0.005)
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 130, said
+    kept = kept_rows(state)
+    assert 0 < kept < 300
+    assert f"interrupted; {kept} recordings of {folder} are kept; the same command goes on" in said
+    assert not (tmp_path / "fleet.parquet").exists()
+    assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".emmclab-")] == []
+
+
+def test_a_second_run_on_the_same_table_is_refused(folder: Path, tmp_path: Path) -> None:
+    holder = (
+        "import sys, pathlib; from emmclab.fleet.state import State\n"
+        "with State(pathlib.Path(sys.argv[1]), {}): print('held', flush=True); sys.stdin.read()"
+    )
+    table = tmp_path / "fleet.parquet"
+    with subprocess.Popen(
+        [sys.executable, "-c", holder, str(table)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env=environment(),
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "held\n"
+        done = emmclab("fleet", folder, "-o", table)
+        assert done.returncode == 2
+        assert f"error: {table}: another process is working on this table" in done.stderr
+        assert not table.exists()
+        process.communicate()
+    assert emmclab("fleet", folder, "-o", table).returncode == 1
+
+
+def test_a_file_that_is_no_table_is_not_overwritten(folder: Path, trace: Path, tmp_path: Path) -> None:
+    mine = tmp_path / "mine.parquet"
+    package.convert(trace, mine)
+    before = mine.read_bytes()
+    for words in (
+        (folder, "-o", mine),
+        (mine,),
+        (folder, "--against", mine, "-o", tmp_path / "other.parquet"),
+    ):
+        done = emmclab("fleet", *words)
+        assert done.returncode == 2
+        assert f"error: {mine}: this is no table of a fleet" in done.stderr
+    assert mine.read_bytes() == before
+
+
+def test_impossible_folders_and_keys_are_refused_before_the_work(folder: Path, tmp_path: Path) -> None:
+    for words, said in (
+        ((tmp_path / "gone",), "file not found"),
+        ((folder, "--files", "*.none"), "there is no recording"),
+        ((folder, "--by", "color"), "recordings have no key `color`"),
+        ((folder, "--against", folder), "both fleets would have this table"),
+        ((folder, "--against", folder, "--by", "model"), "two fleets are compared as a whole"),
+        ((folder, "--time-unit", "week"), "week"),
+        ((folder, "-o", "fleet.csv"), "the format of the file is not known by its name"),
+        ((folder, "-o", "gone/fleet.parquet"), "folder not found"),
+    ):
+        done = emmclab("fleet", *words, cwd=tmp_path)
+        assert done.returncode == 2, words
+        assert said in done.stderr
+        assert "hint: " in done.stderr
+    shutil.copytree(folder, tmp_path / "twice")
+    (tmp_path / "twice/Model=x").mkdir()
+    (tmp_path / "twice/Model=x/a.txt").write_text(biotracer(40))
+    done = emmclab("fleet", tmp_path / "twice", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "the key `model` is `Model` in" in done.stderr or "the key `Model` is `model` in" in done.stderr
+    (tmp_path / "named/requests=5").mkdir(parents=True)
+    (tmp_path / "named/requests=5/a.txt").write_text(biotracer(40))
+    done = emmclab("fleet", tmp_path / "named", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "the key `requests` of a folder is the name of a column" in done.stderr
+
+
+def test_a_folder_without_one_readable_file_is_bad_input(tmp_path: Path) -> None:
+    (tmp_path / "bad").mkdir()
+    (tmp_path / "bad/a.txt").write_text("nothing\n")
+    done = emmclab("fleet", "bad", "--html", "bad.html", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "1 of 1 files could not be read" in done.stderr
+    assert "none with a read or write" in (tmp_path / "bad.html").read_text()
+
+
+def test_groups_stand_side_by_side_and_a_table_is_summed_up_without_its_recordings(
+    folder: Path, tmp_path: Path
+) -> None:
+    first = emmclab("fleet", folder, "-o", "fleet.parquet", "--by", "model,build", "--json", cwd=tmp_path)
+    found = json.loads(first.stdout)
+    groups = {group["group"]: group for group in found["groups"]}
+    assert groups.keys() == {"all recordings", "N5, B1", "N5, B2", "Pixel 6a, B1", "Pixel 6a, B2"}
+    assert sum(group["recordings"] for name, group in groups.items() if "," in name) == 12
+    by_hand = sorted(row["requests"] for row in rows(tmp_path / "fleet.parquet") if row["requests"])
+    assert groups["all recordings"]["figures"]["requests"]["p50"] == (by_hand[5] + by_hand[6]) / 2
+    assert [one["path"] for one in found["refused"]] == ["empty.txt", "notes.md"]
+    shutil.rmtree(folder)
+    again = emmclab("fleet", "fleet.parquet", "--by", "model,build", "--json", cwd=tmp_path)
+    assert again.returncode == 0, again.stderr
+    assert json.loads(again.stdout)["groups"] == found["groups"]
+    text = emmclab("fleet", "fleet.parquet", "--by", "build", cwd=tmp_path).stdout
+    assert "B1" in text and "Median" in text and "Refused" in text
+
+
+def test_processors_of_a_blktrace_recording_are_one_recording(tmp_path: Path) -> None:
+    for number in (0, 1, 10):
+        (tmp_path / f"disk.blktrace.{number}").write_bytes(b"x" * (number + 1))
+    (found,) = recordings(tmp_path)
+    assert (found.path, found.bytes) == ("disk.blktrace.0", 1 + 2 + 11)
+
+
+def test_what_is_no_file_is_no_recording_and_a_link_to_nothing_is_refused(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / ".hidden").write_text("x")
+    (tmp_path / "link.txt").symlink_to(tmp_path / "gone.txt")
+    (found,) = recordings(tmp_path)
+    assert found.path == "link.txt"
+    assert row_of(tmp_path, "link.txt", {})["refused"] == "file not found"
+
+
+def test_a_name_that_is_no_utf8_has_its_row(tmp_path: Path) -> None:
+    (tmp_path / "odd").mkdir()
+    Path(os.fsdecode(os.fsencode(tmp_path / "odd") + b"/K\xfcche.txt")).write_text(biotracer(40))
+    table, counts = profile_fleet(tmp_path / "odd", tmp_path / "odd.parquet", Serial())
+    assert counts.refused == 0
+    assert table.recordings(["path", "requests"]) == [("K\N{REPLACEMENT CHARACTER}che.txt", 40)]
+    assert profile_fleet(tmp_path / "odd", tmp_path / "odd.parquet", Serial())[1].profiled == 0
+
+
+class Stop(Exception):  # noqa: N818 - not an error
+    """An interruption."""
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    steps=st.lists(
+        st.one_of(
+            st.tuples(st.just("write"), st.integers(0, 5), st.integers(30, 34)),
+            st.tuples(st.just("remove"), st.integers(0, 5), st.just(0)),
+            st.tuples(st.just("touch"), st.integers(0, 5), st.integers(1, 10**9)),
+            st.tuples(st.just("break"), st.integers(0, 5), st.just(0)),
+            st.tuples(st.just("stop"), st.just(0), st.just(0)),
+            st.tuples(st.just("forget"), st.just(0), st.just(0)),
+            st.tuples(st.just("tear"), st.just(0), st.integers(0, 100)),
+            st.tuples(st.just("run"), st.just(0), st.just(0)),
+        ),
+        max_size=12,
+    )
+)
+def test_a_table_is_that_of_a_run_from_nothing_whatever_came_before(
+    steps: list[tuple[str, int, int]], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    place = tmp_path_factory.mktemp("model")
+    folder, table = place / "recordings", place / "fleet.parquet"
+    state = place / ".fleet.parquet.state"
+    folder.mkdir()
+    (folder / "always.txt").write_text(biotracer(30))
+
+    def stop(done: int, _total: int, _before: int) -> None:
+        if done:
+            raise Stop
+
+    for step, which, value in [*steps, ("run", 0, 0)]:
+        path = folder / f"{which}.txt"
+        if step == "write":
+            path.write_text(biotracer(value))
+        elif step == "remove":
+            path.unlink(missing_ok=True)
+        elif step == "touch" and path.exists():
+            os.utime(path, ns=(value, value))
+        elif step == "break":
+            path.write_text("no trace\n")
+        elif step == "forget":
+            state.unlink(missing_ok=True)
+        elif step == "tear" and state.exists():
+            os.truncate(state, state.stat().st_size * value // 100)
+        elif step in ("run", "stop"):
+            try:
+                profile_fleet(folder, table, Serial(), progress=stop if step == "stop" else None)
+            except Stop:
+                continue
+    profile_fleet(folder, place / "new.parquet", Serial())
+    assert table.read_bytes() == (place / "new.parquet").read_bytes()
+
+
+def test_work_is_done_by_any_executor(folder: Path, tmp_path: Path) -> None:
+    seen: list[tuple[int, int, int]] = []
+    profile_fleet(folder, tmp_path / "a.parquet", Pool(2), progress=lambda *now: seen.append(now))
+    assert seen[-1] == (14, 14, 0)

@@ -1,0 +1,128 @@
+"""The page of a fleet, and of two: the answer first, every chart drawn, honest where there is too little."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser
+
+from conftest import biotracer, emmclab
+from test_fleet import make
+from test_report_page import Visit
+
+
+def slower(text: str, factor: float) -> str:
+    """The same trace with completions that take so many times as long after the issue."""
+    lines = []
+    for line in text.splitlines():
+        *rest, issue, complete = line.split("\t\t")
+        late = float(issue.partition(".")[2]) / 1e9, float(complete.partition(".")[2]) / 1e9
+        taken_s = (late[1] - late[0]) % 1 * factor
+        whole, _, part = issue.partition(".")
+        end_us = int(whole) * 10**6 + int(part[:6]) + round(taken_s * 1e6)
+        lines.append("\t\t".join([*rest, issue, f"{end_us // 10**6}.{end_us % 10**6:06d}000"]))
+    return "\n".join(lines) + "\n"
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Pages of a fleet in groups (`one`), of two that differ (`two`), and of two small ones (`few`)."""
+    place = tmp_path_factory.mktemp("pages")
+    make(place / "before", 24)
+    (place / "before/notes.md").write_text("Phones\n")
+    far = place / "before/model=N5/build=B1/far.txt"
+    far.write_text(slower(biotracer(80), 40))
+    for path in sorted((place / "before").rglob("*.txt")):
+        target = place / "after" / path.relative_to(place / "before")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(slower(path.read_text(), 1.6))
+    for name in ("few-before", "few-after"):
+        make(place / name, 3)
+    for words in (
+        ("before", "--by", "model,build", "--html", "one.html"),
+        ("before", "--against", "after", "--html", "two.html"),
+        ("few-before", "--against", "few-after", "--html", "few.html"),
+    ):
+        done = emmclab("fleet", *words, cwd=place)
+        assert done.returncode == (0 if "few-before" in words else 1), done.stderr
+    return place
+
+
+def test_a_slower_fleet_is_told_from_a_faster_one_and_what_is_the_same_is_not(pages: Path) -> None:
+    done = emmclab("fleet", "before", "--against", "after", "--json", cwd=pages)
+    found = json.loads(done.stdout)
+    verdicts = {one["figure"]: one["verdict"] for one in found["differences"]}
+    assert verdicts["mean_response_ms"] == verdicts["mean_service_ms"] == "higher"
+    for same in ("mean_read_kb", "mean_write_kb", "write_requests_pct", "spatial_locality_pct"):
+        assert verdicts[same] == "no difference shown"
+    row = next(one for one in found["differences"] if one["figure"] == "mean_response_ms")
+    assert row["corrected_p"] >= row["p"] > 0 and row["delta"] > 0
+    assert found["tests"] == 12
+    assert found["headline"].startswith("after has a higher mean response than before: ")
+    assert found["headline"] in " ".join((pages / "two.html").read_text().replace("\u00a0", " ").split()) or (
+        found["headline"] in (pages / "two.html").read_text()
+    )
+
+
+def test_too_few_recordings_are_said_rather_than_a_p_value(pages: Path) -> None:
+    done = emmclab("fleet", "few-before", "--against", "few-after", "--json", cwd=pages)
+    found = json.loads(done.stdout)
+    assert {one["verdict"] for one in found["differences"]} == {"too few recordings"}
+    assert all(one["p"] is None and one["corrected_p"] is None for one in found["differences"])
+    assert found["headline"].startswith("Too few recordings to tell few-before from few-after: 3 and 3")
+
+
+def test_the_recording_that_stands_apart_and_the_file_that_was_refused_are_named(pages: Path) -> None:
+    done = emmclab("fleet", "before", "--json", cwd=pages)
+    found = json.loads(done.stdout)
+    assert "model=N5/build=B1/far.txt" in {
+        one["path"] for one in found["outliers"] if one["figure"] == "mean_service_ms"
+    }
+    page = (pages / "one.html").read_text()
+    assert "notes.md" in page and "could not be read and is in no figure" in page
+
+
+@pytest.mark.parametrize(("name", "charts"), [("one", 19), ("two", 20), ("few", 20)])
+def test_every_chart_is_drawn_in_silence_and_the_answer_is_first(
+    browser: Browser, pages: Path, name: str, charts: int
+) -> None:
+    visit = Visit(browser, pages / f"{name}.html")
+    assert visit.draw_all() >= charts
+    empty = visit.page.locator(".chart").evaluate_all(
+        "charts => charts.filter(c => !c.querySelector('svg path[d], svg line')).map(c => c.id)"
+    )
+    assert empty == []
+    assert visit.words == []
+    assert visit.requests == []
+    visit.page.close()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("name", ["one", "two"])
+def test_a_phone_needs_no_sideways_scrolling(browser: Browser, pages: Path, name: str, scheme: str) -> None:
+    visit = Visit(browser, pages / f"{name}.html", width=390, scheme=scheme)
+    visit.draw_all()
+    assert visit.page.evaluate("document.documentElement.scrollWidth") <= 390
+    box = visit.page.locator("#answer-title").bounding_box()
+    assert box is not None and box["y"] + box["height"] < 844
+    visit.page.close()
+
+
+@pytest.mark.parametrize("name", ["one", "two"])
+def test_on_paper_no_table_of_a_fleet_is_cut(browser: Browser, pages: Path, name: str) -> None:
+    visit = Visit(browser, pages / f"{name}.html")
+    visit.draw_all()
+    assert visit.cut_on_paper() == []
+    visit.page.close()
+
+
+def test_the_same_table_gives_the_same_page(pages: Path, tmp_path: Path) -> None:
+    shutil.copy(pages / "before.fleet.parquet", tmp_path / "before.fleet.parquet")
+    done = emmclab(
+        "fleet", "before.fleet.parquet", "--by", "model,build", "--html", "again.html", cwd=tmp_path
+    )
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "again.html").read_bytes() == (pages / "one.html").read_bytes()
