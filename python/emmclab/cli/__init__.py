@@ -44,6 +44,7 @@ COMMANDS = (
     "fit",
     "compare-profiles",
     "run",
+    "collect",
     "query",
     "report",
     "papers",

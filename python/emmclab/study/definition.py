@@ -308,9 +308,11 @@ class Study:
                         "first_writes": grid.first_writes,
                         "drain": grid.drain,
                     }
+                # One text for all: a study may have a million cells.
+                said = json.dumps(options)
                 for source in sources:
                     wanted.setdefault(source, []).append(
-                        Cell(grid.name, source, device, settings, *known[point], json.dumps(options))
+                        Cell(grid.name, source, device, settings, *known[point], said)
                     )
         return [cell for cells in wanted.values() for cell in cells]
 
