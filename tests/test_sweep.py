@@ -13,12 +13,14 @@ from pathlib import Path
 
 import duckdb
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from conftest import COMMAND, PATIENCE_S, emmclab, emmclab_json, environment, kept_cells
 from emmclab.claims import judge_study
 from emmclab.cli import main
 from emmclab.errors import ConfigError, EmmclabError
-from emmclab.study import Pool, Results, Serial, Study
+from emmclab.study import Pool, Results, Serial, Study, sorting
 from emmclab.study.cell import Cell
 from emmclab.study.executors import Crash, each
 from emmclab.study.place import Folder
@@ -291,3 +293,15 @@ def test_a_killed_coordinator_loses_seconds_at_most_and_the_next_one_goes_on(
     done = emmclab("run", study, "--jobs", 2, "--results", tmp_path)
     assert done.returncode == 0, done.stderr
     assert collected(study, tmp_path) == whole
+
+
+@given(st.permutations(range(40)), st.integers(1, 400), st.integers(0, 39))
+def test_rows_come_in_order_whatever_fits_into_memory(
+    places: list[int], held: int, twice: int, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    rows = [(place, "x" * place, None) for place in [*places, twice]]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sorting, "_HELD_BYTES", held)
+        folder = tmp_path_factory.mktemp("aside")
+        assert list(sorting.in_ranges(rows, 40, folder)) == sorted(rows)
+        assert list(folder.iterdir()) == []

@@ -45,6 +45,7 @@ COMMANDS = (
     "compare-profiles",
     "run",
     "collect",
+    "search",
     "query",
     "report",
     "papers",

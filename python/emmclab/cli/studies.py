@@ -116,12 +116,14 @@ def executor(jobs: int, on: str = "local") -> Executor:
 
 
 @contextlib.contextmanager
-def keeping(study: Study, cells: Sequence[Cell], place: Place) -> Iterator[None]:
-    """Say what is kept where a run is interrupted, or cannot go on."""
+def keeping(study: Study, cells: Sequence[Cell] | None, place: Place) -> Iterator[None]:
+    """Say what is kept where a run is interrupted, or cannot go on; `cells` are those that it is to run."""
     from emmclab.study.store import Store
 
     def kept_cells() -> str:
         have = Store(place).keys()
+        if cells is None:
+            return f"{len(have):,} cells are kept in {place}"
         count = sum(cell.key in have for cell in cells)
         return f"{count:,} of {len(cells):,} cells are kept in {place}"
 

@@ -8,7 +8,7 @@ import os
 import socket
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 from urllib.parse import urlsplit
@@ -91,7 +91,7 @@ class RayCluster:
         work: Callable[[Task], Outcome],
         next_task: Callable[[], Task | None],
         files: Sequence[str] = (),
-    ) -> Iterator[tuple[Task, Outcome | Crash]]:
+    ) -> Generator[tuple[Task, Outcome | Crash]]:
         """Do the tasks on all nodes; those of a node that is lost are done again elsewhere."""
         ray = self._ray
         sent = ray.put({path: self._send(path) for path in files})

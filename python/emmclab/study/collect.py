@@ -46,7 +46,7 @@ def collect(study: Study, cells: Sequence[Cell], places: Sequence[Place], output
                 )
             parts += found
         with TableFile(aside, "all") as table:
-            for key, result, rows in ask(parts, aside, list(numbers), ("result", "rows"), order="key"):
+            for key, result, rows in ask(parts, aside, sorted(numbers), ("result", "rows")):
                 if result is None:
                     missing.append(Missing.of(cells[numbers[key]]))
                     continue

@@ -11,7 +11,7 @@ import tempfile
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from multiprocessing.connection import wait as wait_for
@@ -50,7 +50,7 @@ class Executor(Protocol):
         work: Callable[[Task], Outcome],
         next_task: Callable[[], Task | None],
         files: Sequence[str] = (),
-    ) -> Iterator[tuple[Task, Outcome | Crash]]:
+    ) -> Generator[tuple[Task, Outcome | Crash]]:
         """Do `work` on tasks; yield each with its outcome as it finishes, in any order.
 
         `next_task` is called whenever a worker is free, and again after each outcome; None: nothing for now.
@@ -85,7 +85,7 @@ class Serial:
         work: Callable[[Task], Outcome],
         next_task: Callable[[], Task | None],
         files: Sequence[str] = (),
-    ) -> Iterator[tuple[Task, Outcome | Crash]]:
+    ) -> Generator[tuple[Task, Outcome | Crash]]:
         """Do the tasks in order."""
         del files
         while (task := next_task()) is not None:
@@ -122,7 +122,7 @@ class Pool:
         work: Callable[[Task], Outcome],
         next_task: Callable[[], Task | None],
         files: Sequence[str] = (),
-    ) -> Iterator[tuple[Task, Outcome | Crash]]:
+    ) -> Generator[tuple[Task, Outcome | Crash]]:
         """Do the tasks in parallel. An interruption or a failure stops the tasks that are under way."""
         del files
         workers: dict[Connection, _Worker] = {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -168,10 +169,11 @@ def _run(
     files = [] if executor.is_local else list(dict.fromkeys(path for cell in left for path in cell.files()))
     keeper = Keeper(store)
     try:
-        for results in sweep.run(executor, store.images, files):
-            keeper.keep(results)
-            if progress is not None:
-                progress(sweep.progress)
+        with contextlib.closing(sweep.run(executor, store.images, files)) as found:
+            for results in found:
+                keeper.keep(results)
+                if progress is not None:
+                    progress(sweep.progress)
     finally:
         keeper.close()
     return sweep.quarantined

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import csv
 import hashlib
+import itertools
 import json
 import shutil
 import time
@@ -19,6 +20,7 @@ from emmclab.files import lock, sweep
 from emmclab.study.cell import Cell, Images, build_digest
 from emmclab.study.located import scratch
 from emmclab.study.place import Folder, Place
+from emmclab.study.sorting import in_ranges
 from emmclab.study.tables import TABLES, Digest, Run, TableFile, database, quoted
 
 #: Most bytes of preconditioned devices in the results folder of a study, where nothing else is said.
@@ -29,6 +31,8 @@ _CELLS, _WHOLE = "cells", "cells/all.parquet"
 _EACH_S, _MOST_S = 0.02, 10.0
 #: Results that are taken from the database at once.
 _FETCHED = 200
+#: Rows that are written at once where parts are joined, and of a row group of what they become.
+_JOINED, _GROUP = 500, 2_048
 
 
 @dataclass(frozen=True)
@@ -78,8 +82,7 @@ class Store:
         """Name the place, and the most bytes of images beside the results."""
         self.place: Place = Folder(place) if isinstance(place, Path) else place
         # What cells share on a machine lies with the results only where these are a folder of it.
-        beside = self.place.folder or scratch()
-        self.images = Images(beside / "images" / build_digest(), images_limit, beside / "crash")
+        self.images = images_beside(self.place.folder or scratch(), images_limit)
 
     def keys(self) -> set[str]:
         """Give the keys of all cells that are kept.
@@ -103,13 +106,9 @@ class Store:
         """Keep results as one part, which is there whole or not at all."""
         if not results:
             return
-        with self.place.aside() as aside, database(aside) as asked:
+        with self.place.aside() as aside:
             made = aside / "part.parquet"
-            columns = ", ".join(f"unnest(${name}::varchar[]) as {name}" for name in Kept._fields)
-            asked.execute(
-                f"copy (select {columns}) to '{quoted(made)}' (format parquet, compression zstd)",
-                {name: [one[place] for one in results] for place, name in enumerate(Kept._fields)},
-            )
+            _write_part(results, made)
             name = hashlib.sha256(made.read_bytes()).hexdigest()[:32]
             self.place.write(f"{_CELLS}/{name}.parquet", made)
 
@@ -142,13 +141,19 @@ class Store:
     def join(self) -> None:
         """Make one part of all, with each cell once and in the order of the keys."""
         names = self.place.names(_CELLS)
-        if names == [_WHOLE]:
+        if names == [_WHOLE] or not names:
             return
-        with self.place.aside() as aside, database(aside) as asked:
+        keys = sorted(self.keys())
+        with self.place.aside() as aside:
+            pieces: list[Path] = []
+            results = (Kept(*row) for row in ask(self.copies(aside), aside, keys, Kept._fields[1:]))
+            while some := list(itertools.islice(results, _JOINED)):
+                pieces.append(aside / f"piece-{len(pieces)}.parquet")
+                _write_part(some, pieces[-1], "snappy")
             made = aside / "all.parquet"
-            source = _once(self.place.paths(names, aside))
-            target = f"'{quoted(made)}' (format parquet, compression zstd)"
-            asked.execute(f"copy (select {', '.join(Kept._fields)} from {source} order by key) to {target}")  # noqa: S608
+            with database(aside) as asked:
+                target = f"'{quoted(made)}' (format parquet, compression zstd, row_group_size {_GROUP})"
+                asked.execute(f"copy (from read_parquet({_listed(pieces)})) to {target}")
             self.place.write(_WHOLE, made)
         # Until here a cell may be there twice, which does no harm.
         for name in names:
@@ -278,31 +283,57 @@ class Keeper:
 
 
 def ask(
-    parts: Sequence[Path], aside: Path, keys: Sequence[str], columns: Sequence[str], *, order: str = "number"
+    parts: Sequence[Path], aside: Path, keys: Sequence[str], columns: Sequence[str]
 ) -> Iterator[tuple[Any, ...]]:
-    """Give the key and columns of cells; None for those of cells that are in none of the parts.
+    """Give the key and columns of cells, in the order of `keys`; None for those of cells that no part has."""
+    none = tuple(None for _ in columns)
+    following = 0
+    for number, *values in in_ranges(_numbered(parts, aside, keys, columns), len(keys), aside):
+        if number < following:  # In two parts, of which a killed run left one.
+            continue
+        yield from ((key, *none) for key in keys[following:number])
+        yield (keys[number], *values)
+        following = number + 1
+    yield from ((key, *none) for key in keys[following:])
 
-    They come in the order of `keys`, where each has its `number`, or of `key`.
-    """
-    if not parts:
-        yield from ((key, *(None for _ in columns)) for key in keys)
+
+def _numbered(
+    parts: Sequence[Path], aside: Path, keys: Sequence[str], columns: Sequence[str]
+) -> Iterator[tuple[Any, ...]]:
+    """Give the place in `keys` and columns of cells, as they come."""
+    if not parts or not keys:
         return
     with database(aside) as asked:
+        # The side that is held in memory is the one without results.
+        asked.execute("set disabled_optimizers = 'build_side_probe_side'")
         wanted = aside / "wanted.csv"
         with wanted.open("w", newline="") as file:
             csv.writer(file).writerows(enumerate(keys))
         asked.execute(
-            "create table wanted as select * from read_csv($path, header = false, columns = "
-            "{number: 'BIGINT', key: 'VARCHAR'})",
+            "create table wanted as select * from read_csv($path, header = false, auto_detect = false, "
+            "columns = {number: 'BIGINT', key: 'VARCHAR'})",
             {"path": str(wanted)},
         )
-        question = (
-            f"select wanted.key, {', '.join(columns)} from wanted "  # noqa: S608
-            f"left join {_once(parts)} part on part.key = wanted.key order by wanted.{order}"
+        asked.execute(
+            f"select number, {', '.join(columns)} from read_parquet({_listed(parts)}) part "  # noqa: S608
+            "join wanted on part.key = wanted.key"
         )
-        asked.execute(question)
         while rows := asked.fetchmany(_FETCHED):
             yield from rows
+
+
+def _write_part(results: Sequence[Kept], path: Path, compression: str = "zstd") -> None:
+    with database(path.parent) as asked:
+        columns = ", ".join(f"unnest(${name}::varchar[]) as {name}" for name in Kept._fields)
+        asked.execute(
+            f"copy (select {columns}) to '{quoted(path)}' (format parquet, compression {compression})",
+            {name: [one[place] for one in results] for place, name in enumerate(Kept._fields)},
+        )
+
+
+def images_beside(folder: Path, limit: int) -> Images:
+    """Name the folder in which cells of this build share preconditioned devices, and that of crash logs."""
+    return Images(folder / "images" / build_digest(), limit, folder / "crash")
 
 
 def _take_note(found: Finished, table: str, row: Run) -> None:
@@ -310,15 +341,6 @@ def _take_note(found: Finished, table: str, row: Run) -> None:
         found.failures.append(row)
     elif table == "runs" and (row.get("run_stopped") or row.get("stopped")):
         found.early.append(row)
-
-
-def _once(paths: Sequence[Path]) -> str:
-    """Give the SQL of parts as one table, in which each cell is once; a run that was killed may leave two."""
-    table = f"read_parquet({_listed(paths)})"
-    if len(paths) == 1:
-        return table
-    rest = ", ".join(f"any_value({name}) as {name}" for name in Kept._fields[1:])
-    return f"(select key, {rest} from {table} group by key)"  # noqa: S608
 
 
 def _keys_of(parts: Sequence[Path], aside: Path) -> set[str]:

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
 import time
 from collections import Counter, defaultdict, deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from emmclab.study.cell import Cell, Images
 from emmclab.study.executors import Crash, Executor
 from emmclab.study.located import scratch
-from emmclab.study.store import Kept
+from emmclab.study.store import Kept, images_beside
 from emmclab.study.tables import rows_of
 
 #: Length of a task that is aimed at, seconds, and its most cells.
@@ -59,8 +60,7 @@ class Progress:
 def run_task(images_limit: int, images: Images | None, task: Task) -> list[Outcome]:
     """Run the cells of a task; without `images`, this machine keeps those that its processes share."""
     if images is None:
-        folder = scratch()
-        images = Images(folder / "images", images_limit, folder / "crash")
+        images = images_beside(scratch(), images_limit)
     found = []
     for cell in task.cells:
         started = time.monotonic()
@@ -78,8 +78,19 @@ def run_task(images_limit: int, images: Images | None, task: Task) -> list[Outco
 class Sweep:
     """Shares cells out, and keeps account of them."""
 
-    def __init__(self, cells: Sequence[Cell], total: int, *, is_sample: bool = False) -> None:
-        """Take the cells to run, of a study of so many; of a sample, a few of each grid are run."""
+    def __init__(
+        self,
+        cells: Sequence[Cell],
+        total: int,
+        *,
+        is_sample: bool = False,
+        more: Callable[[], Sequence[Cell]] = tuple,
+    ) -> None:
+        """Take the cells to run, of a study of so many; of a sample, a few of each grid are run.
+
+        `more` gives further cells, once all before are finished; none at the end.
+        """
+        self._more = more
         self.total, self._before = total, total - len(cells)
         sample, rest = _sampled(cells, _SAMPLE if is_sample else 1)
         self._queue = deque(sample if is_sample else [*sample, *rest])
@@ -88,34 +99,41 @@ class Sweep:
         self._crashes: Counter[str] = Counter()
         #: Why cells have no result, by key.
         self.quarantined: dict[str, str] = {}
+        self._open = 0
         self._left = Counter(cell.grid for cell in cells)
         self._took: defaultdict[str, float] = defaultdict(float)
         self._measured: Counter[str] = Counter()
         self._done = self._failed = 0
         self._jobs = 1
 
-    def run(self, executor: Executor, images: Images, files: Sequence[str]) -> Iterator[list[Kept]]:
+    def run(self, executor: Executor, images: Images, files: Sequence[str]) -> Generator[list[Kept]]:
         """Run all cells; yield results as they come."""
         self._jobs = executor.jobs
         shared = images if executor.is_local else None
         work = functools.partial(run_task, images.limit, shared)
-        for task, outcome in executor.run(work, self._next_task, files):
-            self._jobs = executor.jobs
-            if isinstance(outcome, Crash):
-                self._crashed(task, outcome)
+        with contextlib.closing(executor.run(work, self._next_task, files)) as outcomes:
+            for task, outcome in outcomes:
+                yield self._taken(executor, task, outcome)
+
+    def _taken(self, executor: Executor, task: Task, outcome: list[Outcome] | Crash) -> list[Kept]:
+        """Take note of what came of a task; give what is to be kept."""
+        self._jobs = executor.jobs
+        self._open -= 1
+        if isinstance(outcome, Crash):
+            self._crashed(task, outcome)
+            return []
+        finished = []
+        for cell, one in zip(task.cells, outcome, strict=True):
+            if one.kept is None:
+                self._waiting.append(cell)
                 continue
-            finished = []
-            for cell, one in zip(task.cells, outcome, strict=True):
-                if one.kept is None:
-                    self._waiting.append(cell)
-                    continue
-                self._took[cell.grid] += one.took_s
-                self._measured[cell.grid] += 1
-                self._left[cell.grid] -= 1
-                self._done += 1
-                self._failed += one.failed
-                finished.append(one.kept)
-            yield finished
+            self._took[cell.grid] += one.took_s
+            self._measured[cell.grid] += 1
+            self._left[cell.grid] -= 1
+            self._done += 1
+            self._failed += one.failed
+            finished.append(one.kept)
+        return finished
 
     @property
     def progress(self) -> Progress:
@@ -141,7 +159,21 @@ class Sweep:
     def _mean(self, grid: str) -> float | None:
         return self._took[grid] / self._measured[grid] if self._measured[grid] else None
 
+    def add(self, cells: Sequence[Cell]) -> None:
+        """Add cells to run."""
+        self.total += len(cells)
+        self._queue.extend(cells)
+        self._left.update(cell.grid for cell in cells)
+
     def _next_task(self) -> Task | None:
+        task = self._waiting_task()
+        if task is None and not self._open:
+            self.add(self._more())
+            task = self._waiting_task()
+        self._open += task is not None
+        return task
+
+    def _waiting_task(self) -> Task | None:
         if self._alone:
             return Task((self._alone.popleft(),), wait=True)
         if self._queue:

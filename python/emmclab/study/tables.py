@@ -166,6 +166,8 @@ class TableFile:
         self._lines = folder / f"{name}.json"
         self._kinds: dict[str, set[str]] = {}
         self._file = self._lines.open("w", encoding="utf-8")
+        #: Names and types of the rows so far.
+        self._forms: set[tuple[tuple[str, ...], tuple[type, ...]]] = set()
         self._longest = 0
         self.rows = 0
 
@@ -189,6 +191,10 @@ class TableFile:
 
     def name_columns(self, row: Row) -> None:
         """Add the columns of a row, but not the row."""
+        form = (tuple(row), tuple(map(type, row.values())))
+        if form in self._forms:  # As most rows are.
+            return
+        self._forms.add(form)
         for name, value in row.items():
             kinds = self._kinds.setdefault(name, set())
             if value is not None:
