@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import json
 import os
 import shutil
@@ -49,11 +50,30 @@ def emmclab_json(*arguments: object) -> Any:
     return json.loads(done.stdout)
 
 
+def kept_cells(results: Path) -> int:
+    """The number of cells that are kept below a results folder, of all studies."""
+    from emmclab.errors import InputError
+    from emmclab.study.store import Store
+
+    while True:
+        try:
+            return sum(len(Store(path.parent).keys()) for path in results.glob("**/cells"))
+        except InputError:  # A run has joined the parts meanwhile.
+            continue
+
+
 def missing(what: str) -> None:
     """A part of the environment is not there: a failure in continuous integration, else a skipped test."""
     if os.environ.get("CI") == "true":
         pytest.fail(f"{what} is missing, and CI=true", pytrace=False)
     pytest.skip(f"{what} is missing")
+
+
+def need_library(*names: str) -> None:
+    """Skip a test without these Python libraries."""
+    for name in names:
+        if importlib.util.find_spec(name) is None:
+            missing(f"the Python library {name}")
 
 
 def biotracer(requests: int, first_s: int = 1_400_000_000) -> str:

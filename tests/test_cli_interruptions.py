@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from conftest import COMMAND, PATIENCE_S, emmclab, environment, missing
+from conftest import COMMAND, PATIENCE_S, emmclab, environment, kept_cells, missing
 
 
 def test_closed_pipe_on_stdout_is_quiet(long_trace: Path) -> None:
@@ -105,18 +105,18 @@ def test_full_disk_under_request_rows_names_the_file_and_leaves_nothing(
     assert not list(tiny_disk.iterdir())
 
 
-def test_full_disk_under_a_study_says_what_is_left(trace: Path, tiny_disk: Path, tmp_path: Path) -> None:
+def test_full_disk_under_a_study_says_what_is_left(tiny_disk: Path, tmp_path: Path) -> None:
     """Cells that were finished stay, and the command that is given again runs the rest."""
     study = tmp_path / "full.toml"
     study.write_text(
-        f'name = "full"\ninputs = ["{trace}"]\nseeds = {list(range(1, 101))}\n'
+        f'name = "full"\ninputs = ["Movie"]\nseeds = {list(range(1, 201))}\n'
         '[[grid]]\nname = "all"\ndevices = ["nexus5"]\nwrap_addresses = true\n'
     )
     done = emmclab("run", study, "--jobs", 1, "--results", tiny_disk)
     assert done.returncode == 1, done.stderr
-    kept = len(list(tiny_disk.glob("full/cells/*.json")))
-    assert 0 < kept < 101
+    kept = kept_cells(tiny_disk)
+    assert 0 < kept < 400
     assert "No space left on device" in done.stderr
-    assert f"hint: {kept} of 101 cells are kept in {tiny_disk / 'full'}; free some space" in done.stderr
+    assert f"hint: {kept} of 400 cells are kept in {tiny_disk / 'full'}; free some space" in done.stderr
     assert "nothing was left behind" not in done.stderr
     assert not list(tiny_disk.rglob(".emmclab-*"))

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from conftest import COMMAND, PATIENCE_S, emmclab, environment
+from conftest import COMMAND, PATIENCE_S, emmclab, environment, kept_cells
 
 #: Work that takes far longer than the patience below on any machine, within one call of the core or of a
 #: library: only a command that looks for the signal while it works can end before it.
@@ -133,7 +133,7 @@ def test_a_study_that_preconditions_ends_at_once_and_goes_on_later(trace: Path, 
         assert process.returncode == 130, said
         found = re.search(r"interrupted; aged: (\d) of 2 cells are kept in \S+; the same command", said)
         assert found is not None, said
-        assert int(found[1]) == len(list(tmp_path.glob("*/aged/cells/*.json")))
+        assert int(found[1]) == kept_cells(tmp_path)
     (tmp_path / "aged.toml").write_text(study.format(trace, "small-1gb", "sequential:10"))
     assert emmclab("run", "aged.toml", "--jobs", 2, cwd=tmp_path).returncode == 0
     left = [path.name for path in tmp_path.rglob("*") if path.suffix == ".lock" or path.name[0] == "."]

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from conftest import COMMAND, PATIENCE_S, emmclab, environment
+from conftest import COMMAND, PATIENCE_S, emmclab, environment, kept_cells
 from emmclab.claims import judge_study
 from emmclab.errors import ConfigError, UnsupportedError
 from emmclab.papers import studies
@@ -143,7 +143,7 @@ def test_a_program_that_fails_is_named_with_what_it_said_and_is_not_kept(
     file.write_text(small("echo no such luck >&2; exit 3"), encoding="utf-8")
     done = emmclab("run", file, "--results", tmp_path / "results", "--jobs", "1")
     assert done.returncode != 0 and "no such luck" in done.stderr and "status 3" in done.stderr
-    assert not list((tmp_path / "results").glob("*/cells/*.json"))
+    assert kept_cells(tmp_path / "results") == 0
     assert str(tmp_path) not in Path("/proc/mounts").read_text()
 
 
@@ -190,7 +190,7 @@ def test_a_machine_that_cannot_serve_is_told_before_anything_runs(
     with pytest.raises(UnsupportedError, match="no-such-tool") as refused:
         programs.require([needy])
     assert "no-such-package" in str(refused.value.hint)
-    assert not list(tmp_path.glob("cells/*.json"))
+    assert kept_cells(tmp_path) == 0
 
 
 @pytest.mark.parametrize(

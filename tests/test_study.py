@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import signal
 import subprocess
@@ -12,12 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from conftest import COMMAND, PATIENCE_S, emmclab, emmclab_json, environment
+from conftest import COMMAND, PATIENCE_S, emmclab, emmclab_json, environment, kept_cells
 from emmclab.cli.meter import remaining
 from emmclab.errors import ConfigError, InputError
 from emmclab.files import sweep
 from emmclab.study import Results, Serial, Study, run_study
-from emmclab.study.store import Store
+from emmclab.study.store import Kept, Store
 
 STUDY = """
 name = "small"
@@ -54,6 +55,16 @@ def finished(study: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def content(folder: Path) -> dict[str, bytes]:
     """Every file below a folder."""
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def lose(folder: Path, count: int) -> list[str]:
+    """Drop the first so many cells of a finished study; give their keys."""
+    store = Store(folder)
+    rows = [Kept(*row) for row in store.ask(sorted(store.keys()), "result", "rows")]
+    for path in (folder / "cells").iterdir():
+        path.unlink()
+    store.add(rows[count:])
+    return [row.key for row in rows[:count]]
 
 
 def test_every_input_meets_every_device_setting_mode_and_seed(finished: Path) -> None:
@@ -100,62 +111,61 @@ def test_killed_at_random_moments_and_resumed_gives_the_same_bytes(
         deadline = time.monotonic() + PATIENCE_S
         wanted = kept + chance.randrange(1, 12)
         while run.poll() is None and time.monotonic() < deadline:
-            if len(list(tmp_path.glob("small/cells/*.json"))) >= wanted:
+            if kept_cells(tmp_path) >= wanted:
                 break
-            time.sleep(0.001)
         run.send_signal(signal.SIGKILL if attempt % 2 else signal.SIGTERM)
         run.wait(PATIENCE_S)
-        cells = len(list(tmp_path.glob("small/cells/*.json")))
+        cells = kept_cells(tmp_path)
         assert cells >= kept, "a finished cell was lost"
         kept = cells
     assert kept > 0
-    (tmp_path / "small" / "cells" / ".0123.lock").touch()
     (tmp_path / "small" / "cells" / ".emmclab-Xy12Zk").touch()
     assert emmclab("run", study, "--jobs", 2, "--results", tmp_path).returncode == 0
     assert content(tmp_path) == content(finished), "also nothing unfinished is left"
 
 
 def test_ctrl_c_stops_cells_under_way_and_says_what_is_kept(study: Path, tmp_path: Path) -> None:
-    """Not the rest of a batch: at most the cells that were being kept when the signal came are added."""
+    """Also those that had not come into a part yet."""
     command = [*COMMAND, "run", str(study), "--jobs", "2", "--results", str(tmp_path)]
     run = subprocess.Popen(
         command, env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
     )
 
-    def kept() -> int:
-        return len(list(tmp_path.glob("small/cells/*.json")))
-
-    while run.poll() is None and kept() < 2:
+    while run.poll() is None and kept_cells(tmp_path) < 2:
         time.sleep(0.001)
     run.send_signal(signal.SIGINT)
     _, said = run.communicate(timeout=PATIENCE_S)
     if run.returncode == 0:
         pytest.skip("the run ended before the signal came")
     assert run.returncode == 130
-    assert f"{kept()} of {CELLS} cells are kept" in said
+    assert f"{kept_cells(tmp_path)} of {CELLS} cells are kept" in said
     assert emmclab("run", study, "--jobs", 2, "--results", tmp_path).returncode == 0
 
 
-def test_two_runs_in_one_folder_share_the_cells(study: Path, finished: Path, tmp_path: Path) -> None:
-    """A cell that another process has claimed is waited for and not run again."""
+def test_a_second_run_in_one_folder_is_refused_and_the_first_goes_on(
+    study: Path, finished: Path, tmp_path: Path
+) -> None:
     store = Store(tmp_path / "small")
-    cell = Study.named(str(study)).cells()[3]
-    with store.claimed(cell, wait=False) as claimed:
-        assert claimed
-        command = [*COMMAND, "run", str(study), "--jobs", "2", "--results", str(tmp_path)]
-        run = subprocess.Popen(command, env=environment(), stdout=subprocess.DEVNULL)
-        deadline = time.monotonic() + PATIENCE_S
-        while len(list(store.folder.glob("cells/*.json"))) < CELLS - 1 and time.monotonic() < deadline:
-            time.sleep(0.01)
-        time.sleep(0.2)
-        assert run.poll() is None, "it waits for the last cell"
-        assert not store.has(cell)
-        place = store.place(cell.key)
-        place.write_bytes((finished / "small" / "cells" / place.name).read_bytes())
-        written = place.stat()
-    assert run.wait(PATIENCE_S) == 0
-    again = place.stat()
-    assert (again.st_ino, again.st_mtime_ns) == (written.st_ino, written.st_mtime_ns)
+    with store.place.lock(""):
+        done = emmclab("run", study, "--jobs", "2", "--results", tmp_path)
+        assert done.returncode == 2
+        assert f"another run is writing its results here (process {os.getpid()} on" in done.stderr
+        assert "--shard 1/2" in done.stderr
+        assert emmclab("run", study, "--shard", "1/2", "--results", tmp_path).returncode == 2
+    assert emmclab("run", study, "--jobs", 2, "--results", tmp_path).returncode == 0
+    assert content(tmp_path) == content(finished)
+
+
+def test_shards_share_a_folder_but_not_a_shard(study: Path, finished: Path, tmp_path: Path) -> None:
+    with Store(tmp_path / "small").place.lock("1-of-2"):
+        assert emmclab("run", study, "--shard", "2/2", "--jobs", 1, "--results", tmp_path).returncode == 0
+        assert emmclab("run", study, "--shard", "1/2", "--jobs", 1, "--results", tmp_path).returncode == 2
+        assert emmclab("run", study, "--jobs", 1, "--results", tmp_path).returncode == 2
+    assert kept_cells(tmp_path) == CELLS // 2
+    done = emmclab("run", study, "--jobs", 1, "--results", tmp_path)
+    assert done.returncode == 0, done.stderr
+    for path in (tmp_path / "small").glob(".running*"):
+        path.unlink()
     assert content(tmp_path) == content(finished)
 
 
@@ -210,7 +220,7 @@ def test_no_worker_outlives_a_killed_run(study: Path, tmp_path: Path) -> None:
     command = [*COMMAND, "run", str(study), "--jobs", "2", "--results", str(tmp_path)]
     marked = environment(EMMCLAB_TEST_MARK=str(tmp_path))
     run = subprocess.Popen(command, env=marked, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    while run.poll() is None and not list(tmp_path.glob("small/cells/*.json")):
+    while run.poll() is None and not kept_cells(tmp_path):
         time.sleep(0.001)
     run.kill()
     run.wait(PATIENCE_S)
@@ -237,16 +247,18 @@ def test_a_finished_cell_is_not_run_again_unless_told(study: Path, finished: Pat
     ran: list[int] = []
 
     class Counting(Serial):
-        def run(self, work, tasks):  # type: ignore[no-untyped-def]
-            ran.append(sum(len(task) for task in tasks))
-            return super().run(work, tasks)
+        def run(self, work, next_task, files=()):  # type: ignore[no-untyped-def]
+            for task, outcome in super().run(work, next_task, files):
+                ran[-1] += len(task.cells)
+                yield task, outcome
 
     chosen = Study.named(str(study))
     for fresh in (False, False, True):
+        ran.append(0)
         run_study(chosen, folder, Counting(), fresh=fresh)
     assert ran == [CELLS, 0, CELLS]
-    victim = next((folder / "cells").glob("*.json"))
-    victim.unlink()
+    lose(folder, 1)
+    ran.append(0)
     run_study(chosen, folder, Counting())
     assert ran[-1] == 1
     assert content(folder) == content(finished / "small")
@@ -379,7 +391,7 @@ def test_an_image_that_a_killed_run_left_half_made_is_made_again(tmp_path: Path)
     images[0].write_bytes(images[0].read_bytes()[:1000])
     images[1].unlink()
     (images[1].with_suffix(".lock")).touch()
-    for path in folder.glob("cells/*.json"):
+    for path in folder.glob("cells/*"):
         path.unlink()
     other = folder / "images" / "0123456789abcdef"
     other.mkdir()
@@ -394,9 +406,9 @@ def test_an_image_that_a_killed_run_left_half_made_is_made_again(tmp_path: Path)
 
 
 def test_the_progress_of_a_study_says_how_long_the_rest_will_take() -> None:
-    assert remaining(60, 10, 20) == ", about 2 min left"
-    assert remaining(7200, 1, 3) == ", about 6 h left"
-    assert remaining(1, 3, 0) == remaining(1, 0, 3) == ""
+    assert remaining(120) == ", about 2 min left"
+    assert remaining(21600) == ", about 6 h left"
+    assert remaining(None) == remaining(0) == ""
 
 
 def test_a_question_may_name_columns_as_in_flat_results(finished: Path) -> None:
@@ -444,10 +456,13 @@ def test_a_broken_result_is_named(finished: Path, tmp_path: Path) -> None:
     for name, data in content(finished / "small").items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_bytes(data)
-    key = json.loads((tmp_path / "index.json").read_text())["cells"][0]
-    Store(tmp_path).place(key).write_text("{")
-    with pytest.raises(InputError, match=key):
+    (gone,) = lose(tmp_path, 1)
+    with pytest.raises(InputError, match=gone):
         Results.load(tmp_path)
+    broken = tmp_path / "cells" / "0123.parquet"
+    broken.write_text("{")
+    with pytest.raises(InputError, match=r"0123\.parquet: this part of the results is broken"):
+        Store(tmp_path).keys()
 
 
 def test_an_unknown_study_names_those_there_are() -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from emmclab.errors import ConfigError
+from emmclab.errors import ConfigError, EmmclabError
 from emmclab.papers import Paper, papers, studies
 from emmclab.papers.measuring import Measurement, Reads, find_measure, taken
 from emmclab.papers.sources import restated
@@ -210,7 +210,13 @@ def studies_of(chosen: Iterable[Paper]) -> list[str]:
 
 
 def judge(results: Mapping[str, Results], chosen: Sequence[Paper] | None = None) -> list[Claim]:
-    """Judge the claims of papers (all without `chosen`); `results` are those of their studies, by name."""
+    """Judge the claims of papers (all without `chosen`); `results` are those of their studies, by name.
+
+    Raises:
+        EmmclabError: cells of one have no result.
+    """
+    for one in results.values():
+        _refuse_incomplete(one)
     return [
         _judge(paper, rule, results[rule.study] if rule.measure else None)
         for paper in (papers().values() if chosen is None else chosen)
@@ -219,11 +225,27 @@ def judge(results: Mapping[str, Results], chosen: Sequence[Paper] | None = None)
 
 
 def judge_study(results: Results) -> list[Claim]:
-    """Judge the claims that one study measures, with the verdicts that the whole ledger has."""
+    """Judge the claims that one study measures, with the verdicts that the whole ledger has.
+
+    Raises:
+        EmmclabError: cells of it have no result.
+    """
+    _refuse_incomplete(results)
     name = results.about["name"]
     paper = studies()[name]
     found = [replace(rule, **more) for rule in rules(paper) for more in ({}, *rule.again)]
     return [_judge(paper, rule, results) for rule in found if rule.measure and rule.study == name]
+
+
+def _refuse_incomplete(results: Results) -> None:
+    if results.missing:
+        name = results.about["name"]
+        raise EmmclabError(
+            f"{name}: {results.missing:,} of {results.about['cells']:,} cells have no result; "
+            "no claim is judged",
+            kind="failed",
+            hint=f"run the rest: `emmclab run {name}`",
+        )
 
 
 def _judge(paper: Paper, rule: Rule, results: Results | None) -> Claim:

@@ -9,7 +9,14 @@ from typing import Any
 from emmclab.errors import UnsupportedError
 
 #: The extra that brings each library, as pyproject.toml has it.
-EXTRAS = {"pandas": "dataframes", "polars": "dataframes", "pyarrow": "dataframes"}
+EXTRAS = {
+    "pandas": "dataframes",
+    "polars": "dataframes",
+    "pyarrow": "dataframes",
+    "ray": "cluster",
+    "obstore": "bucket",
+    "optuna": "search",
+}
 
 
 def library(name: str) -> Any:

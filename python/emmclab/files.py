@@ -71,8 +71,10 @@ def printable(path: str | PathLike[str]) -> str:
     return os.fsencode(path).decode("utf-8", "replace")
 
 
-def lock(file: IO[str] | int, *, wait: bool) -> bool:
+def lock(file: IO[str] | int, *, wait: bool, shared: bool = False) -> bool:
     """Lock an open file for this process, which unlocks it when it ends; False where another one holds it.
+
+    A `shared` lock is held by any number of processes, while none has it alone.
 
     Where the system has no such locks, every process gets what it asks for.
     """
@@ -81,7 +83,7 @@ def lock(file: IO[str] | int, *, wait: bool) -> bool:
     import fcntl
 
     try:
-        fcntl.flock(file, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | (0 if wait else fcntl.LOCK_NB))
     except BlockingIOError:
         return False
     return True

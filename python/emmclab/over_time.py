@@ -49,6 +49,6 @@ def write_over_time(rows: Rows, path: Path) -> None:
     if rows and ending == ".csv":
         write_whole(path, to_csv(rows))
     elif rows:
-        from emmclab.study.store import write_parquet
+        from emmclab.study.tables import write_parquet
 
         write_parquet(path, rows)

@@ -45,6 +45,8 @@ COMMANDS = (
     "compare-profiles",
     "fleet",
     "run",
+    "collect",
+    "search",
     "query",
     "report",
     "papers",

@@ -93,23 +93,30 @@ class Counter:
             return
         self._last = now
         earlier = f", {before:,} were finished before" if before else ""
-        left = remaining(now - self._started, done - before, total - done)
+        ran = done - before
+        left = remaining((now - self._started) / ran * (total - done) if ran else None)
         line = f"{self.what}: {done:,} of {total:,} {self.tasks}{earlier}{left}"
         end = "\r" if terminal and done < total else "\n"
         # On a terminal a shorter line has to cover the one before.
         print(f"{line:<79}" if terminal else line, end=end, file=sys.stderr, flush=True)
 
 
-def remaining(elapsed_s: float, done: int, left: int) -> str:
-    """Say how long the tasks that are left will take, by the mean time of those that are done.
+def remaining(left_s: float | None) -> str:
+    """Say how long the cells that are left will take.
 
-    >>> remaining(60, 10, 20), remaining(5, 0, 20), remaining(5, 20, 0)
+    >>> remaining(120), remaining(None), remaining(0)
     (', about 2 min left', '', '')
     """
-    if not done or not left:
-        return ""
-    seconds = elapsed_s / done * left
-    for unit, length in (("h", 3600), ("min", 60), ("s", 1)):
-        if seconds >= 2 * length or unit == "s":
-            return f", about {max(1, round(seconds / length))} {unit} left"
-    return ""
+    return f", about {length(left_s)} left" if left_s else ""
+
+
+def length(seconds: float) -> str:
+    """Give a time in the unit that suits it.
+
+    >>> length(6 * 3600), length(90), length(0.2)
+    ('6 h', '90 s', '1 s')
+    """
+    for unit, one in (("h", 3600), ("min", 60)):
+        if seconds >= 2 * one:
+            return f"{round(seconds / one)} {unit}"
+    return f"{max(1, round(seconds))} s"

@@ -145,7 +145,7 @@ def _write(output: Path, names: list[str], rows: list[tuple[Any, ...]]) -> None:
     if ending != ".parquet":
         write_whole(output, _csv(names, rows) if ending == ".csv" else _json(names, rows))
         return
-    from emmclab.study.store import write_parquet
+    from emmclab.study.tables import write_parquet
 
     records = [
         {name: json.dumps(one) if isinstance(one, (list, dict)) else one for name, one in record.items()}

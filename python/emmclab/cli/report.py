@@ -9,7 +9,7 @@ import typer
 
 from emmclab.cli.console import say
 from emmclab.cli.options import Figures, Reading, with_groups
-from emmclab.cli.studies import RESULTS, ResultsFolder, StudyName
+from emmclab.cli.studies import RESULTS, StudyName, incomplete
 from emmclab.errors import InputError
 
 if TYPE_CHECKING:
@@ -28,7 +28,13 @@ def report(
     study: StudyName,
     html: Annotated[Path | None, typer.Option(metavar="FILE", help="Output file: the page.")] = None,
     figures: Figures = None,
-    results: ResultsFolder = RESULTS,
+    results: Annotated[
+        Path,
+        typer.Option(
+            metavar="DIR|FILE",
+            help="Results folder, or the file of `emmclab collect`, which ends in .parquet.",
+        ),
+    ] = RESULTS,
     reading: Reading,
 ) -> None:
     """Write the page of a finished study, without running anything."""
@@ -36,7 +42,14 @@ def report(
     from emmclab.study import Results, Study
 
     chosen = Study.named(study).with_reading(reading.given())
-    found = Results.load(results / chosen.name)
+    if results.suffix == ".parquet":
+        from emmclab.study.collect import collected
+
+        found = collected(results)
+    else:
+        found = Results.load(results / chosen.name)
+    if found.missing:
+        say(incomplete(found.missing, found.about["cells"]))
     _refuse_others(chosen, found, study, given=bool(reading.given()))
     page = html or Path(f"{chosen.name}.html")
     if chosen.name in studies():

@@ -2,38 +2,81 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import shlex
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from emmclab.cli.console import print_json, stdout
+from emmclab.cli.console import print_json, put, say, stdout
 from emmclab.cli.failures import EARLY_END
 from emmclab.cli.options import AsJson, Percentiles, Reading, with_groups
 from emmclab.cli.studies import (
     RESULTS,
+    Engine,
     Fresh,
     ImagesSpace,
     Jobs,
-    ResultsFolder,
+    ResultsPlace,
     StudyName,
-    run_with_meter,
+    executor,
+    finish_with_meter,
+    incomplete,
+    keeping,
 )
+from emmclab.cli.study_meter import StudyMeter, estimated
 from emmclab.errors import ConfigError, EmmclabError
 
-#: Cells that are named where they ended early.
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from emmclab.study import Study
+    from emmclab.study.place import Place
+    from emmclab.study.store import Finished, Missing
+
+#: Cells that are named where they ended early, or have no result.
 _SHOWN = 10
+#: Digits of a key that name a cell.
+_KEY_DIGITS = 12
 
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command(epilog="Example: [cyan]emmclab run iiswc15 --jobs 2[/]")(with_groups(run))
+    app.command(
+        epilog="Examples: [cyan]emmclab run iiswc15 --jobs 2[/]   [cyan]emmclab run study.toml --on auto "
+        "--results s3://bucket/sweeps[/]   [cyan]emmclab run study.toml --shard 3/16[/]"
+    )(with_groups(run))
 
 
 def run(
     *,
     study: StudyName,
     jobs: Jobs = 0,
+    on: Engine = "local",
+    shard: Annotated[
+        str | None,
+        typer.Option(
+            metavar="K/N",
+            help="Only this part of the cells, from 1, as 3/16; `emmclab collect` joins the parts.",
+            rich_help_panel="Running",
+        ),
+    ] = None,
     fresh: Fresh = False,
+    estimate: Annotated[
+        bool,
+        typer.Option(
+            "--estimate",
+            help="Only run a few cells of each grid, and say how long the study will take.",
+            rich_help_panel="Running",
+        ),
+    ] = False,
+    cell: Annotated[
+        str | None,
+        typer.Option(
+            metavar="KEY",
+            help="Only the cell whose key begins so, in this process, as to see why it crashes.",
+            rich_help_panel="Running",
+        ),
+    ] = None,
     images_gb: ImagesSpace = 4.0,
     percentiles: Percentiles = None,
     scale: Annotated[
@@ -44,53 +87,192 @@ def run(
             rich_help_panel="Running",
         ),
     ] = None,
-    results: ResultsFolder = RESULTS,
+    results: ResultsPlace = str(RESULTS),
     reading: Reading,
     as_json: AsJson = False,
 ) -> None:
     """Run a study. Finished cells are kept, so an interrupted run continues.
 
-    Exit status 3: a device stopped before the end of its trace (full or worn out) in some cell.
+    Exit status 1: cells failed, or crashed their process again and again. Exit status 3: a device stopped
+    before the end of its trace (full or worn out) in some cell.
     """
     from emmclab.study import Study
-    from emmclab.study.results import stop_of
+    from emmclab.study.place import place_of
 
+    _refuse_together({"--shard": shard, "--cell": cell, "--estimate": estimate, "--fresh": fresh})
     chosen = Study.named(study).with_reading(reading.given()).with_percentiles(percentiles)
     if scale is not None:
         chosen = chosen.with_scale(scale)
-    folder = results / chosen.name
-    found = run_with_meter(chosen, folder, jobs, fresh, images_limit=round(images_gb * 2**30), failures=True)
-    early = [run for run in found.runs if stop_of(run)]
+    place = place_of(results, chosen.name)
+    limit = round(images_gb * 2**30)
+    elsewhere = "" if results == str(RESULTS) else f" --results {shlex.quote(results)}"
+    again = f"emmclab run {shlex.quote(study)}{elsewhere}"
+    if cell is not None:
+        _run_cell(chosen, place, cell, limit, as_json)
+    elif shard is not None:
+        _run_shard(chosen, place, executor(jobs, on), shard, limit, as_json, again)
+    elif estimate:
+        _estimate(chosen, place, executor(jobs, on), limit, as_json)
+    else:
+        found = finish_with_meter(chosen, place, executor(jobs, on), fresh=fresh, images_limit=limit)
+        _report(found, place, study, elsewhere, again, as_json)
+
+
+def _refuse_together(given: dict[str, Any]) -> None:
+    """Refuse options of which one alone can be meant.
+
+    Raises:
+        ConfigError: there are several.
+    """
+    several = [name for name, value in given.items() if value]
+    if len(several) > 1:
+        raise ConfigError(
+            f"{several[0]} and {several[1]} at once",
+            kind="config",
+            field=several[1],
+            hint="give one of the two",
+        )
+
+
+def _run_cell(study: Study, place: Place, begin: str, limit: int, as_json: bool) -> None:
+    """Run one cell in this process."""
+    from emmclab.study import Serial
+    from emmclab.study.run import run_part
+
+    cells = [cell for cell in study.cells() if cell.key.startswith(begin)]
+    if len(cells) != 1:
+        raise ConfigError(
+            f"{len(cells)} cells of {study.name} have a key that begins with `{begin}`",
+            kind="config",
+            field="--cell",
+            hint="give more digits of the key, with the options that the run had",
+        )
+    with keeping(study, cells, place):
+        run_part(place, Serial(), f"cell-{cells[0].key}", cells, images_limit=limit)
     if as_json:
-        marked = [{name: run[name] for name in ("grid", "input", "device", "seed")} for run in early]
-        about = {**found.about, "results": str(folder), "digest": found.digest, "ended_early": marked}
-        parts = {"cuts": found.cuts, "failures": found.failures}
-        print_json(about | {name: part for name, part in parts.items() if part})
+        print_json({"study": study.name, "cell": cells[0].key, "results": str(place)})
+    else:
+        put(f"{study.name}: the cell {cells[0].key} is kept in {place}")
+
+
+def _run_shard(
+    study: Study, place: Place, engine: Any, text: str, limit: int, as_json: bool, again: str
+) -> None:
+    """Run one shard."""
+    import contextlib
+
+    from emmclab.study.run import Shard, run_part
+    from emmclab.study.store import Missing
+
+    shard = Shard.parse(text)
+    cells = shard.share(study.cells())
+    name = f"{study.name}, shard {text}"
+    with contextlib.closing(engine), keeping(study, cells, place), StudyMeter(name) as meter:
+        reasons = run_part(place, engine, str(shard), cells, images_limit=limit, progress=meter)
+    missing = [Missing.of(cell, reasons[cell.key]) for cell in cells if cell.key in reasons]
+    if as_json:
+        print_json(
+            {
+                "study": study.name,
+                "shard": text,
+                "cells": len(cells),
+                "results": str(place),
+                "missing": [one.__dict__ for one in missing],
+            }
+        )
+    else:
+        put(f"{name}: {len(cells) - len(missing):,} of {len(cells):,} cells are kept in {place}")
+        put("Next: emmclab collect STUDY RESULTS... -o all.parquet, when all shards have ended")
+    _refuse_missing(missing, len(cells), again)
+
+
+def _estimate(study: Study, place: Place, engine: Any, limit: int, as_json: bool) -> None:
+    """Run a sample, and say how long the rest will take."""
+    import contextlib
+    from dataclasses import asdict
+
+    from emmclab.study.run import estimate
+
+    cells = study.cells()
+    with contextlib.closing(engine), keeping(study, cells, place):
+        found = estimate(place, engine, cells, images_limit=limit)
+    if as_json:
+        print_json({"study": study.name, **asdict(found)})
+    elif found.done == found.total:
+        put(f"{study.name}: all {found.total:,} cells are finished")
+    else:
+        put(f"{study.name}: {estimated(found)}")
+
+
+def _report(found: Finished, place: Place, study: str, elsewhere: str, again: str, as_json: bool) -> None:
+    """Say what came of a whole run, and end with its exit status."""
+    total, counts = found.about["cells"], found.counts
+    if as_json:
+        _print_json(found, place)
     else:
         console = stdout()
+        if found.missing:
+            put(incomplete(len(found.missing), total))
         console.print(
-            f"{chosen.name}: {found.about['cells']:,} cells, {len(found.profiles)} inputs; results "
-            f"{found.digest} in {folder}",
+            f"{found.about['name']}: {total:,} cells, {counts['profiles']} inputs; results "
+            f"{found.digest} in {place}",
             markup=False,
             soft_wrap=True,
         )
-        if found.cuts:
+        if counts["cuts"]:
             from emmclab.cli.show_cuts import show_cuts
+            from emmclab.study import Results
 
-            show_cuts(console, found)
-        for run in early[:_SHOWN]:
-            line = f"ended early: {run['input']} on {run['device']} ({run['grid']}): {stop_of(run)}"
+            show_cuts(console, Results.load(place))
+        for run in found.early[:_SHOWN]:
+            reason = run.get("run_stopped") or run.get("stopped")
+            line = f"ended early: {run['input']} on {run['device']} ({run['grid']}): {reason}"
             console.print(line, markup=False, soft_wrap=True, style="yellow")
-        if len(early) > _SHOWN:
-            more = f"and {len(early) - _SHOWN:,} more; their column run_stopped gives the reason"
+        if len(found.early) > _SHOWN:
+            more = f"and {len(found.early) - _SHOWN:,} more; their column run_stopped gives the reason"
             console.print(more, markup=False, soft_wrap=True, style="yellow")
-        table = "cuts" if found.cuts else "runs"
-        page, tables = f"emmclab report {study}", f'emmclab query "describe {table}" --study {study}'
-        place = "" if results == RESULTS else f" --results {results}"
-        console.print(f"Next: {page}{place}; {tables}{place}", markup=False, soft_wrap=True)
+        table = "cuts" if counts["cuts"] else "runs"
+        if place.folder is not None:
+            page, tables = f"emmclab report {study}", f'emmclab query "describe {table}" --study {study}'
+            line = f"Next: {page}{elsewhere}; {tables}{elsewhere}"
+        else:
+            line = f"Next: emmclab collect {study}{elsewhere.replace(' --results', '')} -o all.parquet"
+        console.print(line, markup=False, soft_wrap=True)
+    _refuse_missing(found.missing, total, again)
     if found.failures:
-        _fail(found.failures, found.about["cells"], everything=not found.runs and not found.cuts)
-    raise typer.Exit(EARLY_END if early else 0)
+        _fail(found.failures, total, everything=not counts["runs"] and not counts["cuts"])
+    raise typer.Exit(EARLY_END if found.early else 0)
+
+
+def _print_json(found: Finished, place: Place) -> None:
+    from emmclab.study import Results
+
+    marked = [{name: run[name] for name in ("grid", "input", "device", "seed")} for run in found.early]
+    about = {**found.about, "results": str(place), "digest": found.digest, "ended_early": marked}
+    parts: dict[str, Any] = {"missing_cells": [one.__dict__ for one in found.missing]}
+    if found.counts["cuts"] or found.failures:
+        whole = Results.load(place)
+        parts |= {"cuts": whole.cuts, "failures": whole.failures}
+    print_json(about | {name: part for name, part in parts.items() if part})
+
+
+def _refuse_missing(missing: Sequence[Missing], cells: int, again: str) -> None:
+    """Name the cells that crashed their process, each with what repeats it.
+
+    Raises:
+        EmmclabError: there are such cells.
+    """
+    if not missing:
+        return
+    for one in missing[:_SHOWN]:
+        place = f"{one.input} on {one.device}" if one.device else one.input
+        say(f"set apart: {place} ({one.grid}, seed {one.seed}): {one.reason or 'it was not run'}")
+        say(f"  repeat it: {again} --cell {one.key[:_KEY_DIGITS]}")
+    if len(missing) > _SHOWN:
+        say(f"and {len(missing) - _SHOWN:,} more; index.json names them")
+    raise EmmclabError(
+        incomplete(len(missing), cells), kind="failed", hint="the same command tries them once more"
+    )
 
 
 def _fail(failures: list[dict[str, str]], cells: int, *, everything: bool) -> None:

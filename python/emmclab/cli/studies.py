@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,12 +13,15 @@ import typer
 
 from emmclab.cli.console import say
 from emmclab.cli.failures import kept
-from emmclab.cli.meter import Counter
 from emmclab.cli.options import Reading
+from emmclab.cli.study_meter import StudyMeter
 from emmclab.errors import ConfigError, EmmclabError, InputError
 
 if TYPE_CHECKING:
     from emmclab.study import Executor, Results, Study
+    from emmclab.study.cell import Cell
+    from emmclab.study.place import Place
+    from emmclab.study.store import Finished
 
 #: Where results are kept when nothing else is said.
 RESULTS = Path("emmclab-results")
@@ -39,6 +44,23 @@ Fresh = Annotated[
 ResultsFolder = Annotated[
     Path, typer.Option("--results", metavar="DIR", help="Results folder; each study has its own in it.")
 ]
+ResultsPlace = Annotated[
+    str,
+    typer.Option(
+        "--results",
+        metavar="DIR|URL",
+        help="Results folder, or a bucket as s3://BUCKET/PREFIX; each study has its own in it.",
+    ),
+]
+Engine = Annotated[
+    str,
+    typer.Option(
+        "--on",
+        metavar="ENGINE",
+        help="local; ray: a Ray cluster started on this machine; auto or ray://HOST:PORT: one that is there.",
+        rich_help_panel="Running",
+    ),
+]
 ImagesSpace = Annotated[
     float,
     typer.Option(
@@ -59,44 +81,54 @@ TraceInputs = Annotated[
 ]
 
 
-def executor(jobs: int) -> Executor:
-    """One process or several."""
-    from emmclab.study import Pool, Serial
-
-    count = jobs or os.cpu_count() or 1
-    return Serial() if count == 1 else Pool(count)
-
-
-def run_with_meter(
-    study: Study,
-    folder: Path,
-    jobs: int,
-    fresh: bool,
-    *,
-    images_limit: int | None = None,
-    failures: bool = False,
-) -> Results:
-    """Run a study and say on stderr how far it has come, and how long the rest will take.
+def executor(jobs: int, on: str = "local") -> Executor:
+    """Give the engine: one process or several, or a Ray cluster.
 
     Raises:
-        EmmclabError: the study cannot be run, or a cell failed and `failures` does not allow it.
+        ConfigError: there is no such engine, or no such cluster.
+        UnsupportedError: Ray is not installed.
     """
-    from emmclab.study import run_study
-    from emmclab.study.store import IMAGES_BYTES, Store
+    from emmclab.study import Pool, Serial
 
-    note = Counter(study.name, "cells")
-    limit = IMAGES_BYTES if images_limit is None else images_limit
+    if on == "local":
+        count = jobs or os.cpu_count() or 1
+        return Serial() if count == 1 else Pool(count)
+    if on not in ("ray", "auto") and not on.startswith("ray://"):
+        raise ConfigError(
+            f"`{on}` is not an engine",
+            kind="config",
+            field="--on",
+            hint="local, ray (starts a cluster on this machine), auto or ray://HOST:PORT (joins one)",
+        )
+    from emmclab.study.cluster import RayCluster
+
+    if jobs and on != "ray":
+        raise ConfigError(
+            "a cluster that runs already has its own number of processes",
+            kind="config",
+            field="--jobs",
+            hint="leave out --jobs",
+        )
+    cluster = RayCluster(None if on == "ray" else on, jobs)
+    if cluster.dashboard:
+        say(f"Ray's dashboard: http://{cluster.dashboard.removeprefix('http://')}")
+    return cluster
+
+
+@contextlib.contextmanager
+def keeping(study: Study, cells: Sequence[Cell] | None, place: Place) -> Iterator[None]:
+    """Say what is kept where a run is interrupted, or cannot go on; `cells` are those that it is to run."""
+    from emmclab.study.store import Store
 
     def kept_cells() -> str:
-        store = Store(folder)
-        return f"{sum(map(store.has, cells)):,} of {len(cells):,} cells are kept in {folder}"
+        have = Store(place).keys()
+        if cells is None:
+            return f"{len(have):,} cells are kept in {place}"
+        count = sum(cell.key in have for cell in cells)
+        return f"{count:,} of {len(cells):,} cells are kept in {place}"
 
-    cells = study.cells()
-    folder.mkdir(parents=True, exist_ok=True)
     try:
-        found = run_study(
-            *(study, folder, executor(jobs)), fresh=fresh, images_limit=limit, cells=cells, progress=note
-        )
+        yield
     except KeyboardInterrupt:
         kept.append(f"{study.name}: {kept_cells()}; the same command runs the rest")
         raise
@@ -104,11 +136,57 @@ def run_with_meter(
         if error.errno not in (errno.ENOSPC, errno.EDQUOT):
             raise
         hint = f"{kept_cells()}; free some space, and the same command runs the rest"
-        raise InputError.of(error, hint=hint) from error
-    if found.failures and not failures:
+        raise InputError.of(error, getattr(error, "file", None), hint=hint) from error
+
+
+def finish_with_meter(
+    study: Study,
+    place: Place,
+    engine: Executor,
+    *,
+    cells: Sequence[Cell] | None = None,
+    fresh: bool = False,
+    images_limit: int | None = None,
+) -> Finished:
+    """Run a study and say on stderr how far it has come, and how long the rest will take.
+
+    Raises:
+        EmmclabError: the study cannot be run.
+    """
+    from emmclab.study.run import run_cells
+    from emmclab.study.store import IMAGES_BYTES
+
+    limit = IMAGES_BYTES if images_limit is None else images_limit
+    cells = study.cells() if cells is None else cells
+    with contextlib.closing(engine), keeping(study, cells, place), StudyMeter(study.name) as meter:
+        return run_cells(study, place, engine, fresh=fresh, images_limit=limit, cells=cells, progress=meter)
+
+
+def run_with_meter(study: Study, folder: Path, jobs: int, fresh: bool) -> Results:
+    """Run a study none of whose cells may fail, and say on stderr how far it has come.
+
+    Raises:
+        EmmclabError: the study cannot be run, or a cell failed.
+    """
+    from emmclab.study import Results
+    from emmclab.study.place import Folder
+
+    place = Folder(folder)
+    found = finish_with_meter(study, place, executor(jobs), fresh=fresh)
+    if found.failures:
         first = found.failures[0]
         raise EmmclabError(f"{study.name}: {first['input']}: {first['message']}", hint=first["hint"])
-    return found
+    return Results.load(place)
+
+
+def incomplete(missing: int, cells: int) -> str:
+    """Say how much of a study is missing.
+
+    >>> incomplete(1, 72)
+    'incomplete: 1 of 72 cells has no result (1.4 %)'
+    """
+    have = "has" if missing == 1 else "have"
+    return f"incomplete: {missing:,} of {cells:,} cells {have} no result ({100 * missing / cells:.1f} %)"
 
 
 def note_reading(reading: Reading, recorded: list[str]) -> None:

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from emmclab.crash.cell import DOCUMENTED, KEPT, LOST, RULE, VERDICTS
-from emmclab.study.results import Results, Run
+from emmclab.study.results import Results
 from emmclab.study.summary import written
+from emmclab.study.tables import Run
 
 #: The verdict on a cell that failed: its states were not judged.
 NOT_JUDGED = "not judged"

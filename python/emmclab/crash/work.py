@@ -15,7 +15,8 @@ from emmclab.beside import repeated
 from emmclab.crash.explore import Exploration, Options, explore, open_run
 from emmclab.crash.finding import CutTally, Finding
 from emmclab.crash.scratch import ended_by_sigterm, remove_left
-from emmclab.study.executors import Executor, Pool, Serial
+from emmclab.errors import EmmclabError
+from emmclab.study.executors import Crash, Executor, Pool, Serial, each
 
 #: Time between two states of a share that are kept, seconds.
 _KEEP_S = 5.0
@@ -128,7 +129,13 @@ def explore_in_parallel(
     executor: Executor = Serial() if jobs == 1 else Pool(jobs)
     every = Exploration(finished=True)
     with repeated(_KEEP_S, lambda: _report(tasks, told)):
-        for _, found in executor.run(run_share, tasks):
+        for _, found in executor.run(run_share, each(tasks)):
+            if isinstance(found, Crash):
+                raise EmmclabError(
+                    f"a process that explored the log crashed: {found.reason}",
+                    kind="failed",
+                    hint="the same command goes on with what is kept; --jobs 1 begins no further process",
+                )
             every.merge(found)
     return every
 

@@ -46,7 +46,7 @@ def row_of(folder: Path, path: str, options: Mapping[str, Any]) -> Row:
         ConfigError: an option of reading has no meaning, or a key of the folders is the name of a figure.
     """
     place = folder / path
-    row: Row = {"path": printable(path), "refused": None, "digest": None, "bytes": None, **metadata(path)}
+    row = _empty(path)
     try:
         trace = read(place, **options)
         profiler = _core.Profiler(trace.name)
@@ -58,7 +58,7 @@ def row_of(folder: Path, path: str, options: Mapping[str, Any]) -> Row:
         raise
     except (EmmclabError, OSError) as error:
         refusal = error if isinstance(error, EmmclabError) else InputError.of(error, place)
-        return row | {"refused": _reason(refusal, place, path), "digest": digest([place])}
+        return refused_row(folder, path, _reason(refusal, place, path))
     row |= {
         "digest": trace.digest,
         "format": trace.header["format"],
@@ -68,6 +68,15 @@ def row_of(folder: Path, path: str, options: Mapping[str, Any]) -> Row:
     _refuse_keys(path, {*FIXED, *numbers})
     counts = {f"{HISTOGRAM}{one['name']}": one["counts"] for one in histograms}
     return row | numbers | counts
+
+
+def refused_row(folder: Path, path: str, reason: str) -> Row:
+    """Give the row of a file that could not be profiled."""
+    return _empty(path) | {"refused": reason, "digest": digest([folder / path])}
+
+
+def _empty(path: str) -> Row:
+    return {"path": printable(path), "refused": None, "digest": None, "bytes": None, **metadata(path)}
 
 
 def bins() -> dict[str, dict[str, Any]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,12 +13,12 @@ from typing import Any, NamedTuple
 from emmclab import __version__
 from emmclab.errors import InputError
 from emmclab.files import digest, printable, sweep
-from emmclab.fleet.row import bins, row_of
+from emmclab.fleet.row import bins, refused_row, row_of
 from emmclab.fleet.state import Profiled, State
 from emmclab.fleet.table import Table, write
 from emmclab.recordings import Recording, metadata_keys, recordings
 from emmclab.study.cell import build_digest
-from emmclab.study.executors import Executor
+from emmclab.study.executors import Crash, Executor
 
 #: A batch of recordings ends with this many bytes or files: about a second of work, so that an interruption
 #: loses no more, and the cost of a task is nothing beside it.
@@ -90,7 +91,14 @@ def profile_fleet(
         before = len(found) - len(doubtful)
         done = profiled = 0
         work = functools.partial(_profile, folder, options)
-        for task, outcome in executor.run(work, _batches(doubtful)):
+        waiting = deque(_batches(doubtful))
+        for task, outcome in executor.run(work, lambda: waiting.popleft() if waiting else None):
+            if isinstance(outcome, Crash):
+                if len(task) > 1:
+                    # One of them is the cause; the others are profiled all the same.
+                    waiting.extend((one,) for one in task)
+                    continue
+                outcome = [_crashed(folder, task[0].recording, outcome)]
             state.add(outcome)
             done += len(task)
             profiled += sum(one.row is not None for one in outcome)
@@ -138,6 +146,12 @@ def _batches(doubtful: Sequence[Doubtful]) -> list[tuple[Doubtful, ...]]:
         batch.append(one)
         size += one.recording.bytes
     return [*batches, tuple(batch)] if batch else batches
+
+
+def _crashed(folder: Path, recording: Recording, crash: Crash) -> Profiled:
+    """Give the row of a recording that crashed the process which read it."""
+    row = refused_row(folder, recording.path, f"reading it crashed: {crash.reason}")
+    return Profiled(recording, row["digest"], json.dumps(row | {"bytes": recording.bytes}))
 
 
 def _profile(folder: Path, options: Mapping[str, Any], batch: Sequence[Doubtful]) -> list[Profiled]:

@@ -13,7 +13,7 @@ from emmclab.errors import FormatError, InputError
 from emmclab.files import folder_aside, written
 from emmclab.fleet.figures import FIGURES
 from emmclab.fleet.row import FIXED, HISTOGRAM
-from emmclab.study.store import quoted
+from emmclab.study.tables import quoted
 
 #: The key of the file's metadata under which the table is described.
 _KEY = "emmclab_fleet"

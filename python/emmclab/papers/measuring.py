@@ -15,7 +15,8 @@ from emmclab.device import Device
 from emmclab.errors import ConfigError
 from emmclab.profile import Profile
 from emmclab.result import Result
-from emmclab.study.results import Results, Run
+from emmclab.study.results import Results
+from emmclab.study.tables import Run
 from emmclab.trace import Trace
 
 

@@ -14,7 +14,7 @@ import tomllib
 
 from emmclab.device import Device
 from emmclab.papers.measuring import Reads
-from emmclab.study.results import Run
+from emmclab.study.tables import Run
 from emmclab.workload import PARAMETERS_OF, Workload, benchmark_sources, workloads
 
 #: Counters of the bytes that layers handle themselves.

@@ -18,7 +18,8 @@ from emmclab.crash.table import (
 )
 from emmclab.files import write_whole
 from emmclab.report.assemble import assemble
-from emmclab.study.results import Results, Run
+from emmclab.study.results import Results
+from emmclab.study.tables import Run
 
 #: Class of the badge of each verdict.
 _BADGES = {KEPT: "yes", DOCUMENTED: "documented", RULE: "unknown", LOST: "broken", NOT_JUDGED: "plain"}
@@ -40,6 +41,7 @@ def render(results: Results) -> str:
         [],
         title=name,
         about=results.about,
+        missing=results.missing,
         headline=headline(results),
         counts=counts(results),
         meaning=MEANING,

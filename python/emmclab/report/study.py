@@ -62,6 +62,7 @@ def render(results: Results) -> str:
         list(dict.fromkeys(row["trace"] for part in rows.values() for row in part)),
         title=results.about["name"],
         about=results.about,
+        missing=results.missing,
         headline=headline(results, found),
         seeds=sorted({cell["seed"] for cell in (*results.runs, *results.failures)}),
         summaries=[_table(summary) for summary in found],

@@ -16,6 +16,7 @@ from emmclab.device import Device
 from emmclab.errors import ConfigError, EmmclabError, InputError, UnsupportedError
 from emmclab.reading import bundled, read, trace_name
 from emmclab.study.app import APP, run_app_cell
+from emmclab.study.located import file_digest, located
 from emmclab.trace import Header, Ledger, Trace
 from emmclab.workload import Workload, benchmark, benchmarks, workloads
 
@@ -23,6 +24,8 @@ from emmclab.workload import Workload, benchmark, benchmarks, workloads
 _ONLY = " --only "
 #: Inputs up to this many requests are held in memory from cell to cell.
 _HELD_REQUESTS = 2_000_000
+#: Options that may name a file.
+_FILES = ("card", "second", "precondition")
 #: The mode of cells that cut power.
 CUTS = "cuts"
 
@@ -79,7 +82,7 @@ class Input:
             source, reading = _annotated()[source], {}
         options = json.dumps({**reading, "only": only} if only else dict(reading), sort_keys=True)
         path = str(Path(source).resolve())
-        return Input(name, path, False, _file_digest(source), seed, reading=options)
+        return Input(name, path, False, file_digest(source), seed, reading=options)
 
     @staticmethod
     def _made(source: str, seed: int, requests: int) -> Input | None:
@@ -100,24 +103,14 @@ class Input:
         if self.synthetic and self.source in benchmarks():
             return benchmark(self.source, self.seed, requests=self.requests or None)
         if self.synthetic:
-            return Workload.named(self.source).trace(self.seed, requests=self.requests or None)
-        return read(self.source, **json.loads(self.reading))
+            return Workload.named(located(self.source)).trace(self.seed, requests=self.requests or None)
+        return read(located(self.source), **json.loads(self.reading))
 
 
 @functools.cache
 def _annotated() -> dict[str, str]:
     """Give the annotated traces that come with emmclab by name."""
     return {path.stem: str(path) for path in bundled(annotated=True)}
-
-
-@functools.cache
-def _file_digest(path: str) -> str:
-    try:
-        with Path(path).open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()[:16]
-    except OSError as error:
-        hint = "name a workload (`emmclab synth` lists them) or the path of a trace"
-        raise InputError.of(error, path, hint) from error
 
 
 @functools.cache
@@ -169,10 +162,10 @@ class Cell:
                 "options": json.loads(self.options),
             }
             if second := said["options"].get("second"):
-                said["second_digest"] = Device.named(second).digest
-            aging = Path(said["options"]["precondition"])
-            if aging.is_file():
-                said["precondition_digest"] = _file_digest(str(aging))
+                said["second_digest"] = Device.named(located(second)).digest
+            aging = said["options"]["precondition"]
+            if Path(located(aging)).is_file():
+                said["precondition_digest"] = file_digest(aging)
         elif self.options != "{}":
             said["options"] = json.loads(self.options)
         return said
@@ -182,7 +175,7 @@ class Cell:
         """Whether a run is recorded and power is cut, in place of a simulation."""
         return bool(json.loads(self.options).get("mode") == CUTS)
 
-    @property
+    @functools.cached_property
     def key(self) -> str:
         """SHA-256 of everything that decides the result."""
         decisive = {**self.identity(), "version": __version__, "build": build_digest()}
@@ -190,7 +183,7 @@ class Cell:
 
     def prepare(self, images: Images) -> bool:
         """Precondition the devices of the cell; False where another process is at one of them."""
-        options = json.loads(self.options)
+        options = self._options()
         what = options.get("precondition", "none")
         if what == "none" or not images.limit:
             return True
@@ -208,28 +201,48 @@ class Cell:
             # The run finds the same, and fails.
             return True
 
-    def run(self, images: Images | None = None) -> str:
-        """Do the work; the result as JSON, the same on every computer, with and without `images`.
+    def outcome(self, images: Images | None = None) -> dict[str, Any]:
+        """Do the work; give all that determines the result as `cell`, and the `result`.
 
-        What the inputs or settings make impossible is a result too: the cell has failed.
+        It is the same on every computer, with and without `images`. What the inputs or settings make
+        impossible is a result too: the cell has `failed`.
         """
         try:
-            outcome = {"result": self._result(images)}
+            came = {"result": self._result(images)}
         except EmmclabError as error:
             if isinstance(error, (InputError, UnsupportedError)) or error.errno is not None:
                 raise
-            outcome = {"failed": {"message": str(error), "hint": error.hint}}
-        return json.dumps({"cell": self.identity(), **outcome}, ensure_ascii=False, allow_nan=False)
+            came = {"failed": {"message": str(error), "hint": error.hint}}
+        return {"cell": self.identity(), **came}
+
+    def files(self) -> list[str]:
+        """Give the files that the cell reads: trace or model, devices, and a trace for preconditioning."""
+        options = json.loads(self.options)
+        named = (self.device, options.get("card", ""), options.get("second") or "")
+        found = [name for name in named if "/" in name or name.endswith(".toml")]
+        if not self.input.synthetic or self.input.source.endswith(".toml"):
+            found.append(self.input.source)
+        if Path(aging := options.get("precondition", "none")).is_file():
+            found.append(aging)
+        return found
+
+    def _options(self) -> dict[str, Any]:
+        """Give the options, with files where they are on this machine."""
+        options: dict[str, Any] = json.loads(self.options)
+        for name in _FILES:
+            if options.get(name):
+                options[name] = located(options[name])
+        return options
 
     def _configured(self) -> Device:
-        device = Device.named(self.device)
+        device = Device.named(located(self.device))
         if self.settings != "{}":
             device = device.set(json.loads(self.settings))
         capacity = json.loads(self.options).get("capacity")
         return device.with_capacity(capacity) if capacity else device
 
     def _result(self, images: Images | None) -> dict[str, Any]:
-        options = json.loads(self.options)
+        options = self._options()
         if self.input.program:
             return self._live_result(options, images)
         if self.cuts_power:
@@ -244,7 +257,11 @@ class Cell:
             return self._configured().beside(card, options["routing"], trace)
         if images is not None and images.limit:
             options |= {"images": images.folder, "images_limit": images.limit}
-        return self._configured().simulate(trace, seed=self.input.seed, **options).deterministic()
+        result = self._configured().simulate(trace, seed=self.input.seed, **options).deterministic()
+        # Files have the names that the study gives them, wherever copies lie.
+        asked = json.loads(self.options)
+        result["options"] |= {name: asked[name] for name in _FILES if name in result["options"]}
+        return result
 
     def _live_result(self, options: dict[str, Any], images: Images | None) -> dict[str, Any]:
         from emmclab.study.program import Program, run_program

@@ -30,6 +30,7 @@ from emmclab.study.cell import CUTS, Cell, Input
 from emmclab.study.cuts import Cuts, FileSystem, workload_digest
 from emmclab.study.program import FileSystem as LiveFileSystem
 from emmclab.study.program import Program, expanded
+from emmclab.study.space import Space, read_space
 from emmclab.workload import workloads
 
 Setting = str | int | float | bool
@@ -114,6 +115,8 @@ class Study:
     cuts: Cuts | None = None
     #: Percentiles of response times beside the usual ones, ascending; columns of the results.
     percentiles: tuple[float, ...] = ()
+    #: What `emmclab search` may choose.
+    search: Space | None = None
     file: str = ""
     #: SHA-256 of the definition, first 16 digits; spaces and comments do not matter.
     definition: str = ""
@@ -170,6 +173,9 @@ class Study:
                 :16
             ],
         )
+        if read.has("search"):
+            by_name = {grid.name: grid for grid in study.grids}
+            study = replace(study, search=read_space(read.inner("search"), by_name))
         read.done()
         if not study.name or not study.name.replace("-", "").replace("_", "").isalnum():
             raise ConfigError(
@@ -327,9 +333,11 @@ class Study:
                         "first_writes": grid.first_writes,
                         "drain": grid.drain,
                     }
+                # One text for all: a study may have a million cells.
+                said = json.dumps(options)
                 for source in sources:
                     wanted.setdefault(source, []).append(
-                        Cell(grid.name, source, device, settings, *known[point], json.dumps(options))
+                        Cell(grid.name, source, device, settings, *known[point], said)
                     )
         return [cell for cells in wanted.values() for cell in cells]
 
@@ -669,7 +677,9 @@ class _Table:
         for part in parts:
             if not isinstance(part, dict):
                 raise self.fault(key, "this is no table", f"write `[[{key}]]`")
-        return [_Table(part, self.file, f"{key}[{number}].") for number, part in enumerate(parts, 1)]
+        return [
+            _Table(part, self.file, f"{self.place}{key}[{number}].") for number, part in enumerate(parts, 1)
+        ]
 
     def inner(self, key: str) -> _Table:
         """Take a table that has to be there, with its own keys."""

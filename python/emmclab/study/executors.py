@@ -1,21 +1,27 @@
-"""Where cells run: a small protocol that the engine of a cluster fits too."""
+"""Where tasks run: a small protocol, and the engines of this computer; that of a cluster is `cluster`."""
 
 from __future__ import annotations
 
 import contextlib
 import multiprocessing
 import os
+import pickle
 import signal
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Sequence
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection
 from multiprocessing.connection import wait as wait_for
-from typing import Literal, Protocol, TypeVar
+from queue import SimpleQueue
+from typing import Any, Literal, Protocol, TypeVar
 
 #: Time that work has to tidy up once the parent is gone, seconds.
 _TIDY_S = 10.0
+#: Tasks below this length are handed to a worker one ahead, so that it does not wait for the next, seconds.
+_SHORT_S = 2.0
 
 #: Longest path of a unix socket, without the zero behind it: `sun_path` of Linux has 108 bytes.
 _SOCKET_PATH_BYTES = 107
@@ -24,61 +30,162 @@ Task = TypeVar("Task")
 Outcome = TypeVar("Outcome")
 
 
+@dataclass(frozen=True)
+class Crash:
+    """The outcome of a task whose worker process ended while it ran, as after a segmentation fault."""
+
+    reason: str
+
+
 class Executor(Protocol):
     """Runs tasks; the results do not depend on order or process."""
 
-    def run(self, work: Callable[[Task], Outcome], tasks: Sequence[Task]) -> Iterator[tuple[Task, Outcome]]:
-        """Do `work` on every task; yield each with its outcome as it finishes, in any order.
+    #: Tasks that run at the same time.
+    jobs: int
+    #: Whether all of them run on this machine.
+    is_local: bool
 
+    def run(
+        self,
+        work: Callable[[Task], Outcome],
+        next_task: Callable[[], Task | None],
+        files: Sequence[str] = (),
+    ) -> Generator[tuple[Task, Outcome | Crash]]:
+        """Do `work` on tasks; yield each with its outcome as it finishes, in any order.
+
+        `next_task` is called whenever a worker is free, and again after each outcome; None: nothing for now.
+        The end is reached when it gives none and none is running. `files` are those that the work reads.
         Raises whatever `work` raises, and then begins nothing more.
         """
         ...
+
+    def close(self) -> None:
+        """Let go of what it holds."""
+        ...
+
+
+def each(tasks: Iterable[Task]) -> Callable[[], Task | None]:
+    """Give tasks one after the other, then None.
+
+    >>> take = each("ab")
+    >>> [take(), take(), take()]
+    ['a', 'b', None]
+    """
+    left = iter(tasks)
+    return lambda: next(left, None)
 
 
 class Serial:
     """One task after the other, in this process."""
 
-    def run(self, work: Callable[[Task], Outcome], tasks: Sequence[Task]) -> Iterator[tuple[Task, Outcome]]:
+    jobs, is_local = 1, True
+
+    def run(
+        self,
+        work: Callable[[Task], Outcome],
+        next_task: Callable[[], Task | None],
+        files: Sequence[str] = (),
+    ) -> Generator[tuple[Task, Outcome | Crash]]:
         """Do the tasks in order."""
-        for task in tasks:
+        del files
+        while (task := next_task()) is not None:
             yield task, work(task)
+
+    def close(self) -> None:
+        """Do nothing: it holds nothing."""
+
+
+@dataclass(eq=False)
+class _Worker:
+    """A process, and the tasks that it was given, the first of which it runs."""
+
+    process: Any
+    pipe: Connection
+    tasks: deque[Any] = field(default_factory=deque)
 
 
 class Pool:
-    """Processes of this computer; they end with this process, however it ends."""
+    """Processes of this computer; they end with this process, however it ends.
+
+    Each has a pipe of its own: where one crashes, it is known which task it ran.
+    """
+
+    is_local = True
 
     def __init__(self, jobs: int) -> None:
         """Set the number of processes."""
-        self._jobs = jobs
+        self.jobs = jobs
+        self._context: Any = multiprocessing.get_context(_start_method())
 
-    def run(self, work: Callable[[Task], Outcome], tasks: Sequence[Task]) -> Iterator[tuple[Task, Outcome]]:
+    def run(
+        self,
+        work: Callable[[Task], Outcome],
+        next_task: Callable[[], Task | None],
+        files: Sequence[str] = (),
+    ) -> Generator[tuple[Task, Outcome | Crash]]:
         """Do the tasks in parallel. An interruption or a failure stops the tasks that are under way."""
-        others = set(multiprocessing.active_children())
-        context = multiprocessing.get_context(_start_method())
-        pool = ProcessPoolExecutor(self._jobs, mp_context=context, initializer=_worker)
-        left = iter(tasks)
-        running: dict[Future[Outcome], Task] = {}
+        del files
+        workers: dict[Connection, _Worker] = {}
+        ahead = 1
+        #: Given to a worker that crashed before it came to them.
+        back: deque[Task] = deque()
 
-        def submit() -> None:
-            with contextlib.suppress(StopIteration):
-                task = next(left)
-                running[pool.submit(work, task)] = task
+        def give() -> None:
+            for depth in range(1, ahead + 1):
+                while True:
+                    worker = next((one for one in workers.values() if len(one.tasks) < depth), None)
+                    if worker is None and len(workers) >= self.jobs:
+                        break
+                    task = back.popleft() if back else next_task()
+                    if task is None:
+                        return
+                    if worker is None:
+                        worker = self._start(work)
+                        workers[worker.pipe] = worker
+                    worker.tasks.append(task)
+                    with contextlib.suppress(OSError):  # It has crashed, which the loop below finds.
+                        worker.pipe.send(task)
 
         try:
-            for _ in range(2 * self._jobs):
-                submit()
-            while running:
-                done, _ = wait(running, return_when=FIRST_COMPLETED)
-                for future in done:
-                    task = running.pop(future)
-                    submit()
-                    yield task, future.result()
+            give()
+            while any(worker.tasks for worker in workers.values()):
+                for pipe in wait_for(list(workers)):
+                    worker = workers[pipe]  # type: ignore[index]
+                    task = worker.tasks.popleft() if worker.tasks else None
+                    try:
+                        raised, outcome, took_s = worker.pipe.recv()
+                    except (EOFError, OSError):
+                        del workers[worker.pipe]
+                        back.extend(worker.tasks)
+                        outcome, raised = Crash(_ending(worker)), False
+                        if task is None:
+                            continue
+                    else:
+                        ahead = 2 if took_s < _SHORT_S else 1
+                    if raised:
+                        raise outcome
+                    give()
+                    yield task, outcome  # type: ignore[misc]
+                give()
         except BaseException:
-            for worker in set(multiprocessing.active_children()) - others:
-                worker.terminate()
+            for worker in workers.values():
+                worker.process.terminate()
             raise
         finally:
-            pool.shutdown(wait=True, cancel_futures=True)
+            for worker in workers.values():
+                worker.pipe.close()
+            for worker in workers.values():
+                worker.process.join()
+
+    def close(self) -> None:
+        """Do nothing: the processes end with each run."""
+
+    def _start(self, work: Callable[[Any], Any]) -> _Worker:
+        ours, theirs = self._context.Pipe()
+        process = self._context.Process(target=_serve, args=(theirs, work))
+        process.start()
+        theirs.close()
+        return _Worker(process, ours)
 
 
 def _start_method() -> Literal["forkserver", "spawn"]:
@@ -87,7 +194,50 @@ def _start_method() -> Literal["forkserver", "spawn"]:
     return "forkserver" if os.name == "posix" and socket <= _SOCKET_PATH_BYTES else "spawn"
 
 
-def _worker() -> None:
+def _ending(worker: _Worker) -> str:
+    """Say how a worker process ended."""
+    worker.process.join()
+    code = worker.process.exitcode
+    if code is not None and code < 0:
+        with contextlib.suppress(ValueError):
+            return f"its process was ended by {signal.Signals(-code).name}"
+    return f"its process ended with status {code}"
+
+
+def _serve(pipe: Connection, work: Callable[[Any], Any]) -> None:
+    """Do the tasks that come through the pipe, until it is closed."""
+    _follow_parent()
+    tasks: SimpleQueue[Any] = SimpleQueue()
+    # The parent never waits for a worker that is busy, or waiting for the parent.
+    threading.Thread(target=_receive, args=[pipe, tasks], daemon=True).start()
+    while (received := tasks.get()) is not None:
+        (task,) = received
+        started = time.monotonic()
+        raised, outcome = False, None
+        try:
+            outcome = work(task)
+        except Exception as error:
+            raised, outcome = True, _portable(error)
+        pipe.send((raised, outcome, time.monotonic() - started))
+
+
+def _receive(pipe: Connection, tasks: SimpleQueue[Any]) -> None:
+    with contextlib.suppress(EOFError, OSError):
+        while True:
+            tasks.put((pipe.recv(),))
+    tasks.put(None)
+
+
+def _portable(error: Exception) -> Exception:
+    """Give an exception that another process can raise; one that cannot be sent as its words."""
+    try:
+        pickle.loads(pickle.dumps(error))  # noqa: S301 - made here.
+    except Exception:
+        return RuntimeError(f"{type(error).__name__}: {error}")
+    return error
+
+
+def _follow_parent() -> None:
     """Leave Ctrl-C to the parent, and end when it is gone: by SIGTERM, so that work may tidy up."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)

@@ -14,7 +14,7 @@ import duckdb
 from emmclab.errors import ConfigError, InputError
 from emmclab.files import folder_aside, written
 from emmclab.result_fields import old_names
-from emmclab.study.store import quoted, run_columns
+from emmclab.study.tables import quoted, run_columns
 from emmclab.trace import Trace
 
 

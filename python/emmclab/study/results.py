@@ -5,17 +5,17 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from emmclab.errors import EmmclabError
 from emmclab.profile import Profile
-from emmclab.study.store import Store, cuts_power
+from emmclab.study.place import Place
+from emmclab.study.store import Store
+from emmclab.study.tables import Digest, Run, cuts_power
 from emmclab.workload import workloads
-
-Run = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -33,10 +33,23 @@ class Results:
     """Cells that cut power; they are not among the runs."""
 
     @staticmethod
-    def load(folder: Path) -> Results:
-        """Read the last finished run of a results folder."""
-        store = Store(folder)
-        entries = store.results()
+    def load(place: Place | Path) -> Results:
+        """Read the last finished run of the results of a study: from their folder or bucket.
+
+        Raises:
+            InputError: there is none.
+        """
+        store = Store(place)
+        return Results.of_entries(store.index()["study"], store.results())
+
+    @staticmethod
+    def of_entries(about: dict[str, Any], texts: Iterable[str]) -> Results:
+        """Make them of results as they are kept, in the order of the study."""
+        digest = Digest()
+        entries = []
+        for text in texts:
+            digest.add(hashlib.sha256(text.encode()).hexdigest())
+            entries.append(json.loads(text))
         profiles: dict[str, Profile] = {}
         for entry in entries:
             cell = entry["cell"]
@@ -52,8 +65,12 @@ class Results:
         cuts = [run for run in done if cuts_power(run)]
         runs = [run for run in done if not cuts_power(run)]
         failures = [{**entry["cell"], **entry["failed"]} for entry in entries if "failed" in entry]
-        digest = hashlib.sha256(json.dumps(entries, sort_keys=True).encode()).hexdigest()[:16]
-        return Results(store.index()["study"], profiles, runs, digest, failures, cuts)
+        return Results(about, profiles, runs, digest.text, failures, cuts)
+
+    @property
+    def missing(self) -> int:
+        """Cells of the study that have no result."""
+        return int(self.about.get("missing", 0))
 
     @property
     def inputs(self) -> list[str]:
@@ -107,14 +124,3 @@ class Results:
                 hint="the study does not hold what this claim or figure needs; run it in full",
             )
         return found[0]
-
-
-def stop_of(run: Run) -> str | None:
-    """Give the reason why the device of a run stopped early; None where it did not.
-
-    >>> stop_of({"run": {"stopped": None}}), stop_of({"stopped": "the device is full"})
-    (None, 'the device is full')
-    """
-    # A device beside a card has a form of its own.
-    stopped: str | None = run["stopped"] if "stopped" in run else run["run"]["stopped"]
-    return stopped

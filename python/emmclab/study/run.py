@@ -2,28 +2,63 @@
 
 from __future__ import annotations
 
-import functools
-import itertools
+import contextlib
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from emmclab import __version__
+from emmclab.errors import ConfigError, UnsupportedError
 from emmclab.files import printable
 from emmclab.live import require_loop, require_tools
-from emmclab.study.cell import Cell, Input
+from emmclab.study.cell import Cell
 from emmclab.study.definition import Study
 from emmclab.study.executors import Executor
+from emmclab.study.place import Folder, Place
 from emmclab.study.program import Program, require
 from emmclab.study.results import Results
-from emmclab.study.store import IMAGES_BYTES, Store
+from emmclab.study.store import IMAGES_BYTES, Finished, Keeper, Store
+from emmclab.study.sweep import Progress, Sweep
 
-#: Most cells that go to a worker at once: enough to share the making of a trace.
-_TOGETHER = 16
-#: Least tasks that the cells of a study are put into, so that its progress can be seen.
-_TASKS = 64
+#: Called as cells finish.
+StudyProgress = Callable[[Progress], None]
 
-#: Called with cells done, cells in all, and cells that were there before.
-StudyProgress = Callable[[int, int, int], None]
+
+@dataclass(frozen=True)
+class Shard:
+    """A part of the cells of a study: every `of`-th in the order of keys, the first being the `number`-th."""
+
+    number: int
+    of: int
+
+    def __str__(self) -> str:
+        return f"{self.number}-of-{self.of}"
+
+    @staticmethod
+    def parse(text: str) -> Shard:
+        """Read `3/16`.
+
+        Raises:
+            ConfigError: that is no part of a whole.
+
+        >>> str(Shard.parse("3/16"))
+        '3-of-16'
+        """
+        number, _, of = text.partition("/")
+        if not (number.isdecimal() and of.isdecimal() and 1 <= int(number) <= int(of)):
+            raise ConfigError(
+                f"`{text}` is not a shard",
+                kind="config",
+                field="--shard",
+                hint="write its number, from 1, and how many there are, as 3/16",
+            )
+        return Shard(int(number), int(of))
+
+    def share(self, cells: Sequence[Cell]) -> list[Cell]:
+        """Give the cells of this shard, in the order of the study."""
+        keys = {cell.key for cell in sorted(cells, key=lambda cell: cell.key)[self.number - 1 :: self.of]}
+        return [cell for cell in cells if cell.key in keys]
 
 
 def run_study(
@@ -38,9 +73,9 @@ def run_study(
 ) -> Results:
     r"""Run every cell of a study that is not finished, keep each as it finishes, then write the tables.
 
-    Several runs in one folder share the cells between them, and preconditioned devices, of which at most
-    `images_limit` bytes are kept. The results are the same bytes for every executor and limit, and whether or
-    not the run was interrupted. `cells` are those of the study, where they are known already.
+    Preconditioned devices, of which at most `images_limit` bytes are kept, are shared between cells. The
+    results are the same bytes for every executor and limit, and whether or not the run was interrupted.
+    `cells` are those of the study, where they are known already.
 
     >>> import pathlib, tempfile
     >>> from emmclab.study import Serial, Study
@@ -50,23 +85,128 @@ def run_study(
     >>> results.of(["Idle"], "requests")
     {'Idle': 6932}
     """
-    store = Store(folder, images_limit)
-    store.sweep()
-    if fresh:
-        store.forget()
+    place = Folder(folder)
+    run_cells(study, place, executor, fresh=fresh, images_limit=images_limit, cells=cells, progress=progress)
+    return Results.load(place)
+
+
+def run_cells(
+    study: Study,
+    place: Place,
+    executor: Executor,
+    *,
+    fresh: bool = False,
+    images_limit: int = IMAGES_BYTES,
+    cells: Sequence[Cell] | None = None,
+    progress: StudyProgress | None = None,
+) -> Finished:
+    """Run what is missing of a study, as `run_study` does; give what came of it, without the results.
+
+    Cells that crash their process again and again are left out, and named in `missing`.
+
+    Raises:
+        ConfigError: another run is at work in this place.
+    """
     cells = study.cells() if cells is None else cells
-    left = [cell for cell in cells if not store.has(cell)]
-    require_all(left)
-    before = len(cells) - len(left)
-    done = before
-    for task, _ in executor.run(functools.partial(_fill, folder, images_limit), _tasks(left)):
-        done += len(task)
-        if progress is not None:
-            progress(done, len(cells), before)
+    with place.lock(""):
+        store = Store(place, images_limit)
+        store.sweep()
+        if fresh:
+            store.forget()
+        reasons = _run(store, executor, cells, progress)
+        found = store.finish(about(study, cells), cells, reasons)
+        # Workers of a run that was killed a moment ago were still there when this one began.
+        store.sweep()
+    return found
+
+
+def run_part(
+    place: Place,
+    executor: Executor,
+    part: str,
+    cells: Sequence[Cell],
+    *,
+    images_limit: int = IMAGES_BYTES,
+    progress: StudyProgress | None = None,
+) -> dict[str, str]:
+    """Run what is missing of some cells of a study, and leave it to `collect` or a later run to join them.
+
+    `part` names them, as `3-of-16`. Parts may lie in one place or in several. Returns why cells have no
+    result, by key.
+
+    Raises:
+        ConfigError: another run of the same part is at work in this place, or one of all cells.
+    """
+    with place.lock(part):
+        return _run(Store(place, images_limit), executor, cells, progress)
+
+
+def estimate(
+    place: Place, executor: Executor, cells: Sequence[Cell], *, images_limit: int = IMAGES_BYTES
+) -> Progress:
+    """Run a few cells of each grid, and keep them; give the time that the rest will take."""
+    last: list[Progress] = []
+    with place.lock("estimate"):
+        _run(Store(place, images_limit), executor, cells, last.append, is_sample=True)
+    left = len(cells)
+    return last[-1] if last else Progress(left, left, left, 0, 0, 0.0, 0.0, executor.jobs)
+
+
+def _run(
+    store: Store,
+    executor: Executor,
+    cells: Sequence[Cell],
+    progress: StudyProgress | None,
+    *,
+    is_sample: bool = False,
+) -> dict[str, str]:
+    """Run the cells that are not kept; say, by key, why some have no result."""
+    have = store.keys()
+    left = [cell for cell in cells if cell.key not in have]
+    require_all(left, executor)
+    if not left:
+        return {}
+    sweep = Sweep(left, len(cells), is_sample=is_sample)
+    files = [] if executor.is_local else list(dict.fromkeys(path for cell in left for path in cell.files()))
+    keeper = Keeper(store)
+    try:
+        with contextlib.closing(sweep.run(executor, store.images, files)) as found:
+            for results in found:
+                keeper.keep(results)
+                if progress is not None:
+                    progress(sweep.progress)
+    finally:
+        keeper.close()
+    return sweep.quarantined
+
+
+def require_all(cells: Sequence[Cell], executor: Executor) -> None:
+    """Refuse to begin what this machine, or a cluster, cannot run.
+
+    Raises:
+        UnsupportedError: no root, FUSE or loop devices, or a tool is missing.
+    """
+    programs = {cell.input.program for cell in cells if cell.input.program}
+    cuts = any(cell.cuts_power for cell in cells)
+    if (programs or cuts) and not executor.is_local:
+        raise UnsupportedError(
+            "a study of served devices depends on the kernel and tools of the machine that runs it",
+            kind="unsupported",
+            hint="run it with --on local, or in shards on machines that are alike",
+        )
+    if programs:
+        require(map(Program.of, sorted(programs)))
+    if cuts:
+        require_loop()
+        require_tools({"mkfs.ext4": "e2fsprogs"})
+
+
+def about(study: Study, cells: Sequence[Cell]) -> dict[str, Any]:
+    """Say what results are of."""
     recorded = dict.fromkeys(
         printable(Path(cell.input.source).name) for cell in cells if not cell.input.synthetic
     )
-    about = {
+    return {
         "name": study.name,
         "about": study.about,
         "version": __version__,
@@ -77,45 +217,3 @@ def run_study(
         "recorded": list(recorded),
         "recorded_inputs": list(dict.fromkeys(cell.input.name for cell in cells if not cell.input.synthetic)),
     }
-    store.finish(about, cells)
-    # Workers of a run that was killed a moment ago were still there when this one began.
-    store.sweep()
-    return Results.load(folder)
-
-
-def require_all(cells: Sequence[Cell]) -> None:
-    """Refuse to begin what this machine cannot run.
-
-    Raises:
-        UnsupportedError: no root, FUSE or loop devices, or a tool is missing.
-    """
-    if programs := {cell.input.program for cell in cells if cell.input.program}:
-        require(map(Program.of, sorted(programs)))
-    if any(cell.cuts_power for cell in cells):
-        require_loop()
-        require_tools({"mkfs.ext4": "e2fsprogs"})
-
-
-def _fill(folder: Path, images_limit: int, cells: tuple[Cell, ...]) -> None:
-    """Run cells in order and keep each; those that another process is at are waited for at the end.
-
-    Cells of one input share its trace.
-    """
-    store = Store(folder, images_limit)
-    elsewhere = [cell for cell in cells if not store.fill(cell, wait=False)]
-    for cell in elsewhere:
-        store.fill(cell, wait=True)
-
-
-def _tasks(cells: list[Cell]) -> list[tuple[Cell, ...]]:
-    """Put cells of one input together."""
-
-    def source(cell: Cell) -> Input:
-        return cell.input
-
-    most = min(max(len(cells) // _TASKS, 1), _TOGETHER)
-    return [task for _, group in itertools.groupby(cells, source) for task in _batched(list(group), most)]
-
-
-def _batched(cells: list[Cell], most: int) -> list[tuple[Cell, ...]]:
-    return [tuple(cells[start : start + most]) for start in range(0, len(cells), most)]

@@ -1,116 +1,210 @@
-"""Where results are kept: one small file per finished cell, and tables of them all as Parquet."""
+"""The results of one study: parts that hold finished cells, joined in the end, and tables of them."""
 
 from __future__ import annotations
 
 import contextlib
+import csv
+import hashlib
+import itertools
 import json
 import shutil
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
-
-import duckdb
+from typing import Any, NamedTuple
 
 from emmclab.errors import InputError
-from emmclab.files import folder_aside, lock, sweep, write_whole
-from emmclab.measures import percentile_label
-from emmclab.result_fields import result_fields
-from emmclab.study.cell import CUTS, Cell, Images, build_digest
+from emmclab.files import lock, sweep
+from emmclab.study.cell import Cell, Images, build_digest
+from emmclab.study.located import scratch
+from emmclab.study.place import Folder, Place
+from emmclab.study.sorting import in_ranges
+from emmclab.study.tables import TABLES, Digest, Run, TableFile, database, quoted
 
 #: Most bytes of preconditioned devices in the results folder of a study, where nothing else is said.
 IMAGES_BYTES = 4 << 30
-#: Figures of profiles that become tables of their own.
-_FIGURES = (
-    "throughput_by_size",
-    "size_distribution",
-    "response_distribution",
-    "inter_arrival_distribution",
-    "reuse_distance",
-)
-_TYPES = {bool: "BOOLEAN", int: "BIGINT", float: "DOUBLE", str: "VARCHAR"}
+#: Where parts lie, and the one that all become.
+_CELLS, _WHOLE = "cells", "cells/all.parquet"
+#: Parts are written the more rarely, the more there are: seconds for each, and the most between two.
+_EACH_S, _MOST_S = 0.02, 10.0
+#: Results that are taken from the database at once.
+_FETCHED = 200
+#: Rows that are written at once where parts are joined, and of a row group of what they become.
+_JOINED, _GROUP = 500, 2_048
 
-Row = dict[str, Any]
+
+@dataclass(frozen=True)
+class Missing:
+    """A cell without a result, and why, where that is known."""
+
+    key: str
+    grid: str
+    input: str
+    seed: int
+    device: str = ""
+    reason: str = ""
+
+    @staticmethod
+    def of(cell: Cell, reason: str = "") -> Missing:
+        """Name a cell."""
+        return Missing(cell.key, cell.grid, cell.input.name, cell.input.seed, cell.device_name, reason)
+
+
+@dataclass
+class Finished:
+    """What a run came to, without the results themselves, of which there may be a million."""
+
+    about: dict[str, Any]
+    digest: str = ""
+    #: Numbers of results by table: `runs`, `cuts`, `profiles`, `failures`.
+    counts: dict[str, int] = field(default_factory=dict)
+    #: Flat rows of cells that failed, and of runs whose device stopped early.
+    failures: list[Run] = field(default_factory=list)
+    early: list[Run] = field(default_factory=list)
+    missing: list[Missing] = field(default_factory=list)
+
+
+class Kept(NamedTuple):
+    """The result of a cell as it is kept: a row of a part."""
+
+    key: str
+    #: As JSON; and its flat rows, each with the name of its table, made where the cell ran.
+    result: str
+    rows: str
 
 
 class Store:
-    """The results folder of one study."""
+    """Keeps the results of one study in a place."""
 
-    def __init__(self, folder: Path, images_limit: int = IMAGES_BYTES) -> None:
-        """Name the folder, which is made with the first result, and the most bytes of images in it."""
-        self.folder = folder
-        self._cells = folder / "cells"
-        self.logs = folder / "crash"
-        self._images = Images(folder / "images" / build_digest(), images_limit, self.logs)
+    def __init__(self, place: Place | Path, images_limit: int = IMAGES_BYTES) -> None:
+        """Name the place, and the most bytes of images beside the results."""
+        self.place: Place = Folder(place) if isinstance(place, Path) else place
+        # What cells share on a machine lies with the results only where these are a folder of it.
+        self.images = images_beside(self.place.folder or scratch(), images_limit)
 
-    def place(self, key: str) -> Path:
-        """Where the result of a cell is kept."""
-        return self._cells / f"{key}.json"
+    def keys(self) -> set[str]:
+        """Give the keys of all cells that are kept.
 
-    def has(self, cell: Cell) -> bool:
-        """Tell whether a cell is finished. A file appears when it is whole, and never otherwise."""
-        return self.place(cell.key).exists()
-
-    def fill(self, cell: Cell, *, wait: bool) -> bool:
-        """Run a cell that is not finished, and keep its result at once.
-
-        False where another process is running it or preconditioning its device, unless this is to `wait` for
-        that one.
+        Raises:
+            InputError: a part is broken.
         """
-        with self.claimed(cell, wait=wait) as claimed:
-            if not claimed or self.has(cell):
-                return claimed
-            if not wait and not cell.prepare(self._images):
-                return False
-            write_whole(self.place(cell.key), cell.run(self._images))
-            return True
-
-    @contextlib.contextmanager
-    def claimed(self, cell: Cell, *, wait: bool) -> Iterator[bool]:
-        """Keep other processes from running a cell. The claim of a process ends with it, however it ends."""
-        self._cells.mkdir(parents=True, exist_ok=True)
-        path = self._cells / f".{cell.key}.lock"
-        with path.open("w") as file:
-            if not lock(file, wait=wait):
-                yield False
-                return
+        if not (names := self.place.names(_CELLS)):
+            return set()
+        with self.place.aside() as aside:
+            paths = self.place.paths(names, aside)
             try:
-                yield True
-            finally:
-                # Who waits for this file finds the cell finished; who comes later makes a file anew.
-                path.unlink(missing_ok=True)
+                return _keys_of(paths, aside)
+            except InputError:
+                for path, name in zip(paths, names, strict=True):
+                    with _naming(f"{self.place}/{name}"):
+                        _keys_of([path], aside)
+                raise
+
+    def add(self, results: Sequence[Kept]) -> None:
+        """Keep results as one part, which is there whole or not at all."""
+        if not results:
+            return
+        with self.place.aside() as aside:
+            made = aside / "part.parquet"
+            _write_part(results, made)
+            name = hashlib.sha256(made.read_bytes()).hexdigest()[:32]
+            self.place.write(f"{_CELLS}/{name}.parquet", made)
 
     def sweep(self) -> None:
-        """Remove unfinished files and claims of a killed run, and images of other builds.
+        """Remove unfinished files of a killed run, and images of other builds.
 
         What living processes hold stays, but for such images, which they make again.
         """
-        images = self._images.folder
-        for folder in (self.folder, self._cells, images):
+        images = self.images.folder
+        for folder in filter(None, (self.place.folder, images)):
             sweep(folder)
+        if self.place.folder is not None:
+            sweep(self.place.folder / _CELLS)
         for other in images.parent.glob("*"):
             if other != images:
                 shutil.rmtree(other, ignore_errors=True)
-        for left in (*self._cells.glob(".*.lock"), *images.glob("*.lock")):
+        for left in images.glob("*.lock"):
             with contextlib.suppress(OSError), left.open("w") as file:
                 if lock(file, wait=False):
                     left.unlink(missing_ok=True)
 
     def forget(self) -> None:
         """Drop every cell, image and log of power cuts."""
-        for folder in (self._cells, self._images.folder, self.logs):
-            if folder.exists():
+        for name in self.place.names(_CELLS):
+            self.place.remove(name)
+        for folder in (self.images.folder, self.images.logs):
+            if folder is not None and folder.exists():
                 shutil.rmtree(folder)
 
-    def finish(self, about: dict[str, Any], cells: Sequence[Cell]) -> None:
-        """Write the index and the tables; in the order of the study, whatever order the cells ran in."""
-        index = {"study": about, "cells": [cell.key for cell in cells]}
-        write_whole(self.folder / "index.json", json.dumps(index, indent=1) + "\n")
-        for name, rows in tables(self.results()).items():
-            path = self.folder / f"{name}.parquet"
-            if rows:
-                write_parquet(path, rows)
-            else:
-                path.unlink(missing_ok=True)
+    def join(self) -> None:
+        """Make one part of all, with each cell once and in the order of the keys."""
+        names = self.place.names(_CELLS)
+        if names == [_WHOLE] or not names:
+            return
+        keys = sorted(self.keys())
+        with self.place.aside() as aside:
+            pieces: list[Path] = []
+            results = (Kept(*row) for row in ask(self.copies(aside), aside, keys, Kept._fields[1:]))
+            while some := list(itertools.islice(results, _JOINED)):
+                pieces.append(aside / f"piece-{len(pieces)}.parquet")
+                _write_part(some, pieces[-1], "snappy")
+            made = aside / "all.parquet"
+            with database(aside) as asked:
+                target = f"'{quoted(made)}' (format parquet, compression zstd, row_group_size {_GROUP})"
+                asked.execute(f"copy (from read_parquet({_listed(pieces)})) to {target}")
+            self.place.write(_WHOLE, made)
+        # Until here a cell may be there twice, which does no harm.
+        for name in names:
+            if name != _WHOLE:
+                self.place.remove(name)
+
+    def copies(self, aside: Path) -> list[Path]:
+        """Give the parts as paths on this machine; those of a bucket are copied to `aside`."""
+        return self.place.paths(self.place.names(_CELLS), aside)
+
+    def ask(self, keys: Sequence[str], *columns: str) -> Iterator[tuple[Any, ...]]:
+        """Give the key and columns of cells, in this order; None for those of cells that are not there."""
+        with self.place.aside() as aside:
+            yield from ask(self.copies(aside), aside, keys, columns)
+
+    def finish(self, about: dict[str, Any], cells: Iterable[Cell], reasons: Mapping[str, str]) -> Finished:
+        """Write the index and the tables, in the order of the study, whatever order the cells ran in.
+
+        `reasons` tell, by key, why cells have no result.
+        """
+        by_key = {cell.key: cell for cell in cells}
+        found = Finished(about, counts=dict.fromkeys(TABLES, 0))
+        digest = Digest()
+        self.join()
+        with contextlib.ExitStack() as files:
+            aside = files.enter_context(self.place.aside())
+            tables = {name: files.enter_context(TableFile(aside, name)) for name in TABLES}
+            for key, hashed, rows in self.ask(list(by_key), "sha256(result)", "rows"):
+                if hashed is None:
+                    found.missing.append(Missing.of(by_key[key], reasons.get(key, "")))
+                    continue
+                digest.add(hashed)
+                for number, (name, row) in enumerate(json.loads(rows)):
+                    tables[name].add(row)
+                    if not number:
+                        found.counts[name] += 1
+                        _take_note(found, name, row)
+            for name, table in tables.items():
+                if table.rows:
+                    self.place.write(f"{name}.parquet", table.write(), is_derived=True)
+                else:
+                    self.place.remove(f"{name}.parquet")
+        found.digest = digest.text
+        if found.missing:
+            found.about = about | {"missing": len(found.missing)}
+        without = {one.key for one in found.missing}
+        index: dict[str, Any] = {"study": found.about, "cells": [key for key in by_key if key not in without]}
+        if found.missing:
+            index["missing"] = [asdict(one) for one in found.missing]
+        self.place.write("index.json", (json.dumps(index, indent=1) + "\n").encode())
+        return found
 
     def index(self) -> dict[str, Any]:
         """Read the index of the last finished run.
@@ -118,153 +212,158 @@ class Store:
         Raises:
             InputError: the study has not been run to its end.
         """
-        path = self.folder / "index.json"
+        path = f"{self.place}/index.json"
         try:
-            index: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+            index: dict[str, Any] = json.loads(self.place.read("index.json"))
         except (OSError, ValueError) as error:
             hint = "run the study first: `emmclab run STUDY`"
             raise InputError(
-                f"{path}: there are no finished results", kind="io", file=str(path), hint=hint
+                f"{path}: there are no finished results", kind="io", file=path, hint=hint
             ) from error
         return index
 
-    def results(self) -> list[dict[str, Any]]:
-        """Read the results of the last finished run, in the order of the study; also of cells that failed."""
-        found = []
-        for key in self.index()["cells"]:
-            path = self.place(key)
-            try:
-                found.append(json.loads(path.read_text(encoding="utf-8")))
-            except (OSError, ValueError) as error:
+    def results(self) -> Iterator[str]:
+        """Give the results of the last finished run as JSON, in the order of the study; also of failures."""
+        for key, text in self.ask(self.index()["cells"], "result"):
+            if text is None:
                 raise InputError(
-                    f"{path}: this result is gone or broken",
+                    f"{self.place}: the result {key} is gone",
                     kind="io",
-                    file=str(path),
+                    file=str(self.place),
                     hint="run the study again",
-                ) from error
+                )
+            yield text
+
+
+class Keeper:
+    """Puts results that come together into parts; the last ones too, however the run ends."""
+
+    def __init__(self, store: Store) -> None:
+        """Name the store."""
+        self._store = store
+        self._waiting: list[Kept] = []
+        self._parts = 0
+        self._last = time.monotonic()
+        self._writer = ThreadPoolExecutor(1, "keeper")
+        self._writing: Future[None] | None = None
+
+    def keep(self, results: Iterable[Kept]) -> None:
+        """Keep results, now or within some seconds.
+
+        Raises:
+            InputError: those before could not be kept.
+        """
+        self._waiting.extend(results)
+        if self._writing is not None:
+            if not self._writing.done():
+                return
+            self._written()
+        if time.monotonic() - self._last >= min(_MOST_S, self._parts * _EACH_S):
+            self._write()
+
+    def close(self) -> None:
+        """Write what waits."""
+        try:
+            self._written()
+            self._write()
+            self._written()
+        finally:
+            self._writer.shutdown()
+
+    def _write(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        self._writing = self._writer.submit(self._store.add, waiting)
+        self._parts += 1
+        self._last = time.monotonic()
+
+    def _written(self) -> None:
+        writing, self._writing = self._writing, None
+        if writing is not None:
+            writing.result()
+
+
+def ask(
+    parts: Sequence[Path], aside: Path, keys: Sequence[str], columns: Sequence[str]
+) -> Iterator[tuple[Any, ...]]:
+    """Give the key and columns of cells, in the order of `keys`; None for those of cells that no part has."""
+    none = tuple(None for _ in columns)
+    following = 0
+    for number, *values in in_ranges(_numbered(parts, aside, keys, columns), len(keys), aside):
+        if number < following:  # In two parts, of which a killed run left one.
+            continue
+        yield from ((key, *none) for key in keys[following:number])
+        yield (keys[number], *values)
+        following = number + 1
+    yield from ((key, *none) for key in keys[following:])
+
+
+def _numbered(
+    parts: Sequence[Path], aside: Path, keys: Sequence[str], columns: Sequence[str]
+) -> Iterator[tuple[Any, ...]]:
+    """Give the place in `keys` and columns of cells, as they come."""
+    if not parts or not keys:
+        return
+    with database(aside) as asked:
+        # The side that is held in memory is the one without results.
+        asked.execute("set disabled_optimizers = 'build_side_probe_side'")
+        wanted = aside / "wanted.csv"
+        with wanted.open("w", newline="") as file:
+            csv.writer(file).writerows(enumerate(keys))
+        asked.execute(
+            "create table wanted as select * from read_csv($path, header = false, auto_detect = false, "
+            "columns = {number: 'BIGINT', key: 'VARCHAR'})",
+            {"path": str(wanted)},
+        )
+        asked.execute(
+            f"select number, {', '.join(columns)} from read_parquet({_listed(parts)}) part "  # noqa: S608
+            "join wanted on part.key = wanted.key"
+        )
+        while rows := asked.fetchmany(_FETCHED):
+            yield from rows
+
+
+def _write_part(results: Sequence[Kept], path: Path, compression: str = "zstd") -> None:
+    with database(path.parent) as asked:
+        columns = ", ".join(f"unnest(${name}::varchar[]) as {name}" for name in Kept._fields)
+        asked.execute(
+            f"copy (select {columns}) to '{quoted(path)}' (format parquet, compression {compression})",
+            {name: [one[place] for one in results] for place, name in enumerate(Kept._fields)},
+        )
+
+
+def images_beside(folder: Path, limit: int) -> Images:
+    """Name the folder in which cells of this build share preconditioned devices, and that of crash logs."""
+    return Images(folder / "images" / build_digest(), limit, folder / "crash")
+
+
+def _take_note(found: Finished, table: str, row: Run) -> None:
+    if table == "failures":
+        found.failures.append(row)
+    elif table == "runs" and (row.get("run_stopped") or row.get("stopped")):
+        found.early.append(row)
+
+
+def _keys_of(parts: Sequence[Path], aside: Path) -> set[str]:
+    with database(aside) as asked:
+        asked.execute(f"select key from read_parquet({_listed(parts)})")  # noqa: S608
+        found: set[str] = set()
+        while rows := asked.fetchmany(10_000):
+            found.update(key for (key,) in rows)
         return found
 
 
-def tables(results: Iterable[dict[str, Any]]) -> dict[str, list[Row]]:
-    """Make flat tables: `runs`, `cuts`, `profiles`, `failures`, and one for each figure."""
-    out: dict[str, list[Row]] = {name: [] for name in ("runs", CUTS, "profiles", "failures", *_FIGURES)}
-    for entry in results:
-        cell = entry["cell"]
-        if "failed" in entry:
-            out["failures"].append(_with_settings(_flat({**cell, **entry["failed"]}), cell))
-            continue
-        result = entry["result"]
-        if cuts_power(cell):
-            out[CUTS].append(_with_settings(_flat({**result, **cell}), cell))
-            continue
-        if cell["grid"] != "profile":
-            row = _flat({**result, **cell}, run_columns()) | _percentiles(result.get("percentiles", ()))
-            out["runs"].append(_with_settings(row, cell))
-            continue
-        shown = {name: value for name, value in result.items() if name not in ("name", "figures")}
-        chosen = [
-            {"op": row["op"], **one} for row in result["by_operation"] for one in row.get("percentiles", ())
-        ]
-        out["profiles"].append(_flat({**cell, **shown}) | _percentiles(chosen))
-        for name in _FIGURES:
-            out[name] += [
-                {"input": cell["input"], "seed": cell["seed"], **row} for row in result["figures"][name]
-            ]
-    return out
+def _listed(paths: Sequence[Path]) -> str:
+    return "[" + ", ".join(f"'{quoted(path)}'" for path in paths) + "]"
 
 
-def cuts_power(cell: Mapping[str, Any]) -> bool:
-    """Whether a cell, as its result names it, cuts power."""
-    return bool(cell.get("options", {}).get("mode") == CUTS)
-
-
-#: Groups of settings, which become JSON; and groups that a run may not have.
-_SETTINGS = ("settings", "options.layer_settings")
-_OPTIONAL_GROUPS = ("cache", "host", "wear.lifetime")
-#: Groups of applications, which are tables of their own: requests by class, and bins of time.
-_LEFT_OUT = ("app.requests", "app.over_time")
-
-
-def _with_settings(row: Row, cell: Row) -> Row:
-    """Give each setting of a cell, of its device and of layers, a column: `gc.policy` is `gc_policy`.
-
-    Where a field of the result has that name, the column is `set_gc_policy`.
-    """
-    fields = {field.column for field in result_fields()} | set(row)
-    settings = {**cell.get("settings", {}), **cell.get("options", {}).get("layer_settings", {})}
-    for key, value in settings.items():
-        column = key.replace(".", "_")
-        row[f"set_{column}" if column in fields else column] = value
-    return row
-
-
-def _percentiles(chosen: Iterable[Row]) -> Row:
-    """Give a column to each chosen percentile of each operation.
-
-    >>> _percentiles([{"op": "all", "percentile": 99.9, "response_ms": 7.5}])
-    {'percentile_99_9_ms': 7.5}
-    >>> _percentiles([{"op": "read", "percentile": 50.0, "response_ms": 1.5, "service_ms": 1.0}])
-    {'percentile_50_read_ms': 1.5, 'percentile_50_read_service_ms': 1.0}
-    """
-    found: Row = {}
-    for row in chosen:
-        name = percentile_label(row["percentile"]).removeprefix("p").replace(".", "_")
-        name = f"percentile_{name}" if row["op"] == "all" else f"percentile_{name}_{row['op']}"
-        found[f"{name}_ms"] = row["response_ms"]
-        if "service_ms" in row:
-            found[f"{name}_service_ms"] = row["service_ms"]
-    return found
-
-
-def run_columns() -> dict[str, str]:
-    """Name the column of each field of a result by its path."""
-    return {field.path: field.column for field in result_fields()}
-
-
-def _flat(row: Row, columns: Mapping[str, str] | None = None, prefix: str = "") -> Row:
-    """Flatten groups into columns, named by the path with `_` for `.`; lists stay out, settings are JSON."""
-    flat: Row = {}
-    for name, value in row.items():
-        path = prefix + name
-        if path in _LEFT_OUT:
-            continue
-        if path in _SETTINGS:
-            flat[path.replace(".", "_")] = json.dumps(value, sort_keys=True)
-        elif isinstance(value, dict):
-            flat |= _flat(value, columns, f"{path}.")
-        elif not isinstance(value, list) and not (value is None and path in _OPTIONAL_GROUPS):
-            flat[(columns or {}).get(path, path.replace(".", "_"))] = value
-    return flat
-
-
-def write_parquet(path: Path, rows: Sequence[Row], *, empty: bool = False) -> None:
-    """Write rows as Parquet, whole or not at all; the same rows give the same bytes.
-
-    `empty`: the rows name the columns only.
-    """
-    kinds: dict[str, set[str]] = {}
-    for row in rows:
-        for name, value in row.items():
-            kinds.setdefault(name, set()).update([] if value is None else [_TYPES[type(value)]])
-    columns = {name: _common(kind) for name, kind in kinds.items()}
-    with folder_aside(path.absolute().parent) as aside:
-        lines, made = aside / "rows.json", aside / "rows.parquet"
-        with lines.open("w", encoding="utf-8") as file:
-            file.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in (() if empty else rows))
-        with duckdb.connect(config={"threads": 1, "preserve_insertion_order": True}) as database:
-            source = f"read_json($lines, format = 'newline_delimited', columns = {columns!r})"
-            target = f"'{quoted(made)}' (format parquet, compression zstd)"
-            database.execute(f"copy (select * from {source}) to {target}", {"lines": str(lines)})  # noqa: S608
-        made.replace(path)
-
-
-def _common(kinds: set[str]) -> str:
-    """Give the type of a column by the types of its values; values of several kinds become text."""
-    if kinds == {"BIGINT", "DOUBLE"}:
-        return "DOUBLE"
-    return kinds.copy().pop() if len(kinds) == 1 else "VARCHAR"
-
-
-def quoted(path: Path) -> str:
-    """Give a path as it stands between the quotes of SQL."""
-    return str(path).replace("'", "''")
+@contextlib.contextmanager
+def _naming(part: str) -> Iterator[None]:
+    try:
+        yield
+    except InputError as error:
+        raise InputError(
+            f"{part}: this part of the results is broken",
+            kind="io",
+            file=part,
+            hint="remove it, and run the study again",
+        ) from error

@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 from emmclab.measures import percentile_label
 from emmclab.result_fields import at
 from emmclab.spread import Spread
-from emmclab.study.results import Results, Run, stop_of
+from emmclab.study.results import Results
+from emmclab.study.tables import Run, stop_of
 
 
 class Metric(NamedTuple):

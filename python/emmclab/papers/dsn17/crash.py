@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from emmclab.crash.cell import DOCUMENTED, KEPT
 from emmclab.papers.measuring import Measurement, measure
-from emmclab.study.results import Results, Run
+from emmclab.study.results import Results
+from emmclab.study.tables import Run
 
 #: The grid under test, and the control that has to lose something.
 TESTED, CONTROL = "aware", "no_barrier"

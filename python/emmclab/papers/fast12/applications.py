@@ -7,7 +7,8 @@ from statistics import median
 from typing import Any
 
 from emmclab.papers.measuring import Measurement, measure, table
-from emmclab.study.results import Results, Run
+from emmclab.study.results import Results
+from emmclab.study.tables import Run
 
 #: Applications of the talk, slide 16.
 APPLICATIONS = (

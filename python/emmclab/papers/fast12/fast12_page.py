@@ -23,7 +23,8 @@ from emmclab.papers.fast12.applications import (
 )
 from emmclab.papers.pages import assemble_page
 from emmclab.plots import Rows, chart_of
-from emmclab.study.results import Results, Run
+from emmclab.study.results import Results
+from emmclab.study.tables import Run
 from emmclab.theme import STATE_COLOURS
 
 #: All devices of the talk, the internal flash first.

@@ -9,7 +9,8 @@ from collections.abc import Iterable
 from emmclab.device import Device
 from emmclab.papers.measuring import Measurement, measure, table
 from emmclab.result_fields import at
-from emmclab.study.results import Results, Run
+from emmclab.study.results import Results
+from emmclab.study.tables import Run
 
 #: The five applications that the paper names in Characteristic 4.
 _SLEEPY = ("Idle", "CallIn", "CallOut", "YouTube", "WebBrowsing")

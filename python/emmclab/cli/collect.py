@@ -1,0 +1,69 @@
+"""`emmclab collect STUDY RESULTS...`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from emmclab.cli.console import print_json, put
+from emmclab.cli.options import AsJson, Percentiles, Reading, with_groups
+from emmclab.cli.studies import StudyName, incomplete
+from emmclab.errors import EmmclabError
+from emmclab.files import digest, refuse_other_endings
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command(
+        epilog="Examples: [cyan]emmclab collect study.toml emmclab-results -o all.parquet[/]   "
+        "[cyan]emmclab collect study.toml node-1 node-2 s3://bucket/sweeps -o all.parquet[/]"
+    )(with_groups(collect))
+
+
+def collect(
+    *,
+    study: StudyName,
+    results: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="RESULTS...",
+            help="What runs or shards were given as --results: folders, s3://BUCKET/PREFIX.",
+        ),
+    ],
+    output: Annotated[
+        Path, typer.Option("--output", "-o", metavar="FILE", help="Output file, which ends in .parquet.")
+    ],
+    percentiles: Percentiles = None,
+    reading: Reading,
+    as_json: AsJson = False,
+) -> None:
+    """Join the results of shards in one Parquet file, ordered by the keys of the cells.
+
+    Its bytes do not depend on where, how and in which order the cells were run. Each row has the figures of
+    a cell as columns and its whole result as JSON; `emmclab report STUDY --results FILE` draws it. Exit
+    status 1: cells are missing; the file has the others.
+    """
+    from emmclab.study import Study
+    from emmclab.study.collect import collect as write
+    from emmclab.study.place import place_of
+
+    refuse_other_endings(output, (".parquet",), "--output")
+    chosen = Study.named(study).with_reading(reading.given()).with_percentiles(percentiles)
+    cells = chosen.cells()
+    missing = write(chosen, cells, [place_of(one, chosen.name) for one in results], output)
+    hashed = digest([output])
+    if as_json:
+        said = {"study": chosen.name, "cells": len(cells), "missing": len(missing)}
+        print_json(said | {"output": str(output), "sha256": hashed})
+    else:
+        if missing:
+            put(incomplete(len(missing), len(cells)))
+        put(f"{chosen.name}: {len(cells) - len(missing):,} of {len(cells):,} cells in {output}, {hashed}")
+    if missing:
+        raise EmmclabError(
+            incomplete(len(missing), len(cells)),
+            kind="failed",
+            hint=f"run the rest: `emmclab run {study}` with these results, or the shards that did not end",
+        )

@@ -1,0 +1,158 @@
+"""`emmclab search STUDY`."""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from emmclab.cli.console import print_json, put, stdout
+from emmclab.cli.options import AsJson, Percentiles, Reading, with_groups
+from emmclab.cli.studies import (
+    RESULTS,
+    Engine,
+    ImagesSpace,
+    Jobs,
+    ResultsPlace,
+    StudyName,
+    executor,
+    keeping,
+)
+from emmclab.cli.study_meter import StudyMeter
+
+if TYPE_CHECKING:
+    from emmclab.study.search import Found
+
+#: Best trials that are printed.
+_SHOWN = 20
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command(
+        epilog="Example: [cyan]emmclab search study.toml --minimize mean_response_ms --minimize waf "
+        "--budget 500 --html search.html[/]"
+    )(with_groups(search))
+
+
+def search(
+    *,
+    study: StudyName,
+    minimize: Annotated[
+        list[str],
+        typer.Option(metavar="FIGURE", help="A column of `runs` that is to be small; may be repeated."),
+    ] = [],  # noqa: B006
+    maximize: Annotated[
+        list[str],
+        typer.Option(metavar="FIGURE", help="A column of `runs` that is to be large; may be repeated."),
+    ] = [],  # noqa: B006
+    budget: Annotated[int, typer.Option(min=1, metavar="N", help="Trials in each way of choosing.")] = 100,
+    batch: Annotated[
+        int,
+        typer.Option(
+            min=1, metavar="N", help="Trials that are chosen together, by the figures of all before."
+        ),
+    ] = 16,
+    seed: Annotated[int, typer.Option(metavar="N", help="Decides what is chosen.")] = 1,
+    baselines: Annotated[
+        bool,
+        typer.Option(
+            "--baselines/--no-baselines", help="Also as many random trials, and a grid of at most as many."
+        ),
+    ] = True,
+    html: Annotated[Path | None, typer.Option(metavar="FILE", help="Output file: the page.")] = None,
+    jobs: Jobs = 0,
+    on: Engine = "local",
+    images_gb: ImagesSpace = 4.0,
+    percentiles: Percentiles = None,
+    results: ResultsPlace = str(RESULTS),
+    reading: Reading,
+    as_json: AsJson = False,
+) -> None:
+    """Search the settings that the section `[search]` of a study leaves open, for the best figures.
+
+    Each trial is run as cells of the study, which are kept: the same command goes on where it was
+    interrupted. What is chosen depends on seed and batch alone, not on the number of processes.
+    """
+    from emmclab.study import Study
+    from emmclab.study.place import place_of
+    from emmclab.study.search import WAYS, require_objectives, run_search
+
+    objectives = require_objectives(minimize, maximize)
+    chosen = Study.named(study).with_reading(reading.given()).with_percentiles(percentiles)
+    place = place_of(results, chosen.name)
+    engine = executor(jobs, on)
+    with (
+        contextlib.closing(engine),
+        keeping(chosen, None, place),
+        StudyMeter(f"{chosen.name}, search") as meter,
+    ):
+        found = run_search(
+            chosen,
+            place,
+            engine,
+            objectives,
+            budget=budget,
+            seed=seed,
+            batch=batch,
+            ways=WAYS if baselines else WAYS[:1],
+            images_limit=round(images_gb * 2**30),
+            progress=meter,
+        )
+    if html is not None:
+        from emmclab.report.search import write_search_report
+
+        write_search_report(found, html)
+    if as_json:
+        print_json(_json(found))
+    else:
+        _show(found)
+        if html is not None:
+            put(f"report: {html}")
+
+
+def _json(found: Found) -> dict[str, Any]:
+    from emmclab.report.search import compared
+
+    return {
+        "study": found.study.name,
+        "grid": found.space.grid,
+        "objectives": [asdict(one) for one in found.objectives],
+        "budget": found.budget,
+        "batch": found.batch,
+        "seed": found.seed,
+        "front": [asdict(one) for one in found.front()],
+        "ways": compared(found),
+        "trials": [asdict(one) for one in found.trials],
+    }
+
+
+def _show(found: Found) -> None:
+    from rich.text import Text
+
+    from emmclab.cli.show import framed
+    from emmclab.report.search import compared, headline, number, text_of
+
+    console = stdout()
+    console.print(Text(headline(found), "bold"), soft_wrap=True)
+    front = found.front()
+    if front:
+        table = framed("Best")
+        table.add_column("Way")
+        for one in found.space.ranges:
+            table.add_column(Text(one.name))
+        for name in front[0].figures:
+            table.add_column(Text(name), justify="right")
+        for trial in front[:_SHOWN]:
+            settings = (Text(text_of(value)) for value in trial.values.values())
+            table.add_row(trial.way, *settings, *(number(value) for value in trial.figures.values()))
+        console.print(table)
+        if len(front) > _SHOWN:
+            put(f"and {len(front) - _SHOWN:,} more (--json, --html)")
+    for row in compared(found):
+        beaten = "" if row["beaten"] is None else f", beats {row['beaten']} of {row['of']} of TPE's front"
+        counts = f"{row['trials']} trials, {row['feasible']} within bounds, {row['front']} best"
+        put(f"{row['way']}: {counts}{beaten}")

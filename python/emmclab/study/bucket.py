@@ -1,0 +1,222 @@
+"""Results in a bucket of an object store: S3, Google Cloud Storage or Azure, by the address."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import os
+import secrets
+import socket
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from emmclab.errors import ConfigError, InputError
+from emmclab.extras import library
+from emmclab.files import folder_aside
+from emmclab.study.located import scratch
+from emmclab.study.place import refused
+
+#: Time between two signs of life of a run, and without one before it counts as killed, seconds.
+SIGN_S, LEASE_S = 5.0, 20.0
+#: Attempts of a request, and the time for all of them: then the bucket counts as gone.
+_RETRIES = {"max_retries": 5, "retry_timeout": timedelta(seconds=20)}
+#: Where runs say that they are at work.
+_LOCKS = "running"
+
+
+class Bucket:
+    """A part of a bucket: `s3://BUCKET/PREFIX`; keys and endpoint come from the environment."""
+
+    folder = None
+
+    def __init__(self, address: str) -> None:
+        """Name it; nothing is asked of it yet.
+
+        Raises:
+            UnsupportedError: obstore is not installed.
+            ConfigError: this is no address of a bucket.
+        """
+        self._library = library("obstore")
+        self._address = address
+        endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL", "")
+        options = {"client_options": {"allow_http": True}} if endpoint.startswith("http://") else {}
+        try:
+            self._store = self._library.store.from_url(address, retry_config=_RETRIES, **options)
+        except Exception as error:
+            raise ConfigError(
+                f"{address}: {_words(error)}",
+                kind="config",
+                field="--results",
+                hint="write s3://BUCKET/PREFIX, gs://BUCKET/PREFIX or az://CONTAINER/PREFIX",
+            ) from error
+
+    def __str__(self) -> str:
+        return self._address
+
+    @contextlib.contextmanager
+    def _asking(self, name: str) -> Iterator[None]:
+        """Say what the bucket refused.
+
+        Raises:
+            InputError: there is no such file, or the bucket cannot be reached.
+        """
+        try:
+            yield
+        except (self._library.exceptions.BaseError, OSError) as error:
+            gone = isinstance(error, (FileNotFoundError, self._library.exceptions.NotFoundError))
+            raise InputError(
+                f"{self._address}/{name}: {'file not found' if gone else _words(error)}",
+                kind="io",
+                file=f"{self._address}/{name}",
+                errno=errno.ENOENT if gone else errno.EIO,
+                hint="check the address, the credentials and the network; the same command runs the rest",
+            ) from error
+
+    def names(self, below: str) -> list[str]:
+        """Name the objects below a prefix."""
+        with self._asking(below):
+            listed = self._library.list(self._store, prefix=below)
+            return sorted(one["path"] for chunk in listed for one in chunk)
+
+    def read(self, name: str) -> bytes:
+        """Give the content of an object."""
+        with self._asking(name):
+            return bytes(self._library.get(self._store, name).bytes())
+
+    def write(self, name: str, content: bytes | Path, *, is_derived: bool = False) -> None:
+        """Put an object, which is there when it is whole."""
+        del is_derived
+        with self._asking(name):
+            self._library.put(self._store, name, content)
+
+    def remove(self, name: str) -> None:
+        """Remove an object, if it is there."""
+        with self._asking(name), contextlib.suppress(FileNotFoundError):
+            self._library.delete(self._store, name)
+
+    @contextlib.contextmanager
+    def aside(self) -> Iterator[Path]:
+        """Give a folder of this machine."""
+        with folder_aside(scratch()) as aside:
+            yield aside
+
+    def paths(self, names: Sequence[str], aside: Path) -> list[Path]:
+        """Copy objects to this machine."""
+        found = []
+        for number, name in enumerate(names):
+            path = aside / f"copy-{number}{Path(name).suffix}"
+            with self._asking(name), path.open("wb") as file:
+                for chunk in self._library.get(self._store, name).stream(min_chunk_size=8 << 20):
+                    file.write(chunk)
+            found.append(path)
+        return found
+
+    @contextlib.contextmanager
+    def lock(self, shard: str) -> Iterator[None]:
+        """Give signs of life in an object, that no other run may replace while they come.
+
+        An object store has no locks that end with their process. Who finds the object of another run waits
+        for its next sign; where none comes, that run was killed.
+        """
+        mine = f"{_LOCKS}/{shard or 'all'}"
+        self._wait_for_others(shard, mine)
+        with self._asking(mine):
+            try:
+                sign = self._library.put(self._store, mine, _sign(), mode="create")
+            except self._library.exceptions.AlreadyExistsError:
+                raise refused(self, "") from None
+        alive = _Signs(self, mine, sign)
+        alive.start()
+        try:
+            yield
+        finally:
+            alive.stop()
+        if alive.lost:
+            raise refused(self, " since this one gave no sign of life")
+        self.remove(mine)
+
+    def _wait_for_others(self, shard: str, mine: str) -> None:
+        """Wait for the next signs of runs of the same cells; remove what killed ones left.
+
+        Raises:
+            ConfigError: one is alive.
+        """
+        first = self._signs(shard, mine)
+        until = time.monotonic() + LEASE_S
+        while first and time.monotonic() < until:
+            time.sleep(SIGN_S / 5)
+            now = self._signs(shard, mine)
+            for name in list(first):
+                if name not in now:
+                    del first[name]
+                elif now[name] != first[name]:
+                    raise refused(self, f" ({self._by(name)})")
+        for name in first:
+            self.remove(name)
+
+    def _signs(self, shard: str, mine: str) -> dict[str, Any]:
+        """Give the latest sign of each run in the way: a shard meets its like, and a run of all cells."""
+        with self._asking(_LOCKS):
+            listed = [one for chunk in self._library.list(self._store, prefix=_LOCKS) for one in chunk]
+        return {
+            one["path"]: (one["e_tag"], one["last_modified"])
+            for one in listed
+            if not shard or one["path"] in (mine, f"{_LOCKS}/all")
+        }
+
+    def _by(self, name: str) -> str:
+        try:
+            said = json.loads(self.read(name))
+            return f"process {said['process']} on {said['host']}"
+        except (InputError, ValueError, KeyError, TypeError):
+            return name
+
+    def renew(self, at: str, sign: Any) -> Any:
+        """Replace a sign by the next; None where it is not the one that this run gave."""
+        update = {name: sign[name] for name in ("e_tag", "version") if sign[name] is not None}
+        try:
+            return self._library.put(self._store, at, _sign(), mode=update)
+        except (self._library.exceptions.PreconditionError, FileNotFoundError):
+            return None
+        except self._library.exceptions.BaseError:
+            # Out of reach for now; whether it is still ours the next sign tells.
+            return sign
+
+
+class _Signs:
+    """A thread that gives signs of life."""
+
+    def __init__(self, bucket: Bucket, name: str, sign: Any) -> None:
+        self._bucket, self._name, self._sign = bucket, name, sign
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self.lost = False
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self.lost and not self._over.wait(SIGN_S):
+            self._sign = self._bucket.renew(self._name, self._sign)
+            self.lost = self._sign is None
+
+
+def _sign() -> bytes:
+    """Give a sign that differs from all before."""
+    said = {"host": socket.gethostname(), "process": os.getpid(), "sign": secrets.token_hex(8)}
+    return json.dumps(said).encode()
+
+
+def _words(error: Exception) -> str:
+    """Give the first line of an error, without the debug output behind it."""
+    text = str(error).strip()
+    return text.splitlines()[0][:200] if text else type(error).__name__

@@ -1,0 +1,84 @@
+"""One file of all results of a study, wherever its parts lie: the same bytes however the cells were run."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from emmclab.errors import InputError
+from emmclab.files import folder_aside, written
+from emmclab.study.cell import Cell
+from emmclab.study.definition import Study
+from emmclab.study.place import Place
+from emmclab.study.results import Results
+from emmclab.study.run import about
+from emmclab.study.store import Missing, Store, ask
+from emmclab.study.tables import TableFile, database, quoted
+
+#: The name of what tells about the study in the metadata of the file.
+_ABOUT = "emmclab"
+
+
+def collect(study: Study, cells: Sequence[Cell], places: Sequence[Place], output: Path) -> list[Missing]:
+    """Write the results of all cells, from all places, as one Parquet file in the order of their keys.
+
+    A row has the `key` of its cell, its `number` in the study, its `kind` (the table that its figures are
+    in), the columns of that table, and the whole `result` as JSON. Returns the cells without a result.
+
+    Raises:
+        InputError: a place cannot be read, or holds no results.
+    """
+    numbers = {cell.key: number for number, cell in enumerate(cells)}
+    missing = []
+    with folder_aside(output.absolute().parent) as aside:
+        parts: list[Path] = []
+        for number, place in enumerate(places):
+            copies = aside / str(number)
+            copies.mkdir()
+            found = Store(place).copies(copies)
+            if not found:
+                raise InputError(
+                    f"{place}: there are no results",
+                    kind="io",
+                    file=str(place),
+                    hint="name what `emmclab run` was given as --results; it holds a folder for each study",
+                )
+            parts += found
+        with TableFile(aside, "all") as table:
+            for key, result, rows in ask(parts, aside, sorted(numbers), ("result", "rows")):
+                if result is None:
+                    missing.append(Missing.of(cells[numbers[key]]))
+                    continue
+                kind, row = json.loads(rows)[0]
+                table.add({"key": key, "number": numbers[key], "kind": kind, "result": result} | row)
+            said = about(study, cells) | ({"missing": len(missing)} if missing else {})
+            if not table.rows:
+                table.name_columns({"key": "", "number": 0, "kind": "", "result": ""})
+            table.write({_ABOUT: json.dumps(said, sort_keys=True)}).replace(output)
+    written.append(str(output))
+    return missing
+
+
+def collected(path: Path) -> Results:
+    """Read a file that `collect` wrote.
+
+    Raises:
+        InputError: it is no such file.
+    """
+    if not path.is_file():
+        raise InputError(f"{path}: file not found", kind="io", file=str(path), hint="check the path")
+    source = f"'{quoted(path)}'"
+    with folder_aside(path.absolute().parent) as aside, database(aside) as asked:
+        found = asked.execute(
+            f"select decode(value) from parquet_kv_metadata({source}) where decode(key) = '{_ABOUT}'"  # noqa: S608
+        ).fetchone()
+        if found is None:
+            raise InputError(
+                f"{path}: this is not a file of collected results",
+                kind="io",
+                file=str(path),
+                hint="write one with `emmclab collect STUDY RESULTS... -o all.parquet`",
+            )
+        rows = asked.execute(f"select result from {source} order by number").fetchall()  # noqa: S608
+    return Results.of_entries(json.loads(found[0]), (row[0] for row in rows))

@@ -1,0 +1,223 @@
+"""The order of work: cells in tasks of about a second, cells that crash their process set apart."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import json
+import time
+from collections import Counter, defaultdict, deque
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from emmclab.study.cell import Cell, Images
+from emmclab.study.executors import Crash, Executor
+from emmclab.study.located import scratch
+from emmclab.study.store import Kept, images_beside
+from emmclab.study.tables import rows_of
+
+#: Length of a task that is aimed at, seconds, and its most cells.
+_TASK_S, _TOGETHER = 1.0, 256
+#: Cells of each grid in a sample.
+_SAMPLE = 4
+#: Times that a cell may crash its process.
+CRASHES = 3
+
+
+class Task(NamedTuple):
+    """Cells that go to a worker together; `wait` for a device that another process is preconditioning."""
+
+    cells: tuple[Cell, ...]
+    wait: bool = False
+
+
+class Outcome(NamedTuple):
+    """What came of a cell: what is kept of it, or none where another process is at its device."""
+
+    kept: Kept | None
+    took_s: float = 0.0
+    failed: bool = False
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a study has come."""
+
+    #: Cells that are finished, those in all, those that were before this run, and those of no result.
+    done: int
+    total: int
+    before: int
+    failed: int
+    quarantined: int
+    #: Time that the cells of this run took, each by itself, seconds.
+    cells_s: float
+    #: Time that the rest will take, seconds, by the mean of each grid; None before the first result.
+    left_s: float | None
+    jobs: int
+
+
+def run_task(images_limit: int, images: Images | None, task: Task) -> list[Outcome]:
+    """Run the cells of a task; without `images`, this machine keeps those that its processes share."""
+    if images is None:
+        images = images_beside(scratch(), images_limit)
+    found = []
+    for cell in task.cells:
+        started = time.monotonic()
+        if not task.wait and not cell.prepare(images):
+            found.append(Outcome(None))
+            continue
+        entry = cell.outcome(images)
+        text = json.dumps(entry, ensure_ascii=False, allow_nan=False)
+        took_s = time.monotonic() - started
+        kept = Kept(cell.key, text, json.dumps(list(rows_of(entry))))
+        found.append(Outcome(kept, took_s, "failed" in entry))
+    return found
+
+
+class Sweep:
+    """Shares cells out, and keeps account of them."""
+
+    def __init__(
+        self,
+        cells: Sequence[Cell],
+        total: int,
+        *,
+        is_sample: bool = False,
+        more: Callable[[], Sequence[Cell]] = tuple,
+    ) -> None:
+        """Take the cells to run, of a study of so many; of a sample, a few of each grid are run.
+
+        `more` gives further cells, once all before are finished; none at the end.
+        """
+        self._more = more
+        self.total, self._before = total, total - len(cells)
+        sample, rest = _sampled(cells, _SAMPLE if is_sample else 1)
+        self._queue = deque(sample if is_sample else [*sample, *rest])
+        self._alone: deque[Cell] = deque()
+        self._waiting: deque[Cell] = deque()
+        self._crashes: Counter[str] = Counter()
+        #: Why cells have no result, by key.
+        self.quarantined: dict[str, str] = {}
+        self._open = 0
+        self._left = Counter(cell.grid for cell in cells)
+        self._took: defaultdict[str, float] = defaultdict(float)
+        self._measured: Counter[str] = Counter()
+        self._done = self._failed = 0
+        self._jobs = 1
+
+    def run(self, executor: Executor, images: Images, files: Sequence[str]) -> Generator[list[Kept]]:
+        """Run all cells; yield results as they come."""
+        self._jobs = executor.jobs
+        shared = images if executor.is_local else None
+        work = functools.partial(run_task, images.limit, shared)
+        with contextlib.closing(executor.run(work, self._next_task, files)) as outcomes:
+            for task, outcome in outcomes:
+                yield self._taken(executor, task, outcome)
+
+    def _taken(self, executor: Executor, task: Task, outcome: list[Outcome] | Crash) -> list[Kept]:
+        """Take note of what came of a task; give what is to be kept."""
+        self._jobs = executor.jobs
+        self._open -= 1
+        if isinstance(outcome, Crash):
+            self._crashed(task, outcome)
+            return []
+        finished = []
+        for cell, one in zip(task.cells, outcome, strict=True):
+            if one.kept is None:
+                self._waiting.append(cell)
+                continue
+            self._took[cell.grid] += one.took_s
+            self._measured[cell.grid] += 1
+            self._left[cell.grid] -= 1
+            self._done += 1
+            self._failed += one.failed
+            finished.append(one.kept)
+        return finished
+
+    @property
+    def progress(self) -> Progress:
+        """How far it has come."""
+        return Progress(
+            done=self._before + self._done,
+            total=self.total,
+            before=self._before,
+            failed=self._failed,
+            quarantined=len(self.quarantined),
+            cells_s=sum(self._took.values()),
+            left_s=self._left_s(),
+            jobs=self._jobs,
+        )
+
+    def _left_s(self) -> float | None:
+        if not self._done:
+            return None
+        usual = sum(self._took.values()) / self._done
+        each = {grid: self._mean(grid) or usual for grid, left in self._left.items() if left}
+        return sum(self._left[grid] * mean for grid, mean in each.items()) / self._jobs
+
+    def _mean(self, grid: str) -> float | None:
+        return self._took[grid] / self._measured[grid] if self._measured[grid] else None
+
+    def add(self, cells: Sequence[Cell]) -> None:
+        """Add cells to run."""
+        self.total += len(cells)
+        self._queue.extend(cells)
+        self._left.update(cell.grid for cell in cells)
+
+    def _next_task(self) -> Task | None:
+        task = self._waiting_task()
+        if task is None and not self._open:
+            self.add(self._more())
+            task = self._waiting_task()
+        self._open += task is not None
+        return task
+
+    def _waiting_task(self) -> Task | None:
+        if self._alone:
+            return Task((self._alone.popleft(),), wait=True)
+        if self._queue:
+            return Task(self._take(self._queue))
+        return Task(self._take(self._waiting), wait=True) if self._waiting else None
+
+    def _take(self, cells: deque[Cell]) -> tuple[Cell, ...]:
+        """Take cells for about a second; towards the end fewer, so that all workers end together."""
+        most = min(_TOGETHER, max(1, len(cells) // (2 * self._jobs)))
+        taken: list[Cell] = []
+        expected = 0.0
+        while cells and len(taken) < most:
+            mean = self._mean(cells[0].grid)
+            expected += _TASK_S if mean is None else mean
+            # A task ends with an input rather than prepare a second one for few cells.
+            at_border = bool(taken) and taken[-1].input != cells[0].input
+            if taken and (expected > _TASK_S or (at_border and expected > _TASK_S / 2)):
+                break
+            taken.append(cells.popleft())
+        return tuple(taken)
+
+    def _crashed(self, task: Task, crash: Crash) -> None:
+        """Try the cells of a task again, each alone; one that crashes again and again is set apart."""
+        if len(task.cells) > 1:
+            self._alone.extend(task.cells)
+            return
+        (cell,) = task.cells
+        self._crashes[cell.key] += 1
+        if self._crashes[cell.key] < CRASHES:
+            self._alone.append(cell)
+            return
+        self.quarantined[cell.key] = f"it crashed its process {CRASHES} times: {crash.reason}"
+        self._left[cell.grid] -= 1
+
+
+def _sampled(cells: Sequence[Cell], each: int) -> tuple[list[Cell], list[Cell]]:
+    """Take so many cells of each grid, evenly; give them, and the rest."""
+    grids: dict[str, list[int]] = {}
+    for number, cell in enumerate(cells):
+        grids.setdefault(cell.grid, []).append(number)
+    sample = {
+        places[len(places) * step // each]
+        for places in grids.values()
+        for step in range(min(each, len(places)))
+    }
+    rest = [cell for number, cell in enumerate(cells) if number not in sample]
+    return [cells[number] for number in sorted(sample)], rest

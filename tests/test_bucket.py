@@ -1,0 +1,171 @@
+"""Results in a bucket of a real S3 server: locks that end soon after their runs, and a server that goes."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from conftest import COMMAND, PATIENCE_S, emmclab, environment, need_library
+from emmclab.errors import ConfigError, InputError
+from emmclab.study import bucket as buckets
+from emmclab.study.bucket import Bucket
+from emmclab.study.place import place_of
+
+SERVER = """
+from moto.server import ThreadedMotoServer
+server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+server.start()
+print(server.get_host_and_port()[1], flush=True)
+import sys
+sys.stdin.read()
+"""
+STUDY = """
+name = "small"
+inputs = ["Movie"]
+seeds = [1, 2, 3]
+[[grid]]
+name = "all"
+devices = ["iiswc15-4ps", "iiswc15-hps"]
+"""
+CELLS = 3 * (1 + 2)
+
+
+class Server:
+    """An S3 server of its own, on a port of its own, with one bucket."""
+
+    def __init__(self) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", SERVER],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
+        assert self.process.stdout is not None
+        self.url = f"http://127.0.0.1:{self.process.stdout.readline().strip()}"
+        self.variables = {
+            "AWS_ENDPOINT_URL": self.url,
+            "AWS_ACCESS_KEY_ID": "test",
+            "AWS_SECRET_ACCESS_KEY": "test",
+            "AWS_REGION": "us-east-1",
+        }
+        urllib.request.urlopen(urllib.request.Request(f"{self.url}/sweeps", method="PUT"), timeout=PATIENCE_S)
+
+    def stop(self) -> None:
+        self.process.kill()
+        self.process.communicate()
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+    need_library("obstore", "moto", "flask", "flask_cors")
+    started = Server()
+    for name, value in started.variables.items():
+        monkeypatch.setenv(name, value)
+    yield started
+    started.stop()
+
+
+@pytest.fixture
+def study(tmp_path: Path) -> Path:
+    path = tmp_path / "small.toml"
+    path.write_text(STUDY)
+    return path
+
+
+@pytest.fixture
+def quick_signs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(buckets, "SIGN_S", 0.2)
+    monkeypatch.setattr(buckets, "LEASE_S", 1.5)
+
+
+@pytest.mark.usefixtures("server")
+def test_a_bucket_holds_what_a_folder_holds(study: Path, tmp_path: Path) -> None:
+    """A whole run, and shards; all collect the same bytes."""
+    files = {}
+    for name, results, shards in (
+        ("folder", tmp_path / "folder", [()]),
+        ("bucket", "s3://sweeps/whole", [()]),
+        ("shards", "s3://sweeps/shards", [("--shard", "2/2"), ("--shard", "1/2")]),
+    ):
+        for shard in shards:
+            done = emmclab("run", study, "--jobs", 1, "--results", results, *shard)
+            assert done.returncode == 0, done.stderr
+        output = tmp_path / f"{name}.parquet"
+        done = emmclab("collect", study, results, "-o", output)
+        assert done.returncode == 0, done.stderr
+        files[name] = output.read_bytes()
+    assert files["folder"] == files["bucket"] == files["shards"]
+    place = place_of("s3://sweeps/whole", "small")
+    assert place.names("cells") == ["cells/all.parquet"]
+    assert place.names("running") == []
+    folder = place_of(tmp_path / "folder", "small")
+    for name in ("runs.parquet", "profiles.parquet", "index.json"):
+        assert place.read(name) == folder.read(name)
+    # What is there is not run again.
+    done = emmclab("run", study, "--jobs", 1, "--results", "s3://sweeps/shards", "--json")
+    assert done.returncode == 0 and '"cells": 9' in done.stdout
+
+
+@pytest.mark.usefixtures("server", "quick_signs")
+def test_a_living_run_keeps_others_out_and_a_killed_one_does_not() -> None:
+    first, second = Bucket("s3://sweeps/locked"), Bucket("s3://sweeps/locked")
+    with first.lock(""):
+        for shard in ("", "1-of-2"):
+            with pytest.raises(ConfigError, match="another run is writing") as refused, second.lock(shard):
+                pass
+            assert "--shard" in str(refused.value.hint)
+    with first.lock("1-of-2"), second.lock("2-of-2"), pytest.raises(ConfigError), second.lock("1-of-2"):
+        pass
+    first.write("running/all", b"{}")
+    started = time.monotonic()
+    with second.lock(""):
+        assert time.monotonic() - started >= buckets.LEASE_S
+    assert second.names("running") == []
+
+
+@pytest.mark.usefixtures("server", "quick_signs")
+def test_a_run_whose_lock_was_taken_says_so() -> None:
+    bucket = Bucket("s3://sweeps/lost")
+    with pytest.raises(ConfigError, match="no sign of life"), bucket.lock(""):
+        bucket.write("running/all", b"another")
+        time.sleep(5 * buckets.SIGN_S)
+
+
+@pytest.mark.usefixtures("server")
+def test_a_bucket_that_is_not_there_is_named(study: Path) -> None:
+    done = emmclab("run", study, "--jobs", 1, "--results", "s3://no-such-bucket/x")
+    assert done.returncode == 1
+    assert "error: s3://no-such-bucket/x/small" in done.stderr and "hint: " in done.stderr
+    done = emmclab("run", study, "--results", "nonsense://x")
+    assert (done.returncode, "s3://BUCKET/PREFIX" in done.stderr) == (2, True)
+
+
+def test_a_bucket_that_goes_ends_the_run_and_the_next_one_goes_on(server: Server, tmp_path: Path) -> None:
+    study = tmp_path / "long.toml"
+    study.write_text(STUDY.replace("[1, 2, 3]", str(list(range(1, 400)))))
+    command = [*COMMAND, "run", str(study), "--jobs", "1", "--results", "s3://sweeps/gone"]
+    run = subprocess.Popen(
+        command, env=environment(), stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True
+    )
+    place = place_of("s3://sweeps/gone", "small")
+    deadline = time.monotonic() + PATIENCE_S
+    while not place.names("cells") and run.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.02)
+    server.stop()
+    _, said = run.communicate(timeout=PATIENCE_S)
+    assert run.returncode == 1, said
+    assert "error: s3://sweeps/gone/small" in said and "the same command runs the rest" in said
+    assert "Traceback" not in said
+
+
+@pytest.mark.usefixtures("server")
+def test_a_file_that_is_not_in_a_bucket_is_an_input_error() -> None:
+    with pytest.raises(InputError, match="file not found"):
+        Bucket("s3://sweeps/empty").read("index.json")

@@ -1,0 +1,163 @@
+"""A Ray cluster gives the bytes of one process, also when a node is killed; its workers may crash."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conftest import ROOT, emmclab, need_library
+from emmclab import cli
+from emmclab.errors import UnsupportedError
+from emmclab.study import Serial, Study
+from emmclab.study import cluster as engine
+from emmclab.study.cluster import RayCluster
+from emmclab.study.collect import collect
+from emmclab.study.executors import Crash, each
+from emmclab.study.place import Folder
+from emmclab.study.run import run_cells
+from emmclab.study.sweep import Progress
+
+STUDY = """
+name = "small"
+inputs = ["{trace}", "{model}", "Movie"]
+seeds = [1, 2]
+
+[[grid]]
+name = "pages"
+devices = ["{device}", "small-1gb"]
+precondition = "{trace}"
+wrap_addresses = true
+[grid.axes]
+"gc.policy" = ["greedy", "fifo"]
+"timing.parallelism" = ["none", "both"]
+"""
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """Two nodes of one processor each on this machine, the second of which a test may kill."""
+    need_library("ray")
+    from ray.cluster_utils import Cluster
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+        patch.setenv("TMPDIR", str(tmp_path_factory.mktemp("nodes")))
+        # Workers import this file, for the work that it defines.
+        patch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT / "python"), str(Path(__file__).parent)]))
+        started = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
+        yield started
+        started.shutdown()
+
+
+@pytest.fixture
+def joined(cluster: Any) -> Iterator[RayCluster]:
+    found = RayCluster(cluster.address)
+    yield found
+    found.close()
+
+
+def test_two_nodes_of_which_one_is_killed_collect_the_bytes_of_one_process(
+    cluster: Any, trace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nodes have none of the files that the study names: they get copies."""
+    files = {
+        "trace": tmp_path / "chat.txt",
+        "model": tmp_path / "model.toml",
+        "device": tmp_path / "mine.toml",
+    }
+    shutil.copy(trace, files["trace"])
+    assert emmclab("fit", trace, "--name", "chat", "-o", files["model"]).returncode == 0
+    preset = (ROOT / "presets/devices/small-1gb.toml").read_text()
+    files["device"].write_text(preset.replace('name = "small-1gb"', 'name = "mine"'))
+    study = Study.parse(STUDY.format(**files), "small.toml")
+    cells = study.cells()
+    one, other = Folder(tmp_path / "one"), Folder(tmp_path / "other")
+    run_cells(study, one, Serial(), cells=cells)
+
+    second = cluster.add_node(num_cpus=1)
+    cluster.wait_for_nodes()
+    joined = RayCluster(cluster.address)
+    assert joined.jobs == 2
+    put = joined._ray.put
+
+    def hide(value: Any) -> Any:
+        """Once the files are in the object store, no node finds them where they were."""
+        stored = put(value)
+        if isinstance(value, dict):
+            for path in files.values():
+                path.rename(f"{path}.hidden")
+        return stored
+
+    monkeypatch.setattr(joined._ray, "put", hide)
+    killed: list[Progress] = []
+
+    def kill(progress: Progress) -> None:
+        if progress.done * 3 > len(cells) and not killed:
+            killed.append(progress)
+            cluster.remove_node(second, allow_graceful=False)
+
+    try:
+        found = run_cells(study, other, joined, cells=cells, progress=kill)
+    finally:
+        joined.close()
+        for path in files.values():
+            Path(f"{path}.hidden").rename(path)
+    assert len(killed) == 1 and killed[0].done < len(cells)
+    assert found.missing == [] and found.failures == []
+    outputs = [tmp_path / "one.parquet", tmp_path / "other.parquet"]
+    for place, output in zip((one, other), outputs, strict=True):
+        assert collect(study, cells, [place], output) == []
+    assert outputs[0].read_bytes() == outputs[1].read_bytes()
+
+
+def fall(number: int) -> int:
+    """Work that ends its process for one number."""
+    if number == 3:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return number * number
+
+
+def test_the_task_that_crashed_its_worker_is_named_and_the_others_are_done(joined: RayCluster) -> None:
+    found = dict(joined.run(fall, each(range(8))))
+    assert isinstance(found.pop(3), Crash)
+    assert found == {number: number * number for number in range(8) if number != 3}
+
+
+def test_a_node_with_another_build_is_refused(joined: RayCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine, "build_digest", lambda: "another")
+    with pytest.raises(UnsupportedError, match="another build of emmclab"):
+        list(joined.run(fall, each([1])))
+
+
+def test_an_interruption_leaves_no_task_behind(joined: RayCluster) -> None:
+    run = joined.run(time.sleep, each([600.0] * 4))
+    threading.Timer(1.0, signal.raise_signal, [signal.SIGINT]).start()
+    with pytest.raises(KeyboardInterrupt):
+        next(run)
+    run.close()
+    assert dict(joined.run(fall, each([2]))) == {2: 4}
+
+
+def test_studies_of_served_devices_stay_on_this_machine(joined: RayCluster, tmp_path: Path) -> None:
+    with pytest.raises(UnsupportedError, match="depends on the kernel"):
+        run_cells(Study.named("dsn17-crash"), Folder(tmp_path), joined)
+
+
+def test_a_cluster_that_is_not_there_and_a_missing_library_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["run", "iiswc15", "--results", str(tmp_path), "--on"]
+    done = emmclab(*words, "ray://127.0.0.1:1")
+    assert (done.returncode, "no Ray cluster can be joined" in done.stderr) == (2, True), done.stderr
+    assert "Traceback" not in done.stderr
+    monkeypatch.setitem(__import__("sys").modules, "ray", None)
+    assert cli.main([*words, "ray"]) == 2
+    assert "pip install 'emmclab[cluster]'" in capsys.readouterr().err

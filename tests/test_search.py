@@ -1,0 +1,215 @@
+"""A search keeps to its space and bounds, depends on seed and batch alone, and goes on when stopped."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from conftest import COMMAND, PATIENCE_S, emmclab, emmclab_json, environment, kept_cells, need_library
+from emmclab.cli import main
+from emmclab.errors import ConfigError
+from emmclab.study import Study
+from emmclab.study.search import Found, Objective, Trial, dominates
+from emmclab.study.space import Range, Space
+
+STUDY = """
+name = "tuned"
+inputs = ["Email"]
+[[grid]]
+name = "gc"
+devices = ["small-1gb"]
+precondition = "random:90"
+wrap_addresses = true
+[grid.set]
+"geometry.block_groups.0.blocks" = 64
+
+[search]
+[[search.setting]]
+name = "gc.policy"
+choices = ["greedy", "fifo"]
+[[search.setting]]
+name = "capacity.over_provisioning_pct"
+low = 5.0
+high = 25.0
+[[search.setting]]
+name = "gc.high_watermark"
+low = 2
+high = 12
+[[search.constraint]]
+metric = "mean_response_ms"
+most = {most}
+"""
+WORDS = ("--minimize", "mean_response_ms", "--minimize", "waf", "--budget", 8, "--batch", 4)
+
+
+@pytest.fixture
+def study(tmp_path: Path) -> Path:
+    need_library("optuna")
+    path = tmp_path / "tuned.toml"
+    path.write_text(STUDY.format(most=60.0))
+    return path
+
+
+def test_one_process_two_and_a_killed_run_that_goes_on_find_the_same(study: Path, tmp_path: Path) -> None:
+    pages = []
+    for jobs in (1, 2):
+        page = tmp_path / f"{jobs}.html"
+        words = ("search", study, *WORDS, "--jobs", jobs, "--results", tmp_path / str(jobs), "--html", page)
+        done = emmclab(*words)
+        assert done.returncode == 0, done.stderr
+        pages.append(page.read_bytes())
+    assert pages[0] == pages[1]
+    results = tmp_path / "killed"
+    run = subprocess.Popen(
+        [*COMMAND, "search", str(study), *map(str, WORDS), "--jobs", "1", "--results", str(results)],
+        env=environment(),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    deadline = time.monotonic() + PATIENCE_S
+    while run.poll() is None and kept_cells(results) < 3 and time.monotonic() < deadline:
+        time.sleep(0.005)
+    run.kill()
+    run.wait(PATIENCE_S)
+    page = tmp_path / "again.html"
+    assert emmclab("search", study, *WORDS, "--results", results, "--html", page).returncode == 0
+    assert page.read_bytes() == pages[0]
+    # Nothing is run twice: random trials begin as those of TPE, and points of the grid are there once.
+    found = emmclab_json("search", study, *WORDS, "--results", results)
+    tried = {json.dumps(trial["values"]) for trial in found["trials"]}
+    assert kept_cells(results) == len(tried)
+
+
+def test_trials_lie_in_the_space_and_the_front_keeps_the_bounds(study: Path, tmp_path: Path) -> None:
+    found = emmclab_json("search", study, *WORDS, "--jobs", 1, "--results", tmp_path)
+    assert [row["way"] for row in found["ways"]] == ["TPE", "random", "grid"]
+    for trial in found["trials"]:
+        values = trial["values"]
+        assert values["gc.policy"] in ("greedy", "fifo")
+        assert 5 <= values["capacity.over_provisioning_pct"] <= 25
+        assert values["gc.high_watermark"] in range(2, 13)
+        assert trial["is_feasible"] == (trial["figures"]["mean_response_ms"] <= 60)
+    assert found["front"] and all(trial["is_feasible"] for trial in found["front"])
+    assert any(not trial["is_feasible"] for trial in found["trials"]), "else the bound is not tried"
+    best = min(t["figures"]["mean_response_ms"] for t in found["trials"] if t["is_feasible"])
+    assert best in [trial["figures"]["mean_response_ms"] for trial in found["front"]]
+    assert len(found["trials"]) == 8 + 8 + 8
+    other = emmclab_json("search", study, *WORDS, "--jobs", 1, "--results", tmp_path, "--seed", 2)
+    assert other["trials"][0]["values"] != found["trials"][0]["values"]
+
+
+def test_a_trial_is_an_ordinary_cell_of_the_study(study: Path, tmp_path: Path) -> None:
+    """A study that gives the same setting finds it there."""
+    found = emmclab_json("search", study, *WORDS, "--jobs", 1, "--results", tmp_path, "--no-baselines")
+    before = kept_cells(tmp_path)
+    values = found["trials"][0]["values"]
+    lines = "\n".join(f'"{name}" = {json.dumps(value)}' for name, value in values.items())
+    text = study.read_text().partition("[search]")[0]
+    study.write_text(text + lines + "\n")
+    done = emmclab("run", study, "--jobs", 1, "--results", tmp_path)
+    assert done.returncode == 0, done.stderr
+    # The profile of the input is new, the simulation is not.
+    assert kept_cells(tmp_path) == before + 1
+    sql = "select mean_response_ms, waf from runs"
+    (row,) = emmclab_json("query", sql, "--study", study, "--results", tmp_path)
+    assert row == found["trials"][0]["figures"]
+
+
+def test_bounds_that_nothing_keeps_give_an_empty_front_and_a_page(study: Path, tmp_path: Path) -> None:
+    study.write_text(STUDY.format(most=0.0001))
+    page = tmp_path / "page.html"
+    done = emmclab("search", study, *WORDS, "--jobs", 1, "--results", tmp_path, "--html", page)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("None of 24 trials is possible within the bounds")
+    assert "No trial is possible" in page.read_text()
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "says"),
+    [
+        ("low = 5.0", "lo = 5.0", "did you mean `low`"),
+        ("low = 5.0", "low = 50.0", "is below low"),
+        ("high = 12", "high = 12\nstep = 0", "is no step"),
+        ("high = 12", "high = 12\nlog = true\nstep = 2", "no step"),
+        ('["greedy", "fifo"]', '["greedy"]', "give two at least"),
+        ('name = "gc.high_watermark"', 'name = "gc.policy"', "is there twice"),
+        ('name = "gc.high_watermark"', 'name = "geometry.block_groups.0.blocks"', "has"),
+        ("[search]", '[search]\ngrid = "other"', "there is no grid `other`"),
+        ("most = 60.0", "", "bounds nothing"),
+        ("[search]", '[search]\nbudget = "x"', "there is no such key"),
+    ],
+)
+def test_a_wrong_space_is_refused_with_a_hint(before: str, after: str, says: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        Study.parse(STUDY.format(most=60.0).replace(before, after, 1), "tuned.toml")
+    assert says in f"{caught.value} {caught.value.hint}"
+    assert str(caught.value).startswith("tuned.toml: `search.")
+
+
+def test_wrong_objectives_and_a_missing_library_are_refused(
+    study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for words, says in (
+        ((), "nothing to search for"),
+        (("--minimize", "waf", "--maximize", "waf"), "there twice"),
+        (("--minimize", "mean_respons_ms", "--budget", 1), "did you mean `mean_response_ms`?"),
+    ):
+        done = emmclab("search", study, *words, "--jobs", 1, "--results", tmp_path)
+        assert (done.returncode, says in done.stderr) == (2, True), done.stderr
+    done = emmclab("search", "iiswc15", "--minimize", "waf", "--results", tmp_path)
+    assert (done.returncode, "no section `[search]`" in done.stderr) == (2, True)
+    monkeypatch.setitem(__import__("sys").modules, "optuna", None)
+    assert main(["search", str(study), "--minimize", "waf", "--jobs", "1", "--results", str(tmp_path)]) == 2
+    assert re.search(r"pip install 'emmclab\[search\]'", capsys.readouterr().err)
+
+
+def test_settings_that_no_device_can_have_are_trials_without_figures(study: Path, tmp_path: Path) -> None:
+    study.write_text(STUDY.format(most=60.0).replace('["greedy", "fifo"]', '["greedy", "none-such"]'))
+    found = emmclab_json("search", study, *WORDS, "--jobs", 1, "--results", tmp_path)
+    bad = [trial for trial in found["trials"] if trial["values"]["gc.policy"] == "none-such"]
+    assert bad and all("none-such" in trial["reason"] and not trial["figures"] for trial in bad)
+    assert len(bad) < len(found["trials"])
+
+
+numbers = st.integers(1, 50)
+
+
+@given(st.lists(st.tuples(numbers, numbers, st.booleans()), min_size=1, max_size=4), st.integers(1, 400))
+def test_a_grid_stays_within_its_budget_and_its_space(
+    sizes: list[tuple[int, int, bool]], budget: int
+) -> None:
+    ranges = tuple(
+        Range(f"s{place}", min(a, b), max(a, b), log=log) for place, (a, b, log) in enumerate(sizes)
+    )
+    points = Space("g", ranges).points(budget)
+    assert 1 <= len(points) <= budget
+    assert len({json.dumps(point) for point in points}) == len(points)
+    for point in points:
+        for one in ranges:
+            assert one.low <= point[one.name] <= one.high and isinstance(point[one.name], int)
+
+
+values = st.tuples(st.integers(0, 5), st.integers(0, 5))
+
+
+@given(st.lists(values, min_size=1, max_size=12))
+def test_the_front_is_what_nothing_dominates_and_dominates_the_rest(points: list[tuple[int, int]]) -> None:
+    objectives = (Objective("a"), Objective("b", is_maximized=True))
+    trials = [
+        Trial("TPE", number, {}, {"a": float(a), "b": float(b)}, is_feasible=True)
+        for number, (a, b) in enumerate(points)
+    ]
+    study = Study.parse('name = "x"\ninputs = ["Movie"]', "x.toml")
+    front = Found(study, objectives, Space("g", ()), trials, 1, 1, 1).front()
+    assert front
+    for one in trials:
+        same = any(one.figures == best.figures for best in front)
+        beaten = any(dominates(best, one, objectives) for best in front)
+        assert same != beaten

@@ -1,0 +1,307 @@
+"""A sweep in shards and on crashing workers: nothing is lost or twice, and what is missing is said."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import duckdb
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from conftest import COMMAND, PATIENCE_S, emmclab, emmclab_json, environment, kept_cells
+from emmclab.claims import judge_study
+from emmclab.cli import main
+from emmclab.errors import ConfigError, EmmclabError
+from emmclab.study import Pool, Results, Serial, Study, sorting
+from emmclab.study.cell import Cell
+from emmclab.study.executors import Crash, each
+from emmclab.study.place import Folder
+from emmclab.study.run import Shard, run_cells
+from emmclab.study.store import Kept, Store
+from emmclab.study.sweep import CRASHES, Outcome, Sweep
+
+STUDY = """
+name = "small"
+inputs = ["Messaging", "Movie"]
+seeds = [1, 2, 3]
+
+[[grid]]
+name = "pages"
+devices = ["iiswc15-4ps", "iiswc15-hps"]
+[grid.axes]
+"timing.parallelism" = ["none", "both"]
+"""
+CELLS = 2 * 3 * (1 + 4)
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("study") / "small.toml"
+    path.write_text(STUDY)
+    return path
+
+
+@pytest.fixture(scope="module")
+def whole(study: Path, tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """The collected file of a run in one process."""
+    folder = tmp_path_factory.mktemp("whole")
+    assert emmclab("run", study, "--jobs", 1, "--results", folder).returncode == 0
+    return collected(study, folder)
+
+
+def collected(study: Path, *results: object) -> bytes:
+    """The file that `collect` writes of these results."""
+    output = Path(str(results[0])) / "all.parquet"
+    done = emmclab("collect", study, *results, "-o", output)
+    assert done.returncode == 0, done.stderr
+    return output.read_bytes()
+
+
+def test_two_processes_collect_the_bytes_of_one(study: Path, whole: bytes, tmp_path: Path) -> None:
+    assert emmclab("run", study, "--jobs", 2, "--results", tmp_path).returncode == 0
+    assert collected(study, tmp_path) == whole
+
+
+def test_sixteen_shards_in_any_order_collect_the_bytes_of_one_run(
+    study: Path, whole: bytes, tmp_path: Path
+) -> None:
+    """Each in a folder of its own, as on machines that share nothing; then all in one."""
+    numbers = list(range(1, 17))
+    random.Random(5).shuffle(numbers)
+    cells = Study.named(str(study)).cells()
+    assert sorted(cell.key for number in numbers for cell in Shard(number, 16).share(cells)) == sorted(
+        cell.key for cell in cells
+    )
+    for number in numbers:
+        words = ("run", study, "--shard", f"{number}/16", "--jobs", 1, "--results", tmp_path / str(number))
+        assert emmclab(*words).returncode == 0
+    assert collected(study, *(tmp_path / str(number) for number in numbers)) == whole
+
+
+def test_a_cell_that_is_in_several_places_is_collected_once(
+    study: Path, whole: bytes, tmp_path: Path
+) -> None:
+    for name in ("one", "other"):
+        words = ("run", study, "--jobs", 1, "--results", tmp_path / name)
+        assert emmclab(*words, "--shard", "1/2").returncode == 0
+    words = ("run", study, "--jobs", 1, "--results", tmp_path / "other", "--shard", "2/2")
+    assert emmclab(*words).returncode == 0
+    assert collected(study, tmp_path / "one", tmp_path / "other") == whole
+
+
+def test_what_is_missing_is_said_on_top_and_nothing_is_judged(study: Path, tmp_path: Path) -> None:
+    assert emmclab("run", study, "--shard", "1/3", "--jobs", 1, "--results", tmp_path).returncode == 0
+    part = tmp_path / "part.parquet"
+    done = emmclab("collect", study, tmp_path, "-o", part)
+    assert done.returncode == 1
+    assert done.stdout.startswith(f"incomplete: 20 of {CELLS} cells have no result (66.7 %)\n")
+    page = tmp_path / "page.html"
+    done = emmclab("report", study, "--results", part, "--html", page)
+    assert done.returncode == 0, done.stderr
+    assert "incomplete: 20 of 30" in done.stderr
+    assert page.read_text().index("have no result; nothing below counts them") < page.read_text().index("<h1")
+
+
+def test_claims_refuse_an_incomplete_study() -> None:
+    study = Study.named("iiswc15")
+    results = Results({"name": study.name, "cells": 10, "missing": 3}, {}, [], "")
+    with pytest.raises(EmmclabError, match="3 of 10 cells have no result; no claim is judged"):
+        judge_study(results)
+
+
+def test_a_collected_file_is_ordered_by_key_and_holds_every_figure(study: Path, tmp_path: Path) -> None:
+    assert emmclab("run", study, "--jobs", 1, "--results", tmp_path).returncode == 0
+    collected(study, tmp_path)
+    file = tmp_path / "all.parquet"
+    with duckdb.connect() as asked:
+        rows = asked.execute(
+            f"select key, number, kind, mean_response_ms, timing_parallelism, result from '{file}'"
+        ).fetchall()
+    cells = Study.named(str(study)).cells()
+    assert [row[0] for row in rows] == sorted(cell.key for cell in cells)
+    assert all(cells[row[1]].key == row[0] for row in rows)
+    assert all(json.loads(row[5])["cell"]["input"] == cells[row[1]].input.name for row in rows)
+    assert sum(row[2] == "runs" and row[3] > 0 and row[4] in ("none", "both") for row in rows) == CELLS - 6
+    page, other = tmp_path / "page.html", tmp_path / "other.html"
+    assert emmclab("report", study, "--results", file, "--html", page).returncode == 0
+    assert emmclab("report", study, "--results", tmp_path, "--html", other).returncode == 0
+    assert page.read_bytes() == other.read_bytes()
+
+
+@pytest.mark.parametrize("text", ["0/3", "4/3", "3", "1/", "a/b", "-1/3", "1/0"])
+def test_a_shard_that_is_none_is_refused(study: Path, text: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError):
+        Shard.parse(text)
+    done = emmclab("run", study, f"--shard={text}", "--results", tmp_path)
+    assert (done.returncode, "as 3/16" in done.stderr) == (2, True)
+
+
+def test_options_that_exclude_each_other_and_wrong_ones_are_refused(study: Path, tmp_path: Path) -> None:
+    for words, says in (
+        (("--shard", "1/2", "--fresh"), "--shard and --fresh at once"),
+        (("--on", "condor"), "auto or ray://HOST:PORT"),
+        (("--cell", "xyz"), "0 cells of small"),
+    ):
+        done = emmclab("run", study, *words, "--results", tmp_path)
+        assert (done.returncode, says in done.stderr) == (2, True), done.stderr
+    done = emmclab("collect", study, tmp_path / "nowhere", "-o", tmp_path / "all.parquet")
+    assert (done.returncode, "there are no results" in done.stderr) == (2, True)
+    assert not (tmp_path / "all.parquet").exists()
+
+
+def test_an_estimate_runs_a_few_cells_and_keeps_them(study: Path, tmp_path: Path) -> None:
+    said = emmclab_json("run", study, "--estimate", "--jobs", 1, "--results", tmp_path)
+    assert said["total"] == CELLS and said["done"] == 8
+    assert said["left_s"] > 0 and said["cells_s"] > 0
+    assert kept_cells(tmp_path) == 8
+
+
+class Crashing(Cell):
+    """A cell that ends the process it runs in."""
+
+    def outcome(self, images=None):  # type: ignore[no-untyped-def]
+        del images
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def with_crashing(study: Path) -> list[Cell]:
+    """The cells of the study, of which one crashes."""
+    cells = Study.named(str(study)).cells()
+    bad = cells[7]
+    cells[7] = Crashing(
+        **{name: getattr(bad, name) for name in Cell.__dataclass_fields__}  # type: ignore[arg-type]
+    )
+    assert cells[7].key == bad.key
+    return cells
+
+
+def test_a_cell_that_crashes_its_process_is_set_apart_and_the_rest_goes_on(
+    study: Path, whole: bytes, tmp_path: Path
+) -> None:
+    chosen, cells = Study.named(str(study)), with_crashing(study)
+    found = run_cells(chosen, Folder(tmp_path / "small"), Pool(2), cells=cells)
+    (missing,) = found.missing
+    assert (missing.key, missing.seed) == (cells[7].key, cells[7].input.seed)
+    assert missing.reason == f"it crashed its process {CRASHES} times: its process was ended by SIGKILL"
+    assert found.about["missing"] == 1
+    assert Results.load(tmp_path / "small").missing == 1
+    assert kept_cells(tmp_path) == CELLS - 1
+    # Whole again once it does not crash.
+    assert emmclab("run", study, "--cell", missing.key[:12], "--results", tmp_path).returncode == 0
+    assert emmclab("run", study, "--jobs", 1, "--results", tmp_path).returncode == 0
+    assert collected(study, tmp_path) == whole
+
+
+def test_the_command_line_names_what_repeats_a_crash(
+    study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cells = with_crashing(study)
+    monkeypatch.setattr(Study, "cells", lambda _: cells)
+    status = main(["run", str(study), "--jobs", "2", "--results", str(tmp_path)])
+    said = capsys.readouterr()
+    assert status == 1
+    assert said.out.startswith("incomplete: 1 of 30 cells has no result (3.3 %)\n")
+    again = f"emmclab run {study} --results {tmp_path} --cell {cells[7].key[:12]}"
+    assert f"repeat it: {again}" in said.err
+    assert "Messaging" in said.err and "seed 2" in said.err
+
+
+def fall(number: int) -> int:
+    """Work that ends its process for one number."""
+    if number == 3:
+        os.kill(os.getpid(), signal.SIGSEGV)
+    return number * number
+
+
+def test_a_pool_names_the_task_that_crashed_and_does_the_others() -> None:
+    found = dict(Pool(2).run(fall, each(range(20))))
+    assert found.pop(3) == Crash("its process was ended by SIGSEGV")
+    assert found == {number: number * number for number in range(20) if number != 3}
+
+
+def refuse(number: int) -> int:
+    """Work that raises."""
+    raise ConfigError(f"no {number}", kind="config", field="number", hint="take another")
+
+
+def test_a_pool_raises_what_the_work_raises() -> None:
+    with pytest.raises(ConfigError, match="no 0") as caught:
+        list(Pool(2).run(refuse, each([0])))
+    assert (caught.value.field, caught.value.hint) == ("number", "take another")
+
+
+def big(number: int) -> bytes:
+    """Work whose outcome fills any pipe."""
+    return bytes((1 << 20) * (number > 0))
+
+
+def test_tasks_and_outcomes_larger_than_a_pipe_do_not_wait_for_each_other() -> None:
+    # An integer of a megabyte is sent, and as much comes back.
+    tasks = [(1 << (8 << 20)) + number for number in range(6)]
+    found = list(Pool(2).run(big, each(tasks)))
+    assert sorted(task for task, _ in found) == tasks
+    assert all(len(outcome) == 1 << 20 for _, outcome in found if isinstance(outcome, bytes))
+
+
+def test_cells_are_put_into_tasks_of_about_a_second(study: Path) -> None:
+    cells = Study.named(str(study)).cells()
+    many = [replace(cell, options=f'{{"number": {number}}}') for cell in cells for number in range(100)]
+    sweep = Sweep(many, len(many))
+    sizes: list[int] = []
+
+    class Counting(Serial):
+        """An engine whose cells take 10 ms of profile, and 200 ms of simulation."""
+
+        def run(self, work, next_task, files=()):  # type: ignore[no-untyped-def]
+            del work, files
+            while (task := next_task()) is not None:
+                sizes.append(len(task.cells))
+                times = [0.01 if cell.grid == "profile" else 0.2 for cell in task.cells]
+                yield task, [Outcome(Kept("", "", ""), time_s) for time_s in times]
+
+    for _ in sweep.run(Counting(), Store(Path("nowhere")).images, ()):
+        pass
+    assert sum(sizes) == len(many)
+    assert sizes[:2] == [1, 1]
+    assert 80 <= max(sizes) <= 101
+    assert sorted(sizes)[len(sizes) // 2] in (4, 5)
+    progress = sweep.progress
+    assert (progress.done, progress.left_s) == (len(many), 0.0)
+    assert progress.cells_s == pytest.approx(0.01 * len(many) / 5 + 0.2 * len(many) * 4 / 5)
+
+
+def test_a_killed_coordinator_loses_seconds_at_most_and_the_next_one_goes_on(
+    study: Path, whole: bytes, tmp_path: Path
+) -> None:
+    command = [*COMMAND, "run", str(study), "--jobs", "2", "--results", str(tmp_path)]
+    run = subprocess.Popen(command, env=environment(), stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+    deadline = time.monotonic() + PATIENCE_S
+    while run.poll() is None and not kept_cells(tmp_path) and time.monotonic() < deadline:
+        time.sleep(0.001)
+    run.kill()
+    run.wait(PATIENCE_S)
+    before = kept_cells(tmp_path)
+    assert before > 0
+    done = emmclab("run", study, "--jobs", 2, "--results", tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert collected(study, tmp_path) == whole
+
+
+@given(st.permutations(range(40)), st.integers(1, 400), st.integers(0, 39))
+def test_rows_come_in_order_whatever_fits_into_memory(
+    places: list[int], held: int, twice: int, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    rows = [(place, "x" * place, None) for place in [*places, twice]]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sorting, "_HELD_BYTES", held)
+        folder = tmp_path_factory.mktemp("aside")
+        assert list(sorting.in_ranges(rows, 40, folder)) == sorted(rows)
+        assert list(folder.iterdir()) == []
