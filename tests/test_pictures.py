@@ -169,6 +169,7 @@ def test_processes_and_devices_have_tracks_of_their_own_and_requests_without_an_
     ("device", "options"),
     [
         ("emmc51-tlc", []),
+        ("emmc51-cache", []),
         ("iiswc15-hps", []),
         ("nexus5", ["--layer", "pass-through"]),
         ("nexus5", ["--mode", "back_to_back"]),
@@ -232,6 +233,20 @@ def test_collection_is_drawn_from_its_choice_to_its_erase(trace: Path, tmp_path:
     ended = {(one.arguments["block"], one.end) for one in collections}
     assert len(ended & erases) >= len(collections) - 4, "but for those under way at the end of the run"
     assert all(one.track[-1].endswith(": collection") for one in collections)
+
+
+def test_the_write_buffer_fills_within_its_size_and_the_slc_cache_is_folded(
+    trace: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "run.pftrace"
+    result = emmclab_json("simulate", trace, "--device", "emmc51-cache", "--passes", 12, "--perfetto", out)
+    shown = picture(out)
+    size = next(row for row in api.Device.preset("emmc51-cache").explain() if row["key"] == "cache.size_kb")
+    held = [value for _, value in shown.counters["device emmc51-cache", "write buffer"]]
+    assert 0 < max(held) <= int(size["value"]) * 1024
+    assert held[-1] == 0, "it is written at the orderly end of the run"
+    folding = [one for one in shown.slices if one.name == "SLC folding"]
+    assert len(folding) >= result["flash"]["block_erases"] > 0
 
 
 def test_a_picture_changes_no_result_and_is_the_same_each_time(trace: Path, tmp_path: Path) -> None:
