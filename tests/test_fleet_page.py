@@ -126,3 +126,16 @@ def test_the_same_table_gives_the_same_page(pages: Path, tmp_path: Path) -> None
     )
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "again.html").read_bytes() == (pages / "one.html").read_bytes()
+
+
+def test_fleets_that_were_read_differently_are_compared_with_a_caution(pages: Path, tmp_path: Path) -> None:
+    done = emmclab("fleet", "before", "-o", tmp_path / "writes.parquet", "--only", "op=write", cwd=pages)
+    assert done.returncode == 1, done.stderr
+    words = ("before.fleet.parquet", "--against", tmp_path / "writes.parquet")
+    done = emmclab("fleet", *words, "--json", "--html", tmp_path / "page.html", cwd=pages)
+    found = json.loads(done.stdout)
+    assert found["cautions"] == ["The two were read with different options."]
+    assert found["cautions"][0] in (tmp_path / "page.html").read_text()
+    verdicts = {one["figure"]: one["verdict"] for one in found["differences"]}
+    assert verdicts["mean_read_kb"] == "not recorded"
+    assert found["tests"] == 11
