@@ -43,7 +43,12 @@ fn layers() -> impl Strategy<Value = Vec<LayerConfig>> {
         vec![small("ressd")],
         beside(),
         vec![LayerConfig::named("raid0").with("stripe", "8KB")],
-        vec![LayerConfig::named("nvm-buffer").with("size", "256KB").with("second_device", "true")],
+        vec![
+            LayerConfig::named("nvm-buffer")
+                .with("size", "256KB")
+                .with("longest", "16KB")
+                .with("second_device", "true"),
+        ],
     ])
 }
 

@@ -169,7 +169,9 @@ proptest! {
             "pass-through" => LayerConfig::named(name),
             "pair" => LayerConfig::named(name).with("routing", "striping").with("chunk", "16KB"),
             "raid0" => LayerConfig::named(name).with("stripe", "16KB"),
-            "nvm-buffer" => LayerConfig::named(name).with("size", "256KB").with("depth", "2"),
+            "nvm-buffer" => {
+                LayerConfig::named(name).with("size", "256KB").with("longest", "16KB").with("depth", "2")
+            }
             name => LayerConfig::named(name).with("reserved", "4MB").with("clustered_block", "512KB"),
         };
         let layers: Vec<_> = names.iter().map(layer).collect();
