@@ -1,15 +1,13 @@
 """What a sweep costs beside its cells, by their number: `sweep_overhead.py [--on local|ray] [CELLS...]`.
 
 Overhead = (wall time x workers - sum of cell times) / sum of cell times, of a whole run: from the definition
-of the study to its tables. Beside it the same in CPU time, of the coordinator and of what workers do beside
-cells: other work on the machine does not count in it. A cell is a simulation of some 10 ms.
+of the study to its tables. Beside it the CPU time of the coordinator in ms for each cell, and its peak of
+memory. A cell is a simulation of some 10 ms.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
-import pickle
 import resource
 import subprocess
 import sys
@@ -19,13 +17,10 @@ from pathlib import Path
 
 from emmclab.cli.studies import executor
 from emmclab.study import Study
-from emmclab.study.cell import Cell
 from emmclab.study.place import Folder
 from emmclab.study.run import run_cells
-from emmclab.study.sweep import Progress, Task, run_task
+from emmclab.study.sweep import Progress
 
-#: Cells whose CPU time is taken.
-_ALONE = 400
 #: Cells of an input with one seed: the devices, settings and modes below.
 EACH = 1 + 2 * 2 * 2 * 12
 STUDY = """
@@ -41,19 +36,6 @@ modes = ["open", "closed"]
 "timing.parallelism" = ["none", "both"]
 "controller.host_us_per_kb" = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12]
 """
-
-
-def worker_s(cells: list[Cell]) -> tuple[float, float]:
-    """CPU time of a cell by itself, and of all that a worker does for it, by at most so many cells."""
-    some = cells[:_ALONE]
-    cell, entries = 0.0, []
-    for one in some:
-        before = time.process_time()
-        entries.append(json.dumps(one.outcome()))
-        cell += time.process_time() - before
-    before = time.process_time()
-    pickle.dumps(run_task(0, None, Task(tuple(some))))
-    return cell / len(some), (time.process_time() - before) / len(some)
 
 
 def measure(cells: int, requests: int, on: str, jobs: int) -> None:
@@ -77,11 +59,9 @@ def measure(cells: int, requests: int, on: str, jobs: int) -> None:
     total, cells_s, workers = found.about["cells"], last[0].cells_s, last[0].jobs
     overhead = (wall_s * workers - cells_s) / cells_s
     memory_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    cell_s, task_s = worker_s(expanded)
-    in_cpu = (used_s + total * (task_s - cell_s)) / (total * cell_s)
     print(
-        f"{total:>9,} {workers:>7} {1e3 * cells_s / total:>8.2f} {1e3 * cell_s:>7.2f} {expanded_s:>9.2f} "
-        f"{wall_s:>8.1f} {100 * overhead:>9.1f} {100 * in_cpu:>8.1f} {memory_mb:>10.0f}",
+        f"{total:>9,} {workers:>7} {1e3 * cells_s / total:>8.2f} {expanded_s:>9.2f} {wall_s:>8.1f} "
+        f"{100 * overhead:>9.1f} {1e3 * used_s / total:>12.2f} {memory_mb:>10.0f}",
         flush=True,
     )
 
@@ -98,7 +78,7 @@ def main() -> None:
     if chosen.one:
         measure(chosen.cells[0], chosen.requests, chosen.on, chosen.jobs)
         return
-    print("    cells workers  ms/cell  CPU ms  expand s   wall s  overhead%   in CPU%  memory MB", flush=True)
+    print("    cells workers  ms/cell  expand s   wall s  overhead%  coordinator  memory MB", flush=True)
     for cells in chosen.cells:
         words = ["--one", "--on", chosen.on, "--jobs", str(chosen.jobs), "--requests", str(chosen.requests)]
         subprocess.run([sys.executable, __file__, str(cells), *words], check=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -42,14 +43,18 @@ wrap_addresses = true
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+def cluster() -> Iterator[Any]:
     """Two nodes of one processor each on this machine, the second of which a test may kill."""
     need_library("ray")
     from ray.cluster_utils import Cluster
 
-    with pytest.MonkeyPatch.context() as patch:
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        tempfile.TemporaryDirectory(prefix="r", dir="/tmp", ignore_cleanup_errors=True) as short,
+    ):
         patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
-        patch.setenv("TMPDIR", str(tmp_path_factory.mktemp("nodes")))
+        # Sockets lie some levels below it, and their paths are short.
+        patch.setenv("TMPDIR", short)
         # Workers import this file, for the work that it defines.
         patch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT / "python"), str(Path(__file__).parent)]))
         started = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})

@@ -295,7 +295,7 @@ def test_a_killed_coordinator_loses_seconds_at_most_and_the_next_one_goes_on(
     assert collected(study, tmp_path) == whole
 
 
-@given(st.permutations(range(40)), st.integers(1, 400), st.integers(0, 39))
+@given(places=st.permutations(range(40)), held=st.integers(1, 400), twice=st.integers(0, 39))
 def test_rows_come_in_order_whatever_fits_into_memory(
     places: list[int], held: int, twice: int, tmp_path_factory: pytest.TempPathFactory
 ) -> None:

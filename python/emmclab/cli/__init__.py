@@ -13,8 +13,8 @@ from typing import Annotated, Any
 import typer
 
 from emmclab import __version__
+from emmclab.cli import failures
 from emmclab.cli.console import put, stdout
-from emmclab.cli.failures import run
 from emmclab.cli.spelling import spelled_out
 
 #: The commands in the order of the help; each is registered by the module of its name.
@@ -94,4 +94,4 @@ def prepared(words: list[str]) -> Callable[..., Any]:
 
 def main(words: list[str]) -> int:
     """Run the command line; return the exit code, whose numbers stand in `failures`."""
-    return run(prepared(words), spelled_out(words))
+    return failures.run(prepared(words), spelled_out(words))

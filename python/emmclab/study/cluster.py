@@ -73,7 +73,8 @@ class RayCluster:
                 f"{address or 'ray'}: no Ray cluster can be joined: {first}",
                 kind="config",
                 field="--on",
-                hint="start one with `ray start --head`, or let `--on ray` start one on this machine",
+                hint="start one with `ray start --head`; RAY_AUTH_MODE and RAY_AUTH_TOKEN have to be those "
+                "of the cluster; `--on ray` starts one on this machine",
             ) from error
         #: Where Ray shows what the cluster does; empty without its dashboard.
         self.dashboard = str(getattr(context, "dashboard_url", "") or "")

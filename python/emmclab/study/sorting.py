@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 #: Text that is held at once, bytes.
-_HELD_BYTES = 64 << 20
+_HELD_BYTES = 192 << 20
 #: Ranges that the places are split into, of which one is sorted at a time.
 _RANGES = 256
 
