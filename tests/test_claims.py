@@ -81,6 +81,13 @@ EXPECTED = {
     "joj-slowdown": DIRECTION,
     "delta-journaling-gain": NOT,
     "fastcommit-jbd2-share": DIRECTION,
+    "fast12-webbench-spread": DIRECTION,
+    "fast12-network": REPRODUCED,
+    "fast12-rand-dominates": NOT,
+    "fast12-speed-class": REPRODUCED,
+    "fast12-apps-vary": NOT,
+    "fast12-webbench-writes": NOT,
+    "fast12-cpu": NOT,
 }
 #: Figures of other papers, which stand beside the claims of the paper that a study is of.
 BESIDE = {
@@ -139,7 +146,6 @@ def test_verdicts_are_those_that_are_explained(ledger: list[dict[str, Any]]) -> 
 def test_not_yet_is_said_only_of_systems_to_come(ledger: list[dict[str, Any]]) -> None:
     for claim in ledger:
         if claim["verdict"] == NOT_YET:
-            assert claim["paper"] == "fast12"
             assert papers()[claim["paper"]].state != WORKS
 
 

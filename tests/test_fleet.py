@@ -24,6 +24,7 @@ from emmclab.fleet.figures import FIGURES
 from emmclab.fleet.row import bins, row_of
 from emmclab.recordings import recordings
 from emmclab.study import Pool, Serial
+from emmclab.study.executors import Crash
 
 #: Models and builds of the small fleet.
 PLACES = [f"model={model}/build={build}" for model in ("Pixel%206a", "N5") for build in ("B1", "B2")]
@@ -378,3 +379,23 @@ def test_work_is_done_by_any_executor(folder: Path, tmp_path: Path) -> None:
     seen: list[tuple[int, int, int]] = []
     profile_fleet(folder, tmp_path / "a.parquet", Pool(2), progress=lambda *now: seen.append(now))
     assert seen[-1] == (14, 14, 0)
+
+
+class Crashing(Serial):
+    """A worker that a certain recording crashes."""
+
+    def run(self, work: Any, next_task: Any, files: Any = ()) -> Any:
+        """Do the tasks but those with that recording."""
+        del files
+        while (task := next_task()) is not None:
+            crashes = any(one.recording.path.endswith("0003.txt") for one in task)
+            yield task, Crash("its process was ended by SIGSEGV") if crashes else work(task)
+
+
+def test_a_recording_that_crashes_its_process_is_refused_and_the_others_are_profiled(tmp_path: Path) -> None:
+    make(tmp_path / "recordings", 6)
+    table, counts = profile_fleet(tmp_path / "recordings", tmp_path / "t.parquet", Crashing())
+    assert (counts.recordings, counts.refused) == (6, 1)
+    ((path, reason),) = table.refused()
+    assert path.endswith("0003.txt") and reason == "reading it crashed: its process was ended by SIGSEGV"
+    assert sum(row["refused"] is None and row["requests"] > 0 for row in rows(tmp_path / "t.parquet")) == 5

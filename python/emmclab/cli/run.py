@@ -93,8 +93,8 @@ def run(
 ) -> None:
     """Run a study. Finished cells are kept, so an interrupted run continues.
 
-    Exit status 1: cells failed, or crashed their process again and again. Exit status 3: a device stopped
-    before the end of its trace (full or worn out) in some cell.
+    Exit status 3: a device stopped before the end of its trace (full or worn out) in some cell. 1: cells
+    failed, or crashed their process again and again.
     """
     from emmclab.study import Study
     from emmclab.study.place import place_of

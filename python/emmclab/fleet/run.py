@@ -89,21 +89,29 @@ def profile_fleet(
         there = dict(former.digests()) if former else {}
         doubtful = [doubt for one in found if (doubt := _doubt(one, state, there)) is not None]
         before = len(found) - len(doubtful)
-        done = profiled = 0
+        profiled = 0
+
+        def tell() -> None:
+            if progress is not None:
+                progress(before + state.added, len(found), before)
+
         work = functools.partial(_profile, folder, options)
         waiting = deque(_batches(doubtful))
-        for task, outcome in executor.run(work, lambda: waiting.popleft() if waiting else None):
-            if isinstance(outcome, Crash):
-                if len(task) > 1:
-                    # One of them is the cause; the others are profiled all the same.
-                    waiting.extend((one,) for one in task)
-                    continue
-                outcome = [_crashed(folder, task[0].recording, outcome)]
-            state.add(outcome)
-            done += len(task)
-            profiled += sum(one.row is not None for one in outcome)
-            if progress is not None:
-                progress(before + done, len(found), before)
+        try:
+            for task, outcome in executor.run(work, lambda: waiting.popleft() if waiting else None):
+                if isinstance(outcome, Crash):
+                    if len(task) > 1:
+                        # One of them is the cause; the others are profiled all the same.
+                        waiting.extend((one,) for one in task)
+                        continue
+                    outcome = [_crashed(folder, task[0].recording, outcome)]
+                state.add(outcome)
+                profiled += sum(one.row is not None for one in outcome)
+                tell()
+        except KeyboardInterrupt:
+            # It may have come between the two.
+            tell()
+            raise
         paths = [one.path for one in found]
         kept = [
             (printable(path), there[printable(path)])

@@ -41,6 +41,8 @@ class State:
         self.known: dict[str, tuple[Recording, str | None]] = {}
         #: Of each path whose row is here, not in the table, where its line begins.
         self._places: dict[str, int] = {}
+        #: Recordings that were added since it was opened.
+        self.added = 0
 
     def __enter__(self) -> Self:
         try:
@@ -104,6 +106,7 @@ class State:
         about = json.dumps([*recording, digest])
         self._take(recording, digest, row is not None)
         self._size += self._open.write(f'{{"recording": {about}, "row": {row or "null"}}}\n')
+        self.added += 1
 
     def _take(self, recording: Recording, digest: str | None, has_row: bool) -> None:
         """Take note of a line that begins where the others end."""

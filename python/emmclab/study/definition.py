@@ -387,7 +387,7 @@ def _reading(read: _Table) -> dict[str, Setting]:
 def _all_apps(read: _Table) -> bool:
     """Whether every grid runs applications, so that the study itself needs no inputs."""
     grids = read.tables("grid")
-    return bool(grids) and all(part.one("modes", (list, tuple), ()) == [APP] for part in grids)
+    return bool(grids) and all(APP in part.one("modes", (list, tuple), ()) for part in grids)
 
 
 def _percentiles(read: _Table) -> tuple[float, ...]:

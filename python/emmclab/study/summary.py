@@ -62,8 +62,9 @@ METRICS = (
     Metric("p99_response", "p99 response", "ms", ("response.p99_ms",)),
     Metric("waf", "Write amplification", "", ("write_amplification.waf",)),
     Metric("no_wait", "No-wait", "%", ("requests.no_wait_pct",), highest_is_best=True),
-    Metric("runtime", "Runtime", "s", ("app.runtime_s",)),
 )
+#: That of applications, whose runs have it.
+RUNTIME = Metric("runtime", "Runtime", "s", ("app.runtime_s",))
 
 #: Chosen percentiles that every study has without choosing.
 _USUAL = (99.0,)
@@ -157,7 +158,11 @@ def summaries(results: Results) -> list[Summary]:
         if run["grid"] != "profile":
             grids.setdefault(run["grid"], []).append(run)
     metrics = metrics_of(results.about.get("percentiles", ()))
-    return [_summary(grid, runs, metrics) for grid, runs in grids.items()]
+
+    def with_runtime(runs: list[Run]) -> tuple[Metric, ...]:
+        return (*metrics, RUNTIME) if any(RUNTIME.of(run) is not None for run in runs) else metrics
+
+    return [_summary(grid, runs, with_runtime(runs)) for grid, runs in grids.items()]
 
 
 def swept_keys(runs: Iterable[Run]) -> dict[str, list[Any]]:
