@@ -477,19 +477,26 @@ def _cuts(read: _Table) -> Cuts | None:
     return found
 
 
+def _shared(read: _Table) -> dict[str, Any]:
+    """Read what grids of every mode have."""
+    return {
+        "name": read.text("name"),
+        "place": read.place,
+        "devices": read.many("devices", str),
+        "modes": read.many("modes", str, ("open",)),
+        "seeds": read.many("seeds", int, ()),
+        "axes": {key: tuple(values) for key, values in read.table("axes", list).items()},
+        "set": read.table("set", (str, int, float, bool)),
+        "layers": read.many("layers", str, ()),
+        "layer_settings": read.table("layer_settings", (str, int, float, bool)),
+    }
+
+
 def _cuts_grid(read: _Table, cuts: Cuts | None) -> Grid:
     """Read a grid whose cells cut power."""
     grid = Grid(
-        name=read.text("name"),
-        place=read.place,
-        devices=read.many("devices", str),
+        **_shared(read),
         inputs=read.many("inputs", str),
-        modes=read.many("modes", str),
-        seeds=read.many("seeds", int, ()),
-        axes={key: tuple(values) for key, values in read.table("axes", list).items()},
-        set=read.table("set", (str, int, float, bool)),
-        layers=read.many("layers", str, ()),
-        layer_settings=read.table("layer_settings", (str, int, float, bool)),
         file_systems=read.many("file_systems", str),
         share=read.one("share", (int, float), 1.0),
     )
@@ -510,17 +517,9 @@ def _cuts_grid(read: _Table, cuts: Cuts | None) -> Grid:
 def _app_grid(read: _Table) -> Grid:
     """Read a grid of applications in closed loop."""
     grid = Grid(
-        name=read.text("name"),
-        place=read.place,
-        devices=read.many("devices", str),
+        **_shared(read),
         inputs=read.many("inputs", str),
-        modes=read.many("modes", str),
-        seeds=read.many("seeds", int, ()),
-        axes={key: tuple(values) for key, values in read.table("axes", list).items()},
-        set=read.table("set", (str, int, float, bool)),
         precondition=read.text("precondition", PRECONDITION),
-        layers=read.many("layers", str, ()),
-        layer_settings=read.table("layer_settings", (str, int, float, bool)),
         second=read.text("second", ""),
         networks=read.many("networks", str),
         host=read.text("host", HOST),
@@ -532,17 +531,9 @@ def _app_grid(read: _Table) -> Grid:
 def _live_grid(read: _Table) -> Grid:
     """Read a grid of served devices: requests come from programs, so nothing says how a trace is replayed."""
     grid = Grid(
-        name=read.text("name"),
-        place=read.place,
-        devices=read.many("devices", str),
+        **_shared(read),
         inputs=read.many("inputs", str),
-        modes=read.many("modes", str),
-        seeds=read.many("seeds", int, ()),
-        axes={key: tuple(values) for key, values in read.table("axes", list).items()},
-        set=read.table("set", (str, int, float, bool)),
         precondition=read.text("precondition", "none"),
-        layers=read.many("layers", str, ()),
-        layer_settings=read.table("layer_settings", (str, int, float, bool)),
         second=read.text("second", ""),
     )
     read.done()
@@ -563,14 +554,8 @@ def _grid(read: _Table, cuts: Cuts | None) -> Grid:
     if modes == (APP,):
         return _app_grid(read)
     grid = Grid(
-        name=read.text("name"),
-        place=read.place,
-        devices=read.many("devices", str),
+        **_shared(read),
         inputs=read.many("inputs", str, ()),
-        modes=read.many("modes", str, ("open",)),
-        seeds=read.many("seeds", int, ()),
-        axes={key: tuple(values) for key, values in read.table("axes", list).items()},
-        set=read.table("set", (str, int, float, bool)),
         precondition=read.text("precondition", "none"),
         rate=read.one("rate", (int, float), 1.0),
         # `fold` is the deprecated name.
@@ -578,8 +563,6 @@ def _grid(read: _Table, cuts: Cuts | None) -> Grid:
         requests=read.one("requests", int, 0),
         card=read.text("card", ""),
         routings=read.many("routings", str, ()),
-        layers=read.many("layers", str, ()),
-        layer_settings=read.table("layer_settings", (str, int, float, bool)),
         second=read.text("second", ""),
         first_writes=read.one("first_writes", int, 0),
         drain=read.one("drain", bool, False),
