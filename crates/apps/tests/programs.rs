@@ -3,6 +3,8 @@
 
 mod support;
 
+use std::fmt::Write;
+
 use emmclab_apps::{HostSetup, Program, RunOptions, preset_names, preset_text, run};
 use proptest::prelude::*;
 use support::{FixedDevice, program};
@@ -74,6 +76,17 @@ fn a_fault_is_named_with_its_line() {
     assert_eq!((error.line(), error.to_string().contains("two of this name")), (Some(9), true));
     let nobody = Program::from_toml(&format!("{HEAD}thread = []\n")).unwrap_err();
     assert!(nobody.to_string().contains("user_waits_for"), "{nobody}");
+}
+
+#[test]
+fn more_threads_than_a_kernel_has_are_refused() {
+    let mut many = String::new();
+    for number in 0..32_768 {
+        writeln!(many, "[[thread]]\nname = \"t{number}\"\nsteps = []").unwrap();
+    }
+    let (said, line) = refused(&many, "");
+    assert!(said.contains("32769 threads, and a kernel has 32768 at most"), "{said}");
+    assert!(line.is_some());
 }
 
 #[test]

@@ -8,6 +8,8 @@ use emmclab_host::FileClass;
 use super::{Access, Program, Step};
 use crate::draw::{Amount, Quantity};
 
+/// Most threads: the processes and threads that Linux has numbers for where nothing is configured (`PID_MAX_DEFAULT`).
+const MOST_THREADS: usize = 32_768;
 /// Most files of all sets together.
 const MOST_FILES: u64 = 1 << 20;
 /// Most bytes of one access or transfer.
@@ -33,7 +35,7 @@ impl Program {
     /// Refuses what cannot be run; `text` is the file, which gives the line.
     pub(super) fn check(&self, text: &str) -> Result<()> {
         let names = Names::of(self);
-        let all = names.check(self).and_then(|()| self.check_sets()).and_then(|()| names.check_steps(self));
+        let all = self.check_sets().and_then(|()| names.check(self)).and_then(|()| names.check_steps(self));
         all.map_err(|Fault { key, value, problem, hint }| {
             let error = Error::new(Kind::Config, problem).of_field(key, 0, value.as_bytes()).hint(hint);
             // The last place of a name is the one that is at fault: a doubled or an unknown one.
@@ -45,6 +47,10 @@ impl Program {
     }
 
     fn check_sets(&self) -> Checked {
+        if let Some(beyond) = self.threads.get(MOST_THREADS) {
+            let problem = format!("{} threads, and a kernel has {MOST_THREADS} at most", self.threads.len());
+            return fault("thread.name", &beyond.name, problem, "let fewer threads do more with `repeat`");
+        }
         let mut files = 2 * self.databases.len() as u64;
         for set in &self.files {
             files += u64::from(set.count);
