@@ -58,7 +58,7 @@ def kept_cells(results: Path) -> int:
     while True:
         try:
             return sum(len(Store(path.parent).keys()) for path in results.glob("**/cells"))
-        except InputError:  # A run has joined the parts meanwhile.
+        except (InputError, FileNotFoundError):  # A run has joined the parts, or removed a folder, meanwhile.
             continue
 
 
