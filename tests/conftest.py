@@ -50,6 +50,16 @@ def emmclab_json(*arguments: object) -> Any:
     return json.loads(done.stdout)
 
 
+def study_run_once(study: str, factory: pytest.TempPathFactory) -> Path:
+    """Runs the study of a paper with its page; gives the folder of both."""
+    folder = factory.mktemp(study)
+    done = emmclab(
+        *("reproduce", study, "--jobs", 2, "--results", folder, "--html", folder / "page.html"), cwd=folder
+    )
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
 def kept_cells(results: Path) -> int:
     """The number of cells that are kept below a results folder, of all studies."""
     from emmclab.errors import InputError

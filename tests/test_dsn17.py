@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import emmclab as lab
-from conftest import ROOT, emmclab
+from conftest import ROOT, study_run_once
 from emmclab.claims import judge_study
 from emmclab.papers.dsn17.crash import recovers
 from emmclab.papers.dsn17.journaling import APPLICATIONS, DEVICES, MODES, won
@@ -24,13 +24,7 @@ TRACES = {path.stem: path for path in lab.bundled(annotated=True)}
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder in which the study ran once."""
-    folder = tmp_path_factory.mktemp("dsn17")
-    done = emmclab(
-        *("reproduce", "dsn17", "--jobs", 2, "--results", folder, "--html", folder / "page.html"),
-        cwd=folder,
-    )
-    assert done.returncode == 0, done.stderr
-    return folder
+    return study_run_once("dsn17", tmp_path_factory)
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from conftest import emmclab, emmclab_json
+from conftest import emmclab, emmclab_json, study_run_once
 from emmclab.apps import application_text
 from emmclab.claims import REPRODUCED, TESTED, judge_study
 from emmclab.papers.fast12.applications import APPLICATIONS, CARDS, OTHERS, runs_of, seconds, spread
@@ -27,13 +27,7 @@ networks = ["wifi"]
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder in which the study ran once."""
-    folder = tmp_path_factory.mktemp("fast12")
-    done = emmclab(
-        *("reproduce", "fast12", "--jobs", 2, "--results", folder, "--html", folder / "page.html"),
-        cwd=folder,
-    )
-    assert done.returncode == 0, done.stderr
-    return folder
+    return study_run_once("fast12", tmp_path_factory)
 
 
 @pytest.fixture(scope="module")

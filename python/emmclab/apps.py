@@ -158,6 +158,21 @@ def learn_application(
     return LearnedProgram(**json.loads(found))
 
 
+def said_of(
+    precondition: str,
+    layers: Sequence[str],
+    layer_settings: Mapping[str, Setting] | None,
+    second: Device | None,
+) -> dict[str, Any]:
+    """Give what the result of a run says of the device below it."""
+    return {
+        "precondition": precondition,
+        "layers": list(layers),
+        "layer_settings": dict(layer_settings or {}),
+        "second": None if second is None else second.name,
+    }
+
+
 def run_application(
     name: str,
     device: Device | str,
@@ -237,14 +252,8 @@ def run_application(
     )
     if perfetto is not None:
         written.append(fspath(perfetto))
-    said = {
-        "precondition": precondition,
-        "layers": list(layers),
-        "layer_settings": dict(layer_settings or {}),
-        "second": None if beside is None else beside.name,
-        **chosen,
-    }
-    return AppResult({**found, "options": said})
+    said = said_of(precondition, layers, layer_settings, beside)
+    return AppResult({**found, "options": {**said, **chosen}})
 
 
 def parts_of(result: AppResult) -> list[str]:

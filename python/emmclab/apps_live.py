@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from emmclab import _core
-from emmclab.apps import LIMIT_S, NETWORK, PRECONDITION, AppResult, program_of, setup_of
+from emmclab.apps import LIMIT_S, NETWORK, PRECONDITION, AppResult, program_of, said_of, setup_of
 from emmclab.device import Device
 from emmclab.errors import ConfigError
 from emmclab.layers import Setting
@@ -76,18 +76,8 @@ def run_live(
     chosen = Device.named(device) if isinstance(device, str) else device
     program, setup = program_of(name), setup_of(host)
     setup.check_network(network)
-    software: dict[str, Any] = {"layers": layers, "layer_settings": layer_settings, "second": second}
-    said = {
-        "precondition": precondition,
-        "layers": list(layers),
-        "layer_settings": dict(layer_settings or {}),
-        "second": None
-        if second is None
-        else Device.named(second).name
-        if isinstance(second, str)
-        else second.name,
-        "clock": clock,
-    }
+    beside = Device.named(second) if isinstance(second, str) else second
+    said = {**said_of(precondition, layers, layer_settings, beside), "clock": clock}
     with (
         TemporaryDirectory(prefix="emmclab-") as folder,
         serve(
@@ -100,7 +90,9 @@ def run_live(
             images=images,
             record=record,
             dirty_bytes=setup.dirty_bytes(),
-            **software,
+            layers=layers,
+            layer_settings=layer_settings,
+            second=beside,
         ) as disk,
     ):
         places = _places(setup, disk, host)

@@ -6,33 +6,17 @@ import hashlib
 from collections.abc import Mapping
 from typing import Any
 
-from emmclab.apps import program_of, run_application, setup_of
+from emmclab import _core
+from emmclab.apps import run_application
 from emmclab.device import Device
 
 #: The mode of grids whose inputs are applications.
 APP = "app"
 
 
-def app_digest(name: str) -> str:
-    """SHA-256, first 16 digits, of an application.
-
-    Raises:
-        ConfigError: there is no such application, or its file is wrong.
-    """
-    return _digest(program_of(name).to_json())
-
-
-def host_digest(name: str) -> str:
-    """SHA-256, first 16 digits, of a host.
-
-    Raises:
-        ConfigError: there is no such host, or its file is wrong.
-    """
-    return _digest(setup_of(name).to_json())
-
-
-def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
+def digest_of(described: _core.Program | _core.HostSetup) -> str:
+    """SHA-256, first 16 digits, of an application or a host; comments of its file do not matter."""
+    return hashlib.sha256(described.to_json().encode()).hexdigest()[:16]
 
 
 def run_app_cell(

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
-from emmclab.apps import HOST, PRECONDITION, setup_of
+from emmclab.apps import HOST, PRECONDITION, program_of, setup_of
 from emmclab.crash import workloads as workload_programs
 from emmclab.crash.judging import RECOVERIES
 from emmclab.device import Device, parse_precondition, parse_routing
@@ -24,7 +24,7 @@ from emmclab.files import read_text
 from emmclab.layers import stack
 from emmclab.measures import percentiles_of
 from emmclab.reading import reading_options
-from emmclab.study.app import APP, app_digest, host_digest
+from emmclab.study.app import APP, digest_of
 from emmclab.study.bundled import bundled, bundled_text
 from emmclab.study.cell import CUTS, Cell, Input
 from emmclab.study.cuts import Cuts, FileSystem, workload_digest
@@ -255,7 +255,7 @@ class Study:
             return Input(name, name, synthetic=True, digest=workload_digest(), seed=seed)
 
         def find_app(name: str, seed: int) -> Input:
-            return Input(name, name, synthetic=True, digest=app_digest(name), seed=seed)
+            return Input(name, name, synthetic=True, digest=digest_of(program_of(name)), seed=seed)
 
         def find(name: str, seed: int, requests: int = 0) -> Input:
             """Find an input; a trace and its twin of the same name are distinguished by their files."""
@@ -277,8 +277,12 @@ class Study:
                 stack(grid.layers, grid.layer_settings)
                 for beside in filter(None, (grid.card, grid.second)):
                     Device.named(beside)
-                for network in grid.networks:
-                    setup_of(grid.host).check_network(network)
+                hosted = {}
+                if grid.runs_apps:
+                    setup = setup_of(grid.host)
+                    for network in grid.networks:
+                        setup.check_network(network)
+                    hosted = {"host": grid.host, "host_digest": digest_of(setup)}
                 found_by = (
                     find_program
                     if grid.is_live
@@ -322,7 +326,7 @@ class Study:
                 elif grid.cuts_power and self.cuts is not None:
                     options |= self.cuts.options(variant, grid.share)
                 elif grid.runs_apps:
-                    options |= {"network": variant, "host": grid.host, "host_digest": host_digest(grid.host)}
+                    options |= {"network": variant, **hosted}
                 else:
                     options |= asked
                 if grid.layers:
