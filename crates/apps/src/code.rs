@@ -63,7 +63,7 @@ pub(crate) enum Instruction {
     Unlock(u32),
     Start(u32),
     Join(u32),
-    /// What follows, up to `end`, so often; for ever where it does not say how often.
+    /// Repeats the instructions up to `end` this often, or for ever without a number.
     Repeat {
         times: Option<Resolved>,
         end: u32,
@@ -79,7 +79,7 @@ pub(crate) enum Instruction {
     },
 }
 
-/// What an access does.
+/// The kind of an access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AccessKind {
     Read(Place),

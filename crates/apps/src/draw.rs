@@ -105,7 +105,7 @@ impl<T: Quantity> Amount<T> {
         }
     }
 
-    /// What is wrong with it, if anything.
+    /// The problem of an impossible amount; none where it is possible.
     pub(crate) fn fault(&self) -> Option<String> {
         let possible = match self {
             Self::Fixed(value) => value.is_possible(),

@@ -11,7 +11,7 @@ struct Core {
     thread: Option<u32>,
     until: Nanos,
     since: Nanos,
-    /// What is left of the thread's quantum.
+    /// The rest of the thread's quantum.
     left: Nanos,
     /// The thread that it had last.
     last: Option<u32>,

@@ -1,4 +1,4 @@
-//! What the instructions of a thread do.
+//! Instructions of a thread, carried out.
 
 use emmclab_base::{Nanos, Result};
 use emmclab_host::{CallerId, FileOp};

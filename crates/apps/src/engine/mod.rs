@@ -31,7 +31,7 @@ const MOST_AT_ONCE: u64 = 10_000_000;
 /// Rounds between two looks for an interruption.
 const INTERRUPT_EVERY: u64 = 4096;
 
-/// What is fixed for a run, beside program and files.
+/// The constants of a run, beside program and files.
 pub(crate) struct Fixed<'a> {
     pub program: &'a Program,
     pub code: &'a Code,
@@ -76,12 +76,12 @@ pub(crate) struct Engine<'a, S> {
     at_once: u64,
     /// The thread that asks the storage for something just now: it has its core still.
     asking: Option<u32>,
-    /// What was taken last, kept to reuse the memory.
+    /// Buffers that are kept to reuse their memory.
     finished: FinishedOps,
     transferred: Vec<u32>,
 }
 
-/// What a run leaves.
+/// The end of a run: time lines and totals.
 pub(crate) struct Outcome {
     pub end: Nanos,
     pub timelines: Vec<Timeline>,
@@ -280,7 +280,7 @@ impl<'a, S: Storage> Engine<'a, S> {
         .hint("put `cpu` or `think` into steps that are repeated"))
     }
 
-    /// What each thread is doing, in words.
+    /// The state of each thread, in words.
     fn all_doing(&self) -> Vec<String> {
         let name = |thread: u32| &self.fixed.program.threads[thread as usize].name;
         let describe = |(number, thread): (u32, &Thread)| {

@@ -9,7 +9,7 @@ use crate::draw::Draws;
 use crate::files::Cursor;
 use crate::timeline::{Doing, Timeline};
 
-/// What a thread is about.
+/// The state of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Status {
     /// Not started, or ended.
@@ -85,7 +85,7 @@ impl Thread {
         }
     }
 
-    /// What it does until the end of the run, as far as that is known.
+    /// The state that lasts until the end of the run, as far as it is known.
     pub fn doing(&self) -> Doing {
         match self.status {
             Status::Absent => Doing::Absent,

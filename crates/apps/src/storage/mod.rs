@@ -1,4 +1,4 @@
-//! What does the file operations of a program: the host model above a simulated device, or the kernel of this machine.
+//! The file operations of a program, done by the host model above a simulated device or by the kernel of this machine.
 
 mod real;
 mod simulated;
@@ -24,7 +24,7 @@ pub(crate) trait FileStore {
     fn preload(&mut self, file: FileId, bytes: u64) -> Result<()>;
 }
 
-/// What does file operations, with a clock of its own.
+/// Does file operations, with a clock of its own.
 pub(crate) trait Storage {
     /// Begins an operation of a caller. It may have ended when this returns.
     ///
@@ -32,7 +32,7 @@ pub(crate) trait Storage {
     /// For an operation that cannot be done.
     fn begin(&mut self, caller: CallerId, now: Nanos, operation: &FileOp) -> Result<()>;
 
-    /// When it next does something by itself, where that is known beforehand.
+    /// The time of its next event, where that is known beforehand.
     fn next_event(&self) -> Option<Nanos>;
 
     /// The time of what happens next in a run whose next known event is at `next`; none where nothing will ever happen.
@@ -51,7 +51,7 @@ pub(crate) trait Storage {
     fn take_finished(&mut self, out: &mut FinishedOps);
 }
 
-/// What an operation waits for, as far as that is known without a host.
+/// The likely wait of an operation, for storages that cannot tell.
 pub(crate) const fn likely_wait(operation: &FileOp) -> Wait {
     match operation {
         FileOp::Read { .. } => Wait::Read,

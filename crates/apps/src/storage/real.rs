@@ -189,13 +189,13 @@ impl FileStore for RealFiles {
     }
 }
 
-/// What a thread was asked for.
+/// An operation on its way to the thread of a caller.
 struct Asked {
     operation: FileOp,
     begun: Nanos,
 }
 
-/// What it did.
+/// An operation that has ended.
 struct Done {
     caller: CallerId,
     operation: FileOp,

@@ -36,7 +36,7 @@ pub(crate) struct Simulated<'a, D> {
     completions: BinaryHeap<Reverse<(Nanos, u64, u64)>>,
     completions_known: u64,
     counter: Counter,
-    /// What was taken last, kept to reuse the memory.
+    /// Buffers that are kept to reuse their memory.
     blocks: BlockRequests,
     known: Vec<(u64, Nanos)>,
     free: Vec<(BlockRequestId, Counted)>,
@@ -60,7 +60,7 @@ impl<'a, D: BlockDevice> Simulated<'a, D> {
         }
     }
 
-    /// What reached the device.
+    /// Counts of the requests that reached the device.
     pub fn counts(&self) -> RequestCounts {
         self.counter.counts()
     }
