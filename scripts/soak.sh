@@ -1,22 +1,17 @@
 #!/usr/bin/env bash
 # Runs the random (property) tests with new cases in each round: scripts/soak.sh [ROUNDS] [TEST NAME]...
-# Test names are files of crates/*/tests, or --lib; without any, all of them. A failure names the seed that repeats it.
+# Test names are files of crates/*/tests/*, or parts of tests' names; without any, all tests run. A failure names the seed that
+# repeats it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 rounds=${1:-10}
 shift || true
-chosen=()
-for name in "$@"; do
-    if [ "$name" = --lib ]; then chosen+=(--lib); else chosen+=(--test "$name"); fi
-done
-[ ${#chosen[@]} -gt 0 ] || chosen=(--tests)
 for ((round = 1; round <= rounds; round++)); do
     seed=$((RANDOM << 30 | RANDOM << 15 | RANDOM))
     printf 'round %s of %s, seed %s\n' "$round" "$rounds" "$seed"
-    if ! PROPTEST_RNG_SEED=$seed cargo test --release --locked --quiet --workspace "${chosen[@]}" \
-        >"$log" 2>&1; then
+    if ! PROPTEST_RNG_SEED=$seed cargo test --release --locked --quiet --workspace --tests -- "$@" >"$log" 2>&1; then
         cat "$log"
         printf 'failed; PROPTEST_RNG_SEED=%s repeats it\n' "$seed"
         exit 1

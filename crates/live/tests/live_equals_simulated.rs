@@ -2,7 +2,7 @@
 //! sectors of a block changed and the live annotator which: what goes to the device depends on the number alone.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test may fail")]
 
-#[path = "../../ext4/tests/support/mod.rs"]
+#[path = "../../ext4/tests/ext4/support/mod.rs"]
 mod ext4;
 mod support;
 

@@ -1,7 +1,7 @@
 //! Writes the events of raw pages as Perfetto does: those that it knows in messages of their own, others with the names
 //! of their fields.
 
-#[path = "../../../trace/tests/support/protobuf.rs"]
+#[path = "../../../trace/tests/trace/support/protobuf.rs"]
 mod protobuf;
 
 use std::collections::BTreeMap;

@@ -1,0 +1,187 @@
+//! Program and host files: what is refused, and how the fault is named.
+#![allow(clippy::unwrap_used, reason = "a test may fail")]
+
+use std::fmt::Write;
+
+use crate::support::{FixedDevice, program};
+use emmclab_apps::{HostSetup, Program, RunOptions, preset_names, preset_text, run};
+use proptest::prelude::*;
+
+const HEAD: &str = "name = \"p\"\nabout = \"a\"\nsource = \"s\"\nuser_waits_for = \"ui\"\n";
+
+/// The error of a program with these lines behind the head, which has four, and a thread with these steps.
+fn refused(rest: &str, steps: &str) -> (String, Option<u64>) {
+    let text = format!("{HEAD}{rest}[[thread]]\nname = \"ui\"\nsteps = [\n{steps}\n]\n");
+    let error = Program::from_toml(&text).unwrap_err();
+    assert!(error.hint_text().is_some(), "{error}");
+    (error.to_string(), error.line())
+}
+
+#[test]
+fn a_fault_is_named_with_its_line() {
+    let file = "[[file]]\nname = \"f\"\npartition = \"data\"\n";
+    for (rest, steps, word, line) in [
+        ("", "{ cpu = { ms = 1 },", "", Some(9)),
+        ("", "{ cup = { ms = 1 } }", "unknown variant `cup`", Some(8)),
+        ("", "{ cpu = { ms = 1, s = 2 } }", "unexpected keys in table: s", Some(8)),
+        ("", "{ cpu = { ms = \"long\" } }", "a value", Some(8)),
+        ("", "{ cpu = { ms = -1 } }", "a time lies between 0", Some(6)),
+        ("", "{ cpu = { ms = nan } }", "a time lies between 0", Some(6)),
+        ("", "{ cpu = { ms = { uniform = [3, 1] } } }", "begins above its end", Some(6)),
+        ("", "{ think = { ms = { choices = [[3, 0]] } } }", "need a weight", Some(6)),
+        ("", "{ read = { file = \"nowhere\", size = 1 } }", "nothing of this name", Some(8)),
+        ("", "{ wait = { name = \"never\" } }", "no thread gives this signal", Some(8)),
+        ("", "{ start = { thread = \"nobody\" } }", "nothing of this name", Some(8)),
+        ("", "{ call = { procedure = \"nothing\" } }", "nothing of this name", Some(8)),
+        ("", "{ maybe = { pct = 120, steps = [] } }", "must be 0 to 100", None),
+        ("", "{ repeat = { steps = [{ cpu = { ms = 1 } }] } }", "repeats steps for ever", Some(6)),
+        (file, "{ read = { file = \"f\", size = 0 } }", "must be 1 at least", Some(11)),
+        (
+            file,
+            "{ append = { file = \"f\", size = 1, place = \"random\" } }",
+            "of `read` and `overwrite` only",
+            Some(11),
+        ),
+        (file, "{ rename = { file = \"f\", to = \"f\" } }", "of its own set", Some(11)),
+        (
+            "[[file]]\nname = \"f\"\npartition = \"data\"\nclass = \"metadata\"\n",
+            "",
+            "of the file system",
+            Some(6),
+        ),
+        ("[[file]]\nname = \"f\"\npartition = \"data\"\ncount = 0\n", "", "`count` must be 1", Some(6)),
+        (
+            "[[file]]\nname = \"f\"\npartition = \"data\"\ncount = 4000000000\n",
+            "",
+            "`count` must be 1",
+            Some(6),
+        ),
+        (
+            "[[database]]\nname = \"d\"\npartition = \"data\"\nsize = \"1MB\"\npage_size = 1000\n",
+            "",
+            "power of two",
+            Some(6),
+        ),
+        ("[[database]]\nname = \"d\"\npartition = \"data\"\nsize = 5\n", "", "two pages at least", Some(6)),
+    ] {
+        let (said, at) = refused(rest, steps);
+        assert!(said.contains(word), "{word}: {said}");
+        assert_eq!(at, line, "{said}");
+    }
+    let twice =
+        format!("{HEAD}[[thread]]\nname = \"ui\"\nsteps = []\n[[thread]]\nname = \"ui\"\nsteps = []\n");
+    let error = Program::from_toml(&twice).unwrap_err();
+    assert_eq!((error.line(), error.to_string().contains("two of this name")), (Some(9), true));
+    let nobody = Program::from_toml(&format!("{HEAD}thread = []\n")).unwrap_err();
+    assert!(nobody.to_string().contains("user_waits_for"), "{nobody}");
+}
+
+#[test]
+fn more_threads_than_a_kernel_has_are_refused() {
+    let mut many = String::new();
+    for number in 0..32_768 {
+        writeln!(many, "[[thread]]\nname = \"t{number}\"\nsteps = []").unwrap();
+    }
+    let (said, line) = refused(&many, "");
+    assert!(said.contains("32769 threads, and a kernel has 32768 at most"), "{said}");
+    assert!(line.is_some());
+}
+
+#[test]
+fn a_procedure_that_calls_itself_is_refused() {
+    let text = "[[procedure]]\nname = \"q\"\nsteps = [{ call = { procedure = \"q\" } }]\n\
+                [[thread]]\nname = \"ui\"\nsteps = [{ call = { procedure = \"q\" } }]\n";
+    let mut device = FixedDevice::new(1, 1, 1);
+    let error =
+        run(&program(text), &crate::support::host(1), &mut device, &RunOptions::default()).unwrap_err();
+    assert!(error.to_string().contains("`q`: the procedure calls itself"), "{error}");
+}
+
+#[test]
+fn a_file_that_is_used_before_it_exists_is_named() {
+    let said = crate::support::failure(
+        "[[file]]\nname = \"late\"\npartition = \"data\"\n\
+         [[thread]]\nname = \"ui\"\nsteps = [{ append = { file = \"late\", size = 5 } }]",
+    );
+    assert!(said.contains("`late`: no file of this set exists"), "{said}");
+}
+
+#[test]
+fn a_partition_that_the_host_does_not_have_is_named() {
+    let said = crate::support::failure(
+        "[[file]]\nname = \"f\"\npartition = \"elsewhere\"\n[[thread]]\nname = \"ui\"\nsteps = []",
+    );
+    assert!(said.contains("`elsewhere`") && said.contains("`f`"), "{said}");
+}
+
+#[test]
+fn every_application_and_host_that_comes_with_it_is_valid_and_says_where_it_is_from() {
+    assert_eq!(preset_names().len(), 8);
+    for name in preset_names() {
+        let program = Program::preset(name).unwrap_or_else(|error| panic!("{name}: {error}"));
+        assert_eq!(program.name, name);
+        assert!(program.about.len() > 10 && program.source.len() > 100, "{name}");
+        assert!(preset_text(&name.to_uppercase()).is_ok(), "case does not matter");
+    }
+    for name in HostSetup::preset_names() {
+        let host = HostSetup::preset(name).unwrap_or_else(|error| panic!("{name}: {error}"));
+        assert_eq!(host.name, name);
+        assert!(host.network("wifi").is_ok() && host.network("usb").is_ok(), "{name}");
+    }
+    assert!(Program::preset("notes").unwrap_err().hint_text().unwrap().contains("webbench"));
+}
+
+#[test]
+fn impossible_hosts_are_refused() {
+    let host = |more: &str| {
+        HostSetup::from_toml(&format!(
+            "name = \"h\"\nabout = \"\"\nsource = \"\"\ncores = 1\nera = \"linux-6\"\n{more}\
+             [[partition]]\nname = \"data\"\nfilesystem = \"ext4\"\n\
+             [[network]]\nname = \"wifi\"\nrate_mbit_s = 1\nround_trip_ms = 1\n"
+        ))
+    };
+    assert!(host("").is_ok());
+    assert!(host("kernel = { page_cache_mb = 64 }\n").unwrap().kernel().unwrap().page_cache_mb == 64);
+    for (more, word) in [
+        ("kernel = { page_cache = 64 }\n", "page_cache"),
+        ("kernel = { dirty_pct = 500 }\n", "dirty_pct"),
+        ("cpu_factor = -1\n", "cpu_factor"),
+        ("quantum_ms = 0\n", "quantum_ms"),
+        ("[[partition]]\nname = \"a\"\n", "only the last partition"),
+        ("[[partition]]\nname = \"data\"\nsize = 4096\n", "two of this name"),
+    ] {
+        let said = host(more).unwrap_err().to_string();
+        assert!(said.contains(word), "{word}: {said}");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
+
+    /// Lines that are missing, doubled or moved, and digits that are others.
+    #[test]
+    fn a_damaged_program_is_refused_or_runs(
+        preset in 0_usize..8,
+        changes in prop::collection::vec((any::<u16>(), any::<u16>(), 0_u8..4), 1..4),
+    ) {
+        let text = preset_text(preset_names().nth(preset).unwrap()).unwrap();
+        let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+        for (from, to, kind) in changes {
+            let (from, to) = (usize::from(from) % lines.len(), usize::from(to) % lines.len());
+            match kind {
+                0 => drop(lines.remove(from)),
+                1 => lines.swap(from, to),
+                2 => lines.insert(to, lines[from].clone()),
+                _ => lines[from] = lines[from].replace(['0', '1', '2'], "9"),
+            }
+        }
+        let outcome = Program::from_toml(&lines.join("\n")).and_then(|program| {
+            let mut device = FixedDevice::new(100, 100, 100);
+            let options = RunOptions { limit: emmclab_base::Nanos::from_secs(3), ..RunOptions::default() };
+            run(&program, &HostSetup::preset("nexusone")?, &mut device, &options)
+        });
+        if let Err(error) = outcome {
+            prop_assert!(error.hint_text().is_some(), "{}", error);
+        }
+    }
+}

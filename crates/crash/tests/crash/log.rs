@@ -1,0 +1,200 @@
+//! The log: what is written is read, whole after any end, and in the form of dm-log-writes too.
+#![allow(missing_docs, clippy::unwrap_used)]
+
+use std::fs;
+use std::sync::Arc;
+
+use crate::support::{Toy, filled, header};
+use emmclab_base::{Nanos, Op};
+use emmclab_crash::log::{LogReader, LogWriter, Port, Record, dm};
+use emmclab_crash::{ExploreOptions, Explorer, Run};
+use emmclab_device::Modifiers;
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+#[derive(Clone, Debug)]
+enum Entry {
+    Base(u64, u8),
+    Write(u64, u32, u8, u8),
+    Other(Op, u64, u32),
+    Complete(u64),
+    Programmed(u64, u64, u32),
+    Text(String, bool),
+}
+
+fn entry() -> impl Strategy<Value = Entry> {
+    prop_oneof![
+        (0u64..1000, any::<u8>()).prop_map(|(sector, byte)| Entry::Base(sector, byte)),
+        (0u64..1000, 0u32..20, any::<u8>(), 0u8..32).prop_map(|(s, n, b, f)| Entry::Write(s, n, b, f)),
+        (
+            prop_oneof![Just(Op::Flush), Just(Op::Discard), Just(Op::Read), Just(Op::SecureErase)],
+            0u64..1000,
+            0u32..20
+        )
+            .prop_map(|(op, sector, sectors)| Entry::Other(op, sector, sectors)),
+        any::<u64>().prop_map(Entry::Complete),
+        (any::<u64>(), 0u64..1000, 0u32..20).prop_map(|(n, s, c)| Entry::Programmed(n, s, c)),
+        (".{0,40}", any::<bool>()).prop_map(|(text, mark)| Entry::Text(text, mark)),
+    ]
+}
+
+fn with_record<T>(number: u64, entry: &Entry, use_it: impl FnOnce(&Record<'_>) -> T) -> T {
+    let (at, port, packed_after) = (Nanos(number as i64 * 7), Port::Device, 0);
+    match entry {
+        Entry::Base(sector, byte) => use_it(&Record::Base { sector: *sector, data: &filled(*byte, 3) }),
+        Entry::Write(sector, sectors, byte, flags) => use_it(&Record::Command {
+            port,
+            number,
+            at,
+            op: Op::Write,
+            sector: *sector,
+            sectors: *sectors,
+            flags: *flags,
+            packed_after,
+            data: &filled(*byte, *sectors),
+        }),
+        Entry::Other(op, sector, sectors) => use_it(&Record::Command {
+            port: Port::Host,
+            number,
+            at,
+            op: *op,
+            sector: *sector,
+            sectors: *sectors,
+            flags: 0,
+            packed_after,
+            data: &[],
+        }),
+        Entry::Complete(number) => use_it(&Record::Complete { port, number: *number, at }),
+        Entry::Programmed(number, sector, sectors) => use_it(&Record::Programmed {
+            number: *number,
+            sector: *sector,
+            sectors: *sectors,
+            begin: at,
+            end: Nanos(at.0 + 5),
+        }),
+        Entry::Text(text, false) => use_it(&Record::Acknowledged { at, text }),
+        Entry::Text(text, true) => use_it(&Record::Mark { at, text }),
+    }
+}
+
+fn texts(bytes: Vec<u8>) -> (Vec<String>, bool) {
+    let mut reader = LogReader::new(Box::new(std::io::Cursor::new(bytes)), "a log".as_ref()).unwrap();
+    let mut all = Vec::new();
+    while let Some(records) = reader.next_block().unwrap() {
+        all.extend(records.map(|record| format!("{:?}", record.unwrap())));
+    }
+    (all, reader.truncated())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn a_log_is_read_as_it_was_written_and_cut_off_anywhere_up_to_a_whole_block(
+        entries in vec(entry(), 0..40),
+        cut in any::<proptest::sample::Index>(),
+    ) {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let mut log = LogWriter::create(file.path(), &header(1 << 20)).unwrap();
+        let mut written = Vec::new();
+        for (number, entry) in entries.iter().enumerate() {
+            with_record(number as u64, entry, |record| {
+                log.add(record).unwrap();
+                written.push(format!("{record:?}"));
+            });
+            if number % 8 == 7 {
+                log.end_block().unwrap();
+            }
+        }
+        log.finish().unwrap();
+        let bytes = fs::read(file.path()).unwrap();
+        let (read, truncated) = texts(bytes.clone());
+        prop_assert_eq!(&read, &written);
+        prop_assert!(!truncated);
+        let first_block = 24 + u32::from_le_bytes(bytes[12..16].try_into().unwrap()) as usize;
+        let cut = first_block + cut.index(bytes.len() - first_block + 1);
+        let (part, truncated) = texts(bytes[..cut].to_vec());
+        prop_assert_eq!(&part[..], &written[..part.len()]);
+        prop_assert!(part.len().is_multiple_of(8) || part.len() == written.len());
+        prop_assert!(truncated || cut == bytes.len() || part.len().is_multiple_of(8));
+    }
+
+    #[test]
+    fn a_damaged_log_is_an_error_and_never_a_panic(
+        entries in vec(entry(), 0..20),
+        at in any::<proptest::sample::Index>(),
+        byte in 1u8..,
+    ) {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let mut log = LogWriter::create(file.path(), &header(1 << 20)).unwrap();
+        for (number, entry) in entries.iter().enumerate() {
+            with_record(number as u64, entry, |record| log.add(record).unwrap());
+        }
+        log.finish().unwrap();
+        let mut bytes = fs::read(file.path()).unwrap();
+        let place = at.index(bytes.len());
+        bytes[place] ^= byte;
+        fs::write(file.path(), &bytes).unwrap();
+        let _ = Run::open(file.path());
+        bytes.truncate(place);
+        fs::write(file.path(), &bytes).unwrap();
+        let _ = Run::open(file.path());
+    }
+}
+
+#[test]
+fn a_file_that_is_no_log_and_an_empty_one_are_refused_by_name() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    for bytes in [&b""[..], b"EMMC", b"this is a text, and no log of any kind"] {
+        fs::write(file.path(), bytes).unwrap();
+        let error = Run::open(file.path()).err().unwrap().to_string();
+        assert!(error.contains("no crash log") && error.contains(file.path().to_str().unwrap()), "{error}");
+    }
+}
+
+#[test]
+fn a_log_of_dm_log_writes_leaves_the_same_states_as_the_one_it_was_written_from() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run.log");
+    let mut toy = Toy::new(&path, &header(1 << 12));
+    for round in 0..6u8 {
+        let one = toy.write(u64::from(round) * 8, round + 1, Modifiers::META);
+        toy.complete(one);
+        let two = toy.write(u64::from(round % 3) * 8, round + 101, Modifiers::empty());
+        toy.complete(two);
+        if round % 2 == 0 {
+            let flush = toy.flush();
+            toy.complete(flush);
+        }
+        let durable = toy.write(800, round, Modifiers::RELIABLE);
+        toy.complete(durable);
+        toy.acknowledge(&format!("round {round}"));
+    }
+    let discard = toy.comes(Op::Discard, 0, 8, Modifiers::empty(), &[]);
+    toy.complete(discard);
+    let run = toy.run(&path);
+    let dm_path = folder.path().join("dm.log");
+    dm::write(&run, &dm_path).unwrap();
+    assert!(Run::is_dm(&dm_path).unwrap() && !Run::is_dm(&path).unwrap());
+    let again = Arc::new(Run::open_dm(&dm_path, 1 << 12, None).unwrap());
+    assert_eq!(again.acknowledgements(), run.acknowledgements());
+    let last = |run: &Arc<Run>| {
+        let only = Some((run.moments().len() - 1, None));
+        let ways = "boundary,omit1:99,only1:99".parse().unwrap();
+        let options = ExploreOptions { only, ways, ..ExploreOptions::default() };
+        let mut explorer = Explorer::new(run, &options).unwrap();
+        let mut disks = Vec::new();
+        while let Some(state) = explorer.next_state() {
+            let mut disk = filled(0, 1 << 10);
+            explorer.view(&state).read(0, &mut disk).unwrap();
+            disks.push(disk);
+        }
+        disks.sort();
+        disks
+    };
+    assert!(last(&run).len() > 4);
+    assert_eq!(last(&run), last(&again));
+    let cut = fs::read(&dm_path).unwrap();
+    fs::write(&dm_path, &cut[..cut.len() - 700]).unwrap();
+    assert!(Run::open_dm(&dm_path, 1 << 12, None).unwrap().truncated());
+}

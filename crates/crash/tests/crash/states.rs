@@ -1,0 +1,360 @@
+//! The states of a cut are those that the contract allows, and the device's own is among them if it keeps the contract.
+#![allow(missing_docs, clippy::unwrap_used)]
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::support::{Toy, filled, header};
+use emmclab_base::{Op, SECTOR_BYTES};
+use emmclab_crash::log::{LogHeader, Port};
+use emmclab_crash::{ExploreOptions, Explorer, Run, Tear, Way, What};
+use emmclab_device::Modifiers;
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+const BLOCKS: u64 = 6;
+
+/// What the toy's host does next.
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    Write(u64),
+    Durable(u64),
+    Flush,
+    Discard(u64),
+    /// The cells take a block out of the cache.
+    WriteBack(u64),
+    Complete,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        4 => (0..BLOCKS).prop_map(Step::Write),
+        1 => (0..BLOCKS).prop_map(Step::Durable),
+        1 => Just(Step::Flush),
+        1 => (0..BLOCKS).prop_map(Step::Discard),
+        3 => (0..BLOCKS).prop_map(Step::WriteBack),
+        4 => Just(Step::Complete),
+    ]
+}
+
+/// Runs the steps on a toy device with a cache, which forgets its flushes where it lies.
+fn run_of(steps: &[Step], lies: bool, path: &std::path::Path) -> Arc<Run> {
+    run_on(&header(BLOCKS * 8), steps, lies, path)
+}
+
+fn run_on(header: &LogHeader, steps: &[Step], lies: bool, path: &std::path::Path) -> Arc<Run> {
+    let mut toy = Toy::new(path, header);
+    // By block: the command whose data is in the cache.
+    let mut cache: BTreeMap<u64, u64> = BTreeMap::new();
+    let mut open = Vec::new();
+    for (i, step) in steps.iter().enumerate() {
+        let byte = i as u8 + 1;
+        match *step {
+            Step::Write(block) => {
+                let number = toy.write(block * 8, byte, Modifiers::empty());
+                cache.insert(block, number);
+                open.push(number);
+            }
+            Step::Durable(block) => {
+                let number = toy.write(block * 8, byte, Modifiers::RELIABLE);
+                cache.remove(&block);
+                toy.programmed(number, block * 8, 8);
+                open.push(number);
+            }
+            Step::Flush => {
+                let number = toy.flush();
+                if !lies {
+                    for (block, number) in std::mem::take(&mut cache) {
+                        toy.programmed(number, block * 8, 8);
+                    }
+                }
+                open.push(number);
+            }
+            Step::Discard(block) => {
+                let number = toy.comes(Op::Discard, block * 8, 8, Modifiers::empty(), &[]);
+                cache.remove(&block);
+                let at = emmclab_base::Nanos(toy.now);
+                toy.log
+                    .add(&emmclab_crash::log::Record::Discarded { number, sector: block * 8, sectors: 8, at })
+                    .unwrap();
+                open.push(number);
+            }
+            Step::WriteBack(block) => {
+                if let Some(number) = cache.remove(&block) {
+                    toy.programmed(number, block * 8, 8);
+                }
+            }
+            Step::Complete => {
+                if !open.is_empty() {
+                    toy.complete(open.remove(0));
+                }
+            }
+        }
+    }
+    toy.run(path)
+}
+
+/// A header of a log without what the cells hold, so that steps may write back in any order.
+fn without_cells(fifo: bool) -> LogHeader {
+    let header = header(BLOCKS * 8);
+    let device = emmclab_crash::log::DeviceFacts { fifo, ..header.device };
+    LogHeader { cells: false, device, ..header }
+}
+
+/// Where a moment stands in a run.
+fn position(run: &Run, wanted: What) -> Option<usize> {
+    run.moments().iter().position(|moment| moment.what == wanted)
+}
+
+/// For each block, the bytes that it may hold after a cut at a moment: by a plain reading of the contract.
+fn allowed(run: &Run, cut: usize) -> Vec<Vec<u8>> {
+    let commands = run.commands(Port::Device);
+    let byte = |place: u32| {
+        let mut data = [0; SECTOR_BYTES as usize];
+        run.spool().read(&[commands[place as usize].source], &mut data).unwrap();
+        data[0]
+    };
+    let complete = |place: u32| position(run, What::Completes(Port::Device, place)).filter(|at| *at <= cut);
+    let arrived = |place: u32| position(run, What::Arrives(Port::Device, place)).unwrap();
+    (0..BLOCKS)
+        .map(|block| {
+            let (mut may, mut ever) = (vec![0], vec![0]);
+            for (place, logged) in commands.iter().enumerate() {
+                let place = place as u32;
+                let touches = logged.command.sector == block * 8 && logged.command.sectors > 0;
+                if !touches || arrived(place) > cut {
+                    continue;
+                }
+                let discards = logged.command.op == Op::Discard;
+                let durable = complete(place).is_some_and(|own| {
+                    let flushed = (0..commands.len() as u32).any(|flush| {
+                        commands[flush as usize].command.op == Op::Flush
+                            && arrived(flush) > own
+                            && complete(flush).is_some()
+                    });
+                    !discards && (logged.command.modifiers.durable() || flushed)
+                });
+                if durable {
+                    may.clear();
+                }
+                if discards {
+                    // Any older version may come back.
+                    may.extend(&ever);
+                } else {
+                    ever.push(byte(place));
+                    may.push(byte(place));
+                }
+            }
+            may
+        })
+        .collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(96))]
+
+    #[test]
+    fn every_state_is_one_that_a_plain_reading_of_the_contract_allows(steps in vec(step(), 1..40)) {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let run = run_of(&steps, false, file.path());
+        prop_assume!(!run.moments().is_empty());
+        let ways = "device,boundary,omit1:99,only1:99,pairs:20,random:20".parse().unwrap();
+        let options = ExploreOptions { ways, ..ExploreOptions::default() };
+        let mut explorer = Explorer::new(&run, &options).unwrap();
+        while let Some(state) = explorer.next_state() {
+            prop_assert!(state.broken.is_empty(), "an honest device breaks {:?} at {}", state.broken, state.cut);
+            let mut disk = filled(0, BLOCKS as u32 * 8);
+            explorer.view(&state).read(0, &mut disk).unwrap();
+            for (block, may) in allowed(&run, state.cut).iter().enumerate() {
+                let found = disk[block * 8 * 512];
+                prop_assert!(disk[block * 8 * 512..][..8 * 512].iter().all(|byte| *byte == found));
+                prop_assert!(
+                    may.contains(&found),
+                    "{:?} at cut {}: block {block} holds {found}, may hold {may:?}", state.way, state.cut
+                );
+            }
+        }
+        let covered = explorer.covered();
+        prop_assert_eq!(covered.cuts, covered.moments);
+        prop_assert!(covered.legal_log10 >= (covered.cuts as f64).log10() - 1e-9);
+    }
+
+    #[test]
+    fn of_a_fifo_cache_a_write_is_there_only_with_all_that_was_complete_when_it_came(
+        steps in vec(step(), 1..60),
+    ) {
+        let steps: Vec<Step> = steps.into_iter().filter(|step| !matches!(step, Step::Discard(_))).collect();
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let run = run_on(&without_cells(true), &steps, false, file.path());
+        prop_assume!(!run.moments().is_empty());
+        let ways = "boundary,omit1:99,only1:99,pairs:20,random:20".parse().unwrap();
+        let mut explorer = Explorer::new(&run, &ExploreOptions { ways, ..ExploreOptions::default() }).unwrap();
+        let commands = run.commands(Port::Device);
+        // Each write has its own byte, which grows.
+        let writes: Vec<(u32, usize, u8)> = (0..).zip(commands).filter(|(_, logged)| logged.command.op == Op::Write)
+            .map(|(place, logged)| {
+                let mut data = [0; SECTOR_BYTES as usize];
+                run.spool().read(&[logged.source], &mut data).unwrap();
+                (place, logged.command.sector as usize / 8, data[0])
+            }).collect();
+        while let Some(state) = explorer.next_state() {
+            let mut disk = filled(0, BLOCKS as u32 * 8);
+            explorer.view(&state).read(0, &mut disk).unwrap();
+            let there = |block: usize| disk[block * 8 * 512];
+            for (place, block, _) in writes.iter().filter(|(_, block, byte)| there(*block) == *byte) {
+                let came = position(&run, What::Arrives(Port::Device, *place)).unwrap();
+                for (other, needed, byte) in &writes {
+                    let complete = position(&run, What::Completes(Port::Device, *other));
+                    prop_assert!(
+                        complete.is_none_or(|complete| complete > came) || there(*needed) >= *byte,
+                        "{:?} at cut {}: block {block} holds command {place}, block {needed} lacks {other}",
+                        state.way, state.cut,
+                    );
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn garbage_is_only_where_a_write_is_in_flight_that_is_not_reliable(steps in vec(step(), 1..40)) {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let run = run_on(&without_cells(false), &steps, false, file.path());
+        prop_assume!(!run.moments().is_empty());
+        let ways = "boundary,omit1:99,only1:99,pairs:20,random:20".parse().unwrap();
+        let options = ExploreOptions { ways, tear: Tear::Inside, ..ExploreOptions::default() };
+        let mut explorer = Explorer::new(&run, &options).unwrap();
+        let commands = run.commands(Port::Device);
+        while let Some(state) = explorer.next_state() {
+            let mut disk = filled(0, BLOCKS as u32 * 8);
+            explorer.view(&state).read(0, &mut disk).unwrap();
+            let allowed = allowed(&run, state.cut);
+            let in_flight = |block: usize| (0..).zip(commands).any(|(place, logged)| {
+                let happened = |what| position(&run, what).is_some_and(|at| at <= state.cut);
+                logged.command.op == Op::Write
+                    && !logged.command.modifiers.contains(Modifiers::RELIABLE)
+                    && logged.command.sector as usize == block * 8
+                    && happened(What::Arrives(Port::Device, place))
+                    && !happened(What::Completes(Port::Device, place))
+            });
+            let mut garbled = 0;
+            for (number, sector) in disk.chunks_exact(512).enumerate() {
+                if sector.iter().any(|byte| *byte != sector[0]) {
+                    garbled += 1;
+                    prop_assert!(in_flight(number / 8), "sector {number} is garbled at {}", state.cut);
+                } else {
+                    prop_assert!(allowed[number / 8].contains(&sector[0]));
+                }
+            }
+            let named = explorer.omitted(&state).into_iter().filter(|one| one.garbled).map(|one| one.sectors);
+            prop_assert_eq!(named.sum::<u64>(), garbled);
+        }
+    }
+
+    #[test]
+    fn shares_together_are_the_whole_and_the_same_seed_gives_the_same_states(
+        steps in vec(step(), 1..30),
+        shares in 2u64..5,
+        cuts in 1usize..20,
+    ) {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let run = run_of(&steps, false, file.path());
+        prop_assume!(!run.moments().is_empty());
+        let states = |share: (u64, u64)| {
+            let options = ExploreOptions { cuts, share, ..ExploreOptions::default() };
+            let mut explorer = Explorer::new(&run, &options).unwrap();
+            let mut all = Vec::new();
+            while let Some(state) = explorer.next_state() {
+                all.push((state.index, state.cut, state.number));
+            }
+            (all, explorer.covered())
+        };
+        let (whole, covered) = states((0, 1));
+        let mut parts = Vec::new();
+        for share in 0..shares {
+            let (part, same) = states((share, shares));
+            prop_assert_eq!(same, covered);
+            parts.extend(part);
+        }
+        parts.sort_unstable();
+        prop_assert_eq!(&parts, &whole);
+        for (_, cut, number) in whole {
+            let only = Some((cut, Some(number)));
+            let options = ExploreOptions { cuts, only, ..ExploreOptions::default() };
+            let mut explorer = Explorer::new(&run, &options).unwrap();
+            let again = explorer.next_state().unwrap();
+            prop_assert_eq!((again.cut, again.number), (cut, number));
+            prop_assert!(explorer.next_state().is_none());
+        }
+    }
+}
+
+#[test]
+fn a_device_that_ignores_flushes_is_caught_by_its_own_state() {
+    let steps = [Step::Write(1), Step::Complete, Step::Flush, Step::Complete, Step::Write(2)];
+    let file = tempfile::NamedTempFile::new().unwrap();
+    for lies in [false, true] {
+        let run = run_of(&steps, lies, file.path());
+        let ways = "device".parse().unwrap();
+        let mut explorer =
+            Explorer::new(&run, &ExploreOptions { ways, ..ExploreOptions::default() }).unwrap();
+        let mut broken = 0;
+        while let Some(state) = explorer.next_state() {
+            assert_eq!(state.way, Way::Device);
+            broken += usize::from(!state.broken.is_empty());
+        }
+        assert_eq!(broken > 0, lies);
+    }
+}
+
+#[test]
+fn a_write_with_preflush_is_never_there_without_what_was_complete_before() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let mut toy = Toy::new(file.path(), &header(64));
+    let data = toy.write(0, 1, Modifiers::empty());
+    toy.complete(data);
+    toy.write(8, 2, Modifiers::PREFLUSH | Modifiers::RELIABLE);
+    let run = toy.run(file.path());
+    let ways = "boundary,omit1:99,only1:99,random:99".parse().unwrap();
+    let mut explorer = Explorer::new(&run, &ExploreOptions { ways, ..ExploreOptions::default() }).unwrap();
+    let mut seen = Vec::new();
+    while let Some(state) = explorer.next_state() {
+        let mut disk = filled(0, 16);
+        explorer.view(&state).read(0, &mut disk).unwrap();
+        seen.push((disk[0], disk[8 * 512]));
+    }
+    seen.sort_unstable();
+    seen.dedup();
+    assert_eq!(seen, [(0, 0), (1, 0), (1, 2)]);
+}
+
+#[test]
+fn a_plain_write_in_flight_is_garbled_in_each_way_and_the_same_again_and_a_reliable_one_never() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    for (flags, may) in [(Modifiers::empty(), true), (Modifiers::FORCED, true), (Modifiers::RELIABLE, false)]
+    {
+        let mut toy = Toy::new(file.path(), &LogHeader { cells: false, ..header(64) });
+        toy.write(0, 1, flags);
+        let run = toy.run(file.path());
+        for way in ["boundary", "omit1:99", "only1", "random:99"] {
+            let states = || {
+                let options = ExploreOptions {
+                    ways: way.parse().unwrap(),
+                    tear: Tear::Inside,
+                    ..ExploreOptions::default()
+                };
+                let mut explorer = Explorer::new(&run, &options).unwrap();
+                let mut all = Vec::new();
+                while let Some(state) = explorer.next_state() {
+                    let mut disk = filled(0, 8);
+                    explorer.view(&state).read(0, &mut disk).unwrap();
+                    all.push(disk);
+                }
+                all
+            };
+            let disks = states();
+            let garbled = disks.iter().any(|disk| disk.iter().any(|byte| *byte > 1));
+            assert_eq!(garbled, may, "{flags:?} {way}");
+            assert_eq!(disks, states());
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! The reference model must fail where a device is wrong: devices are made wrong by tampering with what it hears.
+#![allow(clippy::unwrap_used, reason = "a test may fail")]
+
+use crate::common::{command, config};
+use emmclab_base::Nanos;
+use emmclab_base::Op::{Discard, Write};
+use emmclab_device::checker::Checker;
+use emmclab_device::{Device, Observer, PageProgrammed, Quiet, RequestCompleted, UnitWritten};
+
+/// Passes events on after changing them.
+struct Tampered<'a, F> {
+    checker: &'a mut Checker,
+    change: F,
+}
+
+impl<F: Fn(&mut PageProgrammed<'_>, &mut [UnitWritten])> Observer for Tampered<'_, F> {
+    fn page_programmed(&mut self, event: &PageProgrammed<'_>) {
+        let mut units = event.units.to_vec();
+        let mut changed = *event;
+        (self.change)(&mut changed, &mut units);
+        self.checker.page_programmed(&PageProgrammed { units: &units, ..changed });
+    }
+}
+
+fn verdict(change: impl Fn(&mut PageProgrammed<'_>, &mut [UnitWritten])) -> Result<(), String> {
+    let mut device = Device::new(&config(&[]));
+    let mut checker = Checker::of(&device);
+    for request in [command(0, Write, 0, 8), command(10_000, Write, 4, 8)] {
+        checker.expect(&request);
+        device.submit(&request, &mut Tampered { checker: &mut checker, change: &change }).unwrap();
+    }
+    checker.verify(&device).map_err(|error| error.to_string())
+}
+
+#[test]
+fn a_right_device_passes() {
+    assert_eq!(verdict(|_, _| {}), Ok(()));
+}
+
+#[test]
+fn a_page_programmed_twice_or_out_of_order_is_seen() {
+    assert!(verdict(|event, _| event.page = 0).unwrap_err().contains("is programmed after page"));
+    assert!(verdict(|event, _| event.page += 1).unwrap_err().contains("is programmed after page"));
+}
+
+#[test]
+fn data_in_the_wrong_place_is_seen() {
+    let swap = |_: &mut PageProgrammed<'_>, units: &mut [UnitWritten]| units[0].lpn.0 ^= 1;
+    assert!(verdict(swap).is_err());
+}
+
+#[test]
+fn sectors_that_were_not_kept_are_seen() {
+    let lose = |_: &mut PageProgrammed<'_>, units: &mut [UnitWritten]| units[0].covered &= !1;
+    assert!(verdict(lose).unwrap_err().contains("must hold write"));
+}
+
+#[test]
+fn a_plane_used_twice_at_a_time_is_seen() {
+    assert!(verdict(|event, _| event.begin = emmclab_base::Nanos(0)).unwrap_err().contains("while busy"));
+}
+
+#[test]
+fn lost_writes_and_forgotten_discards_are_seen() {
+    let mut device = Device::new(&config(&[]));
+    let mut checker = Checker::of(&device);
+    checker.expect(&command(0, Write, 0, 4));
+    assert!(checker.verify(&device).unwrap_err().to_string().contains("never programmed"));
+    let mut checker = Checker::of(&device);
+    let write = command(0, Write, 0, 4);
+    checker.expect(&write);
+    device.submit(&write, &mut checker).unwrap();
+    checker.verify(&device).unwrap();
+    checker.expect(&command(5000, Discard, 0, 4));
+    assert!(checker.verify(&device).is_err());
+    // Data that appears without a write.
+    let mut checker = Checker::of(&device);
+    device.submit(&command(9000, Write, 4, 4), &mut Quiet).unwrap();
+    assert!(checker.verify(&device).is_err());
+}
+
+#[test]
+fn response_times_whose_parts_do_not_add_up_are_seen() {
+    let device = Device::new(&config(&[]));
+    let mut checker = Checker::of(&device);
+    checker.request_completed(&RequestCompleted {
+        id: 0,
+        op: Write,
+        sector: 0,
+        sectors: 8,
+        arrival: Nanos(0),
+        start: Nanos(0),
+        complete: Nanos(10),
+        subrequests: 1,
+        waits: emmclab_device::LatencyBreakdown::default(),
+    });
+    assert!(checker.verify(&device).unwrap_err().to_string().contains("add up"));
+}

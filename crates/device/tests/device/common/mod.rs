@@ -1,0 +1,62 @@
+//! Shared by the tests of this crate.
+#![allow(dead_code, reason = "each test file uses a part of it")]
+
+pub mod contract;
+pub mod devices;
+pub mod facts;
+pub mod model;
+
+use emmclab_base::{Nanos, Op};
+use emmclab_device::{Command, Device, DeviceConfig, Observer, RequestCompleted};
+
+/// A device of one block group with 4 KB pages (100 us read, 1,000 us program, 5,000 us erase) and these settings on top.
+pub fn config(settings: &[(&str, &str)]) -> DeviceConfig {
+    let mut config = DeviceConfig::from_toml(
+        "gc.policy = \"none\"
+         [capacity]
+         over_provisioning_pct = 0
+         [geometry]
+         channels = 1
+         [[geometry.block_groups]]
+         page_kb = 4
+         blocks = 8
+         pages_per_block = 4
+         read_us = 100
+         program_us = 1000
+         erase_us = 5000",
+    )
+    .unwrap();
+    config.set_all(settings).unwrap();
+    config
+}
+
+/// Collects completions.
+#[derive(Default)]
+pub struct Completions(pub Vec<RequestCompleted>);
+
+impl Observer for Completions {
+    fn request_completed(&mut self, event: &RequestCompleted) {
+        self.0.push(*event);
+    }
+}
+
+/// A request of `kb` KB at `at_us`, to the address `kb_from`.
+pub fn command(at_us: i64, op: Op, kb_from: u64, kb: u32) -> Command {
+    Command::new(Nanos::from_micros(at_us), op, kb_from * 2, kb * 2)
+}
+
+/// Runs requests through a new device; completions in us.
+pub fn run(config: &DeviceConfig, commands: &[Command]) -> (Device, Vec<RequestCompleted>) {
+    let mut device = Device::new(config);
+    let mut told = Completions::default();
+    for command in commands {
+        device.submit(command, &mut told).unwrap();
+    }
+    device.settle(&mut told);
+    (device, told.0)
+}
+
+/// Response times in us.
+pub fn responses_us(events: &[RequestCompleted]) -> Vec<f64> {
+    events.iter().map(|event| (event.complete - event.arrival).0 as f64 / 1000.0).collect()
+}

@@ -1,0 +1,313 @@
+//! What makes it an eMMC, in cases small enough to work out on paper. Page read 100 us, program 1,000 us, erase 5,000 us.
+#![allow(clippy::unwrap_used, clippy::float_cmp, reason = "a test may fail")]
+
+use crate::common::{command, config, responses_us, run};
+use emmclab_base::Op::{Flush, Read, Write};
+use emmclab_base::{Nanos, Op};
+use emmclab_device::{Command, Device, DeviceConfig, Lpn, Modifiers, Quiet, RequestCompleted};
+
+#[test]
+fn the_bus_mode_gives_the_time_of_a_sector() {
+    let commands = [command(0, Write, 0, 4), command(10_000, Read, 0, 4)];
+    for (mode, ns) in [("hs52", 78_769), ("ddr52", 39_384), ("hs200", 20_480), ("hs400", 10_240)] {
+        let (_, events) = run(&config(&[("controller.bus_mode", mode)]), &commands);
+        // 4,096 bytes at 52, 104, 200, 400 million bytes a second.
+        assert_eq!(events[0].waits.controller, Nanos(ns), "{mode}");
+        assert_eq!(events[1].complete - events[1].arrival, Nanos(100_000 + ns), "{mode}");
+    }
+}
+
+#[test]
+fn a_queue_of_two_lets_two_commands_work_at_once() {
+    let burst: Vec<_> = (0..4).map(|i| command(0, Write, i * 4, 4)).collect();
+    let response = |depth: &str| {
+        let settings = [("geometry.channels", "4"), ("controller.queue_depth", depth)];
+        responses_us(&run(&config(&settings), &burst).1)
+    };
+    assert_eq!(response("1"), [1000.0, 2000.0, 3000.0, 4000.0]);
+    assert_eq!(response("2"), [1000.0, 1000.0, 2000.0, 2000.0]);
+    assert_eq!(response("32"), [1000.0; 4]);
+}
+
+/// A device with pages of 8 KB whose packed writes fill them across entries, or not.
+fn packing(shared: &str) -> Device {
+    Device::new(&config(&[
+        ("controller.queue_depth", "1"),
+        ("host.packed_writes", "63"),
+        ("controller.share_packed_pages", shared),
+        ("geometry.block_groups.0.page_kb", "8"),
+    ]))
+}
+
+fn pack(device: &mut Device, at_us: i64, places_kb: &[u64]) -> Vec<RequestCompleted> {
+    let entries: Vec<_> = places_kb.iter().map(|kb| command(at_us, Write, *kb, 4)).collect();
+    let mut told = crate::common::Completions::default();
+    device.submit_packed(&entries, &mut told).unwrap();
+    told.0
+}
+
+#[test]
+fn entries_of_a_pack_share_pages_where_they_may() {
+    for (shared, programs) in [("false", 4), ("true", 2)] {
+        let mut device = packing(shared);
+        let events = pack(&mut device, 0, &[0, 16, 32, 64]);
+        assert_eq!(responses_us(&events), [f64::from(programs) * 1000.0; 4]);
+        assert_eq!(device.counters().all_page_programs(), programs as u64);
+        let subrequests: u32 = events.iter().map(|event| event.subrequests).sum();
+        assert_eq!(subrequests, programs as u32, "a shared page is told once");
+        // 4 KB each from pages that two entries share: a read of 4 KB is a page read.
+        let mut told = crate::common::Completions::default();
+        device.submit(&command(10_000, Read, 16, 4), &mut told).unwrap();
+        assert_eq!(responses_us(&told.0), [100.0]);
+    }
+}
+
+#[test]
+fn a_unit_that_comes_again_in_a_pack_begins_a_new_page() {
+    let mut device = packing("true");
+    pack(&mut device, 0, &[0, 0, 16, 32]);
+    // 0 | 0 and 16 | 32: merging both versions of 0 would have let the third entry pass the first.
+    assert_eq!(device.counters().all_page_programs(), 3);
+}
+
+#[test]
+fn a_reliable_write_pays_its_own_time() {
+    let write = Command { modifiers: Modifiers::RELIABLE, ..command(0, Write, 0, 4) };
+    let (_, events) = run(&config(&[("controller.reliable_write_us", "300")]), &[write]);
+    assert_eq!(responses_us(&events), [1300.0]);
+}
+
+#[test]
+fn where_reliable_writes_and_barriers_are_missing_a_flush_takes_their_place() {
+    let last_us = |settings: &[(&str, &str)], op, modifiers| {
+        let cached =
+            config(&[&[("cache.size_kb", "64"), ("cache.write_back", "when_full")], settings].concat());
+        let kb = if op == Write { 4 } else { 0 };
+        let flagged = Command { modifiers, ..command(10, op, 32, kb) };
+        responses_us(&run(&cached, &[command(0, Write, 0, 4), flagged]).1)[1]
+    };
+    let reliable = [("controller.reliable_write_us", "300")];
+    let (without, plain) =
+        ([("features.reliable_write", "false"), reliable[0]], [("features.barrier", "false")]);
+    // The write before stays in the cache, unless a flush takes it along; one plane programs one page at a time.
+    assert_eq!(last_us(&reliable, Write, Modifiers::RELIABLE), 1300.0);
+    assert_eq!(last_us(&without, Write, Modifiers::RELIABLE), 2000.0);
+    assert_eq!(last_us(&without, Write, Modifiers::FORCED), 1000.0);
+    assert_eq!(last_us(&[], Flush, Modifiers::BARRIER), 0.0);
+    assert_eq!(last_us(&plain, Flush, Modifiers::BARRIER), 1000.0);
+}
+
+#[test]
+fn an_eager_cache_writes_back_while_the_next_write_is_transferred() {
+    let last_us = |write_back| {
+        let cached = config(&[
+            ("cache.size_kb", "8"),
+            ("cache.write_back", write_back),
+            ("controller.host_us_per_kb", "250"),
+        ]);
+        let commands: Vec<_> = (0..4).map(|i| command(i * 2000, Write, i as u64 * 8, 8)).collect();
+        responses_us(&run(&cached, &commands).1)[3]
+    };
+    // 2,000 us on the way, in which two pages of the write before are programmed; otherwise the write waits for both.
+    assert_eq!((last_us("eager"), last_us("when_full")), (2000.0, 4000.0));
+}
+
+#[test]
+fn what_leaves_for_a_long_write_leaves_together() {
+    let cached = config(&[
+        ("cache.size_kb", "16"),
+        ("cache.write_back", "when_full"),
+        ("geometry.planes_per_die", "4"),
+        ("timing.parallelism", "both"),
+    ]);
+    let (_, events) = run(&cached, &[command(0, Write, 0, 16), command(10, Write, 64, 16)]);
+    assert_eq!(responses_us(&events), [0.0, 1000.0], "four pages on four planes take the time of one");
+}
+
+#[test]
+fn the_cache_waits_for_room_and_counts_what_it_saves() {
+    let cached =
+        config(&[("cache.size_kb", "8"), ("cache.write_back", "when_full"), ("cache.policy", "lru")]);
+    // Two units of room: the third write waits until the first is programmed, an overwrite does not.
+    let burst = [0, 4, 4, 8].map(|kb| command(0, Write, kb, 4));
+    let (device, events) = run(&cached, &burst);
+    assert_eq!(responses_us(&events), [0.0, 0.0, 0.0, 1000.0]);
+    let counters = device.counters();
+    assert_eq!((counters.cache_written, counters.cache_overwritten), (4, 1));
+    assert_eq!(counters.all_page_programs(), 1);
+    // Written data is read from RAM, other data from the flash.
+    let (device, events) = run(&cached, &[command(0, Write, 0, 4), command(10, Read, 0, 8)]);
+    assert_eq!(responses_us(&events), [0.0, 100.0]);
+    assert_eq!((device.counters().cache_read, device.counters().cache_read_hits), (2, 1));
+}
+
+#[test]
+fn an_eager_cache_writes_at_once_and_an_idle_one_after_its_time() {
+    let programs = |write_back: &str, idle_us: &str, at_us: i64| {
+        let settings =
+            [("cache.size_kb", "64"), ("cache.write_back", write_back), ("cache.idle_after_us", idle_us)];
+        let (device, _) = run(&config(&settings), &[command(0, Write, 0, 4), command(at_us, Read, 64, 4)]);
+        device.counters().all_page_programs()
+    };
+    assert_eq!(programs("eager", "0", 1), 1);
+    assert_eq!(programs("idle", "500", 400), 0);
+    assert_eq!(programs("idle", "500", 600), 1);
+    assert_eq!(programs("when_full", "0", 1_000_000), 0);
+}
+
+#[test]
+fn the_policies_let_different_data_go() {
+    // Four pages of room; the first is written again, then a fifth comes: which one is programmed?
+    let left = |policy: &str| {
+        let settings = [("cache.size_kb", "16"), ("cache.write_back", "when_full"), ("cache.policy", policy)];
+        let order = [0, 16, 32, 48, 0, 64];
+        let commands: Vec<_> =
+            order.iter().enumerate().map(|(i, kb)| command(i as i64, Write, *kb, 4)).collect();
+        let (device, _) = run(&config(&settings), &commands);
+        (0..20).find(|unit| device.lookup(Lpn(*unit)).is_some()).map(|unit| unit * 4)
+    };
+    assert_eq!(left("fifo"), Some(0));
+    assert_eq!(left("lru"), Some(16));
+    // Erase blocks of 16 KB: each page is in a block of its own.
+    assert_eq!(left("block_lru"), Some(16));
+}
+
+#[test]
+fn data_read_before_comes_from_ram() {
+    let settings = [("cache.read_kb", "8")];
+    let reads = [0, 0, 4, 8, 0].map(|kb| command(0, Read, kb, 4));
+    let (device, events) = run(&config(&settings), &reads);
+    // The last one was pushed out by two others.
+    assert_eq!(responses_us(&events), [100.0, 0.0, 200.0, 300.0, 400.0]);
+    assert_eq!(device.counters().cache_read_hits, 1);
+}
+
+/// A device of six blocks of four pages, five of which hold a page of old data each.
+fn used(settings: &[(&str, &str)]) -> Device {
+    let mut all =
+        vec![("gc.policy", "greedy"), ("capacity.over_provisioning_pct", "250"), ("gc.high_watermark", "3")];
+    all.extend_from_slice(settings);
+    let config = config(&all);
+    let mut device = Device::new(&config);
+    // Pages that stay lie between pages that are overwritten.
+    for i in 0..20u64 {
+        let page = if i % 4 == 0 { i / 4 + 1 } else { 0 };
+        device.submit(&command(0, Write, page * 4, 4), &mut Quiet).unwrap();
+    }
+    device
+}
+
+#[test]
+fn idle_collection_is_interrupted_after_a_page_with_hpi_and_after_a_block_without() {
+    let response = |settings: &[(&str, &str)]| {
+        let mut device = used(settings);
+        let before = device.idle_from().0;
+        // Collection began 1,000 us before: it reads (100 us), programs (1,000 us) and erases (5,000 us).
+        let at = Nanos(before + 2_000_000);
+        let done = device.submit(&Command::new(at, Op::Read, 56, 8), &mut Quiet).unwrap().unwrap();
+        ((done - at).0 / 1000, device.counters().gc_interruptions)
+    };
+    let idle = ("gc.idle_after_us", "1000");
+    assert_eq!(response(&[]), (100, 0));
+    // The page of 1,100 us that began at 1,000 us ends at 2,100 us.
+    assert_eq!(response(&[idle]), (200, 1));
+    // Stopping it takes its time beside that.
+    assert_eq!(response(&[idle, ("gc.hpi_us", "70")]), (200, 1));
+    assert_eq!(response(&[idle, ("gc.hpi_us", "170")]), (270, 1));
+    // The block ends with its erase at 7,100 us.
+    assert_eq!(response(&[idle, ("gc.hpi", "false")]).0, 5200);
+}
+
+#[test]
+fn urgent_collection_does_not_wait_for_idle_time() {
+    let collected = |settings: &[(&str, &str)]| {
+        let mut device = used(settings);
+        let at = Nanos(device.idle_from().0 + 1);
+        device.submit(&Command::new(at, Op::Read, 56, 8), &mut Quiet).unwrap();
+        device.counters().gc_count
+    };
+    assert_eq!(collected(&[("gc.idle_after_us", "1000")]), 0);
+    assert!(collected(&[("gc.idle_after_us", "1000"), ("gc.urgent_free_blocks", "3")]) > 0);
+}
+
+#[test]
+fn the_device_stays_awake_while_it_collects() {
+    let asleep = |settings: &[(&str, &str)]| {
+        let mut all = vec![("power.sleep_after_us", "10"), ("power.wake_us", "3")];
+        all.extend_from_slice(settings);
+        let mut device = used(&all);
+        let before = device.counters().asleep_ns;
+        let at = Nanos(device.idle_from().0 + 1_000_000_000);
+        device.submit(&Command::new(at, Op::Read, 56, 8), &mut Quiet).unwrap();
+        device.counters().asleep_ns - before
+    };
+    assert_eq!(asleep(&[]), 999_990_000);
+    assert!(asleep(&[("gc.idle_after_us", "5")]) < 999_990_000 - 5_000_000);
+}
+
+fn slc(settings: &[(&str, &str)]) -> DeviceConfig {
+    let mut all = vec![
+        ("gc.policy", "greedy"),
+        ("capacity.over_provisioning_pct", "50"),
+        ("geometry.block_groups.0.blocks", "16"),
+        ("geometry.block_groups.0.pages_per_block", "8"),
+        ("slc.blocks", "5"),
+        ("slc.program_us", "200"),
+        ("slc.read_us", "25"),
+        ("slc.erase_us", "1500"),
+    ];
+    all.extend_from_slice(settings);
+    config(&all)
+}
+
+#[test]
+fn an_slc_cache_takes_small_writes_and_counts_nothing_towards_the_capacity() {
+    let cache = slc(&[("slc.mode", "cache"), ("slc.max_kb", "8")]);
+    let (device, events) = run(&cache, &[command(0, Write, 0, 8), command(5000, Write, 8, 12)]);
+    assert_eq!(responses_us(&events), [400.0, 3000.0]);
+    // 11 blocks of 8 pages, less a third.
+    assert_eq!(device.geometry().logical_units, 58);
+    assert_eq!(device.blocks().count(), 16);
+    let (_, events) = run(&cache, &[command(0, Write, 0, 4), command(5000, Read, 0, 4)]);
+    assert_eq!(responses_us(&events), [200.0, 25.0]);
+}
+
+#[test]
+fn an_slc_region_holds_the_first_addresses_at_half_the_pages() {
+    let region = slc(&[("slc.mode", "region")]);
+    let (device, events) = run(&region, &[command(0, Write, 0, 8), command(5000, Write, 200, 4)]);
+    // 5 blocks of 4 pages, and 11 of 8, less a third.
+    assert_eq!((device.geometry().slc_units, device.geometry().logical_units), (13, 72));
+    assert_eq!(responses_us(&events), [400.0, 1000.0]);
+    // A write across the border pays for both sides.
+    let (_, events) = run(&region, &[command(0, Write, 12 * 4, 8)]);
+    assert_eq!(responses_us(&events), [1200.0]);
+}
+
+#[test]
+fn an_slc_cache_is_folded_in_idle_time_or_passed_by_when_full() {
+    let writes = |gap_us: i64| -> Vec<Command> {
+        (0..24).map(|i| command(i64::from(i) * gap_us, Write, u64::from(i as u32) * 4, 4)).collect()
+    };
+    let folding = slc(&[("slc.mode", "cache"), ("slc.fold_after_us", "100000")]);
+    let (device, events) = run(&folding, &writes(0));
+    // 4 of 5 blocks of 4 pages fill up; what comes then goes past them.
+    let array: Vec<_> = events.iter().map(|event| event.waits.array.0 / 1000).collect();
+    assert_eq!((array[..16].iter().max(), array[16..].iter().min()), (Some(&200), Some(&1000)));
+    assert_eq!(device.counters().folds, 0);
+    let (device, events) = run(&folding, &writes(200_000));
+    assert!(events.iter().all(|event| event.waits.array == Nanos::from_micros(200)));
+    assert!(device.counters().folds >= 4);
+    // Without idle folding, a full cache is folded while the write waits.
+    let (device, events) = run(&slc(&[("slc.mode", "cache")]), &writes(0));
+    assert!(
+        device.counters().folds > 0
+            && events.iter().any(|event| event.waits.queue + event.waits.gc > Nanos::from_millis(5))
+    );
+}
+
+#[test]
+fn flushes_of_an_empty_cache_are_free() {
+    let (_, events) = run(&config(&[("cache.size_kb", "64")]), &[Command::new(Nanos(0), Flush, 0, 0)]);
+    assert_eq!(responses_us(&events), [0.0]);
+}

@@ -1,0 +1,72 @@
+//! Images of used devices: whole ones come back, damaged ones are refused and never panic.
+#![allow(clippy::unwrap_used, reason = "a test may fail")]
+
+use crate::common::{command, config};
+use emmclab_base::Op::{Read, Write};
+use emmclab_device::{Command, Device, DeviceConfig, Quiet};
+use proptest::prelude::*;
+
+fn collecting() -> DeviceConfig {
+    config(&[
+        ("gc.policy", "greedy"),
+        ("capacity.over_provisioning_pct", "60"),
+        ("geometry.block_groups.0.page_kb", "8"),
+    ])
+}
+
+fn requests() -> impl Iterator<Item = Command> {
+    (0u64..200).map(|i| command(i as i64 * 3000, Write, i * 37 % 36 * 4, 4))
+}
+
+fn used(config: &DeviceConfig) -> Device {
+    let mut device = Device::new(config);
+    for request in requests() {
+        device.submit(&request, &mut Quiet).unwrap();
+    }
+    assert!(device.stop().is_none() && device.counters().gc_count > 0);
+    device
+}
+
+#[test]
+fn an_image_of_another_device_is_refused() {
+    let image = used(&collecting()).to_image();
+    assert!(Device::from_image(&collecting(), &image).is_ok());
+    let other = config(&[("geometry.block_groups.0.blocks", "9")]);
+    assert!(Device::from_image(&other, &image).is_err());
+    assert!(Device::from_image(&collecting(), &image[..image.len() - 1]).is_err());
+}
+
+/// The same with another mapping scheme.
+fn mapped(scheme: &str) -> DeviceConfig {
+    let mut config = config(&[("gc.policy", "greedy"), ("capacity.over_provisioning_pct", "150")]);
+    config
+        .set_all(&[
+            ("geometry.block_groups.0.blocks", "24"),
+            ("mapping.scheme", scheme),
+            if scheme == "dftl" { ("mapping.cached_entries", "5") } else { ("mapping.log_blocks", "4") },
+        ])
+        .unwrap();
+    config
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 3000, ..ProptestConfig::default() })]
+
+    #[test]
+    fn damage_is_refused_or_harmless(
+        scheme in prop::sample::select(vec!["page", "block", "bast", "fast", "superblock", "dftl"]),
+        at in any::<prop::sample::Index>(),
+        value in any::<u8>(),
+    ) {
+        let config = if scheme == "page" { collecting() } else { mapped(scheme) };
+        let mut image = used(&config).to_image();
+        let at = at.index(image.len());
+        image[at] = value;
+        if let Ok(mut device) = Device::from_image(&config, &image) {
+            for request in requests() {
+                device.submit(&request, &mut Quiet).unwrap();
+            }
+            device.submit(&command(10_000_000, Read, 0, 4), &mut Quiet).unwrap();
+        }
+    }
+}

@@ -1,0 +1,194 @@
+//! Every mapping scheme beside the page map: random devices and requests against the reference model.
+#![allow(clippy::unwrap_used, reason = "a test may fail")]
+
+use emmclab_device::DeviceConfig;
+use proptest::prelude::*;
+
+use crate::common::model::{Step, drive};
+
+/// Every scheme of the settings but the two that map pages.
+fn block_mapped_schemes() -> Vec<String> {
+    let schema = emmclab_device::json_schema();
+    let words = schema["$defs"]["MappingSettings"]["properties"]["scheme"]["oneOf"].as_array().unwrap();
+    let names = words.iter().map(|word| word["const"].as_str().unwrap().to_owned());
+    names.filter(|name| name != "page" && name != "dftl").collect()
+}
+
+#[test]
+fn no_scheme_is_forgotten() {
+    let schemes = block_mapped_schemes();
+    assert!(
+        ["block", "bast", "fast", "superblock"].iter().all(|known| schemes.iter().any(|name| name == known))
+    );
+}
+
+/// Whether a setting of `[mapping]` belongs to a scheme: its description names those that have it.
+fn has_setting(scheme: &str, key: &str) -> bool {
+    let schema = emmclab_device::json_schema();
+    let about = &schema["$defs"]["MappingSettings"]["properties"][key]["description"];
+    about.as_str().unwrap().split(": ").next().unwrap().contains(&format!("`{scheme}`"))
+}
+
+/// Block-mapped devices of any shape that have blocks enough; the others are refused, which is tested elsewhere.
+fn block_mapped() -> impl Strategy<Value = DeviceConfig> {
+    let scheme = prop::sample::select(block_mapped_schemes());
+    let clustering = prop::sample::select(vec!["none", "planes", "dies", "chips", "channels"]);
+    let shape = prop::array::uniform4(1u32..=2);
+    let pages = (prop::sample::select(vec![4u32, 8]), 2u32..=9);
+    let logs = (2u32..=4, 1u32..=3, 1u32..=3);
+    let numbers = (0u32..=1, 0u32..=2, 0u32..=60, 0u32..=3);
+    let flags = any::<[bool; 5]>();
+    (scheme, clustering, shape, pages, logs, numbers, flags).prop_map(
+        |(scheme, clustering, shape, pages, logs, numbers, flags)| {
+            let [copy_back, cache_read, cache_program, transferred, dynamic] = flags;
+            let (bus, cached, limit, depth) = numbers;
+            let limit = if limit > 20 { limit } else { 0 };
+            let data = 3 * logs.1;
+            let blocks = data + logs.0 + 2;
+            let share = 100.0 * f64::from(blocks) / f64::from(data) - 99.99;
+            let own = [
+                ("log_blocks", logs.0),
+                ("superblock_blocks", logs.1),
+                ("superblock_log_blocks", logs.2),
+                ("cached_maps", cached),
+            ]
+            .iter()
+            .filter(|(key, _)| has_setting(&scheme, key))
+            .map(|(key, value)| format!("{key} = {value}"))
+            .collect::<Vec<_>>()
+            .join("\n");
+            let text = format!(
+                "name = 'random'
+                 [geometry]
+                 channels = {}
+                 chips_per_channel = {}
+                 dies_per_chip = {}
+                 planes_per_die = {}
+                 [[geometry.block_groups]]
+                 page_kb = {}
+                 blocks = {}
+                 pages_per_block = {}
+                 read_us = 100
+                 program_us = 1000
+                 erase_us = 3000
+                 erase_limit = {limit}
+                 spare_blocks = {spares}
+                 [capacity]
+                 over_provisioning_pct = {share}
+                 [timing]
+                 parallelism = 'both'
+                 copy_back = {copy_back}
+                 cache_read = {cache_read}
+                 cache_program = {}
+                 command_ns = {}
+                 bus_ns_per_byte = {}
+                 write_complete = '{}'
+                 [controller]
+                 queue_depth = {depth}
+                 [mapping]
+                 scheme = '{scheme}'
+                 clustering = '{clustering}'
+                 {own}
+                 [wear]
+                 levelling = '{}'",
+                shape[0],
+                shape[1],
+                shape[2],
+                shape[3],
+                if clustering == "channels" && shape.iter().product::<u32>() == 16 { 4 } else { pages.0 },
+                blocks + u32::from(limit > 0),
+                pages.1,
+                cache_program && !transferred,
+                bus * 100,
+                bus * 5,
+                if transferred { "transferred" } else { "programmed" },
+                if dynamic { "dynamic" } else { "none" },
+                spares = u32::from(limit > 0),
+            );
+            DeviceConfig::from_toml(&text).unwrap()
+        },
+    )
+}
+
+/// Page maps on demand with room for a few entries.
+fn on_demand() -> impl Strategy<Value = DeviceConfig> {
+    let shape = prop::array::uniform4(1u32..=2);
+    let numbers = (1u32..=40, prop::sample::select(vec![4u32, 8]), 2u32..=9, 0u32..=2, 0u32..=60);
+    let words = (
+        prop::sample::select(vec!["dynamic", "static"]),
+        prop::sample::select(vec!["none", "dynamic", "static"]),
+        prop::sample::select(vec!["blocking", "incremental"]),
+        prop::sample::select(vec![40u32, 250]),
+    );
+    (shape, numbers, words, any::<bool>()).prop_map(|(shape, numbers, words, hybrid)| {
+        let (entries, page_kb, pages, idle, limit) = numbers;
+        let (allocation, levelling, mode, share) = words;
+        let limit = if limit > 20 { limit } else { 0 };
+        let group = |page_kb: u32| {
+            format!(
+                "[[geometry.block_groups]]
+                 page_kb = {page_kb}
+                 blocks = 9
+                 pages_per_block = {pages}
+                 read_us = 100
+                 program_us = 1000
+                 erase_us = 3000
+                 erase_limit = {limit}
+                 spare_blocks = {}\n",
+                u32::from(limit > 0)
+            )
+        };
+        let text = format!(
+            "name = 'random'
+             [geometry]
+             channels = {}
+             chips_per_channel = {}
+             dies_per_chip = {}
+             planes_per_die = {}
+             {}{}
+             [capacity]
+             over_provisioning_pct = {share}
+             [mapping]
+             scheme = 'dftl'
+             cached_entries = {entries}
+             [allocation]
+             policy = '{allocation}'
+             [gc]
+             mode = '{mode}'
+             high_watermark = 3
+             low_watermark = 1
+             idle_after_us = {}
+             [wear]
+             levelling = '{levelling}'
+             threshold = 3",
+            shape[0],
+            shape[1],
+            shape[2],
+            shape[3],
+            group(page_kb),
+            if hybrid { group(16) } else { String::new() },
+            idle * 500,
+        );
+        DeviceConfig::from_toml(&text).unwrap()
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
+
+    #[test]
+    fn block_mapped_schemes_read_back_what_was_last_written(
+        config in block_mapped(),
+        steps in prop::collection::vec(any::<Step>(), 1..600),
+    ) {
+        drive(&config, &steps)?;
+    }
+
+    #[test]
+    fn so_does_a_map_on_demand(
+        config in on_demand(),
+        steps in prop::collection::vec(any::<Step>(), 1..600),
+    ) {
+        drive(&config, &steps)?;
+    }
+}

@@ -1,0 +1,201 @@
+//! What each mapping scheme is known for: what sequential and random writes cost it, and what it does about them.
+#![allow(clippy::unwrap_used, reason = "a test may fail")]
+
+use crate::common::{Completions, command, config, run};
+use emmclab_base::Nanos;
+use emmclab_base::Op::{Discard, Read, Write};
+use emmclab_device::checker::Checker;
+use emmclab_device::{Cause, Command, Counters, Device, DeviceConfig, Quiet};
+
+const BLOCK_MAPPED: &[&str] = &["block", "bast", "fast", "superblock"];
+
+/// One plane of 64 blocks of 16 pages of 4 KB, room for 40 logical blocks.
+fn device(scheme: &str, settings: &[(&str, &str)]) -> DeviceConfig {
+    let base = [
+        ("gc.policy", "greedy"),
+        ("mapping.scheme", scheme),
+        ("capacity.over_provisioning_pct", "60"),
+        ("geometry.block_groups.0.blocks", "64"),
+        ("geometry.block_groups.0.pages_per_block", "16"),
+    ];
+    config(&[&base, settings].concat())
+}
+
+/// Fills the device in order, and then writes the given pages; counts of the second part.
+fn overwrite(config: &DeviceConfig, pages: impl Iterator<Item = u64>) -> Counters {
+    let mut device = Device::new(config);
+    let logical = u64::from(device.geometry().logical_units);
+    let write = |device: &mut Device, page: u64| {
+        let arrival = Nanos(device.idle_from().0.max(0));
+        let command = Command::new(arrival, Write, page * 8, 8);
+        device.submit(&command, &mut Quiet).unwrap();
+        assert_eq!(device.stop(), None);
+    };
+    (0..logical).for_each(|page| write(&mut device, page));
+    device.rewind();
+    pages.for_each(|page| write(&mut device, page % logical));
+    device.counters().clone()
+}
+
+fn random(count: u64) -> impl Iterator<Item = u64> {
+    let mut state = 1u64;
+    (0..count).map(move |_| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        state >> 33
+    })
+}
+
+#[test]
+fn a_sequential_overwrite_is_switched_and_copies_nothing() {
+    for &scheme in BLOCK_MAPPED {
+        let counters = overwrite(&device(scheme, &[]), 0..640);
+        assert_eq!(counters.page_programs[Cause::Gc as usize], 0, "{scheme}");
+        assert_eq!((counters.partial_merges, counters.full_merges), (0, 0), "{scheme}");
+        assert!(counters.switch_merges >= 30, "{scheme}: {} switch merges", counters.switch_merges);
+    }
+}
+
+#[test]
+fn random_overwrites_are_ruinous_where_a_log_block_has_one_owner() {
+    let waf = |scheme| overwrite(&device(scheme, &[]), random(5000)).waf();
+    let (page, block, bast, fast, superblock) =
+        (waf("page"), waf("block"), waf("bast"), waf("fast"), waf("superblock"));
+    println!("page {page:.2} superblock {superblock:.2} fast {fast:.2} bast {bast:.2} block {block:.2}");
+    // Every replacement and nearly every log block is given up after a page or two: the whole block is written for that.
+    assert!(block > 10.0 && bast > 8.0, "block {block}, bast {bast}");
+    assert!(fast < bast && superblock < bast && page < superblock);
+}
+
+#[test]
+fn the_kinds_of_merges_are_told_apart() {
+    // Logical block 0 is written twice in full, then begun anew and left, then scattered.
+    let small = |scheme: &str| device(scheme, &[("mapping.log_blocks", "2")]);
+    let merges = |scheme: &str, pages: &[u64]| {
+        let counters = overwrite(&small(scheme), pages.iter().copied());
+        (counters.switch_merges, counters.partial_merges, counters.full_merges)
+    };
+    let whole: Vec<u64> = (0..16).collect();
+    let begun: Vec<u64> = (0..5).collect();
+    let scattered = vec![3, 1, 7];
+    // Two more logical blocks push the log block of the first out.
+    let push: Vec<u64> = vec![16, 32];
+    assert_eq!(merges("bast", &[whole.clone(), push.clone()].concat()), (1, 0, 0));
+    assert_eq!(merges("bast", &[begun.clone(), push.clone()].concat()), (0, 1, 0));
+    assert_eq!(merges("bast", &[scattered, push].concat()), (0, 0, 1));
+    // FAST has one sequential log block: the next begin pushes it out.
+    assert_eq!(merges("fast", &[whole, vec![16]].concat()), (1, 0, 0));
+    assert_eq!(merges("fast", &[begun, vec![16]].concat()), (0, 1, 0));
+    // Its other log block takes sixteen pages of any owner; the seventeenth empties it, one full merge for each owner.
+    let one_each: Vec<u64> = (0..17).map(|block| block * 16 + 1).collect();
+    assert_eq!(merges("fast", &one_each), (0, 0, 16));
+}
+
+#[test]
+fn a_part_of_a_page_is_read_modified_and_written() {
+    let config = device("superblock", &[("geometry.block_groups.0.page_kb", "16")]);
+    // 16 KB pages of four units: 4 KB over old data reads the page once; over nothing it does not.
+    let (device, told) = run(
+        &config,
+        &[command(0, Write, 0, 16), command(10_000, Write, 4, 4), command(20_000, Write, 16, 4)],
+    );
+    assert_eq!(device.counters().read_modify_writes, 1);
+    assert_eq!(device.counters().page_programs[Cause::Host as usize], 3);
+    let took: Vec<i64> = told.iter().map(|event| (event.complete - event.arrival).0 / 1000).collect();
+    assert_eq!(took, [1000, 1100, 1000]);
+}
+
+#[test]
+fn a_page_map_that_is_not_in_memory_is_read_first() {
+    let config = device("bast", &[("mapping.cached_maps", "2")]);
+    let at = |us: i64, page: u64| command(us, Read, page * 4, 4);
+    let mut commands: Vec<Command> = (0..4).map(|i| command(i * 20_000, Write, i as u64 * 64, 64)).collect();
+    // Blocks 3 and 2 were written last.
+    commands.extend([at(200_000, 48), at(210_000, 32), at(220_000, 0), at(230_000, 1), at(240_000, 48)]);
+    let (device, told) = run(&config, &commands);
+    let took: Vec<i64> = told[4..].iter().map(|event| (event.complete - event.arrival).0 / 1000).collect();
+    assert_eq!(took, [100, 100, 200, 100, 200]);
+    assert_eq!((device.counters().map_misses, device.counters().map_hits), (6, 3));
+}
+
+#[test]
+fn clustered_planes_read_and_write_at_once() {
+    let settings = [
+        ("mapping.clustering", "channels"),
+        ("geometry.channels", "2"),
+        ("geometry.planes_per_die", "2"),
+        ("timing.parallelism", "multi_plane"),
+        ("timing.bus_ns_per_byte", "10"),
+    ];
+    let (device, told) = run(
+        &device("superblock", &settings),
+        &[command(0, Write, 0, 16), command(10_000, Read, 0, 16), command(20_000, Read, 0, 4)],
+    );
+    assert_eq!((device.geometry().planes, device.geometry().groups[0].page_bytes), (1, 16384));
+    let took: Vec<i64> = told.iter().map(|event| (event.complete - event.arrival).0 / 10).collect();
+    // 8 KB cross each of the two buses; 4 KB lie on one of them.
+    assert_eq!(took, [108_192, 18_192, 14_096]);
+}
+
+#[test]
+fn a_map_on_demand_pays_for_what_is_not_in_memory() {
+    let small = device("dftl", &[("mapping.cached_entries", "4")]);
+    let large = device("dftl", &[("mapping.cached_entries", "640")]);
+    let (few, all) = (overwrite(&small, random(2000)), overwrite(&large, random(2000)));
+    // All 640 entries are in one page of the map: what makes room takes the other three changed entries along.
+    assert!(
+        few.map_misses > 1900 && (450..=550).contains(&few.page_programs[Cause::Map as usize]),
+        "{few:?}"
+    );
+    assert!(all.map_misses == 0 && all.page_programs[Cause::Map as usize] == 0, "{all:?}");
+    assert!(few.waf() > all.waf());
+    let ram = |config: &DeviceConfig| Device::new(config).map_ram_bytes();
+    assert_eq!((ram(&small), ram(&large), ram(&device("page", &[]))), (4 * 8 + 4, 640 * 8 + 4, 640 * 4));
+}
+
+#[test]
+fn discarded_data_is_not_merged() {
+    for &scheme in BLOCK_MAPPED {
+        let mut config = device(scheme, &[]);
+        // A scheme without this setting has one log block.
+        let _ = config.set("mapping.log_blocks", "2");
+        let mut device = Device::new(&config);
+        let mut checker = Checker::of(&device);
+        let mut at = 0;
+        let mut submit = |device: &mut Device, op, kb: u64, length: u32| {
+            at += 100_000;
+            let command = command(at, op, kb, length);
+            checker.expect(&command);
+            device.submit(&command, &mut checker).unwrap();
+            checker.verify(device).unwrap();
+        };
+        submit(&mut device, Write, 0, 640);
+        submit(&mut device, Discard, 0, 640);
+        for page in [3, 20, 40, 60, 80, 100] {
+            submit(&mut device, Write, page * 4, 4);
+        }
+        // At most what was written since; with the discarded data it would be fifteen pages a merge.
+        let copied = device.counters().page_programs[Cause::Gc as usize];
+        assert!(copied <= 6, "{scheme}: {copied} pages copied");
+    }
+}
+
+#[test]
+fn worn_blocks_end_the_life_of_every_scheme() {
+    for scheme in ["block", "bast", "fast", "superblock", "dftl"] {
+        let config = device(
+            scheme,
+            &[("geometry.block_groups.0.erase_limit", "5"), ("geometry.block_groups.0.spare_blocks", "2")],
+        );
+        let mut device = Device::new(&config);
+        let mut told = Completions::default();
+        for (i, page) in random(100_000).enumerate() {
+            let command = command(i as i64 * 100_000, Write, page % 600 * 4, 4);
+            device.submit(&command, &mut told).unwrap();
+            if device.stop().is_some() {
+                break;
+            }
+        }
+        assert_eq!(device.stop(), Some(emmclab_device::Stop::WornOut), "{scheme}");
+        assert_eq!(device.counters().bad_blocks, 3, "{scheme}");
+    }
+}

@@ -1,0 +1,278 @@
+//! The persistence contract at the present, without a device: by hand, and against a plain model that keeps every sector.
+#![allow(clippy::unwrap_used, reason = "a test may fail")]
+
+use std::collections::BTreeSet;
+
+use crate::common::command;
+use crate::common::contract::Contract;
+use emmclab_base::{Nanos, Op, Ranges};
+use emmclab_device::contract::{Broken, Content, Order, Promises, Rules, Version};
+use emmclab_device::{Command, Modifiers};
+use proptest::prelude::*;
+
+const CACHED: Rules = Rules { write_through: false, fifo: false, unit_sectors: 8 };
+
+fn flush(at_us: i64, modifiers: Modifiers) -> Command {
+    Command { modifiers, ..Command::new(Nanos::from_micros(at_us), Op::Flush, 0, 0) }
+}
+
+/// A command that is complete at once.
+fn done(promises: &mut Promises, command: &Command) -> Version {
+    let version = promises.arrived(command);
+    promises.completed(version, command.arrival);
+    version
+}
+
+fn left(runs: &[(u64, u64, Content)]) -> Ranges<Content> {
+    let mut left = Ranges::default();
+    for (first, end, content) in runs {
+        left.set(*first, *end, *content);
+    }
+    left
+}
+
+fn held(runs: &[(u64, u64, Version)]) -> Ranges<Content> {
+    left(
+        &runs.iter().map(|(first, end, version)| (*first, *end, Content::Data(*version))).collect::<Vec<_>>(),
+    )
+}
+
+#[test]
+fn a_flush_promises_what_was_complete_when_it_came_and_not_when_it_ended() {
+    let mut promises = Promises::new(CACHED);
+    let early = promises.arrived(&command(0, Op::Write, 0, 4));
+    let late = promises.arrived(&command(1, Op::Write, 4, 4));
+    promises.completed(early, Nanos::from_micros(10));
+    let flush = promises.arrived(&flush(10, Modifiers::empty()));
+    promises.completed(late, Nanos::from_micros(11));
+    assert_eq!(promises.promised(0), 0);
+    promises.completed(flush, Nanos::from_micros(20));
+    assert_eq!((promises.promised(0), promises.promised(8)), (early, 0));
+    let pending: Vec<_> = promises.pending().map(|extent| (extent.first, extent.version)).collect();
+    assert_eq!(pending, [(8, late)]);
+    promises.power_off();
+    assert_eq!(promises.promised(8), late);
+}
+
+#[test]
+fn a_gigabyte_that_is_discarded_is_one_range() {
+    let mut promises = Promises::new(CACHED);
+    for i in 0..64 {
+        done(&mut promises, &command(i, Op::Write, i as u64 * 8, 4));
+    }
+    done(&mut promises, &flush(100, Modifiers::empty()));
+    assert_eq!(promises.extents().count(), 64);
+    done(&mut promises, &command(101, Op::Discard, 0, 1 << 20));
+    assert_eq!((promises.extents().count(), promises.pending().count()), (0, 1));
+    assert_eq!((promises.promised(0), promises.base(0)), (0, 1));
+    assert_eq!(promises.broken(&Ranges::default()), None);
+}
+
+#[test]
+fn a_write_that_nothing_flushed_stays_pending_until_a_newer_one_is_promised() {
+    let mut promises = Promises::new(CACHED);
+    for i in 0..1000 {
+        done(&mut promises, &command(i, Op::Write, 0, 4));
+        done(&mut promises, &Command { modifiers: Modifiers::RELIABLE, ..command(i, Op::Write, 0, 8) });
+    }
+    assert_eq!(promises.pending().count(), 0);
+    assert_eq!(promises.extents().collect::<Vec<_>>(), [(0, 16, 2000)]);
+}
+
+#[test]
+fn a_barrier_holds_what_was_complete_before_it_once_something_later_is_there() {
+    let mut promises = Promises::new(CACHED);
+    let before = done(&mut promises, &command(0, Op::Write, 0, 4));
+    done(&mut promises, &flush(1, Modifiers::BARRIER));
+    // Nothing more stands before a second one.
+    done(&mut promises, &flush(2, Modifiers::BARRIER));
+    assert_eq!(promises.orders().count(), 1);
+    let after = done(&mut promises, &command(3, Op::Write, 4, 4));
+    assert_eq!(promises.broken(&held(&[(0, 8, before)])), None);
+    assert_eq!(promises.broken(&held(&[(0, 8, before), (8, 16, after)])), None);
+    let broken = Broken { first: 4, end: 8, found: 0, promised: before };
+    assert_eq!(promises.broken(&held(&[(0, 4, before), (8, 16, after)])), Some(broken));
+    done(&mut promises, &flush(4, Modifiers::empty()));
+    assert_eq!(promises.orders().count(), 0);
+}
+
+#[test]
+fn what_a_fifo_cache_leaves_is_a_prefix_of_complete_writes() {
+    let mut promises = Promises::new(Rules { fifo: true, ..CACHED });
+    for (at, kb) in [(0, 0), (1, 4), (2, 0)] {
+        done(&mut promises, &command(at, Op::Write, kb, 4));
+    }
+    let allowed = |states: &[(u64, u64, Version)]| promises.broken(&held(states)).is_none();
+    assert!(allowed(&[]) && allowed(&[(0, 8, 1)]) && allowed(&[(0, 8, 1), (8, 16, 2)]));
+    assert!(allowed(&[(0, 8, 3), (8, 16, 2)]));
+    assert!(!allowed(&[(8, 16, 2)]), "write 2 without write 1");
+    assert!(!allowed(&[(0, 8, 3)]), "write 3 without write 2");
+}
+
+#[test]
+fn after_a_secure_erase_no_older_version_returns_and_after_a_discard_any_may() {
+    for (op, returns) in [(Op::Discard, true), (Op::SecureErase, false)] {
+        let mut promises = Promises::new(CACHED);
+        done(&mut promises, &Command { modifiers: Modifiers::RELIABLE, ..command(0, Op::Write, 0, 8) });
+        let erase = promises.arrived(&Command::new(Nanos::from_micros(1), op, 4, 12));
+        let old = held(&[(0, 16, 1)]);
+        assert_eq!(promises.broken(&old), None, "it may not have begun");
+        assert_eq!(
+            promises.broken(&left(&[(0, 8, Content::Data(1)), (8, 16, Content::Nothing(erase))])),
+            None,
+            "or be at work"
+        );
+        promises.completed(erase, Nanos::from_micros(2));
+        let broken = Broken { first: 8, end: 16, found: 1, promised: erase };
+        assert_eq!(promises.broken(&old), (!returns).then_some(broken), "{op:?}");
+        assert_eq!(
+            promises.broken(&left(&[(0, 8, Content::Data(1)), (8, 16, Content::Nothing(erase))])),
+            None
+        );
+        let newer = done(&mut promises, &command(3, Op::Write, 4, 4));
+        assert_eq!(promises.broken(&held(&[(0, 8, 1), (8, 16, newer)])), None);
+    }
+}
+
+const SECTORS: usize = 48;
+
+/// Sectors with the versions that orders need there.
+fn owed(promises: &Promises, orders: impl Iterator<Item = Order>) -> BTreeSet<(u64, Version)> {
+    let extents = orders.flat_map(|order| promises.owed_by(&order).collect::<Vec<_>>());
+    extents.flat_map(|(first, end, version)| (first..end).map(move |sector| (sector, version))).collect()
+}
+
+#[test]
+fn undefined_data_is_left_by_plain_and_forced_writes_until_they_are_complete_and_by_nothing_else() {
+    let mut promises = Promises::new(CACHED);
+    let with = |op, modifiers| Command { modifiers, ..command(0, op, 0, 4) };
+    for (command, undefined) in [
+        (with(Op::Write, Modifiers::empty()), true),
+        (with(Op::Write, Modifiers::FORCED), true),
+        (with(Op::Write, Modifiers::PREFLUSH), true),
+        (with(Op::Write, Modifiers::RELIABLE), false),
+        (with(Op::Discard, Modifiers::empty()), false),
+        (with(Op::SecureErase, Modifiers::empty()), false),
+        (with(Op::Read, Modifiers::empty()), false),
+    ] {
+        let version = promises.arrived(&command);
+        assert_eq!(promises.leaves_undefined(version), undefined, "{command:?}");
+        promises.completed(version, Nanos::from_micros(1));
+        assert!(!promises.leaves_undefined(version), "{command:?}");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
+
+    #[test]
+    fn promises_in_ranges_are_those_of_every_sector(
+        (write_through, fifo) in prop::sample::select(vec![(true, false), (false, false), (false, true)]),
+        unit_sectors in prop::sample::select(vec![1u32, 8]),
+        // Completions as they come, or right after the arrival with the time to come.
+        known in any::<bool>(),
+        steps in prop::collection::vec((any::<u8>(), 0..SECTORS as u64, 1u64..20, any::<u8>(), any::<u8>()), 1..60),
+        states in prop::collection::vec(prop::collection::vec(any::<prop::sample::Index>(), SECTORS), 60),
+    ) {
+        let rules = Rules { write_through, fifo, unit_sectors };
+        let mut promises = Promises::new(rules);
+        let mut model = Contract::new(rules);
+        let mut in_flight: Vec<Version> = Vec::new();
+        let mut now = 0;
+        for ((kind, place, length, modifiers, later), state) in steps.into_iter().zip(states) {
+            now += 10;
+            if kind < 90 && !in_flight.is_empty() {
+                let version = in_flight.remove(usize::from(later) % in_flight.len());
+                promises.completed(version, Nanos(now));
+                model.commands[version as usize - 1].1 = Some(Nanos(now));
+            } else {
+                let op = [Op::Write, Op::Write, Op::Write, Op::Write, Op::Flush, Op::Discard, Op::SecureErase, Op::Read]
+                    [usize::from(kind) % 8];
+                let modifiers = match (op, modifiers % 8) {
+                    (Op::Write, 0) => Modifiers::RELIABLE,
+                    (Op::Write, 1) => Modifiers::PREFLUSH,
+                    (Op::Flush, 0..=4) => Modifiers::BARRIER,
+                    _ => Modifiers::empty(),
+                };
+                let length = length.min(SECTORS as u64 - place) as u32;
+                let (sector, length) = if op == Op::Flush { (0, 0) } else { (place, length) };
+                let command = Command { modifiers, ..Command::new(Nanos(now), op, sector, length) };
+                let packed = write_through && op == Op::Write && later % 4 == 0;
+                let entries = if packed { vec![command; 3] } else { vec![command] };
+                let versions = if packed {
+                    promises.arrived_packed(&entries)
+                } else {
+                    let version = promises.arrived(&command);
+                    version..version + 1
+                };
+                if packed {
+                    model.packs.push(versions.clone());
+                }
+                for (version, command) in versions.zip(&entries) {
+                    let complete = known.then_some(Nanos(now + i64::from(later)));
+                    model.commands.push((*command, complete));
+                    match complete {
+                        Some(complete) => promises.completed(version, complete),
+                        None => in_flight.push(version),
+                    }
+                }
+            }
+            // Completions that are known in advance count from the start.
+            let at = if known { Nanos::MAX } else { Nanos(now) };
+            let promised: Vec<_> = (0..SECTORS as u64).map(|sector| model.promised(sector, at)).collect();
+            let found: Vec<_> = (0..SECTORS as u64).map(|sector| promises.promised(sector)).collect();
+            prop_assert_eq!(&found, &promised);
+            for version in 1..promises.next_version() {
+                let all = promises.orders().filter(|order| order.after.contains(&version));
+                prop_assert_eq!(owed(&promises, promises.orders_of(version)), owed(&promises, all));
+                let barriers = promises.orders().filter(|order| order.complete_by.is_some());
+                let needed = promises.prerequisites().filter(|(.., with)| *with <= version);
+                let needed = needed.flat_map(|(first, end, needed, _)| (first..end).map(move |at| (at, needed)));
+                let before = barriers.filter(|order| order.after.contains(&version));
+                prop_assert_eq!(needed.collect::<BTreeSet<_>>(), owed(&promises, before));
+            }
+            // A state near the promises, some sectors of which may be too old.
+            let next = promises.next_version() as usize;
+            let found = |(sector, index): (usize, &prop::sample::Index)| {
+                let version = index.index(next * 2) as Version;
+                if version < next as Version { version } else { promised[sector] }
+            };
+            let versions: Vec<Version> = state.iter().enumerate().map(found).collect();
+            for versions in [&versions, &promised] {
+                let content = |version: &Version| match *version {
+                    0 => None,
+                    version if model.erases(version) => Some(Content::Nothing(version)),
+                    version => Some(Content::Data(version)),
+                };
+                let sectors: Vec<_> = versions.iter().map(content).collect();
+                let mut left = Ranges::default();
+                for (sector, content) in (0..).zip(&sectors) {
+                    left.update(sector, sector + 1, |_| *content);
+                }
+                let broken = promises.broken(&left).map(|broken| broken.first);
+                prop_assert_eq!(broken, model.broken(&sectors, at), "{:?}", versions);
+            }
+            // Every write that is not promised is listed where nothing newer is, and nothing else but what took promises back.
+            let mut pending = vec![Vec::new(); SECTORS];
+            for extent in promises.pending() {
+                let (command, complete) = model.commands[extent.version as usize - 1];
+                prop_assert_eq!((extent.op, extent.complete), (command.op, complete));
+                (extent.first..extent.end).for_each(|sector| pending[sector as usize].push(extent.version));
+            }
+            for (sector, listed) in (0..).zip(&pending) {
+                let base = promises.base(sector);
+                let open = (1..).zip(&model.commands).filter(|(version, (command, _))| {
+                    let covers = (command.sector..command.sector + u64::from(command.sectors)).contains(&sector);
+                    *version > base && command.op == Op::Write && covers
+                });
+                let open = open.map(|(version, _)| version);
+                let taken = Some(model.taken(sector, at)).filter(|taken| *taken > base);
+                let mut expected: Vec<Version> = open.chain(taken).collect();
+                expected.sort_unstable();
+                prop_assert_eq!(listed, &expected, "sector {}", sector);
+            }
+            let versions: Vec<_> = promises.pending().map(|extent| extent.version).collect();
+            prop_assert!(versions.is_sorted());
+        }
+    }
+}

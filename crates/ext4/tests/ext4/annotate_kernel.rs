@@ -1,0 +1,556 @@
+//! Notes of what mkfs and the kernel really write, held against what debugfs and dumpe2fs find on the disk.
+#![allow(clippy::unwrap_used, clippy::panic, missing_docs, reason = "a test")]
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+use crate::support::{Images, can_run, run, text, tree, try_run};
+use emmclab_base::{BlockNote, Role, SectorSet};
+use emmclab_ext4::{Annotator, Filesystem, Location, Status};
+use emmclab_serve::{
+    Action, BlockDevice, BlockRequest, Completions, Extent, FileSystem, FuseFile, HostDisk, Limits,
+    LoopOptions, MemoryDevice, Mkfs, MountOptions,
+};
+
+const SECTOR: usize = 512;
+const BYTES: usize = 64 << 20;
+
+/// Requests to all disks of a test, in order, each with the number of its disk.
+type Requests = Arc<Mutex<Vec<(usize, BlockRequest)>>>;
+
+/// A device that keeps every request that changes it.
+struct Recorder {
+    number: usize,
+    memory: MemoryDevice,
+    requests: Requests,
+}
+
+impl BlockDevice for Recorder {
+    fn limits(&self) -> Limits {
+        self.memory.limits()
+    }
+
+    fn submit(&self, requests: &mut Vec<BlockRequest>, completions: &Arc<dyn Completions>) {
+        let kept = requests.iter().filter(|request| request.action != Action::Read);
+        self.requests.lock().unwrap().extend(kept.map(|request| (self.number, request.clone())));
+        self.memory.submit(requests, completions);
+    }
+
+    fn extents(&self, sector: u64, sectors: u64, most: usize, found: &mut Vec<Extent>) {
+        self.memory.extents(sector, sectors, most, found);
+    }
+}
+
+/// A block, or sectors of data, as they were written.
+struct Written {
+    sector: u64,
+    bytes: Vec<u8>,
+    note: BlockNote,
+}
+
+/// Disks that record, and what an annotator says of the requests to them so far.
+struct Session {
+    images: Images,
+    requests: Requests,
+    disks: Vec<HostDisk>,
+    contents: Vec<Vec<u8>>,
+    annotator: Annotator,
+    written: Vec<Written>,
+    played: usize,
+}
+
+impl Session {
+    /// A session on disks of these contents, the first for the file system.
+    fn on(contents: Vec<Vec<u8>>) -> Self {
+        let requests = Requests::default();
+        let serve = |(number, bytes): (usize, &Vec<u8>)| {
+            let device = Recorder {
+                number,
+                memory: MemoryDevice::new((BYTES / SECTOR) as u64),
+                requests: requests.clone(),
+            };
+            let chunks = bytes.chunks(1 << 20).zip((0..).step_by((1 << 20) / SECTOR));
+            let mut load = chunks.map(|(chunk, sector)| fill(chunk, sector)).collect();
+            device.memory.submit(&mut load, &(Arc::new(Ignored) as Arc<dyn Completions>));
+            let file = FuseFile::start(Arc::new(device)).unwrap();
+            HostDisk::on_loop(file, &LoopOptions::default()).unwrap()
+        };
+        let disks = contents.iter().enumerate().map(serve).collect();
+        let images = Images::new();
+        let annotator = Annotator::new();
+        Self { images, requests, disks, contents, annotator, written: Vec::new(), played: 0 }
+    }
+
+    fn mkfs(&mut self, disk: usize, options: &[&str]) {
+        let options = options.iter().map(Into::into).collect();
+        let mkfs = Mkfs { options, overwrite: true, ..Mkfs::new(FileSystem::Ext4) };
+        self.disks[disk].mkfs(&mkfs).unwrap();
+    }
+
+    fn mount(&mut self, options: &str) -> PathBuf {
+        let point = self.images.path("mounted");
+        let options = Some(options.to_owned()).filter(|options| !options.is_empty());
+        self.disks[0].mount(&MountOptions { options, ..MountOptions::at(&point) }).unwrap();
+        point
+    }
+
+    fn path(&self, disk: usize) -> &str {
+        text(self.disks[disk].path())
+    }
+
+    /// Names the requests that came since the last call; the first write among them.
+    fn play(&mut self) -> usize {
+        let from = self.written.len();
+        let mut notes = Vec::new();
+        let requests = self.requests.lock().unwrap();
+        for (disk, request) in &requests[self.played..] {
+            let at = request.sector as usize * SECTOR;
+            let bytes = request.sectors as usize * SECTOR;
+            let data = match &request.action {
+                Action::Write(data) => data.clone(),
+                Action::WriteZeroes { .. } => vec![0; bytes],
+                Action::Discard { .. } => {
+                    self.contents[*disk][at..at + bytes].fill(0);
+                    if *disk == 0 {
+                        self.annotator.discard(request.sector, request.sectors.into());
+                    }
+                    continue;
+                }
+                Action::Read | Action::Flush => continue,
+            };
+            self.contents[*disk][at..at + bytes].copy_from_slice(&data);
+            if *disk == 0 {
+                self.annotator.write(request.sector, &data, &mut notes);
+            } else {
+                self.annotator.write_journal(request.sector, &data, &mut notes);
+            }
+            let covered: u32 = notes.iter().map(|note| note.sectors).sum();
+            assert_eq!(covered, request.sectors, "{notes:?}");
+            let (mut sector, mut rest) = (request.sector, &data[..]);
+            for note in &notes {
+                let (bytes, after) = rest.split_at(note.sectors as usize * SECTOR);
+                self.written.push(Written { sector, bytes: bytes.to_vec(), note: *note });
+                (sector, rest) = (sector + u64::from(note.sectors), after);
+            }
+        }
+        self.played = requests.len();
+        from
+    }
+
+    fn image(&self, disk: usize) -> PathBuf {
+        let path = self.images.path(&format!("image-{disk}"));
+        std::fs::write(&path, &self.contents[disk]).unwrap();
+        path
+    }
+}
+
+fn fill(chunk: &[u8], sector: u64) -> BlockRequest {
+    let sectors = (chunk.len() / SECTOR) as u32;
+    let modifiers = emmclab_base::Modifiers::default();
+    BlockRequest { tag: sector, action: Action::Write(chunk.to_vec()), sector, sectors, modifiers }
+}
+
+struct Ignored;
+
+impl Completions for Ignored {
+    fn complete(&self, completed: &mut Vec<emmclab_serve::Completion>) {
+        completed.clear();
+    }
+}
+
+/// The number behind some words of a line.
+fn number(line: &str, before: &str) -> Option<u64> {
+    let rest = line.split_once(before)?.1;
+    rest.split(|at: char| !at.is_ascii_digit()).next()?.parse().ok()
+}
+
+/// What debugfs finds in the log: by journal block the home block and transaction of logged blocks, and how many blocks of
+/// each other role there are.
+fn logdump(image: &Path, journal: Option<&Path>) -> (BTreeMap<u64, (u64, u32)>, BTreeMap<Role, usize>) {
+    let command = match journal {
+        Some(journal) => format!("logdump -a -f {}", text(journal)),
+        None => "logdump -a".to_owned(),
+    };
+    // Without bitmaps: those of a mounted file system need not match their checksums before the log is replayed.
+    let said = run("debugfs", &["-c", "-R", &command, text(image)]);
+    let (mut logged, mut others) = (BTreeMap::new(), BTreeMap::new());
+    let mut transaction = 0;
+    for line in said.lines() {
+        if line.starts_with("Found expected sequence") {
+            transaction = number(line, "sequence ").unwrap() as u32;
+            let role = match number(line, "type ") {
+                Some(1) => Role::Descriptor,
+                Some(2) => Role::Commit,
+                Some(5) => Role::Revoke,
+                other => panic!("type {other:?}"),
+            };
+            *others.entry(role).or_default() += 1;
+        } else if let (Some(home), Some(block)) = (number(line, "FS block "), number(line, "journal block "))
+        {
+            logged.insert(block, (home, transaction));
+        }
+    }
+    (logged, others)
+}
+
+/// The roles of blocks that have fixed places, by dumpe2fs, and of directories by debugfs.
+fn homes(image: &Path, directories: &[&str]) -> HashMap<u64, Role> {
+    let said = run("dumpe2fs", &[text(image)]);
+    let mut out = HashMap::new();
+    let kinds = [
+        ("superblock at ", Role::Superblock),
+        ("Group descriptors at ", Role::GroupDescriptors),
+        ("Group descriptor at ", Role::GroupDescriptors),
+        ("Block bitmap at ", Role::BlockBitmap),
+        ("Inode bitmap at ", Role::InodeBitmap),
+        ("Inode table at ", Role::InodeTable),
+    ];
+    for line in said.lines() {
+        for (before, role) in kinds {
+            let Some(first) = number(line, before) else { continue };
+            let rest = line.split_once(before).unwrap().1;
+            let last = number(rest, &format!("{first}-")).filter(|last| *last >= first).unwrap_or(first);
+            (first..=last).for_each(|block| {
+                out.insert(block, role);
+            });
+        }
+    }
+    for directory in directories {
+        let said = run("debugfs", &["-R", &format!("blocks {directory}"), text(image)]);
+        for block in said.split_whitespace() {
+            out.insert(block.parse().unwrap(), Role::Directory);
+        }
+    }
+    out
+}
+
+/// The bytes of each logged block that lies in the journal last, and the checks of `changed` on the way.
+fn check_changes(written: &[Written], sectors: u64) -> (usize, usize) {
+    let mut copies: HashMap<u64, (Vec<u8>, u32, usize)> = HashMap::new();
+    let (mut logged, mut home_blocks, mut revokes) = (0, 0, 0);
+    let differ = |one: &[u8], other: &[u8]| {
+        let pairs = one.chunks(SECTOR).zip(other.chunks(SECTOR)).enumerate();
+        SectorSet(pairs.fold(0, |set, (at, (one, other))| set | u128::from(one != other) << at))
+    };
+    for Written { sector, bytes, note } in written {
+        assert!(
+            note.sectors == sectors as u32 || note.role == Role::Data,
+            "no block came in parts: {note:?}"
+        );
+        let home = match note.role {
+            Role::Revoke => {
+                revokes += 1;
+                continue;
+            }
+            Role::Logged => note.home.unwrap(),
+            role if role.at_home() => *sector,
+            Role::Data | Role::FastCommit | Role::JournalSuperblock | Role::Descriptor | Role::Commit => {
+                continue;
+            }
+            role => panic!("{role:?}"),
+        };
+        match (copies.get(&home), note.changed) {
+            (Some((copy, transaction, _)), Some(changed)) => {
+                // Escaped blocks are not to be expected here.
+                assert_eq!(changed, differ(copy, bytes), "{note:?}");
+                assert!(note.role == Role::Logged || note.transaction == Some(*transaction), "{note:?}");
+            }
+            (Some((.., before)), None) => assert!(*before < revokes, "{note:?}"),
+            (None, changed) => assert_eq!(changed, None, "{note:?}"),
+        }
+        if note.role == Role::Logged {
+            logged += 1;
+            copies.insert(home, (bytes.clone(), note.transaction.unwrap(), revokes));
+        } else {
+            home_blocks += usize::from(note.changed == Some(SectorSet(0)));
+        }
+    }
+    (logged, home_blocks)
+}
+
+/// Holds the notes against the log that lies on the disk now.
+fn check_log(session: &Session, from: usize, block: usize, external: bool) -> usize {
+    let sectors = (block / SECTOR) as u64;
+    let image = session.image(0);
+    let journal = external.then(|| session.image(1));
+    let (logged, others) = logdump(&image, journal.as_deref());
+    let filesystem = Filesystem::open(session.contents[0].as_slice()).unwrap();
+    let location = if external {
+        Location::external(&session.contents[1], filesystem.superblock()).unwrap()
+    } else {
+        Location::inside(&filesystem).unwrap().unwrap()
+    };
+    // Only the last write of a block is on the disk. Sectors of two disks do not meet: one has roles of the journal only.
+    let in_journal = session.written[from..].iter().filter(|written| written.note.role.in_journal());
+    let last: HashMap<u64, &BlockNote> = in_journal.map(|written| (written.sector, &written.note)).collect();
+    let mut found: BTreeMap<Role, usize> = BTreeMap::new();
+    let Some(first) = logged.values().map(|(_, transaction)| *transaction).min() else { return 0 };
+    for note in last.values().filter(|note| note.transaction.is_some_and(|number| number >= first)) {
+        *found.entry(note.role).or_default() += 1;
+    }
+    for (place, (home, transaction)) in &logged {
+        let note = last[&(location.offset(*place).unwrap() / SECTOR as u64)];
+        assert_eq!((note.role, note.home), (Role::Logged, Some(home * sectors)), "journal block {place}");
+        assert_eq!(note.transaction, Some(*transaction), "journal block {place}");
+    }
+    assert_eq!(found.remove(&Role::Logged), Some(logged.len()));
+    found.remove(&Role::JournalSuperblock);
+    found.remove(&Role::FastCommit);
+    assert_eq!(found, others);
+    logged.len()
+}
+
+/// Holds the roles of home blocks against those that the disk has now.
+fn check_homes(session: &Session, from: usize, block: usize, directories: &[&str]) {
+    let sectors = (block / SECTOR) as u64;
+    let wanted = homes(&session.image(0), directories);
+    let mut seen: BTreeMap<Role, usize> = BTreeMap::new();
+    for Written { sector, note, .. } in &session.written[from..] {
+        for block in sector / sectors..(sector + u64::from(note.sectors)).div_ceil(sectors) {
+            if let Some(role) = wanted.get(&block).filter(|_| !note.role.in_journal()) {
+                // A block may have been data before it was a directory's.
+                if *role != Role::Directory || note.role != Role::Data {
+                    assert_eq!(note.role, *role, "block {block}");
+                }
+                *seen.entry(note.role).or_default() += 1;
+            }
+        }
+    }
+    for role in [Role::BlockBitmap, Role::InodeBitmap, Role::InodeTable, Role::Directory] {
+        assert!(seen.contains_key(&role), "no {role:?} among {seen:?}");
+    }
+}
+
+const DIRECTORIES: [&str; 5] = ["/", "/gone", "/round-0", "/round-1", "/round-2"];
+
+/// Makes a file system, works in it, and checks everything; what was checked of the log, and how many home blocks were as logged.
+fn round(session: &mut Session, block: usize, options: &[&str], mount: &str) -> (usize, usize) {
+    let about = format!("{block} {options:?} {mount}");
+    let size = block.to_string();
+    session.mkfs(0, &[&["-b", &size], options].concat());
+    session.play();
+    assert_eq!(session.annotator.status(), Status::Following, "{about}");
+    let point = session.mount(mount);
+    let from = session.written.len();
+    for number in 0..6 {
+        tree::work(&point, number);
+        std::fs::remove_dir_all(point.join(format!("round-{number}"))).unwrap();
+        tree::work(&point, number);
+    }
+    session.play();
+    // A checkpoint may just have emptied the log; then the next commit is in it.
+    let mut in_log = 0;
+    for number in 0..50 {
+        std::fs::File::create(point.join(format!("last-{number}"))).unwrap().sync_all().unwrap();
+        session.play();
+        in_log = check_log(session, from, block, false);
+        if in_log > 3 {
+            break;
+        }
+    }
+    session.disks[0].unmount().unwrap();
+    session.play();
+    assert_eq!(session.annotator.status(), Status::Following, "{about}");
+    check_homes(session, from, block, &DIRECTORIES);
+    let (logged, home_blocks) = check_changes(&session.written[from..], (block / SECTOR) as u64);
+    assert!(logged >= in_log, "{about}");
+    if !mount.contains("data=journal") {
+        // The blocks of the file are data, whatever they were before.
+        let files = Filesystem::open(session.contents[0].as_slice()).unwrap();
+        let log = files.lookup("/log").unwrap().unwrap();
+        let sectors = (block / SECTOR) as u64;
+        for run in files.map(&log).map(Result::unwrap) {
+            let at = run.physical.unwrap() * sectors;
+            let end = at + run.blocks * sectors;
+            let holds = |written: &&Written| {
+                written.sector < end && written.sector + u64::from(written.note.sectors) > at
+            };
+            let last = session.written.iter().rfind(holds).unwrap();
+            assert_eq!(last.note.role, Role::Data, "{about}");
+        }
+    }
+    (in_log, home_blocks)
+}
+
+#[test]
+fn notes_of_a_mounted_file_system_agree_with_debugfs() {
+    if !can_run(true, &["losetup", "dumpe2fs"]) {
+        return;
+    }
+    let sets: &[(usize, &[&str], &str)] = &[
+        (4096, &["-J", "size=4"], "data=ordered"),
+        (1024, &[], "data=ordered"),
+        (2048, &["-O", "^metadata_csum"], "journal_checksum"),
+        (4096, &["-O", "^metadata_csum,^64bit"], "data=writeback"),
+        (4096, &["-O", "64bit"], "journal_async_commit,data=writeback"),
+        (1024, &["-O", "inline_data,metadata_csum_seed"], "data=journal"),
+        (4096, &["-O", "^extent,^64bit"], "data=ordered"),
+        (1024, &["-O", "meta_bg,^resize_inode", "-g", "1024", "-J", "size=1"], "data=ordered"),
+        (4096, &["-O", "^flex_bg,sparse_super2"], "data=ordered"),
+    ];
+    let mut home_blocks = 0;
+    // One session: mkfs over the file system before, with another block size or the same.
+    let mut session = Session::on(vec![vec![0; BYTES]]);
+    for (block, options, mount) in sets {
+        let (in_log, home) = round(&mut session, *block, options, mount);
+        assert!(in_log > 3, "{options:?}: {in_log} blocks in the log");
+        home_blocks += home;
+    }
+    assert!(home_blocks > 100, "{home_blocks} home blocks as logged");
+}
+
+#[test]
+fn the_tail_of_a_fast_commit_names_its_transaction() {
+    if !can_run(true, &["losetup", "dumpe2fs"]) {
+        return;
+    }
+    let mut session = Session::on(vec![vec![0; BYTES]]);
+    session.mkfs(0, &["-b", "4096", "-O", "fast_commit", "-J", "size=8"]);
+    let point = session.mount("");
+    for number in 0..40 {
+        let file = std::fs::File::create(point.join(format!("file-{number}"))).unwrap();
+        file.sync_all().unwrap();
+    }
+    session.disks[0].unmount().unwrap();
+    session.play();
+    assert_eq!(session.annotator.status(), Status::Following);
+    let fast: Vec<&Written> =
+        session.written.iter().filter(|written| written.note.role == Role::FastCommit).collect();
+    let sum = |role| session.written.iter().filter(|written| written.note.role == role).count();
+    assert!(fast.len() >= 30, "{} fast commits, {} commits", fast.len(), sum(Role::Commit));
+    // Each of these fits into a block, which so holds the tail; it goes on top of the last commit.
+    let mut last = None;
+    for Written { note, .. } in &session.written {
+        match note.role {
+            Role::Commit => last = note.transaction,
+            Role::FastCommit => {
+                assert_eq!(note.transaction, last.map(|last| last.wrapping_add(1)));
+                assert!(!note.changed.unwrap().is_empty());
+            }
+            _ => {}
+        }
+    }
+}
+
+#[test]
+fn notes_of_an_external_journal_agree_with_debugfs() {
+    if !can_run(true, &["losetup", "dumpe2fs"]) {
+        return;
+    }
+    for (block, attached) in [(1024, false), (4096, true)] {
+        let mut session = Session::on(vec![vec![0; BYTES]; 2]);
+        let size = block.to_string();
+        session.mkfs(1, &["-b", &size, "-O", "journal_dev"]);
+        let device = format!("device={}", session.path(1));
+        session.mkfs(0, &["-b", &size, "-J", &device]);
+        session.play();
+        assert_eq!(session.annotator.status(), Status::Following);
+        if attached {
+            session.annotator.attach(&session.contents[0]).unwrap();
+            assert_eq!(session.annotator.status(), Status::JournalElsewhere);
+            session.annotator.attach_external(&session.contents[0], &session.contents[1]).unwrap();
+            let error = session.annotator.attach_external(&session.contents[0], &session.contents[0]);
+            assert!(error.unwrap_err().to_string().contains("not a journal device"));
+            session.annotator.attach_external(&session.contents[0], &session.contents[1]).unwrap();
+        }
+        let point = session.mount("");
+        tree::work(&point, 0);
+        let from = session.play();
+        assert!(check_log(&session, from, block, true) > 20);
+        session.disks[0].unmount().unwrap();
+        session.play();
+        assert_eq!(session.annotator.status(), Status::Following);
+        check_homes(&session, from, block, &["/", "/gone", "/round-0"]);
+        let (logged, home_blocks) = check_changes(&session.written[from..], (block / SECTOR) as u64);
+        assert!(logged > 20 && home_blocks > 5, "{logged}, {home_blocks}");
+    }
+}
+
+#[test]
+fn a_file_system_without_a_journal_is_named_by_its_places() {
+    if !can_run(true, &["losetup", "dumpe2fs"]) {
+        return;
+    }
+    let mut session = Session::on(vec![vec![0; BYTES]]);
+    session.mkfs(0, &["-b", "4096", "-O", "^has_journal"]);
+    let from = session.play();
+    assert_eq!(session.annotator.status(), Status::NoJournal);
+    let point = session.mount("");
+    tree::work(&point, 0);
+    session.disks[0].unmount().unwrap();
+    session.play();
+    check_homes(&session, from + session.written.len() / 2, 4096, &["/", "/round-0"]);
+}
+
+#[test]
+fn groups_that_come_by_resizing_are_named() {
+    if !can_run(true, &["losetup", "dumpe2fs", "resize2fs"]) {
+        return;
+    }
+    for options in
+        [&["-b", "1024", "-O", "^flex_bg"][..], &["-b", "1024", "-O", "^flex_bg,meta_bg,^resize_inode"]]
+    {
+        let mut session = Session::on(vec![vec![0; BYTES]]);
+        session.mkfs(0, options);
+        session.play();
+        // This moves the journal; its superblock is written when the kernel uses it.
+        run("resize2fs", &[session.path(0), "20M"]);
+        let point = session.mount("");
+        tree::work(&point, 0);
+        let from = session.play();
+        assert_eq!(session.annotator.status(), Status::Following);
+        assert!(check_log(&session, from, 1024, false) > 20);
+        // The kernel grows it where the host lets it; else resize2fs does, while it is not mounted.
+        if !try_run("resize2fs", &[session.path(0)]).status.success() {
+            session.disks[0].unmount().unwrap();
+            run("e2fsck", &["-fp", session.path(0)]);
+            run("resize2fs", &[session.path(0)]);
+            session.mount("");
+        }
+        // What resize2fs wrote before the superblock could not be named.
+        session.play();
+        let from = session.written.len();
+        // What is written from now on lies in new groups, too.
+        for number in 1..4 {
+            tree::work(&point, number);
+            std::fs::write(point.join(format!("big-{number}")), vec![1; 10 << 20]).unwrap();
+        }
+        session.disks[0].unmount().unwrap();
+        session.play();
+        check_homes(&session, from, 1024, &["/", "/round-1", "/round-2", "/round-3"]);
+        let beyond = (20 << 20) / SECTOR as u64;
+        let new = session.written[from..].iter().filter(|written| written.sector > beyond);
+        assert!(new.filter(|written| written.note.role == Role::BlockBitmap).count() > 1);
+    }
+}
+
+#[test]
+fn home_blocks_of_a_replay_are_those_of_the_log() {
+    if !can_run(true, &["losetup"]) {
+        return;
+    }
+    let mut session = Session::on(vec![vec![0; BYTES]]);
+    session.mkfs(0, &["-b", "4096"]);
+    let point = session.mount("");
+    tree::work(&point, 0);
+    session.play();
+    // As after a cut of power.
+    let image = session.contents[0].clone();
+    drop(session);
+    let mut session = Session::on(vec![image]);
+    session.annotator.attach(&session.contents[0]).unwrap();
+    assert_eq!(session.annotator.status(), Status::Recovering);
+    session.mount("");
+    session.play();
+    assert_eq!(session.annotator.status(), Status::Following);
+    let cleared = session.written.iter().position(|written| written.note.role == Role::JournalSuperblock);
+    let replayed = &session.written[..cleared.unwrap()];
+    let same = |written: &&Written| {
+        written.note.role.at_home()
+            && written.note.changed == Some(SectorSet(0))
+            && written.note.transaction.is_some()
+    };
+    let count = replayed.iter().filter(same).count();
+    assert!(count > 10 && count + 1 >= replayed.len(), "{count} of {}", replayed.len());
+}

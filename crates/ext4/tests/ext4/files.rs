@@ -1,0 +1,238 @@
+//! Files on images of many feature sets, made by mke2fs and debugfs, are what was put there.
+#![allow(clippy::unwrap_used, missing_docs, reason = "a test")]
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+use crate::support::tree::{self, Tree};
+use crate::support::{Images, can_run, repair, run, text, try_run};
+use emmclab_base::Kind;
+use emmclab_ext4::{Filesystem, ROOT, Recovery};
+use tempfile::TempDir;
+
+/// The folder that every image is made of, and what is in it.
+fn planted() -> (&'static Path, &'static Tree) {
+    static FOLDER: OnceLock<(TempDir, Tree)> = OnceLock::new();
+    let (folder, tree) = FOLDER.get_or_init(|| {
+        let folder = TempDir::new().unwrap();
+        tree::plant(folder.path());
+        let tree = tree::of_folder(folder.path());
+        (folder, tree)
+    });
+    (folder.path(), tree)
+}
+
+fn check(image: &Path, about: &str) {
+    let file = File::open(image).unwrap();
+    let mut recovery = Recovery::new();
+    let replayed = recovery.replay(&file).unwrap();
+    let files = Filesystem::open(&replayed).unwrap();
+    tree::assert_same(&tree::of_filesystem(&files), planted().1, about);
+    let walk = files.walk(10);
+    assert!(walk.faults.is_empty(), "{about}: {}", walk.faults[0]);
+    // The folder itself and `lost+found` come on top.
+    assert!(walk.inodes > 700 && walk.directories >= 6, "{about}: {walk:?}");
+}
+
+fn make(images: &Images, size: u64, options: &[&str]) -> PathBuf {
+    let folder = text(planted().0);
+    images.make("image", size, &[options, &["-d", folder]].concat())
+}
+
+#[test]
+fn files_of_every_feature_set_are_read() {
+    if !can_run(false, &[]) {
+        return;
+    }
+    let sets: &[&[&str]] = &[
+        &["-b", "1024"],
+        &["-b", "2048"],
+        &["-b", "4096"],
+        &["-b", "8192"],
+        &["-b", "65536"],
+        &["-b", "4096", "-O", "^64bit"],
+        &["-b", "1024", "-O", "^metadata_csum,uninit_bg"],
+        &["-b", "4096", "-O", "^metadata_csum,^64bit,^uninit_bg"],
+        &["-b", "1024", "-O", "meta_bg,^resize_inode"],
+        &["-b", "4096", "-O", "meta_bg,^resize_inode,^64bit,^metadata_csum"],
+        &["-b", "4096", "-O", "metadata_csum_seed"],
+        &["-b", "1024", "-O", "inline_data"],
+        &["-b", "4096", "-O", "inline_data", "-I", "1024"],
+        &["-b", "1024", "-O", "^extent,^64bit"],
+        &["-b", "4096", "-O", "^extent,^64bit,^metadata_csum,^huge_file"],
+        &["-b", "1024", "-I", "128", "-O", "^extent,^64bit,^metadata_csum,^flex_bg,^filetype"],
+        &["-b", "4096", "-O", "bigalloc", "-C", "65536"],
+        &["-b", "1024", "-O", "sparse_super2,^resize_inode", "-E", "num_backup_sb=1"],
+        &["-b", "4096", "-O", "^sparse_super,^resize_inode,large_dir,ea_inode,mmp,quota,project"],
+        &["-b", "4096", "-O", "^has_journal"],
+        &["-b", "4096", "-O", "fast_commit,orphan_file"],
+        &["-b", "4096", "-r", "0"],
+    ];
+    for options in sets {
+        let images = Images::new();
+        let size = if options.contains(&"65536") { 1 << 30 } else { 192 << 20 };
+        let image = make(&images, size, options);
+        check(&image, &format!("{options:?}"));
+        // Directories get their hash trees.
+        repair_with_indices(&image);
+        check(&image, &format!("{options:?}, indexed"));
+    }
+}
+
+fn repair_with_indices(image: &Path) {
+    let output = try_run("e2fsck", &["-fyD", text(image)]);
+    assert!(matches!(output.status.code(), Some(0..=3)), "{}", String::from_utf8_lossy(&output.stdout));
+}
+
+#[test]
+fn an_unwritten_extent_and_a_hole_read_as_zeros() {
+    if !can_run(false, &[]) {
+        return;
+    }
+    let images = Images::new();
+    let image = images.make("image", 16 << 20, &["-b", "4096"]);
+    let script = images.path("script");
+    std::fs::write(images.path("content"), vec![7; 20_000]).unwrap();
+    let put = format!("write {} file\n", text(&images.path("content")));
+    std::fs::write(&script, format!("{put}fallocate file 8 11\nset_inode_field file size 65536\n")).unwrap();
+    run("debugfs", &["-w", "-f", text(&script), text(&image)]);
+    repair(&image);
+    let files = Filesystem::open(File::open(&image).unwrap()).unwrap();
+    let inode = files.lookup("file").unwrap().unwrap();
+    let runs: Vec<_> = files.map(&inode).collect::<Result<_, _>>().unwrap();
+    assert_eq!(
+        runs.iter().map(|run| (run.logical, run.blocks, run.unwritten)).collect::<Vec<_>>(),
+        [(0, 5, false), (5, 3, false), (8, 4, true), (12, 4, false)]
+    );
+    assert!(runs[1].physical.is_none() && runs[2].physical.is_some() && runs[3].physical.is_none());
+    let mut expected = vec![7; 20_000];
+    expected.resize(65536, 0);
+    assert!(files.contents(&inode, 1 << 20).unwrap() == expected);
+    // Reads that start and end anywhere.
+    let mut part = vec![1; 30_000];
+    assert_eq!(files.read(&inode, 19_990, &mut part).unwrap(), 30_000);
+    assert!(part[..10] == [7; 10] && part[10..].iter().all(|byte| *byte == 0));
+    assert_eq!(files.read(&inode, 65_530, &mut part).unwrap(), 6);
+    assert_eq!(files.read(&inode, 1 << 40, &mut part).unwrap(), 0);
+}
+
+#[test]
+fn paths_lead_where_linux_leads_them() {
+    if !can_run(false, &[]) {
+        return;
+    }
+    let images = Images::new();
+    let image = make(&images, 192 << 20, &["-b", "4096"]);
+    let files = Filesystem::open(File::open(&image).unwrap()).unwrap();
+    let number = |path: &str| files.lookup(path).unwrap().map(|inode| inode.number());
+    assert_eq!(number(""), Some(ROOT));
+    assert_eq!(number("/.."), Some(ROOT));
+    assert_eq!(number("//a/./b/../short"), number("a/b/linked"));
+    assert_eq!(number("/a/none"), None);
+    assert_eq!(number("/a/short/below"), None);
+    assert!(number("short-link").is_some());
+    assert_eq!(files.lookup("short-link/below").unwrap_err().kind(), Kind::Unsupported);
+    let inode = files.lookup("/a/short").unwrap().unwrap();
+    assert!(files.contents(&inode, 3).unwrap_err().to_string().contains("limit of 3"));
+    assert!(files.link(&inode).is_err());
+    assert!(files.list(&inode).is_err());
+    assert!(files.inode(0).is_err());
+    assert!(files.inode(u32::MAX).is_err());
+}
+
+#[test]
+fn a_changed_byte_of_checksummed_metadata_is_named_with_its_structure() {
+    if !can_run(false, &[]) {
+        return;
+    }
+    let images = Images::new();
+    let image = make(&images, 192 << 20, &["-b", "1024"]);
+    let bytes = std::fs::read(&image).unwrap();
+    let files = Filesystem::open(bytes.as_slice()).unwrap();
+    let stat = |path: &str| run("debugfs", &["-R", &format!("imap {path}"), text(&image)]);
+    let inode_at = |path: &str| {
+        let said = stat(path);
+        let (_, rest) = said.split_once("located at block ").unwrap();
+        let (block, offset) = rest.trim().split_once(", offset ").unwrap();
+        block.parse::<usize>().unwrap() * 1024 + usize::from_str_radix(&offset[2..], 16).unwrap()
+    };
+    let first = |path: &str| {
+        let inode = files.lookup(path).unwrap().unwrap();
+        files.map(&inode).next().unwrap().unwrap().physical.unwrap() as usize * 1024
+    };
+    let extent_block = |path: &str| {
+        let said = run("debugfs", &["-R", &format!("dump_extents -n {path}"), text(&image)]);
+        // The root: level, entries, logical blocks, physical block, length.
+        let root = said.lines().find(|line| line.trim_start().starts_with("0/")).unwrap();
+        root.split_whitespace().rev().nth(1).unwrap().parse::<usize>().unwrap() * 1024
+    };
+    let cases = [
+        (1024 + 0x88, "superblock"),
+        (2048 + 0x0C, "descriptor of block group 0"),
+        (inode_at("/holes") + 0x10, "inode"),
+        (first("/many") + 40, "directory block"),
+        (extent_block("/holes") + 30, "extent block"),
+    ];
+    for (at, structure) in cases {
+        let mut changed = bytes.clone();
+        changed[at] ^= 0x40;
+        let said = (|| {
+            let files = Filesystem::open(changed.as_slice())?;
+            let inode = files.lookup("/many/file-000-")?;
+            files.list(&files.lookup("/many")?.unwrap())?;
+            let holes = files.lookup("/holes")?.unwrap();
+            files.contents(&holes, 1 << 30).map(|_| inode)
+        })();
+        let said = said.unwrap_err().to_string();
+        assert!(said.contains(structure) && said.starts_with("byte "), "{structure}: {said}");
+    }
+}
+
+#[test]
+fn a_walk_names_what_is_marked_or_linked_wrongly() {
+    if !can_run(false, &[]) {
+        return;
+    }
+    let images = Images::new();
+    let image = make(&images, 192 << 20, &["-b", "4096"]);
+    let commands = [
+        ("set_inode_field a/short links_count 7", "7 links, and 2 names"),
+        ("freei a/b/blocks", "marked as free"),
+        ("clri a/b/inside", "inode"),
+        ("set_inode_field empty mode 040755", "directory"),
+    ];
+    for (command, said) in commands {
+        let copy = images.path("copy");
+        std::fs::copy(&image, &copy).unwrap();
+        run("debugfs", &["-w", "-R", command, text(&copy)]);
+        let files = Filesystem::open(File::open(&copy).unwrap()).unwrap();
+        let walk = files.walk(5);
+        assert!(!walk.faults.is_empty(), "{command}");
+        let faults: Vec<String> = walk.faults.iter().map(ToString::to_string).collect();
+        assert!(faults.iter().any(|fault| fault.contains(said)), "{command}: {faults:?}");
+    }
+}
+
+#[test]
+fn what_is_not_understood_is_refused_by_name() {
+    if !can_run(false, &[]) {
+        return;
+    }
+    let images = Images::new();
+    let image = images.make("image", 16 << 20, &["-b", "4096", "-O", "^metadata_csum"]);
+    let bytes = std::fs::read(&image).unwrap();
+    let refused = |at: usize, value: u8| {
+        let mut changed = bytes.clone();
+        changed[at] |= value;
+        Filesystem::open(changed.as_slice()).err().unwrap()
+    };
+    let compressed = refused(1024 + 0x60, 1);
+    assert_eq!(compressed.kind(), Kind::Unsupported);
+    assert!(compressed.to_string().contains("compression"), "{compressed}");
+    assert!(refused(1024 + 0x63, 0x80).to_string().contains("0x80000000"));
+    assert!(refused(1024 + 0x60, 8).to_string().contains("journal device"));
+    let short = Filesystem::open(&bytes[..bytes.len() - 4096]).err().unwrap().to_string();
+    assert!(short.contains("do not fit"), "{short}");
+    assert_eq!(Filesystem::open(&bytes[..100]).err().unwrap().kind(), Kind::Truncated);
+}

@@ -1,0 +1,420 @@
+//! The replay of random journals, held against e2fsck: what it leaves in home blocks, this crate shows.
+#![allow(clippy::unwrap_used, missing_docs, reason = "a test")]
+
+use std::cell::RefCell;
+use std::hash::{Hash, Hasher};
+use std::io;
+use std::sync::OnceLock;
+
+use crate::support::journal::{Fault, Fill, Form, Transaction, Writer, form, journal_blocks};
+use crate::support::{Images, can_run, run, text, try_run};
+use emmclab_ext4::{Blocks, Recovery};
+use proptest::prelude::*;
+
+/// Home blocks of the tests: the last of the image, which are free.
+const HOMES: u64 = 48;
+
+struct Base {
+    bytes: Vec<u8>,
+    block_size: usize,
+    map: Vec<usize>,
+}
+
+/// An image with blocks of 1,024 or 4,096 bytes and a journal of 1,024 blocks, made once.
+fn base(large: bool, fast_commit: bool) -> &'static Base {
+    static BASES: [OnceLock<Base>; 4] = [const { OnceLock::new() }; 4];
+    BASES[usize::from(large) + 2 * usize::from(fast_commit)].get_or_init(|| {
+        let images = Images::new();
+        let (block_size, megabytes) = if large { (4096_usize, 4) } else { (1024, 1) };
+        let times = if fast_commit { 2 } else { 1 };
+        let block_size_text = block_size.to_string();
+        let journal = format!("size={}", times * megabytes);
+        let bytes = (4 * times * megabytes) << 20;
+        let path = images.make("base", bytes, &["-b", &block_size_text, "-N", "64", "-J", &journal]);
+        Base { bytes: std::fs::read(&path).unwrap(), block_size, map: journal_blocks(&path) }
+    })
+}
+
+impl Base {
+    fn home(&self, number: u64) -> u64 {
+        (self.bytes.len() / self.block_size) as u64 - 1 - number % HOMES
+    }
+
+    fn writer(&self, form: Form, start: usize, sequence: u32) -> Writer {
+        Writer::new(self.bytes.clone(), self.block_size, self.map.clone(), form, start, sequence)
+    }
+}
+
+/// The home blocks that e2fsck leaves.
+fn by_e2fsck(base: &Base, image: &[u8]) -> Vec<u8> {
+    let images = Images::new();
+    let path = images.path("image");
+    std::fs::write(&path, image).unwrap();
+    try_run("e2fsck", &["-y", "-E", "journal_only", text(&path)]);
+    homes(base, &std::fs::read(&path).unwrap())
+}
+
+fn homes(base: &Base, image: &[u8]) -> Vec<u8> {
+    image[image.len() - HOMES as usize * base.block_size..].to_vec()
+}
+
+/// The home blocks that this crate shows; those of the disk where it refuses. And what refused.
+fn by_this_crate(base: &Base, image: &[u8]) -> (Vec<u8>, Option<String>) {
+    let mut recovery = Recovery::new();
+    let mut out = homes(base, image);
+    let refused = match recovery.replay(&image) {
+        Ok(replayed) => {
+            let from = image.len() - out.len();
+            replayed.read_at(from as u64, &mut out).unwrap();
+            // Written out, it is the same.
+            let mut written = image.to_vec();
+            let mut write = |at: u64, bytes: &[u8]| {
+                written[at as usize..at as usize + bytes.len()].copy_from_slice(bytes);
+                Ok(())
+            };
+            replayed.write_to(&mut write).unwrap();
+            assert!(homes(base, &written) == out);
+            replayed.replay().refused.as_ref().map(ToString::to_string)
+        }
+        Err(error) => Some(error.to_string()),
+    };
+    (out, refused)
+}
+
+/// A disk that names its blocks by their contents.
+struct Named<'a> {
+    image: &'a [u8],
+    block_size: usize,
+}
+
+impl Blocks for Named<'_> {
+    fn size(&self) -> io::Result<u64> {
+        self.image.size()
+    }
+
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
+        self.image.read_at(offset, buffer)
+    }
+
+    fn content(&self, offset: u64, length: usize) -> Option<u64> {
+        assert_eq!(length, self.block_size);
+        let mut hash = std::hash::DefaultHasher::new();
+        self.image[offset as usize..offset as usize + length].hash(&mut hash);
+        Some(hash.finish())
+    }
+}
+
+thread_local! {
+    static KEPT: RefCell<Recovery> = RefCell::new(Recovery::new());
+}
+
+/// The home blocks by a recovery that saw all the disks before this one, and knows the checksums of blocks of theirs.
+fn by_kept_recovery(base: &Base, image: &[u8]) -> Vec<u8> {
+    KEPT.with_borrow_mut(|recovery| {
+        let disk = Named { image, block_size: base.block_size };
+        let mut out = homes(base, image);
+        if let Ok(replayed) = recovery.replay(&disk) {
+            replayed.read_at((image.len() - out.len()) as u64, &mut out).unwrap();
+        }
+        out
+    })
+}
+
+fn transaction() -> impl Strategy<Value = Transaction> {
+    let fill = prop_oneof![4 => any::<u8>().prop_map(Fill::Byte), 1 => any::<u8>().prop_map(Fill::Escaped)];
+    let fault = prop_oneof![
+        24 => Just(Fault::None),
+        1 => Just(Fault::Torn),
+        1 => Just(Fault::Commit),
+        1 => Just(Fault::Descriptor),
+        1 => Just(Fault::Revoke),
+        2 => (0_usize..6).prop_map(Fault::Block),
+    ];
+    // Now and then so many blocks that one descriptor does not hold them.
+    let blocks = prop_oneof![9 => 0_usize..8, 1 => 60_usize..150];
+    let blocks = blocks.prop_flat_map(move |count| prop::collection::vec((0..HOMES, fill.clone()), count));
+    let seconds = prop_oneof![9 => 5_u64..6, 1 => 0_u64..10];
+    (blocks, prop::collection::vec(0..HOMES, 0..4), seconds, fault, prop::bool::weighted(0.1)).prop_map(
+        |(blocks, revokes, seconds, fault, uuids)| Transaction { blocks, revokes, seconds, fault, uuids },
+    )
+}
+
+/// Sequence numbers near their end, where 0 follows, and elsewhere.
+fn sequence() -> impl Strategy<Value = u32> {
+    prop_oneof![1_u32..1000, any::<u32>(), (u32::MAX - 3)..u32::MAX]
+}
+
+/// A random journal in an image.
+fn image(
+    base: &Base,
+    form: Form,
+    (start, sequence): (usize, u32),
+    mut transactions: Vec<Transaction>,
+) -> Vec<u8> {
+    let mut writer = base.writer(form, start, sequence);
+    for (number, transaction) in transactions.iter_mut().enumerate() {
+        transaction.blocks.iter_mut().for_each(|(home, _)| *home = base.home(*home));
+        transaction.revokes.iter_mut().for_each(|home| *home = base.home(*home));
+        transaction.seconds += number as u64 / 2;
+        if writer.used() + transaction.blocks.len() + 12 > 1000 {
+            break;
+        }
+        writer.transaction(transaction);
+        if transaction.fault == Fault::Torn {
+            break;
+        }
+    }
+    writer.finish()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 160, ..ProptestConfig::default() })]
+
+    #[test]
+    fn random_journals_replay_as_by_e2fsck(
+        form in form(),
+        large in prop::bool::weighted(0.3),
+        at in (0_usize..2000, sequence()),
+        transactions in prop::collection::vec(transaction(), 1..12),
+    ) {
+        if !can_run(false, &[]) {
+            return Ok(());
+        }
+        let base = base(large, false);
+        let image = image(base, form, at, transactions);
+        let (ours, refused) = by_this_crate(base, &image);
+        prop_assert!(ours == by_kept_recovery(base, &image));
+        prop_assert!(ours == by_e2fsck(base, &image), "home blocks differ; refused: {refused:?}");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
+
+    #[test]
+    fn linux_mounts_what_is_not_refused_and_leaves_the_same_home_blocks(
+        form in form(),
+        fast_commit in any::<bool>(),
+        at in (0_usize..2000, sequence()),
+        transactions in prop::collection::vec(transaction(), 1..8),
+    ) {
+        if !can_run(true, &["mount", "umount"]) {
+            return Ok(());
+        }
+        let base = base(false, fast_commit);
+        let image = image(base, Form { fast_commit, ..form }, at, transactions);
+        let (ours, refused) = by_this_crate(base, &image);
+        let by_linux = by_linux(base, &image);
+        prop_assert_eq!(by_linux.is_none(), refused.is_some(), "{:?}", refused);
+        prop_assert!(by_linux.is_none_or(|homes| homes == ours));
+    }
+}
+
+/// The home blocks that Linux leaves; `None` where it does not mount.
+fn by_linux(base: &Base, image: &[u8]) -> Option<Vec<u8>> {
+    let images = Images::new();
+    let path = images.path("image");
+    std::fs::write(&path, image).unwrap();
+    let point = images.path("mounted");
+    std::fs::create_dir(&point).unwrap();
+    let mounted = try_run("mount", &["-t", "ext4", "-o", "loop", text(&path), text(&point)]);
+    if !mounted.status.success() {
+        return None;
+    }
+    run("umount", &[text(&point)]);
+    Some(homes(base, &std::fs::read(&path).unwrap()))
+}
+
+fn plain(base: &Base, homes: &[u64], byte: u8) -> Transaction {
+    let blocks = homes.iter().map(|home| (base.home(*home), Fill::Byte(byte))).collect();
+    Transaction { blocks, revokes: Vec::new(), seconds: 7, fault: Fault::None, uuids: false }
+}
+
+const V3: Form = Form { checksums: 3, wide: true, is_async: false, fast_commit: false };
+
+#[test]
+fn a_log_that_fills_the_journal_and_wraps_is_replayed_to_its_end() {
+    if !can_run(false, &[]) {
+        return;
+    }
+    let base = base(false, false);
+    let mut writer = base.writer(V3, 700, u32::MAX - 100);
+    let mut last = 0;
+    while writer.used() < 1010 {
+        last += 1;
+        writer.transaction(&plain(base, &[0, last % HOMES], last as u8));
+    }
+    let image = writer.finish();
+    let mut recovery = Recovery::new();
+    let replayed = recovery.replay(&image).unwrap();
+    assert_eq!(replayed.replay().blocks, 2 * last);
+    assert_eq!(replayed.replay().end, (u32::MAX - 100).wrapping_add(last as u32));
+    assert!(by_this_crate(base, &image) == (by_e2fsck(base, &image), None));
+}
+
+#[test]
+fn a_log_with_fast_commits_wraps_before_them() {
+    if !can_run(false, &[]) {
+        return;
+    }
+    // e2fsck 1.47 wraps behind the fast commits here, so Linux is the reference: the block is that of the second transaction.
+    let base = base(false, true);
+    let form = Form { fast_commit: true, ..V3 };
+    let end = base.map.len() - 256;
+    let mut writer = base.writer(form, end - 3, 5);
+    writer.transaction(&plain(base, &[1], 0x11));
+    writer.transaction(&plain(base, &[1], 0x22));
+    let image = writer.finish();
+    let mut recovery = Recovery::new();
+    let replayed = recovery.replay(&image).unwrap();
+    assert_eq!((replayed.replay().end, replayed.replay().blocks), (7, 2));
+    let mut block = vec![0; base.block_size];
+    replayed.read_at(base.home(1) * base.block_size as u64, &mut block).unwrap();
+    assert!(block.iter().all(|byte| *byte == 0x22));
+}
+
+#[test]
+fn fast_commits_on_top_of_the_log_are_refused_by_name_and_older_ones_are_ignored() {
+    if !can_run(false, &[]) {
+        return;
+    }
+    let base = base(false, true);
+    let form = Form { fast_commit: true, ..V3 };
+    for (sequence, refused) in [(6_u32, true), (5, false), (7, false)] {
+        let mut writer = base.writer(form, 0, 5);
+        writer.transaction(&plain(base, &[1], 0x11));
+        let mut image = writer.finish();
+        let at = (base.map[base.map.len() - 256 + 1]) * base.block_size;
+        let mut head = vec![9, 0, 8, 0, 0, 0, 0, 0];
+        head.extend(sequence.to_le_bytes());
+        image[at..at + head.len()].copy_from_slice(&head);
+        match Recovery::new().replay(&image) {
+            Err(error) => {
+                assert!(refused, "{error}");
+                assert_eq!(error.kind(), emmclab_base::Kind::Unsupported);
+                assert!(error.to_string().contains("fast commits of transaction 6"), "{error}");
+            }
+            Ok(replayed) => {
+                assert!(!refused);
+                assert_eq!(replayed.replay().blocks, 1);
+            }
+        }
+    }
+}
+
+#[test]
+fn linux_refuses_what_has_a_bad_checksum_and_the_rest_is_still_shown() {
+    if !can_run(false, &[]) {
+        return;
+    }
+    let base = base(false, false);
+    let with = |fault| {
+        let mut writer = base.writer(V3, 3, 9);
+        writer.transaction(&plain(base, &[1, 2], 0x11));
+        writer.transaction(&Transaction { fault, ..plain(base, &[2, 3], 0x22) });
+        writer.transaction(&plain(base, &[4], 0x33));
+        writer.finish()
+    };
+    let shown = |image: &[u8]| {
+        let mut recovery = Recovery::new();
+        let replayed = recovery.replay(&image).unwrap();
+        let refused = replayed.replay().refused.as_ref().map(ToString::to_string);
+        (replayed.home_blocks().len(), replayed.replay().bad_blocks, refused.unwrap_or_default())
+    };
+    assert_eq!(shown(&with(Fault::None)), (4, 0, String::new()));
+    let (blocks, bad, refused) = shown(&with(Fault::Block(1)));
+    assert_eq!((blocks, bad), (3, 1));
+    assert!(refused.contains("left out") && refused.contains("journal block"), "{refused}");
+    let (blocks, _, refused) = shown(&with(Fault::Commit));
+    assert_eq!(blocks, 2);
+    assert!(refused.contains("commit block of transaction 10"), "{refused}");
+    let damaged = with(Fault::Descriptor);
+    let error = Recovery::new().replay(&damaged).err().unwrap().to_string();
+    assert!(error.contains("transaction 10"), "{error}");
+}
+
+#[test]
+fn with_async_commit_a_later_bad_commit_moves_the_end_of_the_log() {
+    if !can_run(false, &[]) {
+        return;
+    }
+    let base = base(false, false);
+    for (checksums, replayed) in [(1, 1), (2, 3), (3, 3)] {
+        let mut writer = base.writer(Form { checksums, is_async: true, ..V3 }, 3, 9);
+        for (number, fault) in
+            [(1, Fault::None), (2, Fault::Commit), (3, Fault::None), (4, Fault::Commit), (5, Fault::None)]
+        {
+            writer.transaction(&Transaction { fault, ..plain(base, &[number], number as u8) });
+        }
+        let image = writer.finish();
+        let mut recovery = Recovery::new();
+        let blocks = recovery.replay(&image).unwrap().replay().blocks;
+        assert_eq!(blocks, replayed, "version {checksums}");
+        assert!(by_this_crate(base, &image).0 == by_e2fsck(base, &image), "version {checksums}");
+    }
+}
+
+#[test]
+fn a_log_without_end_is_an_error() {
+    if !can_run(false, &[]) {
+        return;
+    }
+    let base = base(false, false);
+    let form = Form { checksums: 0, ..V3 };
+    let mut writer = base.writer(form, 0, 5);
+    // Revoke blocks of one transaction all around the log.
+    for _ in 1..base.map.len() {
+        writer.raw(5);
+    }
+    let image = writer.finish();
+    let error = Recovery::new().replay(&image).err().unwrap().to_string();
+    assert!(error.contains("no end"), "{error}");
+}
+
+#[test]
+fn a_revoke_holds_for_its_own_transaction_and_those_before() {
+    if !can_run(false, &[]) {
+        return;
+    }
+    let base = base(false, false);
+    let mut writer = base.writer(V3, 0, u32::MAX - 1);
+    writer.transaction(&plain(base, &[1, 2], 0x11));
+    writer.transaction(&Transaction {
+        revokes: vec![base.home(1), base.home(3)],
+        ..plain(base, &[1, 3], 0x22)
+    });
+    // The sequence number starts again at 0 here.
+    writer.transaction(&plain(base, &[3], 0x33));
+    let image = writer.finish();
+    let mut recovery = Recovery::new();
+    let replayed = recovery.replay(&image).unwrap();
+    assert_eq!(replayed.home_blocks(), [base.home(3), base.home(2)]);
+    assert_eq!((replayed.replay().revokes, replayed.replay().revoked), (2, 3));
+}
+
+#[test]
+fn journals_written_by_debugfs_replay_as_by_e2fsck() {
+    if !can_run(false, &[]) {
+        return;
+    }
+    let images = Images::new();
+    let base = base(false, false);
+    for options in ["jo -c", "jo -c -v 2", "jo -c -v 3", "jo"] {
+        let path = images.path("debugfs");
+        std::fs::write(&path, &base.bytes).unwrap();
+        let content = images.path("content");
+        let blocks: Vec<String> = (0..5).map(|number| base.home(number).to_string()).collect();
+        let fill: Vec<u8> = (0..5 * base.block_size).map(|at| (at / 100) as u8 + 1).collect();
+        std::fs::write(&content, fill).unwrap();
+        let script = images.path("script");
+        let list = blocks.join(",");
+        let commands = format!("{options}\njw -b {list} {}\njw -r {}\njc\n", text(&content), blocks[2]);
+        std::fs::write(&script, commands).unwrap();
+        run("debugfs", &["-w", "-f", text(&script), text(&path)]);
+        let image = std::fs::read(&path).unwrap();
+        let (ours, refused) = by_this_crate(base, &image);
+        assert_eq!(refused, None, "{options}");
+        assert!(ours != homes(base, &image), "{options}: nothing was replayed");
+        assert!(ours == by_e2fsck(base, &image), "{options}");
+    }
+}

@@ -1,0 +1,5 @@
+//! The tests of this crate through its public interface: one program, so that they are linked once.
+
+mod model;
+mod rules;
+mod support;

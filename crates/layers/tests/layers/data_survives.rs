@@ -1,0 +1,249 @@
+//! After any requests through any stack of layers, every sector reads back what was last written.
+
+use crate::support::{BELOW, MemDisk, SECTOR, small, stamp, version};
+use emmclab_base::{Modifiers, Op};
+use emmclab_layers::{Executor, LayerConfig, Running, build_stack, layers};
+use proptest::prelude::*;
+
+#[derive(Clone, Debug)]
+enum Event {
+    Write {
+        sector: u64,
+        sectors: u32,
+        flags: u8,
+    },
+    Read {
+        sector: u64,
+        sectors: u32,
+    },
+    Discard {
+        sector: u64,
+        sectors: u32,
+        secure: bool,
+    },
+    Flush,
+    /// Runs a stage of background work of a level.
+    Background {
+        level: usize,
+    },
+    /// Drains the layers, as far as requests under way let them.
+    Drain,
+    /// Runs a stage of a request under way.
+    Advance {
+        which: usize,
+    },
+}
+
+/// Small and large, mostly in a few places so that they meet; some follow each other.
+fn place() -> impl Strategy<Value = (u64, u32)> {
+    let sectors = prop_oneof![6 => Just(8_u32), 3 => 1_u32..16, 1 => 16_u32..120];
+    let sector = prop_oneof![3 => 0_u64..200, 2 => (0_u64..40).prop_map(|i| i * 64), 1 => 0_u64..2500];
+    (sector, sectors)
+}
+
+fn event() -> impl Strategy<Value = Event> {
+    prop_oneof![
+        10 => (place(), 0_u8..64).prop_map(|((sector, sectors), flags)| Event::Write { sector, sectors, flags }),
+        4 => place().prop_map(|(sector, sectors)| Event::Read { sector, sectors }),
+        1 => (place(), any::<bool>()).prop_map(|((sector, sectors), secure)| Event::Discard { sector, sectors, secure }),
+        1 => Just(Event::Flush),
+        5 => (0_usize..3).prop_map(|level| Event::Background { level }),
+        1 => Just(Event::Drain),
+        8 => (0_usize..4).prop_map(|which| Event::Advance { which }),
+    ]
+}
+
+fn stacks() -> impl Strategy<Value = Vec<LayerConfig>> {
+    let hot = prop_oneof![Just("paper"), Just("rewritten"), Just("none")];
+    let one = (hot, any::<[bool; 6]>(), 0..layers().len()).prop_map(
+        |(hot, [page, block, recovery, idle, through, data], kind)| {
+            // Any layer that there is, those with a reserved area with a small one.
+            let name = layers()[kind].name;
+            let layer = match name {
+                "advil" => small(name)
+                    .with("hot", hot)
+                    .with("hot_invalidated", if data { "data" } else { "pages" })
+                    .with("read_through", if through { "4KB" } else { "0" })
+                    .with("page_padding", if page { "true" } else { "false" })
+                    .with("block_padding", if block { "true" } else { "false" }),
+                "ressd" => small(name),
+                "journal" => {
+                    let mode = ["legacy", "ordered_fua", "delta", "packed", "aware", "no_barrier"];
+                    let mode = mode[usize::from(page) * 3 + usize::from(block) + usize::from(idle)];
+                    return LayerConfig::named(name).with("log", "128KB").with("mode", mode);
+                }
+                "pair" => return LayerConfig::named(name).with("chunk", if idle { "4KB" } else { "32KB" }),
+                "raid0" => return LayerConfig::named(name).with("stripe", if idle { "4KB" } else { "32KB" }),
+                "nvm-buffer" => {
+                    return LayerConfig::named(name)
+                        .with("second_device", "false")
+                        .with("size", if block { "36KB" } else { "128KB" })
+                        .with("longest", if page { "4KB" } else { "2KB" })
+                        .with("run", if idle { "4KB" } else { "64KB" })
+                        .with("depth", if through { "3" } else { "1" });
+                }
+                name => return LayerConfig::named(name),
+            };
+            let mover = if idle { "idle" } else { "thread" };
+            layer.with("recovery", if recovery { "true" } else { "false" }).with("mover", mover)
+        },
+    );
+    let routing = prop_oneof![Just("striping"), Just("by_file")];
+    (proptest::collection::vec(one, 1..4), any::<bool>(), routing).prop_map(|(mut stack, second, routing)| {
+        // One that reads notes stands on top.
+        if let Some(place) = stack.iter().position(|layer| layer.name == "journal") {
+            let journal = stack.remove(place);
+            stack.retain(|layer| layer.name != "journal");
+            stack.insert(0, journal);
+        }
+        // One layer may have the second device for itself.
+        let has_use = |layer: &&mut LayerConfig| layer.name != "journal" && layer.name != "pass-through";
+        if let Some(layer) = stack.iter_mut().find(has_use).filter(|_| second) {
+            *layer = match layer.name.as_str() {
+                "pair" => layer.clone().with("routing", routing).with("border", "256KB"),
+                "raid0" => layer.clone(),
+                _ => layer.clone().with("second_device", "true"),
+            };
+            let chosen = layer.name.clone();
+            let first = stack.iter().position(|layer| layer.name == chosen);
+            let mut place = 0..;
+            stack.retain(|layer| place.next() == first || layer.name != "raid0");
+        } else {
+            stack.retain(|layer| layer.name != "raid0");
+        }
+        if stack.is_empty() {
+            stack.push(LayerConfig::named("pass-through"));
+        }
+        stack
+    })
+}
+
+struct Active {
+    running: Running,
+    op: Op,
+    sector: u64,
+    data: Vec<u8>,
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
+
+    #[test]
+    fn every_sector_reads_back_what_was_last_written(
+        stack in stacks(),
+        events in proptest::collection::vec(event(), 1..400),
+    ) {
+        let levels = stack.len();
+        let layers = build_stack(&stack, &BELOW).unwrap();
+        let capacity = layers[0].capacity();
+        let disks = vec![MemDisk::new(BELOW.main), MemDisk::new(BELOW.second.unwrap())];
+        let mut executor = Executor::start(layers, disks, false).unwrap();
+        // Version of each sector; discarded ones hold anything.
+        let mut model: Vec<Option<u64>> = vec![Some(0); capacity as usize];
+        let mut active: Vec<Active> = Vec::new();
+        let mut clock = 0;
+        let check = |model: &[Option<u64>], sector: u64, data: &[u8]| {
+            for (i, part) in data.chunks(SECTOR).enumerate() {
+                let at = sector + i as u64;
+                if let Some(wanted) = model[at as usize] {
+                    assert_eq!(version(at, part), Some(wanted), "sector {at}");
+                }
+            }
+        };
+        let finish = |executor: &mut Executor<MemDisk>, mut one: Active, model: &[Option<u64>]| {
+            while !executor.advance(&mut one.running, &mut one.data).unwrap() {}
+            if one.op == Op::Read {
+                check(model, one.sector, &one.data);
+            }
+        };
+        for event in events {
+            let mut modifiers = Modifiers::empty();
+            let (op, sector, sectors) = match event {
+                Event::Write { sector, sectors, flags } => {
+                    modifiers = Modifiers::from_bits_truncate(flags).of(Op::Write);
+                    (Op::Write, sector, sectors)
+                }
+                Event::Read { sector, sectors } => (Op::Read, sector, sectors),
+                Event::Discard { sector, sectors, secure } => {
+                    (if secure { Op::SecureErase } else { Op::Discard }, sector, sectors)
+                }
+                Event::Flush => (Op::Flush, 0, 0),
+                Event::Background { level } => {
+                    if level < levels {
+                        executor.background(level).unwrap();
+                    }
+                    continue;
+                }
+                Event::Drain => {
+                    executor.drain().unwrap();
+                    continue;
+                }
+                Event::Advance { which } => {
+                    if which < active.len() {
+                        let one = &mut active[which];
+                        if executor.advance(&mut one.running, &mut one.data).unwrap() {
+                            let one = active.remove(which);
+                            if one.op == Op::Read {
+                                check(&model, one.sector, &one.data);
+                            }
+                        }
+                    }
+                    continue;
+                }
+            };
+            let sectors = u64::from(sectors).min(capacity) as u32;
+            let sector = sector.min(capacity - u64::from(sectors));
+            // A request that overlaps another waits, as the driver promises, and so does one that is done as several.
+            let alone = !executor.layer(0).accepts().contains(modifiers - Modifiers::META);
+            while let Some(which) = active.iter().position(|one| {
+                let end = one.sector + (one.data.len() / SECTOR) as u64;
+                alone || one.sector < sector + u64::from(sectors) && sector < end
+            }) {
+                finish(&mut executor, active.remove(which), &model);
+            }
+            let mut data = vec![0; sectors as usize * SECTOR];
+            if op == Op::Write {
+                clock += 1;
+                for (i, part) in data.chunks_mut(SECTOR).enumerate() {
+                    stamp(sector + i as u64, clock, part);
+                    model[sector as usize + i] = Some(clock);
+                }
+            } else if op != Op::Read {
+                model[sector as usize..][..sectors as usize].fill(None);
+            }
+            let running = loop {
+                if let Some(running) = executor.begin(op, sector, sectors, modifiers) {
+                    break running;
+                }
+                // Deferred: background work, or a request that it waits for, goes on.
+                if !executor.background(0).unwrap() {
+                    if let Some(running) = executor.begin(op, sector, sectors, modifiers) {
+                        break running;
+                    }
+                    assert!(!active.is_empty(), "deferred for ever");
+                    finish(&mut executor, active.remove(0), &model);
+                }
+            };
+            active.push(Active { running, op, sector, data });
+            if alone || active.len() > 3 {
+                finish(&mut executor, active.remove(0), &model);
+            }
+        }
+        while let Some(one) = active.pop() {
+            finish(&mut executor, one, &model);
+        }
+        for sector in (0..capacity).step_by(8) {
+            let mut data = vec![0; 8.min(capacity - sector) as usize * SECTOR];
+            executor.submit(Op::Read, sector, &mut data).unwrap();
+            check(&model, sector, &data);
+        }
+        executor.drain().unwrap();
+        for level in 0..levels {
+            let kept = executor.layer(level).counters().into_iter().find(|(name, _)| *name == "map_entries");
+            assert!(kept.is_none_or(|(_, entries)| entries == 0), "level {level} keeps data");
+        }
+        let mut data = vec![0; capacity as usize * SECTOR];
+        executor.submit(Op::Read, 0, &mut data).unwrap();
+        check(&model, 0, &data);
+    }
+}

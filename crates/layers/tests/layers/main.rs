@@ -1,0 +1,10 @@
+//! The tests of this crate through its public interface: one program, so that they are linked once.
+
+mod advil_rules;
+mod checkpoints;
+mod data_survives;
+mod journal_modes;
+mod pilots;
+mod power_cuts;
+mod senseless_settings;
+mod support;

@@ -1,0 +1,146 @@
+//! What RAID 0 and the NVM buffer send to the disks below.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test may fail")]
+
+use crate::support::{BELOW, MemDisk, SECTOR, stamp, version};
+use emmclab_base::{Kind, Modifiers, Op};
+use emmclab_layers::{Below, Decision, Executor, HostRequest, LayerConfig, Plan, Step, build_stack};
+
+/// Operation, disk, sector and sectors of each command of a request.
+fn commands(config: &LayerConfig, op: Op, sector: u64, sectors: u32) -> Vec<(Op, u8, u64, u32)> {
+    let mut layers = build_stack(std::slice::from_ref(config), &BELOW).unwrap();
+    let mut plan = Plan::default();
+    let request = HostRequest { id: 1, op, sector, sectors, modifiers: Modifiers::empty() };
+    assert_eq!(layers[0].request(&request, &[], &mut plan), Decision::Run);
+    let command = |step: &Step| match step {
+        Step::Command(command) => Some((command.op, command.disk, command.sector, command.sectors)),
+        _ => None,
+    };
+    plan.steps().iter().filter_map(command).collect()
+}
+
+#[test]
+fn stripes_send_one_command_to_each_disk_that_a_request_touches() {
+    let raid = LayerConfig::named("raid0").with("stripe", "4KB");
+    for op in [Op::Write, Op::Read, Op::Discard] {
+        assert_eq!(commands(&raid, op, 3, 4), [(op, 0, 3, 4)]);
+        assert_eq!(commands(&raid, op, 12, 36), [(op, 0, 8, 16), (op, 1, 4, 20)]);
+    }
+    assert_eq!(commands(&raid, Op::Flush, 0, 0), [(Op::Flush, 0, 0, 0), (Op::Flush, 1, 0, 0)]);
+}
+
+#[test]
+fn stripes_offer_twice_the_whole_stripes_of_the_smaller_disk_and_refuse_less_than_one() {
+    let capacity = |stripe: &str, below: &Below| {
+        let config = LayerConfig::named("raid0").with("stripe", stripe);
+        build_stack(&[config], below).map(|layers| layers[0].capacity())
+    };
+    assert_eq!(capacity("64KB", &Below::new(1000, Some(5000))).unwrap(), 7 * 128 * 2);
+    assert_eq!(capacity("64KB", &Below::new(5000, Some(1000))).unwrap(), 7 * 128 * 2);
+    for (stripe, below, said) in [
+        ("64KB", Below::new(1000, None), "no second device"),
+        ("64KB", Below::new(1000, Some(127)), "the smaller disk has"),
+        ("0", BELOW, "multiple of 4KB"),
+        ("6KB", BELOW, "multiple of 4KB"),
+    ] {
+        let error = capacity(stripe, &below).unwrap_err();
+        assert_eq!(error.kind(), Kind::Config);
+        assert!(error.to_string().contains(said) && error.hint_text().is_some(), "{error}");
+    }
+}
+
+/// An NVM buffer of 64 KB, for writes up to 4 KB.
+fn buffer() -> LayerConfig {
+    LayerConfig::named("nvm-buffer").with("size", "64KB").with("longest", "4KB")
+}
+
+fn started(config: LayerConfig) -> Executor<MemDisk> {
+    let disks = vec![MemDisk::new(BELOW.main), MemDisk::new(BELOW.second.unwrap())];
+    Executor::start(build_stack(&[config], &BELOW).unwrap(), disks, false).unwrap()
+}
+
+fn write(executor: &mut Executor<MemDisk>, sector: u64, sectors: u64, version: u64) {
+    let mut data = vec![0; sectors as usize * SECTOR];
+    for (sector, part) in (sector..).zip(data.chunks_mut(SECTOR)) {
+        stamp(sector, version, part);
+    }
+    executor.submit(Op::Write, sector, &mut data).unwrap();
+}
+
+fn count(executor: &Executor<MemDisk>, name: &str) -> u64 {
+    executor.layer(0).counters().into_iter().find(|(known, _)| *known == name).unwrap().1
+}
+
+#[test]
+fn data_that_is_overwritten_in_the_buffer_is_written_back_once() {
+    let mut executor = started(buffer());
+    for version in 1..=10 {
+        write(&mut executor, 800, 8, version);
+    }
+    assert_eq!(count(&executor, "absorbed_bytes"), 9 * 4096);
+    assert!(executor.disks()[0].data.iter().all(|byte| *byte == 0), "all is in the buffer");
+    executor.drain().unwrap();
+    assert_eq!((count(&executor, "write_back_runs"), count(&executor, "write_back_bytes")), (1, 4096));
+    assert_eq!(version(800, &executor.disks()[0].data[800 * SECTOR..801 * SECTOR]), Some(10));
+}
+
+#[test]
+fn neighbours_go_home_as_one_run_in_whatever_order_they_came() {
+    let mut executor = started(buffer().with("run", "16KB"));
+    for (version, block) in (1..).zip([5, 2, 40, 4, 3, 41, 20]) {
+        write(&mut executor, block * 8, 8, version);
+    }
+    executor.drain().unwrap();
+    assert_eq!((count(&executor, "write_back_runs"), count(&executor, "write_back_bytes")), (3, 7 * 4096));
+}
+
+#[test]
+fn a_flush_reaches_the_device_only_after_a_write_past_the_buffer() {
+    let mut executor = started(buffer());
+    let flush = |executor: &mut Executor<MemDisk>| {
+        let before = count(executor, "device_flushes");
+        executor.submit_bare(Op::Flush, 0, 0).unwrap();
+        count(executor, "device_flushes") - before
+    };
+    write(&mut executor, 0, 8, 1);
+    assert_eq!(flush(&mut executor), 0);
+    write(&mut executor, 100, 9, 2);
+    assert_eq!((flush(&mut executor), flush(&mut executor)), (1, 0));
+    assert_eq!((count(&executor, "buffered_writes"), count(&executor, "past_writes")), (1, 1));
+}
+
+#[test]
+fn write_back_stops_at_the_low_mark_and_begins_by_itself_above_the_high_one() {
+    let mut executor = started(buffer().with("high_pct", "60").with("low_pct", "30"));
+    // The ring has 112 sectors; a record of 4 KB takes 9.
+    for block in 0..7 {
+        write(&mut executor, block * 16, 8, block + 1);
+    }
+    assert!(executor.background(0).unwrap(), "56 % are above the low mark, and no request is in flight");
+    while executor.background(0).unwrap() {}
+    assert_eq!(count(&executor, "releases"), 1);
+    assert_eq!(count(&executor, "map_entries"), 3, "30 % are 33 sectors");
+}
+
+#[test]
+fn impossible_buffers_are_refused() {
+    for (key, value, said) in [
+        ("size", "6KB", "multiple of 4KB"),
+        ("size", "4GB", "the disk that it lies on"),
+        ("size", "8KB", "or more"),
+        ("longest", "0", "multiple of 512"),
+        ("longest", "1GB", "or more"),
+        ("run", "1KB", "from `longest`"),
+        ("low_pct", "75", "must be less"),
+        ("high_pct", "101", "at most 100"),
+        ("depth", "0", "1 to 1024"),
+        ("sise", "1MB", "unknown field"),
+    ] {
+        let config = LayerConfig::named("nvm-buffer").with(key, value);
+        let Err(error) = build_stack(&[config], &Below::new(1 << 22, Some(1 << 20))) else {
+            panic!("{key}={value}")
+        };
+        assert!(error.to_string().contains(said) && error.hint_text().is_some(), "{key}={value}: {error}");
+    }
+    let alone = build_stack(&[LayerConfig::named("nvm-buffer")], &Below::new(1 << 22, None)).err().unwrap();
+    assert!(alone.to_string().contains("no second device"), "{alone}");
+}

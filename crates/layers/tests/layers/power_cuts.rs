@@ -1,0 +1,353 @@
+//! With recovery, a cut of power at any moment loses nothing that was flushed or written with a flag that makes it durable,
+//! and brings nothing back that was overwritten so, with torn writes and with writes that came to be in any order.
+#![allow(clippy::unwrap_used, reason = "a test may fail")]
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use crate::support::{BELOW, CutDisk, SECTOR, small, stamp, version};
+use emmclab_base::{Modifiers, Op};
+use emmclab_layers::{Executor, LayerConfig, Running, build_stack};
+use emmclab_testing::Die;
+
+const SPAN: u64 = 400;
+
+/// A request under way.
+struct Active {
+    running: Running,
+    sector: u64,
+    data: Vec<u8>,
+    /// Sectors with the version of each that is durable when it is complete.
+    durable: Vec<(u64, u64)>,
+}
+
+impl Active {
+    fn meets(&self, sector: u64, sectors: usize) -> bool {
+        sector < self.sector + (self.data.len() / SECTOR) as u64 && self.sector < sector + sectors as u64
+    }
+}
+
+/// What a sector may hold: the version that was flushed last, and those written since.
+struct Model {
+    flushed: Vec<u64>,
+    since: Vec<Vec<u64>>,
+    /// The newest version whose write is complete.
+    complete: Vec<u64>,
+    clock: u64,
+    /// Whether the layers are drained now and then.
+    drains: bool,
+}
+
+impl Model {
+    fn new(drains: bool) -> Self {
+        let (none, empty) = (vec![0; SPAN as usize], vec![Vec::new(); SPAN as usize]);
+        Self { flushed: none.clone(), since: empty, complete: none, clock: 0, drains }
+    }
+
+    /// A request is complete.
+    fn completed(&mut self, one: &Active) {
+        for i in 0..one.data.len() / SECTOR {
+            let at = one.sector as usize + i;
+            self.complete[at] = *self.since[at].last().unwrap_or(&self.flushed[at]);
+        }
+        for (sector, version) in &one.durable {
+            let at = *sector as usize;
+            // What was written beside the flush may be durable or not.
+            if let Some(place) = self.since[at].iter().position(|since| since == version) {
+                self.flushed[at] = *version;
+                self.since[at].drain(..=place);
+            }
+        }
+    }
+
+    /// Finishes a request; false when power was cut.
+    fn finish(&mut self, executor: &mut Executor<CutDisk>, mut one: Active) -> bool {
+        loop {
+            match executor.advance(&mut one.running, &mut one.data) {
+                Ok(false) => {}
+                Ok(true) => break,
+                Err(_) => return false,
+            }
+        }
+        self.completed(&one);
+        true
+    }
+
+    /// Drives requests, up to `beside` of them at once, until power is cut; false if it never was.
+    fn drive(
+        &mut self,
+        executor: &mut Executor<CutDisk>,
+        requests: usize,
+        beside: usize,
+        die: &mut Die,
+    ) -> bool {
+        let mut active: Vec<Active> = Vec::new();
+        for _ in 0..requests {
+            let roll = die.roll(20);
+            if roll == 2 && self.drains && die.roll(4) == 0 {
+                if executor.drain().is_err() {
+                    return true;
+                }
+                continue;
+            }
+            if (2..7).contains(&roll) {
+                if executor.background(0).is_err() {
+                    return true;
+                }
+                continue;
+            }
+            let (op, sectors) = match roll {
+                0..2 => (Op::Flush, 0),
+                7..9 => (Op::Write, 16 + die.roll(48)),
+                _ => (Op::Write, 1 + die.roll(10)),
+            };
+            let modifiers = match (op, die.roll(10)) {
+                (Op::Write, 0) => Modifiers::RELIABLE,
+                (Op::Write, 1) => Modifiers::FORCED | Modifiers::META,
+                (Op::Write, 2) => Modifiers::PREFLUSH | Modifiers::RELIABLE,
+                (Op::Write, 3) => Modifiers::META,
+                _ => Modifiers::empty(),
+            };
+            let sector = if sectors > 0 { die.roll(SPAN as usize - sectors) as u64 } else { 0 };
+            // A request that overlaps another waits, as the driver promises, and so does one that is done as several.
+            let alone = !executor.layer(0).accepts().contains(modifiers - Modifiers::META);
+            while let Some(which) = active.iter().position(|one| alone || one.meets(sector, sectors)) {
+                if !self.finish(executor, active.remove(which)) {
+                    return true;
+                }
+            }
+            let running = loop {
+                if let Some(running) = executor.begin(op, sector, sectors as u32, modifiers) {
+                    break running;
+                }
+                match executor.background(0) {
+                    Err(_) => return true,
+                    Ok(true) => {}
+                    Ok(false) => {
+                        // A layer may have found room without a command.
+                        if let Some(running) = executor.begin(op, sector, sectors as u32, modifiers) {
+                            break running;
+                        }
+                        assert!(!active.is_empty(), "deferred for ever");
+                        if !self.finish(executor, active.remove(0)) {
+                            return true;
+                        }
+                    }
+                }
+            };
+            self.clock += 1;
+            let mut data = vec![0; sectors * SECTOR];
+            for (i, part) in data.chunks_mut(SECTOR).enumerate() {
+                stamp(sector + i as u64, self.clock, part);
+                self.since[sector as usize + i].push(self.clock);
+            }
+            let mut durable: Vec<(u64, u64)> = Vec::new();
+            if op == Op::Flush || modifiers.contains(Modifiers::PREFLUSH) {
+                durable.extend((0..).zip(self.complete.iter().copied()));
+            }
+            if modifiers.durable() {
+                durable.extend((sector..sector + sectors as u64).map(|sector| (sector, self.clock)));
+            }
+            active.push(Active { running, sector, data, durable });
+            while active.len() >= beside || alone && !active.is_empty() {
+                if !self.finish(executor, active.remove(die.roll(active.len()))) {
+                    return true;
+                }
+            }
+        }
+        active.into_iter().any(|one| !self.finish(executor, one))
+    }
+
+    /// Reads everything; what is there is what counts from now on.
+    fn check(&mut self, executor: &mut Executor<CutDisk>, what: &str) {
+        let mut data = vec![0; SPAN as usize * SECTOR];
+        executor.submit(Op::Read, 0, &mut data).unwrap();
+        for (i, part) in data.chunks(SECTOR).enumerate() {
+            let found = version(i as u64, part);
+            let allowed =
+                found.is_some_and(|found| found == self.flushed[i] || self.since[i].contains(&found));
+            assert!(
+                allowed,
+                "{what}: sector {i} holds {found:?}, not {} or {:?}",
+                self.flushed[i], self.since[i]
+            );
+            // A version seen after a cut may still be one that is not durable, so the older one stays allowed too.
+            if let Some(found) = found.filter(|found| *found != self.flushed[i]) {
+                self.since[i] = vec![found];
+            } else {
+                self.since[i].clear();
+            }
+            self.complete[i] = *self.since[i].last().unwrap_or(&self.flushed[i]);
+        }
+    }
+}
+
+/// How it is cut.
+#[derive(Clone, Copy)]
+struct Cuts {
+    /// Requests of each life, and how many run beside each other.
+    requests: usize,
+    beside: usize,
+    lives: usize,
+    /// The first life ends after 0, `step`, 2 `step`, ... writes and flushes.
+    step: u64,
+    seed: u64,
+    /// Whether the layers are drained now and then.
+    drains: bool,
+}
+
+fn cut_everywhere(stack: &[LayerConfig], cuts: Cuts) {
+    let Cuts { requests, beside, lives, step, seed, drains } = cuts;
+    let fresh = || [BELOW.main, BELOW.second.unwrap()].map(|sectors| vec![0; sectors as usize * SECTOR]);
+    let mut cut = 0;
+    loop {
+        let mut die = Die::new(seed ^ cut);
+        let mut model = Model::new(drains);
+        let mut disks = fresh();
+        let mut was_cut = true;
+        for life in 0..lives {
+            // The first life ends at the write being tried, later ones anywhere.
+            let left = Rc::new(Cell::new(if life == 0 { cut } else { die.roll(200) as u64 }));
+            let layers = build_stack(stack, &BELOW).unwrap();
+            let on: Vec<_> = disks.iter().map(|data| CutDisk::new(data.clone(), left.clone())).collect();
+            let after = |disks: Vec<CutDisk>, die: &mut Die| {
+                disks.into_iter().map(|disk| disk.after(&mut |sides| die.roll(sides))).collect::<Vec<_>>()
+            };
+            // A cut during the start itself leaves disks that the next start finds.
+            let mut executor = Executor::stopped(layers, on);
+            if executor.wake(life > 0).is_err() {
+                disks = after(executor.into_disks(), &mut die).try_into().unwrap();
+                continue;
+            }
+            if life > 0 {
+                model.check(&mut executor, &format!("seed {seed}, cut {cut}, life {life}"));
+            }
+            let ended = model.drive(&mut executor, requests, beside, &mut die);
+            if life == 0 {
+                was_cut = ended;
+            }
+            disks = after(executor.into_disks(), &mut die).try_into().unwrap();
+        }
+        let left = Rc::new(Cell::new(u64::MAX));
+        let on = disks.map(|data| CutDisk::new(data, left.clone())).into_iter().collect();
+        let mut executor = Executor::start(build_stack(stack, &BELOW).unwrap(), on, true).unwrap();
+        model.check(&mut executor, &format!("seed {seed}, cut {cut}, at the end"));
+        // Everything can be moved home afterwards.
+        for _ in 0..600 {
+            executor.background(0).unwrap();
+        }
+        model.check(&mut executor, &format!("seed {seed}, cut {cut}, moved home"));
+        if !was_cut {
+            break;
+        }
+        cut += step;
+    }
+    assert!(cut > 100, "only {cut} writes were tried");
+}
+
+fn once(seed: u64) -> Cuts {
+    Cuts { requests: 260, beside: 1, lives: 1, step: 1, seed, drains: false }
+}
+
+fn advil(checkpoint: &str) -> LayerConfig {
+    small("advil").with("recovery", "true").with("checkpoint", checkpoint)
+}
+
+#[test]
+fn a_cut_after_any_write_loses_nothing_flushed() {
+    for (seed, hot) in ["paper", "rewritten", "none"].into_iter().enumerate() {
+        for (shift, checkpoint) in ["0", "12KB"].into_iter().enumerate() {
+            let layer = advil(checkpoint).with("hot", hot).with("second_device", "true");
+            cut_everywhere(&[layer], once((seed + 10 * shift) as u64));
+        }
+    }
+}
+
+#[test]
+fn so_on_one_device() {
+    cut_everywhere(&[advil("32KB")], once(77));
+    cut_everywhere(&[small("ressd").with("recovery", "true")], once(78));
+}
+
+#[test]
+fn so_with_requests_under_way() {
+    for (seed, hot) in ["paper", "none"].into_iter().enumerate() {
+        for (checkpoint, beside) in [("0", 3), ("0", 6), ("12KB", 3), ("12KB", 6)] {
+            let layer = advil(checkpoint).with("hot", hot).with("second_device", "true");
+            cut_everywhere(&[layer], Cuts { beside, ..once(200 + beside as u64 + seed as u64) });
+        }
+    }
+}
+
+#[test]
+fn so_when_the_map_is_too_large_for_a_checkpoint() {
+    let tiny = advil("20KB").with("reserved", "512KB").with("small", "1024");
+    cut_everywhere(&[tiny], Cuts { requests: 2500, step: 23, lives: 2, ..once(300) });
+}
+
+#[test]
+fn so_while_the_log_is_drained() {
+    for (seed, hot) in ["paper", "none"].into_iter().enumerate() {
+        for (checkpoint, beside) in [("0", 1), ("12KB", 1), ("0", 4), ("12KB", 4)] {
+            let layer = advil(checkpoint).with("hot", hot).with("second_device", "true");
+            let cuts = Cuts { beside, drains: true, lives: 2, ..once(400 + beside as u64 + seed as u64) };
+            cut_everywhere(&[layer], cuts);
+        }
+    }
+}
+
+#[test]
+fn cuts_may_follow_each_other() {
+    for seed in 0..6 {
+        let layer = advil(["0", "12KB"][seed as usize % 2]).with("hot", "paper");
+        let cuts = Cuts { requests: 200, beside: 1 + seed as usize, lives: 5, step: 3, ..once(1000 + seed) };
+        cut_everywhere(&[layer], cuts);
+    }
+}
+
+#[test]
+fn and_with_layers_above_each_other() {
+    let upper = advil("16KB").with("second_device", "true");
+    let lower = small("ressd").with("recovery", "true");
+    cut_everywhere(&[upper, lower], Cuts { lives: 3, step: 5, ..once(5) });
+}
+
+/// A small buffer, above and below whose longest write the model writes.
+fn nvm_buffer() -> LayerConfig {
+    LayerConfig::named("nvm-buffer").with("size", "32KB").with("longest", "3KB").with("run", "8KB")
+}
+
+#[test]
+fn an_nvm_buffer_loses_nothing_flushed() {
+    for (seed, depth) in ["1", "3"].into_iter().enumerate() {
+        for beside in [1, 4] {
+            let layer = nvm_buffer().with("depth", depth);
+            let seed = 500 + 10 * seed as u64 + beside as u64;
+            cut_everywhere(std::slice::from_ref(&layer), Cuts { beside, ..once(seed) });
+            let on_one = layer.with("second_device", "false");
+            cut_everywhere(&[on_one], Cuts { beside, drains: true, ..once(seed + 100) });
+        }
+    }
+}
+
+#[test]
+fn so_where_cuts_of_an_nvm_buffer_follow_each_other() {
+    for seed in 0..6 {
+        let cuts = Cuts { requests: 200, beside: 1 + seed as usize, lives: 5, step: 3, ..once(1200 + seed) };
+        cut_everywhere(&[nvm_buffer()], cuts);
+    }
+}
+
+#[test]
+fn so_with_an_nvm_buffer_above_a_log_and_stripes_below_it() {
+    let buffer = nvm_buffer().with("second_device", "false");
+    let lower = small("ressd").with("recovery", "true");
+    cut_everywhere(&[buffer.clone(), lower], Cuts { lives: 3, step: 5, beside: 3, ..once(6) });
+    let stripes = LayerConfig::named("raid0").with("stripe", "4KB");
+    cut_everywhere(&[buffer, stripes], Cuts { lives: 3, step: 5, beside: 3, ..once(7) });
+}
+
+#[test]
+fn stripes_lose_nothing_flushed() {
+    cut_everywhere(&[LayerConfig::named("raid0").with("stripe", "8KB")], Cuts { beside: 3, ..once(8) });
+}

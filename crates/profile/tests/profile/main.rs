@@ -1,0 +1,12 @@
+//! The tests of this crate through its public interface: one program, so that they are linked once.
+
+mod clock_jumps;
+mod combining;
+mod common;
+mod definitions;
+mod golden;
+mod journal;
+mod merging;
+mod phones;
+mod published;
+mod reissues;

@@ -1,0 +1,95 @@
+//! Suspected re-issues in a profile: the share by idle time, and the figures without.
+#![allow(clippy::unwrap_used, clippy::float_cmp, reason = "these are tests of exact values")]
+
+use crate::common::{batch, profile_of, request};
+use emmclab_profile::report::Reissues;
+use emmclab_profile::{Join, Profile, ProfileOptions, ProfileReport};
+use emmclab_trace::{Flags, Header, Ledger, Op, Request};
+
+/// Pairs of writes: one 2 ms after the last and one 20 ms after that, which is issued again after 1 ms.
+fn reissued(pairs: i64) -> Vec<Request> {
+    let write = |at_us, sector| request(Op::Write, at_us, [10, 20, 100], sector, 8);
+    (0..pairs)
+        .flat_map(|pair| {
+            let (at, sector) = (pair * 23_000, pair as u64 * 64);
+            let again = Request { flags: Flags::REISSUED, ..write(at + 21_000, sector + 8) };
+            [write(at, sector), write(at + 20_000, sector + 8), again]
+        })
+        .collect()
+}
+
+fn judged(profile: &Profile, dropped: u64) -> ProfileReport {
+    let ledger = Ledger { reissued: Some(0), dropped_reissues: dropped, ..Ledger::default() };
+    profile.finish(&ledger, &Header::default())
+}
+
+#[test]
+fn the_share_by_idle_time_shows_when_the_link_sleeps() {
+    let report = judged(&profile_of(&reissued(100)), 0);
+    let rows: Vec<_> =
+        report.figures.reissue_by_idle.iter().map(|row| (&*row.bin, row.requests, row.pct)).collect();
+    // The first request of all has no time before it.
+    assert_eq!(rows, [("1 - 2 ms", 99, 0.0), ("15 - 30 ms", 100, 100.0)]);
+    let found = report.reissues.unwrap();
+    assert_eq!((found.reissued, found.reissued_pct), (100, Some(100.0 / 3.0)));
+    assert_eq!((found.awake_up_to_ms, found.asleep_from_ms), (Some(2), Some(15)));
+    assert_eq!(found.median_until_again_ms, Some(1.05));
+}
+
+#[test]
+fn figures_without_reissues_are_those_of_a_trace_that_never_had_them() {
+    let all = reissued(50);
+    let first: Vec<_> = all.iter().filter(|request| request.flags != Flags::REISSUED).copied().collect();
+    let with = judged(&profile_of(&all), 0).reissues.unwrap();
+    let never = judged(&profile_of(&first), 50).reissues.unwrap();
+    let (found, expected) = (with.figures_without.unwrap(), never.figures);
+    assert_eq!((found.requests, found.data_size_kb, found.mean_size_kb), (100, 400.0, Some(4.0)));
+    assert_eq!((found.spatial_locality_pct, found.temporal_locality_pct), (Some(50.0), Some(0.0)));
+    assert_eq!(
+        (found.spatial_locality_pct, found.requests),
+        (expected.spatial_locality_pct, expected.requests)
+    );
+    assert_eq!((never.figures_without, never.dropped, never.reissued), (None, 50, 0));
+}
+
+#[test]
+fn a_trace_that_was_not_judged_has_no_reissues_rather_than_none() {
+    let report = profile_of(&reissued(2)).finish(&Ledger::default(), &Header::default());
+    assert_eq!(report.reissues, None);
+}
+
+#[test]
+fn pieces_of_a_recording_and_separate_recordings_add_up() {
+    let all = reissued(40);
+    let whole = judged(&profile_of(&all), 0);
+    let merged = |join, cut: usize| {
+        let mut profile = Profile::new(ProfileOptions::default());
+        profile.update(&batch(&all[..cut]));
+        profile.merge(profile_of(&all[cut..]), join).unwrap();
+        judged(&profile, 0).reissues.unwrap()
+    };
+    let of_whole = whole.reissues.unwrap();
+    // A cut between pairs loses the time before one request.
+    let found: Reissues = merged(Join::Consecutive, 60);
+    assert_eq!((found.reissued, found.figures_without), (of_whole.reissued, of_whole.figures_without));
+    let found = merged(Join::Separate, 60);
+    assert_eq!(found.figures_without.unwrap().requests, of_whole.figures_without.unwrap().requests);
+}
+
+#[test]
+fn devices_are_listed_with_their_shares() {
+    let devices = [0, 0, 0, 2].map(|id| Some(emmclab_trace::NameId(id)));
+    let requests: Vec<_> = devices
+        .into_iter()
+        .zip(0..)
+        .map(|(device, at)| Request { device, ..request(Op::Read, at * 1_000, [1, 2, 3], 8, 8) })
+        .collect();
+    let report = judged(&profile_of(&requests), 0);
+    let rows: Vec<_> = report
+        .figures
+        .device_share
+        .iter()
+        .map(|row| (&*row.device, row.share.reads, row.share.requests_pct))
+        .collect();
+    assert_eq!(rows, [("mmcblk0", 3, 75.0), ("mmcblk2", 1, 25.0)]);
+}

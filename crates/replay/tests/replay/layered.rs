@@ -1,0 +1,317 @@
+//! Layers in simulated time: what passes through is untouched, what is logged costs what its commands cost.
+#![allow(clippy::unwrap_used, clippy::float_cmp, clippy::panic, reason = "a test may fail")]
+
+use crate::common::{Reported, parts_ms};
+use emmclab_device::{Device, DeviceConfig, Quiet};
+use emmclab_layers::LayerConfig;
+use emmclab_replay::{Computing, Mode, ReplayOptions, Simulation, SimulationResult};
+use emmclab_trace::{Flags, Kind, Nanos, Op, Request, Sector};
+use proptest::prelude::*;
+
+fn device() -> DeviceConfig {
+    DeviceConfig::preset("small-1gb").unwrap()
+}
+
+/// Random 4 KB requests, a third of them reads, `gap_us` apart.
+fn requests(count: u64, span: u64, gap_us: i64) -> Vec<Request> {
+    let mut seed = 5_u64;
+    let mut random = move |below: u64| {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (seed >> 33) % below
+    };
+    let request = |i: u64| {
+        let op = if random(3) == 0 { Op::Read } else { Op::Write };
+        let sectors = [8, 8, 8, 15, 64, 256][random(6) as usize];
+        Request::new(Nanos::from_micros(i as i64 * gap_us), op, Sector(random(span / 8) * 8), sectors)
+    };
+    (0..count).map(request).collect()
+}
+
+fn run(
+    layers: &[LayerConfig],
+    second: bool,
+    options: &ReplayOptions,
+    requests: &[Request],
+) -> SimulationResult {
+    let config = device();
+    let beside = second.then(|| (&config, Device::new(&config)));
+    let mut simulation =
+        Simulation::new(&config, options, None).unwrap().with_layers(layers, beside).unwrap();
+    for request in requests {
+        assert!(simulation.push(request, &mut Quiet).unwrap());
+    }
+    let mut result = simulation.finish(None, &mut Quiet).unwrap();
+    result.computing = Computing::default();
+    result
+}
+
+fn advil() -> LayerConfig {
+    LayerConfig::named("advil").with("reserved", "16MB")
+}
+
+fn count(result: &SimulationResult, name: &str) -> u64 {
+    result.layers[0].counters[name]
+}
+
+/// What a run with layers shares with one without: only layers report themselves and the durable writes above them.
+fn without_reports_of_layers(result: SimulationResult) -> SimulationResult {
+    SimulationResult { layers: Vec::new(), durable: None, ..result }
+}
+
+#[test]
+fn pass_through_changes_nothing() {
+    let requests = requests(3000, 1 << 20, 900);
+    for mode in [Mode::Open, Mode::BackToBack] {
+        let options = ReplayOptions { mode, check: true, ..ReplayOptions::default() };
+        let bare = run(&[], false, &options, &requests);
+        let pass = LayerConfig::named("pass-through");
+        let through = run(&[pass.clone(), pass], false, &options, &requests);
+        assert_eq!(through.layers.len(), 2);
+        assert_eq!(bare, without_reports_of_layers(through));
+    }
+}
+
+/// A device behind a queue of the host's that merges and packs.
+fn queued(settings: &[(&str, &str)]) -> DeviceConfig {
+    let mut config = device();
+    config.set_all(&[("controller.queue_depth", "1"), ("host.merge_max_kb", "64")]).unwrap();
+    config.set_all(&[("host.packed_writes", "8"), ("host.packed_reads", "4")]).unwrap();
+    config.set_all(settings).unwrap();
+    config
+}
+
+fn reported(
+    config: &DeviceConfig,
+    layers: &[LayerConfig],
+    requests: &[Request],
+) -> (SimulationResult, Reported) {
+    let options = ReplayOptions { check: true, ..ReplayOptions::default() };
+    let mut simulation = Simulation::new(config, &options, None).unwrap().with_layers(layers, None).unwrap();
+    let mut reported = Reported::default();
+    for request in requests {
+        assert!(simulation.push(request, &mut reported).unwrap());
+    }
+    (simulation.finish(None, &mut reported).unwrap(), reported)
+}
+
+#[test]
+fn pass_through_leaves_the_host_s_queue_as_it_is() {
+    let requests = requests(3000, 1 << 15, 300);
+    let config = queued(&[]);
+    let (bare, alone) = reported(&config, &[], &requests);
+    let (through, mut below) = reported(&config, &[LayerConfig::named("pass-through")], &requests);
+    let host = bare.host.as_ref().unwrap();
+    assert!(host.merged > 0 && host.packs > 0);
+    assert_eq!(through.host, bare.host);
+    // Layers report in order of completion.
+    below.0.sort_by_key(|event| event.arrival);
+    let times = |reported: &Reported| {
+        reported.0.iter().map(|event| (event.sector, event.complete)).collect::<Vec<_>>()
+    };
+    assert_eq!(times(&below), times(&alone));
+}
+
+#[test]
+fn flags_pass_through_a_layer_that_accepts_them() {
+    let config = queued(&[("cache.size_kb", "512"), ("cache.write_back", "when_full")]);
+    let mut requests = requests(600, 1 << 15, 2000);
+    let all = [Flags::default(), Flags::META, Flags::FUA, Flags::PREFLUSH, Flags::FUA.union(Flags::PREFLUSH)];
+    for (i, request) in requests.iter_mut().enumerate().filter(|(_, request)| request.op == Op::Write) {
+        request.flags = all[i % all.len()];
+    }
+    let (bare, _) = reported(&config, &[], &requests);
+    let pass = LayerConfig::named("pass-through");
+    let (through, _) = reported(&config, &[pass.clone(), pass], &requests);
+    assert!(bare.cache.as_ref().unwrap().flushes > 0);
+    assert!(through.durable.as_ref().unwrap().requests > 0);
+    let through = SimulationResult { computing: bare.computing, ..without_reports_of_layers(through) };
+    assert_eq!(through, bare);
+}
+
+#[test]
+fn flags_become_flushes_above_a_layer_that_does_not_accept_them() {
+    let config = queued(&[("cache.size_kb", "512"), ("cache.write_back", "when_full")]);
+    let write = |at_us: i64, kb: u64, flags| {
+        let sector = Sector(kb * 2);
+        Request { flags, ..Request::new(Nanos::from_micros(at_us), Op::Write, sector, 8) }
+    };
+    let plain = [write(0, 0, Flags::default()), write(10_000, 64, Flags::default())];
+    for layers in [vec![LayerConfig::named("pass-through"), advil()], vec![advil()]] {
+        let response = |reported: &Reported| reported.0[1].complete - reported.0[1].arrival;
+        let (_, without) = reported(&config, &layers, &plain);
+        for flags in [Flags::FUA, Flags::PREFLUSH, Flags::FUA.union(Flags::PREFLUSH)] {
+            let (result, with) = reported(&config, &layers, &[plain[0], write(10_000, 64, flags)]);
+            let longer = response(&with) - response(&without);
+            assert!(longer > Nanos::from_micros(500), "{flags:?} waits for a program: {longer}");
+            assert!(result.cache.unwrap().flushes > 0 && with.0.len() == 2);
+        }
+    }
+}
+
+#[test]
+fn the_same_input_gives_the_same_result() {
+    let requests = requests(5000, 1 << 20, 700);
+    let options = ReplayOptions { check: true, ..ReplayOptions::default() };
+    let stack = [advil().with("second_device", "true"), LayerConfig::named("ressd").with("reserved", "16MB")];
+    let one = run(&stack, true, &options, &requests);
+    assert_eq!(one, run(&stack, true, &options, &requests));
+    assert!(count(&one, "switches") > 0 && one.layers[1].name == "ressd");
+    let written: u64 =
+        requests.iter().filter(|r| r.op == Op::Write).map(|r| u64::from(r.sectors) * 512).sum();
+    assert_eq!(one.requests.bytes_written, written, "what the workload wrote, not what the layers did");
+    assert_eq!(one.requests.total, 5000);
+}
+
+#[test]
+fn logged_writes_take_what_the_second_device_takes() {
+    let options = ReplayOptions { mode: Mode::BackToBack, ..ReplayOptions::default() };
+    let writes: Vec<_> = (0..500_u64)
+        .map(|i| Request::new(Nanos(0), Op::Write, Sector(i * 7919 * 8 % (1 << 20)), 8))
+        .collect();
+    let pass = ReplayOptions { first_writes: 3, ..options.clone() };
+    let first = run(&[LayerConfig::named("pass-through")], false, &pass, &writes).first_writes;
+    assert_eq!(first, [0, 1, 2].map(|i: usize| (writes[i].sector.0, 8)));
+    let logged = run(&[advil().with("second_device", "true")], true, &pass, &writes);
+    assert!(logged.first_writes.is_empty());
+    assert_eq!(count(&logged, "logged_writes"), 500);
+    assert_eq!(logged.second_device.as_ref().unwrap().host_bytes_written, 500 * 4096);
+    assert_eq!(logged.flash.page_programs.total, 0, "nothing came to the device");
+    // The card is the same device, and takes the same time for the same writes in sequence.
+    let sequence: Vec<_> =
+        (0..500_u64).map(|i| Request::new(Nanos(0), Op::Write, Sector(i * 8), 8)).collect();
+    assert_eq!(logged.run.simulated_s, run(&[], false, &options, &sequence).run.simulated_s);
+}
+
+#[test]
+fn the_mover_uses_pauses_and_holds_requests_where_there_are_none() {
+    let writes = |gap_us: i64| -> Vec<Request> {
+        (0..12_000_u64)
+            .map(|i| {
+                let sector = Sector(i * 7919 * 8 % (1 << 20));
+                Request::new(Nanos::from_micros(i as i64 * gap_us), Op::Write, sector, 8)
+            })
+            .collect()
+    };
+    let options = ReplayOptions::default();
+    let hurried = run(&[advil().with("second_device", "true")], true, &options, &writes(100));
+    let patient = run(&[advil().with("second_device", "true")], true, &options, &writes(60_000));
+    assert!(hurried.layers[0].held_full > 0 && hurried.layers[0].held_ms > 0.0);
+    assert_eq!(patient.layers[0].held_full, 0);
+    assert_eq!(count(&patient, "logged_writes"), 12_000);
+    assert!(count(&patient, "moved_bytes") > 0);
+    assert!(patient.response.mean_response_ms < hurried.response.mean_response_ms);
+}
+
+#[test]
+fn draining_is_timed_and_changes_nothing_before_it() {
+    let writes: Vec<_> = (0..9_000_u64)
+        .map(|i| Request::new(Nanos(0), Op::Write, Sector(i * 7919 * 8 % (1 << 20)), 8))
+        .collect();
+    let plain = ReplayOptions { mode: Mode::BackToBack, ..ReplayOptions::default() };
+    let drain = ReplayOptions { drain: true, ..plain.clone() };
+    let stacked = |name: &str| {
+        vec![LayerConfig::named(name).with("reserved", "16MB").with("second_device", "true"), advil()]
+    };
+    for stack in [stacked("advil"), stacked("ressd")] {
+        let (without, with) = (run(&stack, true, &plain, &writes), run(&stack, true, &drain, &writes));
+        assert_eq!(without.run.drain_s, None);
+        assert!(with.run.drain_s.unwrap() > 0.0);
+        assert_eq!(with.run.simulated_s, without.run.simulated_s);
+        assert_eq!(with.response, without.response);
+        assert!(count(&without, "map_entries") > 0);
+        for layer in &with.layers {
+            assert_eq!(layer.counters["map_entries"], 0, "{} keeps nothing", layer.name);
+        }
+        assert!(with.flash.page_programs.total > without.flash.page_programs.total);
+        assert!(with.utilisation.planes_pct.iter().all(|pct| *pct <= 100.0));
+        assert_eq!(with, run(&stack, true, &drain, &writes));
+    }
+    for stack in [vec![], vec![LayerConfig::named("pass-through")]] {
+        let (without, mut with) = (run(&stack, false, &plain, &writes), run(&stack, false, &drain, &writes));
+        assert_eq!(with.run.drain_s.take(), Some(0.0), "there is nothing to drain");
+        assert_eq!(with, without);
+    }
+}
+
+#[test]
+fn the_parts_of_a_response_add_up() {
+    let options = ReplayOptions::default();
+    let result = run(&[advil()], false, &options, &requests(4000, 1 << 20, 500));
+    let parts = parts_ms(&result.waits);
+    assert!((parts - result.response.mean_response_ms).abs() < 1e-6 * parts);
+}
+
+#[test]
+fn what_cannot_be_is_refused() {
+    let refuse = |config: &DeviceConfig, layers: &[LayerConfig], second: bool| {
+        let card = device();
+        let beside = second.then(|| (&card, Device::new(&card)));
+        let new = Simulation::new(config, &ReplayOptions::default(), None).unwrap();
+        let Err(error) = new.with_layers(layers, beside) else { panic!("it was accepted") };
+        assert_eq!(error.kind(), Kind::Config);
+        error.to_string()
+    };
+    assert!(refuse(&device(), &[], true).contains("no layer to use it"));
+    assert!(refuse(&device(), &[advil()], true).contains("no layer uses it"));
+    assert!(refuse(&device(), &[advil().with("second_device", "true")], false).contains("no second device"));
+    assert!(refuse(&device(), &[advil().with("reserved", "2GB")], false).contains("ends behind the device"));
+}
+
+/// Gap in us, operation, place, length, flags.
+type Drawn = (u16, u8, u16, u8, u8);
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 60, ..ProptestConfig::default() })]
+
+    /// Under the device's checker, which insists on what every sector holds.
+    #[test]
+    fn every_request_through_layers_and_queue_is_reported_once(
+        names in prop::sample::select(vec![vec!["pass-through"], vec!["advil"], vec!["ressd", "advil"]]),
+        merge in prop::sample::select(vec!["4", "64", "512"]),
+        (depth, writes, reads, shared) in prop::sample::select(vec![
+            ("1", "8", "0", "false"), ("1", "63", "4", "true"), ("1", "0", "0", "false"), ("8", "0", "0", "false"),
+        ]),
+        cache in prop::sample::select(vec!["0", "64"]),
+        steps in prop::collection::vec(any::<Drawn>(), 1..200),
+    ) {
+        let shared = if cache == "0" { shared } else { "false" };
+        let config = queued(&[
+            ("controller.queue_depth", depth),
+            ("host.merge_max_kb", merge),
+            ("host.packed_writes", writes),
+            ("host.packed_reads", reads),
+            ("controller.share_packed_pages", shared),
+            ("cache.size_kb", cache),
+            ("geometry.block_groups.0.blocks", "16"),
+        ]);
+        let layer = |name: &&str| match *name {
+            "pass-through" => LayerConfig::named(name),
+            name => LayerConfig::named(name).with("reserved", "4MB").with("clustered_block", "512KB"),
+        };
+        let layers: Vec<_> = names.iter().map(layer).collect();
+        let mut now = 0;
+        let requests: Vec<_> = steps.iter().map(|(gap, op, place, length, flags)| {
+            now += i64::from(*gap % 1500);
+            let op = match op { 0..=170 => Op::Write, 171..=225 => Op::Read, 226..=240 => Op::Discard, _ => Op::Flush };
+            let (sector, sectors) = if op == Op::Flush { (0, 0) } else {
+                (u64::from(*place % 2000) * 4, u32::from(*length % 64 + 1))
+            };
+            let mut request = Request::new(Nanos::from_micros(now), op, Sector(sector), sectors);
+            request.flags = match flags { 0..=15 => Flags::FUA, 16..=30 => Flags::PREFLUSH, _ => Flags::default() };
+            request
+        }).collect();
+        let (result, reported) = reported(&config, &layers, &requests);
+        prop_assert_eq!(result.requests.total as usize, requests.len());
+        let mut seen: Vec<_> = reported.0.iter().map(|event| (event.arrival, event.op, event.sector, event.sectors)).collect();
+        // The first one comes at time 0.
+        let zero = requests[0].arrival;
+        let mut asked: Vec<_> = requests.iter().map(|r| (r.arrival - zero, r.op, r.sector.0, r.sectors)).collect();
+        seen.sort_by_key(|one| (one.0, one.2, one.3, one.1 as u8));
+        asked.sort_by_key(|one| (one.0, one.2, one.3, one.1 as u8));
+        prop_assert_eq!(seen, asked);
+        for event in &reported.0 {
+            prop_assert!(event.arrival <= event.start && event.start <= event.complete);
+            prop_assert_eq!(event.waits.total(), event.complete - event.arrival);
+        }
+    }
+}

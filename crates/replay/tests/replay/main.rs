@@ -1,0 +1,18 @@
+//! The tests of this crate through its public interface: one program, so that they are linked once.
+
+mod beside_recorded;
+mod closed_loop;
+mod common;
+mod driving;
+mod figure3;
+mod fitted_presets;
+mod host_queue;
+mod iiswc15_golden;
+mod images;
+mod layered;
+mod live_stack;
+mod nexus5_fit;
+mod pair;
+mod preflight;
+mod reordering;
+mod waf_closed_form;

@@ -1,0 +1,208 @@
+//! Devices that let reads pass writes, whose completions are not known when a request comes, below all that drives them.
+#![allow(clippy::unwrap_used, reason = "a test may fail")]
+
+use crate::common::Reported;
+use emmclab_device::{Device, DeviceConfig, RequestCompleted};
+use emmclab_layers::LayerConfig;
+use emmclab_replay::{Mode, Precondition, ReplayOptions, Simulation, SimulationResult};
+use emmclab_trace::{Flags, Nanos, Op, Request, Sector};
+use proptest::prelude::*;
+
+/// A small device that lets reads pass writes.
+fn reordering() -> DeviceConfig {
+    let mut config = DeviceConfig::preset("small-1gb").unwrap();
+    config
+        .set_all(&[
+            ("controller.scheduling", "read_first"),
+            ("geometry.block_groups.0.pages_per_block", "16"),
+        ])
+        .unwrap();
+    config
+}
+
+/// Reads, writes and a few discards and flushes, `gap_us` apart, each recorded as complete at once.
+fn requests(count: i64, gap_us: i64) -> Vec<Request> {
+    let mut seed = 5_u64;
+    let mut random = move |below: u64| {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (seed >> 33) % below
+    };
+    let request = |i: i64| {
+        let op = match random(20) {
+            0..=7 => Op::Read,
+            8 => Op::Discard,
+            9 => Op::Flush,
+            _ => Op::Write,
+        };
+        let sectors = if op == Op::Flush { 0 } else { [8, 8, 8, 15, 64, 256][random(6) as usize] };
+        let at = Nanos::from_micros(i * gap_us);
+        let request = Request::new(at, op, Sector(random(10_000) * 8), sectors);
+        Request { complete: Some(Nanos(at.0 + 1000)), ..request }
+    };
+    (0..count).map(request).collect()
+}
+
+/// A run under the checker; completions in order of arrival.
+fn run(
+    layers: &[LayerConfig],
+    second: Option<&DeviceConfig>,
+    options: &ReplayOptions,
+    requests: &[Request],
+) -> (SimulationResult, Vec<RequestCompleted>) {
+    let options = ReplayOptions { check: true, ..options.clone() };
+    let config = reordering();
+    let beside = second.map(|card| (card, Simulation::new(card, &options, None).unwrap().into_device()));
+    let mut simulation =
+        Simulation::new(&config, &options, None).unwrap().with_layers(layers, beside).unwrap();
+    let mut reported = Reported::default();
+    for request in requests {
+        assert!(simulation.push(request, &mut reported).unwrap());
+    }
+    let mut result = simulation.finish(None, &mut reported).unwrap();
+    result.computing = emmclab_replay::Computing::default();
+    reported.0.sort_by_key(|event| event.id);
+    reported.0.sort_by_key(|event| event.arrival);
+    (result, reported.0)
+}
+
+fn in_mode(mode: Mode) -> ReplayOptions {
+    ReplayOptions { mode, ..ReplayOptions::default() }
+}
+
+fn times(events: &[RequestCompleted]) -> Vec<(u64, Nanos, Nanos, Nanos)> {
+    events.iter().map(|event| (event.sector, event.arrival, event.start, event.complete)).collect()
+}
+
+#[test]
+fn pass_through_over_a_reordering_device_completes_as_the_bare_device() {
+    let pass = LayerConfig::named("pass-through");
+    for (mode, gap_us) in
+        [(Mode::Open, 300), (Mode::Open, 5000), (Mode::BackToBack, 300), (Mode::Closed, 300)]
+    {
+        let requests = requests(3000, gap_us);
+        let (bare, alone) = run(&[], None, &in_mode(mode), &requests);
+        let (mut through, below) = run(&[pass.clone(), pass.clone()], None, &in_mode(mode), &requests);
+        assert_eq!(times(&below), times(&alone), "{mode:?}");
+        let passed = alone.windows(2).filter(|pair| pair[1].complete < pair[0].complete).count();
+        assert!(mode != Mode::Open || gap_us > 300 || passed > 50, "{passed} requests passed others");
+        through.layers.clear();
+        assert_eq!(
+            (bare.flash.page_programs, bare.response),
+            (through.flash.page_programs, through.response)
+        );
+    }
+}
+
+#[test]
+fn a_reordering_device_gives_each_logging_layer_what_it_waits_for() {
+    let requests = requests(4000, 400);
+    let logging =
+        |name: &str| LayerConfig::named(name).with("reserved", "8MB").with("clustered_block", "512KB");
+    for (names, mode) in [
+        (vec!["advil"], Mode::Open),
+        (vec!["ressd", "advil"], Mode::Closed),
+        (vec!["advil", "ressd"], Mode::BackToBack),
+    ] {
+        let layers: Vec<_> = names.iter().map(|name| logging(name)).collect();
+        let (result, reported) = run(&layers, None, &in_mode(mode), &requests);
+        assert_eq!(reported.len(), requests.len(), "{names:?} {mode:?}");
+        assert!(result.layers[0].counters["logged_writes"] > 500);
+    }
+}
+
+#[test]
+fn a_second_device_that_reorders_is_driven_and_checked_like_the_first() {
+    let card = reordering();
+    let requests = requests(3000, 500);
+    let advil = LayerConfig::named("advil").with("reserved", "16MB").with("second_device", "true");
+    let striping = LayerConfig::named("pair").with("routing", "striping");
+    let options = ReplayOptions { precondition: Precondition::Random(60.0), ..ReplayOptions::default() };
+    for layers in
+        [vec![advil.clone()], vec![striping.clone()], vec![LayerConfig::named("pass-through"), striping]]
+    {
+        let (result, reported) = run(&layers, Some(&card), &options, &requests);
+        assert_eq!(reported.len(), requests.len());
+        assert!(result.second_device.unwrap().page_programs > 500);
+    }
+}
+
+#[test]
+fn closed_loop_over_layers_waits_for_what_a_reordering_device_still_holds() {
+    let pass = [LayerConfig::named("pass-through")];
+    let write = |i: i64| Request {
+        complete: Some(Nanos::from_micros(i * 1000 + 10)),
+        ..Request::new(Nanos::from_micros(i * 1000), Op::Write, Sector(i as u64 * 8), 8)
+    };
+    let requests: Vec<_> = (0..50).map(write).collect();
+    let (_, reported) = run(&pass, None, &in_mode(Mode::Closed), &requests);
+    for pair in reported.windows(2) {
+        assert_eq!(pair[1].arrival - pair[0].complete, Nanos::from_micros(990), "the think time");
+    }
+}
+
+/// Gap in us, operation, place, length, flags.
+type Drawn = (u16, u8, u16, u8, u8);
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 80, ..ProptestConfig::default() })]
+
+    /// Under the checkers of both devices, which insist on what every sector holds.
+    #[test]
+    fn every_request_over_reordering_devices_is_reported_once(
+        names in prop::sample::select(vec![
+            vec![], vec!["pass-through"], vec!["advil"], vec!["ressd", "advil"], vec!["pair"], vec!["advil", "pair"],
+            vec!["raid0"], vec!["nvm-buffer"], vec!["advil", "nvm-buffer"],
+        ]),
+        mode in prop::sample::select(vec![Mode::Open, Mode::Closed, Mode::BackToBack]),
+        second_reorders in any::<bool>(),
+        steps in prop::collection::vec(any::<Drawn>(), 1..200),
+    ) {
+        let mut config = reordering();
+        config.set("geometry.block_groups.0.blocks", "64").unwrap();
+        let mut card = config.clone();
+        if !second_reorders {
+            card.set("controller.scheduling", "fifo").unwrap();
+        }
+        let layer = |name: &&str| match *name {
+            "pass-through" => LayerConfig::named(name),
+            "pair" => LayerConfig::named(name).with("routing", "striping").with("chunk", "16KB"),
+            "raid0" => LayerConfig::named(name).with("stripe", "16KB"),
+            "nvm-buffer" => {
+                LayerConfig::named(name).with("size", "256KB").with("longest", "16KB").with("depth", "2")
+            }
+            name => LayerConfig::named(name).with("reserved", "4MB").with("clustered_block", "512KB"),
+        };
+        let layers: Vec<_> = names.iter().map(layer).collect();
+        let mut now = 0;
+        let requests: Vec<_> = steps.iter().map(|(gap, op, place, length, flags)| {
+            now += i64::from(*gap % 1500);
+            let op = match op { 0..=150 => Op::Write, 151..=225 => Op::Read, 226..=240 => Op::Discard, _ => Op::Flush };
+            let (sector, sectors) = if op == Op::Flush { (0, 0) } else {
+                (u64::from(*place % 2000) * 4, u32::from(*length % 64 + 1))
+            };
+            let flags = match flags { 0..=15 => Flags::FUA, 16..=30 => Flags::PREFLUSH, _ => Flags::default() };
+            let complete = Some(Nanos::from_micros(now + i64::from(gap % 300)));
+            Request { flags, complete, ..Request::new(Nanos::from_micros(now), op, Sector(sector), sectors) }
+        }).collect();
+        let options = ReplayOptions { check: true, mode, ..ReplayOptions::default() };
+        let uses_second = |name: &&str| ["pair", "raid0", "nvm-buffer"].contains(name);
+        let beside = names.iter().any(uses_second).then(|| (&card, Device::new(&card)));
+        let mut simulation =
+            Simulation::new(&config, &options, None).unwrap().with_layers(&layers, beside).unwrap();
+        let mut reported = Reported::default();
+        for request in &requests {
+            prop_assert!(simulation.push(request, &mut reported).unwrap());
+        }
+        let result = simulation.finish(None, &mut reported).unwrap();
+        prop_assert_eq!(result.requests.total as usize, requests.len());
+        let sorted = |mut all: Vec<(u8, u64, u32)>| { all.sort_unstable(); all };
+        let seen = reported.0.iter().map(|event| (event.op as u8, event.sector, event.sectors)).collect();
+        let asked = requests.iter().map(|request| (request.op as u8, request.sector.0, request.sectors)).collect();
+        prop_assert_eq!(sorted(seen), sorted(asked));
+        for event in &reported.0 {
+            prop_assert!(event.arrival <= event.start && event.start <= event.complete);
+            prop_assert_eq!(event.waits.total(), event.complete - event.arrival);
+            prop_assert!(event.waits.queue >= Nanos::ZERO);
+        }
+    }
+}

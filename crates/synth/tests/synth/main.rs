@@ -1,0 +1,7 @@
+//! The tests of this crate through its public interface: one program, so that they are linked once.
+
+mod benchmarks;
+mod support;
+mod synth_fit;
+mod synth_published;
+mod synth_rules;

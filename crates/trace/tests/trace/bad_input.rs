@@ -1,0 +1,263 @@
+//! Bad input gives a clear error or a correct result, never a panic, over all readers.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // Helpers stand outside of `#[test]`.
+
+use crate::support::{SAMPLES, Sample, fixture, lenient, read, read_bytes};
+use emmclab_trace::formats::FORMATS;
+use emmclab_trace::{Error, Kind, ReadOptions};
+
+/// Reads with the format forced, as a damaged head may no longer identify it.
+fn forced(format: &str, lenient: bool) -> ReadOptions {
+    ReadOptions { format: Some(format.into()), lenient, ..ReadOptions::default() }
+}
+
+/// An error that a person can act on names the file, and a bad record its line.
+fn assert_clear(error: &Error, what: &str) {
+    assert!(error.file().is_some(), "{what}: no file: {error}");
+    let of_record = matches!(error.kind(), Kind::Syntax | Kind::Value);
+    assert!(
+        !of_record || error.line().is_some() || error.to_string().contains("byte"),
+        "{what}: no line: {error}"
+    );
+}
+
+#[test]
+fn a_byte_order_mark_before_the_text_changes_nothing() {
+    for sample in SAMPLES {
+        let marked = [b"\xef\xbb\xbf", sample.text.as_bytes()].concat();
+        let [plain, marked] = [sample.text.as_bytes(), &marked]
+            .map(|bytes| read_bytes(bytes, sample.ending, &ReadOptions::default()).unwrap().requests);
+        assert_eq!(plain, marked, "{}", sample.format);
+    }
+}
+
+#[test]
+fn a_bad_time_is_named_by_its_column() {
+    let text = "arrival_us,response_us,op,sector,sectors\n1,2,read,8,8\n1,x,read,8,8\n";
+    let error = read_bytes(text.as_bytes(), "csv", &ReadOptions::default()).unwrap_err();
+    assert_eq!((error.field(), error.line()), (Some("response"), Some(3)), "{error}");
+}
+
+#[test]
+fn a_time_before_an_earlier_one_is_named_or_counted() {
+    let heading = "arrival_us,start_us,issue_us,complete_us,response_us,service_us,op,sector,sectors\n1,2,3,4,,,read,8,8\n";
+    for (line, field, value) in [
+        ("10,9,,,,,read,8,8", "start", "9"),
+        ("10,12,11,,,,read,8,8", "issue", "11"),
+        ("10,,,9,,,read,8,8", "complete", "9"),
+        ("10,12,,11,,,read,8,8", "complete", "11"),
+        ("10,12,,,1,,read,8,8", "complete", ""),
+        ("10,,,,-1,,read,8,8", "response", "-1"),
+        ("10,12,,,,-1,read,8,8", "service", "-1"),
+    ] {
+        let text = format!("{heading}{line}\n");
+        let error = read_bytes(text.as_bytes(), "csv", &ReadOptions::default()).unwrap_err();
+        assert_eq!(
+            (error.kind(), error.field(), error.line()),
+            (Kind::Value, Some(field), Some(3)),
+            "{line}"
+        );
+        assert!(error.to_string().contains(&format!("`{value}`")), "{line}: {error}");
+        let trace = read_bytes(text.as_bytes(), "csv", &lenient()).unwrap();
+        assert_eq!((trace.requests.len(), trace.ledger.skipped), (1, 1), "{line}");
+    }
+    let equal = format!("{heading}10,10,10,10,,,read,8,8\n");
+    assert_eq!(read_bytes(equal.as_bytes(), "csv", &ReadOptions::default()).unwrap().requests.len(), 2);
+}
+
+#[test]
+fn a_file_cut_at_any_byte_is_read_or_named() {
+    for sample in SAMPLES {
+        for length in 0..sample.text.len() {
+            let bytes = &sample.text.as_bytes()[..length];
+            for lenient in [false, true] {
+                match read_bytes(bytes, sample.ending, &forced(sample.format, lenient)) {
+                    Ok(trace) => {
+                        assert!(trace.requests.len() <= sample.requests, "{} {length}", sample.format);
+                    }
+                    Err(error) => assert_clear(&error, &format!("{} cut at {length}", sample.format)),
+                }
+            }
+            let _ = read_bytes(bytes, sample.ending, &ReadOptions::default());
+        }
+    }
+}
+
+#[test]
+fn any_byte_changed_never_panics() {
+    for sample in SAMPLES {
+        for at in 0..sample.text.len() {
+            for (i, byte) in [0, b'\n', b'-', b'9', b','].into_iter().enumerate() {
+                let mut bytes = sample.text.as_bytes().to_vec();
+                bytes[at] = byte;
+                let lenient = (at + i) % 2 == 0;
+                if let Err(error) = read_bytes(&bytes, sample.ending, &forced(sample.format, lenient)) {
+                    assert_clear(&error, sample.format);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn garbage_is_an_error_in_every_format() {
+    let mut state = 7u64;
+    let garbage: Vec<u8> = (0..200_000)
+        .map(|_| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (state >> 56) as u8
+        })
+        .collect();
+    for format in FORMATS {
+        let error = read_bytes(&garbage, "bin", &forced(format.name, false)).unwrap_err();
+        assert!(error.file().is_some(), "{}: {error}", format.name);
+        let result = read_bytes(&garbage, "bin", &forced(format.name, true));
+        assert!(result.is_err(), "{} reads garbage as {:?}", format.name, result.map(|trace| trace.ledger));
+    }
+    assert_eq!(read_bytes(&garbage, "bin", &ReadOptions::default()).unwrap_err().kind(), Kind::UnknownFormat);
+    let nothing = vec![0; 1 << 20];
+    assert!(read_bytes(&nothing, "bin", &ReadOptions::default()).is_err());
+}
+
+#[test]
+fn an_empty_file_and_a_directory_say_so() {
+    for format in FORMATS {
+        let error = read_bytes(b"", "bin", &forced(format.name, false)).unwrap_err();
+        assert_eq!(error.kind(), Kind::Empty, "{}", format.name);
+    }
+    let folder = tempfile::tempdir().unwrap();
+    assert_eq!(read(folder.path()).unwrap_err().kind(), Kind::Io);
+    assert_eq!(read(&folder.path().join("none")).unwrap_err().kind(), Kind::Io);
+    assert_eq!(read_bytes(b"\n\n\n", "csv", &forced("msr", false)).unwrap_err().kind(), Kind::Empty);
+}
+
+#[test]
+fn line_ends_and_a_missing_last_one_change_nothing() {
+    for sample in SAMPLES {
+        let read =
+            |text: String| read_bytes(text.as_bytes(), sample.ending, &ReadOptions::default()).unwrap();
+        let plain = read(sample.text.to_owned());
+        for other in [sample.text.replace('\n', "\r\n"), sample.text.trim_end().to_owned()] {
+            let other = read(other);
+            assert_eq!(other.requests, plain.requests, "{}", sample.format);
+            assert_eq!(other.ledger, plain.ledger, "{}", sample.format);
+            assert_eq!((other.processes, other.devices), (plain.processes.clone(), plain.devices.clone()));
+        }
+    }
+}
+
+#[test]
+fn compressed_input_reads_the_same_and_a_cut_one_says_so() {
+    use std::io::Write;
+    for sample in SAMPLES {
+        let plain = read_bytes(sample.text.as_bytes(), sample.ending, &ReadOptions::default()).unwrap();
+        let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        gzip.write_all(sample.text.as_bytes()).unwrap();
+        let gzip = gzip.finish().unwrap();
+        let mut xz = liblzma::write::XzEncoder::new(Vec::new(), 1);
+        xz.write_all(sample.text.as_bytes()).unwrap();
+        let zstd = zstd::encode_all(sample.text.as_bytes(), 1).unwrap();
+        for packed in [gzip, xz.finish().unwrap(), zstd] {
+            let trace = read_bytes(&packed, sample.ending, &ReadOptions::default()).unwrap();
+            assert_eq!(trace.requests, plain.requests, "{}", sample.format);
+            for length in 1..packed.len() {
+                let cut = read_bytes(&packed[..length], sample.ending, &forced(sample.format, false));
+                assert!(cut.is_err(), "{} cut at {length} of {}", sample.format, packed.len());
+            }
+        }
+    }
+}
+
+fn line(sample: &Sample, time: &str, address: &str, size: &str) -> String {
+    let line = sample.line.replace("{time}", time).replace("{address}", address).replace("{size}", size);
+    format!("{}{line}", sample.heading)
+}
+
+#[test]
+fn impossible_values_are_named_with_field_and_line() {
+    let good_size = |sample: &Sample| {
+        let in_bytes = ["msr", "alibaba", "systor17", "spc1", "fio", "csv"].contains(&sample.format);
+        if in_bytes { "4096" } else { "8" }
+    };
+    for sample in SAMPLES.iter().filter(|sample| !sample.line.is_empty()) {
+        let time = if sample.format == "msr" { "128166372003061629" } else { "10" };
+        let size = good_size(sample);
+        let good = line(sample, time, "8192", size);
+        let good_result = read_bytes(good.as_bytes(), sample.ending, &forced(sample.format, false));
+        assert!(good_result.is_ok(), "{}: {:?}", sample.format, good_result.map(|_| ()));
+        let two_64 = "18446744073709551616";
+        let two_40 = "1099511627776";
+        let cases = [
+            ("size 0", line(sample, time, "8192", "0"), true),
+            ("size 2^40", line(sample, time, "8192", two_40), true),
+            ("address 2^64", line(sample, time, two_64, size), true),
+            ("address 2^64 - 1", line(sample, time, "18446744073709551615", size), true),
+            // CSV may state times before the zero of its clock.
+            ("negative time", line(sample, "-1", "8192", size), sample.format != "csv"),
+            ("time beyond", line(sample, "99999999999999999999", "8192", size), true),
+            ("no number", line(sample, time, "x1", size), true),
+            ("negative size", line(sample, time, "8192", "-8"), true),
+            ("empty size", line(sample, time, "8192", ""), true),
+        ];
+        for (what, text, bad) in cases {
+            let what = format!("{}: {what}", sample.format);
+            let result = read_bytes(text.as_bytes(), sample.ending, &forced(sample.format, false));
+            if !bad {
+                assert!(result.is_ok(), "{what}");
+                continue;
+            }
+            let error = result.map(|trace| trace.requests).expect_err(&what);
+            assert!(matches!(error.kind(), Kind::Value | Kind::Unit | Kind::Syntax), "{what}: {error}");
+            assert_clear(&error, &what);
+            assert!(error.hint_text().is_some(), "{what}: no hint");
+        }
+    }
+}
+
+#[test]
+fn lenient_reading_skips_and_counts_and_nothing_else_does() {
+    for sample in SAMPLES.iter().filter(|sample| !sample.line.is_empty()) {
+        let bad = "no such record\n";
+        let text = format!("{}{bad}", sample.text);
+        let error = read_bytes(text.as_bytes(), sample.ending, &ReadOptions::default()).unwrap_err();
+        assert_eq!(error.line(), Some(text.lines().count() as u64), "{}: {error}", sample.format);
+        let trace = read_bytes(text.as_bytes(), sample.ending, &lenient()).unwrap();
+        assert_eq!((trace.requests.len(), trace.ledger.skipped), (sample.requests, 1), "{}", sample.format);
+    }
+}
+
+#[test]
+fn names_that_are_not_utf8_are_kept_as_latin_1() {
+    let pixel = b"proces,device,rw_flag,sector,size,timestamp\nK\xfcche-7,8388608,R,8,8,1.5\n";
+    let trace = read_bytes(pixel, "csv", &ReadOptions::default()).unwrap();
+    assert_eq!(trace.processes, ["Küche"]);
+    let ftrace =
+        b"# tracer: nop\n  K\xfcche-7 [000] ..... 1.000001: block_bio_queue: 7,0 R 8 + 8 [K\xfcche]\n";
+    assert_eq!(read_bytes(ftrace, "txt", &ReadOptions::default()).unwrap().processes, ["Küche"]);
+}
+
+#[test]
+fn a_line_without_end_does_not_fill_the_memory() {
+    let long = vec![b'1'; 10 << 20];
+    for sample in SAMPLES {
+        assert!(read_bytes(&long, "txt", &forced(sample.format, false)).is_err(), "{}", sample.format);
+    }
+}
+
+#[test]
+fn the_fuzz_corpus_never_panics() {
+    let folder = fixture("../../../../fuzz/corpus");
+    let mut files = 0;
+    for target in std::fs::read_dir(folder).unwrap().flatten() {
+        for file in std::fs::read_dir(target.path()).unwrap().flatten() {
+            files += 1;
+            let bytes = std::fs::read(file.path()).unwrap();
+            for format in FORMATS {
+                for lenient in [false, true] {
+                    let _ = read_bytes(&bytes, "bin", &forced(format.name, lenient));
+                }
+            }
+        }
+    }
+    assert!(files >= FORMATS.len(), "the corpus is missing");
+}

@@ -1,0 +1,17 @@
+//! The tests of this crate through its public interface: one program, so that they are linked once.
+
+mod bad_input;
+mod blktrace;
+mod clock_jumps;
+mod combining;
+mod formats;
+mod notes;
+mod order;
+mod pairing;
+mod parquet;
+mod perfetto;
+mod read_ahead;
+mod round_trip;
+mod screen;
+mod support;
+mod systrace;

@@ -1,0 +1,543 @@
+//! Perfetto traces, written here by its message definitions around events of a real kernel.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // Helpers stand outside of `#[test]`.
+
+use std::io::Write;
+
+use crate::support::protobuf::Message;
+use crate::support::{Trace, lenient, read_bytes};
+use emmclab_trace::{
+    Activity, BatchBuilder, CommandKind, Header, Kind, Ledger, Names, Nanos, Op, ReadOptions, Request,
+    Sector, TraceWriter, WriteOptions, picture_file,
+};
+
+const DISK: u64 = 179 << 8;
+
+/// An event as text has it.
+#[derive(Clone)]
+struct Line {
+    task: String,
+    pid: u64,
+    cpu: u64,
+    ns: u64,
+    event: String,
+    device: u64,
+    letters: String,
+    sector: u64,
+    number: u64,
+}
+
+/// The host's recording, as the kernel's own text.
+fn host_text() -> String {
+    let path = crate::support::fixture("../../../record/tests/fixtures/host.trace.zst");
+    String::from_utf8(zstd::decode_all(std::fs::File::open(path).unwrap()).unwrap()).unwrap()
+}
+
+fn host() -> Vec<Line> {
+    let text = host_text();
+    let lines = text.lines().filter(|line| !line.starts_with('#')).map(|line| {
+        let (task, rest) = line.split_once(" [").unwrap();
+        let (name, pid) = task.trim().rsplit_once('-').unwrap();
+        let words: Vec<_> = rest.split_whitespace().collect();
+        let (seconds, micros) = words[2].trim_end_matches(':').split_once('.').unwrap();
+        let (major, minor) = words[4].split_once(',').unwrap();
+        let [sector, _, number] = words
+            .windows(3)
+            .find(|words| matches!(words[1], "+" | "/") && words[0].bytes().all(|byte| byte.is_ascii_digit()))
+            .unwrap()
+        else {
+            panic!("{line}")
+        };
+        Line {
+            task: name.to_owned(),
+            pid: pid.parse().unwrap(),
+            cpu: words[0].trim_end_matches(']').parse().unwrap(),
+            ns: seconds.parse::<u64>().unwrap() * 1_000_000_000 + micros.parse::<u64>().unwrap() * 1_000,
+            event: words[3].trim_end_matches(':').to_owned(),
+            device: major.parse::<u64>().unwrap() << 8 | minor.parse::<u64>().unwrap(),
+            letters: words[5].to_owned(),
+            sector: sector.parse().unwrap(),
+            number: number.parse().unwrap(),
+        }
+    });
+    let mut lines: Vec<_> = lines.collect();
+    // The text is cut to microseconds; its order is finer.
+    for i in 1..lines.len() {
+        if lines[i].ns / 1_000 == lines[i - 1].ns / 1_000 {
+            lines[i].ns = lines[i - 1].ns + 1;
+        }
+    }
+    lines
+}
+
+/// The requests with times cut to microseconds, in an order that this leaves, and with their processes by name.
+fn as_text(mut trace: Trace) -> Vec<(Request, String)> {
+    let cut = |time: &mut Nanos| time.0 -= time.0 % 1_000;
+    let requests = &mut trace.requests;
+    for request in &mut *requests {
+        cut(&mut request.arrival);
+        [&mut request.start, &mut request.issue, &mut request.complete].into_iter().flatten().for_each(cut);
+    }
+    requests.sort_by_key(|request| (request.arrival, request.complete, request.sector));
+    let name = |request: &Request| trace.processes[request.process.unwrap().0 as usize].clone();
+    requests.iter().map(|request| (Request { process: None, ..*request }, name(request))).collect()
+}
+
+/// How events that Perfetto does not know are written.
+#[derive(Clone, Copy, PartialEq)]
+enum Unknown {
+    /// With the names of their fields in each.
+    Named,
+    /// By a description.
+    Described,
+}
+
+/// Number of an event in the descriptions.
+const MERGE_ID: u32 = 65_540;
+const MMC_ID: u32 = 65_541;
+
+fn generic(name: &str, fields: &[(&str, Result<u64, &str>)]) -> Message {
+    let fields = fields.iter().map(|(name, value)| match value {
+        Ok(number) => Message::default().bytes(1, name).number(5, *number),
+        Err(text) => Message::default().bytes(1, name).bytes(3, text),
+    });
+    fields.fold(Message::default().bytes(1, name), |message, field| message.bytes(2, field))
+}
+
+/// A `GenericEventDescriptor`.
+fn description(id: u32, name: &str, fields: &[&str]) -> Message {
+    let fields = (1..).zip(fields).map(|(number, name)| Message::default().bytes(1, name).number(3, number));
+    let message = fields.fold(Message::default().bytes(1, name), |message, field| message.bytes(2, field));
+    Message::default().number(1, u64::from(id)).bytes(2, message)
+}
+
+const MERGE_FIELDS: [&str; 5] = ["dev", "sector", "nr_sector", "rwbs", "comm"];
+const MMC_FIELDS: [&str; 7] = ["cmd_opcode", "cmd_arg", "blocks", "blk_addr", "blksz", "data_flags", "name"];
+
+/// An `FtraceEvent`.
+fn event(line: &Line, unknown: Unknown) -> Message {
+    let head = Message::default().number(1, line.ns).number(2, line.pid);
+    let start = Message::default().number(1, line.device).number(2, line.sector).number(3, line.number);
+    let short = || start.clone().bytes(4, &line.letters).bytes(5, &line.task);
+    let long = || start.clone().number(4, 512 * line.number).bytes(5, &line.letters).bytes(6, &line.task);
+    let (field, message) = match line.event.as_str() {
+        "block_rq_issue" => (45, long()),
+        "block_rq_insert" => (126, long()),
+        "block_rq_complete" => (125, start.number(4, 0).bytes(5, &line.letters)),
+        "block_rq_requeue" => (129, start.number(4, 0).bytes(5, &line.letters)),
+        "block_bio_queue" => (119, short()),
+        "block_bio_backmerge" => (115, short()),
+        "block_bio_frontmerge" => (118, short()),
+        "block_split" => (131, short()),
+        "block_io_start" => (546, start.bytes(6, &line.letters)),
+        "block_rq_merge" if unknown == Unknown::Described => (MERGE_ID, short()),
+        "block_rq_merge" => (
+            327,
+            generic(
+                "block_rq_merge",
+                &[
+                    ("dev", Ok(line.device)),
+                    ("sector", Ok(line.sector)),
+                    ("nr_sector", Ok(line.number)),
+                    ("rwbs", Err(&line.letters)),
+                    ("comm", Err(&line.task)),
+                ],
+            ),
+        ),
+        "sched_switch" => (4, Message::default().bytes(1, &line.task)),
+        other => panic!("{other}"),
+    };
+    head.bytes(field, message)
+}
+
+/// A `TracePacket` around a bundle of one CPU.
+fn bundle(cpu: u64, events: impl IntoIterator<Item = Message>) -> Message {
+    events.into_iter().fold(Message::default().number(1, cpu), |bundle, event| bundle.bytes(2, event))
+}
+
+fn packet(bundle: impl AsRef<[u8]>) -> Message {
+    Message::default().number(10, 2).bytes(1, bundle)
+}
+
+fn trace(packets: impl IntoIterator<Item = Message>) -> Vec<u8> {
+    packets.into_iter().fold(Message::default(), |trace, packet| trace.bytes(1, packet)).0
+}
+
+/// Packets of all CPUs, read in rounds as by the daemon: `period` events, all of one CPU, then all of the next.
+fn packets(lines: &[Line], period: usize, unknown: Unknown) -> Vec<Message> {
+    let descriptions = bundle(0, [])
+        .bytes(11, description(MERGE_ID, "block_rq_merge", &MERGE_FIELDS))
+        .bytes(11, description(MMC_ID, "mmc_request_start", &MMC_FIELDS));
+    let mut out = vec![packet(descriptions)];
+    for round in lines.chunks(period) {
+        for cpu in 0..4 {
+            let events: Vec<_> = round.iter().filter(|line| line.cpu == cpu).collect();
+            // A round of a CPU may take several bundles.
+            for some in events.chunks(100) {
+                out.push(packet(bundle(cpu, some.iter().map(|line| event(line, unknown)))));
+            }
+        }
+    }
+    out
+}
+
+fn pack(packets: &[Message]) -> Message {
+    let mut encoder = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::fast());
+    encoder.write_all(&trace(packets.to_vec())).unwrap();
+    Message::default().bytes(50, encoder.finish().unwrap())
+}
+
+fn open(bytes: &[u8]) -> Trace {
+    read_bytes(bytes, "pftrace", &ReadOptions::default()).unwrap()
+}
+
+#[test]
+fn a_real_recording_gives_the_requests_of_its_text() {
+    let expected = read_bytes(host_text().as_bytes(), "txt", &ReadOptions::default()).unwrap();
+    let (ledger, devices) = (expected.ledger.clone(), expected.devices.clone());
+    let requests = as_text(expected);
+    assert!(requests.len() > 200 && ledger.merged > 200 && ledger.split > 0);
+    let lines = host();
+    for (period, unknown) in [(50, Unknown::Named), (400, Unknown::Described), (lines.len(), Unknown::Named)]
+    {
+        let found = open(&trace(packets(&lines, period, unknown)));
+        assert_eq!((&found.ledger, &found.devices), (&ledger, &devices));
+        assert_eq!((found.header.format.as_str(), found.header.clock.as_str()), ("perfetto", "monotonic"));
+        for (found, expected) in as_text(found).iter().zip(&requests) {
+            assert_eq!(found, expected, "rounds of {period}");
+        }
+    }
+    let compressed: Vec<_> = packets(&lines, 50, Unknown::Named).chunks(7).map(pack).collect();
+    assert!(as_text(open(&trace(compressed))) == requests, "packets within packets");
+}
+
+#[test]
+fn compressed_files_are_seen_through() {
+    let bytes = trace(packets(&host(), 50, Unknown::Named));
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    encoder.write_all(&bytes).unwrap();
+    assert!(open(&encoder.finish().unwrap()).requests == open(&bytes).requests);
+}
+
+/// A request of 4 KB at sector 64 in three events, a microsecond apart from `ns` on.
+fn request(ns: u64, device: u64) -> Vec<Line> {
+    let names = ["block_bio_queue", "block_rq_issue", "block_rq_complete"];
+    let lines = (0..).zip(names).map(|(step, event)| Line {
+        task: "Thread-7".into(),
+        pid: 1_234,
+        cpu: 0,
+        ns: ns + 1_000 * step,
+        event: event.into(),
+        device,
+        letters: "WS".into(),
+        sector: 64,
+        number: 8,
+    });
+    lines.collect()
+}
+
+fn bundle_of(lines: &[Line]) -> Message {
+    bundle(0, lines.iter().map(|line| event(line, Unknown::Named)))
+}
+
+fn times(request: &Request) -> [Option<Nanos>; 4] {
+    [Some(request.arrival), request.start, request.issue, request.complete]
+}
+
+/// `mmc_request_start` for sector 64.
+fn mmc(ns: u64, host: &str, opcode: u64, blocks: u64, unknown: Unknown) -> Message {
+    let head = Message::default().number(1, ns).number(2, 77);
+    let flags = if opcode == 18 { 1 << 9 } else { 1 << 8 };
+    let values = [opcode, 64, blocks, 64, 512, flags];
+    if unknown == Unknown::Described {
+        let message = (1..)
+            .zip(values)
+            .fold(Message::default(), |message, (number, value)| message.number(number, value));
+        return head.bytes(MMC_ID, message.bytes(7, host));
+    }
+    let mut fields: Vec<_> = MMC_FIELDS.into_iter().zip(values.map(Ok)).collect();
+    fields.push(("name", Err(host)));
+    head.bytes(327, generic("mmc_request_start", &fields))
+}
+
+#[test]
+fn the_mmc_driver_tells_when_the_card_got_it() {
+    let lines = request(10_000, DISK);
+    for unknown in [Unknown::Named, Unknown::Described] {
+        let descriptions = bundle(0, []).bytes(11, description(MMC_ID, "mmc_request_start", &MMC_FIELDS));
+        let events = [
+            event(&lines[0], Unknown::Named),
+            event(&lines[1], Unknown::Named),
+            mmc(11_200, "mmc0", 18, 8, unknown), // a read there: another request
+            mmc(11_300, "mmc0", 13, 0, unknown), // a command without data
+            mmc(11_500, "mmc0", 25, 8, unknown),
+            event(&lines[2], Unknown::Named),
+        ];
+        let found = open(&trace([packet(descriptions), packet(bundle(0, events))]));
+        let expected = [10_000, 11_000, 11_500, 12_000].map(|time| Some(Nanos(time)));
+        assert_eq!(times(&found.requests[0]), expected);
+        assert_eq!((found.requests.len(), found.ledger.seen, found.ledger.skipped), (1, 6, 0));
+        let activity: Activity = serde_json::from_str(&found.header.activity.unwrap()).unwrap();
+        let kinds: Vec<_> = activity.hosts[0].commands.iter().map(|row| (row.kind, row.count)).collect();
+        assert_eq!(kinds, [(CommandKind::Read, 1), (CommandKind::Write, 1), (CommandKind::Status, 1)]);
+    }
+}
+
+/// Events name hosts, not disks, and the numbers of disks say nothing of their hosts.
+#[test]
+fn of_several_cards_the_one_with_such_a_request_got_the_command() {
+    let (emmc, card) = (DISK, DISK + 96);
+    let issue = |ns, disk| {
+        let [queue, issue, complete] = <[Line; 3]>::try_from(request(ns, disk)).ok().unwrap();
+        [queue, issue, complete].map(|line| event(&line, Unknown::Named))
+    };
+    let issues = |read: &Trace| -> Vec<_> {
+        read.requests
+            .iter()
+            .map(|request| {
+                (read.devices[request.device.unwrap().0 as usize].clone(), request.issue.unwrap().0)
+            })
+            .collect()
+    };
+    let named = |found: &Trace, expected: [(&str, i64); 3]| {
+        assert_eq!(issues(found), expected.map(|(disk, time)| (disk.to_owned(), time)));
+    };
+    let [a1, a2, a3] = issue(10_000, emmc);
+    let [b1, b2, b3] = issue(20_000, card);
+    let [c1, c2, c3] = issue(20_100, emmc);
+    let first = [a1, a2, mmc(11_500, "mmc0", 25, 8, Unknown::Named), a3];
+    // Now both have a write there: mmc0 is known to be the first disk, of mmc1 nothing is known.
+    for (host, issued) in [("mmc0", 21_500), ("mmc1", 21_100)] {
+        let then = [
+            b1.clone(),
+            c1.clone(),
+            b2.clone(),
+            c2.clone(),
+            mmc(21_500, host, 25, 8, Unknown::Named),
+            b3.clone(),
+            c3.clone(),
+        ];
+        let found = open(&trace([packet(bundle(0, first.iter().cloned().chain(then)))]));
+        named(&found, [("179,0", 11_500), ("179,96", 21_000), ("179,0", issued)]);
+        assert_eq!((found.ledger.ambiguous, found.ledger.skipped), (1, 0), "{host}");
+    }
+    // A disk that is no card is never taken for one.
+    let [d1, d2, d3] = issue(10_000, 8 << 8);
+    let found = open(&trace([packet(bundle(0, [d1, d2, mmc(11_500, "mmc0", 25, 8, Unknown::Named), d3]))]));
+    assert_eq!(issues(&found), [("8,0".to_owned(), 11_000)]);
+}
+
+#[test]
+fn who_waits_for_a_file_is_known_by_the_process_tree_or_its_own_events() {
+    let process = Message::default().number(1, 1_200).bytes(3, "com.example.chat");
+    let thread = Message::default().number(1, 1_240).number(3, 1_200);
+    let tree = Message::default().bytes(2, Message::default().bytes(1, process).bytes(2, thread));
+    let sync = |ns: u64, pid: u64, field, fields: &[(u32, i64)]| {
+        let device = Message::default().number(1, DISK | 3);
+        let message =
+            fields.iter().fold(device, |message, (number, value)| message.number(*number, *value as u64));
+        Message::default().number(1, ns).number(2, pid).bytes(field, message)
+    };
+    let events = [
+        sync(1_000, 1_240, 43, &[(4, 1)]),
+        sync(2_000, 1_234, 255, &[]),
+        sync(3_000, 99, 43, &[]),
+        sync(4_500, 1_240, 44, &[(3, -5)]),
+        sync(5_500, 1_234, 256, &[(5, 0)]),
+        sync(6_000, 99, 44, &[(3, 0)]),
+    ];
+    let own = request(10_000, DISK).iter().map(|line| event(line, Unknown::Named)).collect::<Vec<_>>();
+    let found = open(&trace([packet(bundle(0, events.into_iter().chain(own))), tree]));
+    let activity: Activity = serde_json::from_str(&found.header.activity.unwrap()).unwrap();
+    let rows: Vec<_> = activity
+        .syncs
+        .iter()
+        .map(|row| (&*row.process, &*row.file_system, row.calls, row.errors, row.time.0))
+        .collect();
+    assert_eq!(
+        rows,
+        [
+            ("Thread-7", "f2fs", 1, 0, 3_500),
+            ("com.example.chat", "ext4", 1, 1, 3_500),
+            ("pid 99", "ext4", 1, 0, 3_000)
+        ]
+    );
+    assert_eq!((found.ledger.skipped, found.ledger.seen), (0, 9));
+}
+
+#[test]
+fn the_process_tree_names_the_application() {
+    let process = Message::default().number(1, 1_200).bytes(3, "com.example.chat").bytes(3, "--flag");
+    let thread = Message::default().number(1, 1_234).bytes(2, "Thread-7").number(3, 1_200);
+    let tree = Message::default().bytes(2, Message::default().bytes(1, process).bytes(2, thread));
+    let events = packet(bundle_of(&request(10_000, DISK)));
+    // The tree may stand behind the events in the file.
+    for packets in [[tree.clone(), events.clone()], [events.clone(), tree]] {
+        let found = open(&trace(packets));
+        assert_eq!(found.processes, ["com.example.chat"]);
+        assert_eq!((found.requests[0].pid, found.devices[0].as_str()), (Some(1_234), "179,0"));
+    }
+    assert_eq!(open(&trace([events])).processes, ["Thread-7"]);
+}
+
+#[test]
+fn what_was_lost_is_counted_and_named() {
+    let statistics = |phase: u64, overrun: u64| {
+        let cpu = Message::default().number(1, 3).number(2, 9).number(3, overrun).number(8, 1);
+        Message::default().bytes(34, Message::default().number(1, phase).bytes(2, cpu))
+    };
+    let lost = bundle_of(&request(10_000, DISK)).number(3, 1);
+    let dropped = packet(bundle_of(&request(50_000, DISK))).number(42, 1);
+    let first = packet(bundle_of(&request(1_000, DISK))).number(42, 1);
+    let found = open(&trace([statistics(1, 100), first, packet(lost), dropped, statistics(2, 117)]));
+    assert_eq!((found.requests.len(), found.ledger.lost), (3, 17 + 1 + 1));
+    let note = found.header.note.unwrap();
+    assert_eq!(note, "CPU 0 lost 1 events; CPU 3 lost 17 events; Perfetto dropped 1 packets or more");
+}
+
+#[test]
+fn other_clocks_are_brought_to_the_boot_clock() {
+    let clock =
+        |bundle: Message, clock, ftrace, boot| bundle.number(5, clock).number(6, ftrace).number(7, boot);
+    let first = clock(bundle_of(&request(10_000, DISK)), 2, 500, 1_000_500);
+    // The next reading of the two clocks differs a little: response times must not.
+    let second = clock(bundle_of(&request(20_000, DISK)), 2, 600, 1_000_617);
+    let found = open(&trace([packet(first), packet(second)]));
+    let arrivals: Vec<_> = found.requests.iter().map(|request| request.arrival.0).collect();
+    assert_eq!(arrivals, [1_010_000, 1_020_000]);
+    let reading = |id: u64, time: u64| Message::default().number(1, id).number(2, time);
+    let snapshot = [reading(1, 1_700_000_000_000_000_000), reading(5, 4_000), reading(6, 5_000_000_000)];
+    let snapshot = snapshot.into_iter().fold(Message::default(), |all, clock| all.bytes(1, clock));
+    let raw = bundle_of(&request(10_000, DISK)).number(5, 4);
+    let found = open(&trace([Message::default().bytes(6, snapshot), packet(raw)]));
+    assert_eq!(found.requests[0].arrival.0, 10_000 + 5_000_000_000 - 4_000);
+    assert_eq!(found.header.note.unwrap(), "time 0 is 1699999995.000000000 s of Unix time");
+}
+
+#[test]
+fn a_mapped_device_passes_its_requests_on() {
+    let queued = |device| request(10_000, device).remove(0);
+    let disk = request(11_000, DISK);
+    let found = open(&trace([packet(bundle_of(&[&[queued(253 << 8 | 5)], &disk[..]].concat()))]));
+    assert_eq!((found.requests.len(), found.devices[0].as_str()), (1, "253,5"));
+    assert_eq!((found.ledger.skipped, found.ledger.paired, found.ledger.unpaired), (1, 1, 0));
+    // Without events of issue or completion, arrivals are all there is.
+    let found = open(&trace([packet(bundle_of(&[queued(DISK), queued(253 << 8 | 5)]))]));
+    assert_eq!((found.requests.len(), found.requests[0].complete), (2, None));
+}
+
+#[test]
+fn a_recording_without_the_events_that_are_needed_says_which() {
+    let lines = request(10_000, DISK).into_iter().map(|line| Line { event: "block_io_start".into(), ..line });
+    let bytes = trace([packet(bundle_of(&lines.collect::<Vec<_>>()))]);
+    let error = read_bytes(&bytes, "pftrace", &ReadOptions::default()).unwrap_err();
+    assert_eq!(error.kind(), Kind::Unsupported);
+    assert!(error.hint_text().unwrap().contains("block/block_rq_issue"), "{error}");
+    let lines = request(10_000, DISK).into_iter().map(|line| Line { event: "sched_switch".into(), ..line });
+    let bytes = trace([packet(bundle_of(&lines.collect::<Vec<_>>()))]);
+    assert_eq!(read_bytes(&bytes, "pftrace", &ReadOptions::default()).unwrap_err().kind(), Kind::Empty);
+}
+
+#[test]
+fn cpus_that_were_read_too_far_apart_are_refused() {
+    let late: Vec<_> = (0..40).map(|i| packet(bundle_of(&request(1_000_000 - 10_000 * i, DISK)))).collect();
+    let bytes = trace(late);
+    assert_eq!(open(&bytes).requests.len(), 40);
+    let options = ReadOptions { reorder_window: Some(20), ..ReadOptions::default() };
+    let error = read_bytes(&bytes, "pftrace", &options).unwrap_err();
+    assert_eq!(error.kind(), Kind::Order);
+    assert!(error.to_string().contains("byte"), "{error}");
+}
+
+#[test]
+fn a_trace_cut_anywhere_is_an_error_or_read_up_to_there() {
+    let bytes = trace(packets(&host()[..60], 25, Unknown::Described));
+    let whole = open(&bytes);
+    for end in (1..bytes.len()).step_by(11) {
+        let cut = &bytes[..end];
+        let forced = ReadOptions { format: Some("perfetto".into()), ..ReadOptions::default() };
+        if let Ok(found) = read_bytes(cut, "pftrace", &forced) {
+            // Cut between two packets.
+            assert!(found.ledger.seen < whole.ledger.seen, "{end}");
+        }
+        if let Ok(found) = read_bytes(cut, "pftrace", &ReadOptions { lenient: true, ..forced }) {
+            assert!(found.requests.len() <= whole.requests.len(), "{end}");
+        }
+    }
+    let end = bytes.len() - 5;
+    let found = read_bytes(&bytes[..end], "pftrace", &lenient()).unwrap();
+    assert!(!found.requests.is_empty() && found.ledger.skipped == 1, "{}", found.ledger);
+}
+
+#[test]
+fn any_byte_changed_never_panics() {
+    let few = packets(&host()[..9], 5, Unknown::Described);
+    for bytes in [trace(few.clone()), trace([pack(&few)])] {
+        for at in 0..bytes.len() {
+            for byte in [0, 0x0a, 0xff] {
+                let mut bytes = bytes.clone();
+                bytes[at] = byte;
+                let options = ReadOptions {
+                    format: Some("perfetto".into()),
+                    lenient: at % 2 == 0,
+                    ..ReadOptions::default()
+                };
+                let _ = read_bytes(&bytes, "pftrace", &options);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_huge_length_takes_no_memory() {
+    for length in
+        [&b"\xff\xff\xff\xff\x0f"[..], b"\xff\xff\xff\x7f", b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01"]
+    {
+        let bytes = [b"\x0a", length, b"\x0a\x05abc"].concat();
+        let forced = ReadOptions { format: Some("perfetto".into()), ..ReadOptions::default() };
+        let error = read_bytes(&bytes, "pftrace", &forced).unwrap_err();
+        assert!(matches!(error.kind(), Kind::Syntax | Kind::Truncated), "{error}");
+    }
+}
+
+/// The picture of a trace, as bytes.
+fn picture(requests: &[Request]) -> Vec<u8> {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("t.pftrace");
+    let mut writer = TraceWriter::create(&path, &Header::default(), &WriteOptions::default()).unwrap();
+    if !requests.is_empty() {
+        let mut builder = BatchBuilder::default();
+        for request in requests {
+            builder.push(request);
+        }
+        let names = std::sync::Arc::new(Names::default());
+        writer.write(&builder.finish(&names, &names)).unwrap();
+    }
+    writer.finish(&Ledger::default(), &Header::default()).unwrap();
+    std::fs::read(&path).unwrap()
+}
+
+#[test]
+fn a_picture_is_known_as_one_and_is_no_trace() {
+    let complete = Some(Nanos(900));
+    let request = Request { complete, ..Request::new(Nanos(-5), Op::Read, Sector(8), 8) };
+    let error = read_bytes(&picture(&[request]), "pftrace", &ReadOptions::default()).unwrap_err();
+    assert_eq!(error.kind(), Kind::Unsupported, "{error}");
+    assert!(error.to_string().contains("picture"), "{error}");
+    let error = read_bytes(&picture(&[]), "pftrace", &ReadOptions::default()).unwrap_err();
+    assert_eq!(error.kind(), Kind::Empty, "{error}");
+}
+
+#[test]
+fn a_picture_has_the_name_of_one() {
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["t.pftrace", "t.perfetto-trace", "T.PFTRACE.gz"] {
+        assert!(picture_file(&folder.path().join(name)).is_ok(), "{name}");
+    }
+    for name in ["t.json", "t", "pftrace", "t.parquet.gz"] {
+        let error = picture_file(&folder.path().join(name)).map(|_| ()).unwrap_err();
+        assert_eq!(error.kind(), Kind::Config, "{name}: {error}");
+        assert!(error.hint_text().unwrap().contains(".pftrace"), "{name}");
+    }
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+}

@@ -1,0 +1,203 @@
+//! Writers and readers agree; what a format cannot hold is counted or refused.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // Helpers stand outside of `#[test]`.
+
+use std::path::Path;
+
+use emmclab_trace::{
+    Batch, BatchBuilder, Flags, Header, Kind, Ledger, Losses, Names, Nanos, Op, Request, Result, Sector,
+    TraceWriter, WriteOptions,
+};
+use proptest::prelude::*;
+
+fn batch(requests: &[Request], processes: &Names, devices: &Names) -> Batch {
+    let mut builder = BatchBuilder::default();
+    for request in requests {
+        builder.push(request);
+    }
+    builder.finish(&processes.clone().into(), &devices.clone().into())
+}
+
+fn write(path: &Path, batch: &Batch) -> Result<Losses> {
+    let mut writer = TraceWriter::create(path, &Header::default(), &WriteOptions::default())?;
+    writer.write(batch)?;
+    let losses = writer.losses();
+    writer.finish(&Ledger::default(), &Header::default())?;
+    Ok(losses)
+}
+
+/// Requests in order of arrival, some with names.
+fn requests(names: &'static str) -> impl Strategy<Value = (Vec<Request>, Names, Names)> {
+    let row = (
+        (0i64..1 << 50, 0i64..1 << 33, 0i64..1 << 33, 0i64..1 << 33),
+        (0u64..1 << 38, 1u32..1 << 20, 0usize..5, any::<u16>()),
+        (prop::option::of(0i32..), prop::option::of(names), prop::option::of("[0-9]{1,2},[0-9]")),
+        (any::<bool>(), any::<bool>(), any::<bool>()),
+    );
+    prop::collection::vec(row, 1..50).prop_map(|rows| {
+        let (mut processes, mut devices) = (Names::default(), Names::default());
+        let mut requests: Vec<_> = rows
+            .into_iter()
+            .map(|((arrival, wait, work, rest), (sector, sectors, op, flags), (pid, name, device), some)| {
+                let start = arrival + wait;
+                Request {
+                    start: some.0.then_some(Nanos(start)),
+                    issue: some.1.then_some(Nanos(start + work)),
+                    complete: some.2.then_some(Nanos(start + work + rest)),
+                    flags: Flags(flags & 0xff),
+                    pid,
+                    process: name.map(|name| processes.intern(&name)),
+                    device: device.map(|name| devices.intern(&name)),
+                    ..Request::new(Nanos(arrival), Op::ALL[op], Sector(sector), sectors)
+                }
+            })
+            .collect();
+        requests.sort_by_key(|request| request.arrival);
+        (requests, processes, devices)
+    })
+}
+
+fn written(
+    name: &str,
+    (requests, processes, devices): &(Vec<Request>, Names, Names),
+) -> (crate::support::Trace, Losses) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join(name);
+    let losses = write(&path, &batch(requests, processes, devices)).unwrap();
+    (crate::support::read(&path).unwrap_or_else(|error| panic!("{error}")), losses)
+}
+
+/// The loss of a column.
+fn lost(losses: &Losses, column: &str) -> u64 {
+    losses.values.iter().find(|(name, _)| *name == column).map_or(0, |(_, count)| *count)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(128))]
+
+    #[test]
+    fn csv_holds_everything(made in requests("[a-z,\" äß-]{0,6}")) {
+        let (trace, losses) = written("t.csv", &made);
+        prop_assert_eq!(losses, Losses::default());
+        let name = |names: &[String], id: Option<emmclab_trace::NameId>| id.map(|id| names[id.0 as usize].clone());
+        let (requests, processes, devices) = made;
+        let processes: Vec<_> = processes.iter().map(str::to_owned).collect();
+        let devices: Vec<_> = devices.iter().map(str::to_owned).collect();
+        prop_assert_eq!(trace.requests.len(), requests.len());
+        for (found, request) in trace.requests.iter().zip(&requests) {
+            prop_assert_eq!(name(&trace.processes, found.process), name(&processes, request.process));
+            prop_assert_eq!(name(&trace.devices, found.device), name(&devices, request.device));
+            let plain = |request: &Request| Request { process: None, device: None, ..*request };
+            prop_assert_eq!(plain(found), plain(request));
+        }
+    }
+
+    #[test]
+    fn ssdsim_and_mqsim_hold_five_numbers_and_count_the_rest(made in requests("[a-z]{1,3}")) {
+        for name in ["t.ssdsim", "t.mqsim"] {
+            let kept: Vec<_> = made.0.iter().filter(|request| request.op.has_data()).collect();
+            prop_assume!(!kept.is_empty());
+            let (trace, losses) = written(name, &made);
+            prop_assert_eq!(losses.requests, (made.0.len() - kept.len()) as u64);
+            let count = |has: fn(&Request) -> bool| kept.iter().filter(|request| has(request)).count() as u64;
+            prop_assert_eq!(lost(&losses, "start_ns"), count(|request| request.start.is_some()));
+            prop_assert_eq!(lost(&losses, "process"), count(|request| request.process.is_some()));
+            prop_assert_eq!(lost(&losses, "flags"), count(|request| request.flags != Flags(0)));
+            prop_assert_eq!(trace.requests.len(), kept.len());
+            for (found, request) in trace.requests.iter().zip(kept) {
+                let plain = |request: &Request| (request.arrival, request.sector, request.sectors, request.op);
+                prop_assert_eq!(plain(found), plain(request));
+            }
+        }
+    }
+
+    #[test]
+    fn fio_holds_order_place_and_microseconds(made in requests("[a-z]{1,3}")) {
+        let kept: Vec<_> = made.0.iter().filter(|request| request.op != Op::SecureErase).collect();
+        prop_assume!(!kept.is_empty());
+        let (trace, losses) = written("t.iolog", &made);
+        let coarse = kept.iter().filter(|request| request.arrival.0 % 1_000 != 0).count() as u64;
+        prop_assert_eq!(lost(&losses, "arrival_ns"), coarse);
+        let zero = kept[0].arrival.0 / 1_000;
+        for (found, request) in trace.requests.iter().zip(&kept) {
+            prop_assert_eq!(found.arrival.0, (request.arrival.0 / 1_000 - zero) * 1_000);
+            prop_assert_eq!(found.op, request.op);
+            if request.op != Op::Flush {
+                prop_assert_eq!((found.sector, found.sectors), (request.sector, request.sectors));
+            }
+        }
+        prop_assert_eq!(trace.requests.len(), kept.len());
+    }
+
+    #[test]
+    fn biotracer_gives_back_all_that_it_has_columns_for(
+        rows in prop::collection::vec((0i64..1 << 50, 0i64..1 << 30, 1u32..200, any::<bool>(), any::<bool>(), any::<bool>()), 1..50)
+    ) {
+        let mut requests: Vec<_> = rows.iter().map(|&(arrival, wait, pages, write, packed, idle)| {
+            let mut flags = Flags::NO_WAIT_KNOWN;
+            if packed { flags = flags.union(Flags::PACKED); }
+            if idle { flags = flags.union(Flags::NO_WAIT); }
+            Request {
+                start: Some(Nanos(arrival + wait)),
+                issue: Some(Nanos(arrival + 2 * wait)),
+                complete: Some(Nanos(arrival + 3 * wait)),
+                flags,
+                ..Request::new(Nanos(arrival), if write { Op::Write } else { Op::Read }, Sector(arrival as u64 % 999), pages * 8)
+            }
+        }).collect();
+        requests.sort_by_key(|request| request.arrival);
+        let made = (requests, Names::default(), Names::default());
+        let (trace, losses) = written("t.biotracer", &made);
+        prop_assert_eq!(losses, Losses::default());
+        prop_assert_eq!(trace.requests, made.0);
+    }
+}
+
+#[test]
+fn what_a_format_cannot_say_at_all_is_refused_and_leaves_no_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let without_times = Request::new(Nanos(5), Op::Read, Sector(8), 8);
+    let negative = Request::new(Nanos(-5), Op::Read, Sector(8), 8);
+    let far = Request::new(Nanos(5), Op::Read, Sector(u64::MAX - 8), 8);
+    for (name, request) in [("a.biotracer", without_times), ("a.ssdsim", negative), ("a.iolog", far)] {
+        let error =
+            write(&folder.path().join(name), &batch(&[request], &Names::default(), &Names::default()))
+                .unwrap_err();
+        assert_eq!(error.kind(), Kind::Unsupported, "{name}: {error}");
+    }
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn a_trace_from_before_the_zero_of_its_clock_survives_csv() {
+    let request = Request::new(Nanos(-1_500), Op::Write, Sector(8), 8);
+    let made = (vec![request], Names::default(), Names::default());
+    assert_eq!(written("t.csv", &made).0.requests, [request]);
+}
+
+#[test]
+fn the_real_messaging_trace_survives_every_writer() {
+    let Some(path) = crate::support::real_trace("nexus5/log106_Messaging.txt") else { return };
+    let trace = crate::support::read(&path).unwrap();
+    let made = (trace.requests, Names::default(), Names::default());
+    for name in ["t.csv", "t.biotracer", "t.parquet"] {
+        let (again, losses) = written(name, &made);
+        assert_eq!(losses, Losses::default());
+        assert!(again.requests == made.0, "{name}");
+    }
+    let (again, losses) = written("t.ssdsim", &made);
+    assert_eq!((again.requests.len(), losses.requests), (5_702, 0));
+    assert_eq!(lost(&losses, "complete_ns"), 5_702);
+}
+
+#[test]
+fn an_unwritable_place_is_an_error() {
+    let batch =
+        batch(&[Request::new(Nanos(0), Op::Read, Sector(0), 8)], &Names::default(), &Names::default());
+    let folder = tempfile::tempdir().unwrap();
+    for path in [folder.path().to_path_buf(), folder.path().join("none/t.csv")] {
+        assert!(write(&path, &batch).is_err());
+    }
+    let error = write(&folder.path().join("t.xyz"), &batch).unwrap_err();
+    assert_eq!(error.kind(), Kind::UnknownFormat);
+}
