@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import importlib.util
 import json
 import os
@@ -10,6 +11,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -50,14 +52,47 @@ def emmclab_json(*arguments: object) -> Any:
     return json.loads(done.stdout)
 
 
-def study_run_once(study: str, factory: pytest.TempPathFactory) -> Path:
-    """Runs the study of a paper with its page; gives the folder of both."""
-    folder = factory.mktemp(study)
-    done = emmclab(
-        *("reproduce", study, "--jobs", 2, "--results", folder, "--html", folder / "page.html"), cwd=folder
-    )
-    assert done.returncode == 0, done.stderr
-    return folder
+@dataclass(frozen=True)
+class Reproduced:
+    """A folder in which the studies of papers are run once for all tests, whichever worker asks first."""
+
+    folder: Path
+
+    @property
+    def results(self) -> Path:
+        """The results folder of all studies."""
+        return self.folder / "results"
+
+    def page(self, study: str) -> Path:
+        """The page of a study, which is run where it is not there; its figures are in `figures` beside it."""
+        page = self.folder / study / "page.html"
+        with self._alone():
+            if not page.is_file():
+                page.parent.mkdir(parents=True, exist_ok=True)
+                done = emmclab(
+                    *("reproduce", study, "--jobs", 2, "--results", self.results),
+                    *("--html", page, "--figures", page.parent / "figures"),
+                    cwd=page.parent,
+                )
+                assert done.returncode == 0, done.stderr
+                assert "reproduced" in done.stdout
+        return page
+
+    def ledger(self) -> list[dict[str, Any]]:
+        """The whole ledger, as `emmclab claims --json` prints it."""
+        file = self.folder / "ledger.json"
+        with self._alone():
+            if not file.is_file():
+                found = emmclab_json("claims", "--jobs", 2, "--results", self.results)
+                file.write_text(json.dumps(found))
+        claims: list[dict[str, Any]] = json.loads(file.read_text())
+        return claims
+
+    @contextlib.contextmanager
+    def _alone(self) -> Iterator[None]:
+        with (self.folder / ".lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
 
 
 def kept_cells(results: Path) -> int:
@@ -157,26 +192,20 @@ def browser(chromium: str) -> Iterator[Browser]:
 
 
 @pytest.fixture(scope="session")
-def reproduced(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder in which IISWC 2015 was reproduced from nothing but the project, once for all tests.
-
-    It holds `results`, `page.html` and `figures`; tests leave it as it is.
-    """
-    folder = tmp_path_factory.mktemp("reproduced")
-    done = emmclab(
-        *("reproduce", "iiswc15", "--jobs", 2, "--results", folder / "results"),
-        *("--html", folder / "page.html", "--figures", folder / "figures"),
-    )
-    assert done.returncode == 0, done.stderr
-    assert "reproduced" in done.stdout
-    return folder
+def reproduced(tmp_path_factory: pytest.TempPathFactory) -> Reproduced:
+    """The papers reproduced from nothing but the project; tests leave what is there as it is."""
+    base = tmp_path_factory.getbasetemp()
+    # Workers have folders of their own in that of the session.
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "reproduced"
+    folder.mkdir(exist_ok=True)
+    return Reproduced(folder)
 
 
 @pytest.fixture(scope="session")
-def ledger(reproduced: Path) -> list[dict[str, Any]]:
-    """The whole ledger, as `emmclab claims --json` prints it; the cells of IISWC 2015 are there already."""
-    found: list[dict[str, Any]] = emmclab_json("claims", "--jobs", 2, "--results", reproduced / "results")
-    return found
+def ledger(reproduced: Reproduced) -> list[dict[str, Any]]:
+    """The whole ledger; the cells of IISWC 2015 are there already."""
+    reproduced.page("iiswc15")
+    return reproduced.ledger()
 
 
 def instances(loop: str) -> list[str]:

@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conftest import ROOT, emmclab, emmclab_json, missing
+from conftest import ROOT, Reproduced, emmclab, emmclab_json, missing
 from emmclab.claims import (
     CANNOT,
     DIRECTION,
@@ -105,11 +105,11 @@ INPUTS = {
 
 
 @pytest.fixture(scope="module")
-def results(reproduced: Path, ledger: list[dict[str, Any]]) -> dict[str, Results]:
+def results(reproduced: Reproduced, ledger: list[dict[str, Any]]) -> dict[str, Results]:
     """The results of every study that claims are judged on."""
     assert ledger
     names = studies_of(papers().values())
-    return {name: Results.load(reproduced / "results" / name) for name in names}
+    return {name: Results.load(reproduced.results / name) for name in names}
 
 
 def test_the_ledger_has_every_published_claim_once_in_the_published_words(shared_traces: Path) -> None:
@@ -150,10 +150,10 @@ def test_not_yet_is_said_only_of_systems_to_come(ledger: list[dict[str, Any]]) -
 
 
 def test_one_paper_or_one_study_gives_the_verdicts_of_the_whole_ledger(
-    ledger: list[dict[str, Any]], results: dict[str, Results], reproduced: Path
+    ledger: list[dict[str, Any]], results: dict[str, Results], reproduced: Reproduced
 ) -> None:
     whole = {claim["id"]: claim for claim in ledger}
-    alone = emmclab_json("claims", "--paper", "advil12", "--results", reproduced / "results")
+    alone = emmclab_json("claims", "--paper", "advil12", "--results", reproduced.results)
     assert alone == [claim for claim in ledger if claim["paper"] == "advil12"]
     for found in results.values():
         for claim in judge_study(found):
@@ -167,9 +167,9 @@ def test_a_headline_counts_tested_restated_and_unchecked_apart(results: dict[str
     assert tested + restated + cannot == len(judged)
 
 
-def test_the_readme_says_what_the_command_says(reproduced: Path, ledger: list[dict[str, Any]]) -> None:
+def test_the_readme_says_what_the_command_says(reproduced: Reproduced, ledger: list[dict[str, Any]]) -> None:
     assert ledger
-    last = emmclab("claims", "--results", reproduced / "results").stdout.splitlines()[-1]
+    last = emmclab("claims", "--results", reproduced.results).stdout.splitlines()[-1]
     assert last in " ".join((ROOT / "README.md").read_text().split())
 
 

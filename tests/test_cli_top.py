@@ -10,6 +10,7 @@ import signal
 import subprocess
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -85,7 +86,7 @@ def test_waits_for_durability_are_shown_by_process(loop: str, tmp_path: Path) ->
     subprocess.run(["mount", loop, folder], check=True)
     try:
         for json_or_not in (["--json"], []):
-            watching = _watch("--device", loop, "--interval", "300ms", "--duration", "3s", *json_or_not)
+            watching = _watch("--device", loop, "--interval", "300ms", *json_or_not)
             for number in range(3):
                 to = [
                     "dd",
@@ -97,13 +98,18 @@ def test_waits_for_durability_are_shown_by_process(loop: str, tmp_path: Path) ->
                     "status=none",
                 ]
                 subprocess.run(to, check=True)
-            said, _ = watching.communicate(timeout=PATIENCE_S)
+            assert watching.stdout
             if json_or_not:
-                rows = [row for line in said.splitlines() for row in json.loads(line)["syncs"]]
+                rows: list[dict[str, Any]] = []
+                while sum(row["calls"] for row in rows) < 3:
+                    rows += json.loads(watching.stdout.readline())["syncs"]
                 assert {(row["process"], row["file_system"]) for row in rows} == {("dd", "ext4")}
-                assert sum(row["calls"] for row in rows) == 3
             else:
-                assert "  dd waited for ext4 " in said
+                while "  dd waited for ext4 " not in watching.stdout.readline():
+                    assert watching.poll() is None
+            watching.send_signal(signal.SIGINT)
+            watching.communicate(timeout=PATIENCE_S)
+            assert watching.returncode == 0
     finally:
         subprocess.run(["umount", folder], check=True)
 

@@ -74,7 +74,7 @@ def _add_scheme(device: Path, page: str) -> None:
     _replace(registry, "mod io;", "mod io;\nmod lone;")
     _replace(registry, "use io::BlockIo;", "use io::BlockIo;\nuse lone::Lone;")
     _replace(registry, "Fast, Superblock);", "Fast, Superblock, Lone);")
-    known = device.parent / "tests" / "mapping_schemes.rs"
+    known = device.parent / "tests" / "device" / "mapping_schemes.rs"
     _replace(known, '"superblock"];', '"superblock", "lone"];')
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import emmclab as lab
-from conftest import ROOT, study_run_once
+from conftest import ROOT, Reproduced
 from emmclab.claims import judge_study
 from emmclab.papers.dsn17.crash import recovers
 from emmclab.papers.dsn17.journaling import APPLICATIONS, DEVICES, MODES, won
@@ -22,15 +22,10 @@ TRACES = {path.stem: path for path in lab.bundled(annotated=True)}
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder in which the study ran once."""
-    return study_run_once("dsn17", tmp_path_factory)
-
-
-@pytest.fixture(scope="module")
-def results(folder: Path) -> Results:
-    """The results of the study."""
-    return Results.load(folder / "dsn17")
+def results(reproduced: Reproduced) -> Results:
+    """The results of the study, which ran once."""
+    reproduced.page("dsn17")
+    return Results.load(reproduced.results / "dsn17")
 
 
 @pytest.mark.parametrize("name", APPLICATIONS)
@@ -84,11 +79,13 @@ def test_the_study_has_every_application_in_every_mode_on_every_device(results: 
             assert won(results, name, "no_journal", device) == pytest.approx(100)
 
 
-def test_the_page_gives_the_answer_the_modes_and_whose_design_it_is(folder: Path, results: Results) -> None:
-    page = (folder / "page.html").read_text()
+def test_the_page_gives_the_answer_the_modes_and_whose_design_it_is(
+    reproduced: Reproduced, results: Results, tmp_path: Path
+) -> None:
+    page = reproduced.page("dsn17").read_text()
     assert "The mechanisms are our design, the claims are the paper" in page
     assert all(f">{name}<" in page for name in (*APPLICATIONS, *MODES))
-    again = folder / "again.html"
+    again = tmp_path / "again.html"
     write_page(results, judge_study(results), again, None)
     assert again.read_text() == page
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from conftest import emmclab, emmclab_json, study_run_once
+from conftest import Reproduced, emmclab, emmclab_json
 from emmclab.apps import application_text
 from emmclab.claims import REPRODUCED, TESTED, judge_study
 from emmclab.papers.fast12.applications import APPLICATIONS, CARDS, OTHERS, runs_of, seconds, spread
@@ -25,15 +25,10 @@ networks = ["wifi"]
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder in which the study ran once."""
-    return study_run_once("fast12", tmp_path_factory)
-
-
-@pytest.fixture(scope="module")
-def results(folder: Path) -> Results:
-    """The results of the study."""
-    return Results.load(folder / "fast12")
+def results(reproduced: Reproduced) -> Results:
+    """The results of the study, which ran once."""
+    reproduced.page("fast12")
+    return Results.load(reproduced.results / "fast12")
 
 
 def test_a_cell_is_the_run_that_the_command_makes(results: Results) -> None:
@@ -71,9 +66,9 @@ def test_every_claim_of_the_talk_is_tested_and_none_restates_an_input(results: R
 
 
 def test_the_page_answers_first_and_shows_both_schemes(
-    results: Results, folder: Path, tmp_path: Path
+    results: Results, reproduced: Reproduced, tmp_path: Path
 ) -> None:
-    text = (folder / "page.html").read_text()
+    text = reproduced.page("fast12").read_text()
     assert text.index("WebBench varies with the card by") < text.index("<h2")
     assert "block / bast" in text and "assumed" in text
     write_page(results, judge_study(results), tmp_path / "again.html", tmp_path / "figures")
@@ -81,15 +76,19 @@ def test_the_page_answers_first_and_shows_both_schemes(
     assert (tmp_path / "figures" / "states-webbench.svg").exists()
 
 
-def test_runtimes_are_columns_of_the_results_and_a_metric(folder: Path) -> None:
+def test_runtimes_are_columns_of_the_results_and_a_metric(
+    results: Results, reproduced: Reproduced, tmp_path: Path
+) -> None:
+    assert results
     rows = emmclab_json(
         *("query", "select input, device, options_network, app_runtime_s from runs where grid = 'cards'"),
-        *("--study", "fast12", "--results", folder),
+        *("--study", "fast12", "--results", reproduced.results),
     )
     assert len(rows) == 144 and all(row["app_runtime_s"] > 0 for row in rows)
-    report = emmclab("report", "fast12", "--results", folder, "--html", folder / "study.html", cwd=folder)
+    page = tmp_path / "study.html"
+    report = emmclab("report", "fast12", "--results", reproduced.results, "--html", page, cwd=tmp_path)
     assert report.returncode == 0, report.stderr
-    assert "Runtime" in (folder / "study.html").read_text()
+    assert "Runtime" in page.read_text()
 
 
 @pytest.mark.parametrize(

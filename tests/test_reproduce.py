@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser
 
-from conftest import emmclab, emmclab_json
+from conftest import Reproduced, emmclab, emmclab_json
 from emmclab.claims import rules
 from emmclab.papers import papers
 from emmclab.workload import workloads
@@ -21,8 +21,8 @@ CLAIMS = [rule.id for rule in rules(papers()["iiswc15"]) if rule.study == "iiswc
 
 
 @pytest.fixture(scope="module")
-def page(reproduced: Path) -> Path:
-    return reproduced / "page.html"
+def page(reproduced: Reproduced) -> Path:
+    return reproduced.page("iiswc15")
 
 
 def test_the_page_is_one_small_file_that_names_how_to_get_it_again(page: Path) -> None:
@@ -116,24 +116,28 @@ def test_data_and_sorting_work(page: Path, browser: Browser) -> None:
     assert values == sorted(values, reverse=True)
 
 
-def test_figures_are_files_for_a_paper(reproduced: Path) -> None:
+def test_figures_are_files_for_a_paper(page: Path) -> None:
     for ending, begins in (("svg", b"<svg"), ("pdf", b"%PDF"), ("csv", b"trace,")):
-        files = sorted((reproduced / "figures").glob(f"*.{ending}"))
+        files = sorted((page.parent / "figures").glob(f"*.{ending}"))
         assert len(files) == 12
         assert all(file.read_bytes().startswith(begins) for file in files)
 
 
-def test_a_report_is_the_same_page_without_running(page: Path, reproduced: Path, tmp_path: Path) -> None:
+def test_a_report_is_the_same_page_without_running(
+    page: Path, reproduced: Reproduced, tmp_path: Path
+) -> None:
     again = tmp_path / "again.html"
-    done = emmclab("report", "iiswc15", "--results", reproduced / "results", "--html", again)
+    done = emmclab("report", "iiswc15", "--results", reproduced.results, "--html", again)
     assert done.returncode == 0, done.stderr
     assert again.read_bytes() == page.read_bytes()
 
 
 def test_the_recorded_messaging_trace_is_the_26th_workload(
-    reproduced: Path, shared_traces: Path, tmp_path: Path
+    reproduced: Reproduced, shared_traces: Path, tmp_path: Path
 ) -> None:
-    results = shutil.copytree(reproduced / "results", tmp_path / "results")
+    reproduced.page("iiswc15")
+    results = tmp_path / "results"
+    shutil.copytree(reproduced.results / "iiswc15", results / "iiswc15")
     out = emmclab_json(
         *("reproduce", "iiswc15", "--results", results, "--html", tmp_path / "with.html"),
         *("--trace", shared_traces / "nexus5" / "log106_Messaging.txt"),

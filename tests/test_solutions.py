@@ -141,3 +141,18 @@ def test_a_loss_says_how_much_and_whether_what_is_left_is_sound() -> None:
     assert "lost in 3 of 10 states of 2 cuts tried; what is left is consistent" in risk_of(lost, "x")
     broken = {"solutions": {"x": [{**row, "promises": ["fsync", "integrity"], "first": "f"}]}}
     assert "may be inconsistent (integrity)" in risk_of(broken, "x")
+
+
+def test_over_several_devices_the_answer_begins_with_all_and_what_is_not_possible_is_named(
+    tmp_path: Path,
+) -> None:
+    page = tmp_path / "solutions.html"
+    # The partitions of the internal flash of 2010 are too small for a log of segments.
+    several = ("apps", "solutions", "email", "--devices", "nexusone,kingston-c4", "--solution", "lfs")
+    done = emmclab(*several, "--solution", "no-sync", "--html", str(page))
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("Over all applications, devices and networks")
+    assert "lfs for email on nexusone over wifi is not possible" in done.stdout
+    assert "lfs for email on nexusone over wifi: " in page.read_text()
+    alone = emmclab("apps", "solutions", "email", "--device", "nexusone", "--solution", "lfs")
+    assert alone.returncode == 2 and "too small for a log of segments" in alone.stderr

@@ -117,12 +117,15 @@ class Comparison(Document):
         return f"<Comparison of {len(self['solutions'])} solutions in {len(self['runs'])} runs>"
 
 
-def compare_solutions(runs: Sequence[tuple[Solution, AppResult]]) -> Comparison:
+def compare_solutions(
+    runs: Sequence[tuple[Solution, AppResult]], impossible: Sequence[Mapping[str, str]] = ()
+) -> Comparison:
     """Put runs beside the plain ones of the same application, device and network.
 
     The gain is the plain runtime over that with the solution. Pages programmed and blocks erased are those of
     all devices of the plain one's kind, and wear them out; bytes that went to a second device of another kind
-    stand apart. What is risked comes from explored cuts of power (`risks`).
+    stand apart. What is risked comes from explored cuts of power (`risks`). `impossible` are runs that a
+    device does not allow: application, device, network, solution and the reason.
 
     Raises:
         ConfigError: a run has no plain one beside it.
@@ -153,6 +156,7 @@ def compare_solutions(runs: Sequence[tuple[Solution, AppResult]]) -> Comparison:
     return Comparison(
         {
             "runs": rows,
+            "impossible": [dict(one) for one in impossible],
             "solutions": [
                 {
                     "name": one.name,
@@ -161,11 +165,16 @@ def compare_solutions(runs: Sequence[tuple[Solution, AppResult]]) -> Comparison:
                     "loses": loses(known, one.name),
                     "risk": risk_of(known, one.name),
                 }
-                for one in used.values()
+                for one in sorted(used.values(), key=_order)
             ],
             "risks": known,
         }
     )
+
+
+def _order(solution: Solution) -> int:
+    """Give the place of a solution; those of a user come last."""
+    return SOLUTIONS.index(solution) if solution in SOLUTIONS else len(SOLUTIONS)
 
 
 def _place(result: AppResult) -> tuple[str, ...]:

@@ -137,7 +137,8 @@ def apps(
     device: Annotated[
         str,
         option(
-            "The device, several with commas for `compare`: presets (`emmclab devices`) or TOML files.",
+            "The device, several with commas for `compare` and `solutions`: presets (`emmclab devices`) or "
+            "TOML files.",
             "Device",
             "--device",
             "--devices",
@@ -148,7 +149,7 @@ def apps(
     network: Annotated[
         str,
         option(
-            "A network of the host, several with commas for `compare`.",
+            "A network of the host, several with commas for `compare` and `solutions`.",
             _RUN,
             "--network",
             "--networks",
@@ -242,7 +243,7 @@ def apps(
         _learn(names[0], output, partition, user_waits_for, as_json)
         return
     devices, networks = _split(device, "--device"), _split(network, "--network")
-    if action != "compare" and len(names) * len(devices) * len(networks) != 1:
+    if action not in ("compare", "solutions") and len(names) * len(devices) * len(networks) != 1:
         raise ConfigError(
             f"`{action}` takes one application, one device and one network",
             kind="config",

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+from statistics import median
+
 from rich.console import Console
 from rich.text import Text
 
 from emmclab.cli.show import framed
 from emmclab.solutions import Comparison
 
+#: Gain up to which a run is as fast as the plain one.
+_NO_CHANGE = 1.01
+
 
 def show_comparison(console: Console, found: Comparison) -> None:
     """Print what each solution gains and spends, place by place, then what it risks."""
     places = dict.fromkeys((run["application"], run["device"], run["network"]) for run in found["runs"])
+    if len(places) > 1:
+        _show_spread(console, found)
     for place in places:
         application, device, network = place
         runs = [run for run in found["runs"] if (run["application"], run["device"], run["network"]) == place]
@@ -36,6 +43,11 @@ def show_comparison(console: Console, found: Comparison) -> None:
             )
         console.print(table)
         console.print()
+    for one in found["impossible"]:
+        place = f"{one['solution']} for {one['application']} on {one['device']} over {one['network']}"
+        console.print(Text(f"{place} is not possible: {one['reason']}"), soft_wrap=True)
+    if found["impossible"]:
+        console.print()
     console.print(Text("What a cut of power may lose", "bold"))
     for one in found["solutions"]:
         console.print(Text.assemble((one["name"], "bold"), f": {one['about']}"), soft_wrap=True)
@@ -43,3 +55,34 @@ def show_comparison(console: Console, found: Comparison) -> None:
     console.print(
         Text(f"measured on {found['risks']['device']} by {found['risks']['command']}", "dim"), soft_wrap=True
     )
+
+
+def _show_spread(console: Console, found: Comparison) -> None:
+    """Print each solution over all applications, devices and networks."""
+    table = framed("Over all applications, devices and networks")
+    for heading in (
+        "Solution",
+        "Gain: least",
+        "Median",
+        "Most",
+        "Faster in",
+        "Pages programmed: median of plain",
+    ):
+        table.add_column(heading, justify="left" if heading == "Solution" else "right")
+    for one in found["solutions"]:
+        runs = [run for run in found["runs"] if run["solution"] == one["name"]]
+        gains = [run["gain"] for run in runs if run["gain"] is not None]
+        pages = [
+            100 * run["page_programs"] / run["plain_page_programs"]
+            for run in runs
+            if run["plain_page_programs"]
+        ]
+        faster = sum(gain > _NO_CHANGE for gain in gains)
+        table.add_row(
+            one["name"],
+            *((f"{value:.2f} x" for value in (min(gains), median(gains), max(gains))) if gains else "–––"),
+            f"{faster} of {len(runs)}",
+            f"{median(pages):.0f} %" if pages else "–",
+        )
+    console.print(table)
+    console.print()

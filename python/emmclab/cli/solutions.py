@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from emmclab.apps import AppResult, applications
 from emmclab.cli.console import print_json, say, stdout
+from emmclab.errors import EmmclabError
 from emmclab.solutions import Solution, compare_solutions, solutions_named
 
 if TYPE_CHECKING:
@@ -26,14 +28,20 @@ def show_solutions(
 ) -> None:
     """Run applications with each solution, and print what is gained, spent and risked."""
     names = names or [row["name"] for row in applications()]
-    runs: list[tuple[Solution, AppResult]] = [
-        (solution, running.run(name, device, network, solution=solution))
-        for name in names
-        for device in devices
-        for network in networks
-        for solution in solutions_named(wanted)
-    ]
-    found = compare_solutions(runs)
+    runs: list[tuple[Solution, AppResult]] = []
+    impossible: list[dict[str, str]] = []
+    for name, device, network, solution in itertools.product(
+        names, devices, networks, solutions_named(wanted)
+    ):
+        try:
+            runs.append((solution, running.run(name, device, network, solution=solution)))
+        except EmmclabError as error:
+            if solution.name == "plain" or len(names) * len(devices) * len(networks) == 1:
+                raise
+            # Others are shown without it: a file system may need more than one of many devices has.
+            place = {"application": name, "device": device.name, "network": network}
+            impossible.append({**place, "solution": solution.name, "reason": str(error)})
+    found = compare_solutions(runs, impossible)
     if as_json:
         print_json(found.to_dict())
     else:

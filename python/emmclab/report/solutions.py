@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from statistics import median
+
+from emmclab.plots.figure import Rows
+from emmclab.plots.solutions import FIGURES
 from emmclab.report.assemble import assemble
 from emmclab.solutions import Comparison
 
@@ -12,11 +16,11 @@ def render(found: Comparison) -> str:
     programs = list(dict.fromkeys(run["application"] for run in found["runs"]))
     return assemble(
         "solutions.html.j2",
-        [],
-        {},
-        [],
+        FIGURES,
+        {"gains": _gains(found)},
+        programs,
         title=f"solutions: {', '.join(programs)}",
-        headlines=[_headline(found, name) for name in programs],
+        headlines=[_overall(found)] * (len(programs) > 1) + [_headline(found, name) for name in programs],
         runs=[
             {
                 **run,
@@ -29,6 +33,7 @@ def render(found: Comparison) -> str:
             for run in found["runs"]
         ],
         solutions=found["solutions"],
+        impossible=found["impossible"],
         explored=[
             (name, one)
             for name, rows in found["risks"]["solutions"].items()
@@ -37,6 +42,37 @@ def render(found: Comparison) -> str:
         ],
         risks=found["risks"],
     )
+
+
+def _gains(found: Comparison) -> Rows:
+    """Give a row for each run with a solution, each application being a trace of the page."""
+    return [
+        {
+            "trace": run["application"],
+            "application": run["application"],
+            "solution": run["solution"],
+            "gain": run["gain"],
+            "runtime_s": run["runtime_s"],
+            "device": run["device"],
+            "network": run["network"],
+        }
+        for run in found["runs"]
+        if run["solution"] != "plain" and run["gain"]
+    ]
+
+
+def _overall(found: Comparison) -> str:
+    """Name the solution with the largest median gain of those that were not found to lose anything."""
+    gains = {
+        one["name"]: [run["gain"] for run in found["runs"] if run["solution"] == one["name"] and run["gain"]]
+        for one in found["solutions"]
+        if not one["loses"]
+    }
+    medians = {name: median(values) for name, values in gains.items() if values}
+    best = max(medians, key=medians.__getitem__, default="plain")
+    if best == "plain":
+        return "No solution that keeps what is acknowledged gains in the median"
+    return f"{best} gains {medians[best]:.2f} x in the median of {len(gains[best])} runs"
 
 
 def _headline(found: Comparison, application: str) -> str:

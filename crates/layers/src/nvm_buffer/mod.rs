@@ -2,7 +2,7 @@
 //!
 //! Writes are complete when a record of them is in the buffer, and durable there: a flush costs only the buffer's. Data that is overwritten
 //! in the buffer is absorbed. The rest is written back in the order of addresses, neighbours together, when the buffer is fuller than its
-//! high mark, or no request is in flight and it is fuller than its low mark. The buffer is a ring of records ([`ring`], [`record`]) on the
+//! high mark, or no request is in flight and it is fuller than halfway between its low and high marks. The buffer is a ring of records ([`ring`], [`record`]) on the
 //! second device; long writes go past it. After a cut of power its records are read back ([`recovery`]), and the write-back goes on.
 //!
 //! What a secure erase is about is not in any record that counts any more; bytes of released records stay until their room is used again.

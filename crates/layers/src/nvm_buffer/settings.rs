@@ -20,7 +20,8 @@ pub struct NvmBufferSettings {
     pub longest: Size,
     /// Share of the buffer above which data is written back while requests are served.
     pub high_pct: u32,
-    /// Share of the buffer down to which data is written back, above `high_pct` at once, below it while no request is in flight.
+    /// Share of the buffer down to which data is written back: above `high_pct` at once, above halfway to it while no request is in
+    /// flight.
     pub low_pct: u32,
     /// Longest run of neighbours that is written back at once.
     pub run: Size,
@@ -53,6 +54,8 @@ pub(super) struct Shape {
     /// Sectors in use above which, and down to which, data is written back.
     pub high: u32,
     pub low: u32,
+    /// As `high`, while no request is in flight. A distance from `low` lets one step release many records: each costs flushes.
+    pub idle: u32,
     pub run: u64,
     pub depth: usize,
 }
@@ -126,6 +129,7 @@ impl NvmBufferSettings {
             longest: longest.sectors() as u32,
             high: share(high_pct),
             low: share(low_pct),
+            idle: share(low_pct.midpoint(high_pct)),
             run: run.sectors(),
             depth: depth as usize,
         })

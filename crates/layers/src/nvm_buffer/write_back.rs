@@ -90,7 +90,7 @@ impl NvmBuffer {
             Wanted::Before(ring.next_sequence())
         } else if write_back.pressed || used > shape.high {
             Wanted::Before(ring.down_to(shape.low))
-        } else if used > shape.low {
+        } else if used > shape.idle {
             Wanted::WhenIdle
         } else {
             Wanted::Nothing
