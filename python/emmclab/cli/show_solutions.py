@@ -44,8 +44,8 @@ def show_comparison(console: Console, found: Comparison) -> None:
         console.print(table)
         console.print()
     for one in found["impossible"]:
-        place = f"{one['solution']} for {one['application']} on {one['device']} over {one['network']}"
-        console.print(Text(f"{place} is not possible: {one['reason']}"), soft_wrap=True)
+        where = f"{one['solution']} for {one['application']} on {one['device']} over {one['network']}"
+        console.print(Text(f"{where} is not possible: {one['reason']}"), soft_wrap=True)
     if found["impossible"]:
         console.print()
     console.print(Text("What a cut of power may lose", "bold"))
