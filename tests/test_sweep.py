@@ -265,7 +265,7 @@ def test_cells_are_put_into_tasks_of_about_a_second(study: Path) -> None:
             while (task := next_task()) is not None:
                 sizes.append(len(task.cells))
                 times = [0.01 if cell.grid == "profile" else 0.2 for cell in task.cells]
-                yield task, [Outcome(Kept("", "", ""), time_s) for time_s in times]
+                yield task, [Outcome(Kept.of("", "", ""), time_s) for time_s in times]
 
     for _ in sweep.run(Counting(), Store(Path("nowhere")).images, ()):
         pass
