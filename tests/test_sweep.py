@@ -20,11 +20,11 @@ from conftest import COMMAND, PATIENCE_S, emmclab, emmclab_json, environment, ke
 from emmclab.claims import judge_study
 from emmclab.cli import main
 from emmclab.errors import ConfigError, EmmclabError
-from emmclab.study import Pool, Results, Serial, Study, sorting
+from emmclab.study import Pool, Results, Serial, Study, sorting, store
 from emmclab.study.cell import Cell
 from emmclab.study.executors import Crash, each
 from emmclab.study.place import Folder
-from emmclab.study.run import Shard, run_cells
+from emmclab.study.run import Shard, run_cells, run_part
 from emmclab.study.store import Kept, Store
 from emmclab.study.sweep import CRASHES, Outcome, Sweep
 
@@ -265,7 +265,7 @@ def test_cells_are_put_into_tasks_of_about_a_second(study: Path) -> None:
             while (task := next_task()) is not None:
                 sizes.append(len(task.cells))
                 times = [0.01 if cell.grid == "profile" else 0.2 for cell in task.cells]
-                yield task, [Outcome(Kept("", "", ""), time_s) for time_s in times]
+                yield task, [Outcome(Kept.of("", "", ""), time_s) for time_s in times]
 
     for _ in sweep.run(Counting(), Store(Path("nowhere")).images, ()):
         pass
@@ -292,6 +292,27 @@ def test_a_killed_coordinator_loses_seconds_at_most_and_the_next_one_goes_on(
     assert before > 0
     done = emmclab("run", study, "--jobs", 2, "--results", tmp_path)
     assert done.returncode == 0, done.stderr
+    assert collected(study, tmp_path) == whole
+
+
+@pytest.mark.parametrize(("most", "is_joined"), [(1_000, False), (1, True)])
+def test_parts_of_many_cells_stay_until_there_are_too_many(
+    study: Path, whole: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int, is_joined: bool
+) -> None:
+    monkeypatch.setattr(store, "_MANY_CELLS", CELLS - 1)
+    monkeypatch.setattr(store, "_MANY_PARTS", most)
+    chosen, place = Study.named(str(study)), Folder(tmp_path / "small")
+    cells = chosen.cells()
+    for number in range(1, 4):
+        run_part(place, Serial(), f"{number}-of-3", Shard(number, 3).share(cells))
+    # One cell is in two parts, as after a killed run.
+    kept = Store(place)
+    kept.add([Kept(*row) for row in kept.ask([cells[0].key], "result", "rows")])
+    names = place.names("cells")
+    found = run_cells(chosen, place, Serial(), cells=cells)
+    assert place.names("cells") == (["cells/all.parquet"] if is_joined else names)
+    assert (found.counts["runs"], found.counts["profiles"], found.missing) == (CELLS - 6, 6, [])
+    assert found.digest == Results.load(place).digest
     assert collected(study, tmp_path) == whole
 
 

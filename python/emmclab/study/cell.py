@@ -26,6 +26,8 @@ _ONLY = " --only "
 _HELD_REQUESTS = 2_000_000
 #: Options that may name a file.
 _FILES = ("card", "second", "precondition")
+#: The form in which results are kept; those of another form are not found.
+_KEPT_AS = 2
 #: The mode of cells that cut power.
 CUTS = "cuts"
 
@@ -178,7 +180,7 @@ class Cell:
     @functools.cached_property
     def key(self) -> str:
         """SHA-256 of everything that decides the result."""
-        decisive = {**self.identity(), "version": __version__, "build": build_digest()}
+        decisive = {**self.identity(), "version": __version__, "build": build_digest(), "kept_as": _KEPT_AS}
         return hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()
 
     def prepare(self, images: Images) -> bool:

@@ -14,7 +14,7 @@ from emmclab.study.place import Place
 from emmclab.study.results import Results
 from emmclab.study.run import about
 from emmclab.study.store import Missing, Store, ask
-from emmclab.study.tables import TableFile, database, quoted
+from emmclab.study.tables import TableFile, database, quoted, row_of_cell
 
 #: The name of what tells about the study in the metadata of the file.
 _ABOUT = "emmclab"
@@ -46,11 +46,11 @@ def collect(study: Study, cells: Sequence[Cell], places: Sequence[Place], output
                 )
             parts += found
         with TableFile(aside, "all") as table:
-            for key, result, rows in ask(parts, aside, sorted(numbers), ("result", "rows")):
+            for key, result, text in ask(parts, aside, sorted(numbers), ("result", "rows")):
                 if result is None:
                     missing.append(Missing.of(cells[numbers[key]]))
                     continue
-                kind, row = json.loads(rows)[0]
+                kind, row = row_of_cell(text)
                 table.add({"key": key, "number": numbers[key], "kind": kind, "result": result} | row)
             said = about(study, cells) | ({"missing": len(missing)} if missing else {})
             if not table.rows:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import difflib
 import itertools
-import json
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -22,6 +21,7 @@ from emmclab.study.space import Setting, Space
 from emmclab.study.store import IMAGES_BYTES, Keeper, Kept, Store
 from emmclab.study.summary import average
 from emmclab.study.sweep import Sweep
+from emmclab.study.tables import Row, row_of_cell
 
 #: Ways of choosing settings: the first learns from the trials before, the others are what it has to beat.
 WAYS = ("TPE", "random", "grid")
@@ -168,7 +168,7 @@ class _Search:
         )
         self.trials: list[Trial] = []
         self._asked: list[tuple[Trial, Any, list[Cell]]] = []
-        self._rows: dict[str, list[Any]] = {}
+        self._rows: dict[str, tuple[str, Row]] = {}
         self._lost: dict[str, str] = {}
         self._ways = [(way, self._asking(way, seed)) for way in ways]
 
@@ -230,13 +230,13 @@ class _Search:
     def take(self, results: Iterable[Kept]) -> None:
         """Take note of results."""
         for one in results:
-            self._rows[one.key] = json.loads(one.rows)[0]
+            self._rows[one.key] = row_of_cell(one.rows)
 
     def _known(self, keys: list[str]) -> None:
         """Take note of results that are kept already."""
-        for key, rows in self._store.ask([key for key in keys if key not in self._rows], "rows"):
-            if rows is not None:
-                self._rows[key] = json.loads(rows)[0]
+        for key, text in self._store.ask([key for key in keys if key not in self._rows], "rows"):
+            if text is not None:
+                self._rows[key] = row_of_cell(text)
 
     def leave_out(self, reasons: dict[str, str]) -> None:
         """Take note of cells that crashed; their trials have no figures."""

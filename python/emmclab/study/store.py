@@ -21,14 +21,16 @@ from emmclab.study.cell import Cell, Images, build_digest
 from emmclab.study.located import scratch
 from emmclab.study.place import Folder, Place
 from emmclab.study.sorting import in_ranges
-from emmclab.study.tables import TABLES, Digest, Run, TableFile, database, quoted
+from emmclab.study.tables import TABLES, Digest, Line, Run, TableFile, database, kept_rows, quoted
 
 #: Most bytes of preconditioned devices in the results folder of a study, where nothing else is said.
 IMAGES_BYTES = 4 << 30
 #: Where parts lie, and the one that all become.
 _CELLS, _WHOLE = "cells", "cells/all.parquet"
 #: Parts are written the more rarely, the more there are: seconds for each, and the most between two.
-_EACH_S, _MOST_S = 0.02, 10.0
+_EACH_S, _MOST_S = 0.1, 10.0
+#: Parts of more cells than this are joined only where there are more parts than that.
+_MANY_CELLS, _MANY_PARTS = 4_096, 1_000
 #: Results that are taken from the database at once.
 _FETCHED = 200
 #: Rows that are written at once where parts are joined, and of a row group of what they become.
@@ -70,9 +72,15 @@ class Kept(NamedTuple):
     """The result of a cell as it is kept: a row of a part."""
 
     key: str
-    #: As JSON; and its flat rows, each with the name of its table, made where the cell ran.
+    #: As JSON.
     result: str
+    #: The SHA-256 of that, and the flat rows in the form of `lines_of`, made where the cell ran: a line each.
     rows: str
+
+    @staticmethod
+    def of(key: str, result: str, lines: str) -> Kept:
+        """Make it of a result and its rows."""
+        return Kept(key, result, f"{hashlib.sha256(result.encode()).hexdigest()}\n{lines}")
 
 
 class Store:
@@ -139,11 +147,16 @@ class Store:
                 shutil.rmtree(folder)
 
     def join(self) -> None:
-        """Make one part of all, with each cell once and in the order of the keys."""
+        """Make one part of all, with each cell once and in the order of the keys.
+
+        Parts of many cells stay, while they are not too many: a copy would cost more than it saves.
+        """
         names = self.place.names(_CELLS)
         if names == [_WHOLE] or not names:
             return
         keys = sorted(self.keys())
+        if len(keys) > _MANY_CELLS and len(names) <= _MANY_PARTS:
+            return
         with self.place.aside() as aside:
             pieces: list[Path] = []
             results = (Kept(*row) for row in ask(self.copies(aside), aside, keys, Kept._fields[1:]))
@@ -181,16 +194,16 @@ class Store:
         with contextlib.ExitStack() as files:
             aside = files.enter_context(self.place.aside())
             tables = {name: files.enter_context(TableFile(aside, name)) for name in TABLES}
-            for key, hashed, rows in self.ask(list(by_key), "sha256(result)", "rows"):
-                if hashed is None:
+            notes = _Notes(found)
+            for key, rows in self.ask(list(by_key), "rows"):
+                if rows is None:
                     found.missing.append(Missing.of(by_key[key], reasons.get(key, "")))
                     continue
+                hashed, lines = kept_rows(rows)
                 digest.add(hashed)
-                for number, (name, row) in enumerate(json.loads(rows)):
-                    tables[name].add(row)
-                    if not number:
-                        found.counts[name] += 1
-                        _take_note(found, name, row)
+                notes.take(lines[0])
+                for line in lines:
+                    tables[line.table].add_line(line)
             for name, table in tables.items():
                 if table.rows:
                     self.place.write(f"{name}.parquet", table.write(), is_derived=True)
@@ -336,11 +349,23 @@ def images_beside(folder: Path, limit: int) -> Images:
     return Images(folder / "images" / build_digest(), limit, folder / "crash")
 
 
-def _take_note(found: Finished, table: str, row: Run) -> None:
-    if table == "failures":
-        found.failures.append(row)
-    elif table == "runs" and (row.get("run_stopped") or row.get("stopped")):
-        found.early.append(row)
+class _Notes:
+    """Takes note of rows of cells: their numbers, and those that have to be looked at."""
+
+    def __init__(self, found: Finished) -> None:
+        self._found = found
+        #: Whether rows of a form give a reason why the device stopped; most are not parsed.
+        self._stopped: dict[str, bool] = {}
+
+    def take(self, line: Line) -> None:
+        self._found.counts[line.table] += 1
+        if line.table == "failures":
+            self._found.failures.append(json.loads(line.row))
+        elif line.table == "runs" and self._stopped.get(line.form, True):
+            row = json.loads(line.row)
+            self._stopped[line.form] = bool(row.get("run_stopped") or row.get("stopped"))
+            if self._stopped[line.form]:
+                self._found.early.append(row)
 
 
 def _keys_of(parts: Sequence[Path], aside: Path) -> set[str]:

@@ -15,7 +15,7 @@ from emmclab.study.cell import Cell, Images
 from emmclab.study.executors import Crash, Executor
 from emmclab.study.located import scratch
 from emmclab.study.store import Kept, images_beside
-from emmclab.study.tables import rows_of
+from emmclab.study.tables import lines_of
 
 #: Length of a task that is aimed at, seconds, and its most cells.
 _TASK_S, _TOGETHER = 1.0, 256
@@ -70,7 +70,7 @@ def run_task(images_limit: int, images: Images | None, task: Task) -> list[Outco
         entry = cell.outcome(images)
         text = json.dumps(entry, ensure_ascii=False, allow_nan=False)
         took_s = time.monotonic() - started
-        kept = Kept(cell.key, text, json.dumps(list(rows_of(entry))))
+        kept = Kept.of(cell.key, text, lines_of(entry))
         found.append(Outcome(kept, took_s, "failed" in entry))
     return found
 

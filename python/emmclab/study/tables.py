@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import duckdb
 
@@ -56,6 +56,42 @@ class Digest:
         return self._hash.hexdigest()[:16]
 
 
+class Line(NamedTuple):
+    """A row as it is kept: its table, a digest of its columns and types, and itself as JSON."""
+
+    table: str
+    form: str
+    row: str
+
+
+def lines_of(entry: Mapping[str, Any]) -> str:
+    """Give the flat rows of a result as text, a line each, which tables take as they are."""
+    return "\n".join(f"{table} {_form_of(row)} {json.dumps(row)}" for table, row in rows_of(entry))
+
+
+def kept_rows(text: str) -> tuple[str, list[Line]]:
+    """Give the digest of a result, and its rows, of their text as it is kept."""
+    digest, *lines = text.split("\n")
+    return digest, [Line(*line.split(" ", 2)) for line in lines]
+
+
+def row_of_cell(text: str) -> tuple[str, Row]:
+    """Give the table and the row of a cell, of the text that is kept."""
+    _, (line, *_) = kept_rows(text)
+    return line.table, json.loads(line.row)
+
+
+def _form_of(row: Row) -> str:
+    return _form(tuple(row), tuple(map(type, row.values())))
+
+
+@functools.lru_cache(maxsize=1 << 12)
+def _form(names: tuple[str, ...], types: tuple[type, ...]) -> str:
+    """Give the digest of columns and their types, first 16 digits."""
+    said = json.dumps([names, [one.__name__ for one in types]])
+    return hashlib.sha256(said.encode()).hexdigest()[:16]
+
+
 def rows_of(entry: Mapping[str, Any]) -> Iterator[tuple[str, Row]]:
     """Give the flat rows of a result, each with the name of its table; first that of the cell."""
     cell = entry["cell"]
@@ -67,7 +103,7 @@ def rows_of(entry: Mapping[str, Any]) -> Iterator[tuple[str, Row]]:
         yield CUTS, _with_settings(_flat({**result, **cell}), cell)
         return
     if cell["grid"] != "profile":
-        row = _flat({**result, **cell}, run_columns()) | _percentiles(result.get("percentiles", ()))
+        row = _flat({**result, **cell}, is_run=True) | _percentiles(result.get("percentiles", ()))
         yield "runs", _with_settings(row, cell)
         return
     shown = {name: value for name, value in result.items() if name not in ("name", "figures")}
@@ -108,11 +144,11 @@ def _with_settings(row: Row, cell: Row) -> Row:
 
     Where a field of the result has that name, the column is `set_gc_policy`.
     """
-    fields = _columns() | set(row)
     settings = {**cell.get("settings", {}), **cell.get("options", {}).get("layer_settings", {})}
-    for key, value in settings.items():
-        column = key.replace(".", "_")
-        row[f"set_{column}" if column in fields else column] = value
+    columns = [key.replace(".", "_") for key in settings]
+    taken = {column for column in columns if column in row or column in _columns()}
+    for column, value in zip(columns, settings.values(), strict=True):
+        row[f"set_{column}" if column in taken else column] = value
     return row
 
 
@@ -145,20 +181,34 @@ def run_columns() -> dict[str, str]:
     return {field.path: field.column for field in result_fields()}
 
 
-def _flat(row: Row, columns: Mapping[str, str] | None = None, prefix: str = "") -> Row:
+def _flat(row: Row, *, is_run: bool = False) -> Row:
     """Flatten groups into columns, named by the path with `_` for `.`; lists stay out, settings are JSON."""
     flat: Row = {}
-    for name, value in row.items():
-        path = prefix + name
-        if path in _LEFT_OUT:
-            continue
-        if path in _SETTINGS:
-            flat[path.replace(".", "_")] = json.dumps(value, sort_keys=True)
-        elif isinstance(value, dict):
-            flat |= _flat(value, columns, f"{path}.")
-        elif not isinstance(value, list) and not (value is None and path in _OPTIONAL_GROUPS):
-            flat[(columns or {}).get(path, path.replace(".", "_"))] = value
+    _flatten(row, "", is_run, flat)
     return flat
+
+
+def _flatten(group: Row, prefix: str, is_run: bool, flat: Row) -> None:
+    for (path, column), value in zip(_named(prefix, tuple(group), is_run), group.values(), strict=True):
+        kind = type(value)
+        if kind is dict:
+            if path in _SETTINGS:
+                flat[column] = json.dumps(value, sort_keys=True)
+            elif path not in _LEFT_OUT:
+                _flatten(value, f"{path}.", is_run, flat)
+        elif kind is not list and not (value is None and path in _OPTIONAL_GROUPS):
+            flat[column] = value
+
+
+@functools.lru_cache(maxsize=1 << 12)
+def _named(prefix: str, names: tuple[str, ...], is_run: bool) -> tuple[tuple[str, str], ...]:
+    """Give path and column of each field of a group; as most groups are alike, once for all."""
+    columns = run_columns() if is_run else {}
+    paths = [prefix + name for name in names]
+    return tuple(
+        (path, path.replace(".", "_") if path in _SETTINGS else columns.get(path, path.replace(".", "_")))
+        for path in paths
+    )
 
 
 class TableFile:
@@ -170,8 +220,8 @@ class TableFile:
         self._lines = folder / f"{name}.json"
         self._kinds: dict[str, set[str]] = {}
         self._file = self._lines.open("w", encoding="utf-8")
-        #: Names and types of the rows so far.
-        self._forms: set[tuple[tuple[str, ...], tuple[type, ...]]] = set()
+        #: Forms of the rows so far.
+        self._forms: set[str] = set()
         self._longest = 0
         self.rows = 0
 
@@ -187,18 +237,20 @@ class TableFile:
 
     def add(self, row: Row) -> None:
         """Add a row; its columns may differ from those before."""
-        self.name_columns(row)
-        line = json.dumps(row) + "\n"
-        self._longest = max(self._longest, len(line))
-        self._file.write(line)
+        self.add_line(Line("", _form_of(row), json.dumps(row)))
+
+    def add_line(self, line: Line) -> None:
+        """Add a row that is JSON already."""
+        if line.form not in self._forms:  # As that of most rows is.
+            self._forms.add(line.form)
+            self.name_columns(json.loads(line.row))
+        text = line.row + "\n"
+        self._longest = max(self._longest, len(text))
+        self._file.write(text)
         self.rows += 1
 
     def name_columns(self, row: Row) -> None:
         """Add the columns of a row, but not the row."""
-        form = (tuple(row), tuple(map(type, row.values())))
-        if form in self._forms:  # As most rows are.
-            return
-        self._forms.add(form)
         for name, value in row.items():
             kinds = self._kinds.setdefault(name, set())
             if value is not None:
