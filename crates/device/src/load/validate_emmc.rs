@@ -20,7 +20,7 @@ pub(super) fn faults(settings: &Settings, collects: bool, faults: &mut Faults) {
 
 fn controller(settings: &Settings, faults: &mut Faults) {
     let controller = &settings.controller;
-    if controller.queue_depth > MOST_QUEUED {
+    if controller.queue_depth > MOST_QUEUED && !settings.interface.is_ufs() {
         faults.add(format!(
             "`controller.queue_depth` is {}; a command queue holds at most {MOST_QUEUED}",
             controller.queue_depth
@@ -90,7 +90,7 @@ fn kernel(settings: &Settings, faults: &mut Faults) {
             host.packed_reads
         ));
     }
-    if depth > 1 && !rules.queues {
+    if depth > 1 && !rules.queues && !settings.interface.is_ufs() {
         faults.add(format!(
             "`controller.queue_depth` is {depth}, but the kernel of `host.kernel` knows no command queue (Linux 4.16): set it to 1"
         ));
@@ -139,7 +139,7 @@ fn cache(settings: &Settings, faults: &mut Faults) {
         faults.add("`cache.lies` is about what a cache holds back: set cache.size_kb");
     }
     if (cache.size_kb > 0 || cache.read_kb > 0) && settings.controller.scheduling == Scheduling::ReadFirst {
-        faults.add("`cache` contradicts controller.scheduling = \"read_first\", which holds writes in an endless queue");
+        faults.add("`cache` contradicts controller.scheduling = \"read_first\", which holds writes in a queue of its own");
     }
     if (cache.size_kb > 0 || cache.read_kb > 0) && settings.mapping.scheme != "page" {
         faults.add("`cache` writes back by the page map: set mapping.scheme = \"page\"");

@@ -8,6 +8,7 @@ mod features;
 mod gc;
 mod geometry;
 mod host;
+mod interface;
 mod mapping;
 mod power;
 mod slc;
@@ -27,6 +28,7 @@ pub(crate) use features::MOST_PACKED;
 pub use gc::{GcMode, GcSettings};
 pub use geometry::{BlockGroup, CapacitySettings, CellMode, GeometrySettings};
 pub use host::{HostSettings, KernelEra, KernelRules};
+pub use interface::{Gear, InterfaceKind, InterfaceSettings};
 pub use mapping::{Clustering, MappingSettings, UnwrittenRead};
 pub use power::{PowerSettings, WakeQuantile};
 pub use slc::{SlcMode, SlcSettings};
@@ -72,7 +74,7 @@ pub struct PolicyKind {
     pub settings: &'static [PolicySetting],
 }
 
-/// A simulated eMMC device.
+/// A simulated eMMC or UFS device.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Settings {
@@ -88,6 +90,8 @@ pub struct Settings {
     pub capacity: CapacitySettings,
     /// What runs beside what, and how long the bus takes.
     pub timing: TimingSettings,
+    /// What the device is to its host, and the link of a UFS.
+    pub interface: InterfaceSettings,
     /// Between the host and the flash.
     pub controller: ControllerSettings,
     /// What it can do beyond plain reads and writes.
