@@ -147,8 +147,8 @@ impl Device {
             let settings = to.settings();
             let geometry = Geometry::new(settings);
             self.nand.reconfigure(settings, &geometry);
-            self.controller.reconfigure(settings, &geometry, self.ftl.folds_after(), at);
             self.ftl.reconfigure(settings, geometry);
+            self.controller.reconfigure(settings, self.ftl.geometry(), self.ftl.folds_after(), at);
         }
         Ok(changes)
     }

@@ -23,7 +23,7 @@ use crate::ftl::Ftl;
 use crate::ftl::request_state::{RequestState, Taken};
 use crate::geometry::{Geometry, nanos};
 use crate::nand::Nand;
-use crate::settings::{InterfaceKind, Lie, Scheduling, Settings};
+use crate::settings::{BoosterFlush, InterfaceKind, Lie, Scheduling, Settings};
 
 use background::Background;
 pub(crate) use below::Below;
@@ -68,6 +68,8 @@ pub(crate) struct Controller {
     read_cache: Option<Box<ReadCache>>,
     background: Background,
     share_packed_pages: bool,
+    /// Whether background work is done in hibernation.
+    works_asleep: bool,
     promises_write_order: bool,
     /// Whether reliable writes (on a UFS, FUA) and barriers are there; where not, a flush takes their place.
     reliable_writes: bool,
@@ -105,6 +107,7 @@ impl Controller {
             write_buffer,
             read_cache: ReadCache::new(settings, geometry).map(Box::new),
             share_packed_pages: settings.controller.share_packed_pages,
+            works_asleep: settings.slc.flush == BoosterFlush::Hibernate,
             promises_write_order: settings.cache.promises_write_order(),
             reliable_writes: settings.features.reliable_write || settings.interface.is_ufs(),
             barriers: settings.features.barrier,
@@ -144,6 +147,15 @@ impl Controller {
     pub fn idle_from(&self) -> Nanos {
         let buffered = self.write_buffer.as_ref().map_or(Nanos::MIN, |buffer| buffer.busy_until);
         self.clock.idle_from.max(buffered).max(self.background.busy_until)
+    }
+
+    /// From when on the time without work counts that the device goes to sleep after: in hibernation a UFS may flush `WriteBooster`.
+    fn sleeps_from(&self) -> Nanos {
+        if !self.works_asleep {
+            return self.idle_from();
+        }
+        let buffered = self.write_buffer.as_ref().map_or(Nanos::MIN, |buffer| buffer.busy_until);
+        self.clock.idle_from.max(buffered)
     }
 
     /// Makes time, numbers and RAM start again. The write buffer must be empty.
@@ -289,7 +301,7 @@ impl Controller {
         }
         if self.power.sleeps()
             && !self.is_at_work()
-            && let Some((asleep, took)) = self.power.wake(self.idle_from(), arrival)
+            && let Some((asleep, took)) = self.power.wake(self.sleeps_from(), arrival)
         {
             request.before.wake_up = took;
             request.ready += took;

@@ -21,6 +21,7 @@ pub(super) fn faults(settings: &Settings) -> Vec<String> {
     if faults.is_empty() {
         // These work out the geometry, which must be possible for that.
         validate_mapping::faults(settings, &mut faults);
+        validate_ufs::preserved_space(settings, &mut faults);
     }
     faults.into_list()
 }

@@ -231,10 +231,12 @@ fn slc(settings: &Settings, collects: bool, faults: &mut Faults) {
             slc.blocks, from.blocks, slc.group
         ));
     }
-    if from.pages_per_block < 4 {
+    let share = settings.pages_for_one_of_slc(from.cell_mode);
+    if from.pages_per_block < 2 * share {
         faults.add(format!(
-            "`slc.mode` halves pages_per_block, which is {}; at least 4, as collection frees no page of a block of one",
-            from.pages_per_block
+            "`slc.mode` divides pages_per_block, which is {}, by {share}; at least {}, as collection frees no page of a block of one",
+            from.pages_per_block,
+            2 * share
         ));
     }
     match slc.mode {

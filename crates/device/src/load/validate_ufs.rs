@@ -1,9 +1,10 @@
 //! Checks of what only a UFS has, and of what a UFS does not have.
 
 use super::faults::Faults;
+use crate::geometry::Geometry;
 use crate::settings::{
-    BusMode, CachePolicy, ControllerSettings, FeatureSettings, Gear, InterfaceSettings, KernelEra, Lie,
-    Settings,
+    ALWAYS, BoosterFlush, BusMode, CachePolicy, ControllerSettings, FeatureSettings, Gear, InterfaceSettings,
+    KernelEra, Lie, Settings, SlcMode, SlcSettings,
 };
 
 /// Tags of UFSHCI 2 and 3, and of the queues of UFSHCI 4 (`bQueueDepth` of the device descriptor).
@@ -18,9 +19,11 @@ pub(super) fn faults(settings: &Settings, faults: &mut Faults) {
     faults.amount("interface.fua_us", interface.fua_us);
     if interface.is_ufs() {
         link(settings, faults);
+        booster(settings, faults);
         functions_of_emmc(settings, faults);
     } else {
         functions_of_ufs(interface, faults);
+        booster_of_ufs(&settings.slc, faults);
     }
 }
 
@@ -39,6 +42,67 @@ fn functions_of_ufs(interface: &InterfaceSettings, faults: &mut Faults) {
                 "`interface.{key}` is {value}, but an eMMC has no such thing: set interface.kind = \"ufs\", or leave it out"
             ));
         }
+    }
+}
+
+/// What of `WriteBooster` an SLC cache of an eMMC does not have.
+fn booster_of_ufs(slc: &SlcSettings, faults: &mut Faults) {
+    for (key, value, given) in [
+        ("flush", "\"hibernate\"".to_owned(), slc.flush == BoosterFlush::Hibernate),
+        ("flush_at_pct", slc.flush_at_pct.to_string(), slc.flush_at_pct != ALWAYS),
+        ("preserve_user_space", "true".to_owned(), slc.preserve_user_space),
+        ("dedicated_mb", slc.dedicated_mb.to_string(), slc.dedicated_mb > 0),
+    ] {
+        if given {
+            faults.add(format!(
+                "`slc.{key}` is {value}, but an eMMC has no WriteBooster: set interface.kind = \"ufs\", or leave it out"
+            ));
+        }
+    }
+}
+
+fn booster(settings: &Settings, faults: &mut Faults) {
+    let slc = &settings.slc;
+    let given = slc.flush != BoosterFlush::Idle
+        || slc.flush_at_pct != ALWAYS
+        || slc.preserve_user_space
+        || slc.dedicated_mb > 0;
+    if given && slc.mode != SlcMode::Cache {
+        faults.add("`slc.flush`, `slc.flush_at_pct`, `slc.preserve_user_space` and `slc.dedicated_mb` are about WriteBooster: set slc.mode = \"cache\"");
+    }
+    if slc.flush_at_pct > ALWAYS {
+        faults.add(format!("`slc.flush_at_pct` is {}; it must be 0 to {ALWAYS}", slc.flush_at_pct));
+    }
+    if slc.flush == BoosterFlush::Hibernate {
+        if settings.power.sleep_after_us <= 0.0 {
+            faults.add(
+                "`slc.flush` is \"hibernate\", but the device never hibernates: set power.sleep_after_us",
+            );
+        }
+        if slc.fold_after_us > 0.0 {
+            faults.add("`slc.fold_after_us` contradicts slc.flush = \"hibernate\", which begins with power.sleep_after_us: set one of them");
+        }
+    }
+}
+
+/// Whether flash is left for the data of the whole capacity where `WriteBooster` lies in the spare flash; for settings that are
+/// otherwise possible.
+pub(super) fn preserved_space(settings: &Settings, faults: &mut Faults) {
+    if !settings.slc.preserve_user_space {
+        return;
+    }
+    let geometry = Geometry::new(settings);
+    let per_plane = settings.gc.low_watermark + 3;
+    let usable = geometry.by_size.iter().map(|index| {
+        let group = &geometry.groups[usize::from(*index)];
+        let blocks = group.blocks.saturating_sub(per_plane + group.spare_blocks);
+        u64::from(blocks) * u64::from(group.units_per_block())
+    });
+    if usable.sum::<u64>() * u64::from(geometry.planes) < u64::from(geometry.logical_units) {
+        let blocks = settings.slc.blocks;
+        faults.add(format!(
+            "`slc.preserve_user_space` is true, but the spare flash is too little for `slc.blocks` = {blocks}: take fewer, or a larger capacity.over_provisioning_pct"
+        ));
     }
 }
 

@@ -31,7 +31,8 @@ pub use host::{HostSettings, KernelEra, KernelRules};
 pub use interface::{Gear, InterfaceKind, InterfaceSettings};
 pub use mapping::{Clustering, MappingSettings, UnwrittenRead};
 pub use power::{PowerSettings, WakeQuantile};
-pub use slc::{SlcMode, SlcSettings};
+pub(crate) use slc::ALWAYS;
+pub use slc::{BoosterFlush, SlcMode, SlcSettings};
 pub use timing::{Parallelism, TimingSettings, WriteComplete};
 pub use wear::{Levelling, WearSettings};
 
@@ -115,6 +116,11 @@ pub struct Settings {
 }
 
 impl Settings {
+    /// Pages that a page in SLC mode takes the place of. The blocks of an eMMC are taken to keep half of theirs, whatever their cells.
+    pub(crate) fn pages_for_one_of_slc(&self, cells: CellMode) -> u32 {
+        if self.interface.is_ufs() { cells.bits() } else { 2 }
+    }
+
     /// The block groups as they are used: as given, those in SLC mode taken out of theirs and put at the end.
     pub fn block_groups(&self) -> Vec<BlockGroup> {
         let mut groups = self.geometry.block_groups.clone();
@@ -126,7 +132,7 @@ impl Settings {
             from.blocks -= slc.blocks;
             let group = BlockGroup {
                 blocks: slc.blocks,
-                pages_per_block: from.pages_per_block / 2,
+                pages_per_block: from.pages_per_block / self.pages_for_one_of_slc(from.cell_mode),
                 cell_mode: CellMode::Slc,
                 read_us: slc.read_us,
                 program_us: slc.program_us,

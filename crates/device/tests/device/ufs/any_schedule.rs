@@ -116,13 +116,15 @@ proptest! {
         scheduling in prop::sample::select(vec!["fifo", "read_first"]),
         (cache, write_back) in prop::sample::select(vec![("0", "eager"), ("16", "eager"), ("64", "when_full")]),
         (channels, gear) in prop::sample::select(vec![("1", "hs_g1"), ("2", "hs_g3"), ("4", "hs_g1"), ("4", "hs_g5")]),
-        scheme in prop::sample::select(vec!["page", "page", "dftl"]),
+        scheme in prop::sample::select(vec!["page", "page", "page", "dftl"]),
+        (booster, preserve) in prop::sample::select(vec![("off", "false"), ("cache", "false"), ("cache", "true")]),
         (sleep, wake) in prop::sample::select(vec![("0", "0"), ("900", "300")]),
         steps in prop::collection::vec(any::<Step>().prop_map(|(gap, op, place, length)| (gap % 300, op, place, length)), 1..200),
     ) {
         let plain = scheme == "page";
         let reorders = plain && cache == "0";
-        let config = ufs(&[
+        let boosted = plain && booster == "cache";
+        let mut config = ufs(&[
             ("interface.queues", queues),
             ("interface.gear", gear),
             ("interface.command_us", "4"),
@@ -138,6 +140,12 @@ proptest! {
             ("gc.policy", "greedy"),
             ("capacity.over_provisioning_pct", "250"),
         ]);
+        if boosted {
+            let flush = if sleep == "0" { ("slc.fold_after_us", "500") } else { ("slc.flush", "hibernate") };
+            let booster = [("slc.mode", "cache"), ("slc.blocks", "5"), ("slc.max_kb", "64"), flush,
+                ("slc.preserve_user_space", preserve), ("geometry.block_groups.0.cell_mode", "mlc")];
+            config.set_all(&booster).unwrap();
+        }
         let traffic = drive(&config, &steps)?;
         check(&config, &traffic)?;
     }

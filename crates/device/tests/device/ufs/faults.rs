@@ -15,6 +15,10 @@ fn an_emmc_refuses_the_settings_of_a_ufs() {
         ("interface.queues", "4"),
         ("interface.command_us", "2"),
         ("interface.fua_us", "50"),
+        ("slc.flush", "hibernate"),
+        ("slc.flush_at_pct", "40"),
+        ("slc.preserve_user_space", "true"),
+        ("slc.dedicated_mb", "8"),
     ]) {
         let text = refusal(&config(&[]), &[(key, value)]);
         assert!(text.contains(&format!("`{key}` is ")) && text.contains("interface.kind"), "{key}: {text}");

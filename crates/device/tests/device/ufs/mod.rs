@@ -5,6 +5,7 @@ mod any_schedule;
 mod by_hand;
 mod faults;
 mod promises;
+mod write_booster;
 
 use emmclab_device::DeviceConfig;
 
