@@ -4,8 +4,9 @@ use emmclab_base::{Nanos, Op, SECTOR_BYTES};
 
 use crate::events::{
     BlockErased, BlockRetired, CacheFlushed, CacheRead, Cause, Collection, CommandTaken, DataMoved,
-    GcStarted, IdleCollected, IdleInterrupted, LinkTransfer, LogMerged, MapLookedUp, Merge, Observer, Packed,
-    PageProgrammed, PageRead, PartOverwritten, Trimmed, UnitCached, UnplacedRead, UnwrittenUnits, WokeUp,
+    GcStarted, IdleCollected, IdleInterrupted, LinkTransfer, LogMerged, MapHinted, MapLookedUp, Merge,
+    Observer, Packed, PageProgrammed, PageRead, PartOverwritten, Trimmed, UnitCached, UnplacedRead,
+    UnwrittenUnits, WokeUp,
 };
 
 /// Counts of a device's work since it was made or the counters were last cleared.
@@ -55,6 +56,8 @@ pub struct Counters {
     pub map_hits: u64,
     /// Map entries that had to be read from the flash.
     pub map_misses: u64,
+    /// Map entries that the host brought along (HPB).
+    pub map_hints: u64,
     /// Units that the host read and had never written.
     pub unwritten_reads: u64,
     /// Units discarded.
@@ -286,6 +289,11 @@ impl Observer for Counters {
     #[inline]
     fn map_looked_up(&mut self, event: &MapLookedUp) {
         *if event.hit { &mut self.map_hits } else { &mut self.map_misses } += 1;
+    }
+
+    #[inline]
+    fn map_hinted(&mut self, _: &MapHinted) {
+        self.map_hints += 1;
     }
 
     #[inline]

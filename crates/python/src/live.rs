@@ -112,7 +112,7 @@ impl PyLive {
                 LiveOptions { layers, second, pace, think, image, second_image, replay, check, record, log };
             let store = images.map(|folder| store(folder, images_limit)).transpose()?;
             let device = Arc::new(LiveDevice::new(config, &options, store.as_ref())?);
-            let is_emmc = !config.interface.is_ufs();
+            let is_emmc = !config.settings().interface.is_ufs();
             let Capabilities { cache_kb, cache_in_order, barrier, reliable_write, .. } =
                 Capabilities::of(config.settings());
             let cache_bytes = u64::from(cache_kb) * 1024;

@@ -340,6 +340,13 @@ pub struct MapLookedUp {
     pub hit: bool,
 }
 
+/// The host of a UFS brought the map entry of a unit along with a read (HPB).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MapHinted {
+    /// The unit.
+    pub lpn: Lpn,
+}
+
 /// The kinds of log-block merges (Kim et al. 2002, section III).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Merge {

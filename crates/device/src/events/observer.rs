@@ -2,8 +2,8 @@
 
 use super::{
     BlockErased, BlockRetired, CacheFlushed, CacheRead, CommandTaken, DataMoved, GcFinished, GcStarted,
-    IdleCollected, IdleInterrupted, LinkTransfer, LogMerged, MapLookedUp, Packed, PageProgrammed, PageRead,
-    PartOverwritten, RequestCompleted, Trimmed, UnitCached, UnplacedRead, UnwrittenUnits, WokeUp,
+    IdleCollected, IdleInterrupted, LinkTransfer, LogMerged, MapHinted, MapLookedUp, Packed, PageProgrammed,
+    PageRead, PartOverwritten, RequestCompleted, Trimmed, UnitCached, UnplacedRead, UnwrittenUnits, WokeUp,
 };
 
 /// Declares the calls of an observer once: for the trait, and for all that passes events on.
@@ -124,6 +124,8 @@ observer! {
     unwritten_read: UnwrittenUnits;
     /// The mapping scheme looked its map up.
     map_looked_up: MapLookedUp;
+    /// The host brought a map entry along.
+    map_hinted: MapHinted;
     /// Log blocks were merged.
     log_merged: LogMerged;
     /// A packed command came.

@@ -44,6 +44,7 @@ pub(crate) use self::core::Core;
 pub use self::core::Stop;
 pub(crate) use allocation::POLICIES as ALLOCATION_POLICIES;
 pub(crate) use schemes::blocks::{logs, rows};
+pub(crate) use schemes::demand::HPB_PAGES;
 pub(crate) use schemes::{kinds as scheme_kinds, maps_blocks};
 pub(crate) use write::PageWrite;
 

@@ -1,6 +1,7 @@
 //! Checks of what only a UFS has, and of what a UFS does not have.
 
 use super::faults::Faults;
+use crate::ftl::HPB_PAGES;
 use crate::geometry::Geometry;
 use crate::settings::{
     ALWAYS, BoosterFlush, BusMode, CachePolicy, ControllerSettings, FeatureSettings, Gear, InterfaceSettings,
@@ -24,6 +25,13 @@ pub(super) fn faults(settings: &Settings, faults: &mut Faults) {
     } else {
         functions_of_ufs(interface, faults);
         booster_of_ufs(&settings.slc, faults);
+        let hints = settings.mapping.options.get(HPB_PAGES.key).copied().unwrap_or(0);
+        if hints > 0 {
+            faults.add(format!(
+                "`mapping.{}` is {hints}, but an eMMC has no HPB: set interface.kind = \"ufs\", or leave it out",
+                HPB_PAGES.key
+            ));
+        }
     }
 }
 

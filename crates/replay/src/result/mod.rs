@@ -29,7 +29,7 @@ pub use layers::{DurableTimes, LayerResult, SecondDevice};
 pub use power::{Energy, PowerStates};
 pub use recorded::{ByOperation, Load, RecordedBeside, ShareBeside, TimeBeside};
 pub use times::{PercentileRow, Percentiles, ResponseRow, ResponseTimes, ServiceTimes, WaitTimes};
-pub use ufs::{LinkDirection, UfsUse};
+pub use ufs::{LinkDirection, UfsUse, WriteBoosterUse};
 pub use wear::{Lifetime, Wear};
 
 /// The result of a run. All but `computing` depends on nothing but input, settings and version.
@@ -253,7 +253,7 @@ impl SimulationResult {
             wear: Wear::new(device),
             slc: SlcCounts { folded_blocks: counters.folds },
             cache: CacheCounts::of(settings, counters),
-            ufs: UfsUse::of(settings, counters, elapsed + after),
+            ufs: UfsUse::of(settings, device, elapsed + after),
             power,
             energy: Energy::new(settings, device, &power),
             ..Self::default()
