@@ -35,6 +35,9 @@ fn controller(settings: &Settings, faults: &mut Faults) {
 fn host(settings: &Settings, faults: &mut Faults) {
     let host = &settings.host;
     faults.amount("host.fetch_us", host.fetch_us);
+    if host.block_kb > 0 && !(4..=64).contains(&host.block_kb) || host.block_kb.count_ones() > 1 {
+        faults.add(format!("`host.block_kb` is {}; it must be 4, 8, 16, 32 or 64, or 0", host.block_kb));
+    }
     let features = &settings.features;
     let packs = host.packed_writes > 0 || host.packed_reads > 0;
     for (name, asked, taken) in [
