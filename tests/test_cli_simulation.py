@@ -52,6 +52,7 @@ def test_simulate_gives_every_described_field_with_the_ledger(trace: Path) -> No
     not_here = {"space.gain_ratio", "layers", "durable", "second_device", "first_writes", "setting_changes"}
     not_here |= {"percentiles", "response_distribution", "over_time"}
     described = {field.path for field in result_fields()} - not_here
+    described = {path for path in described if not path.startswith("ufs.")}
     for path in described:
         at(result, path)
     groups = {name: group for name, group in result.items() if name not in ("ledger", "options")}
@@ -65,6 +66,31 @@ def test_simulate_gives_every_described_field_with_the_ledger(trace: Path) -> No
     assert undescribed == set() and set(result) == {path.partition(".")[0] for path in described}
     assert result["requests"]["total"] == result["ledger"]["kept"] == 400
     assert result["configuration"]["parallelism"] == "none" and result["run"]["mode"] == "closed"
+
+
+def test_a_ufs_gives_what_its_link_queues_and_hibernation_cost(trace: Path, tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    result = emmclab_json("simulate", trace, "--device", "ufs31", "--html", page)
+    for path in (field.path for field in result_fields() if field.path.startswith("ufs.")):
+        at(result, path)
+    ufs = result["ufs"]
+    assert ufs["link_mb_per_s"] == pytest.approx(2332.16)
+    assert ufs["to_host"]["bytes"] == result["requests"]["bytes_read"]
+    assert ufs["to_device"]["bytes"] == result["requests"]["bytes_written"]
+    assert ufs["tags"] == 32 >= ufs["most_in_flight"] >= 1
+    assert ufs["hibernate_exits"] == result["power"]["wake_ups"]
+    shown = emmclab("simulate", trace, "--device", "ufs31").stdout
+    for words in ("Link of 2 lanes of HS-G4", "Mean wait for a tag", "Exits from it", "WriteBooster, size"):
+        assert words in shown
+    assert "Link, queues and hibernation" in page.read_text(encoding="utf-8")
+
+
+def test_blocks_of_16_kb_widen_the_requests_of_a_trace(trace: Path) -> None:
+    small, large = (
+        emmclab_json("simulate", trace, "--device", "ufs31", "--set", f"host.block_kb={kb}") for kb in (4, 16)
+    )
+    assert large["ufs"]["to_device"]["bytes"] > small["ufs"]["to_device"]["bytes"]
+    assert large["requests"]["total"] == small["requests"]["total"] == 400
 
 
 def test_each_headline_of_a_result_stands_in_it_once(trace: Path) -> None:

@@ -12,6 +12,38 @@ from emmclab.result_fields import at, old_names
 WALL_GROUP = "computing"
 
 
+def ufs_facts(ufs: dict[str, Any]) -> list[tuple[str, float | None, int, str]]:
+    """Give what link, queues, WriteBooster and hibernation of a UFS cost: label, value, digits, unit.
+
+    >>> ufs_facts({})
+    []
+    """
+    if not ufs:
+        return []
+    facts: list[tuple[str, float | None, int, str]] = [
+        ("Link to the device in use", ufs["to_device"]["busy_pct"], 2, "%"),
+        ("Mean wait for it", ufs["to_device"]["wait_ms"], 4, "ms"),
+        ("Link to the host in use", ufs["to_host"]["busy_pct"], 2, "%"),
+        ("Mean wait for it", ufs["to_host"]["wait_ms"], 4, "ms"),
+        ("Most commands in flight", ufs["most_in_flight"], 0, ""),
+        ("Mean wait for a tag", ufs["tag_wait_ms"], 4, "ms"),
+        ("Mean wait for a queue", ufs["queue_wait_ms"], 4, "ms"),
+        ("In hibernation", ufs["hibernated_pct"], 1, "%"),
+        ("Exits from it", ufs["hibernate_exits"], 0, ""),
+        ("Mean time of an exit", ufs["hibernate_exit_ms"], 3, "ms"),
+    ]
+    if booster := ufs["write_booster"]:
+        mb = 1 << 20
+        facts += [
+            ("WriteBooster, size", booster["size_bytes"] / mb, 0, "MB"),
+            ("Written to it", booster["bytes_written"] / mb, 1, "MB"),
+            ("Written past it", booster["bytes_past_it"] / mb, 1, "MB"),
+            ("Its blocks flushed", booster["flushed_blocks"], 0, ""),
+            ("Its life used", booster["life_used_pct"], 4, "%"),
+        ]
+    return facts
+
+
 class Result(Document):
     """Result of a run; a mapping of the groups of fields that `emmclab simulate --json` prints.
 

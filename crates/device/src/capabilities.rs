@@ -1,12 +1,15 @@
-//! What a device says of itself in its `EXT_CSD` register (JESD84-B51, 7.4), worked out from its settings in this one place.
+//! What a device says of itself to its host, an eMMC in its `EXT_CSD` register (JESD84-B51, 7.4), worked out from its settings in this
+//! one place.
 
 use serde::Serialize;
 
-use crate::settings::Settings;
+use crate::settings::{InterfaceKind, Settings};
 
-/// Functions that a host may find in the `EXT_CSD` register of a device, and use.
+/// Functions that a host may find in the registers or descriptors of a device, and use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Capabilities {
+    /// What it is to its host.
+    pub interface: InterfaceKind,
     /// Volatile cache in KB (`CACHE_SIZE [252:249]`, which counts 1,024 bits); 0 = none.
     pub cache_kb: u32,
     /// Whether the cache keeps the order of writes (`CACHE_FLUSH_POLICY [240]` bit 0), so that a barrier says nothing more.
@@ -41,6 +44,7 @@ impl Capabilities {
     pub fn of(settings: &Settings) -> Self {
         let (cache, features) = (&settings.cache, &settings.features);
         Self {
+            interface: settings.interface.kind,
             cache_kb: cache.size_kb,
             cache_in_order: cache.promises_write_order(),
             barrier: features.barrier && cache.size_kb > 0,
@@ -52,9 +56,18 @@ impl Capabilities {
         }
     }
 
-    /// The same as fields of the register, by their bytes. In every partition, a write that is cut harms no older data
+    /// Whether a single write can be made durable: by a reliable write, or by FUA on a UFS.
+    pub fn has_fua(&self) -> bool {
+        self.reliable_write || self.interface == InterfaceKind::Ufs
+    }
+
+    /// The same as fields of the register of an eMMC, by their bytes. In every partition, a write that is cut harms no older data
     /// (`WR_REL_SET [167]`). A device that breaks its promises (`cache.lies`) states them all the same.
+    /// A UFS has no such register.
     pub fn ext_csd(&self) -> Vec<ExtCsdField> {
+        if self.interface == InterfaceKind::Ufs {
+            return Vec::new();
+        }
         let field = |name, byte, value| ExtCsdField { name, byte, bytes: 1, value };
         vec![
             field("WR_REL_PARAM", 166, u32::from(self.reliable_write) << 2),

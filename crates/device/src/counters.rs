@@ -3,9 +3,10 @@
 use emmclab_base::{Nanos, Op, SECTOR_BYTES};
 
 use crate::events::{
-    BlockErased, BlockRetired, CacheFlushed, CacheRead, Cause, Collection, DataMoved, GcStarted,
-    IdleCollected, IdleInterrupted, LogMerged, MapLookedUp, Merge, Observer, Packed, PageProgrammed,
-    PageRead, PartOverwritten, Trimmed, UnitCached, UnplacedRead, UnwrittenUnits, WokeUp,
+    BlockErased, BlockRetired, CacheFlushed, CacheRead, Cause, Collection, CommandTaken, DataMoved,
+    GcStarted, IdleCollected, IdleInterrupted, LinkTransfer, LogMerged, MapHinted, MapLookedUp, Merge,
+    Observer, Packed, PageProgrammed, PageRead, PartOverwritten, Trimmed, UnitCached, UnplacedRead,
+    UnwrittenUnits, WokeUp,
 };
 
 /// Counts of a device's work since it was made or the counters were last cleared.
@@ -55,6 +56,8 @@ pub struct Counters {
     pub map_hits: u64,
     /// Map entries that had to be read from the flash.
     pub map_misses: u64,
+    /// Map entries that the host brought along (HPB).
+    pub map_hints: u64,
     /// Units that the host read and had never written.
     pub unwritten_reads: u64,
     /// Units discarded.
@@ -79,6 +82,36 @@ pub struct Counters {
     pub cache_flushes: u64,
     /// Packed commands.
     pub packs: u64,
+    /// What the link of a UFS carried, by [`Direction`](crate::Direction).
+    pub link: [LinkLoad; 2],
+    /// Commands of a UFS.
+    pub commands: CommandLoad,
+}
+
+/// What a direction of a link carried.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LinkLoad {
+    /// Transfers.
+    pub transfers: u64,
+    /// Bytes.
+    pub bytes: u64,
+    /// Time in use, ns.
+    pub busy_ns: u64,
+    /// Time that transfers waited for others, ns.
+    pub wait_ns: u64,
+}
+
+/// Commands that a UFS took from the queues of its host controller.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CommandLoad {
+    /// Commands taken.
+    pub taken: u64,
+    /// Most commands with a tag at once.
+    pub most_in_flight: u32,
+    /// Time that commands waited for a tag, ns.
+    pub tag_wait_ns: u64,
+    /// Time that they waited for their queue with a tag, the link awake, ns.
+    pub queue_wait_ns: u64,
 }
 
 impl Counters {
@@ -259,6 +292,11 @@ impl Observer for Counters {
     }
 
     #[inline]
+    fn map_hinted(&mut self, _: &MapHinted) {
+        self.map_hints += 1;
+    }
+
+    #[inline]
     fn log_merged(&mut self, event: &LogMerged) {
         *match event.kind {
             Merge::Switch => &mut self.switch_merges,
@@ -270,6 +308,24 @@ impl Observer for Counters {
     #[inline]
     fn packed(&mut self, _: &Packed) {
         self.packs += 1;
+    }
+
+    #[inline]
+    fn command_taken(&mut self, event: &CommandTaken) {
+        let commands = &mut self.commands;
+        commands.taken += 1;
+        commands.most_in_flight = commands.most_in_flight.max(event.in_flight);
+        commands.tag_wait_ns += event.waited.0 as u64;
+        commands.queue_wait_ns += (event.begin - event.ready).0 as u64;
+    }
+
+    #[inline]
+    fn link_transfer(&mut self, event: &LinkTransfer) {
+        let link = &mut self.link[event.direction as usize];
+        link.transfers += 1;
+        link.bytes += u64::from(event.sectors) * SECTOR_BYTES;
+        link.busy_ns += (event.end - event.begin).0 as u64;
+        link.wait_ns += (event.begin - event.ready).0 as u64;
     }
 
     #[inline]

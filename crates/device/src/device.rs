@@ -13,8 +13,9 @@ use crate::ids::{BlockId, Lpn, PlaneId, Ppn};
 use crate::image;
 use crate::load::DeviceConfig;
 use crate::nand::{BlockState, Load, Nand};
+use crate::settings::InterfaceKind;
 
-/// A simulated eMMC: a controller above an FTL above flash, and counters, which are the first listener. Memory is taken as it is
+/// A simulated eMMC or UFS: a controller above an FTL above flash, and counters, which are the first listener. Memory is taken as it is
 /// used: a new device of any size is there at once.
 pub struct Device {
     pub(crate) controller: Controller,
@@ -241,7 +242,12 @@ impl Device {
         u64::from(self.controller.buffered_units()) * u64::from(self.geometry().unit_sectors)
     }
 
-    /// Whether a single write can be made durable on completion by a reliable write, past a cache.
+    /// What it is to its host.
+    pub fn interface(&self) -> InterfaceKind {
+        self.controller.interface()
+    }
+
+    /// Whether a single write can be made durable on completion, past a cache: by a reliable write, or by FUA.
     pub fn has_reliable_writes(&self) -> bool {
         self.controller.has_reliable_writes()
     }

@@ -100,6 +100,12 @@ pub(crate) fn nanos(us: f64) -> Nanos {
     Nanos((us * 1000.0).round() as i64)
 }
 
+/// Units that the blocks in SLC mode hold outside of it.
+fn dense_units(settings: &Settings, groups: &[Group], planes: u32) -> u64 {
+    let from = groups.get(settings.slc.group as usize).map_or(0, Group::units_per_block);
+    u64::from(settings.slc.blocks) * u64::from(from) * u64::from(planes)
+}
+
 impl Geometry {
     /// Works out the geometry of settings that were checked, as those of a [`crate::DeviceConfig`] are.
     pub fn new(settings: &Settings) -> Self {
@@ -130,6 +136,8 @@ impl Geometry {
         };
         let counted = if settings.slc.mode == SlcMode::Cache { ordinary } else { groups.len() };
         let share = 1.0 + settings.capacity.over_provisioning_pct / 100.0;
+        // Where the user's space is preserved, the capacity is that of the flash before blocks were taken for SLC mode.
+        let taken = if settings.slc.preserve_user_space { dense_units(settings, &groups, planes) } else { 0 };
         let largest = groups.iter().map(Group::units_per_block).max().unwrap_or(1);
         Self {
             channels: given.channels,
@@ -147,7 +155,7 @@ impl Geometry {
             unit_sectors: unit_kb * 1024 / SECTOR_BYTES as u32,
             unit_shift: (unit_kb * 1024 / SECTOR_BYTES as u32).trailing_zeros(),
             stride_shift: largest.next_power_of_two().trailing_zeros(),
-            logical_units: (usable(&groups[..counted]) as f64 / share).floor() as u32,
+            logical_units: ((usable(&groups[..counted]) + taken) as f64 / share).floor() as u32,
             slc_units: (usable(&groups[ordinary..counted]) as f64 / share).floor() as u32,
             stripe: stripe(&given, settings.allocation.order),
             groups,

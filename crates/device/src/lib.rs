@@ -1,4 +1,4 @@
-//! The simulated eMMC: NAND geometry and timing, FTL, controller, events and checker.
+//! The simulated eMMC or UFS: NAND geometry and timing, FTL, controller, events and checker.
 //!
 //! A [`Device`] takes requests in order of arrival and says when each completes. It is built from a [`DeviceConfig`]
 //! and reports everything it does to an [`Observer`]; an observer that listens to nothing costs nothing.
@@ -28,7 +28,7 @@ mod words;
 
 pub use capabilities::{Capabilities, ExtCsdField};
 pub use command::Command;
-pub use counters::Counters;
+pub use counters::{CommandLoad, Counters, LinkLoad};
 pub use cut::UndoLog;
 pub use device::{Block, Device};
 pub use emmclab_base::Modifiers;

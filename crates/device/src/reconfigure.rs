@@ -31,6 +31,8 @@ pub const CHANGEABLE: &[&str] = &[
     "geometry.block_groups.*.erase_us",
     "geometry.block_groups.*.program_us",
     "geometry.block_groups.*.read_us",
+    "interface.command_us",
+    "interface.fua_us",
     "power.sleep_after_us",
     "power.wake_us",
     "slc.erase_us",
@@ -56,6 +58,7 @@ const REASONS: &[(&str, &str)] = &[
     ("mapping.", "the map is laid out by it"),
     ("cache.", "the buffers that hold data are laid out by it"),
     ("controller.", "commands that the device holds are ordered by it"),
+    ("interface.", "hosts have read in its descriptors what it is"),
     ("features.", "hosts have read in its registers what it can do"),
     ("timing.", "operations under way are ordered by it"),
     ("power.", "the wake-up times of a run are drawn by it"),
@@ -144,8 +147,8 @@ impl Device {
             let settings = to.settings();
             let geometry = Geometry::new(settings);
             self.nand.reconfigure(settings, &geometry);
-            self.controller.reconfigure(settings, &geometry, self.ftl.folds_after(), at);
             self.ftl.reconfigure(settings, geometry);
+            self.controller.reconfigure(settings, self.ftl.geometry(), self.ftl.folds_after(), at);
         }
         Ok(changes)
     }

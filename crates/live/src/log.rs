@@ -89,6 +89,7 @@ impl RunLog {
             sectors: device.geometry().sectors(),
             write_through: rules.write_through,
             fifo: rules.fifo,
+            interface: rules.interface,
             unit_sectors: rules.unit_sectors,
             lies: lie(settings.cache.lies),
         };

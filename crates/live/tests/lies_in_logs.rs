@@ -76,6 +76,7 @@ fn logged(settings: &[(&str, &str)], asks: &[Ask], at_once: usize, path: &Path) 
         sectors,
         write_through: rules.write_through,
         fifo: rules.fifo,
+        interface: rules.interface,
         unit_sectors: rules.unit_sectors,
         lies: lies.to_owned(),
     };

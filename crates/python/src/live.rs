@@ -56,6 +56,7 @@ pub(crate) struct PyLive {
     device: Arc<LiveDevice>,
     exports: Mutex<Exports>,
     name: String,
+    is_emmc: bool,
     /// Properties of an eMMC card with this device inside.
     card: CardSettings,
     /// What exports had to say, until somebody asks.
@@ -111,6 +112,7 @@ impl PyLive {
                 LiveOptions { layers, second, pace, think, image, second_image, replay, check, record, log };
             let store = images.map(|folder| store(folder, images_limit)).transpose()?;
             let device = Arc::new(LiveDevice::new(config, &options, store.as_ref())?);
+            let is_emmc = !config.settings().interface.is_ufs();
             let Capabilities { cache_kb, cache_in_order, barrier, reliable_write, .. } =
                 Capabilities::of(config.settings());
             let cache_bytes = u64::from(cache_kb) * 1024;
@@ -126,6 +128,7 @@ impl PyLive {
                 exports: Mutex::default(),
                 name: config.name().to_owned(),
                 card,
+                is_emmc,
                 news: Arc::default(),
             })
         })
@@ -163,6 +166,10 @@ impl PyLive {
     /// Offers the device as an eMMC card behind an SD host controller to QEMU, over vfio-user at a unix socket.
     fn serve_sdhci(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
         run(py, || {
+            if !self.is_emmc {
+                return Err(Error::new(Kind::Config, format!("`{}` is a UFS, not an eMMC card", self.name))
+                    .hint("serve it as a file, over NBD or by ublk; an SD host controller takes an eMMC"));
+            }
             let news = self.news.clone();
             let tell = move |event: SessionEvent| {
                 news.lock().unwrap_or_else(PoisonError::into_inner).push(event.to_string());

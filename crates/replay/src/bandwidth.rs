@@ -17,6 +17,8 @@ pub(crate) const FILE_BYTES: u64 = 1 << 30;
 const MB: f64 = 1_048_576.0;
 /// Pause before each single command: the device does what it has to do, and does not fall asleep.
 const PAUSE: Nanos = Nanos(100_000_000);
+/// The same before commands of a UFS, which hibernates sooner.
+const SHORT_PAUSE: Nanos = Nanos(5_000_000);
 /// Time for background work after a device was filled.
 const REST: Nanos = Nanos::from_secs(3600);
 /// Single commands of each kind.
@@ -171,6 +173,41 @@ impl UsedDevice {
         writes_until(half)?;
         let (writes, took) = writes_until(half)?;
         Ok(writes as f64 / took.as_secs_f64())
+    }
+
+    /// MB/s of transfers of one request each over such a file that all come at once, so that the device always has as many as it takes.
+    ///
+    /// # Errors
+    /// As [`UsedDevice::rate`].
+    pub fn queued_rate(&self, op: Op, unit_kb: u64, random: bool, file_bytes: u64) -> Result<f64> {
+        let mut io = self.start()?;
+        let file = self.file(unit_kb, file_bytes)?;
+        let mut draw = Pcg64::new(u128::from(unit_kb), 2);
+        let place = |i| if random { file.random_place(&mut draw) } else { file.place(i) };
+        let took = io.at_once(op, (0..file.count).map(place).map(|sector| (sector, file.unit as u32)))?;
+        Ok((file.count * file.unit * 512) as f64 / MB / took.max(Nanos(1)).as_secs_f64())
+    }
+
+    /// Times of a write of so many KB with FUA, and of a plain one with the flush behind it, in us: means over random places, with pauses
+    /// in which the device does not fall asleep.
+    ///
+    /// # Errors
+    /// As [`UsedDevice::rate`].
+    pub fn durable_times(&self, unit_kb: u64) -> Result<[f64; 2]> {
+        let file = self.file(unit_kb, FILE_BYTES)?;
+        let mean = |modifiers: Modifiers| -> Result<f64> {
+            let (mut io, mut draw, mut took) = (self.start()?, Pcg64::new(1, 2), Nanos::ZERO);
+            for _ in 0..SINGLE {
+                interrupt::check()?;
+                io.pause(SHORT_PAUSE);
+                took += io.transfer_with(modifiers, Op::Write, file.random_place(&mut draw), file.unit)?;
+                if modifiers.is_empty() {
+                    took += io.flush()?;
+                }
+            }
+            Ok(took.0 as f64 / 1e3 / SINGLE as f64)
+        };
+        Ok([mean(Modifiers::RELIABLE)?, mean(Modifiers::empty())?])
     }
 
     /// A file of so many bytes, or of half the data where that is smaller.

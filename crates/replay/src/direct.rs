@@ -97,6 +97,20 @@ impl DirectIo {
         Ok(self.now - begin)
     }
 
+    /// Transfers of one request each that come at once, as a program with as many threads as the device has tags has them come; the time
+    /// until all are complete.
+    ///
+    /// # Errors
+    /// As [`DirectIo::transfer`].
+    pub fn at_once(&mut self, op: Op, transfers: impl Iterator<Item = (u64, u32)>) -> Result<Nanos> {
+        let begin = self.now;
+        for (sector, sectors) in transfers {
+            interrupt::check()?;
+            self.command(&Command::new(begin, op, sector, sectors))?;
+        }
+        Ok(self.now - begin)
+    }
+
     /// A flush; its time.
     ///
     /// # Errors

@@ -59,6 +59,10 @@ const UNISOC: Table = table!("unisoc22_fua_bandwidth");
 const HUNTER: Table = table!("hunter23_command_times");
 const SAMSUNG: Table = table!("samsung13_emmc50");
 const FAST12: Table = table!("fast12_sdcards");
+const EUFS: Table = table!("samsung20_eufs");
+const UFS40: Table = table!("samsung22_ufs40");
+const BOOSTER: Table = table!("freebsd25_write_booster");
+const UFS_FUA: Table = table!("ufs_fua_times");
 
 /// Bytes of the file of `AndroBench`, whose sequential transfers have 32 MB, at random 4 KB.
 const ANDROBENCH_BYTES: u64 = 64 << 20;
@@ -80,6 +84,9 @@ const PRESETS: &[(&str, Measure, &str)] = &[
     ("microsd-class10", advil, "microSD"),
     ("emmc50-cache", emmc50, "SanDisk SEM128"),
     ("emmc51-cache", emmc51, "Toshiba 064G30"),
+    ("ufs22", ufs22, "eUFS 2.1 1 TB"),
+    ("ufs31", ufs31, "eUFS 3.1 512 GB"),
+    ("ufs40", ufs40, "UFS 4.0"),
     ("transcend-c2", fast12, "Transcend"),
     ("ridata-c2", fast12, "RiData"),
     ("sandisk-c4", fast12, "Sandisk"),
@@ -205,6 +212,106 @@ fn emmc50(config: &DeviceConfig, of: &str) -> Result<Vec<FittedFigure>> {
     ] {
         let here = factor * rate(&device, op, random, Sync::None)?;
         out.push(SAMSUNG.figure(row, column, (what, unit), here)?);
+    }
+    Ok(out)
+}
+
+/// Rates of a UFS that has as many commands as it takes: 1,000,000 bytes a second, or transfers of 4 KB.
+struct UfsRates {
+    device: UsedDevice,
+}
+
+impl UfsRates {
+    fn of(config: &DeviceConfig) -> Result<Self> {
+        Ok(Self { device: UsedDevice::half_full(config)? })
+    }
+
+    /// A device whose writes all pass `WriteBooster` by.
+    fn without_booster(config: &DeviceConfig) -> Result<Self> {
+        let mut config = config.clone();
+        config.set("slc.max_kb", "1")?;
+        Self::of(&config)
+    }
+
+    /// MB/s of 1,048,576 bytes of long requests.
+    fn sequential(&self, op: Op) -> Result<f64> {
+        self.device.queued_rate(op, UFS_REQUEST_KB, false, FILE_BYTES)
+    }
+
+    fn random_per_s(&self, op: Op) -> Result<f64> {
+        // Transfers of 4 KB in a MB.
+        Ok(256.0 * self.device.queued_rate(op, 4, true, FILE_BYTES / 4)?)
+    }
+}
+
+/// Bytes a second over those of a MB, in millions.
+const MEGA: f64 = 1_048_576.0 / 1e6;
+/// Longest requests of Linux, which the sequential figures of a UFS are read as.
+const UFS_REQUEST_KB: u64 = 512;
+
+/// Reads and random writes of a row of Samsung's table.
+fn announced(rates: &UfsRates, row: &str) -> Result<Vec<FittedFigure>> {
+    let row = &[row];
+    let mut out = vec![EUFS.figure(
+        row,
+        "seq_read_mb_s",
+        ("sequential reads", "10^6 B/s"),
+        MEGA * rates.sequential(Op::Read)?,
+    )?];
+    for (column, what, op) in [
+        ("random_read_iops", "random reads, 4 KB", Op::Read),
+        ("random_write_iops", "random writes, 4 KB", Op::Write),
+    ] {
+        out.push(EUFS.figure(row, column, (what, "1/s"), rates.random_per_s(op)?)?);
+    }
+    Ok(out)
+}
+
+fn ufs22(config: &DeviceConfig, of: &str) -> Result<Vec<FittedFigure>> {
+    let mut out = announced(&UfsRates::of(config)?, of)?;
+    let here = MEGA * UfsRates::without_booster(config)?.sequential(Op::Write)?;
+    let what = ("sequential writes without WriteBooster", "10^6 B/s");
+    out.push(EUFS.figure(&[of], "seq_write_mb_s", what, here)?);
+    Ok(out)
+}
+
+fn ufs31(config: &DeviceConfig, of: &str) -> Result<Vec<FittedFigure>> {
+    let rates = UfsRates::of(config)?;
+    let mut out = announced(&rates, of)?;
+    let without = UfsRates::without_booster(config)?;
+    for (row, what, rates) in [
+        (of, "sequential writes", &rates),
+        ("eUFS 3.0 512 GB", "sequential writes without WriteBooster", &without),
+    ] {
+        let here = MEGA * rates.sequential(Op::Write)?;
+        out.push(EUFS.figure(&[row], "seq_write_mb_s", (what, "10^6 B/s"), here)?);
+    }
+    for kb in [4, 256] {
+        let [fua, both] = rates.device.durable_times(kb)?;
+        let row = &[&*kb.to_string()];
+        out.push(UFS_FUA.figure(row, "fua_us", (&format!("a write with FUA, {kb} KB"), "us"), fua)?);
+        let what = format!("a write and a flush, {kb} KB");
+        out.push(UFS_FUA.figure(row, "write_and_flush_us", (&what, "us"), both)?);
+    }
+    Ok(out)
+}
+
+fn ufs40(config: &DeviceConfig, of: &str) -> Result<Vec<FittedFigure>> {
+    let rates = UfsRates::of(config)?;
+    let mut out = Vec::new();
+    for (column, what, op) in
+        [("seq_read_mb_s", "sequential reads", Op::Read), ("seq_write_mb_s", "sequential writes", Op::Write)]
+    {
+        let here = MEGA * rates.sequential(op)?;
+        out.push(UFS40.figure(&[of], column, (what, "10^6 B/s"), here)?);
+    }
+    let mut slower = config.clone();
+    slower.set("interface.gear", "hs_g4")?;
+    for (row, what, rates) in [
+        ("on", "sequential writes, HS-G4", UfsRates::of(&slower)?),
+        ("off", "sequential writes without WriteBooster, HS-G4", UfsRates::without_booster(&slower)?),
+    ] {
+        out.push(BOOSTER.figure(&[row], "seq_write_mib_s", (what, "MiB/s"), rates.sequential(Op::Write)?)?);
     }
     Ok(out)
 }

@@ -45,10 +45,10 @@ pub use preflight::{Chosen, preflight};
 pub use recorder::Recorder;
 pub use result::{
     ByOperation, CacheCounts, Collection, Computing, Configuration, Distribution, DurableTimes, Energy,
-    FlashOperations, LayerResult, Lifetime, Load, LogBlockMerges, MapCounts, PageOperations, PercentileRow,
-    Percentiles, PowerStates, RecordedBeside, Requests, ResponseRow, ResponseTimes, Run, SecondDevice,
-    ServiceTimes, ShareBeside, SimulationResult, SlcCounts, Space, TimeBeside, Utilisation, WaitTimes, Wear,
-    WriteAmplification,
+    FlashOperations, LayerResult, Lifetime, LinkDirection, Load, LogBlockMerges, MapCounts, PageOperations,
+    PercentileRow, Percentiles, PowerStates, RecordedBeside, Requests, ResponseRow, ResponseTimes, Run,
+    SecondDevice, ServiceTimes, ShareBeside, SimulationResult, SlcCounts, Space, TimeBeside, UfsUse,
+    Utilisation, WaitTimes, Wear, WriteAmplification, WriteBoosterUse,
 };
 pub use rows::RequestRows;
 pub use simulation::{Simulation, simulate};

@@ -175,6 +175,8 @@ def _explain_device(device: Device, as_json: bool) -> None:
         table.add_row(*(Text(setting[part]) for part in ("key", "value", "unit", "origin")), meaning)
     console = stdout()
     console.print(table)
+    if not device.capabilities["ext_csd"]:
+        return
     register = _headed("What it can do, as its EXT_CSD register says it", "Field", "Byte", "Value")
     for field in device.capabilities["ext_csd"]:
         last = field["byte"] + field["bytes"] - 1

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rich.console import Console
+from rich.table import Table
 from rich.text import Text
 
 from emmclab.answers import (
@@ -22,7 +23,7 @@ from emmclab.cli.bars import bar
 from emmclab.cli.show import framed
 from emmclab.measures import percentile_label
 from emmclab.profile import ledger_line
-from emmclab.result import Result
+from emmclab.result import Result, ufs_facts
 from emmclab.spread import beside_spread
 
 
@@ -119,6 +120,17 @@ def _chosen(result: Result) -> list[dict[str, Any]]:
     return [row for row in result.get("percentiles", ()) if row["op"] == "all"]
 
 
+def _ufs_table(ufs: dict[str, Any]) -> Table:
+    """Show what link, queues, WriteBooster and hibernation of a UFS cost."""
+    lanes = f"{ufs['lanes']} lane{'s' if ufs['lanes'] > 1 else ''} of {ufs['gear'].replace('_', '-').upper()}"
+    table = framed(f"Link of {lanes}, {ufs['link_mb_per_s']:,.0f} MB/s each way; {ufs['tags']} tags")
+    for heading in ("", "Value", "Unit"):
+        table.add_column(heading, justify="right" if heading == "Value" else "left")
+    for label, value, digits, unit in ufs_facts(ufs):
+        table.add_row(label, "–" if value is None else f"{value:,.{digits}f}", unit)
+    return table
+
+
 def show_result(console: Console, result: Result) -> None:
     """Print one run: the answer, what stands against it, figures, where the time went."""
     show_warnings(console, [result])
@@ -149,6 +161,9 @@ def show_result(console: Console, result: Result) -> None:
             "Lifetime, even wear", f"{life['even_host_bytes'] / 2**40:,.2f}", "TB written by the host"
         )
     console.print(table)
+    if ufs := result.get("ufs"):
+        console.print()
+        console.print(_ufs_table(ufs))
     waits = {name.removesuffix("_ms"): value for name, value in result["waits"].items()}
     most = max(waits.values(), default=0.0)
     if most > 0:

@@ -63,7 +63,7 @@ def simulate(
     as_json: AsJson = False,
     reading: Reading,
 ) -> None:
-    """Replay traces (several: together, on one clock) on a simulated eMMC device.
+    """Replay traces (several: together, on one clock) on a simulated eMMC or UFS device.
 
     Exit status 3: the device stopped before the end of the trace (full or worn out).
     """

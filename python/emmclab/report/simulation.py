@@ -20,7 +20,7 @@ from emmclab.device import Device
 from emmclab.plots import Figure, Row, Rows, simulated
 from emmclab.profile import ledger_line
 from emmclab.report.assemble import assemble
-from emmclab.result import Result
+from emmclab.result import Result, ufs_facts
 
 _COLUMNS = (
     ("response.mean_response_ms", "Mean response", "ms", 3),
@@ -82,6 +82,9 @@ def render(results: Sequence[Result], devices: Sequence[Device]) -> str:
             (result["trace"], result.run_name, beside_rows(result))
             for result in results
             if result["recorded.response.all.recorded_ms"] is not None
+        ],
+        links=[
+            (result["trace"], result.run_name, ufs_facts(result["ufs"])) for result in results if "ufs" in result
         ],
         mode=mode_line(first[traces[0]]),
         before=device_before(first[traces[0]]),

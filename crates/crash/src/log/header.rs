@@ -1,5 +1,6 @@
 //! What a log says of the run before its records.
 
+use emmclab_device::InterfaceKind;
 use emmclab_device::contract::Rules;
 use emmclab_layers::{Below, LayerConfig};
 use serde::{Deserialize, Serialize};
@@ -17,10 +18,18 @@ pub struct DeviceFacts {
     pub write_through: bool,
     /// Whether its cache promises to be written back in the order in which the host wrote.
     pub fifo: bool,
+    /// What it is to its host, which decides what FUA and a flush of a range promise.
+    #[serde(default, skip_serializing_if = "is_emmc")]
+    pub interface: InterfaceKind,
     /// Sectors of a map unit.
     pub unit_sectors: u32,
     /// The promise that it breaks on purpose; `none` for an honest one.
     pub lies: String,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
+fn is_emmc(interface: &InterfaceKind) -> bool {
+    *interface == InterfaceKind::Emmc
 }
 
 /// The head of a log.
@@ -56,10 +65,10 @@ impl LogHeader {
 
     /// The contract at a port, whether it is kept there or not. Layers promise no more than a device with a cache does.
     pub fn rules(&self, port: Port) -> Rules {
-        let DeviceFacts { write_through, fifo, unit_sectors, .. } = self.device;
+        let DeviceFacts { write_through, fifo, interface, unit_sectors, .. } = self.device;
         match port {
-            Port::Device => Rules { write_through, fifo, unit_sectors },
-            Port::Host => Rules { write_through: false, fifo: false, unit_sectors: 1 },
+            Port::Device => Rules { write_through, fifo, interface, unit_sectors },
+            Port::Host => Rules { write_through: false, fifo: false, interface, unit_sectors: 1 },
         }
     }
 }

@@ -33,6 +33,18 @@
 //!     not (`EXT_CSD` `WR_REL_SET` [167]). A simulated device leaves each sector old or new, as a page is programmed whole or not
 //!     at all; sectors that no command in flight writes keep rule 1.
 //!
+//! # A UFS
+//!
+//! The rules above hold for a UFS (JESD220; SBC-3) with these in place of what it does not have:
+//!
+//! * Rule 3: its flush is SYNCHRONIZE CACHE, of everything or of a range of sectors; that of a range makes durable what was complete in
+//!   its range, sector by sector, and says nothing of the rest.
+//! * Rule 4: FUA takes the place of reliable writes: its version is durable when it is complete. It is not atomic: while it is in
+//!   flight it may leave undefined data as any other write (rule 10).
+//! * Rules 5, 8 and 9 do not apply: there is no barrier, no packed command, and no promise that the cache keeps an order. Commands have
+//!   tags and complete in any order; the order of completions promises no order on the flash.
+//! * Rule 6: its discard is UNMAP.
+//!
 //! Nothing else is promised. In particular, plain writes in a cache that is not FIFO reach the flash in any order, and one of two
 //! overlapping requests in flight may win.
 //!
@@ -47,6 +59,7 @@ mod orders;
 mod promises;
 
 use crate::device::Device;
+use crate::settings::InterfaceKind;
 
 pub use orders::{Broken, Order};
 pub use promises::{Extent, Promises};
@@ -79,6 +92,8 @@ pub struct Rules {
     pub write_through: bool,
     /// Whether the device has a cache that keeps the order of writes (rule 9).
     pub fifo: bool,
+    /// Whose rules are to be taken: those of an eMMC or of a UFS.
+    pub interface: InterfaceKind,
     /// Sectors of a map unit, at least 1: discard and secure erase take whole ones (rule 6).
     pub unit_sectors: u32,
 }
@@ -89,6 +104,7 @@ impl Rules {
         Self {
             write_through: device.promises_on_completion(),
             fifo: device.promises_write_order(),
+            interface: device.interface(),
             unit_sectors: device.geometry().unit_sectors,
         }
     }

@@ -8,6 +8,10 @@ use emmclab_base::{Modifiers, Nanos, Op, Ranges};
 use super::orders::{Barrier, Pack};
 use super::{Rules, Version};
 use crate::command::Command;
+use crate::settings::InterfaceKind;
+
+/// The sectors of a flush of the whole cache.
+const EVERYTHING: (u64, u64) = (0, u64::MAX);
 
 /// Sectors with a version that may be there after a cut, but need not be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -123,7 +127,7 @@ impl Promises {
         match command.op {
             Op::Write => {
                 if command.modifiers.contains(Modifiers::PREFLUSH) {
-                    self.flushed(version, command.arrival);
+                    self.flushed(version, command.arrival, EVERYTHING);
                 }
                 if self.rules.write_through || command.modifiers.durable() {
                     self.writes.remove(&version);
@@ -136,7 +140,9 @@ impl Promises {
                 self.prune();
             }
             Op::Flush if !command.modifiers.contains(Modifiers::BARRIER) => {
-                self.flushed(version, command.arrival);
+                let ranged = self.rules.interface == InterfaceKind::Ufs && command.sectors > 0;
+                let range = (command.sector, command.sector.saturating_add(u64::from(command.sectors)));
+                self.flushed(version, command.arrival, if ranged { range } else { EVERYTHING });
             }
             Op::SecureErase => self.promise(first, end, version),
             Op::Discard => self.takers.update(first, end, |taker| {
@@ -150,7 +156,7 @@ impl Promises {
 
     /// The power goes off in good order, with everything complete.
     pub fn power_off(&mut self) {
-        self.flushed(Version::MAX, Nanos::MAX);
+        self.flushed(Version::MAX, Nanos::MAX, EVERYTHING);
     }
 
     /// The oldest version that the sector may hold if power goes now; 0 = nothing is promised.
@@ -163,10 +169,12 @@ impl Promises {
         self.bases.get(sector).copied().unwrap_or(0)
     }
 
-    /// Whether a cut now may leave anything in the sectors of a command (rule 10): it is a write in flight, and not a reliable one.
+    /// Whether a cut now may leave anything in the sectors of a command (rule 10): it is a write in flight, and not a reliable one of an
+    /// eMMC.
     pub fn leaves_undefined(&self, version: Version) -> bool {
+        let atomic = self.rules.interface == InterfaceKind::Emmc;
         self.in_flight.get(&version).is_some_and(|command| {
-            command.op == Op::Write && !command.modifiers.contains(Modifiers::RELIABLE)
+            command.op == Op::Write && !(atomic && command.modifiers.contains(Modifiers::RELIABLE))
         })
     }
 
@@ -279,14 +287,22 @@ impl Promises {
         self.takers.update(first, end, |taker| taker.filter(|taker| taker.version > version));
     }
 
-    /// The flush `flush`, which came at `came`, is complete.
-    fn flushed(&mut self, flush: Version, came: Nanos) {
+    /// The flush `flush` of these sectors, which came at `came`, is complete.
+    fn flushed(&mut self, flush: Version, came: Nanos, (from, to): (u64, u64)) {
         let covered = |write: &Write| write.complete.is_some_and(|complete| complete <= came);
         let before = self.writes.range(..flush).filter(|(_, write)| covered(write));
         let durable: Vec<_> = before.map(|(version, write)| (*version, *write)).collect();
         for (version, write) in durable {
-            self.writes.remove(&version);
-            self.promise(write.first, write.end, version);
+            let (first, end) = (write.first.max(from), write.end.min(to));
+            if (first, end) == (write.first, write.end) {
+                self.writes.remove(&version);
+            }
+            if first < end {
+                self.promise(first, end, version);
+            }
+        }
+        if (from, to) != EVERYTHING {
+            return;
         }
         self.barriers.retain(|barrier| barrier.from > flush || barrier.came > came);
         self.ordered(flush, came);

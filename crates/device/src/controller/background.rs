@@ -46,6 +46,8 @@ struct Gap {
     write_back: Nanos,
     fold: Nanos,
     collect: Nanos,
+    /// Whether the SLC cache is folded in it.
+    folds: bool,
 }
 
 /// When the device works on its own, and what it did since the last command.
@@ -99,7 +101,7 @@ impl Background {
 
     /// Works by other settings; a gap begins anew at `from`, when all host work is done, so that nothing begins before.
     pub fn replace_with(&mut self, other: Self, from: Nanos) {
-        let gap = Gap { write_back: from, fold: from, collect: from };
+        let gap = Gap { write_back: from, fold: from, collect: from, folds: true };
         *self = Self { busy_until: self.busy_until, gap: other.works.then_some(gap), ..other };
     }
 
@@ -125,7 +127,13 @@ impl Background {
         if self.gap.is_none() {
             self.pools.fill(PoolWork::default());
         }
-        self.gap.get_or_insert(Gap { write_back: idle_from, fold: idle_from, collect: idle_from });
+        let folds = || self.fold_after.is_some() && below.ftl.slc_is_due();
+        self.gap.get_or_insert_with(|| Gap {
+            write_back: idle_from,
+            fold: idle_from,
+            collect: idle_from,
+            folds: folds(),
+        });
         while below.stop().is_none()
             && let Some((at, task)) = self.next(buffer.as_deref(), below)
             && at < until
@@ -171,7 +179,7 @@ impl Background {
         if let Some(from) = buffer.and_then(|buffer| write_back_from(buffer, gap.write_back)) {
             consider(below.nand.first_free().max(from), Task::WriteBack);
         }
-        if let Some(after) = self.fold_after {
+        if let Some(after) = self.fold_after.filter(|_| gap.folds) {
             for plane in (0..self.planes).map(PlaneId) {
                 let pool = below.ftl.slc_pool(plane);
                 if !self.pools[pool.index()].exhausted {

@@ -105,6 +105,25 @@ impl Controller {
         end + self.commands.flush
     }
 
+    /// A flush of the sectors of `request` alone (SYNCHRONIZE CACHE with a range); returns when it is complete. Where they are more than the
+    /// buffer holds, all of it is flushed.
+    pub(super) fn flush_range<L: Observer>(
+        &mut self,
+        request: &RequestState,
+        below: &mut Below<'_, L>,
+    ) -> Nanos {
+        let (ready, (first, units)) = (request.ready, below.units_of(request));
+        let Some(buffer) = self.write_buffer.as_mut().filter(|buffer| units <= buffer.units()) else {
+            return self.flush_command(ready, below);
+        };
+        if self.lies != Lie::Flush {
+            let (end, before) = (first.plus(units), buffer.units());
+            buffer.write_units_back(first, end, ready, below);
+            below.log.cache_flushed(&CacheFlushed { units: before - buffer.units(), at: ready });
+        }
+        ready.max(below.ftl.last_program()) + self.commands.flush
+    }
+
     /// Everything in the buffer goes to the flash from `ready` on; returns when it and all before is there.
     pub(super) fn flush_from<L: Observer>(&mut self, ready: Nanos, below: &mut Below<'_, L>) -> Nanos {
         if let Some(buffer) = &mut self.write_buffer {

@@ -14,7 +14,7 @@ pub(crate) struct Commands {
     sector_time: i64,
     /// Time that the host needs to fetch a request.
     pub fetch: Nanos,
-    /// Time that a reliable write takes on top.
+    /// Time that a reliable write, or FUA, takes on top.
     pub reliable: Nanos,
     /// Time that a flush takes on top.
     pub flush: Nanos,
@@ -28,12 +28,17 @@ impl Commands {
         Self {
             read_overhead: nanos(controller.read_overhead_us),
             write_overhead: nanos(controller.write_overhead_us),
+            // The link of a UFS takes its own time.
             sector_time: match controller.bus_mode.bytes_per_s() {
                 Some(rate) => (SECTOR_BYTES as f64 * 1e9 / rate as f64 * 1024.0).round() as i64,
                 None => (controller.host_us_per_kb * 1000.0 * 1024.0 / 2.0).round() as i64,
             },
             fetch: settings.host.fetch(),
-            reliable: nanos(controller.reliable_write_us),
+            reliable: nanos(if settings.interface.is_ufs() {
+                settings.interface.fua_us
+            } else {
+                controller.reliable_write_us
+            }),
             flush: nanos(settings.cache.flush_us),
             slots: vec![Nanos::MIN; controller.queue_depth as usize],
         }
@@ -71,6 +76,28 @@ impl Commands {
         if let Some(slot) = self.slots.iter_mut().min() {
             *slot = complete;
         }
+    }
+
+    /// Takes the slot that [`Commands::start`] found for a command whose end is not known, and returns its number.
+    pub fn hold(&mut self) -> Option<usize> {
+        let (slot, free) = self.slots.iter_mut().enumerate().min_by_key(|(_, free)| **free)?;
+        *free = Nanos::MAX;
+        Some(slot)
+    }
+
+    /// The command that holds this slot ends at `complete`.
+    pub fn release(&mut self, slot: usize, complete: Nanos) {
+        self.slots[slot] = complete;
+    }
+
+    /// Commands in the queue at `at`.
+    pub fn in_flight(&self, at: Nanos) -> u32 {
+        self.slots.iter().filter(|free| **free > at).count() as u32
+    }
+
+    /// How many commands the queue holds; 0 where there is no limit.
+    pub fn depth(&self) -> usize {
+        self.slots.len()
     }
 
     /// Time between start and flash for a write or other command of `sectors`.

@@ -4,7 +4,7 @@ use emmclab_base::Nanos;
 
 use super::Controller;
 use super::below::{Below, span_of};
-use super::queue::WaitingPage;
+use super::queue::{Queue, WaitingPage};
 use crate::events::{LatencyBreakdown, Observer};
 use crate::ftl::PageWrite;
 use crate::ftl::request_state::RequestState;
@@ -85,7 +85,32 @@ impl Controller {
             left -= taken;
         }
         request.outstanding -= 1;
+        if request.outstanding == 0 {
+            self.end_of(page.request);
+        }
         true
+    }
+
+    /// The end of a request is known, and with it when its slot of the queue is free.
+    pub(super) fn end_of(&mut self, id: u64) {
+        if let Some((slot, complete)) = self.queue.as_mut().and_then(|queue| queue.take_slot(id)) {
+            self.commands.release(slot, complete);
+        }
+    }
+
+    /// Dispatches what begins before a slot of the queue is free, and what as many later commands have passed as there are slots.
+    #[inline(never)]
+    pub(super) fn dispatch_for_a_slot<L: Observer>(&mut self, arrival: Nanos, below: &mut Below<'_, L>) {
+        let most = self.commands.depth();
+        let is_passed = |queue: &Queue| queue.requests() > most;
+        while below.stop().is_none() {
+            let overdue = self.queue.as_deref().is_some_and(is_passed);
+            let until = if overdue { Nanos::MAX } else { self.commands.start(arrival) };
+            if !self.dispatch_next(until, below) {
+                break;
+            }
+            self.report_completed(below);
+        }
     }
 
     /// Reports requests whose pages have all been dispatched, in order of arrival.

@@ -21,11 +21,25 @@ impl Controller {
         }
     }
 
+    /// The data of a write comes from the host.
+    #[inline]
+    pub(super) fn take_data<L: Observer>(&mut self, request: &mut RequestState, below: &mut Below<'_, L>) {
+        let sectors = request.event.sectors;
+        request.spend(self.commands.before_write(sectors));
+        if let Some(link) = &mut self.link {
+            link.receive(request, sectors, below.log);
+        }
+    }
+
     #[inline]
     pub(super) fn read<L: Observer>(&mut self, request: &mut RequestState, below: &mut Below<'_, L>) {
         request.spend(self.commands.before_read());
         self.read_data(request, below);
-        request.spend_after(self.commands.host(request.event.sectors));
+        let sectors = request.event.sectors;
+        request.spend_after(self.commands.host(sectors));
+        if let Some(link) = &mut self.link {
+            link.send(request, sectors, below.log);
+        }
     }
 
     /// The part of a read before its data goes to the host.
@@ -74,6 +88,8 @@ impl Controller {
         let end: Nanos = if modifiers.contains(Modifiers::BARRIER) && self.barriers {
             self.barrier(request.ready, below);
             request.ready
+        } else if self.link.is_some() && request.event.sectors > 0 {
+            self.flush_range(request, below)
         } else {
             self.flush_command(request.ready, below)
         };

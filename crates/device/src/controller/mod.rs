@@ -8,6 +8,7 @@ mod buffered;
 mod commands;
 mod dispatch;
 mod host;
+mod link;
 mod packed;
 mod power;
 mod queue;
@@ -22,11 +23,12 @@ use crate::ftl::Ftl;
 use crate::ftl::request_state::{RequestState, Taken};
 use crate::geometry::{Geometry, nanos};
 use crate::nand::Nand;
-use crate::settings::{Lie, Scheduling, Settings};
+use crate::settings::{BoosterFlush, InterfaceKind, Lie, Scheduling, Settings};
 
 use background::Background;
 pub(crate) use below::Below;
 use commands::Commands;
+use link::Link;
 use power::Power;
 use queue::Queue;
 use read_cache::ReadCache;
@@ -58,14 +60,18 @@ impl Clock {
 pub(crate) struct Controller {
     commands: Commands,
     power: Power,
+    /// Link and queues of a UFS.
+    link: Option<Box<Link>>,
     /// Writes that reads may pass; `None` where commands are served in order.
     queue: Option<Box<Queue>>,
     write_buffer: Option<Box<WriteBuffer>>,
     read_cache: Option<Box<ReadCache>>,
     background: Background,
     share_packed_pages: bool,
+    /// Whether background work is done in hibernation.
+    works_asleep: bool,
     promises_write_order: bool,
-    /// Whether reliable writes and barriers are there; where not, a flush takes their place.
+    /// Whether reliable writes (on a UFS, FUA) and barriers are there; where not, a flush takes their place.
     reliable_writes: bool,
     barriers: bool,
     lies: Lie,
@@ -75,7 +81,12 @@ pub(crate) struct Controller {
 }
 
 impl Controller {
-    /// Whether reliable writes are there.
+    /// What the device is to its host.
+    pub fn interface(&self) -> InterfaceKind {
+        if self.link.is_some() { InterfaceKind::Ufs } else { InterfaceKind::Emmc }
+    }
+
+    /// Whether reliable writes, or FUA, are there.
     pub fn has_reliable_writes(&self) -> bool {
         self.reliable_writes
     }
@@ -87,16 +98,18 @@ impl Controller {
         Self {
             commands: Commands::new(settings),
             power: Power::new(settings),
+            link: Link::new(settings).map(Box::new),
             queue: match settings.controller.scheduling {
                 Scheduling::Fifo => None,
-                Scheduling::ReadFirst => Some(Box::new(Queue::new(geometry.logical_units))),
+                Scheduling::ReadFirst => Some(Box::default()),
             },
             background: Background::new(settings, geometry, ftl.folds_after(), write_buffer.is_some()),
             write_buffer,
             read_cache: ReadCache::new(settings, geometry).map(Box::new),
             share_packed_pages: settings.controller.share_packed_pages,
+            works_asleep: settings.slc.flush == BoosterFlush::Hibernate,
             promises_write_order: settings.cache.promises_write_order(),
-            reliable_writes: settings.features.reliable_write,
+            reliable_writes: settings.features.reliable_write || settings.interface.is_ufs(),
             barriers: settings.features.barrier,
             lies: settings.cache.lies,
             pack: Vec::new(),
@@ -136,11 +149,23 @@ impl Controller {
         self.clock.idle_from.max(buffered).max(self.background.busy_until)
     }
 
+    /// From when on the time without work counts that the device goes to sleep after: in hibernation a UFS may flush `WriteBooster`.
+    fn sleeps_from(&self) -> Nanos {
+        if !self.works_asleep {
+            return self.idle_from();
+        }
+        let buffered = self.write_buffer.as_ref().map_or(Nanos::MIN, |buffer| buffer.busy_until);
+        self.clock.idle_from.max(buffered)
+    }
+
     /// Makes time, numbers and RAM start again. The write buffer must be empty.
     pub fn rewind(&mut self) {
         self.commands.rewind();
         self.power.rewind();
         self.background.rewind();
+        if let Some(link) = &mut self.link {
+            link.rewind();
+        }
         if let Some(buffer) = &mut self.write_buffer {
             buffer.rewind();
         }
@@ -158,6 +183,9 @@ impl Controller {
         let idle_from = self.idle_from().max(at);
         self.commands.reconfigure(settings);
         self.power.reconfigure(settings);
+        if let Some(link) = &mut self.link {
+            link.reconfigure(settings);
+        }
         self.lies = settings.cache.lies;
         if let Some(buffer) = &mut self.write_buffer {
             buffer.write_back = settings.cache.write_back;
@@ -173,6 +201,9 @@ impl Controller {
     pub fn cut(&mut self, at: Nanos) {
         self.commands.rewind();
         self.background.rewind();
+        if let Some(link) = &mut self.link {
+            link.rewind();
+        }
         if let Some(queue) = &mut self.queue {
             queue.clear();
         }
@@ -213,12 +244,12 @@ impl Controller {
         self.clock.next_id += 1;
         match command.op {
             Op::Write if self.is_plain_write(command) => {
-                request.spend(self.commands.before_write(command.sectors));
+                self.take_data(&mut request, below);
                 self.write_data(&mut request, below);
             }
             Op::Read => self.read(&mut request, below),
             Op::Write => {
-                request.spend(self.commands.before_write(command.sectors));
+                self.take_data(&mut request, below);
                 self.write_modified(&mut request, command.modifiers, below);
             }
             Op::Discard | Op::SecureErase => self.discard(&mut request, below),
@@ -228,10 +259,14 @@ impl Controller {
             return None;
         }
         if let Some(queue) = &mut self.queue {
-            queue.push_request(request);
+            queue.push_request(request, self.commands.hold());
+            if request.outstanding == 0 {
+                self.end_of(request.event.id);
+            }
             self.report_completed(below);
             return None;
         }
+        self.commands.occupy(request.complete());
         self.complete(&request.event, below.log);
         Some(request.complete())
     }
@@ -254,7 +289,7 @@ impl Controller {
             self.dispatch_until(arrival, below);
         }
         let interruption = if self.background.works() { self.interrupt(arrival, below) } else { Nanos::ZERO };
-        let start = self.commands.start(arrival);
+        let start = self.start(arrival, below);
         let Command { op, sector, sectors, .. } = *command;
         let (id, queue_limited) = (self.clock.next_id, self.commands.is_limited());
         let fetch = self.commands.fetch;
@@ -265,13 +300,36 @@ impl Controller {
             request.ready += interruption;
         }
         if self.power.sleeps()
-            && let Some((asleep, took)) = self.power.wake(self.idle_from(), arrival)
+            && !self.is_at_work()
+            && let Some((asleep, took)) = self.power.wake(self.sleeps_from(), arrival)
         {
             request.before.wake_up = took;
             request.ready += took;
             below.log.woke_up(&WokeUp { at: arrival, asleep, took });
+            if let Some(link) = &mut self.link {
+                link.wakes_until(request.ready);
+            }
+        }
+        if let Some(link) = &mut self.link {
+            let in_flight = 1 + self.commands.in_flight(start);
+            link.hand_over(&mut request, in_flight, below.log);
         }
         request
+    }
+
+    /// When the device takes a command that comes at `arrival`. Where reads go first and a UFS has every tag in use, what waits goes on
+    /// until one is free.
+    #[inline]
+    fn start<L: Observer>(&mut self, arrival: Nanos, below: &mut Below<'_, L>) -> Nanos {
+        if self.queue.is_some() && self.commands.is_limited() {
+            self.dispatch_for_a_slot(arrival, below);
+        }
+        self.commands.start(arrival)
+    }
+
+    /// Whether a UFS holds commands whose ends are not known yet.
+    fn is_at_work(&self) -> bool {
+        self.link.is_some() && self.queue.as_ref().is_some_and(|queue| queue.holds_requests())
     }
 
     /// Ends the gap before a command with the background work that belongs to it; returns the time that interrupting it takes.
@@ -312,10 +370,9 @@ impl Controller {
         self.clock.last_complete
     }
 
-    /// A request is complete: its slot of the queue is free from then on.
+    /// A request is complete.
     #[inline]
     fn complete<L: Observer>(&mut self, event: &RequestCompleted, log: &mut L) {
-        self.commands.occupy(event.complete);
         self.clock.idle_from = self.clock.idle_from.max(event.complete);
         self.clock.last_complete = event.complete;
         log.request_completed(event);

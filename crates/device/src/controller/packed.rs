@@ -19,9 +19,10 @@ impl Controller {
     pub fn accept_packed<L>(&self, entries: &[Command], below: &Below<'_, L>) -> Result<()> {
         let Some(head) = entries.first() else { return Ok(()) };
         let alike = |entry: &Command| entry.op == head.op && entry.arrival == head.arrival;
-        if !head.op.has_data() || self.queue.is_some() || !entries.iter().all(alike) {
+        let packs = self.queue.is_none() && self.link.is_none();
+        if !head.op.has_data() || !packs || !entries.iter().all(alike) {
             return Err(Error::new(Kind::Value, "a packed command holds reads or writes that come together")
-                .hint("packing needs one command at a time (controller.queue_depth = 1)"));
+                .hint("packing needs an eMMC with one command at a time (controller.queue_depth = 1)"));
         }
         entries.iter().try_for_each(|entry| self.accept(entry, below.ftl.geometry()))
     }
@@ -88,6 +89,7 @@ impl Controller {
             for request in &mut states {
                 request.complete_by(complete);
                 request.spend_after(out);
+                self.commands.occupy(request.complete());
                 self.complete(&request.event, below.log);
             }
         }

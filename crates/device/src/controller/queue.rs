@@ -6,6 +6,7 @@
 use std::collections::VecDeque;
 
 use emmclab_base::Nanos;
+use rustc_hash::FxHashMap;
 
 use crate::events::LatencyBreakdown;
 use crate::ftl::request_state::RequestState;
@@ -27,6 +28,11 @@ pub(crate) struct WaitingPage {
 }
 
 impl WaitingPage {
+    /// Its map units.
+    fn units(&self) -> std::ops::Range<u32> {
+        self.first.0..self.first.0 + self.units
+    }
+
     fn overlaps(&self, other: &Self) -> bool {
         self.first.0 < other.first.0 + other.units && other.first.0 < self.first.0 + self.units
     }
@@ -36,9 +42,17 @@ impl WaitingPage {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Queue {
     pages: VecDeque<WaitingPage>,
-    /// Number of `pages` that hold each map unit; empty where writes never wait.
-    waiting: Vec<u32>,
-    requests: VecDeque<RequestState>,
+    /// Number of `pages` that hold a map unit, where there are any.
+    waiting: FxHashMap<u32, u32>,
+    requests: VecDeque<InFlight>,
+}
+
+/// A request in flight.
+#[derive(Clone, Copy, Debug)]
+struct InFlight {
+    state: RequestState,
+    /// The slot of the queue that it holds until its end is known.
+    slot: Option<usize>,
 }
 
 impl Queue {
@@ -47,48 +61,65 @@ impl Queue {
         self.pages.is_empty()
     }
 
-    /// For a device of so many map units.
-    pub fn new(units: u32) -> Self {
-        Self { waiting: vec![0; units as usize], ..Self::default() }
+    /// Requests that have not been reported.
+    pub fn requests(&self) -> usize {
+        self.requests.len()
+    }
+
+    /// Whether there are any.
+    pub fn holds_requests(&self) -> bool {
+        !self.requests.is_empty()
     }
 
     pub fn push_page(&mut self, page: WaitingPage) {
-        for count in &mut self.waiting[page.first.index()..][..page.units as usize] {
-            *count += 1;
+        for unit in page.units() {
+            *self.waiting.entry(unit).or_default() += 1;
         }
         self.pages.push_back(page);
     }
 
-    pub fn push_request(&mut self, request: RequestState) {
-        self.requests.push_back(request);
+    pub fn push_request(&mut self, state: RequestState, slot: Option<usize>) {
+        self.requests.push_back(InFlight { state, slot });
+    }
+
+    /// The slot that a request held, whose end is known, and that end.
+    pub fn take_slot(&mut self, id: u64) -> Option<(usize, Nanos)> {
+        let request = self.in_flight(id)?;
+        Some((request.slot.take()?, request.state.complete()))
     }
 
     /// The request of this number, while it is in flight.
     pub fn request(&mut self, id: u64) -> Option<&mut RequestState> {
-        let first = self.requests.front()?.event.id;
+        self.in_flight(id).map(|request| &mut request.state)
+    }
+
+    fn in_flight(&mut self, id: u64) -> Option<&mut InFlight> {
+        let first = self.requests.front()?.state.event.id;
         self.requests.get_mut(id.checked_sub(first)? as usize)
     }
 
     /// The oldest request, where all of it has been dispatched.
     pub fn pop_complete(&mut self) -> Option<RequestState> {
-        if self.requests.front()?.outstanding > 0 {
+        if self.requests.front()?.state.outstanding > 0 {
             return None;
         }
-        self.requests.pop_front()
+        self.requests.pop_front().map(|request| request.state)
     }
 
     /// Forgets everything; requests that were not dispatched will never complete.
     pub fn clear(&mut self) {
-        for page in self.pages.drain(..) {
-            self.waiting[page.first.index()..][..page.units as usize].fill(0);
-        }
+        self.pages.clear();
+        self.waiting.clear();
         self.requests.clear();
     }
 
     /// Whether a page that has not begun holds any of these units.
     pub fn holds(&self, first: Lpn, units: u32) -> bool {
-        !self.pages.is_empty()
-            && self.waiting[first.index()..][..units as usize].iter().any(|count| *count > 0)
+        let end = first.0 + units;
+        if units as usize > self.waiting.len() {
+            return self.waiting.keys().any(|unit| (first.0..end).contains(unit));
+        }
+        !self.pages.is_empty() && (first.0..end).any(|unit| self.waiting.contains_key(&unit))
     }
 
     /// Takes out the page that begins next if that is before `until`; `free` is when the first way of the flash is free.
@@ -98,8 +129,13 @@ impl Queue {
             return None;
         }
         let page = if index == 0 { self.pages.pop_front() } else { self.pages.remove(index) }?;
-        for count in &mut self.waiting[page.first.index()..][..page.units as usize] {
-            *count -= 1;
+        for unit in page.units() {
+            if let Some(count) = self.waiting.get_mut(&unit) {
+                *count -= 1;
+                if *count == 0 {
+                    self.waiting.remove(&unit);
+                }
+            }
         }
         Some(page)
     }

@@ -340,6 +340,13 @@ pub struct MapLookedUp {
     pub hit: bool,
 }
 
+/// The host of a UFS brought the map entry of a unit along with a read (HPB).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MapHinted {
+    /// The unit.
+    pub lpn: Lpn,
+}
+
 /// The kinds of log-block merges (Kim et al. 2002, section III).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Merge {
@@ -363,6 +370,48 @@ pub struct LogMerged {
 pub struct Packed {
     /// Its entries.
     pub entries: u32,
+}
+
+/// A direction of the link of a UFS.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Direction {
+    /// Data of writes.
+    ToDevice = 0,
+    /// Data of reads.
+    ToHost = 1,
+}
+
+/// A UFS took a command from a queue of the host controller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CommandTaken {
+    /// The queue, counted from 0.
+    pub queue: u32,
+    /// Time that it waited for a tag.
+    pub waited: Nanos,
+    /// When it had one and the link was awake.
+    pub ready: Nanos,
+    /// When the queue began to hand it over.
+    pub begin: Nanos,
+    /// When the device had it.
+    pub end: Nanos,
+    /// Commands with a tag when it had its own, with this one.
+    pub in_flight: u32,
+}
+
+/// Data of a command went over the link of a UFS.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LinkTransfer {
+    /// Its direction.
+    pub direction: Direction,
+    /// Its length.
+    pub sectors: u32,
+    /// When it could have begun.
+    pub ready: Nanos,
+    /// When it began.
+    pub begin: Nanos,
+    /// When it ended.
+    pub end: Nanos,
 }
 
 /// The device woke up for a request.

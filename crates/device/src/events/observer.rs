@@ -1,9 +1,9 @@
 //! Observers listen to the events of a device.
 
 use super::{
-    BlockErased, BlockRetired, CacheFlushed, CacheRead, DataMoved, GcFinished, GcStarted, IdleCollected,
-    IdleInterrupted, LogMerged, MapLookedUp, Packed, PageProgrammed, PageRead, PartOverwritten,
-    RequestCompleted, Trimmed, UnitCached, UnplacedRead, UnwrittenUnits, WokeUp,
+    BlockErased, BlockRetired, CacheFlushed, CacheRead, CommandTaken, DataMoved, GcFinished, GcStarted,
+    IdleCollected, IdleInterrupted, LinkTransfer, LogMerged, MapHinted, MapLookedUp, Packed, PageProgrammed,
+    PageRead, PartOverwritten, RequestCompleted, Trimmed, UnitCached, UnplacedRead, UnwrittenUnits, WokeUp,
 };
 
 /// Declares the calls of an observer once: for the trait, and for all that passes events on.
@@ -124,10 +124,16 @@ observer! {
     unwritten_read: UnwrittenUnits;
     /// The mapping scheme looked its map up.
     map_looked_up: MapLookedUp;
+    /// The host brought a map entry along.
+    map_hinted: MapHinted;
     /// Log blocks were merged.
     log_merged: LogMerged;
     /// A packed command came.
     packed: Packed;
+    /// A UFS took a command from a queue.
+    command_taken: CommandTaken;
+    /// Data went over the link of a UFS.
+    link_transfer: LinkTransfer;
     /// The device woke up.
     woke_up: WokeUp;
 }

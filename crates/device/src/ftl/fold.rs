@@ -3,13 +3,13 @@
 use emmclab_base::Nanos;
 
 use super::core::Core;
-use super::pool::Stream;
+use super::pool::{Pool, Stream};
 use super::split::next_page;
 use crate::events::Observer;
 use crate::geometry::MAX_UNITS;
 use crate::ids::{BlockId, Lpn, PlaneId, PoolId};
 use crate::nand::Nand;
-use crate::settings::SlcMode;
+use crate::settings::{ALWAYS, SlcMode};
 
 impl Core {
     #[inline(never)]
@@ -20,8 +20,10 @@ impl Core {
             SlcMode::Region if first.0 < region => {
                 (self.slc.group, units.min(capacity).min(region - first.0))
             }
-            SlcMode::Cache if sectors <= self.slc.max_sectors && self.slc_has_room() => {
-                (self.slc.group, units.min(capacity))
+            SlcMode::Cache
+                if sectors <= self.slc.max_sectors && first.0 < self.slc.end && self.slc_has_room() =>
+            {
+                (self.slc.group, units.min(capacity).min(self.slc.end - first.0))
             }
             _ => next_page(&self.geometry, units),
         }
@@ -29,11 +31,34 @@ impl Core {
 
     /// Whether the SLC cache takes data, folding first if it does so when full.
     fn slc_has_room(&self) -> bool {
+        if self.slc.units_per_block > 0 && !self.user_has_room() {
+            return false;
+        }
         self.slc.fold_after == Nanos::ZERO
             || (0..self.geometry.planes).any(|plane| {
                 let pool = self.tables.pool(self.geometry.pool(PlaneId(plane), self.slc.group));
                 pool.free() > self.collector.low_watermark || pool.open(Stream::Host).is_some()
             })
+    }
+
+    /// The pools of the blocks in SLC mode.
+    fn slc_pools(&self) -> impl Iterator<Item = &Pool> {
+        (0..self.geometry.planes).map(|plane| self.tables.pool(self.slc_pool(PlaneId(plane))))
+    }
+
+    /// Whether the user's free space, which the SLC cache preserves, is more than its blocks in use would take.
+    fn user_has_room(&self) -> bool {
+        let held: u32 = self.tables.pools().iter().map(|pool| pool.valid).sum();
+        let free = self.geometry.logical_units.saturating_sub(held);
+        let used: u32 = self.slc_pools().map(|pool| pool.blocks - pool.free()).sum();
+        used <= free / self.slc.units_per_block
+    }
+
+    /// Whether idle time that begins now folds the SLC cache.
+    pub fn slc_is_due(&self) -> bool {
+        let (free, all) =
+            self.slc_pools().fold((0, 0), |(free, all), pool| (free + pool.free(), all + pool.blocks));
+        self.slc.flush_at_pct >= ALWAYS || free * 100 <= all * self.slc.flush_at_pct
     }
 
     /// Whether a pool is never collected while a write waits: an SLC cache that is folded in idle time; full, writes pass it by.

@@ -44,6 +44,7 @@ pub(crate) use self::core::Core;
 pub use self::core::Stop;
 pub(crate) use allocation::POLICIES as ALLOCATION_POLICIES;
 pub(crate) use schemes::blocks::{logs, rows};
+pub(crate) use schemes::demand::HPB_PAGES;
 pub(crate) use schemes::{kinds as scheme_kinds, maps_blocks};
 pub(crate) use write::PageWrite;
 
@@ -72,6 +73,7 @@ impl Ftl {
     /// Collects by these settings from now on; everything that holds data is laid out as it was.
     pub fn reconfigure(&mut self, settings: &Settings, geometry: Geometry) {
         self.core.collector.reconfigure(settings);
+        self.core.slc.reconfigure(settings);
         self.core.geometry = geometry;
     }
 
@@ -248,6 +250,11 @@ impl Ftl {
     /// Idle time after which an SLC cache is folded; `None` where that never happens.
     pub fn folds_after(&self) -> Option<Nanos> {
         self.core.slc.folds_after()
+    }
+
+    /// Whether idle time that begins now folds an SLC cache.
+    pub fn slc_is_due(&self) -> bool {
+        self.core.slc_is_due()
     }
 
     /// The pool of the SLC blocks of a plane.

@@ -1,14 +1,15 @@
 //! Blocks in SLC mode: a region of the address space that lies in them for good (the enhanced area of JESD84-A441), or a
-//! cache that small writes go to first and that is folded into the other blocks later.
+//! cache that writes go to first and that is folded into the other blocks later: `WriteBooster`, where the device is a UFS.
 //!
 //! They are a block group of their own, last in the list and used only where asked for here. As a region they count
 //! towards the capacity and are collected like any group. As a cache they do not: the data of the cache finds room in the
-//! other groups, where folding moves it, oldest block first.
+//! other groups, where folding moves it, oldest block first. `WriteBooster` may leave the user its space: then the capacity is that of
+//! all blocks, and it takes no more data than the user has free space for it.
 
 use emmclab_base::Nanos;
 
 use crate::geometry::{Geometry, nanos};
-use crate::settings::{Settings, SlcMode};
+use crate::settings::{BoosterFlush, Settings, SlcMode};
 
 /// The use of blocks in SLC mode.
 #[derive(Clone, Copy, Debug)]
@@ -20,6 +21,12 @@ pub(crate) struct Slc {
     pub(super) max_sectors: u32,
     /// Idle time before folding; 0 = fold when full.
     pub(super) fold_after: Nanos,
+    /// Units before this go to the cache.
+    pub(super) end: u32,
+    /// Free share of the cache, in percent, at or below which idle time folds it.
+    pub(super) flush_at_pct: u32,
+    /// Units of the user's free space that a block of the cache takes; 0 = none.
+    pub(super) units_per_block: u32,
 }
 
 impl Slc {
@@ -29,8 +36,24 @@ impl Slc {
             mode: slc.mode,
             group: geometry.groups.len() as u8 - 1,
             max_sectors: slc.max_kb.saturating_mul(2),
-            fold_after: nanos(slc.fold_after_us),
+            fold_after: fold_after(settings),
+            end: match slc.dedicated_mb {
+                0 => u32::MAX,
+                mb => {
+                    u32::try_from((u64::from(mb) << 20) / u64::from(geometry.unit_bytes)).unwrap_or(u32::MAX)
+                }
+            },
+            flush_at_pct: slc.flush_at_pct,
+            units_per_block: match geometry.groups.get(slc.group as usize) {
+                Some(group) if slc.preserve_user_space => group.units_per_block(),
+                _ => 0,
+            },
         }
+    }
+
+    /// Folds after the idle time of these settings.
+    pub fn reconfigure(&mut self, settings: &Settings) {
+        self.fold_after = fold_after(settings);
     }
 
     /// Whether no block is in SLC mode.
@@ -56,4 +79,12 @@ impl Slc {
     pub fn folds_after(self) -> Option<Nanos> {
         (self.mode == SlcMode::Cache && self.fold_after > Nanos::ZERO).then_some(self.fold_after)
     }
+}
+
+/// Idle time before the cache is folded.
+fn fold_after(settings: &Settings) -> Nanos {
+    nanos(match settings.slc.flush {
+        BoosterFlush::Idle => settings.slc.fold_after_us,
+        BoosterFlush::Hibernate => settings.power.sleep_after_us,
+    })
 }

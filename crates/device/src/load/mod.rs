@@ -9,6 +9,7 @@ mod schema;
 mod validate;
 mod validate_emmc;
 mod validate_mapping;
+mod validate_ufs;
 
 use std::collections::BTreeMap;
 use std::path::Path;

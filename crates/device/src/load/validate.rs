@@ -1,7 +1,7 @@
 //! Everything that can be wrong with settings of the right types, found at once.
 
 use super::faults::{Faults, MOST_PAGES, PAGE_SIZES_KB};
-use super::{registries, validate_emmc, validate_mapping};
+use super::{registries, validate_emmc, validate_mapping, validate_ufs};
 use crate::ftl::gc;
 use crate::settings::{GcMode, Levelling, Parallelism, Scheduling, Settings, WriteComplete};
 
@@ -17,9 +17,11 @@ pub(super) fn faults(settings: &Settings) -> Vec<String> {
     timing(settings, &mut faults);
     policies(settings, collects, &mut faults);
     validate_emmc::faults(settings, collects, &mut faults);
+    validate_ufs::faults(settings, &mut faults);
     if faults.is_empty() {
         // These work out the geometry, which must be possible for that.
         validate_mapping::faults(settings, &mut faults);
+        validate_ufs::preserved_space(settings, &mut faults);
     }
     faults.into_list()
 }
@@ -143,7 +145,8 @@ fn timing(settings: &Settings, faults: &mut Faults) {
             "`timing.same_offset` is a rule of multi-plane commands; set timing.parallelism to multi_plane or both",
         );
     }
-    if controller.scheduling == Scheduling::ReadFirst && controller.queue_depth > 0 {
+    let endless = !settings.interface.is_ufs();
+    if controller.scheduling == Scheduling::ReadFirst && controller.queue_depth > 0 && endless {
         faults.add("`controller.scheduling` = \"read_first\" looks at all that waits; set controller.queue_depth = 0");
     }
     if timing.cache_program && timing.write_complete == WriteComplete::Transferred {

@@ -20,7 +20,7 @@ pub(super) fn faults(settings: &Settings, collects: bool, faults: &mut Faults) {
 
 fn controller(settings: &Settings, faults: &mut Faults) {
     let controller = &settings.controller;
-    if controller.queue_depth > MOST_QUEUED {
+    if controller.queue_depth > MOST_QUEUED && !settings.interface.is_ufs() {
         faults.add(format!(
             "`controller.queue_depth` is {}; a command queue holds at most {MOST_QUEUED}",
             controller.queue_depth
@@ -35,6 +35,9 @@ fn controller(settings: &Settings, faults: &mut Faults) {
 fn host(settings: &Settings, faults: &mut Faults) {
     let host = &settings.host;
     faults.amount("host.fetch_us", host.fetch_us);
+    if host.block_kb > 0 && !(4..=64).contains(&host.block_kb) || host.block_kb.count_ones() > 1 {
+        faults.add(format!("`host.block_kb` is {}; it must be 4, 8, 16, 32 or 64, or 0", host.block_kb));
+    }
     let features = &settings.features;
     let packs = host.packed_writes > 0 || host.packed_reads > 0;
     for (name, asked, taken) in [
@@ -90,7 +93,7 @@ fn kernel(settings: &Settings, faults: &mut Faults) {
             host.packed_reads
         ));
     }
-    if depth > 1 && !rules.queues {
+    if depth > 1 && !rules.queues && !settings.interface.is_ufs() {
         faults.add(format!(
             "`controller.queue_depth` is {depth}, but the kernel of `host.kernel` knows no command queue (Linux 4.16): set it to 1"
         ));
@@ -139,7 +142,7 @@ fn cache(settings: &Settings, faults: &mut Faults) {
         faults.add("`cache.lies` is about what a cache holds back: set cache.size_kb");
     }
     if (cache.size_kb > 0 || cache.read_kb > 0) && settings.controller.scheduling == Scheduling::ReadFirst {
-        faults.add("`cache` contradicts controller.scheduling = \"read_first\", which holds writes in an endless queue");
+        faults.add("`cache` contradicts controller.scheduling = \"read_first\", which holds writes in a queue of its own");
     }
     if (cache.size_kb > 0 || cache.read_kb > 0) && settings.mapping.scheme != "page" {
         faults.add("`cache` writes back by the page map: set mapping.scheme = \"page\"");
@@ -231,10 +234,12 @@ fn slc(settings: &Settings, collects: bool, faults: &mut Faults) {
             slc.blocks, from.blocks, slc.group
         ));
     }
-    if from.pages_per_block < 4 {
+    let share = settings.pages_for_one_of_slc(from.cell_mode);
+    if from.pages_per_block < 2 * share {
         faults.add(format!(
-            "`slc.mode` halves pages_per_block, which is {}; at least 4, as collection frees no page of a block of one",
-            from.pages_per_block
+            "`slc.mode` divides pages_per_block, which is {}, by {share}; at least {}, as collection frees no page of a block of one",
+            from.pages_per_block,
+            2 * share
         ));
     }
     match slc.mode {

@@ -17,6 +17,7 @@ use block::Block;
 use timelines::Timelines;
 
 pub use block::BlockState;
+pub(crate) use channel::Channel;
 pub(crate) use copies::Copies;
 pub(crate) use timelines::Operation;
 

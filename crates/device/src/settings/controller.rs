@@ -10,7 +10,7 @@ pub struct ControllerSettings {
     /// Which page operation goes first.
     pub scheduling: Scheduling,
     /// Requests inside the device at once; 1 is an eMMC without a command queue, up to 32 one with it (`EXT_CSD` `CMDQ_DEPTH`,
-    /// eMMC 5.1), 0 is no limit.
+    /// eMMC 5.1), 0 is no limit. Of a UFS, its tags: up to 32, up to 255 with `interface.queues`.
     pub queue_depth: u32,
     /// Fixed time of a read command before the flash is asked.
     pub read_overhead_us: f64,
@@ -34,7 +34,7 @@ pub enum Scheduling {
     /// In the order of arrival.
     #[default]
     Fifo,
-    /// Reads before writes that have not begun (SSDsim).
+    /// Reads before writes that have not begun (SSDsim). A UFS lets as many commands pass another as it has tags.
     ReadFirst,
 }
 

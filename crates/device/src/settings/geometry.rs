@@ -95,6 +95,18 @@ pub enum CellMode {
     Qlc,
 }
 
+impl CellMode {
+    /// The bits.
+    pub const fn bits(self) -> u32 {
+        match self {
+            Self::Slc => 1,
+            Self::Mlc => 2,
+            Self::Tlc => 3,
+            Self::Qlc => 4,
+        }
+    }
+}
+
 /// The logical capacity.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]

@@ -10,6 +10,9 @@ use serde::{Deserialize, Serialize};
 pub struct HostSettings {
     /// The kernel whose block layer and MMC driver decide which commands the flags of a request become.
     pub kernel: KernelEra,
+    /// Blocks of the host's file system, as the 16 KB of Android 15: reads and writes of a trace are widened to whole blocks, whose rest the
+    /// page cache has. 4, 8, 16, 32 or 64; 0 = requests are as they are.
+    pub block_kb: u32,
     /// Longest request that merging neighbours in the block layer's queue makes; 0 = no merging. Linux allows 512 KB.
     pub merge_max_kb: u32,
     /// Most write requests in one packed command (at most `features.packed_writes`); 0 = no packing, or as many as the device
@@ -35,6 +38,7 @@ impl Default for HostSettings {
     fn default() -> Self {
         Self {
             kernel: KernelEra::Given,
+            block_kb: 0,
             merge_max_kb: 0,
             packed_writes: 0,
             packed_reads: 0,

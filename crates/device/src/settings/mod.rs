@@ -8,6 +8,7 @@ mod features;
 mod gc;
 mod geometry;
 mod host;
+mod interface;
 mod mapping;
 mod power;
 mod slc;
@@ -27,9 +28,11 @@ pub(crate) use features::MOST_PACKED;
 pub use gc::{GcMode, GcSettings};
 pub use geometry::{BlockGroup, CapacitySettings, CellMode, GeometrySettings};
 pub use host::{HostSettings, KernelEra, KernelRules};
+pub use interface::{Gear, InterfaceKind, InterfaceSettings};
 pub use mapping::{Clustering, MappingSettings, UnwrittenRead};
 pub use power::{PowerSettings, WakeQuantile};
-pub use slc::{SlcMode, SlcSettings};
+pub(crate) use slc::ALWAYS;
+pub use slc::{BoosterFlush, SlcMode, SlcSettings};
 pub use timing::{Parallelism, TimingSettings, WriteComplete};
 pub use wear::{Levelling, WearSettings};
 
@@ -72,7 +75,7 @@ pub struct PolicyKind {
     pub settings: &'static [PolicySetting],
 }
 
-/// A simulated eMMC device.
+/// A simulated eMMC or UFS device.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Settings {
@@ -88,6 +91,8 @@ pub struct Settings {
     pub capacity: CapacitySettings,
     /// What runs beside what, and how long the bus takes.
     pub timing: TimingSettings,
+    /// What the device is to its host, and the link of a UFS.
+    pub interface: InterfaceSettings,
     /// Between the host and the flash.
     pub controller: ControllerSettings,
     /// What it can do beyond plain reads and writes.
@@ -111,6 +116,11 @@ pub struct Settings {
 }
 
 impl Settings {
+    /// Pages that a page in SLC mode takes the place of. The blocks of an eMMC are taken to keep half of theirs, whatever their cells.
+    pub(crate) fn pages_for_one_of_slc(&self, cells: CellMode) -> u32 {
+        if self.interface.is_ufs() { cells.bits() } else { 2 }
+    }
+
     /// The block groups as they are used: as given, those in SLC mode taken out of theirs and put at the end.
     pub fn block_groups(&self) -> Vec<BlockGroup> {
         let mut groups = self.geometry.block_groups.clone();
@@ -122,7 +132,7 @@ impl Settings {
             from.blocks -= slc.blocks;
             let group = BlockGroup {
                 blocks: slc.blocks,
-                pages_per_block: from.pages_per_block / 2,
+                pages_per_block: from.pages_per_block / self.pages_for_one_of_slc(from.cell_mode),
                 cell_mode: CellMode::Slc,
                 read_us: slc.read_us,
                 program_us: slc.program_us,

@@ -7,9 +7,9 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct PowerSettings {
-    /// Idle time after which the device sleeps; 0 = never.
+    /// Idle time after which the device sleeps; 0 = never. Of a UFS, the timer of auto-hibernate, with clock gating in it.
     pub sleep_after_us: f64,
-    /// Time to wake up, paid by the request that comes.
+    /// Time to wake up, paid by the request that comes; on a UFS, which leaves hibernation, by all that come meanwhile.
     pub wake_us: f64,
     /// Distribution of the time to wake up instead of `wake_us`: points in rising order, the last at 100 %, straight lines
     /// between them.

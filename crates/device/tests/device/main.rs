@@ -14,4 +14,5 @@ mod promises;
 mod reconfigure;
 mod reference_model;
 mod timing_by_hand;
+mod ufs;
 mod victim_policies;

@@ -245,9 +245,9 @@ fn the_cache_hides_the_program_and_the_flush_pays_it() {
 }
 
 /// Gap in us, operation, place, length in sectors, modifiers.
-type Step = (u16, u8, u16, u8, u8);
+pub type Step = (u16, u8, u16, u8, u8);
 
-fn stream(steps: &[Step], sectors: u64) -> Vec<Command> {
+pub fn stream(steps: &[Step], sectors: u64) -> Vec<Command> {
     let mut now = 0;
     steps
         .iter()
@@ -276,9 +276,9 @@ fn stream(steps: &[Step], sectors: u64) -> Vec<Command> {
 }
 
 /// A device, its persistence as it is and retired now and then, and the contract and the facts of each sector.
-struct Rig {
+pub struct Rig {
     device: Device,
-    sectors: u64,
+    pub sectors: u64,
     persistence: Persistence,
     retired: Persistence,
     contract: Contract,
@@ -291,7 +291,7 @@ struct Rig {
 }
 
 impl Rig {
-    fn new(config: &DeviceConfig, honest: bool) -> Self {
+    pub fn new(config: &DeviceConfig, honest: bool) -> Self {
         let device = Device::new(config);
         let mut facts = Facts::of(&device);
         let rules = Rules::of(&device);
@@ -312,7 +312,7 @@ impl Rig {
         }
     }
 
-    fn submit(&mut self, pack: &[Command], retire: bool) -> Result<(), TestCaseError> {
+    pub fn submit(&mut self, pack: &[Command], retire: bool) -> Result<(), TestCaseError> {
         let [first, ..] = pack else { return Ok(()) };
         if retire {
             self.retired.retire(first.arrival - MOMENT);
@@ -371,7 +371,7 @@ impl Rig {
     }
 
     /// Cuts power at and just before each completion and each moment that can make a difference, and goes on to the end.
-    fn end(mut self) -> Result<(), TestCaseError> {
+    pub fn end(mut self) -> Result<(), TestCaseError> {
         self.device.settle(&mut (
             &mut (&mut self.persistence, &mut self.retired),
             &mut (&mut self.facts, &mut self.completions),

@@ -7,10 +7,11 @@ use crate::common::command;
 use crate::common::contract::Contract;
 use emmclab_base::{Nanos, Op, Ranges};
 use emmclab_device::contract::{Broken, Content, Order, Promises, Rules, Version};
-use emmclab_device::{Command, Modifiers};
+use emmclab_device::{Command, InterfaceKind, Modifiers};
 use proptest::prelude::*;
 
-const CACHED: Rules = Rules { write_through: false, fifo: false, unit_sectors: 8 };
+const CACHED: Rules =
+    Rules { write_through: false, fifo: false, interface: InterfaceKind::Emmc, unit_sectors: 8 };
 
 fn flush(at_us: i64, modifiers: Modifiers) -> Command {
     Command { modifiers, ..Command::new(Nanos::from_micros(at_us), Op::Flush, 0, 0) }
@@ -167,14 +168,21 @@ proptest! {
 
     #[test]
     fn promises_in_ranges_are_those_of_every_sector(
-        (write_through, fifo) in prop::sample::select(vec![(true, false), (false, false), (false, true)]),
+        (write_through, fifo, interface) in prop::sample::select(vec![
+            (true, false, InterfaceKind::Emmc),
+            (false, false, InterfaceKind::Emmc),
+            (false, true, InterfaceKind::Emmc),
+            (true, false, InterfaceKind::Ufs),
+            (false, false, InterfaceKind::Ufs),
+        ]),
         unit_sectors in prop::sample::select(vec![1u32, 8]),
         // Completions as they come, or right after the arrival with the time to come.
         known in any::<bool>(),
         steps in prop::collection::vec((any::<u8>(), 0..SECTORS as u64, 1u64..20, any::<u8>(), any::<u8>()), 1..60),
         states in prop::collection::vec(prop::collection::vec(any::<prop::sample::Index>(), SECTORS), 60),
     ) {
-        let rules = Rules { write_through, fifo, unit_sectors };
+        let rules = Rules { write_through, fifo, interface, unit_sectors };
+        let ufs = interface == InterfaceKind::Ufs;
         let mut promises = Promises::new(rules);
         let mut model = Contract::new(rules);
         let mut in_flight: Vec<Version> = Vec::new();
@@ -191,13 +199,14 @@ proptest! {
                 let modifiers = match (op, modifiers % 8) {
                     (Op::Write, 0) => Modifiers::RELIABLE,
                     (Op::Write, 1) => Modifiers::PREFLUSH,
-                    (Op::Flush, 0..=4) => Modifiers::BARRIER,
+                    (Op::Flush, 0..=4) if !ufs => Modifiers::BARRIER,
                     _ => Modifiers::empty(),
                 };
                 let length = length.min(SECTORS as u64 - place) as u32;
-                let (sector, length) = if op == Op::Flush { (0, 0) } else { (place, length) };
+                let ranged = ufs && later % 2 == 0;
+                let (sector, length) = if op == Op::Flush && !ranged { (0, 0) } else { (place, length) };
                 let command = Command { modifiers, ..Command::new(Nanos(now), op, sector, length) };
-                let packed = write_through && op == Op::Write && later % 4 == 0;
+                let packed = write_through && !ufs && op == Op::Write && later % 4 == 0;
                 let entries = if packed { vec![command; 3] } else { vec![command] };
                 let versions = if packed {
                     promises.arrived_packed(&entries)

@@ -14,7 +14,7 @@ pub struct DriverCounts {
     pub flushes: u64,
     /// Cache barriers that it sent.
     pub barriers: u64,
-    /// Writes that it sent as reliable writes.
+    /// Writes that it sent as reliable writes, to a UFS with FUA.
     pub reliable_writes: u64,
     /// Requests that needed no command: flushes of a device without a cache, and barriers of one that keeps the order of writes.
     pub without_command: u64,
@@ -56,7 +56,7 @@ impl Driver {
     /// The commands that a request becomes; none where it is complete at once.
     pub fn sequence(&mut self, request: &Command) -> Sequence {
         let mut sequence = Sequence::new();
-        let Capabilities { cache_kb, cache_in_order, barrier, reliable_write, .. } = self.capabilities;
+        let Capabilities { cache_kb, cache_in_order, barrier, .. } = self.capabilities;
         let cached = cache_kb > 0;
         let around = |op, modifiers| Command { modifiers, ..Command::new(request.arrival, op, 0, 0) };
         let flush = cached.then(|| around(Op::Flush, Modifiers::empty()));
@@ -73,7 +73,7 @@ impl Driver {
             Op::Flush => sequence.extend(flush),
             Op::Write => {
                 let fua = request.modifiers.contains(Modifiers::RELIABLE);
-                let reliable = fua && self.rules.fua && reliable_write;
+                let reliable = fua && self.rules.fua && self.capabilities.has_fua();
                 if request.modifiers.contains(Modifiers::PREFLUSH) {
                     sequence.extend(if self.rules.barriers && fua { order } else { flush });
                 }

@@ -9,6 +9,7 @@
 //! Requests and commands have numbers of their own, both counted from 0: a request's in order of arrival, a command's in
 //! the order in which the device gets them, each entry of a packed command for itself.
 
+mod blocks;
 mod driver;
 mod queue;
 mod tags;
@@ -21,6 +22,7 @@ use serde::Serialize;
 
 use crate::numbered::Numbered;
 
+use blocks::Blocks;
 pub use driver::DriverCounts;
 use driver::{Driver, Sequence};
 use queue::{Queue, packable};
@@ -76,6 +78,7 @@ struct Sent {
 /// The block layer's queue and the driver.
 #[derive(Debug)]
 pub(crate) struct HostQueue {
+    blocks: Option<Blocks>,
     queue: Queue,
     driver: Option<Driver>,
     /// Largest number of entries of a packed read and of a packed write.
@@ -93,14 +96,16 @@ impl HostQueue {
     /// The queue that the settings ask for, or `None` where every request is a command.
     pub fn new(settings: &Settings) -> Option<Self> {
         let HostSettings { merge_max_kb, packed_writes, packed_reads, packed_max_kb, .. } = settings.host;
-        let driver = Driver::new(settings);
-        if merge_max_kb == 0 && packed_writes == 0 && packed_reads == 0 && driver.is_none() {
+        let (driver, blocks) = (Driver::new(settings), Blocks::new(settings));
+        let plain = driver.is_none() && blocks.is_none();
+        if merge_max_kb == 0 && packed_writes == 0 && packed_reads == 0 && plain {
             return None;
         }
         let by_kernel = driver.as_ref().map_or(0, Driver::packed_writes);
         let packed_writes = if packed_writes > 0 { packed_writes } else { by_kernel };
         let most = packed_writes.max(packed_reads).max(1) as usize;
         Some(Self {
+            blocks,
             queue: Queue::new(merge_max_kb * 2),
             driver,
             packed: [packed_reads.max(1), packed_writes.max(1)],
@@ -122,10 +127,11 @@ impl HostQueue {
     /// number.
     pub fn push(&mut self, request: &Command, requests: &mut Vec<RequestCompleted>) -> u64 {
         let mut rest = Sequence::new();
+        let whole = self.blocks.as_ref().map_or(*request, |blocks| blocks.whole(request));
         let first = match &mut self.driver {
-            None => Some(*request),
+            None => Some(whole),
             Some(driver) => {
-                rest = driver.sequence(request);
+                rest = driver.sequence(&whole);
                 driver::next(&mut rest, request.arrival)
             }
         };

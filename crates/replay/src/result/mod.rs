@@ -7,6 +7,7 @@ mod layers;
 mod power;
 mod recorded;
 mod times;
+mod ufs;
 mod wear;
 
 use std::time::Duration;
@@ -28,6 +29,7 @@ pub use layers::{DurableTimes, LayerResult, SecondDevice};
 pub use power::{Energy, PowerStates};
 pub use recorded::{ByOperation, Load, RecordedBeside, ShareBeside, TimeBeside};
 pub use times::{PercentileRow, Percentiles, ResponseRow, ResponseTimes, ServiceTimes, WaitTimes};
+pub use ufs::{LinkDirection, UfsUse, WriteBoosterUse};
 pub use wear::{Lifetime, Wear};
 
 /// The result of a run. All but `computing` depends on nothing but input, settings and version.
@@ -76,6 +78,9 @@ pub struct SimulationResult {
     pub slc: SlcCounts,
     /// Write buffer and read cache, where the device has any.
     pub cache: Option<CacheCounts>,
+    /// Link, queues and hibernation of a UFS.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ufs: Option<UfsUse>,
     /// Power states.
     pub power: PowerStates,
     /// Energy.
@@ -248,6 +253,7 @@ impl SimulationResult {
             wear: Wear::new(device),
             slc: SlcCounts { folded_blocks: counters.folds },
             cache: CacheCounts::of(settings, counters),
+            ufs: UfsUse::of(settings, device, elapsed + after),
             power,
             energy: Energy::new(settings, device, &power),
             ..Self::default()

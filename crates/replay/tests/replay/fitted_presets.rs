@@ -102,6 +102,24 @@ fn a_bound_is_ten_percent_or_what_the_figure_was_rounded_from() {
 }
 
 #[test]
+fn the_ufs_presets_meet_what_was_announced_of_their_class() {
+    assert_eq!(off("ufs22"), [""; 0]);
+    // Published as less than that of 4 KB.
+    assert_eq!(off("ufs31"), ["a write and a flush, 256 KB"]);
+    // Announced at HS-G5, measured of another device at HS-G4: one time of a program cannot meet both.
+    assert_eq!(off("ufs40"), ["sequential writes, HS-G4"]);
+}
+
+#[test]
+fn fua_of_a_ufs_is_no_faster_than_a_write_and_a_flush() {
+    let device = UsedDevice::half_full(&DeviceConfig::preset("ufs31").unwrap()).unwrap();
+    for kb in [4, 16, 64, 256] {
+        let [fua, both] = device.durable_times(kb).unwrap();
+        assert!(fua > both, "{kb} KB: {fua} us against {both} us");
+    }
+}
+
+#[test]
 fn a_device_without_published_figures_is_told_so() {
     let error = fitted_figures(&DeviceConfig::preset("small-1gb").unwrap()).unwrap_err();
     assert!(error.to_string().contains("small-1gb"), "{error}");

@@ -106,8 +106,10 @@ impl Scheme {
 
     /// The run starts anew: copies in memory are gone.
     pub fn power_cycle(&mut self) {
-        if let Scheme::Blocks(blocks) = self {
-            blocks.power_cycle();
+        match self {
+            Scheme::Page => {}
+            Scheme::Demand(map) => map.power_cycle(),
+            Scheme::Blocks(blocks) => blocks.power_cycle(),
         }
     }
 

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use emmclab_base::{Nanos, Op};
 use emmclab_device::contract::{Content, Rules, Version};
-use emmclab_device::{Command, Modifiers};
+use emmclab_device::{Command, InterfaceKind, Modifiers};
 
 /// Commands in order of arrival, of which the first has version 1, and when each was complete.
 pub struct Contract {
@@ -51,7 +51,17 @@ impl Contract {
         takers.map(|(version, ..)| version).max().unwrap_or(0)
     }
 
-    fn is_promised(&self, version: Version, command: &Command, complete: Nanos, at: Nanos) -> bool {
+    fn is_promised(
+        &self,
+        sector: u64,
+        (version, command, complete): (Version, &Command, Nanos),
+        at: Nanos,
+    ) -> bool {
+        let reaches = |flush: &Command| {
+            let ranged =
+                self.rules.interface == InterfaceKind::Ufs && flush.op == Op::Flush && flush.sectors > 0;
+            !ranged || (flush.sector..flush.sector + u64::from(flush.sectors)).contains(&sector)
+        };
         let flushes = |flush: &Command| match flush.op {
             Op::Write => flush.modifiers.contains(Modifiers::PREFLUSH),
             op => op == Op::Flush && !flush.modifiers.contains(Modifiers::BARRIER),
@@ -59,6 +69,7 @@ impl Contract {
         let flushed = |(later, flush, done): (Version, &Command, Option<Nanos>)| {
             later > version
                 && flushes(flush)
+                && reaches(flush)
                 && complete <= flush.arrival
                 && done.is_some_and(|done| done <= at)
         };
@@ -74,8 +85,9 @@ impl Contract {
         let covering =
             self.by(at).filter(|(version, command, _)| *version >= taken && self.covers(command, sector));
         let complete = covering.filter_map(|(version, command, done)| Some((version, command, done?)));
-        let promised = complete
-            .filter(|(version, command, done)| *done <= at && self.is_promised(*version, command, *done, at));
+        let promised = complete.filter(|(version, command, done)| {
+            *done <= at && self.is_promised(sector, (*version, command, *done), at)
+        });
         promised.map(|(version, ..)| version).max().unwrap_or(0)
     }
 

@@ -6,11 +6,12 @@
 //! entry of its page. Collection changes entries in memory where they are, and rewrites the pages of the others. Pages of the map
 //! are units behind those of the host: block counts, collection and wear treat both alike.
 
+mod hints;
 mod mapping_cache;
 
 use emmclab_base::Nanos;
 
-use crate::events::{Cause, MapLookedUp, Observer};
+use crate::events::{Cause, MapHinted, MapLookedUp, Observer};
 use crate::ftl::allocate::Place;
 use crate::ftl::allocation::PageRequest;
 use crate::ftl::commit::{Programmed, Run};
@@ -22,13 +23,14 @@ use crate::geometry::Geometry;
 use crate::ids::{Lpn, Ppn};
 use crate::nand::{Nand, Operation};
 use crate::settings::{PolicyKind, PolicySetting, Settings};
+use hints::Hints;
 use mapping_cache::MappingCache;
 
 /// The scheme in the registry.
 pub(super) const KIND: PolicyKind = PolicyKind {
     name: "dftl",
     about: "As `page`, but the map is on the flash and the entries in use are in memory (Gupta et al., ASPLOS 2009).",
-    settings: &[CACHED_ENTRIES],
+    settings: &[CACHED_ENTRIES, HPB_PAGES],
 };
 
 const CACHED_ENTRIES: PolicySetting = PolicySetting {
@@ -36,6 +38,14 @@ const CACHED_ENTRIES: PolicySetting = PolicySetting {
     about: "Map entries in memory.",
     default: 4096,
     range: (1, 1 << 28),
+};
+
+/// Pages of the map that the host of a UFS holds.
+pub(crate) const HPB_PAGES: PolicySetting = PolicySetting {
+    key: "hpb_pages",
+    about: "Pages of the map that the host of a UFS holds (HPB), so that reads bring their entries along; 0 = no HPB.",
+    default: 0,
+    range: (0, 1 << 20),
 };
 
 /// Bytes of an entry on the flash, and of one in memory: logical and physical address.
@@ -48,6 +58,8 @@ const NO_SECTORS: Span = Span { first: 0, end: 0 };
 /// A map on demand.
 pub(crate) struct Demand {
     cache: MappingCache,
+    /// Entries that the host holds.
+    hints: Option<Hints>,
     /// First unit of the map; the host's lie before it.
     base: u32,
     /// Entries and map units in a page of the map.
@@ -68,6 +80,7 @@ impl Demand {
         let pages = geometry.logical_units.div_ceil(per_page) as usize;
         Self {
             cache: MappingCache::new(CACHED_ENTRIES.count(&settings.mapping.options), geometry.logical_units),
+            hints: Hints::new(HPB_PAGES.count(&settings.mapping.options), per_page, pages),
             base: geometry.logical_units,
             per_page,
             units: kind.units_per_page(),
@@ -132,6 +145,9 @@ impl Demand {
         let Some(changed) = &mut core.changed_entries else { return };
         for unit in changed.drain(..) {
             let page = unit.0 / self.per_page;
+            if let Some(hints) = &mut self.hints {
+                hints.change(unit.0);
+            }
             if unit.0 < self.base && !self.cache.mark(unit) && !self.is_stale[page as usize] {
                 self.is_stale[page as usize] = true;
                 self.stale.push(page);
@@ -171,6 +187,10 @@ impl Demand {
         let mut fetched = None;
         for unit in (first.0..first.0 + units).map(Lpn) {
             let page = unit.0 / self.per_page;
+            if !changes && self.hints.as_mut().is_some_and(|hints| hints.gives(unit.0)) {
+                log.map_hinted(&MapHinted { lpn: unit });
+                continue;
+            }
             let hit = self.cache.touch(unit);
             log.map_looked_up(&MapLookedUp { hit });
             if !hit {
@@ -186,13 +206,26 @@ impl Demand {
                 {
                     let op = read_map_page(core, nand, ppn, request.ready, log);
                     request.look_up(&op);
+                    if let Some(hints) = &mut self.hints {
+                        hints.take(page);
+                    }
                 }
                 fetched = Some(page);
                 self.cache.insert(unit);
             }
             if changes {
                 self.cache.mark(unit);
+                if let Some(hints) = &mut self.hints {
+                    hints.change(unit.0);
+                }
             }
+        }
+    }
+
+    /// The host starts anew.
+    pub fn power_cycle(&mut self) {
+        if let Some(hints) = &mut self.hints {
+            hints.clear();
         }
     }
 

@@ -1,0 +1,109 @@
+//! The way of commands and data between a host and a UFS: queues of the host controller, which hand commands over, and a link whose two
+//! directions carry data at once.
+//!
+//! Each direction carries one transfer at a time; a transfer takes the first gap that is long enough, so that no data waits for
+//! that of a command that came earlier and is not ready. Command and response UPIUs take no time on the link: they are a few dozen bytes.
+
+use emmclab_base::{Nanos, SECTOR_BYTES};
+
+use crate::events::{CommandTaken, Direction, LinkTransfer, Observer};
+use crate::ftl::request_state::RequestState;
+use crate::geometry::nanos;
+use crate::nand::Channel;
+use crate::settings::{InterfaceSettings, Settings};
+
+/// Link and queues of a UFS.
+#[derive(Clone, Debug)]
+pub(crate) struct Link {
+    /// Time of a sector on the link in 1/1024 ns.
+    sector_time: i64,
+    /// Time that a queue needs for a command.
+    command: Nanos,
+    /// When each queue can hand over its next command.
+    queues: Vec<Nanos>,
+    /// The queue of the next command.
+    next: usize,
+    /// From when on the link is out of hibernation.
+    awake: Nanos,
+    to_device: Channel,
+    to_host: Channel,
+}
+
+impl Link {
+    /// The link of a device, or `None` where it is no UFS.
+    pub fn new(settings: &Settings) -> Option<Self> {
+        let interface = &settings.interface;
+        interface.is_ufs().then(|| Self {
+            sector_time: sector_time(interface),
+            command: nanos(interface.command_us),
+            queues: vec![Nanos::MIN; interface.queues.max(1) as usize],
+            next: 0,
+            awake: Nanos::MIN,
+            to_device: Channel::default(),
+            to_host: Channel::default(),
+        })
+    }
+
+    /// Commands that come from now on take the times of these settings.
+    pub fn reconfigure(&mut self, settings: &Settings) {
+        self.command = nanos(settings.interface.command_us);
+    }
+
+    /// Time starts again, or power was lost: nothing is under way.
+    pub fn rewind(&mut self) {
+        self.queues.fill(Nanos::MIN);
+        self.next = 0;
+        self.awake = Nanos::MIN;
+        self.to_device = Channel::default();
+        self.to_host = Channel::default();
+    }
+
+    /// The link leaves hibernation, which takes until `at`.
+    pub fn wakes_until(&mut self, at: Nanos) {
+        self.awake = at;
+    }
+
+    /// The next queue hands a command over that has its tag; `in_flight` commands have one then.
+    pub fn hand_over<L: Observer>(&mut self, request: &mut RequestState, in_flight: u32, log: &mut L) {
+        let waited = request.before.queue;
+        let hibernating = self.awake.max(request.ready) - request.ready;
+        request.before.wake_up += hibernating;
+        request.ready += hibernating;
+        let (ready, queue) = (request.ready, &mut self.queues[self.next]);
+        request.wait_until(*queue);
+        let begin = request.ready;
+        request.spend(self.command);
+        *queue = request.ready;
+        let (queue, end) = (self.next as u32, *queue);
+        log.command_taken(&CommandTaken { queue, waited, ready, begin, end, in_flight });
+        self.next = (self.next + 1) % self.queues.len();
+    }
+
+    /// The data of a write comes over the link.
+    pub fn receive<L: Observer>(&mut self, request: &mut RequestState, sectors: u32, log: &mut L) {
+        let (ready, time) = (request.ready, self.time(sectors));
+        let begin = self.to_device.reserve(ready, time);
+        request.wait_until(begin);
+        request.spend(time);
+        let direction = Direction::ToDevice;
+        log.link_transfer(&LinkTransfer { direction, sectors, ready, begin, end: begin + time });
+    }
+
+    /// The data of a read, which is there, goes over the link.
+    pub fn send<L: Observer>(&mut self, request: &mut RequestState, sectors: u32, log: &mut L) {
+        let (ready, time) = (request.complete(), self.time(sectors));
+        let begin = self.to_host.reserve(ready, time);
+        request.complete_by(begin);
+        request.spend_after(time);
+        let direction = Direction::ToHost;
+        log.link_transfer(&LinkTransfer { direction, sectors, ready, begin, end: begin + time });
+    }
+
+    fn time(&self, sectors: u32) -> Nanos {
+        Nanos((i64::from(sectors) * self.sector_time) >> 10)
+    }
+}
+
+fn sector_time(interface: &InterfaceSettings) -> i64 {
+    (SECTOR_BYTES as f64 * 1e9 / interface.link_bytes_per_s() as f64 * 1024.0).round() as i64
+}

@@ -1,0 +1,109 @@
+//! Hints of the host (HPB, JESD220-3): copies of pages of the map in the host's memory. A read that the host has an entry for brings it
+//! along, and the map need not be read. The device has the host take a page whenever it reads one of the map, and tells an entry that is
+//! out of date by what changed since.
+
+use rustc_hash::FxHashMap;
+
+use crate::lru::Lru;
+
+/// Bits of a word.
+const WORD: u32 = u64::BITS;
+
+/// Pages of the map that the host holds, by their last use.
+pub(super) struct Hints {
+    pages: Lru,
+    most: usize,
+    /// Entries in a page.
+    per_page: u32,
+    /// Entries that are out of date, a bit each, for every page that the host holds.
+    changed: FxHashMap<u32, Box<[u64]>>,
+}
+
+impl Hints {
+    /// For a host that holds so many of these pages; `None` where it holds none.
+    pub fn new(most: u32, per_page: u32, pages: usize) -> Option<Self> {
+        let most = (most as usize).min(pages);
+        (most > 0).then(|| Self {
+            pages: Lru::new(pages, most),
+            most,
+            per_page,
+            changed: FxHashMap::default(),
+        })
+    }
+
+    /// Whether the host brings the entry of a unit along, and it is up to date.
+    pub fn gives(&mut self, unit: u32) -> bool {
+        let (page, word, bit) = self.place(unit);
+        self.changed.get(&page).is_some_and(|changed| changed[word] & bit == 0) && self.pages.touch(page)
+    }
+
+    /// The host takes a page of the map, as the device has just read it.
+    pub fn take(&mut self, page: u32) {
+        if self.pages.touch(page) {
+            if let Some(changed) = self.changed.get_mut(&page) {
+                changed.fill(0);
+            }
+            return;
+        }
+        let dropped = if self.pages.len() == self.most { self.pages.pop() } else { None };
+        let mut changed = dropped
+            .and_then(|page| self.changed.remove(&page))
+            .unwrap_or_else(|| vec![0; self.per_page.div_ceil(WORD) as usize].into_boxed_slice());
+        changed.fill(0);
+        self.pages.push(page);
+        self.changed.insert(page, changed);
+    }
+
+    /// The entry of a unit changes.
+    pub fn change(&mut self, unit: u32) {
+        let (page, word, bit) = self.place(unit);
+        if let Some(changed) = self.changed.get_mut(&page) {
+            changed[word] |= bit;
+        }
+    }
+
+    /// The host starts anew.
+    pub fn clear(&mut self) {
+        self.pages.clear();
+        self.changed.clear();
+    }
+
+    fn place(&self, unit: u32) -> (u32, usize, u64) {
+        let at = unit % self.per_page;
+        (unit / self.per_page, (at / WORD) as usize, 1 << (at % WORD))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Hints;
+
+    #[test]
+    fn an_entry_is_given_until_it_changes_and_again_after_its_page_was_taken() {
+        let mut hints = Hints::new(2, 100, 10).unwrap();
+        assert!(!hints.gives(250));
+        hints.take(2);
+        assert!(hints.gives(250) && hints.gives(299) && !hints.gives(300));
+        hints.change(250);
+        assert!(!hints.gives(250) && hints.gives(251));
+        hints.take(2);
+        assert!(hints.gives(250));
+    }
+
+    #[test]
+    fn the_page_not_used_for_longest_makes_room() {
+        let mut hints = Hints::new(2, 100, 10).unwrap();
+        hints.take(1);
+        hints.change(150);
+        hints.take(2);
+        assert!(hints.gives(199));
+        hints.take(3);
+        assert!(!hints.gives(250) && hints.gives(199) && hints.gives(350));
+        hints.take(2);
+        assert!(
+            !hints.gives(150) && hints.gives(250),
+            "what another page had changed is not counted against this one"
+        );
+        assert!(Hints::new(0, 100, 10).is_none());
+    }
+}

@@ -1,0 +1,218 @@
+//! Checks of what only a UFS has, and of what a UFS does not have.
+
+use super::faults::Faults;
+use crate::ftl::HPB_PAGES;
+use crate::geometry::Geometry;
+use crate::settings::{
+    ALWAYS, BoosterFlush, BusMode, CachePolicy, ControllerSettings, FeatureSettings, Gear, InterfaceSettings,
+    KernelEra, Lie, Settings, SlcMode, SlcSettings,
+};
+
+/// Tags of UFSHCI 2 and 3, and of the queues of UFSHCI 4 (`bQueueDepth` of the device descriptor).
+const MOST_TAGS: u32 = 32;
+const MOST_SHARED_TAGS: u32 = 255;
+/// Queues of UFSHCI 4 (`MCQCAP` `MAXQ`).
+const MOST_QUEUES: u32 = 32;
+
+pub(super) fn faults(settings: &Settings, faults: &mut Faults) {
+    let interface = &settings.interface;
+    faults.amount("interface.command_us", interface.command_us);
+    faults.amount("interface.fua_us", interface.fua_us);
+    if interface.is_ufs() {
+        link(settings, faults);
+        booster(settings, faults);
+        functions_of_emmc(settings, faults);
+    } else {
+        functions_of_ufs(interface, faults);
+        booster_of_ufs(&settings.slc, faults);
+        let hints = settings.mapping.options.get(HPB_PAGES.key).copied().unwrap_or(0);
+        if hints > 0 {
+            faults.add(format!(
+                "`mapping.{}` is {hints}, but an eMMC has no HPB: set interface.kind = \"ufs\", or leave it out",
+                HPB_PAGES.key
+            ));
+        }
+    }
+}
+
+fn functions_of_ufs(interface: &InterfaceSettings, faults: &mut Faults) {
+    let InterfaceSettings { lanes, gear, queues, command_us, fua_us, .. } = *interface;
+    let gear = if gear == Gear::None { String::new() } else { format!("{gear:?}") };
+    for (key, value, given) in [
+        ("lanes", lanes.to_string(), lanes > 0),
+        ("gear", gear.clone(), !gear.is_empty()),
+        ("queues", queues.to_string(), queues > 0),
+        ("command_us", command_us.to_string(), command_us > 0.0),
+        ("fua_us", fua_us.to_string(), fua_us > 0.0),
+    ] {
+        if given {
+            faults.add(format!(
+                "`interface.{key}` is {value}, but an eMMC has no such thing: set interface.kind = \"ufs\", or leave it out"
+            ));
+        }
+    }
+}
+
+/// What of `WriteBooster` an SLC cache of an eMMC does not have.
+fn booster_of_ufs(slc: &SlcSettings, faults: &mut Faults) {
+    for (key, value, given) in [
+        ("flush", "\"hibernate\"".to_owned(), slc.flush == BoosterFlush::Hibernate),
+        ("flush_at_pct", slc.flush_at_pct.to_string(), slc.flush_at_pct != ALWAYS),
+        ("preserve_user_space", "true".to_owned(), slc.preserve_user_space),
+        ("dedicated_mb", slc.dedicated_mb.to_string(), slc.dedicated_mb > 0),
+    ] {
+        if given {
+            faults.add(format!(
+                "`slc.{key}` is {value}, but an eMMC has no WriteBooster: set interface.kind = \"ufs\", or leave it out"
+            ));
+        }
+    }
+}
+
+fn booster(settings: &Settings, faults: &mut Faults) {
+    let slc = &settings.slc;
+    let given = slc.flush != BoosterFlush::Idle
+        || slc.flush_at_pct != ALWAYS
+        || slc.preserve_user_space
+        || slc.dedicated_mb > 0;
+    if given && slc.mode != SlcMode::Cache {
+        faults.add("`slc.flush`, `slc.flush_at_pct`, `slc.preserve_user_space` and `slc.dedicated_mb` are about WriteBooster: set slc.mode = \"cache\"");
+    }
+    if slc.flush_at_pct > ALWAYS {
+        faults.add(format!("`slc.flush_at_pct` is {}; it must be 0 to {ALWAYS}", slc.flush_at_pct));
+    }
+    if slc.flush == BoosterFlush::Hibernate {
+        if settings.power.sleep_after_us <= 0.0 {
+            faults.add(
+                "`slc.flush` is \"hibernate\", but the device never hibernates: set power.sleep_after_us",
+            );
+        }
+        if slc.fold_after_us > 0.0 {
+            faults.add("`slc.fold_after_us` contradicts slc.flush = \"hibernate\", which begins with power.sleep_after_us: set one of them");
+        }
+    }
+}
+
+/// Whether flash is left for the data of the whole capacity where `WriteBooster` lies in the spare flash; for settings that are
+/// otherwise possible.
+pub(super) fn preserved_space(settings: &Settings, faults: &mut Faults) {
+    if !settings.slc.preserve_user_space {
+        return;
+    }
+    let geometry = Geometry::new(settings);
+    let per_plane = settings.gc.low_watermark + 3;
+    let usable = geometry.by_size.iter().map(|index| {
+        let group = &geometry.groups[usize::from(*index)];
+        let blocks = group.blocks.saturating_sub(per_plane + group.spare_blocks);
+        u64::from(blocks) * u64::from(group.units_per_block())
+    });
+    if usable.sum::<u64>() * u64::from(geometry.planes) < u64::from(geometry.logical_units) {
+        let blocks = settings.slc.blocks;
+        faults.add(format!(
+            "`slc.preserve_user_space` is true, but the spare flash is too little for `slc.blocks` = {blocks}: take fewer, or a larger capacity.over_provisioning_pct"
+        ));
+    }
+}
+
+fn link(settings: &Settings, faults: &mut Faults) {
+    let InterfaceSettings { lanes, gear, queues, .. } = settings.interface;
+    if !(1..=2).contains(&lanes) {
+        faults.add(format!("`interface.lanes` is {lanes}; the link of a UFS has 1 or 2 in each direction"));
+    }
+    if gear == Gear::None {
+        faults.add("`interface.gear` is \"none\", but a UFS has a link: set it to hs_g1 to hs_g5");
+    }
+    if queues > MOST_QUEUES {
+        faults.add(format!("`interface.queues` is {queues}; UFSHCI 4 has at most {MOST_QUEUES}"));
+    }
+    let (depth, most) =
+        (settings.controller.queue_depth, if queues > 0 { MOST_SHARED_TAGS } else { MOST_TAGS });
+    if !(1..=most).contains(&depth) {
+        let cure = if queues == 0 { ", or interface.queues for the queues of UFSHCI 4" } else { "" };
+        faults.add(format!(
+            "`controller.queue_depth` is {depth}; the tags of this UFS are 1 to {most}: set one of these{cure}"
+        ));
+    }
+}
+
+/// What the standard of the eMMC has and that of the UFS has not.
+fn functions_of_emmc(settings: &Settings, faults: &mut Faults) {
+    let ControllerSettings { bus_mode, host_us_per_kb, reliable_write_us, .. } = settings.controller;
+    let FeatureSettings { reliable_write, barrier, packed_writes, packed_reads } = settings.features;
+    let (gc, cache, kernel) = (&settings.gc, &settings.cache, settings.host.kernel);
+    let of_mmc = matches!(kernel, KernelEra::Linux310 | KernelEra::Linux49 | KernelEra::VendorBarrier);
+    let cases = [
+        (
+            "controller.bus_mode",
+            format!("{bus_mode:?}"),
+            bus_mode != BusMode::Given,
+            "its link is interface.gear and lanes: set it to \"given\"",
+        ),
+        (
+            "controller.host_us_per_kb",
+            host_us_per_kb.to_string(),
+            host_us_per_kb > 0.0,
+            "its link is interface.gear and lanes: set it to 0",
+        ),
+        (
+            "controller.reliable_write_us",
+            reliable_write_us.to_string(),
+            reliable_write_us > 0.0,
+            "its FUA costs interface.fua_us: set it to 0",
+        ),
+        (
+            "features.reliable_write",
+            reliable_write.to_string(),
+            reliable_write,
+            "it has FUA: set it to false",
+        ),
+        ("features.barrier", barrier.to_string(), barrier, "it has SYNCHRONIZE CACHE: set it to false"),
+        (
+            "features.packed_writes",
+            packed_writes.to_string(),
+            packed_writes > 0,
+            "its commands have tags: set it to 0",
+        ),
+        (
+            "features.packed_reads",
+            packed_reads.to_string(),
+            packed_reads > 0,
+            "its commands have tags: set it to 0",
+        ),
+        (
+            "gc.hpi",
+            gc.hpi.to_string(),
+            !gc.hpi,
+            "any command interrupts its background operations: set it to true",
+        ),
+        (
+            "gc.hpi_us",
+            gc.hpi_us.to_string(),
+            gc.hpi_us > 0.0,
+            "any command interrupts its background operations: set it to 0",
+        ),
+        (
+            "cache.policy",
+            "\"fifo\"".to_owned(),
+            cache.policy == CachePolicy::Fifo && cache.size_kb > 0,
+            "its cache promises no order: set it to \"lru\"",
+        ),
+        (
+            "cache.lies",
+            "\"barrier\"".to_owned(),
+            cache.lies == Lie::Barrier,
+            "it has no order to lie about: take flush, fua or tear",
+        ),
+        (
+            "host.kernel",
+            format!("{kernel:?}"),
+            of_mmc,
+            "that is the MMC driver: take linux_5.10, or linux_no_fua for its BROKEN_FUA quirk",
+        ),
+    ];
+    for (key, value, given, cure) in cases {
+        if given {
+            faults.add(format!("`{key}` is {value}, but a UFS has no such thing: {cure}"));
+        }
+    }
+}

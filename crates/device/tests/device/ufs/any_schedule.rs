@@ -1,0 +1,172 @@
+//! Out-of-order completion: whatever comes, nothing is lost, nothing is done twice, every read finds what was last written, and tags,
+//! queues and link are never shared by more than they have room for.
+
+use emmclab_base::{Nanos, Op};
+use emmclab_device::checker::Checker;
+use emmclab_device::{
+    CommandTaken, Device, DeviceConfig, Direction, LinkTransfer, Observer, RequestCompleted,
+};
+use proptest::prelude::*;
+
+use super::ufs;
+use crate::common::model::{Step, command};
+
+/// All that the link and the queues did.
+#[derive(Default)]
+struct Traffic {
+    completed: Vec<RequestCompleted>,
+    taken: Vec<CommandTaken>,
+    transfers: Vec<LinkTransfer>,
+}
+
+impl Observer for Traffic {
+    fn request_completed(&mut self, event: &RequestCompleted) {
+        self.completed.push(*event);
+    }
+
+    fn command_taken(&mut self, event: &CommandTaken) {
+        self.taken.push(*event);
+    }
+
+    fn link_transfer(&mut self, event: &LinkTransfer) {
+        self.transfers.push(*event);
+    }
+}
+
+/// Most spans that hold a moment.
+fn most_at_once(spans: impl Iterator<Item = (Nanos, Nanos)>) -> usize {
+    let mut moments: Vec<_> = spans
+        .filter(|(begin, end)| begin < end)
+        .flat_map(|(begin, end)| [(begin, 1i32), (end, -1)])
+        .collect();
+    moments.sort_unstable();
+    let at_once = moments.iter().scan(0, |open, (_, change)| {
+        *open += change;
+        Some(*open)
+    });
+    at_once.max().unwrap_or(0) as usize
+}
+
+fn drive(config: &DeviceConfig, steps: &[Step]) -> Result<Traffic, TestCaseError> {
+    let mut device = Device::new(config);
+    let (mut checker, mut traffic, mut now) = (Checker::of(&device), Traffic::default(), 0);
+    let mut commands = Vec::new();
+    for step in steps {
+        let command = command(&device, &mut now, *step);
+        checker.expect(&command);
+        device.submit(&command, &mut (&mut checker, &mut traffic)).unwrap();
+        checker.verify(&device).map_err(|error| TestCaseError::fail(format!("{error} at {command:?}")))?;
+        if device.stop().is_some() {
+            return Ok(Traffic::default());
+        }
+        commands.push(command);
+    }
+    device.settle(&mut (&mut checker, &mut traffic));
+    let ids: Vec<_> = traffic.completed.iter().map(|event| event.id).collect();
+    prop_assert_eq!(ids, (0..commands.len() as u64).collect::<Vec<_>>(), "each once");
+    for (event, command) in traffic.completed.iter().zip(&commands) {
+        prop_assert_eq!(
+            (event.op, event.sector, event.sectors),
+            (command.op, command.sector, command.sectors)
+        );
+        prop_assert!(event.complete >= event.start && event.start >= command.arrival, "{event:?}");
+        prop_assert_eq!(event.waits.total(), event.complete - event.arrival, "{:?}", event);
+    }
+    Ok(traffic)
+}
+
+/// Holds the traffic of a run against the rules of queues and link.
+fn check(config: &DeviceConfig, traffic: &Traffic) -> Result<(), TestCaseError> {
+    let tags = config.settings().controller.queue_depth as usize;
+    let in_flight = most_at_once(traffic.completed.iter().map(|event| (event.start, event.complete)));
+    prop_assert!(in_flight <= tags, "{in_flight} commands in flight with {tags} tags");
+    prop_assert!(traffic.taken.iter().all(|taken| (1..=tags).contains(&(taken.in_flight as usize))));
+    for queue in 0..config.settings().interface.queues.max(1) {
+        let own = traffic.taken.iter().filter(|taken| taken.queue == queue);
+        prop_assert!(most_at_once(own.map(|taken| (taken.begin, taken.end))) <= 1, "queue {queue}");
+    }
+    for (direction, op) in [(Direction::ToDevice, Op::Write), (Direction::ToHost, Op::Read)] {
+        let own = || traffic.transfers.iter().filter(|transfer| transfer.direction == direction);
+        prop_assert!(own().all(|transfer| transfer.begin >= transfer.ready));
+        prop_assert!(
+            most_at_once(own().map(|transfer| (transfer.begin, transfer.end))) <= 1,
+            "{direction:?}"
+        );
+        let sectors =
+            |op: Op| traffic.completed.iter().filter(move |event| event.op == op).map(|event| event.sectors);
+        let (mut sent, mut asked): (Vec<_>, Vec<_>) =
+            (own().map(|transfer| transfer.sectors).collect(), sectors(op).collect());
+        sent.sort_unstable();
+        asked.sort_unstable();
+        prop_assert_eq!(sent, asked, "{:?}: the data of every command once", direction);
+    }
+    Ok(())
+}
+
+fn is_out_of_order(traffic: &Traffic) -> bool {
+    !traffic.completed.is_sorted_by_key(|event| event.complete)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
+
+    #[test]
+    fn nothing_is_lost_or_done_twice_and_tags_and_link_are_never_overcommitted(
+        (queues, tags) in prop::sample::select(vec![("0", "1"), ("0", "2"), ("0", "32"), ("3", "5"), ("8", "64")]),
+        scheduling in prop::sample::select(vec!["fifo", "read_first"]),
+        (cache, write_back) in prop::sample::select(vec![("0", "eager"), ("16", "eager"), ("64", "when_full")]),
+        (channels, gear) in prop::sample::select(vec![("1", "hs_g1"), ("2", "hs_g3"), ("4", "hs_g1"), ("4", "hs_g5")]),
+        scheme in prop::sample::select(vec!["page", "page", "page", "dftl"]),
+        (booster, preserve) in prop::sample::select(vec![("off", "false"), ("cache", "false"), ("cache", "true")]),
+        (sleep, wake) in prop::sample::select(vec![("0", "0"), ("900", "300")]),
+        steps in prop::collection::vec(any::<Step>().prop_map(|(gap, op, place, length)| (gap % 300, op, place, length)), 1..200),
+    ) {
+        let plain = scheme == "page";
+        let reorders = plain && cache == "0";
+        let boosted = plain && booster == "cache";
+        let mut config = ufs(&[
+            ("interface.queues", queues),
+            ("interface.gear", gear),
+            ("interface.command_us", "4"),
+            ("controller.queue_depth", tags),
+            ("controller.scheduling", if reorders { scheduling } else { "fifo" }),
+            ("mapping.scheme", scheme),
+            ("cache.size_kb", if plain { cache } else { "0" }),
+            ("cache.write_back", write_back),
+            ("geometry.channels", channels),
+            ("geometry.block_groups.0.blocks", "24"),
+            ("power.sleep_after_us", sleep),
+            ("power.wake_us", wake),
+            ("gc.policy", "greedy"),
+            ("capacity.over_provisioning_pct", "250"),
+        ]);
+        if boosted {
+            let flush = if sleep == "0" { ("slc.fold_after_us", "500") } else { ("slc.flush", "hibernate") };
+            let booster = [("slc.mode", "cache"), ("slc.blocks", "5"), ("slc.max_kb", "64"), flush,
+                ("slc.preserve_user_space", preserve), ("geometry.block_groups.0.cell_mode", "mlc")];
+            config.set_all(&booster).unwrap();
+        }
+        let traffic = drive(&config, &steps)?;
+        check(&config, &traffic)?;
+    }
+}
+
+#[test]
+fn commands_do_complete_out_of_order_in_these_runs() {
+    let steps: Vec<Step> =
+        (0..200u16).map(|i| (3, (i * 37 % 256) as u8, i.wrapping_mul(9973), i * 7)).collect();
+    for scheduling in ["fifo", "read_first"] {
+        let config = ufs(&[
+            ("controller.scheduling", scheduling),
+            ("geometry.channels", "4"),
+            ("geometry.block_groups.0.blocks", "24"),
+            ("gc.policy", "greedy"),
+            ("capacity.over_provisioning_pct", "250"),
+        ]);
+        let traffic = drive(&config, &steps).unwrap();
+        check(&config, &traffic).unwrap();
+        assert!(is_out_of_order(&traffic), "{scheduling}");
+        let in_flight = traffic.taken.iter().map(|taken| taken.in_flight).max().unwrap();
+        assert!(in_flight > 8, "{in_flight}");
+    }
+}

@@ -1,0 +1,77 @@
+//! A setting of one kind of device is refused on the other, with its value and the cure.
+
+use emmclab_device::DeviceConfig;
+
+use super::{UFS, ufs};
+use crate::common::config;
+
+fn refusal(config: &DeviceConfig, settings: &[(&str, &str)]) -> String {
+    config.clone().set_all(settings).unwrap_err().to_string()
+}
+
+#[test]
+fn an_emmc_refuses_the_settings_of_a_ufs() {
+    for (key, value) in UFS.iter().copied().skip(1).take(2).chain([
+        ("interface.queues", "4"),
+        ("interface.command_us", "2"),
+        ("interface.fua_us", "50"),
+        ("slc.flush", "hibernate"),
+        ("slc.flush_at_pct", "40"),
+        ("slc.preserve_user_space", "true"),
+        ("slc.dedicated_mb", "8"),
+    ]) {
+        let text = refusal(&config(&[]), &[(key, value)]);
+        assert!(text.contains(&format!("`{key}` is ")) && text.contains("interface.kind"), "{key}: {text}");
+    }
+}
+
+#[test]
+fn a_ufs_refuses_the_settings_of_an_emmc() {
+    let cases: &[(&[(&str, &str)], &str)] = &[
+        (&[("controller.bus_mode", "hs400")], "interface.gear"),
+        (&[("controller.host_us_per_kb", "3")], "interface.gear"),
+        (&[("controller.reliable_write_us", "30")], "interface.fua_us"),
+        (&[("features.reliable_write", "true")], "FUA"),
+        (&[("features.barrier", "true")], "SYNCHRONIZE CACHE"),
+        (&[("features.packed_writes", "8")], "tags"),
+        (&[("features.packed_reads", "8")], "tags"),
+        (
+            &[
+                ("gc.policy", "greedy"),
+                ("capacity.over_provisioning_pct", "50"),
+                ("gc.idle_after_us", "9"),
+                ("gc.hpi", "false"),
+            ],
+            "set it to true",
+        ),
+        (&[("cache.size_kb", "64"), ("cache.policy", "fifo")], "promises no order"),
+        (&[("cache.size_kb", "64"), ("cache.lies", "barrier")], "flush, fua or tear"),
+        (&[("host.kernel", "linux_4.9")], "linux_5.10"),
+        (&[("host.kernel", "vendor_barrier")], "BROKEN_FUA"),
+    ];
+    for (settings, cure) in cases {
+        let (key, _) = settings.last().unwrap();
+        let text = refusal(&ufs(&[]), settings);
+        assert!(text.contains(&format!("`{key}` is ")) && text.contains(cure), "{settings:?}: {text}");
+    }
+}
+
+#[test]
+fn a_link_needs_lanes_a_gear_and_tags() {
+    for (settings, part) in [
+        (&[("interface.lanes", "3")][..], "1 or 2"),
+        (&[("interface.lanes", "0")], "1 or 2"),
+        (&[("interface.gear", "none")], "hs_g1 to hs_g5"),
+        (&[("interface.gear", "hs_g6")], "hs_g5"),
+        (&[("controller.queue_depth", "0")], "1 to 32"),
+        (&[("controller.queue_depth", "64")], "interface.queues"),
+        (&[("interface.queues", "8"), ("controller.queue_depth", "256")], "1 to 255"),
+        (&[("interface.queues", "33")], "at most 32"),
+        (&[("interface.fua_us", "-1")], "must be 0"),
+    ] {
+        let text = refusal(&ufs(&[]), settings);
+        assert!(text.contains(part), "{settings:?}: {text}");
+    }
+    let shared = ufs(&[("interface.queues", "8"), ("controller.queue_depth", "64")]);
+    assert_eq!(shared.settings().interface.link_bytes_per_s(), 583_040_000);
+}

@@ -1,0 +1,158 @@
+//! WriteBooster: blocks in SLC mode that writes go to first, in cases small enough to work out on paper. Page program 1,000 us in the
+//! cells as they are, 100 us in SLC mode.
+
+use emmclab_base::Op::Write;
+use emmclab_base::{Nanos, Op};
+use emmclab_device::checker::Checker;
+use emmclab_device::{Command, Device, DeviceConfig};
+
+use super::ufs;
+use crate::common::{Completions, command};
+
+/// A UFS of 128 blocks of 12 pages of TLC, of which 8 are run in SLC mode: four pages each, 32 in all, less the blocks kept free.
+fn boosted(settings: &[(&str, &str)]) -> DeviceConfig {
+    let all = [
+        ("geometry.block_groups.0.blocks", "128"),
+        ("geometry.block_groups.0.pages_per_block", "12"),
+        ("geometry.block_groups.0.cell_mode", "tlc"),
+        ("gc.policy", "greedy"),
+        ("capacity.over_provisioning_pct", "30"),
+        ("slc.mode", "cache"),
+        ("slc.blocks", "8"),
+        ("slc.max_kb", "1024"),
+        ("slc.program_us", "100"),
+        ("slc.read_us", "50"),
+        ("slc.fold_after_us", "10000"),
+    ];
+    ufs(&[&all, settings].concat())
+}
+
+/// A device whose every step is checked, driven one command after the other.
+struct Rig {
+    device: Device,
+    checker: Checker,
+    told: Completions,
+    now: Nanos,
+}
+
+impl Rig {
+    fn new(config: &DeviceConfig) -> Self {
+        let device = Device::new(config);
+        Self { checker: Checker::of(&device), device, told: Completions::default(), now: Nanos::ZERO }
+    }
+
+    /// Time of a command that comes so long after the end of the one before, in us.
+    fn after(&mut self, pause_us: i64, op: Op, kb: u64) -> i64 {
+        let command = Command { arrival: self.now + Nanos::from_micros(pause_us), ..command(0, op, kb, 4) };
+        self.checker.expect(&command);
+        self.device.submit(&command, &mut (&mut self.checker, &mut self.told)).unwrap();
+        self.checker.verify(&self.device).unwrap();
+        let event = self.told.0.last().unwrap();
+        self.now = event.complete;
+        (event.complete - event.arrival).0 / 1000
+    }
+
+    /// Times of writes of so many pages from an address on, without pauses.
+    fn fill(&mut self, kb: u64, pages: u64) -> Vec<i64> {
+        (0..pages).map(|page| self.after(0, Write, kb + page * 4)).collect()
+    }
+
+    fn written_to_slc(&self) -> u64 {
+        self.device.counters().group_programs[1]
+    }
+}
+
+#[test]
+fn cells_of_three_bits_keep_a_third_of_their_pages() {
+    for (cells, pages) in [("slc", 12), ("mlc", 6), ("tlc", 4), ("qlc", 3)] {
+        let config = boosted(&[("geometry.block_groups.0.cell_mode", cells)]);
+        assert_eq!(config.settings().block_groups()[1].pages_per_block, pages, "{cells}");
+    }
+}
+
+#[test]
+fn writes_are_fast_until_it_is_full_and_again_after_it_was_flushed() {
+    let mut rig = Rig::new(&boosted(&[]));
+    let times = rig.fill(0, 40);
+    // 107 us are 100 of the program and 7 of the link. All but the blocks that are kept free take data.
+    let fast = times.iter().filter(|us| **us == 107).count();
+    assert!((24..=32).contains(&fast), "{times:?}");
+    assert!(times[fast..].iter().all(|us| *us >= 1007), "the cliff: {times:?}");
+    assert_eq!(rig.after(1_000_000, Write, 0), 107, "idle time emptied it");
+    assert!(rig.device.counters().folds >= 6);
+}
+
+#[test]
+fn a_short_pause_flushes_nothing() {
+    let mut rig = Rig::new(&boosted(&[]));
+    rig.fill(0, 40);
+    let folds = rig.device.counters().folds;
+    assert!(rig.after(9_000, Write, 400) >= 1007);
+    assert_eq!(rig.device.counters().folds, folds);
+}
+
+#[test]
+fn in_hibernation_it_is_flushed_while_the_link_sleeps() {
+    let config = boosted(&[
+        ("slc.fold_after_us", "0"),
+        ("slc.flush", "hibernate"),
+        ("power.sleep_after_us", "5000"),
+        ("power.wake_us", "300"),
+    ]);
+    let mut rig = Rig::new(&config);
+    rig.fill(0, 40);
+    // A page of the flush takes 50 and 1,000 us: 8 ms are hibernation for 3 of them.
+    let took = rig.after(8_000, Write, 400);
+    let wake_up = rig.told.0.last().unwrap().waits.wake_up;
+    assert_eq!(wake_up, Nanos::from_micros(300), "the link slept while the flash worked: {took}");
+    let folded = rig.device.counters().page_programs[2];
+    assert!((1..=4).contains(&folded), "{folded}");
+    rig.after(1_000_000, Write, 404);
+    assert!(rig.device.counters().folds >= 6);
+}
+
+#[test]
+fn a_host_that_asks_for_a_flush_late_leaves_it_as_it_is_before() {
+    let folds = |pages| {
+        let mut rig = Rig::new(&boosted(&[("slc.flush_at_pct", "40")]));
+        rig.fill(0, pages);
+        rig.after(1_000_000, Write, 800);
+        rig.device.counters().folds
+    };
+    // Eight blocks of four pages: after twelve pages more than 40 % are free.
+    assert_eq!(folds(12), 0);
+    assert!(folds(24) >= 5);
+}
+
+#[test]
+fn it_takes_capacity_or_shrinks_with_the_free_space() {
+    let reduced = boosted(&[]);
+    let preserved = boosted(&[("slc.preserve_user_space", "true")]);
+    let capacity = |config: &DeviceConfig| Device::new(config).geometry().logical_units;
+    assert_eq!((capacity(&reduced), capacity(&preserved)), (120 * 12 * 10 / 13, 128 * 12 * 10 / 13));
+    // A block takes 12 units of free space. With 30 units free, it takes what three blocks hold and no more.
+    let taken = |config: &DeviceConfig, left: u64| {
+        let mut rig = Rig::new(config);
+        let units = u64::from(capacity(config));
+        rig.fill(0, units - left);
+        rig.after(10_000_000, Write, 0);
+        rig.after(10_000_000, Op::Read, 0);
+        let before = rig.written_to_slc();
+        rig.fill(0, 40);
+        rig.written_to_slc() - before
+    };
+    assert!(taken(&reduced, 30) >= 24);
+    assert!((1..=12).contains(&taken(&preserved, 30)));
+    assert_eq!(taken(&preserved, 0), 0);
+    let text =
+        boosted(&[]).set_all(&[("slc.preserve_user_space", "true"), ("slc.blocks", "60")]).unwrap_err();
+    assert!(text.to_string().contains("slc.blocks"), "{text}");
+}
+
+#[test]
+fn one_of_a_logical_unit_takes_no_writes_of_others() {
+    let mut rig = Rig::new(&boosted(&[("slc.dedicated_mb", "1")]));
+    assert_eq!(rig.after(0, Write, 1024), 1007);
+    assert_eq!(rig.after(0, Write, 1020), 107);
+    assert_eq!(rig.written_to_slc(), 1);
+}
