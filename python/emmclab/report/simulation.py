@@ -84,7 +84,9 @@ def render(results: Sequence[Result], devices: Sequence[Device]) -> str:
             if result["recorded.response.all.recorded_ms"] is not None
         ],
         links=[
-            (result["trace"], result.run_name, ufs_facts(result["ufs"])) for result in results if "ufs" in result
+            (result["trace"], result.run_name, ufs_facts(result["ufs"]))
+            for result in results
+            if "ufs" in result
         ],
         mode=mode_line(first[traces[0]]),
         before=device_before(first[traces[0]]),
