@@ -1,5 +1,4 @@
 //! Where the time of a run goes: exact to the nanosecond, whatever the program.
-#![allow(clippy::unwrap_used, reason = "a test may fail")]
 
 use crate::support::{FixedDevice, host, outcome, program};
 use emmclab_apps::{AppResult, RunOptions, State, run};

@@ -1,5 +1,4 @@
 //! Threads, cores, network and waits: times that can be worked out by hand.
-#![allow(clippy::unwrap_used, reason = "a test may fail")]
 
 use crate::support::{failure, outcome};
 use emmclab_apps::State::{self, Core, Network, Running, Think, Thread};

@@ -1,5 +1,4 @@
 //! Program and host files: what is refused, and how the fault is named.
-#![allow(clippy::unwrap_used, reason = "a test may fail")]
 
 use std::fmt::Write;
 

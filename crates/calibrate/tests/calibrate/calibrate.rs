@@ -1,5 +1,4 @@
 //! Calibration finds the device behind the service times, and says how well.
-#![allow(clippy::unwrap_used, reason = "a test may fail")]
 
 use std::fmt::Write;
 

@@ -1,5 +1,4 @@
 //! A figure comes from requests that show it, and from no others.
-#![allow(clippy::unwrap_used, clippy::float_cmp, reason = "a test may fail")]
 
 use std::fmt::Write;
 use std::path::Path;

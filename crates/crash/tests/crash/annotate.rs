@@ -1,5 +1,4 @@
 //! The writes of a log are named by what they are to the file system that was there when it began.
-#![allow(missing_docs, clippy::unwrap_used)]
 
 use crate::support::{Toy, header};
 use emmclab_base::{Op, Role, SectorSet};

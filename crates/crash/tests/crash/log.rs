@@ -1,5 +1,4 @@
 //! The log: what is written is read, whole after any end, and in the form of dm-log-writes too.
-#![allow(missing_docs, clippy::unwrap_used)]
 
 use std::fs;
 use std::sync::Arc;

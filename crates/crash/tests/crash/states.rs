@@ -1,5 +1,4 @@
 //! The states of a cut are those that the contract allows, and the device's own is among them if it keeps the contract.
-#![allow(missing_docs, clippy::unwrap_used)]
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

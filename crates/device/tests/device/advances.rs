@@ -1,5 +1,4 @@
 //! What a device does on its own does not depend on how often somebody looks.
-#![allow(clippy::unwrap_used, reason = "a test may fail")]
 
 use emmclab_base::{Nanos, Op};
 use emmclab_device::checker::Checker;

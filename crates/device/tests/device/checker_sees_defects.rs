@@ -1,5 +1,4 @@
 //! The reference model must fail where a device is wrong: devices are made wrong by tampering with what it hears.
-#![allow(clippy::unwrap_used, reason = "a test may fail")]
 
 use crate::common::{command, config};
 use emmclab_base::Nanos;

@@ -1,5 +1,4 @@
 //! Loss of power in the middle of work: the device that comes back is whole, and its map holds what was programmed.
-#![allow(clippy::unwrap_used, reason = "a test may fail")]
 
 use crate::common::config;
 use emmclab_base::{Nanos, Op};

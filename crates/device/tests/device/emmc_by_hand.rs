@@ -1,5 +1,4 @@
 //! What makes it an eMMC, in cases small enough to work out on paper. Page read 100 us, program 1,000 us, erase 5,000 us.
-#![allow(clippy::unwrap_used, clippy::float_cmp, reason = "a test may fail")]
 
 use crate::common::{command, config, responses_us, run};
 use emmclab_base::Op::{Flush, Read, Write};

@@ -1,5 +1,4 @@
 //! Images of used devices: whole ones come back, damaged ones are refused and never panic.
-#![allow(clippy::unwrap_used, reason = "a test may fail")]
 
 use crate::common::{command, config};
 use emmclab_base::Op::{Read, Write};

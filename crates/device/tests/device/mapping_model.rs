@@ -1,5 +1,4 @@
 //! Every mapping scheme beside the page map: random devices and requests against the reference model.
-#![allow(clippy::unwrap_used, reason = "a test may fail")]
 
 use emmclab_device::DeviceConfig;
 use proptest::prelude::*;

@@ -1,5 +1,4 @@
 //! What each mapping scheme is known for: what sequential and random writes cost it, and what it does about them.
-#![allow(clippy::unwrap_used, reason = "a test may fail")]
 
 use crate::common::{Completions, command, config, run};
 use emmclab_base::Nanos;

@@ -1,5 +1,4 @@
 //! The persistence contract, held against the flash after any stream of commands and a cut at any moment.
-#![allow(clippy::unwrap_used, reason = "a test may fail")]
 
 use crate::common::contract::Contract;
 use crate::common::facts::Facts;

@@ -1,5 +1,4 @@
 //! The persistence contract at the present, without a device: by hand, and against a plain model that keeps every sector.
-#![allow(clippy::unwrap_used, reason = "a test may fail")]
 
 use std::collections::BTreeSet;
 

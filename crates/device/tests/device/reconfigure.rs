@@ -1,5 +1,4 @@
 //! Settings that change in a device in use: what changes with them, and what never does.
-#![allow(clippy::unwrap_used, reason = "a test may fail")]
 
 use emmclab_base::{Nanos, Op};
 use emmclab_device::checker::Checker;

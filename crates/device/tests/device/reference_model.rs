@@ -1,5 +1,4 @@
 //! Random devices and random requests against the reference model, which is verified after every request.
-#![allow(clippy::unwrap_used, reason = "a test may fail")]
 
 use proptest::prelude::*;
 

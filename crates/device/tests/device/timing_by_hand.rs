@@ -1,5 +1,4 @@
 //! Cases small enough to work out on paper. Page read 100 us, program 1,000 us, erase 5,000 us unless said otherwise.
-#![allow(clippy::unwrap_used, clippy::float_cmp, reason = "a test may fail")]
 
 use crate::common::{command, config, responses_us, run};
 use emmclab_base::Nanos;

@@ -1,5 +1,4 @@
 //! A victim policy that a program gives a device, in place of one by name.
-#![allow(clippy::unwrap_used, reason = "a test may fail")]
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

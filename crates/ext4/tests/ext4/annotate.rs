@@ -1,6 +1,5 @@
 //! Notes of random journals, written in pieces and out of order, held against a model that knows what each block is; and of bytes of
 //! any kind.
-#![allow(clippy::unwrap_used, missing_docs, reason = "a test")]
 
 use std::collections::HashMap;
 use std::sync::OnceLock;

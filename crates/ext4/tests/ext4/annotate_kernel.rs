@@ -1,5 +1,4 @@
 //! Notes of what mkfs and the kernel really write, held against what debugfs and dumpe2fs find on the disk.
-#![allow(clippy::unwrap_used, clippy::panic, missing_docs, reason = "a test")]
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};

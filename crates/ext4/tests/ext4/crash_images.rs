@@ -1,6 +1,5 @@
 //! Images copied while the kernel has them mounted and writes: what the kernel shows after its own replay, what e2fsck repairs,
 //! and what another reader finds, this crate shows, too.
-#![allow(clippy::unwrap_used, missing_docs, reason = "a test")]
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};

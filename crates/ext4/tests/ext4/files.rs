@@ -1,5 +1,4 @@
 //! Files on images of many feature sets, made by mke2fs and debugfs, are what was put there.
-#![allow(clippy::unwrap_used, missing_docs, reason = "a test")]
 
 use std::fs::File;
 use std::path::{Path, PathBuf};

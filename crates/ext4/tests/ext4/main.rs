@@ -1,4 +1,5 @@
 //! The tests of this crate through its public interface: one program, so that they are linked once.
+#![allow(clippy::panic, clippy::unwrap_used, reason = "a test may fail")]
 
 mod annotate;
 mod annotate_kernel;

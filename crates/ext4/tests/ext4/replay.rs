@@ -1,5 +1,4 @@
 //! The replay of random journals, held against e2fsck: what it leaves in home blocks, this crate shows.
-#![allow(clippy::unwrap_used, missing_docs, reason = "a test")]
 
 use std::cell::RefCell;
 use std::hash::{Hash, Hasher};

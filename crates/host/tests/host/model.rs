@@ -1,7 +1,5 @@
 //! Random operations of several callers, on a device that completes requests in any order: rules that hold always.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test may fail")]
-
 use std::collections::{BTreeMap, BTreeSet};
 
 use emmclab_base::Nanos;

@@ -1,7 +1,5 @@
 //! What single operations send, and what they wait for.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test may fail")]
-
 use emmclab_base::{Flags, Nanos, Op, Role};
 use emmclab_host::{
     Barrier, CallerId, Cause, FileClass, FileId, FileOp, FileSpec, FilesystemKind, FolderId, Host,

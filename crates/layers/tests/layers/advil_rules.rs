@@ -1,5 +1,4 @@
 //! Advil does what the paper says, seen in the plans that it makes.
-#![allow(clippy::unwrap_used, reason = "a test may fail")]
 
 use emmclab_base::{Modifiers, Op};
 use emmclab_layers::{

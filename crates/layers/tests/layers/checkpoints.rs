@@ -1,5 +1,4 @@
 //! A checkpoint bounds what recovery reads, and one that is damaged is not needed.
-#![allow(clippy::unwrap_used, reason = "a test may fail")]
 
 use std::cell::Cell;
 use std::rc::Rc;

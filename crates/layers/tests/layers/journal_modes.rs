@@ -1,7 +1,6 @@
 //! The layer below a journal keeps the journal's promise: after a cut of power at any moment, with any of what was not durable lost or
 //! torn, a replay gives the state after some transaction that is not older than the last one that was acknowledged, and the data that
 //! belongs to it. The unsafe modes are caught.
-#![allow(clippy::unwrap_used, clippy::cast_possible_truncation, reason = "a test may fail")]
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, VecDeque};

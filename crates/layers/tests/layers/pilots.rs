@@ -1,5 +1,4 @@
 //! What RAID 0 and the NVM buffer send to the disks below.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test may fail")]
 
 use crate::support::{BELOW, MemDisk, SECTOR, stamp, version};
 use emmclab_base::{Kind, Modifiers, Op};

@@ -1,6 +1,5 @@
 //! With recovery, a cut of power at any moment loses nothing that was flushed or written with a flag that makes it durable,
 //! and brings nothing back that was overwritten so, with torn writes and with writes that came to be in any order.
-#![allow(clippy::unwrap_used, reason = "a test may fail")]
 
 use std::cell::Cell;
 use std::rc::Rc;

@@ -1,5 +1,4 @@
 //! Every senseless setting is refused, all at once, with what would be right.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test may fail")]
 
 use emmclab_base::Kind;
 use emmclab_layers::{Below, LayerConfig, build_stack, layers};

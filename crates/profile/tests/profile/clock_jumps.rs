@@ -1,5 +1,4 @@
 //! A profile says where the clock jumps, gives its key figures without the jumps, and rests no verdict on a few gaps.
-#![allow(clippy::unwrap_used, clippy::float_cmp, reason = "these are tests of exact values")]
 
 use crate::common::{batch, profile_of, report_of, request};
 use emmclab_profile::report::{Finding, Shown};

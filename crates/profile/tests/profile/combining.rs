@@ -1,5 +1,4 @@
 //! Profiles of combined traces.
-#![allow(clippy::unwrap_used, reason = "these are tests of exact values")]
 
 use emmclab_profile::{Profile, ProfileOptions};
 use emmclab_trace::{Combiner, TraceInput};

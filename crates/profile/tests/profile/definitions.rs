@@ -1,5 +1,4 @@
 //! Definitions, each on a trace small enough to count by hand, and against a second implementation.
-#![allow(clippy::float_cmp, reason = "these are tests of exact values")]
 
 use std::collections::{HashMap, HashSet};
 

@@ -1,5 +1,4 @@
 //! The real Messaging trace gives the paper's own row of Tables III and IV.
-#![allow(clippy::unwrap_used, clippy::float_cmp, reason = "these are tests of exact values")]
 
 use emmclab_profile::report::{Quantiles, Shown};
 use emmclab_profile::{ProfileReport, published};

@@ -1,8 +1,5 @@
 //! What journaling costs, against counts that are made by hand and by a second way.
 
-#![allow(clippy::unwrap_used, reason = "helpers stand outside of `#[test]`")]
-#![allow(clippy::float_cmp, reason = "quotients of whole numbers are exact or computed the same way")]
-
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

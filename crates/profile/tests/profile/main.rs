@@ -1,4 +1,5 @@
 //! The tests of this crate through its public interface: one program, so that they are linked once.
+#![allow(clippy::float_cmp, clippy::unwrap_used, reason = "a test may fail")]
 
 mod clock_jumps;
 mod combining;

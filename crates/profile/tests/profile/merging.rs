@@ -1,5 +1,4 @@
 //! Merging the profiles of pieces gives the profile of the whole.
-#![allow(clippy::unwrap_used, clippy::float_cmp, reason = "these are tests of exact values")]
 
 use crate::common::{batch, profile_of, request};
 use emmclab_profile::{Join, Profile, ProfileOptions};

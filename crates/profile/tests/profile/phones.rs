@@ -1,5 +1,4 @@
 //! The eight Pixel traces, which have arrival times only, against figures counted apart from this crate.
-#![allow(clippy::unwrap_used, clippy::float_cmp, reason = "these are tests of exact values")]
 
 use emmclab_profile::report::Shown;
 

@@ -1,5 +1,4 @@
 //! Suspected re-issues in a profile: the share by idle time, and the figures without.
-#![allow(clippy::unwrap_used, clippy::float_cmp, reason = "these are tests of exact values")]
 
 use crate::common::{batch, profile_of, request};
 use emmclab_profile::report::Reissues;

@@ -1,5 +1,4 @@
 //! Recorded times beside simulated ones, the mode that a trace allows, and a device that cannot keep up.
-#![allow(clippy::unwrap_used, clippy::float_cmp, reason = "a test may fail")]
 
 use emmclab_device::{DeviceConfig, Quiet};
 use emmclab_replay::{Mode, Rate, ReplayOptions, Simulation, SimulationResult};

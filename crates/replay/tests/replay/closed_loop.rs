@@ -1,5 +1,4 @@
 //! A run that callers drive request by request completes requests when a replay of the same requests does.
-#![allow(clippy::unwrap_used, reason = "a test may fail")]
 
 use emmclab_device::{Device, DeviceConfig, Observer, Quiet, RequestCompleted};
 use emmclab_layers::LayerConfig;

@@ -1,5 +1,4 @@
 //! How requests are paced, repeated, wrapped, measured and reported.
-#![allow(clippy::unwrap_used, clippy::float_cmp, reason = "a test may fail")]
 
 use std::fmt::Write as _;
 use std::io::Write;

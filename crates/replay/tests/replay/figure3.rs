@@ -1,7 +1,6 @@
 //! Throughput by request size on the preset nexus5, beside Figure 3 of IISWC 2015: 13.94 to 99.65 MB/s for reads of 4 to
 //! 256 KB, 5.18 to 56.15 MB/s for writes of 4 KB to 16 MB, 19 MB/s for writes of 256 KB. The curves rise; writes of 256 KB and
 //! more do not reach the published ones on a device that programs one page at a time (docs/concepts/emmc.md).
-#![allow(clippy::unwrap_used, reason = "a test may fail")]
 
 use emmclab_device::{DeviceConfig, Observer, RequestCompleted};
 use emmclab_replay::{ReplayOptions, Simulation};

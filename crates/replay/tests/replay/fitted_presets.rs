@@ -1,6 +1,5 @@
 //! Presets beside the published figures that they were fitted to. A regression test, no validation: it fails where a change of the model
 //! moves the fit, and lists what is outside its bounds and is said to be so in the preset.
-#![allow(clippy::unwrap_used, reason = "a test may fail")]
 
 use emmclab_device::{DeviceConfig, presets};
 use emmclab_replay::{FittedFigure, Sync, Transfers, UsedDevice, fitted_figures};

@@ -1,5 +1,4 @@
 //! The host's queue in front of the device: merging, packing, one command at a time.
-#![allow(clippy::unwrap_used, reason = "a test may fail")]
 
 use crate::common::Reported;
 use emmclab_device::{DeviceConfig, Quiet, RequestCompleted};

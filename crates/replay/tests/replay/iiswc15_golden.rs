@@ -1,5 +1,4 @@
 //! The Messaging trace on the devices of IISWC 2015, against figures worked out independently.
-#![allow(clippy::unwrap_used, reason = "a test may fail")]
 
 use emmclab_device::{DeviceConfig, Quiet};
 use emmclab_replay::{ReplayOptions, SimulationResult, simulate};

@@ -1,5 +1,4 @@
 //! Preconditioned devices on disk: shared between processes, bounded, and never half-made.
-#![allow(clippy::unwrap_used, reason = "a test may fail")]
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};

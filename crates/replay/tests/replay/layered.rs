@@ -1,5 +1,4 @@
 //! Layers in simulated time: what passes through is untouched, what is logged costs what its commands cost.
-#![allow(clippy::unwrap_used, clippy::float_cmp, clippy::panic, reason = "a test may fail")]
 
 use crate::common::{Reported, parts_ms};
 use emmclab_device::{Device, DeviceConfig, Quiet};

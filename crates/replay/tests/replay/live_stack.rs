@@ -1,6 +1,5 @@
 //! A live stack against a plain array: every read gives the last write before it, and a cut of power loses nothing that was
 //! acknowledged as durable, with every layer and device.
-#![allow(clippy::unwrap_used, reason = "a test may fail")]
 
 use emmclab_device::{Command, Device, DeviceConfig, Modifiers, Quiet};
 use emmclab_layers::LayerConfig;

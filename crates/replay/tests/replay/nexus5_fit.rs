@@ -1,5 +1,4 @@
 //! The nexus5 preset against the recording that it was fitted to.
-#![allow(clippy::unwrap_used, reason = "a test may fail")]
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -1,5 +1,4 @@
 //! An internal device and a card beside it.
-#![allow(clippy::unwrap_used, clippy::float_cmp, reason = "a test may fail")]
 
 use crate::common::Reported;
 use emmclab_device::{Device, DeviceConfig, Quiet};

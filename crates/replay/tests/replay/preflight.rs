@@ -1,5 +1,4 @@
 //! What would stop a run half-way is refused before it begins.
-#![allow(clippy::unwrap_used, reason = "a test may fail")]
 
 use std::fs;
 use std::path::{Path, PathBuf};

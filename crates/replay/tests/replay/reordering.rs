@@ -1,5 +1,4 @@
 //! Devices that let reads pass writes, whose completions are not known when a request comes, below all that drives them.
-#![allow(clippy::unwrap_used, reason = "a test may fail")]
 
 use crate::common::Reported;
 use emmclab_device::{Device, DeviceConfig, RequestCompleted};

@@ -7,7 +7,6 @@
 //! - Greedy: blocks with i valid pages lose one at a rate in proportion to i and none falls below n x, so their number goes
 //!   as 1 / i between n x and n, and H(n) - H(n x) = a (1 - x) with the harmonic numbers H. Robinson, Operating Systems
 //!   Review 30(4), 1996, and Desnoyers, SYSTOR 2012. For large n this is the formula above.
-#![allow(clippy::unwrap_used, reason = "a test may fail")]
 
 use emmclab_device::{Command, Device, DeviceConfig, Quiet};
 use emmclab_trace::{Nanos, Op};

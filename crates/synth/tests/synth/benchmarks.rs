@@ -1,5 +1,4 @@
 //! Benchmarks do what they say, and the same every time.
-#![allow(clippy::unwrap_used, reason = "a test may fail")]
 
 use std::collections::BTreeSet;
 

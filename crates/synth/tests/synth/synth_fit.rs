@@ -1,5 +1,4 @@
 //! A trace and its twin: what `fit` keeps, and what it must not keep.
-#![allow(clippy::unwrap_used, reason = "a test may fail so")]
 
 use std::fs;
 use std::path::{Path, PathBuf};

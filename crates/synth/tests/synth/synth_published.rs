@@ -1,5 +1,4 @@
 //! Every published statistic of the 25 workloads comes out of its preset.
-#![allow(clippy::unwrap_used, reason = "a test may fail so")]
 
 use crate::support::{Measured, gaps_pct, measure, response_ms, share_pct, synthesize};
 use emmclab_profile::published::{PublishedRow, rows};

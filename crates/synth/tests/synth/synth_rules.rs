@@ -1,5 +1,4 @@
 //! What holds for every synthesis, whatever the model.
-#![allow(clippy::unwrap_used, reason = "a test may fail so")]
 
 use std::collections::BTreeMap;
 

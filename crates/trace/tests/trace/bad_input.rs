@@ -1,7 +1,5 @@
 //! Bad input gives a clear error or a correct result, never a panic, over all readers.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // Helpers stand outside of `#[test]`.
-
 use crate::support::{SAMPLES, Sample, fixture, lenient, read, read_bytes};
 use emmclab_trace::formats::FORMATS;
 use emmclab_trace::{Error, Kind, ReadOptions};

@@ -1,7 +1,5 @@
 //! blktrace's binary files: merged by time, in either byte order, and damage is named with its offset.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // Helpers stand outside of `#[test]`.
-
 use std::fs;
 use std::path::Path;
 

@@ -1,5 +1,4 @@
 //! Clock jumps and pauses of the recording: what is one, what is none, and what is left when they are taken out.
-#![allow(clippy::unwrap_used, reason = "a test may fail")]
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};

@@ -1,5 +1,4 @@
 //! Interleaving traces on one clock.
-#![allow(clippy::unwrap_used, reason = "these are tests of exact values")]
 
 use std::fmt::Write as _;
 use std::path::Path;

@@ -1,7 +1,5 @@
 //! The registry: every format has a sample, is found by its content, and reads it right.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // Helpers stand outside of `#[test]`.
-
 use std::collections::BTreeSet;
 
 use crate::support::{SAMPLES, lenient, read, read_bytes, read_with};

@@ -1,7 +1,5 @@
 //! Block notes: a trace keeps them, whatever moves its requests; files that hold other ones are refused.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // Helpers stand outside of `#[test]`.
-
 use std::path::Path;
 use std::sync::Arc;
 

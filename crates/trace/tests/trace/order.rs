@@ -1,5 +1,4 @@
 //! Requests come in order of arrival however the recorder wrote them, within the window.
-#![allow(clippy::unwrap_used, reason = "a test may fail")]
 
 use std::fmt::Write;
 

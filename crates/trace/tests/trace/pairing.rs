@@ -1,7 +1,5 @@
 //! Events become requests by the rules of the kernel.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // Helpers stand outside of `#[test]`.
-
 use emmclab_trace::{Event, EventKind, Flags, Ledger, Names, Nanos, Op, Pairer, Request, Sector};
 use proptest::prelude::*;
 

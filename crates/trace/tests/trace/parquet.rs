@@ -1,7 +1,5 @@
 //! The Parquet format: nothing is lost, and damage is named.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // Helpers stand outside of `#[test]`.
-
 use std::path::Path;
 use std::sync::Arc;
 

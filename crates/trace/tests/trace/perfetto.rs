@@ -1,7 +1,5 @@
 //! Perfetto traces, written here by its message definitions around events of a real kernel.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // Helpers stand outside of `#[test]`.
-
 use std::io::Write;
 
 use crate::support::protobuf::Message;

@@ -1,5 +1,4 @@
 //! Reading ahead changes nothing but the time it takes.
-#![allow(clippy::unwrap_used, reason = "these are tests of exact values")]
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};

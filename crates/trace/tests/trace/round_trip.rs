@@ -1,7 +1,5 @@
 //! Writers and readers agree; what a format cannot hold is counted or refused.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // Helpers stand outside of `#[test]`.
-
 use std::path::Path;
 
 use emmclab_trace::{

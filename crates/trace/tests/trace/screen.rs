@@ -1,8 +1,6 @@
 //! What happens to requests in order of arrival: re-issues are marked or dropped, unwanted requests left out, several
 //! devices refused.
 
-#![allow(clippy::unwrap_used, clippy::panic, clippy::format_collect, reason = "a test may")]
-
 use std::path::Path;
 
 use crate::support::{Trace, read_with};

@@ -1,7 +1,5 @@
 //! Systrace pages and atrace output, made here around the text of a real kernel as the tools make them.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // Helpers stand outside of `#[test]`.
-
 use std::fmt::Write as _;
 use std::io::Write as _;
 

@@ -1,5 +1,4 @@
 //! What makes it a UFS.
-#![allow(clippy::unwrap_used, reason = "a test may fail")]
 
 mod any_schedule;
 mod by_hand;

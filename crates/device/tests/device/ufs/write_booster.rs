@@ -1,4 +1,4 @@
-//! WriteBooster: blocks in SLC mode that writes go to first, in cases small enough to work out on paper. Page program 1,000 us in the
+//! `WriteBooster`: blocks in SLC mode that writes go to first, in cases small enough to work out on paper. Page program 1,000 us in the
 //! cells as they are, 100 us in SLC mode.
 
 use emmclab_base::Op::Write;

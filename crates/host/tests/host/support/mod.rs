@@ -1,6 +1,6 @@
 //! A device that completes what it likes, and what of it would survive a cut of power.
 
-#![allow(dead_code, reason = "each test uses a part of it")]
+#![allow(dead_code, reason = "each test file uses a part of it")]
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,6 +1,5 @@
 //! What the synthesis tests share: an independent measure of a trace.
-#![allow(clippy::unwrap_used, reason = "a test may fail so")]
-#![allow(dead_code, reason = "each test file uses a part")]
+#![allow(dead_code, reason = "each test file uses a part of it")]
 
 use std::collections::HashSet;
 use std::path::Path;
