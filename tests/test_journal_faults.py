@@ -8,6 +8,7 @@ import random
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -50,6 +51,16 @@ class _Files:
         assert set(self._digests) <= set(found), sorted(set(self._digests) - set(found))
         for name, digest in self._digests.items():
             assert hashlib.sha256(found[name].read_bytes()).hexdigest() == digest, name
+
+
+def _served(mode: str, **more: Any) -> lab.LiveDevice:
+    return lab.serve(
+        lab.Device.named("emmc51-cache").with_capacity("256MB"),
+        clock="free",
+        layers=["journal"],
+        layer_settings={"journal.mode": mode, "journal.log": "8MB"},
+        **more,
+    )
 
 
 def _shell(disk: lab.LiveDevice, command: str, status: int = 0) -> None:
@@ -102,15 +113,7 @@ def test_a_journal_may_be_damaged_removed_resized_or_made_anew_between_mounts(
     need_loop()
     need("mkfs.ext4", "tune2fs", "debugfs", "e2fsck")
     mount = tmp_path / "mnt"
-    with lab.serve(
-        lab.Device.named("emmc51-cache").with_capacity("256MB"),
-        clock="free",
-        layers=["journal"],
-        layer_settings={"journal.mode": mode, "journal.log": "8MB"},
-        mkfs="ext4",
-        mkfs_options=_MKFS,
-        mount=mount,
-    ) as disk:
+    with _served(mode, mkfs="ext4", mkfs_options=_MKFS, mount=mount) as disk:
         files = _Files(mount)
         files.write(60)
         disk.unmount()
@@ -131,12 +134,7 @@ def test_a_file_system_may_grow_while_it_is_written_to(mode: str, tmp_path: Path
     need_loop()
     need("mkfs.ext4", "resize2fs", "e2fsck")
     mount = tmp_path / "mnt"
-    with lab.serve(
-        lab.Device.named("emmc51-cache").with_capacity("256MB"),
-        clock="free",
-        layers=["journal"],
-        layer_settings={"journal.mode": mode, "journal.log": "8MB"},
-    ) as disk:
+    with _served(mode) as disk:
         _shell(disk, f"mkfs.ext4 -q {' '.join(_MKFS)} $DISK 48M")
         disk.mount(mount)
         files = _Files(mount)
@@ -161,15 +159,7 @@ def test_another_file_system_in_its_place_finds_nothing_of_the_one_before(mode: 
     need_loop()
     need("mkfs.ext4", "mkfs.btrfs", "e2fsck")
     mount = tmp_path / "mnt"
-    with lab.serve(
-        lab.Device.named("emmc51-cache").with_capacity("256MB"),
-        clock="free",
-        layers=["journal"],
-        layer_settings={"journal.mode": mode, "journal.log": "8MB"},
-        mkfs="ext4",
-        mkfs_options=_MKFS,
-        mount=mount,
-    ) as disk:
+    with _served(mode, mkfs="ext4", mkfs_options=_MKFS, mount=mount) as disk:
         _Files(mount).write(30)
         disk.unmount()
         _shell(disk, "mkfs.btrfs -q -f $DISK")
