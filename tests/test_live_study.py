@@ -229,3 +229,10 @@ def test_the_numbers_are_scaled_in_one_place() -> None:
     assert tenth[-1].numbers["kb"] == 4096, "sizes of requests are not"
     assert tenth[0].digest != Study.parse(TEXT, "x.toml").programs[0].digest
     assert json.loads(tenth[0].to_json())["numbers"]["file_mb"] == 102
+
+
+def test_a_run_whose_layers_had_nothing_to_move_has_a_dash_on_the_page(live: Results, tmp_path: Path) -> None:
+    runs = [{**run, "run": {**run["run"], "drain_s": None}} for run in live.runs]
+    page = tmp_path / "live.html"
+    write_page(replace(live, runs=runs), judge_study(live), page, None)
+    assert "<td>–</td></tr>" in page.read_text()
