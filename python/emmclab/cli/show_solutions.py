@@ -80,7 +80,7 @@ def _show_spread(console: Console, found: Comparison) -> None:
         faster = sum(gain > _NO_CHANGE for gain in gains)
         table.add_row(
             one["name"],
-            *((f"{value:.2f} x" for value in (min(gains), median(gains), max(gains))) if gains else "–––"),
+            *(f"{pick(gains):.2f} x" if gains else "–" for pick in (min, median, max)),
             f"{faster} of {len(runs)}",
             f"{median(pages):.0f} %" if pages else "–",
         )

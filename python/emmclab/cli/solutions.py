@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from emmclab.apps import AppResult, applications
 from emmclab.cli.console import print_json, say, stdout
-from emmclab.errors import EmmclabError
+from emmclab.errors import ConfigError
 from emmclab.solutions import Solution, compare_solutions, solutions_named
 
 if TYPE_CHECKING:
@@ -35,10 +35,10 @@ def show_solutions(
     ):
         try:
             runs.append((solution, running.run(name, device, network, solution=solution)))
-        except EmmclabError as error:
+        except ConfigError as error:
             if solution.name == "plain" or len(names) * len(devices) * len(networks) == 1:
                 raise
-            # Others are shown without it: a file system may need more than one of many devices has.
+            # The rest is shown without it: a file system may need more room than one of many devices has.
             place = {"application": name, "device": device.name, "network": network}
             impossible.append({**place, "solution": solution.name, "reason": str(error)})
     found = compare_solutions(runs, impossible)

@@ -127,12 +127,11 @@ impl Background {
         if self.gap.is_none() {
             self.pools.fill(PoolWork::default());
         }
-        let folds = || self.fold_after.is_some() && below.ftl.slc_is_due();
         self.gap.get_or_insert_with(|| Gap {
             write_back: idle_from,
             fold: idle_from,
             collect: idle_from,
-            folds: folds(),
+            folds: self.fold_after.is_some() && below.ftl.slc_is_due(),
         });
         while below.stop().is_none()
             && let Some((at, task)) = self.next(buffer.as_deref(), below)

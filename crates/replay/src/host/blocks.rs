@@ -14,8 +14,7 @@ impl Blocks {
     /// The blocks that the settings ask for, or `None` where requests stay as they are.
     pub fn new(settings: &Settings) -> Option<Self> {
         let sectors = u64::from(settings.host.block_kb) * 2;
-        let capacity = || Geometry::new(settings).sectors();
-        (sectors > 0).then(|| Self { sectors, capacity: capacity() })
+        (sectors > 0).then(|| Self { sectors, capacity: Geometry::new(settings).sectors() })
     }
 
     /// A request for whole blocks, where it has data; the last block of the device may be cut short.

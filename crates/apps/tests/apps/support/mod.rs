@@ -1,5 +1,4 @@
 //! A device of fixed times, and programs from a few lines.
-#![allow(dead_code, reason = "each test file uses a part of it")]
 
 use std::collections::VecDeque;
 

@@ -1,5 +1,4 @@
 //! Logs of a toy device, made by hand.
-#![allow(dead_code, reason = "each test file uses a part of it")]
 
 use std::path::Path;
 use std::sync::Arc;

@@ -1,5 +1,4 @@
 //! The persistence contract word by word: for one sector and one moment at a time, from all commands there were.
-#![allow(dead_code, reason = "each test file uses a part of it")]
 
 use std::ops::Range;
 

@@ -1,5 +1,4 @@
 //! What the flash holds, sector by sector, from page programs.
-#![allow(dead_code, reason = "each test file uses a part of it")]
 
 use std::collections::HashMap;
 

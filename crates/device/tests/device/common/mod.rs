@@ -1,5 +1,4 @@
 //! Shared by the tests of this crate.
-#![allow(dead_code, reason = "each test file uses a part of it")]
 
 pub mod contract;
 pub mod devices;

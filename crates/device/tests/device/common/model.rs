@@ -1,5 +1,4 @@
 //! Random requests against the reference model.
-#![allow(dead_code, reason = "each test file uses a part of it")]
 
 use emmclab_base::{Nanos, Op};
 use emmclab_device::checker::Checker;

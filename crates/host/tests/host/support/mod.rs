@@ -1,7 +1,5 @@
 //! A device that completes what it likes, and what of it would survive a cut of power.
 
-#![allow(dead_code, reason = "each test file uses a part of it")]
-
 use std::collections::{BTreeMap, BTreeSet};
 
 use emmclab_base::{BlockNote, Flags, Nanos, Op, Role};

@@ -1,5 +1,4 @@
 //! Disks in memory, and a model of what they must hold.
-#![allow(dead_code, reason = "each test file uses a part of it")]
 
 use std::collections::BTreeMap;
 use std::io;

@@ -1,5 +1,4 @@
 //! Shared by the tests: real traces, and profiles of requests made by hand.
-#![allow(dead_code, unused_imports, reason = "each test file uses a part of it")]
 
 use std::path::Path;
 use std::sync::Arc;

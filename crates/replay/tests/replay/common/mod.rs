@@ -1,5 +1,4 @@
 //! Shared by the tests of this crate.
-#![allow(dead_code, unused_imports, reason = "each test file uses a part of it")]
 
 use emmclab_device::{Observer, RequestCompleted};
 use emmclab_replay::WaitTimes;

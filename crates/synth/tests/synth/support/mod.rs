@@ -1,5 +1,4 @@
 //! What the synthesis tests share: an independent measure of a trace.
-#![allow(dead_code, reason = "each test file uses a part of it")]
 
 use std::collections::HashSet;
 use std::path::Path;

@@ -1,5 +1,4 @@
 //! What the tests of this crate share: real traces, fixtures, a sample of every format.
-#![allow(dead_code, unused_imports, reason = "each test file uses a part of it")]
 
 pub mod protobuf;
 
