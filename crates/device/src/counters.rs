@@ -6,8 +6,9 @@ use crate::events::{
     BlockErased, BlockRetired, CacheFlushed, CacheRead, Cause, Collection, CommandTaken, DataMoved,
     GcStarted, IdleCollected, IdleInterrupted, LinkTransfer, LogMerged, MapHinted, MapLookedUp, Merge,
     Observer, Packed, PageProgrammed, PageRead, PartOverwritten, Trimmed, UnitCached, UnplacedRead,
-    UnwrittenUnits, WokeUp,
+    UnwrittenUnits, WokeUp, ZoneChanged,
 };
+use crate::zones::ZoneState;
 
 /// Counts of a device's work since it was made or the counters were last cleared.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -86,6 +87,8 @@ pub struct Counters {
     pub link: [LinkLoad; 2],
     /// Commands of a UFS.
     pub commands: CommandLoad,
+    /// What became of the zones of a zoned UFS.
+    pub zones: ZoneCounts,
 }
 
 /// What a direction of a link carried.
@@ -112,6 +115,23 @@ pub struct CommandLoad {
     pub tag_wait_ns: u64,
     /// Time that they waited for their queue with a tag, the link awake, ns.
     pub queue_wait_ns: u64,
+}
+
+/// Changes of the zones of a zoned UFS.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ZoneCounts {
+    /// Zones that a write or the host opened.
+    pub opened: u64,
+    /// Zones that were closed for another, or by the host.
+    pub closed: u64,
+    /// Zones that became full, written to their end or finished.
+    pub filled: u64,
+    /// Zones that were reset.
+    pub resets: u64,
+    /// Most zones that were open at once.
+    pub most_open: u32,
+    /// Most zones that were open or closed at once.
+    pub most_active: u32,
 }
 
 impl Counters {
@@ -326,6 +346,22 @@ impl Observer for Counters {
         link.bytes += u64::from(event.sectors) * SECTOR_BYTES;
         link.busy_ns += (event.end - event.begin).0 as u64;
         link.wait_ns += (event.begin - event.ready).0 as u64;
+    }
+
+    fn zone_changed(&mut self, event: &ZoneChanged) {
+        let zones = &mut self.zones;
+        match event.to {
+            // One that was opened and never written is closed.
+            ZoneState::Empty if event.from.is_open() && event.written == 0 => zones.closed += 1,
+            ZoneState::Empty => zones.resets += 1,
+            ZoneState::ImplicitlyOpen | ZoneState::ExplicitlyOpen => {
+                zones.opened += u64::from(!event.from.is_open());
+            }
+            ZoneState::Closed => zones.closed += 1,
+            ZoneState::Full => zones.filled += 1,
+        }
+        zones.most_open = zones.most_open.max(event.open);
+        zones.most_active = zones.most_active.max(event.active);
     }
 
     #[inline]

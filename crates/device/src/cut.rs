@@ -80,5 +80,6 @@ impl Device {
         self.nand.cut();
         self.ftl.power_cycle();
         self.controller.cut(at);
+        self.controller.restore_zones(&self.ftl);
     }
 }

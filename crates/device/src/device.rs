@@ -14,6 +14,7 @@ use crate::image;
 use crate::load::DeviceConfig;
 use crate::nand::{BlockState, Load, Nand};
 use crate::settings::InterfaceKind;
+use crate::zones::{Zone, ZoneAction};
 
 /// A simulated eMMC or UFS: a controller above an FTL above flash, and counters, which are the first listener. Memory is taken as it is
 /// used: a new device of any size is there at once.
@@ -59,6 +60,7 @@ impl Device {
     pub fn from_image(config: &DeviceConfig, image: &[u8]) -> Result<Self> {
         let mut device = Self::new(config);
         image::restore(&mut device.ftl, &mut device.nand, image)?;
+        device.controller.restore_zones(&device.ftl);
         Ok(device)
     }
 
@@ -117,6 +119,26 @@ impl Device {
         })
     }
 
+    /// Opens, closes or finishes a zone when the last command came; it takes no time. A discard of its sectors resets it.
+    ///
+    /// # Errors
+    /// [`Kind::Value`](emmclab_base::Kind::Value) where there is no such zone, or its state or the limits of open and active zones do not
+    /// allow it.
+    pub fn manage_zone<O: Observer>(
+        &mut self,
+        zone: u32,
+        action: ZoneAction,
+        observer: &mut O,
+    ) -> Result<()> {
+        self.with(observer, |controller, below| controller.manage_zone(zone, action, below))
+    }
+
+    /// The zones that are written in order, as they are.
+    pub fn zones(&self) -> impl Iterator<Item = Zone> {
+        let zones = self.controller.zones();
+        (0..).map_while(move |zone| zones?.report(zone))
+    }
+
     /// Does everything that begins before `until` without a command: waiting pages, write-back, folding, idle collection. Any series
     /// of calls gives the same events, counters and times as its last one alone. The next command must not come before `until`.
     pub fn advance<O: Observer>(&mut self, until: Nanos, observer: &mut O) {
@@ -146,6 +168,7 @@ impl Device {
         self.nand.rewind();
         self.ftl.rewind();
         self.controller.rewind();
+        self.controller.restore_zones(&self.ftl);
         self.counters = Counters::new(self.geometry().groups.len());
     }
 

@@ -47,6 +47,53 @@ impl Group {
     }
 }
 
+/// Zones that are written in order: all of one size, behind the conventional ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ZoneLayout {
+    /// First map unit of the first of them.
+    pub first_unit: u32,
+    /// Map units of each.
+    pub units: u32,
+    /// How many there are.
+    pub count: u32,
+    /// Blocks of each plane that one takes.
+    pub blocks: u32,
+}
+
+impl ZoneLayout {
+    /// The zones of a device whose blocks outside of SLC mode hold `usable` units for the user; `None` where it has none.
+    fn new(settings: &Settings, group: &Group, planes: u32, usable: u64) -> Option<Self> {
+        let given = &settings.zones;
+        let units = u64::from(given.blocks) * u64::from(group.units_per_block()) * u64::from(planes);
+        let count = usable.checked_div(units)?;
+        let first_unit = u64::from(given.conventional).saturating_mul(units).min(u64::from(u32::MAX));
+        Some(Self {
+            first_unit: first_unit as u32,
+            units: units as u32,
+            count: count as u32,
+            blocks: given.blocks,
+        })
+    }
+
+    /// The zone of a map unit; `None` before the first.
+    #[inline]
+    pub const fn zone_of(&self, unit: u32) -> Option<u32> {
+        if unit < self.first_unit { None } else { Some((unit - self.first_unit) / self.units) }
+    }
+
+    /// First map unit of a zone.
+    #[inline]
+    pub const fn start(&self, zone: u32) -> u32 {
+        self.first_unit + zone * self.units
+    }
+
+    /// The map unit behind the last one of all.
+    #[inline]
+    pub const fn end(&self) -> u32 {
+        self.start(self.count)
+    }
+}
+
 /// Counts of everything, and how addresses are cut up.
 ///
 /// Physical page numbers count map units, page by page. Those of a block start at a multiple of a power of two, so that block and
@@ -91,6 +138,8 @@ pub struct Geometry {
     pub logical_units: u32,
     /// Of these, the first ones that lie in blocks in SLC mode for good.
     pub slc_units: u32,
+    /// The zones that are written in order, where there are any.
+    pub zones: Option<ZoneLayout>,
     /// Planes in striping order: the order in which consecutive pages go round.
     pub stripe: Vec<PlaneId>,
 }
@@ -139,6 +188,8 @@ impl Geometry {
         // Where the user's space is preserved, the capacity is that of the flash before blocks were taken for SLC mode.
         let taken = if settings.slc.preserve_user_space { dense_units(settings, &groups, planes) } else { 0 };
         let largest = groups.iter().map(Group::units_per_block).max().unwrap_or(1);
+        let for_zones = (usable(&groups[..ordinary]) as f64 / share).floor() as u64;
+        let zones = groups.first().and_then(|group| ZoneLayout::new(settings, group, planes, for_zones));
         Self {
             channels: given.channels,
             chips,
@@ -155,8 +206,15 @@ impl Geometry {
             unit_sectors: unit_kb * 1024 / SECTOR_BYTES as u32,
             unit_shift: (unit_kb * 1024 / SECTOR_BYTES as u32).trailing_zeros(),
             stride_shift: largest.next_power_of_two().trailing_zeros(),
-            logical_units: ((usable(&groups[..counted]) + taken) as f64 / share).floor() as u32,
-            slc_units: (usable(&groups[ordinary..counted]) as f64 / share).floor() as u32,
+            logical_units: zones.map_or_else(
+                || ((usable(&groups[..counted]) + taken) as f64 / share).floor() as u32,
+                |zones| zones.end(),
+            ),
+            slc_units: zones.map_or_else(
+                || (usable(&groups[ordinary..counted]) as f64 / share).floor() as u32,
+                |zones| zones.first_unit,
+            ),
+            zones,
             stripe: stripe(&given, settings.allocation.order),
             groups,
         }

@@ -60,6 +60,7 @@ const REASONS: &[(&str, &str)] = &[
     ("controller.", "commands that the device holds are ordered by it"),
     ("interface.", "hosts have read in its descriptors what it is"),
     ("features.", "hosts have read in its registers what it can do"),
+    ("zones.", "hosts have laid their data out by its zones"),
     ("timing.", "operations under way are ordered by it"),
     ("power.", "the wake-up times of a run are drawn by it"),
 ];

@@ -10,7 +10,7 @@
 //! 5. Free, open, full, collecting and bad blocks are all blocks; the lists hold the full ones.
 //! 6. Time never goes back: a plane does one thing at a time, requests complete after they start after they arrive, and
 //!    the parts of a response time add up to it.
-//! 7. The tables of a block-mapped scheme lead to every valid unit.
+//! 7. The tables of a block-mapped scheme, and those of zones, lead to every valid unit.
 
 mod rules;
 
@@ -46,6 +46,8 @@ pub struct Checker {
     exclusive: bool,
     /// Whether pages of a block may be left out.
     skips: bool,
+    /// Whether programs carry units along that the host did not give.
+    carries: bool,
     last_tag: u32,
     last_arrival: Nanos,
     since: usize,
@@ -67,6 +69,7 @@ impl Checker {
             plane_end: vec![Nanos::MIN; geometry.planes as usize],
             exclusive: !device.nand.overlaps(),
             skips: device.ftl.skips_pages(),
+            carries: device.ftl.carries_units(),
             last_tag: 0,
             last_arrival: Nanos::MIN,
             since: 0,
@@ -254,8 +257,8 @@ impl Observer for Checker {
             let place = self.geometry.first_ppn(block).plus(in_block).index() + i;
             let mut cached = None;
             let mut tag = 0;
-            // Pages of block-mapped schemes carry units that the host left as they were.
-            if event.cause == Cause::Host && (unit.covered != 0 || !self.skips) {
+            // Pages of block-mapped schemes and of zones carry units that the host left as they were.
+            if event.cause == Cause::Host && (unit.covered != 0 || !self.carries) {
                 cached = self.cached.remove(&unit.lpn);
                 if cached.is_none() {
                     tag = self.take_outstanding(unit.lpn);

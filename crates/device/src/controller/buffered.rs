@@ -106,14 +106,16 @@ impl Controller {
     }
 
     /// A flush of the sectors of `request` alone (SYNCHRONIZE CACHE with a range); returns when it is complete. Where they are more than the
-    /// buffer holds, all of it is flushed.
+    /// buffer holds, or data leaves in its order only, all of it is flushed.
     pub(super) fn flush_range<L: Observer>(
         &mut self,
         request: &RequestState,
         below: &mut Below<'_, L>,
     ) -> Nanos {
         let (ready, (first, units)) = (request.ready, below.units_of(request));
-        let Some(buffer) = self.write_buffer.as_mut().filter(|buffer| units <= buffer.units()) else {
+        let Some(buffer) =
+            self.write_buffer.as_mut().filter(|buffer| units <= buffer.units() && !buffer.keeps_order())
+        else {
             return self.flush_command(ready, below);
         };
         if self.lies != Lie::Flush {

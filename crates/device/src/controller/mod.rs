@@ -14,6 +14,7 @@ mod power;
 mod queue;
 mod read_cache;
 mod write_buffer;
+mod zones;
 
 use emmclab_base::{Error, Kind, Modifiers, Nanos, Op, Result};
 
@@ -24,6 +25,7 @@ use crate::ftl::request_state::{RequestState, Taken};
 use crate::geometry::{Geometry, nanos};
 use crate::nand::Nand;
 use crate::settings::{BoosterFlush, InterfaceKind, Lie, Scheduling, Settings};
+use crate::zones::ZoneAction;
 
 use background::Background;
 pub(crate) use below::Below;
@@ -33,6 +35,7 @@ use power::Power;
 use queue::Queue;
 use read_cache::ReadCache;
 use write_buffer::WriteBuffer;
+pub(crate) use zones::Zones;
 
 /// Arrivals, up to 73 years from 0, which leaves room for all that a run can add. `EARLIEST` stands for the arrival before the first.
 const EARLIEST: Nanos = Nanos(-(1 << 61));
@@ -67,6 +70,8 @@ pub(crate) struct Controller {
     write_buffer: Option<Box<WriteBuffer>>,
     read_cache: Option<Box<ReadCache>>,
     background: Background,
+    /// Zones that are written in order.
+    zones: Option<Box<Zones>>,
     share_packed_pages: bool,
     /// Whether background work is done in hibernation.
     works_asleep: bool,
@@ -84,6 +89,35 @@ impl Controller {
     /// What the device is to its host.
     pub fn interface(&self) -> InterfaceKind {
         if self.link.is_some() { InterfaceKind::Ufs } else { InterfaceKind::Emmc }
+    }
+
+    /// The zones that are written in order, where there are any.
+    pub fn zones(&self) -> Option<&Zones> {
+        self.zones.as_deref()
+    }
+
+    /// Does what the host asks for a zone.
+    pub fn manage_zone<L: Observer>(
+        &mut self,
+        zone: u32,
+        action: ZoneAction,
+        below: &mut Below<'_, L>,
+    ) -> Result<()> {
+        let Some(zones) = &mut self.zones else {
+            return Err(Error::new(Kind::Value, "the device has no zones").hint("set zones.blocks"));
+        };
+        zones.manage(zone, action, self.clock.last_arrival, below.log)?;
+        if action == ZoneAction::Finish {
+            below.ftl.finish_zone(zone);
+        }
+        Ok(())
+    }
+
+    /// Takes the zones as the flash has them: after a cut of power, or of an image.
+    pub fn restore_zones(&mut self, ftl: &Ftl) {
+        if let Some(zones) = &mut self.zones {
+            zones.restore(ftl);
+        }
     }
 
     /// Whether reliable writes, or FUA, are there.
@@ -106,6 +140,7 @@ impl Controller {
             background: Background::new(settings, geometry, ftl.folds_after(), write_buffer.is_some()),
             write_buffer,
             read_cache: ReadCache::new(settings, geometry).map(Box::new),
+            zones: Zones::new(settings, geometry).map(Box::new),
             share_packed_pages: settings.controller.share_packed_pages,
             works_asleep: settings.slc.flush == BoosterFlush::Hibernate,
             promises_write_order: settings.cache.promises_write_order(),
@@ -228,7 +263,7 @@ impl Controller {
         if out_of_time || is_empty(command) {
             return Err(refused(*command));
         }
-        Ok(())
+        self.zones.as_ref().map_or(Ok(()), |zones| zones.check(command))
     }
 
     /// Takes a command that was accepted. Returns its completion, or `None` where that is not known yet or the device has stopped.
@@ -242,6 +277,9 @@ impl Controller {
             return None;
         }
         self.clock.next_id += 1;
+        if let Some(zones) = &mut self.zones {
+            zones.take(command, command.arrival, below.log);
+        }
         match command.op {
             Op::Write if self.is_plain_write(command) => {
                 self.take_data(&mut request, below);

@@ -72,7 +72,7 @@ impl WriteBuffer {
         Some(Self {
             room,
             renew: given.policy != CachePolicy::Fifo,
-            keeps_order: given.keeps_write_order(),
+            keeps_order: settings.keeps_write_order(),
             write_back: given.write_back,
             idle_after: nanos(given.idle_after_us),
             group_shift,

@@ -9,6 +9,7 @@ mod observer;
 use emmclab_base::{Nanos, Op};
 
 use crate::ids::{BlockId, Lpn, PlaneId, Ppn};
+use crate::zones::ZoneState;
 
 pub use observer::{Observer, OnCompletion, Quiet};
 
@@ -412,6 +413,25 @@ pub struct LinkTransfer {
     pub begin: Nanos,
     /// When it ended.
     pub end: Nanos,
+}
+
+/// A zone changed its state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ZoneChanged {
+    /// The zone, counted from 0 behind the conventional ones.
+    pub zone: u32,
+    /// Its state until then.
+    pub from: ZoneState,
+    /// Its state from then on.
+    pub to: ZoneState,
+    /// Map units before its write pointer until then.
+    pub written: u32,
+    /// Zones that are open then.
+    pub open: u32,
+    /// Zones that are open or closed then.
+    pub active: u32,
+    /// When the command came that changed it.
+    pub at: Nanos,
 }
 
 /// The device woke up for a request.

@@ -4,6 +4,7 @@ use super::{
     BlockErased, BlockRetired, CacheFlushed, CacheRead, CommandTaken, DataMoved, GcFinished, GcStarted,
     IdleCollected, IdleInterrupted, LinkTransfer, LogMerged, MapHinted, MapLookedUp, Packed, PageProgrammed,
     PageRead, PartOverwritten, RequestCompleted, Trimmed, UnitCached, UnplacedRead, UnwrittenUnits, WokeUp,
+    ZoneChanged,
 };
 
 /// Declares the calls of an observer once: for the trait, and for all that passes events on.
@@ -136,6 +137,8 @@ observer! {
     link_transfer: LinkTransfer;
     /// The device woke up.
     woke_up: WokeUp;
+    /// A zone changed its state.
+    zone_changed: ZoneChanged;
 }
 
 /// Listens to nothing.

@@ -58,7 +58,8 @@ impl Core {
                     0 => page.group,
                     turn => self.geometry.by_size[turn - 1],
                 };
-                if turn > 0 && group == page.group {
+                // The other blocks of a zoned device belong to its zones.
+                if turn > 0 && (group == page.group || self.geometry.zones.is_some()) {
                     continue;
                 }
                 for i in 0..self.geometry.planes {

@@ -62,6 +62,10 @@ impl Core {
         }
         let Some(policy) = &self.collector.policy else { return false };
         let (_, group) = self.geometry.of_pool(pool);
+        // The host resets zones; nothing in them is collected.
+        if self.geometry.zones.is_some() && group != self.slc.group {
+            return false;
+        }
         if self.slc.folds(group) {
             let Some(block) = self.oldest_to_fold(nand, pool) else { return false };
             self.start_victim(nand, pool, block, Collection::Fold, at, log);

@@ -70,7 +70,7 @@ impl Core {
             changed_entries: (map_units > 0).then(Vec::new),
             stop: None,
             last_program: Nanos::MIN,
-            in_order: settings.cache.keeps_write_order().then_some(Nanos::MIN),
+            in_order: settings.keeps_write_order().then_some(Nanos::MIN),
             transferred: settings.timing.write_complete == WriteComplete::Transferred,
             unwritten: settings.mapping.unwritten_read,
             hot_sectors: settings.allocation.hot_max_kb.saturating_mul(2),

@@ -104,6 +104,23 @@ impl Ftl {
         self.scheme.maps_blocks()
     }
 
+    /// Whether programs carry units along that the host did not give.
+    pub fn carries_units(&self) -> bool {
+        self.scheme.holds_open_blocks()
+    }
+
+    /// Units of a zone before its write pointer, as the flash has them, and whether the host has finished it.
+    pub fn zone(&self, zone: u32) -> (u32, bool) {
+        self.scheme.zones().map_or((0, false), |zones| zones.state(&self.core, zone))
+    }
+
+    /// The host finishes a zone.
+    pub fn finish_zone(&mut self, zone: u32) {
+        if let Some(zones) = self.scheme.zones_mut() {
+            zones.finish(zone);
+        }
+    }
+
     /// Whether a write is durable when it counts as complete.
     pub fn completes_when_programmed(&self) -> bool {
         self.core.completes_when_programmed()
@@ -217,7 +234,7 @@ impl Ftl {
                 }
             }
         }
-        self.scheme.settle(&mut self.core, nand, ready, log);
+        self.scheme.discarded(&mut self.core, nand, (first, count), ready, log);
         log.trimmed(&Trimmed { first, count, mapped });
     }
 
@@ -356,6 +373,9 @@ impl Ftl {
         self.scheme.follow(&mut self.core);
         self.core.rewind();
         self.scheme.power_cycle();
+        if let Some(zones) = self.scheme.zones() {
+            zones.cut(&mut self.core);
+        }
     }
 
     /// Time starts again: copies of the map in memory are gone, data stays.

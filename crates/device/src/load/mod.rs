@@ -10,6 +10,7 @@ mod validate;
 mod validate_emmc;
 mod validate_mapping;
 mod validate_ufs;
+mod validate_zones;
 
 use std::collections::BTreeMap;
 use std::path::Path;

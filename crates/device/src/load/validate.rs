@@ -1,7 +1,7 @@
 //! Everything that can be wrong with settings of the right types, found at once.
 
 use super::faults::{Faults, MOST_PAGES, PAGE_SIZES_KB};
-use super::{registries, validate_emmc, validate_mapping, validate_ufs};
+use super::{registries, validate_emmc, validate_mapping, validate_ufs, validate_zones};
 use crate::ftl::gc;
 use crate::settings::{GcMode, Levelling, Parallelism, Scheduling, Settings, WriteComplete};
 
@@ -18,10 +18,12 @@ pub(super) fn faults(settings: &Settings) -> Vec<String> {
     policies(settings, collects, &mut faults);
     validate_emmc::faults(settings, collects, &mut faults);
     validate_ufs::faults(settings, &mut faults);
+    validate_zones::faults(settings, &mut faults);
     if faults.is_empty() {
         // These work out the geometry, which must be possible for that.
         validate_mapping::faults(settings, &mut faults);
         validate_ufs::preserved_space(settings, &mut faults);
+        validate_zones::sizes(settings, &mut faults);
     }
     faults.into_list()
 }

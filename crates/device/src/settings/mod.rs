@@ -14,6 +14,7 @@ mod power;
 mod slc;
 mod timing;
 mod wear;
+mod zones;
 
 use std::collections::BTreeMap;
 
@@ -35,6 +36,7 @@ pub(crate) use slc::ALWAYS;
 pub use slc::{BoosterFlush, SlcMode, SlcSettings};
 pub use timing::{Parallelism, TimingSettings, WriteComplete};
 pub use wear::{Levelling, WearSettings};
+pub use zones::ZoneSettings;
 
 /// Settings of a policy by name. Which names there are stands in the policy's file; a name of another policy is refused.
 pub type PolicyOptions = BTreeMap<String, u64>;
@@ -113,9 +115,16 @@ pub struct Settings {
     pub cache: CacheSettings,
     /// Blocks in SLC mode.
     pub slc: SlcSettings,
+    /// Zones that the host manages.
+    pub zones: ZoneSettings,
 }
 
 impl Settings {
+    /// Whether writes reach the flash in their order: a cache promises that, or the write pointers of zones need it.
+    pub(crate) fn keeps_write_order(&self) -> bool {
+        self.cache.keeps_write_order() || self.zones.is_zoned()
+    }
+
     /// Pages that a page in SLC mode takes the place of. The blocks of an eMMC are taken to keep half of theirs, whatever their cells.
     pub(crate) fn pages_for_one_of_slc(&self, cells: CellMode) -> u32 {
         if self.interface.is_ufs() { cells.bits() } else { 2 }

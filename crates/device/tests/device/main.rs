@@ -17,3 +17,4 @@ mod reference_model;
 mod timing_by_hand;
 mod ufs;
 mod victim_policies;
+mod zones;

@@ -3,6 +3,7 @@
 
 pub(crate) mod blocks;
 pub(crate) mod demand;
+mod zones;
 
 use emmclab_base::Nanos;
 
@@ -17,6 +18,7 @@ use crate::settings::{PolicyKind, Settings};
 
 use blocks::Blocks;
 use demand::Demand;
+use zones::Zones;
 
 /// Bytes of an entry of the page map.
 const ENTRY_BYTES: u64 = 4;
@@ -46,10 +48,15 @@ pub(crate) enum Scheme {
     Demand(Box<Demand>),
     /// Data and log blocks.
     Blocks(Box<Blocks>),
+    /// Blocks of zones.
+    Zones(Box<Zones>),
 }
 
 impl Scheme {
     pub fn new(settings: &Settings, geometry: &Geometry) -> Self {
+        if let Some(layout) = geometry.zones {
+            return Scheme::Zones(Box::new(Zones::new(layout, geometry)));
+        }
         if settings.mapping.scheme == demand::KIND.name {
             return Scheme::Demand(Box::new(Demand::new(settings, geometry)));
         }
@@ -60,13 +67,28 @@ impl Scheme {
     pub fn map_units(&self) -> u32 {
         match self {
             Scheme::Demand(map) => map.map_units(),
-            Scheme::Page | Scheme::Blocks(_) => 0,
+            Scheme::Page | Scheme::Blocks(_) | Scheme::Zones(_) => 0,
         }
     }
 
-    /// Whether pages of a block may be left out, and its open blocks are the scheme's own.
+    /// Whether logical blocks have blocks of their own, in which pages may be left out.
     pub fn maps_blocks(&self) -> bool {
         matches!(self, Scheme::Blocks(_))
+    }
+
+    /// Whether it holds open blocks itself.
+    pub fn holds_open_blocks(&self) -> bool {
+        matches!(self, Scheme::Blocks(_) | Scheme::Zones(_))
+    }
+
+    /// The blocks of zones.
+    pub fn zones(&self) -> Option<&Zones> {
+        if let Scheme::Zones(zones) = self { Some(zones) } else { None }
+    }
+
+    /// The same, to be changed.
+    pub fn zones_mut(&mut self) -> Option<&mut Zones> {
+        if let Scheme::Zones(zones) = self { Some(zones) } else { None }
     }
 
     /// Bytes of memory that the map takes inside the device.
@@ -75,6 +97,7 @@ impl Scheme {
             Scheme::Page => u64::from(geometry.logical_units) * ENTRY_BYTES,
             Scheme::Demand(map) => map.ram_bytes(),
             Scheme::Blocks(blocks) => blocks.ram_bytes(),
+            Scheme::Zones(zones) => zones.ram_bytes(),
         }
     }
 
@@ -84,15 +107,17 @@ impl Scheme {
             Scheme::Page => Vec::new(),
             Scheme::Demand(map) => map.words(),
             Scheme::Blocks(blocks) => blocks.words(),
+            Scheme::Zones(zones) => zones.words(),
         }
     }
 
     /// Takes up such a state; `None` where it is not one.
-    pub fn restore(&mut self, words: &mut dyn Iterator<Item = u32>) -> Option<()> {
+    pub fn restore(&mut self, geometry: &Geometry, words: &mut dyn Iterator<Item = u32>) -> Option<()> {
         match self {
             Scheme::Page => Some(()),
             Scheme::Demand(map) => map.restore(words),
             Scheme::Blocks(blocks) => blocks.restore(words),
+            Scheme::Zones(zones) => zones.restore(geometry, words),
         }
     }
 
@@ -101,13 +126,14 @@ impl Scheme {
         match self {
             Scheme::Page | Scheme::Demand(_) => None,
             Scheme::Blocks(blocks) => blocks.fault(core, nand),
+            Scheme::Zones(zones) => zones.fault(core, nand),
         }
     }
 
     /// The run starts anew: copies in memory are gone.
     pub fn power_cycle(&mut self) {
         match self {
-            Scheme::Page => {}
+            Scheme::Page | Scheme::Zones(_) => {}
             Scheme::Demand(map) => map.power_cycle(),
             Scheme::Blocks(blocks) => blocks.power_cycle(),
         }
@@ -128,6 +154,7 @@ impl Scheme {
             Scheme::Page => core.write_pages(nand, request, span, log),
             Scheme::Demand(map) => map.write(core, nand, request, span, log),
             Scheme::Blocks(blocks) => blocks.write(core, nand, request, span, log),
+            Scheme::Zones(zones) => zones.write(core, nand, request, span, log),
         }
     }
 
@@ -142,7 +169,7 @@ impl Scheme {
         log: &mut L,
     ) {
         match self {
-            Scheme::Page => {}
+            Scheme::Page | Scheme::Zones(_) => {}
             Scheme::Demand(map) => map.look_up_to_read(core, nand, request, units, log),
             Scheme::Blocks(blocks) => blocks.fetch_maps(core, nand, request, units, log),
         }
@@ -156,10 +183,19 @@ impl Scheme {
         }
     }
 
-    /// Writes what collection or discards left stale of a map on the flash.
-    pub fn settle<L: Observer>(&mut self, core: &mut Core, nand: &mut Nand, ready: Nanos, log: &mut L) {
-        if let Scheme::Demand(map) = self {
-            map.settle(core, nand, ready, log);
+    /// Units were discarded: writes what that left stale of a map on the flash, and erases the blocks of zones that lie wholly among them.
+    pub fn discarded<L: Observer>(
+        &mut self,
+        core: &mut Core,
+        nand: &mut Nand,
+        units: (Lpn, u32),
+        ready: Nanos,
+        log: &mut L,
+    ) {
+        match self {
+            Scheme::Page | Scheme::Blocks(_) => {}
+            Scheme::Demand(map) => map.settle(core, nand, ready, log),
+            Scheme::Zones(zones) => zones.reset(core, nand, units, ready, log),
         }
     }
 }

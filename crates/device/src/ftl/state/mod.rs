@@ -79,11 +79,13 @@ impl Ftl {
             .allocator
             .restore(cursor, &last_planes, nand.planes_per_way())
             .ok_or_else(|| damaged("the cursor lies outside the device"))?;
-        // A block-mapped scheme holds its open blocks in tables of its own, which are checked with them.
-        pools::restore(&mut self.core.tables, nand, self.scheme.maps_blocks(), image)?;
+        // A scheme that holds open blocks has them in tables of its own, which are checked with them.
+        pools::restore(&mut self.core.tables, nand, self.scheme.holds_open_blocks(), image)?;
         self.check(nand)?;
         let mut words = std::iter::from_fn(|| image.word().ok());
-        self.scheme.restore(&mut words).ok_or_else(|| damaged("the tables of its map are none"))?;
+        self.scheme
+            .restore(&self.core.geometry, &mut words)
+            .ok_or_else(|| damaged("the tables of its map are none"))?;
         match self.fault(nand) {
             Some(fault) => Err(damaged(&fault)),
             None => Ok(()),

@@ -1,0 +1,265 @@
+//! Zones as the host sees them: their states and write pointers, and what is refused (ZBC; JESD220-5, zoned UFS).
+//!
+//! A write begins at the write pointer of its zone and stays in it. It opens the zone; where as many are open as may be, the zone that
+//! was opened first by a write is closed, as the standard lets the device do, and where all were opened by command, the write is refused.
+//! A zone is active while it is open or closed; where as many are active as may be, a write to an empty zone is refused, because
+//! only the host can finish or reset another.
+
+use emmclab_base::{Error, Kind, Nanos, Op, Result};
+
+use crate::command::Command;
+use crate::events::{Observer, ZoneChanged};
+use crate::ftl::Ftl;
+use crate::geometry::{Geometry, ZoneLayout};
+use crate::settings::Settings;
+use crate::zones::{Zone, ZoneAction, ZoneState};
+
+/// State of a zone.
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    state: ZoneState,
+    /// Units before the write pointer.
+    written: u32,
+    /// Number of the change that opened it.
+    opened: u64,
+}
+
+const EMPTY: Entry = Entry { state: ZoneState::Empty, written: 0, opened: 0 };
+
+/// The zones that are written in order.
+#[derive(Clone, Debug)]
+pub(crate) struct Zones {
+    layout: ZoneLayout,
+    unit_shift: u32,
+    max_open: u32,
+    max_active: u32,
+    entries: Vec<Entry>,
+    open: u32,
+    active: u32,
+    changes: u64,
+}
+
+impl Zones {
+    /// The zones of a new device; `None` where it has none.
+    pub fn new(settings: &Settings, geometry: &Geometry) -> Option<Self> {
+        let layout = geometry.zones?;
+        let limit = |given: u32| if given == 0 { u32::MAX } else { given };
+        Some(Self {
+            layout,
+            unit_shift: geometry.unit_shift,
+            max_open: limit(settings.zones.max_open),
+            max_active: limit(settings.zones.max_active),
+            entries: vec![EMPTY; layout.count as usize],
+            open: 0,
+            active: 0,
+            changes: 0,
+        })
+    }
+
+    /// The zones as the flash has them: none is open.
+    pub fn restore(&mut self, ftl: &Ftl) {
+        (self.open, self.active) = (0, 0);
+        for (zone, entry) in (0..).zip(&mut self.entries) {
+            let (written, finished) = ftl.zone(zone);
+            let state = match written {
+                _ if finished || written == self.layout.units => ZoneState::Full,
+                0 => ZoneState::Empty,
+                _ => ZoneState::Closed,
+            };
+            self.active += u32::from(state == ZoneState::Closed);
+            *entry = Entry { state, written, opened: 0 };
+        }
+    }
+
+    fn sector(&self, unit: u32) -> u64 {
+        u64::from(unit) << self.unit_shift
+    }
+
+    /// A zone, as it is reported.
+    pub fn report(&self, zone: u32) -> Option<Zone> {
+        let Entry { state, written, .. } = *self.entries.get(zone as usize)?;
+        let start = self.layout.start(zone);
+        let before = if state == ZoneState::Full { self.layout.units } else { written };
+        Some(Zone {
+            state,
+            start: self.sector(start),
+            sectors: self.sector(self.layout.units),
+            write_pointer: self.sector(start + before),
+        })
+    }
+
+    /// Refuses a command that the zones do not allow.
+    pub fn check(&self, command: &Command) -> Result<()> {
+        let unit = 1_u64 << self.unit_shift;
+        let (first, end) = (command.sector, command.sector + u64::from(command.sectors));
+        let begin = self.sector(self.layout.first_unit);
+        match command.op {
+            Op::Write if end > begin => {}
+            Op::Discard | Op::SecureErase if end > begin => {
+                return self.check_reset(command, (first.max(begin), end));
+            }
+            _ => return Ok(()),
+        }
+        let Some(zone) = self.layout.zone_of((first >> self.unit_shift) as u32) else {
+            return Err(refused(command, "the write leaves the conventional zones".to_owned()));
+        };
+        let Some(found) = self.report(zone) else { return Ok(()) };
+        if found.state == ZoneState::Full {
+            return Err(refused(command, format!("zone {zone} is full")));
+        }
+        if first != found.write_pointer {
+            let problem = format!(
+                "zone {zone} is written in order, and its write pointer stands at sector {}",
+                found.write_pointer
+            );
+            return Err(refused(command, problem));
+        }
+        if end > found.start + found.sectors {
+            return Err(refused(
+                command,
+                format!(
+                    "the write leaves zone {zone}, which ends before sector {}",
+                    found.start + found.sectors
+                ),
+            ));
+        }
+        if !end.is_multiple_of(unit) {
+            return Err(refused(
+                command,
+                format!(
+                    "zone {zone} is written in whole blocks of {unit} sectors, but the write ends at sector {end}"
+                ),
+            ));
+        }
+        self.no_open(zone, false).map_or(Ok(()), |problem| Err(refused(command, problem)))
+    }
+
+    /// Whether a discard covers whole zones.
+    fn check_reset(&self, command: &Command, (first, end): (u64, u64)) -> Result<()> {
+        let zone = self.sector(self.layout.units);
+        let begin = self.sector(self.layout.first_unit);
+        if (first - begin).is_multiple_of(zone) && (end - begin).is_multiple_of(zone) {
+            return Ok(());
+        }
+        let problem = format!("a discard of a zone has to cover all of its {zone} sectors, which resets it");
+        Err(refused(command, problem))
+    }
+
+    /// Why a zone cannot be opened, by command or by a write, if so.
+    fn no_open(&self, zone: u32, by_command: bool) -> Option<String> {
+        let state = self.entries[zone as usize].state;
+        if state.is_open() {
+            return None;
+        }
+        if state == ZoneState::Empty && self.active >= self.max_active {
+            return Some(format!(
+                "zone {zone} cannot be opened: {} zones are active, as many as may be",
+                self.active
+            ));
+        }
+        let closes = || self.entries.iter().any(|entry| entry.state == ZoneState::ImplicitlyOpen);
+        if self.open >= self.max_open && !closes() {
+            let how = if by_command { "opened" } else { "written" };
+            return Some(format!(
+                "zone {zone} cannot be {how}: {} zones were opened by command, as many as may be",
+                self.open
+            ));
+        }
+        None
+    }
+
+    /// A command that was allowed came at `at`.
+    pub fn take<L: Observer>(&mut self, command: &Command, at: Nanos, log: &mut L) {
+        let first = (command.sector >> self.unit_shift) as u32;
+        let end = ((command.sector + u64::from(command.sectors)) >> self.unit_shift) as u32;
+        match command.op {
+            Op::Write => {
+                let Some(zone) = self.layout.zone_of(first) else { return };
+                if !self.entries[zone as usize].state.is_open() {
+                    self.open(zone, ZoneState::ImplicitlyOpen, at, log);
+                }
+                let entry = &mut self.entries[zone as usize];
+                entry.written += end - first;
+                if entry.written == self.layout.units {
+                    self.change(zone, ZoneState::Full, at, log);
+                }
+            }
+            Op::Discard | Op::SecureErase if end > self.layout.first_unit => {
+                let from = self.layout.zone_of(first).unwrap_or(0);
+                for zone in from..(end - self.layout.first_unit) / self.layout.units {
+                    self.change(zone, ZoneState::Empty, at, log);
+                    self.entries[zone as usize].written = 0;
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Does what the host asks for a zone, at `at`.
+    pub fn manage<L: Observer>(
+        &mut self,
+        zone: u32,
+        action: ZoneAction,
+        at: Nanos,
+        log: &mut L,
+    ) -> Result<()> {
+        let wrong = |problem: String| {
+            Error::new(Kind::Value, problem).of_field("zone", 0, zone.to_string().as_bytes())
+        };
+        let Some(entry) = self.entries.get(zone as usize).copied() else {
+            return Err(wrong(format!("there are {} zones, counted from 0", self.layout.count)));
+        };
+        match action {
+            ZoneAction::Open if entry.state == ZoneState::Full => {
+                return Err(wrong(format!("zone {zone} is full and cannot be opened")));
+            }
+            ZoneAction::Open if entry.state != ZoneState::ExplicitlyOpen => {
+                if let Some(problem) = self.no_open(zone, true) {
+                    return Err(wrong(problem));
+                }
+                self.open(zone, ZoneState::ExplicitlyOpen, at, log);
+            }
+            ZoneAction::Close if entry.state.is_open() => {
+                let state = if entry.written == 0 { ZoneState::Empty } else { ZoneState::Closed };
+                self.change(zone, state, at, log);
+            }
+            ZoneAction::Finish => self.change(zone, ZoneState::Full, at, log),
+            ZoneAction::Open | ZoneAction::Close => {}
+        }
+        Ok(())
+    }
+
+    /// Opens a zone that can be, after another is closed for it where need be.
+    fn open<L: Observer>(&mut self, zone: u32, state: ZoneState, at: Nanos, log: &mut L) {
+        if self.open >= self.max_open && !self.entries[zone as usize].state.is_open() {
+            let opened =
+                (0..).zip(&self.entries).filter(|(_, entry)| entry.state == ZoneState::ImplicitlyOpen);
+            if let Some((oldest, entry)) = opened.min_by_key(|(_, entry)| entry.opened) {
+                let to = if entry.written == 0 { ZoneState::Empty } else { ZoneState::Closed };
+                self.change(oldest, to, at, log);
+            }
+        }
+        self.changes += 1;
+        self.entries[zone as usize].opened = self.changes;
+        self.change(zone, state, at, log);
+    }
+
+    /// A zone is in another state from now on.
+    fn change<L: Observer>(&mut self, zone: u32, to: ZoneState, at: Nanos, log: &mut L) {
+        let from = std::mem::replace(&mut self.entries[zone as usize].state, to);
+        if from == to {
+            return;
+        }
+        self.open = self.open + u32::from(to.is_open()) - u32::from(from.is_open());
+        self.active = self.active + u32::from(to.is_active()) - u32::from(from.is_active());
+        let (open, active, written) = (self.open, self.active, self.entries[zone as usize].written);
+        log.zone_changed(&ZoneChanged { zone, from, to, written, open, active, at });
+    }
+}
+
+#[cold]
+fn refused(command: &Command, problem: String) -> Error {
+    Error::new(Kind::Value, problem)
+        .of_field("sector", 0, command.sector.to_string().as_bytes())
+        .hint("a zoned device takes what its host writes in order and resets; other traces need a device without zones (--set zones.blocks=0)")
+}

@@ -1,0 +1,303 @@
+//! Zones: a zone has blocks of its own in every plane and is written in order; its pages go round the planes. Nothing in it is moved, and
+//! a reset erases its blocks, so that the map of a zone is its blocks and its write pointer.
+//!
+//! A page is programmed when all of it is there. What a flush asks for before that goes to a page of the blocks in SLC mode, and comes from
+//! there when the rest of its page is written. Pages of a zone that a cut of power
+//! left torn are lost until the zone is reset; as many of its last pages lie in SLC mode then. The conventional zones lie there, too,
+//! under a page map.
+
+use emmclab_base::Nanos;
+
+use super::ENTRY_BYTES;
+use crate::events::{Cause, LatencyBreakdown, Observer, UnitWritten};
+use crate::ftl::commit::{List, PageUnits, Programmed};
+use crate::ftl::core::Core;
+use crate::ftl::pool::Stream;
+use crate::ftl::request_state::RequestState;
+use crate::ftl::span::{Span, all_sectors};
+use crate::ftl::write::PageWrite;
+use crate::geometry::{Geometry, ZoneLayout};
+use crate::ids::{BlockId, Lpn};
+use crate::nand::{BlockState, Nand};
+
+/// The block group of zones.
+const GROUP: u8 = 0;
+
+/// A zone on the flash.
+#[derive(Clone, Default)]
+struct Zone {
+    /// Its blocks, plane by plane in striping order; [`BlockId::NONE`] where none is taken yet. Empty with the zone.
+    blocks: Vec<BlockId>,
+    /// Whether the host has finished it: it is full with less data than it has room for.
+    finished: bool,
+}
+
+/// The blocks of every zone.
+pub(crate) struct Zones {
+    layout: ZoneLayout,
+    planes: u32,
+    page_shift: u32,
+    /// Units that lie in blocks in SLC mode at most.
+    fine_units: u32,
+    entries: Vec<Zone>,
+}
+
+impl Zones {
+    pub fn new(layout: ZoneLayout, geometry: &Geometry) -> Self {
+        let slc = geometry.groups.last().map_or(0, |group| group.blocks * group.units_per_block());
+        Self {
+            layout,
+            planes: geometry.planes,
+            page_shift: geometry.groups[usize::from(GROUP)].page_shift,
+            fine_units: slc * geometry.planes,
+            entries: vec![Zone::default(); layout.count as usize],
+        }
+    }
+
+    /// Bytes of memory that the map takes: a write pointer and the blocks of each zone, and an entry for each unit in SLC mode.
+    pub fn ram_bytes(&self) -> u64 {
+        let zone = 1 + u64::from(self.layout.blocks) * u64::from(self.planes);
+        ENTRY_BYTES * (zone * u64::from(self.layout.count) + u64::from(self.fine_units))
+    }
+
+    /// Its state as words, for an image.
+    pub fn words(&self) -> Vec<u32> {
+        let words = |zone: &Zone| {
+            let blocks: Vec<u32> = zone.blocks.iter().map(|block| block.0).collect();
+            [u32::from(zone.finished), blocks.len() as u32].into_iter().chain(blocks)
+        };
+        self.entries.iter().flat_map(words).collect()
+    }
+
+    /// Takes up such a state; `None` where it is not one. [`Zones::fault`] holds it against the flash.
+    pub fn restore(&mut self, geometry: &Geometry, words: &mut dyn Iterator<Item = u32>) -> Option<()> {
+        let most = self.layout.blocks * self.planes;
+        for zone in &mut self.entries {
+            zone.finished = match words.next()? {
+                0 => false,
+                1 => true,
+                _ => return None,
+            };
+            let count = words.next().filter(|count| [0, most].contains(count))?;
+            zone.blocks = words.take(count as usize).map(BlockId).collect();
+            let known = |block: &BlockId| *block == BlockId::NONE || block.0 < geometry.blocks();
+            (zone.blocks.len() == count as usize && zone.blocks.iter().all(known)).then_some(())?;
+        }
+        Some(())
+    }
+
+    /// Units of a zone before its write pointer, and whether the host has finished it.
+    pub fn state(&self, core: &Core, zone: u32) -> (u32, bool) {
+        let start = self.layout.start(zone);
+        // What is written is a beginning of the zone.
+        let (mut written, mut end) = (0, self.layout.units);
+        while written < end {
+            let middle = written.midpoint(end);
+            if core.lookup(Lpn(start + middle)).is_some() {
+                written = middle + 1;
+            } else {
+                end = middle;
+            }
+        }
+        (written, self.entries[zone as usize].finished)
+    }
+
+    /// The host finishes a zone.
+    pub fn finish(&mut self, zone: u32) {
+        self.entries[zone as usize].finished = true;
+    }
+
+    /// Writes the span of a request: whole units of one zone, at its write pointer, or of the conventional ones.
+    pub fn write<L: Observer>(
+        &mut self,
+        core: &mut Core,
+        nand: &mut Nand,
+        request: &mut RequestState,
+        span: Span,
+        log: &mut L,
+    ) {
+        let (first, units) = span.units(core.geometry.unit_shift);
+        let Some(zone) = self.layout.zone_of(first.0) else {
+            core.write_pages(nand, request, span, log);
+            return;
+        };
+        let (mut at, end) = (first.0, first.0 + units);
+        while at < end {
+            let page = (at - self.layout.first_unit) >> self.page_shift;
+            let page_end = self.layout.first_unit + ((page + 1) << self.page_shift);
+            let to = end.min(page_end);
+            let block = if to == page_end { self.block_for(core, nand, zone, page) } else { None };
+            let written = match block {
+                Some(block) => self.program_page(core, nand, request, (block, at, page_end), log),
+                None => Self::program_part(core, nand, request, span, (at, to), log),
+            };
+            if written.is_none() {
+                return;
+            }
+            at = to;
+        }
+    }
+
+    /// The block that takes the next page of a zone; `None` where its blocks in that plane are full before the zone is.
+    fn block_for(&mut self, core: &mut Core, nand: &mut Nand, zone: u32, page: u32) -> Option<BlockId> {
+        let position = page % self.planes;
+        let rows = self.layout.blocks as usize;
+        let blocks = &mut self.entries[zone as usize].blocks;
+        if blocks.is_empty() {
+            blocks.resize(rows * self.planes as usize, BlockId::NONE);
+        }
+        for block in &mut blocks[position as usize * rows..][..rows] {
+            if *block == BlockId::NONE {
+                let pool = core.geometry.pool(core.geometry.striped(position), GROUP);
+                *block = core.tables.pool_mut(pool).take()?;
+                nand.open(*block);
+                return Some(*block);
+            }
+            if nand.state(*block) == BlockState::Open {
+                return Some(*block);
+            }
+        }
+        None
+    }
+
+    /// Programs the page that ends with the units `at..end`, which the host gives; what is before them comes from pages in SLC mode.
+    fn program_page<L: Observer>(
+        &self,
+        core: &mut Core,
+        nand: &mut Nand,
+        request: &mut RequestState,
+        (block, at, end): (BlockId, u32, u32),
+        log: &mut L,
+    ) -> Option<()> {
+        let start = end - (1 << self.page_shift);
+        let (mut ready, mut waits) = (request.ready, LatencyBreakdown::default());
+        let mut from = start;
+        while from < at {
+            let place = core.lookup(Lpn(from))?;
+            let same = |unit: &u32| {
+                core.lookup(Lpn(*unit))
+                    .is_some_and(|ppn| ppn.0 >> self.page_shift == place.0 >> self.page_shift)
+            };
+            let to = (from + 1..at).find(|unit| !same(unit)).unwrap_or(at);
+            let bytes = (to - from) * core.geometry.unit_bytes;
+            let op = core.read_page(nand, place, request.ready, bytes, Cause::ReadModifyWrite, log);
+            if op.end > ready {
+                (ready, waits) = (op.end, LatencyBreakdown::of(&op, request.ready, op.end));
+            }
+            from = to;
+        }
+        let (whole, command) = (all_sectors(core.geometry.unit_sectors), request.command());
+        let units: PageUnits = (start..end)
+            .map(Lpn)
+            .map(|lpn| {
+                let covered = if lpn.0 < at { 0 } else { whole };
+                UnitWritten { lpn, from: core.lookup(lpn), covered, command }
+            })
+            .collect();
+        let bytes = (end - start) * core.geometry.unit_bytes;
+        let next = nand.program_next(block, ready, bytes);
+        let programmed = Programmed::next(block, GROUP, &next, bytes, Cause::Host, Stream::Host);
+        core.commit_page(programmed, &List(&units), log);
+        let complete = core.completion(&next.op);
+        let own = LatencyBreakdown::of(&next.op, ready, complete);
+        request.absorb(waits.then(own), next.op.begin, complete);
+        Some(())
+    }
+
+    /// Programs units that do not end their page, or that the blocks of their zone have no room for, in SLC mode.
+    fn program_part<L: Observer>(
+        core: &mut Core,
+        nand: &mut Nand,
+        request: &mut RequestState,
+        span: Span,
+        (at, to): (u32, u32),
+        log: &mut L,
+    ) -> Option<()> {
+        let page = PageWrite {
+            first: Lpn(at),
+            units: to - at,
+            group: core.slc.group,
+            span,
+            whole: true,
+            hot: false,
+            command: request.command(),
+        };
+        let (op, _) = core.program_host(nand, request.ready, page, log)?;
+        let complete = core.completion(&op);
+        request.absorb(LatencyBreakdown::of(&op, request.ready, complete), op.begin, complete);
+        Some(())
+    }
+
+    /// Units were discarded: the zones that lie wholly among them are empty, and their blocks are erased.
+    pub fn reset<L: Observer>(
+        &mut self,
+        core: &mut Core,
+        nand: &mut Nand,
+        (first, count): (Lpn, u32),
+        ready: Nanos,
+        log: &mut L,
+    ) {
+        let first_zone = first.0.saturating_sub(self.layout.first_unit).div_ceil(self.layout.units);
+        let end_zone = (first.0 + count).saturating_sub(self.layout.first_unit) / self.layout.units;
+        for zone in first_zone..end_zone {
+            let Zone { blocks, .. } = std::mem::take(&mut self.entries[zone as usize]);
+            for block in blocks.into_iter().filter(|block| *block != BlockId::NONE) {
+                core.tables.unlist(block);
+                nand.begin_collecting(block);
+                core.erase(nand, block, ready, log);
+            }
+        }
+    }
+
+    /// Power was lost: of each zone, the beginning counts that is there without a gap.
+    pub fn cut(&self, core: &mut Core) {
+        for (zone, _) in (0..).zip(&self.entries) {
+            let start = self.layout.start(zone);
+            let mut units = (start..start + self.layout.units).map(Lpn);
+            let there = units.by_ref().take_while(|unit| core.lookup(*unit).is_some()).count() as u32;
+            for unit in (start + there..start + self.layout.units).map(Lpn) {
+                core.tables.unmap(unit);
+            }
+        }
+    }
+
+    /// The first thing in which the zones and the flash disagree.
+    pub fn fault(&self, core: &Core, nand: &Nand) -> Option<String> {
+        let geometry = &core.geometry;
+        let mut held = vec![false; nand.block_count()];
+        let rows = self.layout.blocks as usize;
+        for (zone, entry) in (0..).zip(&self.entries) {
+            for (index, block) in
+                entry.blocks.iter().enumerate().filter(|(_, block)| **block != BlockId::NONE)
+            {
+                let plane = geometry.striped((index / rows) as u32);
+                let known = core.tables.pool_of(*block) == geometry.pool(plane, GROUP);
+                let used = matches!(nand.state(*block), BlockState::Open | BlockState::Full);
+                if !known || !used || std::mem::replace(&mut held[block.index()], true) {
+                    return Some(format!("zone {zone} holds block {block}, which is not its own"));
+                }
+            }
+            let (start, (written, _)) = (self.layout.start(zone), self.state(core, zone));
+            for unit in (start..start + self.layout.units).map(Lpn) {
+                let place = core.lookup(unit);
+                if place.is_some() != (unit.0 < start + written) {
+                    return Some(format!("what zone {zone} holds is no beginning of it: unit {unit}"));
+                }
+                let block = place.map(|place| geometry.block_of(place));
+                let own =
+                    |block: &BlockId| core.slc.holds(nand.group(*block)) || entry.blocks.contains(block);
+                if block.is_some_and(|block| !own(&block)) {
+                    return Some(format!(
+                        "unit {unit} of zone {zone} lies in block {block:?}, which is not its own"
+                    ));
+                }
+            }
+        }
+        let in_use = |block: &BlockId| {
+            nand.group(*block) == GROUP && matches!(nand.state(*block), BlockState::Open | BlockState::Full)
+        };
+        let lost =
+            (0..nand.block_count() as u32).map(BlockId).filter(in_use).find(|block| !held[block.index()]);
+        lost.map(|block| format!("block {block} is in use and belongs to no zone"))
+    }
+}

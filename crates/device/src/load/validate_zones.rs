@@ -1,0 +1,73 @@
+//! Checks of zones, and of what means nothing on a device that has them.
+
+use super::faults::Faults;
+use crate::geometry::Geometry;
+use crate::settings::{Levelling, Scheduling, Settings, SlcMode, ZoneSettings};
+
+pub(super) fn faults(settings: &Settings, faults: &mut Faults) {
+    let ZoneSettings { blocks, max_open, max_active, conventional } = settings.zones;
+    if !settings.zones.is_zoned() {
+        for (key, value) in
+            [("max_open", max_open), ("max_active", max_active), ("conventional", conventional)]
+        {
+            if value > 0 {
+                faults
+                    .add(format!("`zones.{key}` is {value}, but the device has no zones: set zones.blocks"));
+            }
+        }
+        return;
+    }
+    if !settings.interface.is_ufs() {
+        faults.add(format!("`zones.blocks` is {blocks}, but an eMMC has no zones: set interface.kind = \"ufs\", or leave it out"));
+    }
+    if max_active > 0 && (max_open == 0 || max_open > max_active) {
+        faults.add(format!("`zones.max_open` is {max_open}, but open zones are active, of which `zones.max_active` allows {max_active}: set it to 1 to {max_active}"));
+    }
+    let scheme = settings.mapping.scheme.as_str();
+    if scheme != "page" {
+        faults.add(format!("`mapping.scheme` is \"{scheme}\", but zones are a map of their own: set it to \"page\", which the conventional zones have"));
+    }
+    if settings.slc.mode != SlcMode::Region {
+        faults.add("`slc.mode` must be \"region\" with zones: blocks in SLC mode hold the conventional zones, and pages that a flush cuts short");
+    }
+    if settings.geometry.block_groups.len() > 1 {
+        faults.add("`geometry.block_groups` has several groups, but zones need one kind of block");
+    }
+    if settings.controller.scheduling == Scheduling::ReadFirst {
+        faults.add("`controller.scheduling` = \"read_first\" lets writes wait out of their order, which zones must keep: set it to \"fifo\"");
+    }
+    if settings.wear.levelling == Levelling::Static {
+        faults.add("`wear.levelling` = \"static\" moves data, but that of zones stays where the host wrote it: set it to \"dynamic\"");
+    }
+}
+
+/// Whether the blocks hold the zones; for settings that are otherwise possible.
+pub(super) fn sizes(settings: &Settings, faults: &mut Faults) {
+    let geometry = Geometry::new(settings);
+    let (Some(zones), [group, slc]) = (geometry.zones, geometry.groups.as_slice()) else { return };
+    let blocks = settings.zones.blocks;
+    if zones.count == 0 {
+        faults.add(format!(
+            "`zones.blocks` is {blocks}, but {} blocks of a plane are left for zones: take fewer",
+            group.blocks - group.spare_blocks
+        ));
+        return;
+    }
+    let open =
+        if settings.zones.max_open == 0 { zones.count } else { settings.zones.max_open.min(zones.count) };
+    let conventional = u64::from(settings.zones.conventional)
+        * u64::from(blocks)
+        * u64::from(group.units_per_block())
+        * u64::from(geometry.planes);
+    let needed = conventional + u64::from(open) * u64::from(group.units_per_page() - 1);
+    let share = 1.0 + settings.capacity.over_provisioning_pct / 100.0;
+    let units = u64::from(slc.blocks) * u64::from(slc.units_per_block()) * u64::from(geometry.planes);
+    let usable = (units as f64 / share).floor() as u64;
+    if needed > usable {
+        let kb = |units: u64| units * u64::from(geometry.unit_bytes / 1024);
+        faults.add(format!(
+            "`slc.blocks` is {}: they hold {} KB, but the conventional zones and the last pages of open ones need {}: take more, or fewer of `zones.conventional`",
+            settings.slc.blocks, kb(usable), kb(needed)
+        ));
+    }
+}

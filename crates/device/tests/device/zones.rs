@@ -1,0 +1,389 @@
+//! Zones: what the device refuses, what becomes of their states, and what a cut of power leaves, against a plain model of zones.
+
+use emmclab_base::{Nanos, Op};
+use emmclab_device::checker::Checker;
+use emmclab_device::persistence::Persistence;
+use emmclab_device::{
+    Cause, Command, Device, DeviceConfig, Modifiers, Quiet, UndoLog, Zone, ZoneAction, ZoneState,
+};
+use proptest::prelude::*;
+
+use crate::common::config;
+use crate::ufs::ufs;
+
+const SECTORS: u64 = 8;
+
+/// Zones of 2 planes x 1 block x 6 pages of 16 KB: 192 KB, of which 8 fit, 1 more is conventional.
+const ZONED: [(&str, &str); 16] = [
+    ("geometry.channels", "2"),
+    ("geometry.block_groups.0.page_kb", "16"),
+    ("geometry.block_groups.0.blocks", "26"),
+    ("geometry.block_groups.0.pages_per_block", "6"),
+    ("geometry.block_groups.0.cell_mode", "tlc"),
+    ("slc.mode", "region"),
+    ("slc.blocks", "14"),
+    ("slc.read_us", "20"),
+    ("slc.program_us", "200"),
+    ("gc.policy", "greedy"),
+    ("gc.low_watermark", "1"),
+    ("capacity.over_provisioning_pct", "50"),
+    ("timing.bus_ns_per_byte", "1"),
+    ("zones.blocks", "1"),
+    ("zones.conventional", "1"),
+    ("cache.size_kb", "64"),
+];
+
+fn zoned(settings: &[(&str, &str)]) -> DeviceConfig {
+    ufs(&[&ZONED, settings].concat())
+}
+
+fn zones(device: &Device) -> Vec<Zone> {
+    device.zones().collect()
+}
+
+fn write(device: &mut Device, at_us: i64, sector: u64, sectors: u32) -> Result<(), String> {
+    let command = Command::new(Nanos::from_micros(at_us), Op::Write, sector, sectors);
+    device.submit(&command, &mut Quiet).map(|_| ()).map_err(|error| error.to_string())
+}
+
+#[test]
+fn a_zone_is_all_that_its_blocks_hold_and_conventional_ones_come_first() {
+    let device = Device::new(&zoned(&[]));
+    let zones = zones(&device);
+    assert_eq!(zones.len(), 8);
+    for (zone, found) in (1_u64..).zip(&zones) {
+        let start = zone * 384;
+        assert_eq!(*found, Zone { state: ZoneState::Empty, start, sectors: 384, write_pointer: start });
+    }
+    assert_eq!(device.geometry().sectors(), 9 * 384);
+}
+
+#[test]
+fn a_write_elsewhere_is_refused_with_zone_write_pointer_and_sector() {
+    let mut device = Device::new(&zoned(&[]));
+    let start = zones(&device)[2].start;
+    write(&mut device, 0, start, 64).unwrap();
+    for (sector, sectors, said) in [
+        (
+            start,
+            8,
+            format!("zone 2 is written in order, and its write pointer stands at sector {}", start + 64),
+        ),
+        (start + 128, 8, format!("write pointer stands at sector {}", start + 64)),
+        (start + 64, 328, format!("the write leaves zone 2, which ends before sector {}", start + 384)),
+        (start + 64, 7, "whole blocks of 8 sectors".to_owned()),
+        (380, 8, "leaves the conventional zones".to_owned()),
+    ] {
+        let error = write(&mut device, 1, sector, sectors).unwrap_err();
+        assert!(error.contains(&said) && error.contains(&sector.to_string()), "{error}");
+    }
+    write(&mut device, 2, start + 64, 320).unwrap();
+    assert_eq!(zones(&device)[2].state, ZoneState::Full);
+    assert!(write(&mut device, 3, start + 64, 8).unwrap_err().contains("zone 2 is full"));
+    let discard = Command::new(Nanos::from_micros(4), Op::Discard, start, 8);
+    assert!(device.submit(&discard, &mut Quiet).unwrap_err().to_string().contains("all of its 384 sectors"));
+    // Conventional zones are written anywhere, in part of a block too.
+    write(&mut device, 5, 100, 3).unwrap();
+    write(&mut device, 6, 8, 8).unwrap();
+}
+
+#[test]
+fn a_reset_makes_a_zone_empty_and_erases_its_blocks() {
+    let mut device = Device::new(&zoned(&[]));
+    let Zone { start, sectors, .. } = zones(&device)[0];
+    write(&mut device, 0, start, sectors as u32).unwrap();
+    device.power_off(&mut Quiet);
+    assert_eq!(device.counters().bytes_programmed[Cause::Host as usize], sectors * 512, "every page once");
+    let reset = Command::new(Nanos::from_micros(100_000), Op::Discard, start, sectors as u32);
+    device.submit(&reset, &mut Quiet).unwrap();
+    assert_eq!(zones(&device)[0], Zone { state: ZoneState::Empty, start, sectors, write_pointer: start });
+    assert_eq!((device.counters().block_erases(), device.counters().zones.resets), (2, 1));
+    write(&mut device, 100_001, start, 8).unwrap();
+}
+
+#[test]
+fn open_and_active_zones_have_limits() {
+    use ZoneState::{Closed, Empty, ExplicitlyOpen as Explicit, Full, ImplicitlyOpen as Implicit};
+    let mut device = Device::new(&zoned(&[("zones.max_open", "2"), ("zones.max_active", "3")]));
+    let starts: Vec<u64> = zones(&device).iter().map(|zone| zone.start).collect();
+    let states = |device: &Device| zones(device).iter().map(|zone| zone.state).take(4).collect::<Vec<_>>();
+    let at = |device: &mut Device, time, zone: usize| {
+        let sector = zones(device)[zone].write_pointer;
+        write(device, time, sector, 8)
+    };
+    for (at, start) in (0..3).zip(&starts) {
+        write(&mut device, at, *start, 8).unwrap();
+    }
+    assert_eq!(states(&device), [Closed, Implicit, Implicit, Empty], "the one opened first gives way");
+    let error = write(&mut device, 4, starts[3], 8).unwrap_err();
+    assert!(error.contains("zone 3 cannot be opened: 3 zones are active"), "{error}");
+    device.manage_zone(0, ZoneAction::Open, &mut Quiet).unwrap();
+    device.manage_zone(2, ZoneAction::Open, &mut Quiet).unwrap();
+    assert_eq!(states(&device), [Explicit, Closed, Explicit, Empty]);
+    let error = at(&mut device, 5, 1).unwrap_err();
+    assert!(error.contains("zone 1 cannot be written: 2 zones were opened by command"), "{error}");
+    device.manage_zone(2, ZoneAction::Close, &mut Quiet).unwrap();
+    at(&mut device, 6, 1).unwrap();
+    device.manage_zone(1, ZoneAction::Finish, &mut Quiet).unwrap();
+    at(&mut device, 7, 3).unwrap();
+    assert_eq!(states(&device), [Explicit, Full, Closed, Implicit]);
+    assert!(at(&mut device, 8, 1).is_err());
+    device.manage_zone(4, ZoneAction::Close, &mut Quiet).unwrap();
+    assert!(device.manage_zone(4, ZoneAction::Open, &mut Quiet).is_err(), "it would be the fourth");
+    assert!(device.manage_zone(8, ZoneAction::Open, &mut Quiet).unwrap_err().to_string().contains("8 zones"));
+    let counts = device.counters().zones;
+    assert_eq!((counts.most_open, counts.most_active, counts.filled), (2, 3, 1));
+}
+
+#[test]
+fn a_page_cut_short_by_a_flush_is_programmed_whole_in_the_end() {
+    let mut device = Device::new(&zoned(&[]));
+    let start = zones(&device)[0].start;
+    let flush = |device: &mut Device, at| {
+        device.submit(&Command::new(Nanos::from_micros(at), Op::Flush, 0, 0), &mut Quiet).unwrap();
+    };
+    for part in 0..3 {
+        write(&mut device, part * 10_000, start + part as u64 * 8, 8).unwrap();
+        flush(&mut device, part * 10_000 + 1);
+    }
+    let programs = |device: &Device| device.counters().group_programs.clone();
+    assert_eq!(programs(&device), [0, 3], "in SLC mode");
+    write(&mut device, 40_000, start + 24, 8).unwrap();
+    flush(&mut device, 40_001);
+    assert_eq!(programs(&device), [1, 3]);
+    assert_eq!(device.counters().page_reads[Cause::ReadModifyWrite as usize], 3);
+}
+
+#[test]
+fn what_means_nothing_with_zones_is_refused() {
+    for (settings, said) in [
+        (&[("mapping.scheme", "dftl")][..], "zones are a map of their own"),
+        (&[("wear.levelling", "static")], "stays where the host wrote it"),
+        (&[("slc.mode", "cache")], "`slc.mode` must be \"region\""),
+        (&[("controller.scheduling", "read_first"), ("cache.size_kb", "0")], "set it to \"fifo\""),
+        (&[("zones.max_active", "2"), ("zones.max_open", "3")], "set it to 1 to 2"),
+        (&[("zones.max_active", "2")], "`zones.max_open` is 0"),
+        (&[("zones.conventional", "4")], "take more, or fewer of `zones.conventional`"),
+        (&[("zones.blocks", "9")], "are left for zones"),
+        (&[("zones.blocks", "0")], "the device has no zones"),
+    ] {
+        let error = zoned(&[]).set_all(settings).unwrap_err().to_string();
+        assert!(error.contains(said), "{settings:?}: {error}");
+    }
+    let error = config(&[]).set("zones.blocks", "1").unwrap_err().to_string();
+    assert!(error.contains("an eMMC has no zones"), "{error}");
+}
+
+/// A zone of the model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Model {
+    state: ZoneState,
+    written: u64,
+    /// Sectors of it that the last cut of power left.
+    kept: u64,
+    opened: u64,
+}
+
+/// All of them, and the limits.
+struct Zones {
+    all: Vec<Model>,
+    max_open: usize,
+    max_active: usize,
+    clock: u64,
+}
+
+impl Zones {
+    fn count(&self, of: fn(ZoneState) -> bool) -> usize {
+        self.all.iter().filter(|zone| of(zone.state)).count()
+    }
+
+    /// Opens a zone; false where it may not be.
+    fn open(&mut self, zone: usize, to: ZoneState) -> bool {
+        let found = self.all[zone];
+        if !found.state.is_open() {
+            if found.state == ZoneState::Empty && self.count(ZoneState::is_active) >= self.max_active {
+                return false;
+            }
+            if self.count(ZoneState::is_open) >= self.max_open {
+                let implicit = self.all.iter_mut().filter(|zone| zone.state == ZoneState::ImplicitlyOpen);
+                let Some(oldest) = implicit.min_by_key(|zone| zone.opened) else { return false };
+                oldest.state = ZoneState::Closed;
+            }
+        }
+        if !found.state.is_open() || to == ZoneState::ExplicitlyOpen && found.state != to {
+            self.clock += 1;
+            self.all[zone].opened = self.clock;
+            self.all[zone].state = to;
+        }
+        true
+    }
+
+    fn write(&mut self, zone: usize, offset: u64, length: u64, size: u64) -> bool {
+        let Model { state, written, .. } = self.all[zone];
+        let fits = state != ZoneState::Full && offset == written && offset + length <= size;
+        if !fits || !length.is_multiple_of(SECTORS) || !self.open(zone, ZoneState::ImplicitlyOpen) {
+            return false;
+        }
+        self.all[zone].written += length;
+        if self.all[zone].written == size {
+            self.all[zone].state = ZoneState::Full;
+        }
+        true
+    }
+
+    fn manage(&mut self, zone: usize, action: ZoneAction) -> bool {
+        let Model { state, written, .. } = self.all[zone];
+        match action {
+            ZoneAction::Open => {
+                return state != ZoneState::Full && self.open(zone, ZoneState::ExplicitlyOpen);
+            }
+            ZoneAction::Close if state.is_open() => {
+                self.all[zone].state = if written == 0 { ZoneState::Empty } else { ZoneState::Closed };
+            }
+            ZoneAction::Close => {}
+            ZoneAction::Finish => self.all[zone].state = ZoneState::Full,
+        }
+        true
+    }
+}
+
+/// Gap in us, kind, zone, length, and how many us later power goes.
+type Step = (u16, u8, u8, u8, Option<u16>);
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let cut = prop::option::weighted(0.12, 0_u16..6000);
+    prop::collection::vec((0_u16..4000, any::<u8>(), any::<u8>(), any::<u8>(), cut), 1..120)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
+
+    #[test]
+    fn zones_are_those_of_the_model_and_a_cut_leaves_a_beginning_of_each(
+        cache_kb in prop::sample::select(vec!["0", "32", "64", "256"]),
+        limits in prop::sample::select(vec![("0", "0"), ("2", "0"), ("2", "3"), ("4", "4")]),
+        write_back in prop::sample::select(vec!["eager", "when_full"]),
+        incremental in any::<bool>(),
+        conventional in prop::sample::select(vec!["0", "1"]),
+        steps in steps(),
+    ) {
+        let mode = if incremental { "incremental" } else { "blocking" };
+        let config = zoned(&[
+            ("cache.size_kb", cache_kb),
+            ("cache.write_back", write_back),
+            ("zones.max_open", limits.0),
+            ("zones.max_active", limits.1),
+            ("zones.conventional", conventional),
+            ("gc.mode", mode),
+        ]);
+        let limit = |text: &str| Some(text.parse::<usize>().unwrap()).filter(|limit| *limit > 0).unwrap_or(usize::MAX);
+        let mut device = Device::new(&config);
+        let (count, size) = (zones(&device).len(), zones(&device)[0].sectors);
+        let none = Model { state: ZoneState::Empty, written: 0, kept: 0, opened: 0 };
+        let mut model = Zones { all: vec![none; count], max_open: limit(limits.0), max_active: limit(limits.1), clock: 0 };
+        let (mut persistence, mut undo) = (Persistence::of(&device), UndoLog::of(&device));
+        let mut checker = Checker::of(&device);
+        let mut now = Nanos::ZERO;
+        for (gap, kind, zone, length, cut) in steps {
+            now += Nanos::from_micros(i64::from(gap));
+            let zone = usize::from(zone) % count;
+            let Zone { start, .. } = zones(&device)[zone];
+            let written = model.all[zone].written;
+            let length = u64::from(length % 24 + 1) * SECTORS;
+            let new = |op, sector, sectors: u64| Command::new(now, op, sector, sectors as u32);
+            let (command, allowed) = match kind {
+                // Most writes are at the write pointer, few elsewhere or of part of a block.
+                0..=150 => {
+                    let offset = if kind < 8 { length } else { written }.min(size - SECTORS);
+                    let length = if kind < 140 { length.min(size.saturating_sub(offset)).max(SECTORS) } else { length };
+                    let length = if kind == 140 { 3 } else { length };
+                    let modifiers = if kind % 16 == 9 { Modifiers::RELIABLE } else { Modifiers::empty() };
+                    let command = Command { modifiers, ..new(Op::Write, start + offset, length) };
+                    (command, model.write(zone, offset, length, size))
+                }
+                151..=170 => (new(Op::Read, start, size), true),
+                171..=185 => {
+                    model.all[zone] = none;
+                    (new(Op::Discard, start, size), true)
+                }
+                186..=215 => {
+                    // Of a range, or of all.
+                    let ranged = kind % 3 == 0;
+                    (new(Op::Flush, if ranged { start } else { 0 }, if ranged { 64 } else { 0 }), true)
+                }
+                216..=235 if conventional == "1" => {
+                    (new(Op::Write, u64::from(gap) % (size - 24), u64::from(kind - 215)), true)
+                }
+                _ => {
+                    let action = [ZoneAction::Open, ZoneAction::Close, ZoneAction::Finish][usize::from(kind) % 3];
+                    let allowed = model.manage(zone, action);
+                    prop_assert_eq!(device.manage_zone(zone as u32, action, &mut Quiet).is_ok(), allowed);
+                    continue;
+                }
+            };
+            if allowed {
+                persistence.expect(&command);
+                checker.expect(&command);
+            }
+            let done = device.submit(&command, &mut (&mut persistence, (&mut undo, &mut checker)));
+            prop_assert_eq!(done.is_ok(), allowed, "{:?}: {:?}", command, done);
+            prop_assert!(device.stop().is_none(), "{:?}", device.stop());
+            undo.retire(now);
+            checker.verify(&device).map_err(|error| TestCaseError::fail(format!("{error} at {command:?}")))?;
+            for (zone, model) in zones(&device).iter().zip(&model.all) {
+                let before = if model.state == ZoneState::Full { size } else { model.written };
+                prop_assert_eq!((zone.state, zone.write_pointer - zone.start), (model.state, before));
+            }
+            let Some(later) = cut else { continue };
+            now += Nanos::from_micros(i64::from(later));
+            device.advance(now, &mut (&mut persistence, (&mut undo, &mut checker)));
+            prop_assert_eq!(persistence.broken(now), None);
+            let promised: Vec<u64> = zones(&device)
+                .iter()
+                .zip(&model.all)
+                .map(|(zone, model)| {
+                    let promised = |at: &u64| persistence.promised(zone.start + at, now) > 0;
+                    model.kept + (model.kept..size).take_while(promised).count() as u64
+                })
+                .collect();
+            device.cut(now, &mut undo);
+            checker = Checker::of(&device);
+            checker.verify(&device).map_err(|error| TestCaseError::fail(error.to_string()))?;
+            for ((zone, model), promised) in zones(&device).iter().zip(&mut model.all).zip(promised) {
+                let finished = model.state == ZoneState::Full && model.written < size;
+                // What was written since the last cut, behind what that left.
+                let there = (model.kept..size)
+                    .take_while(|at| persistence.survives(zone.start + at, now) > 0)
+                    .count() as u64;
+                if !finished {
+                    model.written = zone.write_pointer - zone.start;
+                    prop_assert!(model.written >= promised, "a flushed beginning of {promised} sectors is lost");
+                    prop_assert!(model.kept + there >= model.written, "{there} sectors were programmed");
+                }
+                *model = Model {
+                    opened: 0,
+                    written: model.written,
+                    kept: model.written,
+                    state: match model.written {
+                        _ if finished => ZoneState::Full,
+                        0 => ZoneState::Empty,
+                        written if written == size => ZoneState::Full,
+                        _ => ZoneState::Closed,
+                    },
+                };
+                prop_assert_eq!(zone.state, model.state);
+            }
+            // What comes after is a device of its own to the contract.
+            persistence = Persistence::of(&device);
+        }
+        device.power_off(&mut (&mut persistence, &mut checker));
+        checker.verify(&device).map_err(|error| TestCaseError::fail(error.to_string()))?;
+        let image = device.to_image();
+        let copy = Device::from_image(&config, &image).map_err(|error| TestCaseError::fail(error.to_string()))?;
+        prop_assert_eq!(copy.to_image(), image);
+        for (zone, model) in copy.zones().zip(&model.all) {
+            let state = if model.state.is_open() && model.written == 0 { ZoneState::Empty } else if model.state.is_open() { ZoneState::Closed } else { model.state };
+            prop_assert_eq!(zone.state, state);
+        }
+    }
+}
