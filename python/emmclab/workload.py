@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 from collections.abc import Callable
 from os import PathLike
@@ -27,7 +28,7 @@ class Workload:
 
     @staticmethod
     def preset(name: str) -> Workload:
-        """Take one of the 25 workloads of the IISWC 2015 paper, made from its published figures alone.
+        """Take a workload that comes with emmclab: of the IISWC 2015 paper, or of a phone of 2022 (see `workload_groups`).
 
         >>> Workload.preset("twitter").name
         'Twitter'
@@ -178,12 +179,26 @@ def benchmark(name: str, seed: int = 1, *, requests: int | None = None) -> Trace
 
 
 def workloads() -> list[str]:
-    """List the workloads that come with emmclab: 18 applications, then 7 combos.
+    """List the workloads that come with emmclab, group by group.
 
     >>> len(workloads())
-    25
+    37
     """
-    return list(_core.workload_presets())
+    return [name for names in workload_groups().values() for name in names]
+
+
+@functools.cache
+def workload_groups() -> dict[str, list[str]]:
+    """Give the groups of the workloads that come with emmclab, each with its names.
+
+    `applications` and `combos` are those of IISWC 2015, from its published figures alone. `phones` are applications of 2022 and
+    their installations, fitted to public traces of a Pixel 6a; `phones-recorded` are the same traces with their clock jumps and
+    suspected re-issues.
+
+    >>> {group: len(names) for group, names in workload_groups().items()}
+    {'applications': 18, 'combos': 7, 'phones': 8, 'phones-recorded': 4}
+    """
+    return dict(_core.workload_presets())
 
 
 #: The name of a fitted model where none is given: that of a file may tell of people and dates.

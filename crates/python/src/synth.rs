@@ -46,10 +46,10 @@ impl PyWorkloadModel {
     }
 }
 
-/// Names of the workloads that come with emmclab, in the order of the paper's tables.
+/// Groups of the workloads that come with emmclab, each with the names of its workloads.
 #[pyfunction]
-pub(crate) fn workload_presets() -> Vec<&'static str> {
-    presets::names().collect()
+pub(crate) fn workload_presets() -> Vec<(&'static str, Vec<&'static str>)> {
+    presets::groups().collect()
 }
 
 /// A synthetic trace as a stream of batches in order of arrival, with the methods of a reader.

@@ -14,6 +14,8 @@ const LEVEL: i32 = 3;
 /// Bytes of a file that are hashed at a time.
 const PIECE: usize = 1 << 16;
 
+/// Changes where the same recipe makes another device.
+const FORM: u32 = 2;
 /// Ending of the files of images.
 const ENDING: &str = "emmcimg";
 /// Time between two looks at whether another process has finished an image.
@@ -45,9 +47,9 @@ impl ImageStore {
     }
 
     /// The file for a device aged by `recipe`: the name is a hash (xxh3, no secret) of settings,
-    /// recipe and version.
+    /// recipe, version and form.
     fn path(&self, config: &DeviceConfig, recipe: &str) -> Result<PathBuf> {
-        let text = format!("{}\n{recipe}\n{}", config.to_toml()?, env!("CARGO_PKG_VERSION"));
+        let text = format!("{}\n{recipe}\n{}\n{FORM}", config.to_toml()?, env!("CARGO_PKG_VERSION"));
         Ok(self.folder.join(format!("{:032x}.{ENDING}", xxh3_128(text.as_bytes()))))
     }
 

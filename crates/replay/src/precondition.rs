@@ -18,6 +18,8 @@ const STEP: f64 = 0.1;
 const FLAT: f64 = 0.01;
 /// Samples in one capacity.
 const SAMPLES: usize = 10;
+/// Time for all background work of a UFS.
+const HIBERNATION: Nanos = Nanos(3_600_000_000_000);
 /// Commands between two looks at whether the work is to end; some ms.
 const BETWEEN_CHECKS: u64 = 256;
 
@@ -31,8 +33,8 @@ pub(crate) fn precondition(
         return Ok(Device::new(config));
     }
     match store {
-        Some(store) => store.device(config, &recipe(options), || Ok(off(make(config, options)?))),
-        None => Ok(off(make(config, options)?)),
+        Some(store) => store.device(config, &recipe(options), || Ok(off(config, make(config, options)?))),
+        None => Ok(off(config, make(config, options)?)),
     }
 }
 
@@ -45,7 +47,7 @@ pub fn prepare(config: &DeviceConfig, options: &ReplayOptions, store: &ImageStor
     if options.precondition == Precondition::None {
         return Ok(true);
     }
-    store.keep(config, &recipe(options), || Ok(off(make(config, options)?)))
+    store.keep(config, &recipe(options), || Ok(off(config, make(config, options)?)))
 }
 
 /// As [`prepare`], for [`age_by_traces`].
@@ -53,7 +55,7 @@ pub fn prepare(config: &DeviceConfig, options: &ReplayOptions, store: &ImageStor
 /// # Errors
 /// As [`age_by_traces`].
 pub fn prepare_by_traces(config: &DeviceConfig, inputs: Vec<TraceInput>, store: &ImageStore) -> Result<bool> {
-    store.keep(config, &recipe_of_traces(&inputs)?, || Ok(off(replay(config, inputs)?)))
+    store.keep(config, &recipe_of_traces(&inputs)?, || Ok(off(config, replay(config, inputs)?)))
 }
 
 fn recipe(options: &ReplayOptions) -> String {
@@ -73,8 +75,13 @@ fn recipe_of_traces(inputs: &[TraceInput]) -> Result<String> {
     Ok(recipe)
 }
 
-/// Switches a device off in good order, as it is before every run.
-fn off(mut device: Device) -> Device {
+/// Switches a device off in good order, as it is before every run. A UFS has hibernated before: a run must not pay for a WriteBooster that
+/// preconditioning filled.
+fn off(config: &DeviceConfig, mut device: Device) -> Device {
+    device.settle(&mut Quiet);
+    if config.settings().interface.is_ufs() {
+        device.advance(device.idle_from() + HIBERNATION, &mut Quiet);
+    }
     device.power_off(&mut Quiet);
     device
 }
@@ -90,8 +97,8 @@ pub fn age_by_traces(
     store: Option<&ImageStore>,
 ) -> Result<Device> {
     match store {
-        Some(store) => store.device(config, &recipe_of_traces(&inputs)?, || Ok(off(replay(config, inputs)?))),
-        None => Ok(off(replay(config, inputs)?)),
+        Some(store) => store.device(config, &recipe_of_traces(&inputs)?, || Ok(off(config, replay(config, inputs)?))),
+        None => Ok(off(config, replay(config, inputs)?)),
     }
 }
 

@@ -1,49 +1,82 @@
-//! The 18 applications and 7 combos of the IISWC 2015 paper (Zhou et al.), made from what it publishes of them.
+//! Workload models that come with the laboratory: the 18 applications and 7 combos of the IISWC 2015 paper (Zhou et al.), made
+//! from what it publishes of them, and applications on a phone of 2022, fitted to public traces.
 
 use emmclab_trace::{Error, Kind, Result};
 
 use crate::model::WorkloadModel;
 
 macro_rules! presets {
-    ($($name:literal: $file:literal,)*) => {
-        /// Names as in the paper's tables, and the text of the models.
-        const PRESETS: &[(&str, &str)] = &[
-            $(($name, include_str!(concat!("../../../presets/workloads/", $file, ".toml"))),)*
+    ($($group:literal { $($name:literal: $file:literal,)* })*) => {
+        /// Groups, each with the names and texts of its models.
+        const GROUPS: &[(&str, &[(&str, &str)])] = &[
+            $(($group, &[
+                $(($name, include_str!(concat!("../../../presets/workloads/", $file, ".toml"))),)*
+            ]),)*
         ];
     };
 }
 
 presets! {
-    "Idle": "idle",
-    "CallIn": "call_in",
-    "CallOut": "call_out",
-    "Booting": "booting",
-    "Movie": "movie",
-    "Music": "music",
-    "AngryBirds": "angry_birds",
-    "CameraVideo": "camera_video",
-    "GoogleMaps": "google_maps",
-    "Messaging": "messaging",
-    "Twitter": "twitter",
-    "Email": "email",
-    "Facebook": "facebook",
-    "Amazon": "amazon",
-    "YouTube": "youtube",
-    "Radio": "radio",
-    "Installing": "installing",
-    "WebBrowsing": "web_browsing",
-    "Music/WB": "music_wb",
-    "Radio/WB": "radio_wb",
-    "Music/FB": "music_fb",
-    "Radio/FB": "radio_fb",
-    "Music/Msg": "music_msg",
-    "Radio/Msg": "radio_msg",
-    "FB/Msg": "fb_msg",
+    "applications" {
+        "Idle": "idle",
+        "CallIn": "call_in",
+        "CallOut": "call_out",
+        "Booting": "booting",
+        "Movie": "movie",
+        "Music": "music",
+        "AngryBirds": "angry_birds",
+        "CameraVideo": "camera_video",
+        "GoogleMaps": "google_maps",
+        "Messaging": "messaging",
+        "Twitter": "twitter",
+        "Email": "email",
+        "Facebook": "facebook",
+        "Amazon": "amazon",
+        "YouTube": "youtube",
+        "Radio": "radio",
+        "Installing": "installing",
+        "WebBrowsing": "web_browsing",
+    }
+    "combos" {
+        "Music/WB": "music_wb",
+        "Radio/WB": "radio_wb",
+        "Music/FB": "music_fb",
+        "Radio/FB": "radio_fb",
+        "Music/Msg": "music_msg",
+        "Radio/Msg": "radio_msg",
+        "FB/Msg": "fb_msg",
+    }
+    "phones" {
+        "Telegram": "phones/telegram",
+        "CallOfDuty": "phones/call_of_duty",
+        "GenshinImpact": "phones/genshin_impact",
+        "PUBG": "phones/pubg",
+        "TelegramInstall": "phones/telegram_install",
+        "CallOfDutyInstall": "phones/call_of_duty_install",
+        "GenshinImpactInstall": "phones/genshin_impact_install",
+        "PUBGInstall": "phones/pubg_install",
+    }
+    "phones-recorded" {
+        "TelegramRecorded": "phones/telegram_recorded",
+        "CallOfDutyRecorded": "phones/call_of_duty_recorded",
+        "GenshinImpactRecorded": "phones/genshin_impact_recorded",
+        "PUBGRecorded": "phones/pubg_recorded",
+    }
 }
 
-/// Names in the order of the paper's tables: applications, then combos.
-pub fn names() -> impl ExactSizeIterator<Item = &'static str> {
-    PRESETS.iter().map(|(name, _)| *name)
+/// Groups of presets, each with its names: `applications` and `combos` as in the paper's tables, `phones`, and `phones-recorded`:
+/// the same traces with their clock jumps and suspected re-issues.
+pub fn groups() -> impl Iterator<Item = (&'static str, Vec<&'static str>)> {
+    GROUPS.iter().map(|(group, models)| (*group, models.iter().map(|(name, _)| *name).collect()))
+}
+
+/// All names, group by group.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    presets().map(|(name, _)| *name)
+}
+
+fn presets() -> impl Iterator<Item = &'static (&'static str, &'static str)> {
+    GROUPS.iter().flat_map(|(_, models)| *models)
 }
 
 /// The text of a preset, with its comments. Case does not matter.
@@ -51,7 +84,7 @@ pub fn names() -> impl ExactSizeIterator<Item = &'static str> {
 /// # Errors
 /// [`Kind::Config`] where there is no such preset; the hint lists them.
 pub fn text(name: &str) -> Result<&'static str> {
-    PRESETS.iter().find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, text)| *text).ok_or_else(
+    presets().find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, text)| *text).ok_or_else(
         || {
             let known = names().collect::<Vec<_>>().join(", ");
             Error::new(Kind::Config, format!("there is no workload `{name}`"))

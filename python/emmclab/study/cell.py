@@ -259,10 +259,13 @@ class Cell:
             return self._configured().beside(card, options["routing"], trace)
         if images is not None and images.limit:
             options |= {"images": images.folder, "images_limit": images.limit}
+        capacity = options.pop("capacity", None)
         result = self._configured().simulate(trace, seed=self.input.seed, **options).deterministic()
         # Files have the names that the study gives them, wherever copies lie.
         asked = json.loads(self.options)
         result["options"] |= {name: asked[name] for name in _FILES if name in result["options"]}
+        if capacity:
+            result["options"]["capacity"] = capacity
         return result
 
     def _live_result(self, options: dict[str, Any], images: Images | None) -> dict[str, Any]:

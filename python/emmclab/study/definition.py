@@ -31,12 +31,12 @@ from emmclab.study.cuts import Cuts, FileSystem, workload_digest
 from emmclab.study.program import FileSystem as LiveFileSystem
 from emmclab.study.program import Program, expanded
 from emmclab.study.space import Space, read_space
-from emmclab.workload import workloads
+from emmclab.workload import workload_groups
 
 Setting = str | int | float | bool
 
 #: Words that stand for many inputs.
-GROUPS = {"applications": workloads()[:18], "combos": workloads()[18:]}
+GROUPS = workload_groups()
 #: The mode of a grid whose inputs are programs.
 _LIVE = "live"
 #: More cells than this are a slip, not a study.
@@ -62,6 +62,8 @@ class Grid:
     precondition: str = "none"
     rate: float = 1.0
     wrap_addresses: bool = False
+    #: Capacity that devices are scaled to, as `128GB`; empty = their own.
+    capacity: str = ""
     #: Length of synthetic inputs in requests; 0 = their own.
     requests: int = 0
     #: A second device beside each, and the ways of sharing requests with it.
@@ -307,12 +309,14 @@ class Study:
                 raise ConfigError(f"more than {MOST_CELLS:,} cells", kind="config", hint="take out an axis")
             for device, values, mode, variant in points:
                 settings = json.dumps({**grid.set, **dict(zip(grid.axes, values, strict=True))})
-                point = f"{device} {settings}"
+                point = f"{device} {grid.capacity} {settings}"
                 if point not in known:
                     with self._naming(grid):
                         made = Device.named(device)
                         if settings != "{}":
                             made = made.set(json.loads(settings))
+                        if grid.capacity:
+                            made = made.with_capacity(grid.capacity)
                     known[point] = (made.name, made.digest)
                 options = {
                     "mode": mode,
@@ -320,6 +324,8 @@ class Study:
                     "rate": grid.rate,
                     "wrap_addresses": grid.wrap_addresses,
                 }
+                if grid.capacity:
+                    options["capacity"] = grid.capacity
                 if grid.card:
                     digest = Device.named(grid.card).digest
                     options |= {"card": grid.card, "card_digest": digest, "routing": variant}
@@ -564,6 +570,7 @@ def _grid(read: _Table, cuts: Cuts | None) -> Grid:
         rate=read.one("rate", (int, float), 1.0),
         # `fold` is the deprecated name.
         wrap_addresses=read.one("wrap_addresses", bool, False) or read.one("fold", bool, False),
+        capacity=read.text("capacity", ""),
         requests=read.one("requests", int, 0),
         card=read.text("card", ""),
         routings=read.many("routings", str, ()),

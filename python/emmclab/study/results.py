@@ -15,7 +15,7 @@ from emmclab.profile import Profile
 from emmclab.study.place import Place
 from emmclab.study.store import Store
 from emmclab.study.tables import Digest, Run, cuts_power
-from emmclab.workload import workloads
+from emmclab.workload import workload_groups, workloads
 
 
 @dataclass(frozen=True)
@@ -87,12 +87,12 @@ class Results:
     @property
     def applications(self) -> list[str]:
         """The paper's 18 applications, those that were run."""
-        return [name for name in workloads()[:18] if name in self.profiles]
+        return [name for name in workload_groups()["applications"] if name in self.profiles]
 
     @property
     def combos(self) -> list[str]:
         """The paper's seven combos, those that were run."""
-        return [name for name in workloads()[18:] if name in self.profiles]
+        return [name for name in workload_groups()["combos"] if name in self.profiles]
 
     @property
     def recorded(self) -> list[str]:

@@ -1,0 +1,77 @@
+"""Fits the workload models of a phone of 2022 to its public traces: `phone_workloads.py TRACES write|check`.
+
+TRACES is a folder with the `*.csv.gz` of MobileBlockIOTraces (Pixel 6a). `NAME_exec` is an application in use,
+`NAME_precond` the writes of its installation. Clock jumps are mended and suspected re-issues are dropped; of
+each application in use there is also a model of the trace as it was recorded. `check` says whether the models in
+presets/workloads/phones are what `emmclab fit` makes of the traces today.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+from emmclab import read
+from emmclab.workload import fit
+
+MODELS = Path(__file__).parents[1] / "presets" / "workloads" / "phones"
+#: Model and trace. Models of traces as they were recorded end in `Recorded`.
+TRACES = {
+    "Telegram": "telegram_exec",
+    "CallOfDuty": "cod_exec",
+    "GenshinImpact": "genshin_impact_exec",
+    "PUBG": "pubg_exec",
+    "TelegramInstall": "telegram_precond",
+    "CallOfDutyInstall": "cod_precond",
+    "GenshinImpactInstall": "genshin_impact_precond",
+    "PUBGInstall": "pubg_precond",
+    "TelegramRecorded": "telegram_exec",
+    "CallOfDutyRecorded": "cod_exec",
+    "GenshinImpactRecorded": "genshin_impact_exec",
+    "PUBGRecorded": "pubg_exec",
+}
+
+
+def path_of(name: str) -> Path:
+    """Give the file of a model: `CallOfDuty` is in `call_of_duty.toml`."""
+    return MODELS / f"{re.sub('(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])', '_', name).lower()}.toml"
+
+
+def model_of(name: str, folder: Path) -> str:
+    """Give the text of a model."""
+    as_recorded = name.endswith("Recorded")
+    file = f"{TRACES[name]}.csv.gz"
+    trace = read(folder / file) if as_recorded else read(folder / file, mend_clock=True, drop_reissued=True)
+    text = fit(trace, name=name).to_toml()
+    ledger = trace.ledger
+    treated = (
+        "as recorded"
+        if as_recorded
+        else f"{ledger['mended_jumps']:,} clock jumps mended, "
+        f"{ledger['dropped_reissues']:,} suspected re-issues dropped"
+    )
+    source = f'source = "fitted to {TRACES[name]} of MobileBlockIOTraces (Pixel 6a): {treated}"'
+    before = 'source = "fitted to a trace"'
+    assert text.count(before) == 1
+    return text.replace(before, source)
+
+
+def main() -> int:
+    """Write or check all models."""
+    folder, action = Path(sys.argv[1]), sys.argv[2]
+    different = []
+    for name in TRACES:
+        path = path_of(name)
+        text = model_of(name, folder)
+        if action == "write":
+            path.write_text(text)
+        elif not path.exists() or path.read_text() != text:
+            different.append(path.name)
+    if different:
+        print(f"not what the traces give: {', '.join(different)}")
+    return bool(different)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
