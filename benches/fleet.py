@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import resource
+import signal
 import subprocess
 import sys
 import tempfile
@@ -20,6 +21,7 @@ from pathlib import Path
 
 import emmclab
 from emmclab import _core
+from emmclab.files import folder_aside
 from emmclab.workload import Workload, workloads
 
 GOAL_PER_MINUTE = 10_000
@@ -103,11 +105,13 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--folder", type=Path, help="where recordings are made, or are from an earlier run")
     given = parser.parse_args()
-    with tempfile.TemporaryDirectory() as aside:
-        folder = given.folder or Path(aside, "recordings")
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    # What is left by a run that was killed outright, the next one removes.
+    with folder_aside(Path(tempfile.gettempdir())) as aside:
+        folder = given.folder or aside / "recordings"
         if not folder.exists():
             make(folder, given.recordings, given.requests)
-        table = Path(aside, "fleet.parquet")
+        table = aside / "fleet.parquet"
         wall, _, did = run(folder, table, given.jobs)
         count = did["profiled"]
         rate = 60 * count / wall
@@ -115,7 +119,7 @@ def main() -> int:
         again, used, did = run(folder, table, 1)
         print(f"again, {did['profiled']:,} profiled: {again:.1f} s ({used:.1f} s of processor time)")
         # Workers are no children of this process: their time is that of one process, less its start.
-        _, one, did = run(folder, Path(aside, "one.parquet"), 1)
+        _, one, did = run(folder, aside / "one.parquet", 1)
         each_ms, size_mb = 1e3 * (one - used) / count, table.stat().st_size / 2**20
         print(f"processor time of one: {each_ms:.2f} ms; table of {size_mb:.1f} MB")
         for part, ms in parts(sorted(folder.rglob("*.parquet"))[:SAMPLE]).items():

@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -19,6 +20,7 @@ from pathlib import Path
 
 import duckdb
 
+from emmclab.files import folder_aside
 from emmclab.workload import Workload
 
 LIMIT_MB = 300
@@ -77,11 +79,13 @@ def main() -> int:
     given = options.parse_args()
     print("     requests  parts  jobs     MB   unique pages   wall s    CPU s  peak MB", flush=True)
     within = True
-    with tempfile.TemporaryDirectory() as folder:
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    # What is left by a run that was killed outright, the next one removes.
+    with folder_aside(Path(tempfile.gettempdir())) as folder:
         for parts in sorted(given.parts):
-            make(Path(folder), parts, given.requests)
+            make(folder, parts, given.requests)
             for jobs in given.jobs:
-                within &= measure(Path(folder), jobs) <= LIMIT_MB * jobs
+                within &= measure(folder, jobs) <= LIMIT_MB * jobs
     return int(not within)
 
 

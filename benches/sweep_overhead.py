@@ -8,14 +8,18 @@ memory. A cell is a simulation of some 10 ms.
 from __future__ import annotations
 
 import argparse
+import os
 import resource
+import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from pathlib import Path
 
 from emmclab.cli.studies import executor
+from emmclab.files import folder_aside
 from emmclab.study import Study
 from emmclab.study.place import Folder
 from emmclab.study.run import run_cells
@@ -38,24 +42,23 @@ modes = ["open", "closed"]
 """
 
 
-def measure(cells: int, requests: int, on: str, jobs: int) -> None:
-    """Run a study of so many cells, and print a row."""
+def measure(folder: Path, cells: int, requests: int, on: str, jobs: int) -> None:
+    """Run a study of so many cells, keep its results in a folder, and print a row."""
     text = STUDY.format(seeds=list(range(1, max(2, round(cells / EACH) + 1))), requests=requests)
     last: list[Progress] = []
-    with tempfile.TemporaryDirectory() as folder:
-        # Starting a cluster belongs to no study.
-        engine = executor(jobs, on)
-        before, started = time.process_time(), time.monotonic()
-        study = Study.parse(text, "overhead.toml")
-        expanded = study.cells()
-        expanded_s = time.monotonic() - started
+    # Starting a cluster belongs to no study.
+    engine = executor(jobs, on)
+    before, started = time.process_time(), time.monotonic()
+    study = Study.parse(text, "overhead.toml")
+    expanded = study.cells()
+    expanded_s = time.monotonic() - started
 
-        def note(progress: Progress) -> None:
-            last[:] = [progress]
+    def note(progress: Progress) -> None:
+        last[:] = [progress]
 
-        found = run_cells(study, Folder(Path(folder)), engine, cells=expanded, progress=note)
-        wall_s, used_s = time.monotonic() - started, time.process_time() - before
-        engine.close()
+    found = run_cells(study, Folder(folder), engine, cells=expanded, progress=note)
+    wall_s, used_s = time.monotonic() - started, time.process_time() - before
+    engine.close()
     total, cells_s, workers = found.about["cells"], last[0].cells_s, last[0].jobs
     overhead = (wall_s * workers - cells_s) / cells_s
     memory_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
@@ -66,6 +69,12 @@ def measure(cells: int, requests: int, on: str, jobs: int) -> None:
     )
 
 
+def end_with_parent() -> None:
+    """End when the standard input does, which a killed parent closes."""
+    sys.stdin.read()
+    os._exit(1)
+
+
 def main() -> None:
     """Measure each number of cells in a process of its own, whose peak of memory is then its own."""
     options = argparse.ArgumentParser(description=__doc__)
@@ -73,15 +82,27 @@ def main() -> None:
     options.add_argument("--on", default="local")
     options.add_argument("--jobs", type=int, default=2)
     options.add_argument("--requests", type=int, default=11_000)
-    options.add_argument("--one", action="store_true", help=argparse.SUPPRESS)
+    options.add_argument("--one", type=Path, help=argparse.SUPPRESS)
     chosen = options.parse_args()
     if chosen.one:
-        measure(chosen.cells[0], chosen.requests, chosen.on, chosen.jobs)
+        threading.Thread(target=end_with_parent, daemon=True).start()
+        measure(chosen.one, chosen.cells[0], chosen.requests, chosen.on, chosen.jobs)
         return
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     print("    cells workers  ms/cell  expand s   wall s  overhead%  coordinator  memory MB", flush=True)
     for cells in chosen.cells:
-        words = ["--one", "--on", chosen.on, "--jobs", str(chosen.jobs), "--requests", str(chosen.requests)]
-        subprocess.run([sys.executable, __file__, str(cells), *words], check=True)
+        words = ["--on", chosen.on, "--jobs", str(chosen.jobs), "--requests", str(chosen.requests)]
+        # What is left by a run that was killed outright, the next one removes.
+        with folder_aside(Path(tempfile.gettempdir())) as folder:
+            command = [sys.executable, __file__, str(cells), "--one", str(folder), *words]
+            with subprocess.Popen(command, stdin=subprocess.PIPE) as one:
+                try:
+                    status = one.wait()
+                except BaseException:
+                    one.kill()
+                    raise
+        if status:
+            sys.exit(status)
 
 
 if __name__ == "__main__":

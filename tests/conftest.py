@@ -10,6 +10,7 @@ import os
 import shutil
 import subprocess
 import sys
+import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -238,3 +239,50 @@ def loop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     name = subprocess.run(find, capture_output=True, text=True, check=True).stdout.strip()
     yield name
     subprocess.run(["losetup", "-d", name], check=True)
+
+
+#: An S3 server, which says its port and ends with its standard input.
+SERVER = """
+from moto.server import ThreadedMotoServer
+server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+server.start()
+print(server.get_host_and_port()[1], flush=True)
+import sys
+sys.stdin.read()
+"""
+
+
+class Server:
+    """An S3 server of its own, on a port of its own, with one bucket."""
+
+    def __init__(self) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", SERVER],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
+        assert self.process.stdout is not None
+        self.url = f"http://127.0.0.1:{self.process.stdout.readline().strip()}"
+        self.variables = {
+            "AWS_ENDPOINT_URL": self.url,
+            "AWS_ACCESS_KEY_ID": "test",
+            "AWS_SECRET_ACCESS_KEY": "test",
+            "AWS_REGION": "us-east-1",
+        }
+        urllib.request.urlopen(urllib.request.Request(f"{self.url}/sweeps", method="PUT"), timeout=PATIENCE_S)
+
+    def stop(self) -> None:
+        self.process.kill()
+        self.process.communicate()
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+    need_library("obstore", "moto", "flask", "flask_cors")
+    started = Server()
+    for name, value in started.variables.items():
+        monkeypatch.setenv(name, value)
+    yield started
+    started.stop()

@@ -3,28 +3,17 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 import time
-import urllib.request
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from conftest import COMMAND, PATIENCE_S, emmclab, environment, need_library
+from conftest import COMMAND, PATIENCE_S, Server, emmclab, environment
 from emmclab.errors import ConfigError, InputError
 from emmclab.study import bucket as buckets
 from emmclab.study.bucket import Bucket
 from emmclab.study.place import place_of
 
-SERVER = """
-from moto.server import ThreadedMotoServer
-server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-server.start()
-print(server.get_host_and_port()[1], flush=True)
-import sys
-sys.stdin.read()
-"""
 STUDY = """
 name = "small"
 inputs = ["Movie"]
@@ -34,42 +23,6 @@ name = "all"
 devices = ["iiswc15-4ps", "iiswc15-hps"]
 """
 CELLS = 3 * (1 + 2)
-
-
-class Server:
-    """An S3 server of its own, on a port of its own, with one bucket."""
-
-    def __init__(self) -> None:
-        self.process = subprocess.Popen(
-            [sys.executable, "-c", SERVER],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-        )
-        assert self.process.stdout is not None
-        self.url = f"http://127.0.0.1:{self.process.stdout.readline().strip()}"
-        self.variables = {
-            "AWS_ENDPOINT_URL": self.url,
-            "AWS_ACCESS_KEY_ID": "test",
-            "AWS_SECRET_ACCESS_KEY": "test",
-            "AWS_REGION": "us-east-1",
-        }
-        urllib.request.urlopen(urllib.request.Request(f"{self.url}/sweeps", method="PUT"), timeout=PATIENCE_S)
-
-    def stop(self) -> None:
-        self.process.kill()
-        self.process.communicate()
-
-
-@pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
-    need_library("obstore", "moto", "flask", "flask_cors")
-    started = Server()
-    for name, value in started.variables.items():
-        monkeypatch.setenv(name, value)
-    yield started
-    started.stop()
 
 
 @pytest.fixture

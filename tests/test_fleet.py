@@ -307,7 +307,7 @@ def test_what_is_no_file_is_no_recording_and_a_link_to_nothing_is_refused(tmp_pa
     (tmp_path / "link.txt").symlink_to(tmp_path / "gone.txt")
     (found,) = recordings(tmp_path)
     assert found.path == "link.txt"
-    assert row_of(tmp_path, "link.txt", {})["refused"] == "file not found"
+    assert row_of(tmp_path / "link.txt", "link.txt", {})["refused"] == "file not found"
 
 
 def test_a_name_that_is_no_utf8_has_its_row(tmp_path: Path) -> None:

@@ -38,7 +38,7 @@ def read_text(path: str | Path, hint: str | None = None) -> str:
         ) from error
 
 
-def refuse_other_endings(path: Path, endings: Sequence[str], field: str) -> str:
+def refuse_other_endings(path: str | Path, endings: Sequence[str], field: str) -> str:
     """Refuse an output whose name does not tell its format, before the work for it is done; give the ending.
 
     `endings` are in lower case, `field` is the option that names the file.
@@ -49,7 +49,7 @@ def refuse_other_endings(path: Path, endings: Sequence[str], field: str) -> str:
     Raises:
         ConfigError: the name ends in none of them.
     """
-    ending = path.suffix.lower()
+    ending = Path(path).suffix.lower()
     if ending not in endings:
         known = " or ".join(filter(None, (", ".join(endings[:-1]), endings[-1])))
         raise ConfigError(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import stat
+from collections.abc import Iterable, Iterator
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import NamedTuple
@@ -26,7 +27,10 @@ class Recording(NamedTuple):
     #: Below the folder of the fleet, with `/` between folders.
     path: str
     bytes: int
+    #: Time of change; 0 where a version tells it.
     mtime_ns: int
+    #: What an object store calls this state of the file.
+    version: str = ""
 
 
 def recordings(folder: Path, files: str = "*") -> list[Recording]:
@@ -50,12 +54,61 @@ def recordings(folder: Path, files: str = "*") -> list[Recording]:
     for place, folders, names in os.walk(folder, onerror=refuse):
         folders[:] = [name for name in folders if not name.startswith(".")]
         for name in names:
-            if name.startswith(".") or not fnmatch(name, files):
+            if not _is_one(name, files):
                 continue
             path = os.path.relpath(os.path.join(place, name), folder)  # noqa: PTH118 - a Path for each file is slow
             if (recording := _recording(folder, path)) is not None:
                 found.append(recording)
     return _whole(sorted(found))
+
+
+def among(found: Iterable[Recording], files: str = "*") -> list[Recording]:
+    """Take the recordings among all files below an address, by the same rules, in the order of their paths.
+
+    A file of no bytes whose name others have for their folder is that folder: tools make such objects.
+
+    >>> [one.path for one in among([Recording(path, 0, 0) for path in ("b/x", "a", ".c/d", "b")])]
+    ['a', 'b/x']
+    """
+    every = list(found)
+    folders = {folder for one in every for folder in _folders(one.path)}
+    return _whole(
+        sorted(
+            one
+            for one in every
+            if _is_one(one.path.rpartition("/")[2], files)
+            and not any(folder.rpartition("/")[2].startswith(".") for folder in _folders(one.path))
+            and (one.bytes or one.path not in folders)
+        )
+    )
+
+
+def parts_of(path: str, names: Iterable[str]) -> list[str]:
+    """Give those of the files of a folder that are the recording of this path.
+
+    >>> parts_of("x/a.blktrace.0", ["x/a.blktrace.0", "x/a.blktrace.11", "x/b.blktrace.0"])
+    ['x/a.blktrace.0', 'x/a.blktrace.11']
+    """
+    match = _BLKTRACE.match(path)
+    if match is None:
+        return [path]
+    return sorted(name for name in names if (other := _BLKTRACE.match(name)) and other[1] == match[1])
+
+
+def is_in_parts(path: str) -> bool:
+    """Whether a recording may be several files."""
+    return _BLKTRACE.match(path) is not None
+
+
+def _is_one(name: str, files: str) -> bool:
+    return not name.startswith(".") and fnmatch(name, files)
+
+
+def _folders(path: str) -> Iterator[str]:
+    """Give each folder that a path lies in."""
+    while "/" in path:
+        path = path.rpartition("/")[0]
+        yield path
 
 
 def _recording(folder: Path, path: str) -> Recording | None:
@@ -78,7 +131,9 @@ def _whole(found: list[Recording]) -> list[Recording]:
         first = whole.setdefault(name, one)
         if first is not one:
             changed_ns = max(first.mtime_ns, one.mtime_ns)
-            whole[name] = first._replace(bytes=first.bytes + one.bytes, mtime_ns=changed_ns)
+            version = ",".join(filter(None, (first.version, one.version)))
+            size = first.bytes + one.bytes
+            whole[name] = first._replace(bytes=size, mtime_ns=changed_ns, version=version)
     return list(whole.values())
 
 

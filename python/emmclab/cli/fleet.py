@@ -25,8 +25,11 @@ _SHOWN = 10
 _ENDING = ".fleet.parquet"
 
 _Fleet = Annotated[
-    Path,
-    typer.Argument(metavar="FOLDER", help="A folder of recordings, or a table that this command wrote."),
+    str,
+    typer.Argument(
+        metavar="FOLDER",
+        help="A folder of recordings, s3://BUCKET/PREFIX of them, or a table that this command wrote.",
+    ),
 ]
 
 
@@ -34,7 +37,7 @@ def register(app: typer.Typer) -> None:
     """Add the command."""
     app.command(
         epilog="Examples: [cyan]emmclab fleet recordings/ --by model,build --html fleet.html[/]   "
-        "[cyan]emmclab fleet before/ --against after/[/]"
+        "[cyan]emmclab fleet before/ --against s3://phones/after[/]"
     )(with_groups(fleet))
 
 
@@ -49,19 +52,20 @@ def fleet(
         ),
     ] = "",
     output: Annotated[
-        Path | None,
+        str | None,
         typer.Option(
             "--output",
             "-o",
             metavar="FILE",
-            help="The table, as Parquet; default: the name of the folder with .fleet.parquet.",
+            help="The table, as Parquet, here or as s3://BUCKET/NAME; default: the name of the folder with "
+            ".fleet.parquet.",
         ),
     ] = None,
     against: Annotated[
-        Path | None,
+        str | None,
         typer.Option(
             metavar="FOLDER",
-            help="Test which figures differ from those of FOLDER in this one, or in its table.",
+            help="Test which figures differ from those of FOLDER in this one, in a bucket, or in its table.",
         ),
     ] = None,
     html: Annotated[
@@ -101,9 +105,9 @@ def fleet(
         summary = summarise(tables[0][0], keys)
         found: Any = summary
     else:
-        found = compare(tables[0][0], tables[1][0], (str(folder), str(against)))
+        found = compare(tables[0][0], tables[1][0], (folder, against))
     if as_json:
-        about = [{"table": str(table.path), "run": run and asdict(run)} for table, run in tables]
+        about = [{"table": table.name, "run": run and asdict(run)} for table, run in tables]
         print_json({"tables": about, **found.to_dict()})
     else:
         from emmclab.cli.show_fleet import show_comparison, show_summary
@@ -119,26 +123,27 @@ def fleet(
         say(f"report: {html}")
     runs = [(table, run) for table, run in tables if run is not None]
     for table, run in runs:
-        say(f"table: {table.path} ({run.recordings:,} files, {run.profiled:,} of them profiled now)")
+        say(f"table: {table.name} ({run.recordings:,} files, {run.profiled:,} of them profiled now)")
     _fail(runs)
 
 
-def _places(folder: Path, output: Path | None, against: Path | None) -> list[Path | None]:
+def _places(folder: str, output: str | None, against: str | None) -> list[str | None]:
     """Give the table of each fleet; None for one that is a table itself.
 
     Raises:
         ConfigError: both would have the same, or a table is given another name.
     """
-    if folder.is_file() and output is not None:
+    is_table = _is_table(folder)
+    if is_table and output is not None:
         raise ConfigError(
             f"{folder} is a table already",
             kind="config",
             field="--output",
             hint="leave out -o, or name the folder of the recordings",
         )
-    first = None if folder.is_file() else output or Path(f"{folder.resolve().name}{_ENDING}")
-    second = None if against is None or against.is_file() else Path(f"{against.resolve().name}{_ENDING}")
-    if second is not None and first is not None and first.absolute() == second.absolute():
+    first = None if is_table else output or _usual(folder)
+    second = None if against is None or _is_table(against) else _usual(against)
+    if second is not None and first is not None and Path(first).absolute() == Path(second).absolute():
         raise ConfigError(
             f"{first}: both fleets would have this table",
             kind="config",
@@ -148,13 +153,31 @@ def _places(folder: Path, output: Path | None, against: Path | None) -> list[Pat
     return [first, second]
 
 
+def _is_table(place: str) -> bool:
+    """Whether this is a file, rather than a folder; a bucket without a prefix is none."""
+    from emmclab.fleet.copy import Copy
+
+    _, scheme, below = place.rstrip("/").partition("://")
+    return (not scheme or "/" in below) and Copy(place).is_there()
+
+
+def _usual(place: str) -> str:
+    """Give the table of a folder where none is named: here, by the last part of its name."""
+    if "://" not in place:
+        return f"{Path(place).resolve().name}{_ENDING}"
+    return f"{place.rstrip('/').rpartition('/')[2]}{_ENDING}"
+
+
 def _table(
-    place: Path, target: Path | None, files: str, jobs: int, options: dict[str, Any]
+    place: str, target: str | None, files: str, jobs: int, options: dict[str, Any]
 ) -> tuple[Table, Counts | None]:
     from emmclab.fleet import Table, profile_fleet
 
     if target is None:
-        return Table(place), None
+        from emmclab.fleet.copy import Copy
+
+        copy = Copy(place)
+        return Table(copy.fetch(), copy.name), None
     done = 0
     meter = Counter(f"fleet {place}", "recordings")
 

@@ -39,13 +39,12 @@ _NAMED_ROWS = {
 }
 
 
-def row_of(folder: Path, path: str, options: Mapping[str, Any]) -> Row:
-    """Profile a recording; a file that cannot be read gives a row with the reason.
+def row_of(place: Path, path: str, options: Mapping[str, Any]) -> Row:
+    """Profile a recording, which is this file; one that cannot be read gives a row with the reason.
 
     Raises:
         ConfigError: an option of reading has no meaning, or a key of the folders is the name of a figure.
     """
-    place = folder / path
     row = _empty(path)
     try:
         trace = read(place, **options)
@@ -58,7 +57,7 @@ def row_of(folder: Path, path: str, options: Mapping[str, Any]) -> Row:
         raise
     except (EmmclabError, OSError) as error:
         refusal = error if isinstance(error, EmmclabError) else InputError.of(error, place)
-        return refused_row(folder, path, _reason(refusal, place, path))
+        return refused_row(place, path, reason(refusal, str(place), path))
     row |= {
         "digest": trace.digest,
         "format": trace.header["format"],
@@ -70,9 +69,9 @@ def row_of(folder: Path, path: str, options: Mapping[str, Any]) -> Row:
     return row | numbers | counts
 
 
-def refused_row(folder: Path, path: str, reason: str) -> Row:
-    """Give the row of a file that could not be profiled."""
-    return _empty(path) | {"refused": reason, "digest": digest([folder / path])}
+def refused_row(place: Path | None, path: str, reason: str) -> Row:
+    """Give the row of a file that could not be profiled; without `place` it could not be had at all."""
+    return _empty(path) | {"refused": reason, "digest": place and digest([place])}
 
 
 def _empty(path: str) -> Row:
@@ -91,9 +90,9 @@ def bins() -> dict[str, dict[str, Any]]:
     }
 
 
-def _reason(error: EmmclabError, place: Path, path: str) -> str:
-    """Give the message without the file, which stands beside it, and the folder, which may lie anywhere."""
-    return printable(str(error).removeprefix(f"{place}: ").replace(str(place), path))
+def reason(error: EmmclabError, place: str, path: str) -> str:
+    """Give the message without the file, which stands beside it, and its folder, which may lie anywhere."""
+    return printable(str(error).removeprefix(f"{place}: ").replace(place, path))
 
 
 def _refuse_keys(path: str, taken: set[str]) -> None:

@@ -13,10 +13,12 @@ from typing import Any, NamedTuple
 from emmclab import __version__
 from emmclab.errors import InputError
 from emmclab.files import digest, printable, sweep
-from emmclab.fleet.row import bins, refused_row, row_of
+from emmclab.fleet.copy import Copy
+from emmclab.fleet.row import bins, reason, refused_row, row_of
+from emmclab.fleet.source import Source, source_of
 from emmclab.fleet.state import Profiled, State
 from emmclab.fleet.table import Table, write
-from emmclab.recordings import Recording, metadata_keys, recordings
+from emmclab.recordings import Recording, metadata_keys
 from emmclab.study.cell import build_digest
 from emmclab.study.executors import Crash, Executor
 
@@ -46,8 +48,8 @@ class Counts:
 
 
 def profile_fleet(
-    folder: Path,
-    table: Path,
+    folder: str | Path,
+    table: str | Path,
     executor: Executor,
     *,
     files: str = "*",
@@ -56,79 +58,100 @@ def profile_fleet(
 ) -> tuple[Table, Counts]:
     """Profile every recording below a folder that the table does not have yet, then write the table.
 
-    A recording is unchanged where size and time of change are those of the last run, or else where its digest
-    is. A run that is interrupted leaves its rows beside the table (`.NAME.state`), and the next one goes on
-    from there. The table is the same for every executor, and whatever runs there were before.
+    A recording is unchanged where size and time of change (of a bucket, the ETag) are those of the last run,
+    or else where its digest is. A run that is interrupted leaves its rows beside the table (`.NAME.state`),
+    for a bucket those on this machine, and the next one goes on from there. The table is the same for every
+    executor, and whatever runs there were before.
 
     Args:
-        folder: searched with the folders below it.
-        table: the Parquet file.
+        folder: searched with the folders below it; or a bucket, as `s3://BUCKET/PREFIX`.
+        table: the Parquet file, on this machine or in a bucket.
         executor: runs the tasks.
         files: pattern of file names.
         options: those of `emmclab.read`.
         progress: called as recordings are done.
 
     Raises:
-        InputError: there is no recording.
+        InputError: there is no recording, or a bucket cannot be reached.
         ConfigError: another process is working on the table, or an option has no meaning.
     """
     options = dict(options or {})
     identity = {"version": __version__, "build": build_digest(), "reading": options}
-    found = [one for one in recordings(folder, files) if (folder / one.path).absolute() != table.absolute()]
+    source, copy = source_of(folder), Copy(table)
+    own = copy.name if "://" in copy.name else str(copy.path.absolute())
+    found = [one for one in source.recordings(files) if source.named(one.path) != own]
     description = {"identity": identity, "metadata": metadata_keys(found), "bins": bins()}
     if not found:
         raise InputError(
-            f"{folder}: there is no recording",
+            f"{source}: there is no recording",
             kind="io",
-            file=str(folder),
+            file=str(source),
             hint="name the folder that the recordings lie in, or a pattern of their names with --files",
         )
-    sweep(table.absolute().parent)
-    with State(table, identity) as state:
-        former = _former(table, identity)
-        there = dict(former.digests()) if former else {}
-        doubtful = [doubt for one in found if (doubt := _doubt(one, state, there)) is not None]
-        before = len(found) - len(doubtful)
-        profiled = 0
-
-        def tell() -> None:
-            if progress is not None:
-                progress(before + state.added, len(found), before)
-
-        work = functools.partial(_profile, folder, options)
-        waiting = deque(_batches(doubtful))
-        try:
-            for task, outcome in executor.run(work, lambda: waiting.popleft() if waiting else None):
-                if isinstance(outcome, Crash):
-                    if len(task) > 1:
-                        # One of them is the cause; the others are profiled all the same.
-                        waiting.extend((one,) for one in task)
-                        continue
-                    outcome = [_crashed(folder, task[0].recording, outcome)]
-                state.add(outcome)
-                profiled += sum(one.row is not None for one in outcome)
-                tell()
-        except KeyboardInterrupt:
-            # It may have come between the two.
-            tell()
-            raise
-        paths = [one.path for one in found]
-        kept = [
-            (printable(path), there[printable(path)])
-            for path in paths
-            if not state.has_row(path) and printable(path) in there
-        ]
-        write(table, description, state.rows(paths), former, kept)
-        state.settle(paths)
-    made = Table(table)
+    with copy.alone():
+        sweep(copy.path.absolute().parent)
+        with State(copy.path, identity) as state:
+            profiled = _brought_up(source, copy, state, found, description, executor, progress)
+        copy.put_state()
+    made = Table(copy.path, copy.name)
     return made, Counts(len(found), profiled, len(made.refused()))
 
 
-def _former(table: Path, identity: Mapping[str, Any]) -> Table | None:
+def _brought_up(
+    source: Source,
+    copy: Copy,
+    state: State,
+    found: Sequence[Recording],
+    description: Mapping[str, Any],
+    executor: Executor,
+    progress: FleetProgress | None,
+) -> int:
+    """Bring the table up to date; give how many recordings were profiled."""
+    identity = description["identity"]
+    former = _former(copy, identity)
+    there = dict(former.digests()) if former else {}
+    doubtful = [doubt for one in found if (doubt := _doubt(one, state, there)) is not None]
+    before = len(found) - len(doubtful)
+    profiled = 0
+
+    def tell() -> None:
+        if progress is not None:
+            progress(before + state.added, len(found), before)
+
+    work = functools.partial(_profile, source, identity["reading"])
+    waiting = deque(_batches(doubtful))
+    try:
+        for task, outcome in executor.run(work, lambda: waiting.popleft() if waiting else None):
+            if isinstance(outcome, Crash):
+                if len(task) > 1:
+                    # One of them is the cause; the others are profiled all the same.
+                    waiting.extend((one,) for one in task)
+                    continue
+                outcome = _crashed(source, task[0].recording, outcome)
+            state.add(outcome)
+            profiled += sum(one.row is not None for one in outcome)
+            tell()
+    except KeyboardInterrupt:
+        # It may have come between the two.
+        tell()
+        raise
+    paths = [one.path for one in found]
+    kept = [
+        (printable(path), there[printable(path)])
+        for path in paths
+        if not state.has_row(path) and printable(path) in there
+    ]
+    write(copy.made, description, state.rows(paths), former, kept)
+    copy.put()
+    state.settle(paths)
+    return profiled
+
+
+def _former(copy: Copy, identity: Mapping[str, Any]) -> Table | None:
     """Open the table of an earlier run, where its rows are what this run would make."""
-    if not table.exists():
+    if not copy.path.exists():
         return None
-    former = Table(table)
+    former = Table(copy.path, copy.name)
     return former if former.description["identity"] == identity else None
 
 
@@ -156,19 +179,30 @@ def _batches(doubtful: Sequence[Doubtful]) -> list[tuple[Doubtful, ...]]:
     return [*batches, tuple(batch)] if batch else batches
 
 
-def _crashed(folder: Path, recording: Recording, crash: Crash) -> Profiled:
+def _crashed(source: Source, recording: Recording, crash: Crash) -> list[Profiled]:
     """Give the row of a recording that crashed the process which read it."""
-    row = refused_row(folder, recording.path, f"reading it crashed: {crash.reason}")
+    return [
+        _refused(recording, place, f"reading it crashed: {crash.reason}")
+        for _, place in source.opened([recording])
+    ]
+
+
+def _refused(recording: Recording, place: Path | InputError, why: str) -> Profiled:
+    row = refused_row(place if isinstance(place, Path) else None, recording.path, why)
     return Profiled(recording, row["digest"], json.dumps(row | {"bytes": recording.bytes}))
 
 
-def _profile(folder: Path, options: Mapping[str, Any], batch: Sequence[Doubtful]) -> list[Profiled]:
+def _profile(source: Source, options: Mapping[str, Any], batch: Sequence[Doubtful]) -> list[Profiled]:
     """Make the rows of a batch; a recording whose digest is as before needs none."""
     done = []
-    for recording, known in batch:
-        if known is not None and digest([folder / recording.path]) == known:
+    opened = source.opened([one.recording for one in batch])
+    for (recording, known), (_, place) in zip(batch, opened, strict=True):
+        if isinstance(place, InputError):
+            why = reason(place, source.named(recording.path), recording.path)
+            done.append(_refused(recording, place, why))
+        elif known is not None and digest([place]) == known:
             done.append(Profiled(recording, known, None))
-            continue
-        row = row_of(folder, recording.path, options) | {"bytes": recording.bytes}
-        done.append(Profiled(recording, row["digest"], json.dumps(row)))
+        else:
+            row = row_of(place, recording.path, options) | {"bytes": recording.bytes}
+            done.append(Profiled(recording, row["digest"], json.dumps(row)))
     return done

@@ -27,12 +27,27 @@ class Profiled(NamedTuple):
     row: str | None
 
 
+def state_of(table: Path) -> Path:
+    """Name the file of the state of a table."""
+    return table.with_name(f".{table.name}.state")
+
+
+def busy(table: object) -> ConfigError:
+    """Say that another process is at work on a table."""
+    return ConfigError(
+        f"{table}: another process is working on this table",
+        kind="config",
+        file=str(table),
+        hint="wait for it, or name another table with -o",
+    )
+
+
 class State:
     """The state of one table; while it is open, no other process works on that table."""
 
     def __init__(self, table: Path, identity: dict[str, Any]) -> None:
         """Name the table, and what decides a row beside the recording."""
-        self.path = table.with_name(f".{table.name}.state")
+        self.path = state_of(table)
         self._table = table
         self._identity = identity
         self._file: IO[str] | None = None
@@ -51,12 +66,7 @@ class State:
             raise InputError.of(error, self._table) from error
         if not lock(self._file, wait=False):
             self._file.close()
-            raise ConfigError(
-                f"{self._table}: another process is working on this table",
-                kind="config",
-                file=str(self._table),
-                hint="wait for it, or name another table with -o",
-            )
+            raise busy(self._table)
         self._read()
         return self
 

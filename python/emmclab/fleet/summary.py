@@ -124,7 +124,7 @@ def summarise(table: Table, by: Sequence[str] = ()) -> Summary:
     for key in by:
         if key not in table.keys:
             raise ConfigError(
-                f"{table.path}: recordings have no key `{key}`",
+                f"{table.name}: recordings have no key `{key}`",
                 kind="config",
                 field="--by",
                 hint=f"take one of {', '.join(table.keys)}; a folder `{key}=VALUE` gives recordings one",

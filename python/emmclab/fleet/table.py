@@ -32,15 +32,16 @@ _TYPES = {"int": "BIGINT", "float": "DOUBLE", "str": "VARCHAR", "list": "BIGINT[
 class Table:
     """The table of a fleet, on disk."""
 
-    def __init__(self, path: Path) -> None:
-        """Open a table.
+    def __init__(self, path: Path, name: str = "") -> None:
+        """Open a table; `name` is its address, where `path` is a copy.
 
         Raises:
             InputError: there is no such file.
             FormatError: it is none that `emmclab fleet` wrote.
         """
         self.path = path
-        self.description = _description(path)
+        self.name = name or str(path)
+        self.description = _description(path, self.name)
         with duckdb.connect() as database:
             described = database.execute("describe select * from read_parquet($path)", {"path": str(path)})
             #: Name and type of each column.
@@ -137,11 +138,11 @@ def _in_order(database: duckdb.DuckDBPyConnection, metadata: Sequence[str]) -> l
     return [*first, *others]
 
 
-def _description(path: Path) -> dict[str, Any]:
+def _description(path: Path, name: str) -> dict[str, Any]:
     try:
         path.open("rb").close()
     except OSError as error:
-        raise InputError.of(error, path) from error
+        raise InputError.of(error, name) from error
     try:
         with duckdb.connect() as database:
             ask = "select value from parquet_kv_metadata($path) where key::varchar = $key"
@@ -152,9 +153,9 @@ def _description(path: Path) -> dict[str, Any]:
     except (duckdb.Error, ValueError):
         pass
     raise FormatError(
-        f"{path}: this is no table of a fleet",
+        f"{name}: this is no table of a fleet",
         kind="syntax",
-        file=str(path),
+        file=name,
         hint="name a folder of recordings, or a file that `emmclab fleet` wrote",
     )
 

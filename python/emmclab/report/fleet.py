@@ -99,7 +99,7 @@ def _page(tables: Sequence[Table], drawn: Sequence[tuple[Figure, Rows]], **conte
         names,
         words=words,
         most=_MOST_ROWS,
-        sources=[(table.path.name, table.description["identity"]) for table in tables],
+        sources=[(table.name.rpartition("/")[2], table.description["identity"]) for table in tables],
         **content,
     )
 

@@ -10,7 +10,7 @@ import secrets
 import socket
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,8 @@ from emmclab.study.place import refused
 SIGN_S, LEASE_S = 5.0, 20.0
 #: Attempts of a request, and the time for all of them: then the bucket counts as gone.
 _RETRIES = {"max_retries": 5, "retry_timeout": timedelta(seconds=20)}
+#: Size of the pieces in which objects are copied, bytes.
+_PIECE_BYTES = 8 << 20
 #: Where runs say that they are at work.
 _LOCKS = "running"
 
@@ -34,8 +36,8 @@ class Bucket:
 
     folder = None
 
-    def __init__(self, address: str) -> None:
-        """Name it; nothing is asked of it yet.
+    def __init__(self, address: str, field: str = "--results") -> None:
+        """Name it, as the option `field` does; nothing is asked of it yet.
 
         Raises:
             UnsupportedError: obstore is not installed.
@@ -51,7 +53,7 @@ class Bucket:
             raise ConfigError(
                 f"{address}: {_words(error)}",
                 kind="config",
-                field="--results",
+                field=field,
                 hint="write s3://BUCKET/PREFIX, gs://BUCKET/PREFIX or az://CONTAINER/PREFIX",
             ) from error
 
@@ -69,19 +71,34 @@ class Bucket:
             yield
         except (self._library.exceptions.BaseError, OSError) as error:
             gone = isinstance(error, (FileNotFoundError, self._library.exceptions.NotFoundError))
+            denied = isinstance(error, self._library.exceptions.PermissionDeniedError)
+            file = f"{self._address}/{name}".rstrip("/")
             raise InputError(
-                f"{self._address}/{name}: {'file not found' if gone else _words(error)}",
+                f"{file}: {'file not found' if gone else _words(error)}",
                 kind="io",
-                file=f"{self._address}/{name}",
-                errno=errno.ENOENT if gone else errno.EIO,
+                file=file,
+                errno=errno.ENOENT if gone else errno.EACCES if denied else errno.EIO,
                 hint="check the address, the credentials and the network; the same command runs the rest",
             ) from error
 
     def names(self, below: str) -> list[str]:
         """Name the objects below a prefix."""
+        return sorted(one["path"] for one in self.listed(below))
+
+    def listed(self, below: str = "") -> list[dict[str, Any]]:
+        """Give `path`, `size`, `e_tag`, `version` and `last_modified` of the objects below a prefix."""
         with self._asking(below):
-            listed = self._library.list(self._store, prefix=below)
-            return sorted(one["path"] for chunk in listed for one in chunk)
+            chunks = self._library.list(self._store, prefix=below or None)
+            return [one for chunk in chunks for one in chunk]
+
+    def head(self, name: str) -> dict[str, Any] | None:
+        """Give the same of one object; None where there is none."""
+        with self._asking(name):
+            try:
+                found: dict[str, Any] = self._library.head(self._store, name)
+            except FileNotFoundError:
+                return None
+            return found
 
     def read(self, name: str) -> bytes:
         """Give the content of an object."""
@@ -93,6 +110,26 @@ class Bucket:
         del is_derived
         with self._asking(name):
             self._library.put(self._store, name, content)
+
+    def replace(
+        self, name: str, content: bytes | Path, former: Mapping[str, Any] | None
+    ) -> dict[str, Any] | None:
+        """Put an object in place of the `former` one, or where none is; None where there is another one.
+
+        What is put is known by `e_tag` and `version`, as `head` gives them.
+        """
+        mode: str | dict[str, Any] = "create"
+        if former is not None:
+            mode = {key: former[key] for key in ("e_tag", "version") if former[key] is not None}
+        others = self._library.exceptions
+        with self._asking(name):
+            try:
+                put: dict[str, Any] = self._library.put(
+                    self._store, name, content, mode=mode, use_multipart=False
+                )
+            except (others.AlreadyExistsError, others.PreconditionError, FileNotFoundError):
+                return None
+            return put
 
     def remove(self, name: str) -> None:
         """Remove an object, if it is there."""
@@ -109,12 +146,15 @@ class Bucket:
         """Copy objects to this machine."""
         found = []
         for number, name in enumerate(names):
-            path = aside / f"copy-{number}{Path(name).suffix}"
-            with self._asking(name), path.open("wb") as file:
-                for chunk in self._library.get(self._store, name).stream(min_chunk_size=8 << 20):
-                    file.write(chunk)
-            found.append(path)
+            found.append(aside / f"copy-{number}{Path(name).suffix}")
+            self.copy(name, found[-1])
         return found
+
+    def copy(self, name: str, path: Path) -> None:
+        """Copy an object to this machine, in pieces."""
+        with self._asking(name), path.open("wb") as file:
+            for chunk in self._library.get(self._store, name).stream(min_chunk_size=_PIECE_BYTES):
+                file.write(chunk)
 
     @contextlib.contextmanager
     def lock(self, shard: str) -> Iterator[None]:
@@ -125,11 +165,9 @@ class Bucket:
         """
         mine = f"{_LOCKS}/{shard or 'all'}"
         self._wait_for_others(shard, mine)
-        with self._asking(mine):
-            try:
-                sign = self._library.put(self._store, mine, _sign(), mode="create")
-            except self._library.exceptions.AlreadyExistsError:
-                raise refused(self, "") from None
+        sign = self.replace(mine, _sign(), None)
+        if sign is None:
+            raise refused(self, "")
         alive = _Signs(self, mine, sign)
         alive.start()
         try:
@@ -161,11 +199,9 @@ class Bucket:
 
     def _signs(self, shard: str, mine: str) -> dict[str, Any]:
         """Give the latest sign of each run in the way: a shard meets its like, and a run of all cells."""
-        with self._asking(_LOCKS):
-            listed = [one for chunk in self._library.list(self._store, prefix=_LOCKS) for one in chunk]
         return {
             one["path"]: (one["e_tag"], one["last_modified"])
-            for one in listed
+            for one in self.listed(_LOCKS)
             if not shard or one["path"] in (mine, f"{_LOCKS}/all")
         }
 
@@ -178,12 +214,9 @@ class Bucket:
 
     def renew(self, at: str, sign: Any) -> Any:
         """Replace a sign by the next; None where it is not the one that this run gave."""
-        update = {name: sign[name] for name in ("e_tag", "version") if sign[name] is not None}
         try:
-            return self._library.put(self._store, at, _sign(), mode=update)
-        except (self._library.exceptions.PreconditionError, FileNotFoundError):
-            return None
-        except self._library.exceptions.BaseError:
+            return self.replace(at, _sign(), sign)
+        except InputError:
             # Out of reach for now; whether it is still ours the next sign tells.
             return sign
 

@@ -1,0 +1,136 @@
+"""A table in a bucket: worked on as a copy on this machine, and put in place of the one that was copied."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from emmclab.errors import ConfigError, InputError
+from emmclab.files import folder_aside, lock, write_whole, written
+from emmclab.fleet.state import busy, state_of
+from emmclab.study.bucket import Bucket
+from emmclab.study.located import scratch
+
+
+class Copy:
+    """The table of a fleet on this machine, wherever it lies."""
+
+    def __init__(self, address: str | Path) -> None:
+        """Name the table: a path, or an address as `s3://BUCKET/PREFIX/NAME`."""
+        self.name = str(address)
+        self._bucket: Bucket | None = None
+        #: Where it is read, and where a new one is made.
+        self.path = self.made = Path(address)
+        if "://" in self.name:
+            parent, _, self._object = self.name.rpartition("/")
+            self._bucket = Bucket(parent, "--output")
+            self._folder = scratch() / "fleets" / hashlib.sha256(self.name.encode()).hexdigest()[:32]
+            self.path, self.made = self._folder / "fleet.parquet", self._folder / "made.parquet"
+
+    @contextlib.contextmanager
+    def alone(self) -> Iterator[None]:
+        """Keep other processes of this machine away, and bring the copy up to date.
+
+        Raises:
+            ConfigError: another process is working on it.
+            InputError: the bucket cannot be reached.
+        """
+        if self._bucket is None:  # The lock is that of the state.
+            yield
+            return
+        self._folder.mkdir(parents=True, exist_ok=True)
+        with (self._folder / "lock").open("w") as file:
+            if not lock(file, wait=False):
+                raise busy(self.name)
+            self._update()
+            yield
+
+    def fetch(self) -> Path:
+        """Bring the copy up to date; give where it is.
+
+        Raises:
+            ConfigError: another process is working on it.
+            InputError: the bucket cannot be reached, or has no such table.
+        """
+        with self.alone():
+            if not self.is_there():
+                raise InputError(
+                    f"{self.name}: file not found", kind="io", file=self.name, hint="check the path"
+                )
+            return self.path
+
+    def is_there(self) -> bool:
+        """Whether the table is there."""
+        return self.path.is_file() if self._bucket is None else self._bucket.head(self._object) is not None
+
+    def put(self) -> None:
+        """Put the table that was made in its place.
+
+        Raises:
+            ConfigError: another process has done so meanwhile.
+        """
+        if self._bucket is None:
+            return
+        made = self._bucket.replace(self._object, self.made, self._former())
+        if made is None:
+            raise ConfigError(
+                f"{self.name}: another process has written this table meanwhile",
+                kind="config",
+                file=self.name,
+                hint="the same command goes on from what was profiled now",
+            )
+        self.made.replace(self.path)
+        self._note(made)
+        written[-1] = self.name
+
+    def put_state(self) -> None:
+        """Put what the table was made of beside it."""
+        if self._bucket is not None:
+            self._bucket.write(state_of(Path(self._object)).name, state_of(self.path))
+
+    def _update(self) -> None:
+        """Copy the table, and its state but where rows of an interrupted run are here."""
+        if self._bucket is None:
+            return
+        there, here = self._bucket.head(self._object), self._former()
+        if there is None:
+            self.path.unlink(missing_ok=True)
+            self._noted.unlink(missing_ok=True)
+            return
+        if here is not None and self.path.exists() and here["e_tag"] == there["e_tag"]:
+            return
+        state = state_of(self.path)
+        with folder_aside(self._folder) as aside:
+            copy = aside / "copy"
+            beside = state_of(Path(self._object)).name
+            if not _has_rows(state) and self._bucket.head(beside) is not None:
+                self._bucket.copy(beside, copy)
+                copy.replace(state)
+            self._bucket.copy(self._object, copy)
+            copy.replace(self.path)
+        self._note(there)
+
+    @property
+    def _noted(self) -> Path:
+        """Which state of the object the copy is of."""
+        return self._folder / "copied.json"
+
+    def _former(self) -> dict[str, Any] | None:
+        with contextlib.suppress(OSError, ValueError):
+            noted: dict[str, Any] = json.loads(self._noted.read_bytes())
+            return noted
+        return None
+
+    def _note(self, there: dict[str, Any]) -> None:
+        write_whole(self._noted, json.dumps({key: there[key] for key in ("e_tag", "version")}))
+        written.pop()  # No file that a command keeps.
+
+
+def _has_rows(state: Path) -> bool:
+    with contextlib.suppress(OSError), state.open(encoding="ascii", errors="replace") as file:
+        return any('"row": {' in line for line in file)
+    return False

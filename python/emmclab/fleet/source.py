@@ -1,0 +1,146 @@
+"""Where the recordings of a fleet lie: a folder of this machine, or a bucket of an object store."""
+
+from __future__ import annotations
+
+import errno
+import functools
+import shutil
+from collections import deque
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Protocol
+
+from emmclab.errors import InputError
+from emmclab.files import folder_aside
+from emmclab.recordings import Recording, among, is_in_parts, parts_of, recordings
+from emmclab.study.bucket import Bucket
+from emmclab.study.located import scratch
+
+#: Recordings that are copied from a bucket ahead of the one that is profiled, and their bytes in all.
+_AHEAD, _AHEAD_BYTES = 8, 64 << 20
+#: Longest name of a copy: that of an object may be longer than a file system takes. The end tells the format.
+_NAME_BYTES = 100
+
+
+class Source(Protocol):
+    """Recordings by their paths; workers take it with them."""
+
+    def recordings(self, files: str) -> list[Recording]:
+        """Find the recordings whose file names match, in the order of their paths.
+
+        Raises:
+            InputError: it cannot be read.
+        """
+        ...
+
+    def named(self, path: str) -> str:
+        """Give the whole address of a recording."""
+        ...
+
+    def opened(self, batch: Sequence[Recording]) -> Iterator[tuple[Recording, Path | InputError]]:
+        """Give each recording as a file here, until the next one is asked for; or why there is none.
+
+        Raises:
+            InputError: none can be read for now, as a network is down.
+        """
+        ...
+
+
+def source_of(place: str | Path) -> Source:
+    """Take a folder, or the address of a bucket as `s3://BUCKET/PREFIX`."""
+    return InBucket(str(place).rstrip("/")) if "://" in str(place) else InFolder(Path(place))
+
+
+class InFolder:
+    """A folder of this machine."""
+
+    def __init__(self, folder: Path) -> None:
+        """Name the folder."""
+        self._folder = folder
+
+    def __str__(self) -> str:
+        return str(self._folder)
+
+    def recordings(self, files: str) -> list[Recording]:
+        """Find the recordings below the folder."""
+        return recordings(self._folder, files)
+
+    def named(self, path: str) -> str:
+        """Give the absolute path."""
+        return str((self._folder / path).absolute())
+
+    def opened(self, batch: Sequence[Recording]) -> Iterator[tuple[Recording, Path | InputError]]:
+        """Give the files where they are."""
+        return ((one, self._folder / one.path) for one in batch)
+
+
+class InBucket:
+    """A part of a bucket, whose recordings are copied to this machine one after the other."""
+
+    def __init__(self, address: str) -> None:
+        """Name it; nothing is asked of it yet."""
+        self._address = address
+
+    def __str__(self) -> str:
+        return self._address
+
+    def __reduce__(self) -> tuple[type[InBucket], tuple[str]]:
+        """Let a worker connect by itself."""
+        return InBucket, (self._address,)
+
+    @functools.cached_property
+    def _bucket(self) -> Bucket:
+        return Bucket(self._address, "FOLDER")
+
+    def recordings(self, files: str) -> list[Recording]:
+        """Find the recordings below the address; what the store says of a change stands for its time."""
+        listed = self._bucket.listed()
+        return among(
+            (
+                Recording(one["path"], one["size"], 0, one["e_tag"] or one["last_modified"].isoformat())
+                for one in listed
+            ),
+            files,
+        )
+
+    def named(self, path: str) -> str:
+        """Give the address."""
+        return f"{self._address}/{path}"
+
+    def opened(self, batch: Sequence[Recording]) -> Iterator[tuple[Recording, Path | InputError]]:
+        """Copy some ahead, each to a folder that is gone afterwards."""
+        left = deque(enumerate(batch))
+        copies: deque[tuple[Recording, Future[Path | InputError]]] = deque()
+        size = 0
+        with folder_aside(scratch()) as aside, ThreadPoolExecutor(_AHEAD) as threads:
+            while left or copies:
+                while left and (not copies or (len(copies) < _AHEAD and size < _AHEAD_BYTES)):
+                    number, one = left.popleft()
+                    copies.append((one, threads.submit(self._copied, one.path, aside / str(number))))
+                    size += one.bytes
+                one, future = copies.popleft()
+                copy = future.result()
+                yield one, copy
+                size -= one.bytes
+                if isinstance(copy, Path):
+                    shutil.rmtree(copy.parent)
+
+    def _copied(self, path: str, folder: Path) -> Path | InputError:
+        """Copy a recording; give where it is, or why it cannot be had."""
+        bucket = self._bucket
+        folder.mkdir()
+        try:
+            parent = path.rpartition("/")[0]
+            names = (one["path"] for one in bucket.listed(parent)) if is_in_parts(path) else ()
+            for name in parts_of(path, names):
+                bucket.copy(name, folder / _name(name))
+        except InputError as error:
+            if error.errno not in (errno.ENOENT, errno.EACCES):
+                raise
+            return error
+        return folder / _name(path)
+
+
+def _name(path: str) -> str:
+    return path.rpartition("/")[2].encode()[-_NAME_BYTES:].decode("utf-8", "ignore")
