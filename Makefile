@@ -1,5 +1,5 @@
 # The doors of the project; each sets up what it needs.
-.PHONY: demo test test-guest soak soak-live check bench generate setup clean
+.PHONY: demo docs test test-guest soak soak-live check bench generate setup clean
 
 demo: ## the main job: reproduces IISWC 2015 from bundled models, ending with the path of a report
 	@scripts/setup.sh run
@@ -19,6 +19,11 @@ soak: ## random tests with new cases each time, seeds printed: make soak ROUNDS=
 soak-live: ## files and xfstests on served devices, as root: make soak-live SECONDS=1200 XFSTESTS=/path
 	@scripts/setup.sh dev
 	@XFSTESTS=$(XFSTESTS) scripts/soak_live.sh $(SECONDS)
+
+docs: ## the documentation site, which opens from disk: build/docs/index.html
+	@scripts/setup.sh dev
+	@.venv/bin/python -m sphinx -q -W --keep-going docs build/docs
+	@echo build/docs/index.html
 
 check: ## formatting, lints, types, generated files, house rules
 	@scripts/setup.sh dev

@@ -13,7 +13,7 @@ from emmclab.cli.options import AsJson
 from emmclab.cli.outputs import To, to_stdout
 from emmclab.cli.show import framed
 from emmclab.errors import ConfigError
-from emmclab.workload import Workload, workloads
+from emmclab.workload import Workload, workload_groups, workloads
 
 
 def register(app: typer.Typer) -> None:
@@ -30,7 +30,7 @@ def synth(
         str | None,
         typer.Argument(
             metavar="NAME|FILE",
-            help="A workload of the IISWC 2015 paper, or a model that `emmclab fit` wrote (.toml).",
+            help="A workload that comes with emmclab, or a model that `emmclab fit` wrote (.toml).",
             autocompletion=_workload_names,
         ),
     ] = None,
@@ -88,13 +88,18 @@ def synth(
 
 
 def _list(as_json: bool) -> None:
-    models = [Workload.preset(name) for name in workloads()]
+    models = [
+        (group, Workload.preset(name)) for group, names in workload_groups().items() for name in names
+    ]
     if as_json:
-        print_json([{"workload": model.name, "model": model.digest} for model in models])
+        print_json(
+            [{"workload": model.name, "model": model.digest, "group": group} for group, model in models]
+        )
         return
-    table = framed("Workloads of the IISWC 2015 paper, from its published figures")
+    table = framed("Workloads: of IISWC 2015 (applications, combos), fitted to traces of 2022 (phones)")
     table.add_column("Workload")
     table.add_column("Model")
-    for model in models:
-        table.add_row(model.name, model.digest)
+    table.add_column("Group")
+    for group, model in models:
+        table.add_row(model.name, model.digest, group)
     stdout().print(table)

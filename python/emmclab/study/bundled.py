@@ -7,7 +7,7 @@ from importlib.resources import files
 from emmclab.papers import studies
 
 #: Studies of no paper, with the package that holds each.
-_OWN = {"power-cuts": "emmclab.crash"}
+_OWN = {"power-cuts": "emmclab.crash", "phones": "emmclab.phones"}
 
 
 def bundled() -> list[str]:

@@ -192,7 +192,8 @@ fn a_preset_comes_back_from_its_own_trace() {
             (first.spatial_pct, second.spatial_pct),
             (first.temporal_pct, second.temporal_pct),
         ] {
-            assert!((one / other - 1.0).abs() < 0.02, "{name}: {first:?} {second:?}");
+            // Fits to traces without completions have no times: 0 on both sides.
+            assert!((one - other).abs() <= 0.02 * other, "{name}: {first:?} {second:?}");
         }
     }
 }

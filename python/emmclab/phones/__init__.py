@@ -1,0 +1,1 @@
+"""The study `phones`: applications of 2022 on eMMC and UFS."""
