@@ -97,7 +97,9 @@ pub fn age_by_traces(
     store: Option<&ImageStore>,
 ) -> Result<Device> {
     match store {
-        Some(store) => store.device(config, &recipe_of_traces(&inputs)?, || Ok(off(config, replay(config, inputs)?))),
+        Some(store) => {
+            store.device(config, &recipe_of_traces(&inputs)?, || Ok(off(config, replay(config, inputs)?)))
+        }
         None => Ok(off(config, replay(config, inputs)?)),
     }
 }

@@ -84,13 +84,10 @@ fn presets() -> impl Iterator<Item = &'static (&'static str, &'static str)> {
 /// # Errors
 /// [`Kind::Config`] where there is no such preset; the hint lists them.
 pub fn text(name: &str) -> Result<&'static str> {
-    presets().find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, text)| *text).ok_or_else(
-        || {
-            let known = names().collect::<Vec<_>>().join(", ");
-            Error::new(Kind::Config, format!("there is no workload `{name}`"))
-                .hint(format!("there are: {known}"))
-        },
-    )
+    presets().find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, text)| *text).ok_or_else(|| {
+        let known = names().collect::<Vec<_>>().join(", ");
+        Error::new(Kind::Config, format!("there is no workload `{name}`")).hint(format!("there are: {known}"))
+    })
 }
 
 /// The model of a preset.

@@ -1,6 +1,6 @@
 //! Every published statistic of the 25 workloads comes out of its preset.
 
-use crate::support::{Measured, gaps_pct, measure, response_ms, share_pct, synthesize};
+use crate::support::{Measured, gaps_pct, measure, published, response_ms, share_pct, synthesize};
 use emmclab_profile::published::{PublishedRow, rows};
 use emmclab_profile::{Profile, ProfileOptions};
 use emmclab_synth::{SynthOptions, Synthesizer, presets};
@@ -107,7 +107,7 @@ fn the_crates_own_characterisation_finds_the_same_tables() {
 #[test]
 fn counts_sizes_and_localities_come_out_exactly_for_every_seed() {
     for seed in 0..20 {
-        for name in presets::names() {
+        for name in published() {
             let model = presets::model(name).unwrap();
             let trace = synthesize(&model, &SynthOptions { seed, ..SynthOptions::default() });
             for (op, of) in [(Op::Read, &model.reads), (Op::Write, &model.writes)] {

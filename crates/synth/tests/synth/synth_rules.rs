@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::support::{measure, synthesize};
+use crate::support::{measure, published, synthesize};
 use emmclab_synth::{
     BurstModel, LoadModel, OperationModel, ServiceModel, SynthOptions, Synthesizer, WorkloadModel, presets,
 };
@@ -48,7 +48,7 @@ fn a_seed_means_the_same_on_every_machine() {
 
 #[test]
 fn times_and_order_are_possible() {
-    for name in presets::names() {
+    for name in published() {
         let trace = synthesize(&presets::model(name).unwrap(), &options(3));
         assert!(trace.is_sorted_by_key(|request| request.arrival), "{name}");
         for pair in trace.windows(2) {
@@ -267,7 +267,7 @@ fn unknown_missing_and_misspelt_keys_are_named_with_their_line() {
 
 #[test]
 fn every_preset_value_says_where_it_comes_from() {
-    for name in presets::names() {
+    for name in published() {
         let mut commented = false;
         for line in presets::text(name).unwrap().lines() {
             let continues = commented && (line.starts_with(' ') || line.starts_with(']'));

@@ -104,3 +104,10 @@ pub fn share_pct(requests: &[Request], rule: impl Fn(&Request) -> bool) -> f64 {
 pub fn response_ms(request: &Request) -> f64 {
     request.response().unwrap().as_millis_f64()
 }
+
+/// The workloads of IISWC 2015, made from its published figures.
+pub fn published() -> impl Iterator<Item = &'static str> {
+    emmclab_synth::presets::groups()
+        .filter(|(group, _)| !group.starts_with("phones"))
+        .flat_map(|(_, names)| names)
+}
