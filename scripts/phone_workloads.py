@@ -1,9 +1,9 @@
 """Fits the workload models of a phone of 2022 to its public traces: `phone_workloads.py TRACES write|check`.
 
-TRACES is a folder with the `*.csv.gz` of MobileBlockIOTraces (Pixel 6a). `NAME_exec` is an application in use,
-`NAME_precond` the writes of its installation. Clock jumps are mended and suspected re-issues are dropped; of
-each application in use there is also a model of the trace as it was recorded. `check` says whether the models in
-presets/workloads/phones are what `emmclab fit` makes of the traces today.
+TRACES is a folder with the `*.csv.gz` of MobileBlockIOTraces (Pixel 6a). `NAME_exec` is an application in
+use, `NAME_precond` the writes of its installation. Clock jumps are mended and suspected re-issues are
+dropped; of each application in use there is also a model of the trace as it was recorded. `check` says
+whether the models in presets/workloads/phones are what `emmclab fit` makes of the traces today.
 """
 
 from __future__ import annotations
@@ -52,9 +52,7 @@ def model_of(name: str, folder: Path) -> str:
         f"{ledger['dropped_reissues']:,} suspected re-issues dropped"
     )
     source = f'source = "fitted to {TRACES[name]} of MobileBlockIOTraces (Pixel 6a): {treated}"'
-    before = 'source = "fitted to a trace"'
-    assert text.count(before) == 1
-    return text.replace(before, source)
+    return text.replace('source = "fitted to a trace"', source, 1)
 
 
 def main() -> int:

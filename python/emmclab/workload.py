@@ -28,7 +28,7 @@ class Workload:
 
     @staticmethod
     def preset(name: str) -> Workload:
-        """Take a workload that comes with emmclab: of the IISWC 2015 paper, or of a phone of 2022 (see `workload_groups`).
+        """Take a workload that comes with emmclab: of IISWC 2015 or of a phone of 2022 (`workload_groups`).
 
         >>> Workload.preset("twitter").name
         'Twitter'
@@ -191,9 +191,9 @@ def workloads() -> list[str]:
 def workload_groups() -> dict[str, list[str]]:
     """Give the groups of the workloads that come with emmclab, each with its names.
 
-    `applications` and `combos` are those of IISWC 2015, from its published figures alone. `phones` are applications of 2022 and
-    their installations, fitted to public traces of a Pixel 6a; `phones-recorded` are the same traces with their clock jumps and
-    suspected re-issues.
+    `applications` and `combos` are those of IISWC 2015, from its published figures alone. `phones` are
+    applications of 2022 and their installations, fitted to public traces of a Pixel 6a; `phones-recorded` are
+    the same traces with their clock jumps and suspected re-issues.
 
     >>> {group: len(names) for group, names in workload_groups().items()}
     {'applications': 18, 'combos': 7, 'phones': 8, 'phones-recorded': 4}

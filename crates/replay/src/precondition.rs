@@ -75,8 +75,8 @@ fn recipe_of_traces(inputs: &[TraceInput]) -> Result<String> {
     Ok(recipe)
 }
 
-/// Switches a device off in good order, as it is before every run. A UFS has hibernated before: a run must not pay for a WriteBooster that
-/// preconditioning filled.
+/// Switches a device off in good order, as it is before every run. A UFS has hibernated before: a run must not pay for a
+/// write booster that preconditioning filled.
 fn off(config: &DeviceConfig, mut device: Device) -> Device {
     device.settle(&mut Quiet);
     if config.settings().interface.is_ufs() {

@@ -88,9 +88,7 @@ def synth(
 
 
 def _list(as_json: bool) -> None:
-    models = [
-        (group, Workload.preset(name)) for group, names in workload_groups().items() for name in names
-    ]
+    models = [(group, Workload.preset(name)) for group, names in workload_groups().items() for name in names]
     if as_json:
         print_json(
             [{"workload": model.name, "model": model.digest, "group": group} for group, model in models]
