@@ -1,4 +1,4 @@
-"""The documentation site: `make docs` writes it to build/docs, where it opens from disk and needs no network."""
+"""The documentation site, which opens from disk: `make docs` writes it to build/docs."""
 
 from __future__ import annotations
 

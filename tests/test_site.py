@@ -74,7 +74,9 @@ def test_every_page_fits_a_phone_and_loads_files_only(site: Path, browser: Brows
 
 
 def test_no_page_names_a_thing_of_the_network_that_a_browser_would_load(site: Path) -> None:
-    load = re.compile(r"""<(?:script|img|iframe|link rel="(?:stylesheet|preload)")[^>]*(?:src|href)="(?:https?:)?//""")
+    load = re.compile(
+        r"""<(?:script|img|iframe|link rel="(?:stylesheet|preload)")[^>]*(?:src|href)="(?:https?:)?//"""
+    )
     assert [str(path) for path in site.rglob("*.html") if load.search(path.read_text())] == []
     styles = [path.read_text() for path in site.rglob("*.css")]
     assert styles and not re.search(r"""url\(\s*["']?(?:https?:)?//|@import""", "".join(styles))
