@@ -1,0 +1,59 @@
+"""The documentation site, which opens from disk: `make docs` writes it to build/docs."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from pathlib import Path
+from typing import Any
+
+from sphinx.application import Sphinx
+
+ROOT = Path(__file__).parents[1]
+
+project = "emmclab"
+version = tomllib.loads((ROOT / "Cargo.toml").read_text(encoding="utf-8"))["workspace"]["package"]["version"]
+extensions = ["myst_parser"]
+source_suffix = {".md": "markdown", ".ipynb": "markdown"}
+nitpicky = True
+highlight_language = "none"
+myst_heading_anchors = 4
+
+html_theme = "furo"
+html_title = f"emmclab {version}"
+html_static_path = ["static"]
+html_css_files = ["site.css"]
+html_copy_source = False
+# The page of results would fetch each page for its summary, which browsers refuse where pages are files.
+html_show_search_summary = False
+
+#: Pages outside this folder that pages link to, by the page that includes them.
+INCLUDED = {"../../CONTRIBUTING.md": "../project/contributing.md", "../../DESIGN.md": "../project/design.md"}
+
+
+def _cell(cell: dict[str, Any]) -> str:
+    """Give a cell of a notebook with its outputs as Markdown."""
+    text = "".join(cell["source"])
+    if cell["cell_type"] == "markdown":
+        return text
+    parts = [f"```python\n{text}\n```"]
+    for output in cell["outputs"]:
+        data = output.get("data", {"text/plain": output.get("text", [])})
+        if "text/html" in data:
+            parts.append("```{raw} html\n" + "".join(data["text/html"]) + "\n```")
+        else:
+            parts.append("```text\n" + "".join(data["text/plain"]) + "\n```")
+    return "\n\n".join(parts)
+
+
+def _read(app: Sphinx, name: str, source: list[str]) -> None:
+    """Turn notebooks into Markdown, and links to included pages into links to what includes them."""
+    if Path(app.env.doc2path(name)).suffix == ".ipynb":
+        source[0] = "\n\n".join(_cell(cell) for cell in json.loads(source[0])["cells"])
+    for outside, page in INCLUDED.items():
+        source[0] = source[0].replace(f"]({outside}", f"]({page}")
+
+
+def setup(app: Sphinx) -> None:
+    """Connect what reads the sources."""
+    app.connect("source-read", _read)

@@ -1,0 +1,82 @@
+"""The documentation site: it builds without a warning, and works as files, on a phone, without a network."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page
+
+from conftest import PATIENCE_S, ROOT, need_library
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The site; a link to nothing and a page that no menu has are warnings, and a warning fails."""
+    need_library("sphinx", "furo", "myst_parser")
+    folder = tmp_path_factory.mktemp("site")
+    doctrees = ["-d", str(folder / ".doctrees")]
+    command = [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", *doctrees, str(ROOT / "docs")]
+    done = subprocess.run(
+        [*command, str(folder)], capture_output=True, text=True, timeout=PATIENCE_S, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+@contextmanager
+def opened(browser: Browser, width: int) -> Iterator[Page]:
+    """A page on which an error in the console, and a request to anything but a file, fail the test."""
+    context = browser.new_context(viewport={"width": width, "height": 760})
+    page = context.new_page()
+    faults: list[str] = []
+    page.on("console", lambda line: faults.append(line.text) if line.type in ("error", "warning") else None)
+    page.on("pageerror", lambda error: faults.append(str(error)))
+    page.on(
+        "request",
+        lambda sent: None if sent.url.startswith(("file:", "data:")) else faults.append(f"loads {sent.url}"),
+    )
+    page.on("requestfailed", lambda sent: faults.append(f"{sent.url}: not found"))
+    yield page
+    context.close()
+    assert faults == []
+
+
+def test_a_word_is_found_where_the_site_is_files_only(site: Path, browser: Browser) -> None:
+    with opened(browser, 1280) as page:
+        page.goto((site / "index.html").as_uri())
+        page.fill("input[name=q]", "watermark")
+        page.press("input[name=q]", "Enter")
+        page.wait_for_selector("ul.search li a")
+        found = page.locator("ul.search li a").all_inner_texts()
+        assert any("Glossary" in title or "watermark" in title.lower() for title in found), found
+        page.locator("ul.search li a", has_text="Glossary").first.click()
+        assert "reference/glossary.html" in page.url
+        assert page.locator("text=watermark").count() > 0
+
+
+def test_every_page_fits_a_phone_and_loads_files_only(site: Path, browser: Browser) -> None:
+    pages = sorted(site.rglob("*.html"))
+    assert len(pages) > 40
+    with opened(browser, 360) as page:
+        wide = []
+        for path in pages:
+            page.goto(path.as_uri())
+            width = page.evaluate("document.documentElement.scrollWidth")
+            if width > 360:
+                wide.append(f"{path.relative_to(site)}: {width}")
+        assert wide == []
+
+
+def test_no_page_names_a_thing_of_the_network_that_a_browser_would_load(site: Path) -> None:
+    load = re.compile(
+        r"""<(?:script|img|iframe|link rel="(?:stylesheet|preload)")[^>]*(?:src|href)="(?:https?:)?//"""
+    )
+    assert [str(path) for path in site.rglob("*.html") if load.search(path.read_text())] == []
+    styles = [path.read_text() for path in site.rglob("*.css")]
+    assert styles and not re.search(r"""url\(\s*["']?(?:https?:)?//|@import""", "".join(styles))
