@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -68,6 +69,34 @@ RUNTIME = Metric("runtime", "Runtime", "s", ("app.runtime_s",))
 
 #: Chosen percentiles that every study has without choosing.
 _USUAL = (99.0,)
+
+
+#: Fields that `summaries` reads beside the metrics' figures.
+_READ = ("grid", "input", "seed", "device", "settings", "options", "percentiles", "stopped", "run.stopped")
+
+
+@functools.cache
+def _fields_read() -> dict[str, tuple[str, ...]]:
+    """Give the fields of each group that `summaries` reads; none of those that are no group."""
+    groups: dict[str, list[str]] = {}
+    for path in (*_READ, *(path for metric in (*METRICS, RUNTIME) for path in metric.paths)):
+        group, _, field = path.partition(".")
+        groups.setdefault(group, []).extend([field] if field else [])
+    return {group: tuple(fields) for group, fields in groups.items()}
+
+
+def summed(run: Run) -> Run:
+    """Give the part of a run that `summaries` reads: of all results, a million runs would not fit into memory.
+
+    >>> summed({"grid": "g", "seed": 1, "run": {"stopped": None, "seconds": 2.0}, "waits": {"gc_ms": 1.0}})
+    {'grid': 'g', 'seed': 1, 'run': {'stopped': None}}
+    """
+    part = {}
+    for name, fields in _fields_read().items():
+        if name in run:
+            value = run[name]
+            part[name] = {one: value[one] for one in fields if one in value} if fields and value else value
+    return part
 
 
 def metrics_of(percentiles: Iterable[float]) -> tuple[Metric, ...]:
