@@ -36,7 +36,8 @@ class Results:
     def load(place: Place | Path, *, of_run: Callable[[Run], Run] | None = None) -> Results:
         """Read the last finished run of the results of a study: from their folder or bucket.
 
-        `of_run` gives the part of each run that is wanted, and needs memory; without it, all of it.
+        `of_run` gives the part of each run that is wanted, and needs memory; further seeds of an input are
+        then not profiled. Without it, all is held.
 
         Raises:
             InputError: there is none.
@@ -63,7 +64,8 @@ class Results:
         elif cell["grid"] == "profile":
             again = cell["input"] in self.profiles
             name = f"{cell['input']} (seed {cell['seed']})" if again else cell["input"]
-            self.profiles[name] = Profile({**entry["result"], "name": name})
+            if not again or of_run is None:
+                self.profiles[name] = Profile({**entry["result"], "name": name})
         else:
             run = {**entry["result"], **cell}
             if cuts_power(run):

@@ -72,14 +72,17 @@ _USUAL = (99.0,)
 
 
 #: Fields that `summaries` reads beside the metrics' figures.
-_READ = ("grid", "input", "seed", "device", "settings", "options", "percentiles", "stopped", "run.stopped")
+_READ = ("grid", "input", "seed", "device", "settings", "percentiles", "stopped", "run.stopped")
+#: Options that are swept beside the settings.
+_OPTIONS = ("mode", "routing", "network")
 
 
 @functools.cache
 def _fields_read() -> dict[str, tuple[str, ...]]:
     """Give the fields of each group that `summaries` reads; none of those that are no group."""
     groups: dict[str, list[str]] = {}
-    for path in (*_READ, *(path for metric in (*METRICS, RUNTIME) for path in metric.paths)):
+    options = (f"options.{name}" for name in (*_OPTIONS, "layer_settings"))
+    for path in (*_READ, *options, *(path for metric in (*METRICS, RUNTIME) for path in metric.paths)):
         group, _, field = path.partition(".")
         groups.setdefault(group, []).extend([field] if field else [])
     return {group: tuple(fields) for group, fields in groups.items()}
@@ -211,7 +214,7 @@ def swept_keys(runs: Iterable[Run]) -> dict[str, list[Any]]:
 
 def _keys(run: Run) -> dict[str, Any]:
     options = run.get("options", {})
-    chosen = {name: options[name] for name in ("mode", "routing", "network") if name in options}
+    chosen = {name: options[name] for name in _OPTIONS if name in options}
     return {"device": run["device"], **chosen, **run.get("settings", {}), **options.get("layer_settings", {})}
 
 
@@ -222,7 +225,7 @@ def named(setting: Setting) -> str:
     'nexus5, gc.policy = fifo, gc.idle = true'
     """
     words = [
-        str(value) if key in ("device", "mode", "routing", "network") else f"{key} = {written(value)}"
+        str(value) if key in ("device", *_OPTIONS) else f"{key} = {written(value)}"
         for key, value in setting
     ]
     return ", ".join(words)
