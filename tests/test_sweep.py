@@ -249,7 +249,7 @@ class Fatal:
 
 
 def test_a_pool_whose_processes_cannot_begin_says_so_and_ends() -> None:
-    with pytest.raises(EmmclabError, match="3 worker processes in a row .* ended with status 7") as caught:
+    with pytest.raises(EmmclabError, match=r"3 worker processes in a row .* ended with status 7") as caught:
         list(Pool(2).run(Fatal(), each(range(1_000))))
     assert "--jobs 1" in str(caught.value.hint)
 

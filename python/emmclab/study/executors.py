@@ -136,6 +136,7 @@ class Pool:
         stillborn = 0
         #: Given to a worker that crashed before it came to them.
         back: deque[Task] = deque()
+        outcome: Any
 
         def give() -> None:
             for depth in range(1, ahead + 1):
@@ -184,7 +185,7 @@ class Pool:
                     if raised:
                         raise outcome
                     give()
-                    yield task, outcome  # type: ignore[misc]
+                    yield task, outcome
                 give()
         except BaseException:
             for worker in workers.values():

@@ -89,7 +89,7 @@ def _fields_read() -> dict[str, tuple[str, ...]]:
 
 
 def summed(run: Run) -> Run:
-    """Give the part of a run that `summaries` reads: of all results, a million runs would not fit into memory.
+    """Give the part of a run that `summaries` reads; a million whole runs would not fit into memory.
 
     >>> summed({"grid": "g", "seed": 1, "run": {"stopped": None, "seconds": 2.0}, "waits": {"gc_ms": 1.0}})
     {'grid': 'g', 'seed': 1, 'run': {'stopped': None}}
@@ -225,8 +225,7 @@ def named(setting: Setting) -> str:
     'nexus5, gc.policy = fifo, gc.idle = true'
     """
     words = [
-        str(value) if key in ("device", *_OPTIONS) else f"{key} = {written(value)}"
-        for key, value in setting
+        str(value) if key in ("device", *_OPTIONS) else f"{key} = {written(value)}" for key, value in setting
     ]
     return ", ".join(words)
 
