@@ -1,0 +1,98 @@
+"""Runs a page of documentation: its files are written, its commands executed, its output compared.
+
+A ```console block holds commands, after `$ `, and what each prints. `...` stands for any text in a line,
+and alone for any lines. A block of another language whose first line is a comment with a file's name, as
+`# study.toml`, is that file.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+from conftest import COMMAND, PATIENCE_S, environment
+
+WIDTH = 100
+BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+FILE = re.compile(r"# ([\w-]+\.\w+)\n")
+
+
+@dataclass(frozen=True)
+class Step:
+    """A command of a page, with the lines that the page shows below it."""
+
+    command: str
+    shown: tuple[str, ...]
+
+    def agrees(self, printed: str) -> bool:
+        """Whether the lines that the command printed are those of the page."""
+        pattern = ""
+        for line in self.shown:
+            inside = ".*".join(re.escape(part) for part in line.rstrip().split("..."))
+            pattern += r"(?:.*\n)*?" if line == "..." else inside + r"\n"
+        lines = "".join(f"{line.rstrip()}\n" for line in printed.splitlines())
+        return re.fullmatch(pattern, lines) is not None
+
+
+@dataclass(frozen=True)
+class File:
+    """A file of a page."""
+
+    name: str
+    text: str
+
+
+def parts(page: Path) -> list[Step | File]:
+    """The commands and files of a page, in order."""
+    found: list[Step | File] = []
+    for language, text in BLOCK.findall(page.read_text()):
+        if language == "console":
+            for one in re.split(r"^\$ ", text, flags=re.MULTILINE)[1:]:
+                command, *shown = re.sub(r"\\\n", "\\\0", one).splitlines()
+                found.append(Step(command.replace("\0", "\n"), tuple(shown)))
+        elif name := FILE.match(text):
+            found.append(File(name[1], text))
+    return found
+
+
+def run(step: Step, folder: Path) -> str:
+    """Runs one command in a folder as a shell would; gives what it printed, on stdout and stderr.
+
+    Raises:
+        AssertionError: The command failed.
+    """
+    program = folder / ".bin" / "emmclab"
+    if not program.exists():
+        program.parent.mkdir(exist_ok=True)
+        program.write_text(f'#!/bin/sh\nexec {shlex.join(COMMAND)} "$@"\n')
+        program.chmod(0o755)
+    env = environment(COLUMNS=str(WIDTH))
+    done = subprocess.run(
+        ["bash", "-c", f"set -o pipefail\n{step.command}"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        cwd=folder,
+        env=env | {"PATH": f"{program.parent}:{Path(COMMAND[0]).parent}:{env['PATH']}"},
+        timeout=PATIENCE_S,
+        check=False,
+    )
+    assert done.returncode == 0, f"$ {step.command}\nexit status {done.returncode}\n{done.stdout}"
+    return done.stdout
+
+
+def follow(page: Path, folder: Path) -> list[str]:
+    """Does all that a page says in a folder; gives the differences between its output and the page."""
+    faults = []
+    for part in parts(page):
+        if isinstance(part, File):
+            (folder / part.name).write_text(part.text)
+        else:
+            printed = run(part, folder)
+            if not part.agrees(printed):
+                shown = "\n".join(part.shown)
+                faults.append(f"{page.name}: $ {part.command}\nprints\n{printed}\nthe page shows\n{shown}\n")
+    return faults
