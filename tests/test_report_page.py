@@ -88,7 +88,7 @@ class Visit:
         return cut
 
 
-@pytest.mark.parametrize(("name", "charts"), [("one", 19), ("several", 19), ("simulated", 10)])
+@pytest.mark.parametrize(("name", "charts"), [("one", 19), ("several", 19), ("simulated", 9)])
 def test_every_chart_is_drawn_in_silence_and_without_a_request(
     browser: Browser, name: str, charts: int, request: pytest.FixtureRequest
 ) -> None:
@@ -116,9 +116,7 @@ def test_a_phone_shows_results_of_runs_on_its_first_screen(browser: Browser, sim
     visit.page.close()
 
 
-@pytest.mark.parametrize(
-    "figure", ["response_cdf", "waits", "response_over_time", "work_over_time", "response_histogram"]
-)
+@pytest.mark.parametrize("figure", ["response_cdf", "waits", "time_line", "response_histogram"])
 def test_a_page_of_runs_draws(browser: Browser, simulated: Path, figure: str) -> None:
     visit = Visit(browser, simulated)
     chart = visit.page.locator(f"#{figure} .chart").first
