@@ -238,6 +238,22 @@ def test_a_pool_raises_what_the_work_raises() -> None:
     assert (caught.value.field, caught.value.hint) == ("number", "take another")
 
 
+class Fatal:
+    """Work that ends the process that receives it."""
+
+    def __reduce__(self) -> tuple[object, tuple[int]]:
+        return os._exit, (7,)
+
+    def __call__(self, number: int) -> int:
+        raise NotImplementedError
+
+
+def test_a_pool_whose_processes_cannot_begin_says_so_and_ends() -> None:
+    with pytest.raises(EmmclabError, match=r"3 worker processes in a row .* ended with status 7") as caught:
+        list(Pool(2).run(Fatal(), each(range(1_000))))
+    assert "--jobs 1" in str(caught.value.hint)
+
+
 def big(number: int) -> bytes:
     """Work whose outcome fills any pipe."""
     return bytes((1 << 20) * (number > 0))

@@ -71,7 +71,8 @@ def stack(names: Sequence[str], settings: Mapping[str, Setting]) -> list[tuple[s
     >>> stack(["journal:delta"], {"journal.log": "8MB"})
     [('journal', [('mode', 'delta'), ('log', '8MB')])]
     """
-    known = {layer["name"]: {setting["name"] for setting in layer["settings"]} for layer in layers()}
+    there = layers() if names else []
+    known = {layer["name"]: {setting["name"] for setting in layer["settings"]} for layer in there}
     kinds = [name.partition(":")[0] for name in names]
     for name, kind in zip(names, kinds, strict=True):
         if kind not in known:

@@ -40,19 +40,22 @@ def report(
     """Write the page of a finished study, without running anything."""
     from emmclab.papers import studies
     from emmclab.study import Results, Study
+    from emmclab.study.summary import summed
 
     chosen = Study.named(study).with_reading(reading.given())
+    is_ours = chosen.name in studies()
+    of_run = None if is_ours else summed
     if results.suffix == ".parquet":
         from emmclab.study.collect import collected
 
-        found = collected(results)
+        found = collected(results, of_run=of_run)
     else:
-        found = Results.load(results / chosen.name)
+        found = Results.load(results / chosen.name, of_run=of_run)
     if found.missing:
         say(incomplete(found.missing, found.about["cells"]))
     _refuse_others(chosen, found, study, given=bool(reading.given()))
     page = html or Path(f"{chosen.name}.html")
-    if chosen.name in studies():
+    if is_ours:
         from emmclab.claims import judge_study
         from emmclab.papers.pages import write_page
 

@@ -246,12 +246,13 @@ def _report(found: Finished, place: Place, study: str, elsewhere: str, again: st
 
 def _print_json(found: Finished, place: Place) -> None:
     from emmclab.study import Results
+    from emmclab.study.summary import summed
 
     marked = [{name: run[name] for name in ("grid", "input", "device", "seed")} for run in found.early]
     about = {**found.about, "results": str(place), "digest": found.digest, "ended_early": marked}
     parts: dict[str, Any] = {"missing_cells": [one.__dict__ for one in found.missing]}
     if found.counts["cuts"] or found.failures:
-        whole = Results.load(place)
+        whole = Results.load(place, of_run=summed)
         parts |= {"cuts": whole.cuts, "failures": whole.failures}
     print_json(about | {name: part for name, part in parts.items() if part})
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from emmclab.errors import InputError
@@ -14,7 +14,7 @@ from emmclab.study.place import Place
 from emmclab.study.results import Results
 from emmclab.study.run import about
 from emmclab.study.store import Missing, Store, ask
-from emmclab.study.tables import TableFile, database, quoted, row_of_cell
+from emmclab.study.tables import Run, TableFile, database, quoted, row_of_cell
 
 #: The name of what tells about the study in the metadata of the file.
 _ABOUT = "emmclab"
@@ -60,8 +60,8 @@ def collect(study: Study, cells: Sequence[Cell], places: Sequence[Place], output
     return missing
 
 
-def collected(path: Path) -> Results:
-    """Read a file that `collect` wrote.
+def collected(path: Path, *, of_run: Callable[[Run], Run] | None = None) -> Results:
+    """Read a file that `collect` wrote; `of_run` gives the part of each run that is wanted.
 
     Raises:
         InputError: it is no such file.
@@ -80,5 +80,6 @@ def collected(path: Path) -> Results:
                 file=str(path),
                 hint="write one with `emmclab collect STUDY RESULTS... -o all.parquet`",
             )
-        rows = asked.execute(f"select result from {source} order by number").fetchall()  # noqa: S608
-    return Results.of_entries(json.loads(found[0]), (row[0] for row in rows))
+        keys = asked.execute(f"select key from {source} order by number").fetchall()  # noqa: S608
+        texts = (text for _, text in ask([path], aside, [key for (key,) in keys], ["result"]))
+        return Results.of_entries(json.loads(found[0]), texts, of_run=of_run)

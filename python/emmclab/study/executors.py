@@ -18,8 +18,12 @@ from multiprocessing.connection import wait as wait_for
 from queue import SimpleQueue
 from typing import Any, Literal, Protocol, TypeVar
 
+from emmclab.errors import EmmclabError
+
 #: Time that work has to tidy up once the parent is gone, seconds.
 _TIDY_S = 10.0
+#: Worker processes in a row that may end before they can take a task.
+_STILLBORN = 3
 #: Tasks below this length are handed to a worker one ahead, so that it does not wait for the next, seconds.
 _SHORT_S = 2.0
 
@@ -102,6 +106,8 @@ class _Worker:
     process: Any
     pipe: Connection
     tasks: deque[Any] = field(default_factory=deque)
+    #: Whether it has begun to take tasks.
+    is_ready: bool = False
 
 
 class Pool:
@@ -127,8 +133,10 @@ class Pool:
         del files
         workers: dict[Connection, _Worker] = {}
         ahead = 1
+        stillborn = 0
         #: Given to a worker that crashed before it came to them.
         back: deque[Task] = deque()
+        outcome: Any
 
         def give() -> None:
             for depth in range(1, ahead + 1):
@@ -151,21 +159,33 @@ class Pool:
             while any(worker.tasks for worker in workers.values()):
                 for pipe in wait_for(list(workers)):
                     worker = workers[pipe]  # type: ignore[index]
-                    task = worker.tasks.popleft() if worker.tasks else None
                     try:
-                        raised, outcome, took_s = worker.pipe.recv()
+                        received = worker.pipe.recv()
                     except (EOFError, OSError):
                         del workers[worker.pipe]
+                        crash = Crash(_ending(worker))
+                        if not worker.is_ready:
+                            stillborn += 1
+                            back.extend(worker.tasks)
+                            if stillborn == _STILLBORN:
+                                raise _no_workers(crash) from None
+                            continue
+                        task = worker.tasks.popleft() if worker.tasks else None
                         back.extend(worker.tasks)
-                        outcome, raised = Crash(_ending(worker)), False
                         if task is None:
                             continue
+                        raised, outcome = False, crash
                     else:
+                        if received is None:
+                            worker.is_ready, stillborn = True, 0
+                            continue
+                        raised, outcome, took_s = received
+                        task = worker.tasks.popleft()
                         ahead = 2 if took_s < _SHORT_S else 1
                     if raised:
                         raise outcome
                     give()
-                    yield task, outcome  # type: ignore[misc]
+                    yield task, outcome
                 give()
         except BaseException:
             for worker in workers.values():
@@ -204,12 +224,21 @@ def _ending(worker: _Worker) -> str:
     return f"its process ended with status {code}"
 
 
+def _no_workers(crash: Crash) -> EmmclabError:
+    return EmmclabError(
+        f"{_STILLBORN} worker processes in a row ended before they could begin: {crash.reason}",
+        hint="is there memory for another Python process? `--jobs 1` runs everything in this one",
+    )
+
+
 def _serve(pipe: Connection, work: Callable[[Any], Any]) -> None:
     """Do the tasks that come through the pipe, until it is closed."""
     _follow_parent()
     tasks: SimpleQueue[Any] = SimpleQueue()
     # The parent never waits for a worker that is busy, or waiting for the parent.
     threading.Thread(target=_receive, args=[pipe, tasks], daemon=True).start()
+    # A process that ends before this did not end because of a task.
+    pipe.send(None)
     while (received := tasks.get()) is not None:
         (task,) = received
         started = time.monotonic()

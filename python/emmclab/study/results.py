@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -33,39 +33,45 @@ class Results:
     """Cells that cut power; they are not among the runs."""
 
     @staticmethod
-    def load(place: Place | Path) -> Results:
+    def load(place: Place | Path, *, of_run: Callable[[Run], Run] | None = None) -> Results:
         """Read the last finished run of the results of a study: from their folder or bucket.
+
+        `of_run` gives the part of each run that is wanted, and needs memory; further seeds of an input are
+        then not profiled. Without it, all is held.
 
         Raises:
             InputError: there is none.
         """
         store = Store(place)
-        return Results.of_entries(store.index()["study"], store.results())
+        return Results.of_entries(store.index()["study"], store.results(), of_run=of_run)
 
     @staticmethod
-    def of_entries(about: dict[str, Any], texts: Iterable[str]) -> Results:
+    def of_entries(
+        about: dict[str, Any], texts: Iterable[str], *, of_run: Callable[[Run], Run] | None = None
+    ) -> Results:
         """Make them of results as they are kept, in the order of the study."""
         digest = Digest()
-        entries = []
+        found = Results(about, {}, [], "")
         for text in texts:
             digest.add(hashlib.sha256(text.encode()).hexdigest())
-            entries.append(json.loads(text))
-        profiles: dict[str, Profile] = {}
-        for entry in entries:
-            cell = entry["cell"]
-            if cell["grid"] == "profile" and "result" in entry:
-                again = cell["input"] in profiles
-                name = f"{cell['input']} (seed {cell['seed']})" if again else cell["input"]
-                profiles[name] = Profile({**entry["result"], "name": name})
-        done = [
-            {**entry["result"], **entry["cell"]}
-            for entry in entries
-            if entry["cell"]["grid"] != "profile" and "result" in entry
-        ]
-        cuts = [run for run in done if cuts_power(run)]
-        runs = [run for run in done if not cuts_power(run)]
-        failures = [{**entry["cell"], **entry["failed"]} for entry in entries if "failed" in entry]
-        return Results(about, profiles, runs, digest.text, failures, cuts)
+            found._take(json.loads(text), of_run)
+        return replace(found, digest=digest.text)
+
+    def _take(self, entry: dict[str, Any], of_run: Callable[[Run], Run] | None) -> None:
+        cell = entry["cell"]
+        if "failed" in entry:
+            self.failures.append({**cell, **entry["failed"]})
+        elif cell["grid"] == "profile":
+            again = cell["input"] in self.profiles
+            name = f"{cell['input']} (seed {cell['seed']})" if again else cell["input"]
+            if not again or of_run is None:
+                self.profiles[name] = Profile({**entry["result"], "name": name})
+        else:
+            run = {**entry["result"], **cell}
+            if cuts_power(run):
+                self.cuts.append(run)
+            else:
+                self.runs.append(of_run(run) if of_run else run)
 
     @property
     def missing(self) -> int:

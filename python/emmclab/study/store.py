@@ -328,7 +328,8 @@ def _numbered(
             {"path": str(wanted)},
         )
         asked.execute(
-            f"select number, {', '.join(columns)} from read_parquet({_listed(parts)}) part "  # noqa: S608
+            f"select wanted.number, {', '.join(f'part.{name}' for name in columns)} "  # noqa: S608
+            f"from read_parquet({_listed(parts)}) part "
             "join wanted on part.key = wanted.key"
         )
         while rows := asked.fetchmany(_FETCHED):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -68,6 +69,37 @@ RUNTIME = Metric("runtime", "Runtime", "s", ("app.runtime_s",))
 
 #: Chosen percentiles that every study has without choosing.
 _USUAL = (99.0,)
+
+
+#: Fields that `summaries` reads beside the metrics' figures.
+_READ = ("grid", "input", "seed", "device", "settings", "percentiles", "stopped", "run.stopped")
+#: Options that are swept beside the settings.
+_OPTIONS = ("mode", "routing", "network")
+
+
+@functools.cache
+def _fields_read() -> dict[str, tuple[str, ...]]:
+    """Give the fields of each group that `summaries` reads; none of those that are no group."""
+    groups: dict[str, list[str]] = {}
+    options = (f"options.{name}" for name in (*_OPTIONS, "layer_settings"))
+    for path in (*_READ, *options, *(path for metric in (*METRICS, RUNTIME) for path in metric.paths)):
+        group, _, field = path.partition(".")
+        groups.setdefault(group, []).extend([field] if field else [])
+    return {group: tuple(fields) for group, fields in groups.items()}
+
+
+def summed(run: Run) -> Run:
+    """Give the part of a run that `summaries` reads; a million whole runs would not fit into memory.
+
+    >>> summed({"grid": "g", "seed": 1, "run": {"stopped": None, "seconds": 2.0}, "waits": {"gc_ms": 1.0}})
+    {'grid': 'g', 'seed': 1, 'run': {'stopped': None}}
+    """
+    part = {}
+    for name, fields in _fields_read().items():
+        if name in run:
+            value = run[name]
+            part[name] = {one: value[one] for one in fields if one in value} if fields and value else value
+    return part
 
 
 def metrics_of(percentiles: Iterable[float]) -> tuple[Metric, ...]:
@@ -182,7 +214,7 @@ def swept_keys(runs: Iterable[Run]) -> dict[str, list[Any]]:
 
 def _keys(run: Run) -> dict[str, Any]:
     options = run.get("options", {})
-    chosen = {name: options[name] for name in ("mode", "routing", "network") if name in options}
+    chosen = {name: options[name] for name in _OPTIONS if name in options}
     return {"device": run["device"], **chosen, **run.get("settings", {}), **options.get("layer_settings", {})}
 
 
@@ -193,8 +225,7 @@ def named(setting: Setting) -> str:
     'nexus5, gc.policy = fifo, gc.idle = true'
     """
     words = [
-        str(value) if key in ("device", "mode", "routing", "network") else f"{key} = {written(value)}"
-        for key, value in setting
+        str(value) if key in ("device", *_OPTIONS) else f"{key} = {written(value)}" for key, value in setting
     ]
     return ", ".join(words)
 

@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import Any, NamedTuple, Self
 
 import duckdb
+import msgspec
 
 from emmclab.errors import InputError
 from emmclab.files import folder_aside
@@ -66,7 +67,11 @@ class Line(NamedTuple):
 
 def lines_of(entry: Mapping[str, Any]) -> str:
     """Give the flat rows of a result as text, a line each, which tables take as they are."""
-    return "\n".join(f"{table} {_form_of(row)} {json.dumps(row)}" for table, row in rows_of(entry))
+    return "\n".join(f"{table} {_form_of(row)} {_text_of(row)}" for table, row in rows_of(entry))
+
+
+def _text_of(row: Row) -> str:
+    return msgspec.json.encode(row).decode()
 
 
 def kept_rows(text: str) -> tuple[str, list[Line]]:
@@ -184,31 +189,60 @@ def run_columns() -> dict[str, str]:
 def _flat(row: Row, *, is_run: bool = False) -> Row:
     """Flatten groups into columns, named by the path with `_` for `.`; lists stay out, settings are JSON."""
     flat: Row = {}
-    _flatten(row, "", is_run, flat)
+    _flatten(row, _Group.top(is_run=is_run), flat)
     return flat
 
 
-def _flatten(group: Row, prefix: str, is_run: bool, flat: Row) -> None:
-    for (path, column), value in zip(_named(prefix, tuple(group), is_run), group.values(), strict=True):
+class _Group(dict[str, "_Field"]):
+    """The fields of a group by their names, as they are met first: most groups are alike."""
+
+    def __init__(self, prefix: str, columns: Mapping[str, str]) -> None:
+        """Name what stands before each name in a path, and the columns of the paths that have their own."""
+        super().__init__()
+        self._prefix, self._columns = prefix, columns
+
+    @staticmethod
+    @functools.cache
+    def top(*, is_run: bool) -> _Group:
+        """Give the group that a whole row is."""
+        return _Group("", run_columns() if is_run else {})
+
+    def __missing__(self, name: str) -> _Field:
+        path = self._prefix + name
+        column = path.replace(".", "_")
+        field = _Field(
+            column if path in _SETTINGS else self._columns.get(path, column),
+            path in _SETTINGS,
+            path in _OPTIONAL_GROUPS,
+            None if path in _LEFT_OUT else _Group(f"{path}.", self._columns),
+        )
+        self[name] = field
+        return field
+
+
+class _Field(NamedTuple):
+    """A field of a group: its column, and what becomes of a value that is a group or none."""
+
+    column: str
+    is_settings: bool
+    is_optional: bool
+    #: None where the group is left out.
+    group: _Group | None
+
+
+def _flatten(row: Row, group: _Group, flat: Row) -> None:
+    for name, value in row.items():
         kind = type(value)
+        if kind is list:
+            continue
+        column, is_settings, is_optional, inner = group[name]
         if kind is dict:
-            if path in _SETTINGS:
+            if is_settings:
                 flat[column] = json.dumps(value, sort_keys=True)
-            elif path not in _LEFT_OUT:
-                _flatten(value, f"{path}.", is_run, flat)
-        elif kind is not list and not (value is None and path in _OPTIONAL_GROUPS):
+            elif inner is not None:
+                _flatten(value, inner, flat)
+        elif value is not None or not is_optional:
             flat[column] = value
-
-
-@functools.lru_cache(maxsize=1 << 12)
-def _named(prefix: str, names: tuple[str, ...], is_run: bool) -> tuple[tuple[str, str], ...]:
-    """Give path and column of each field of a group; as most groups are alike, once for all."""
-    columns = run_columns() if is_run else {}
-    paths = [prefix + name for name in names]
-    return tuple(
-        (path, path.replace(".", "_") if path in _SETTINGS else columns.get(path, path.replace(".", "_")))
-        for path in paths
-    )
 
 
 class TableFile:
@@ -237,7 +271,7 @@ class TableFile:
 
     def add(self, row: Row) -> None:
         """Add a row; its columns may differ from those before."""
-        self.add_line(Line("", _form_of(row), json.dumps(row)))
+        self.add_line(Line("", _form_of(row), _text_of(row)))
 
     def add_line(self, line: Line) -> None:
         """Add a row that is JSON already."""
