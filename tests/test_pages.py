@@ -85,7 +85,7 @@ OVERFLOW = """() => {
   for (const chart of document.querySelectorAll('.chart')) {
     const edge = chart.getBoundingClientRect().right + 1;
     for (const part of chart.querySelectorAll('svg, .role-legend, .role-axis-title, .role-axis-label text'))
-      if (part.getBoundingClientRect().right > edge) { out.push(`${chart.id}: ${part.getAttribute('class')}`); break; }
+      if (part.getBoundingClientRect().right > edge) out.push(`${chart.id}: ${part.textContent}`);
   }
   return out;
 }"""

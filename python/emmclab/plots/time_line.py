@@ -121,7 +121,8 @@ def _waits(rows: Rows) -> Any:
                 collection="datum.gc_ms",
                 **{
                     "wake-up": "datum.wake_up_ms",
-                    "work": "max(0, datum.response_mean_ms - datum.queue_ms - datum.gc_ms - datum.wake_up_ms)",
+                    "work": "max(0, datum.response_mean_ms - datum.queue_ms - datum.gc_ms"
+                    " - datum.wake_up_ms)",
                 },
             )
             .transform_fold(list(WAITS), ["part", "ms"])

@@ -25,15 +25,15 @@ def assemble(
     names: Sequence[str],
     *,
     title: str,
-    head: Head | None = None,
-    provenance: Provenance | None = None,
+    head: Head,
+    provenance: Provenance,
     beside: Mapping[str, Sequence[Mapping[str, str]]] | None = None,
     **content: Any,
 ) -> str:
     """Fill a template with `content`, and with `figures` drawn from `rows` (each row with its `trace`).
 
-    In the template, `picture` is the figure of the first screen, which `head` names, and `figures` is the list
-    of all others that can be drawn or say why they cannot. `beside` gives the claims that stand below a figure.
+    In the template, `picture` is the figure of the first screen, which `head` names, and `figures` is the
+    list of all others that can be drawn or say why they cannot. `beside` gives the claims below a figure.
     """
     environment = jinja2.Environment(
         loader=jinja2.ChoiceLoader(
@@ -49,8 +49,7 @@ def assemble(
     drawn = [_figure(figure, rows[figure.name], names) for figure in figures]
     for figure in drawn:
         figure["beside"] = (beside or {}).get(figure["name"], ())
-    first = head.picture if head is not None else ""
-    picture = next((figure for figure in drawn if figure["name"] == first and figure["charts"]), None)
+    picture = next((figure for figure in drawn if figure["name"] == head.picture and figure["charts"]), None)
     data = {figure.name: _columns(rows[figure.name], names) for figure in figures}
     specs = {chart["id"]: chart["spec"] for figure in drawn for chart in figure["charts"]}
     return environment.get_template(template).render(

@@ -29,7 +29,7 @@ class Tile:
 
 @dataclass(frozen=True)
 class Notice:
-    """What stands against trusting the answer. `link` leads to the reasons; `kind` is the class of the badge."""
+    """What stands against trusting the answer; `link` leads to the reasons, `kind` is that of the badge."""
 
     badge: str
     text: str
