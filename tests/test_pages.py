@@ -15,8 +15,18 @@ import pytest
 from playwright.sync_api import Browser
 
 import emmclab
-from conftest import biotracer, missing
-from emmclab.report import write_simulation_report
+from conftest import biotracer, missing, need_library
+from conftest import emmclab as emmclab_command
+from emmclab.advise import advise
+from emmclab.probe import Place, Point, Probe
+from emmclab.report import write_probe_report, write_report, write_simulation_report
+from emmclab.report.advice import write_advice
+from emmclab.report.crash import render as render_crash
+from test_apps import NEW, SMALL
+from test_crash_page import SUMMARY
+from test_crash_page import _clean as crash_clean
+from test_crash_page import _scene as crash_scene
+from test_fleet import make as make_fleet
 from test_house_rules import complain, place, tracked
 from test_report_page import Visit
 
@@ -24,6 +34,33 @@ from test_report_page import Visit
 WIDTHS = (1280, 820, 390)
 #: Height of a phone's screen; a page has to show figures on it.
 PHONE_PX = 844
+#: Settings and devices of a small sweep, and of a small search.
+SWEPT = """seeds = [1, 2]
+[[grid]]
+name = "pages"
+devices = ["iiswc15-4ps", "iiswc15-hps"]
+wrap_addresses = true
+[grid.axes]
+"timing.parallelism" = ["none", "both"]
+"""
+TUNED = """name = "tuned"
+inputs = ["{trace}"]
+[[grid]]
+name = "small"
+devices = ["small-1gb"]
+precondition = "random:90"
+wrap_addresses = true
+[grid.set]
+"geometry.block_groups.0.blocks" = 64
+[search]
+[[search.setting]]
+name = "gc.policy"
+choices = ["greedy", "fifo"]
+[[search.setting]]
+name = "capacity.over_provisioning_pct"
+low = 5.0
+high = 25.0
+"""
 PICTURES = {"over_time": True, "distribution": True}
 
 
@@ -51,10 +88,101 @@ def _compared(folder: Path, page: Path) -> None:
     write_simulation_report(results, devices, page)
 
 
+def _profiled(folder: Path, page: Path) -> None:
+    write_report([emmclab.profile(_traces(folder)[0])], page)
+
+
+def _profiles(folder: Path, page: Path) -> None:
+    write_report([emmclab.profile(path) for path in _traces(folder)], page)
+
+
+def _run(*words: object, cwd: Path, status: int = 0) -> None:
+    done = emmclab_command(*words, cwd=cwd)
+    assert done.returncode == status, done.stderr
+
+
+def _study(folder: Path, page: Path) -> None:
+    names = ", ".join(f'"{path}"' for path in _traces(folder))
+    text = f'name = "swept"\ninputs = [{names}]\n' + SWEPT
+    (folder / "swept.toml").write_text(text)
+    _run("run", "swept.toml", "--jobs", 1, cwd=folder)
+    _run("report", "swept.toml", "--html", page, cwd=folder)
+
+
+def _searched(folder: Path, page: Path) -> None:
+    need_library("optuna")
+    (folder / "tuned.toml").write_text(TUNED.format(trace=_traces(folder)[0]))
+    asked = ("--minimize", "mean_response_ms", "--minimize", "waf", "--budget", 4, "--batch", 4)
+    _run("search", "tuned.toml", *asked, "--jobs", 1, "--html", page, cwd=folder)
+
+
+def _advised(folder: Path, page: Path) -> None:
+    trace = emmclab.read(_traces(folder)[0])
+    write_advice(advise(emmclab.Device.preset("small-1gb"), [trace], wrap_addresses=True), page)
+
+
+def _journal(_folder: Path, page: Path) -> None:
+    emmclab.read(emmclab.bundled()[0]).journal().write_html(page)
+
+
+def _probed(_folder: Path, page: Path) -> None:
+    points = [
+        Point(op, order, size, 4.0 * size**0.5)
+        for op in ("read", "write")
+        for order in ("sequential", "random")
+        for size in (4, 64, 1024)
+    ]
+    places = [Place("read", 4 * at, 1.0 + (at % 4 == 3)) for at in range(32)]
+    found = Probe("/dev/mmcblk0", True, 64, 16, "reads", 4096, ["Clustered page: 16 KB"], places, points)
+    write_probe_report(found, page)
+
+
+def _applied(folder: Path, page: Path) -> None:
+    (folder / "small.toml").write_text(SMALL)
+    _run("apps", "run", "small.toml", "--device", "small-1gb", *NEW, "--html", page, cwd=folder)
+
+
+def _applications(folder: Path, page: Path) -> None:
+    (folder / "small.toml").write_text(SMALL)
+    devices = ("--devices", "small-1gb,nexus5")
+    _run("apps", "compare", "small.toml", *devices, *NEW, "--html", page, cwd=folder)
+
+
+def _solutions(folder: Path, page: Path) -> None:
+    (folder / "small.toml").write_text(SMALL)
+    _run("apps", "solutions", "small.toml", "--device", "small-1gb", *NEW, "--html", page, cwd=folder)
+
+
+def _crash(findings: int, page: Path) -> None:
+    summary, scene = (SUMMARY, crash_scene(60, 2)) if findings else crash_clean()
+    page.write_text(render_crash(summary, scene))
+
+
+def _fleet(folder: Path, page: Path, *more: str) -> None:
+    for name, count in (("before", 8), ("after", 8)):
+        if not (folder / name).is_dir():
+            make_fleet(folder / name, count)
+    _run("fleet", "before", *more, "--html", page, cwd=folder)
+
+
 #: How a page of each kind is made: from the folder of the traces, to the file.
 KINDS: dict[str, Callable[[Path, Path], None]] = {
+    "profile": _profiled,
+    "profiles": _profiles,
     "simulate": _simulated,
     "compare": _compared,
+    "study": _study,
+    "search": _searched,
+    "advise": _advised,
+    "journal": _journal,
+    "probe": _probed,
+    "application": _applied,
+    "applications": _applications,
+    "solutions": _solutions,
+    "crash": lambda _, page: _crash(1, page),
+    "crash-clean": lambda _, page: _crash(0, page),
+    "fleet": lambda folder, page: _fleet(folder, page, "--by", "model"),
+    "fleets": lambda folder, page: _fleet(folder, page, "--against", "after"),
 }
 
 

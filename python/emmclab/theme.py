@@ -63,7 +63,7 @@ def _config(text: str, quiet: str, line: str, ramp: list[str]) -> dict[str, Any]
             "titleFontSize": 12,
             "titleFontWeight": 500,
         },
-        "axisX": {"grid": False, "labelOverlap": True},
+        "axisX": {"grid": False, "labelOverlap": True, "labelFlush": True},
         "legend": {
             "labelColor": text,
             "titleColor": quiet,

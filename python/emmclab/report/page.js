@@ -32,12 +32,19 @@
     return { ...vega, vconcat: vega.vconcat.map((part) => ({ ...part, width: Math.max(width - AXES_PX, 80) })) };
   }
 
+  // Names of rows leave most of a phone to the chart.
+  const NARROW_PX = 420;
+  function themed(width) {
+    const config = page.themes[theme()];
+    return width < NARROW_PX ? { ...config, axisY: { ...config.axisY, labelLimit: 100 } } : config;
+  }
+
   const sticksOut = (chart) => [...chart.querySelectorAll(".role-legend")].some(
     (legend) => legend.getBoundingClientRect().right > chart.getBoundingClientRect().right + 1);
 
   async function draw(chart) {
     const stacked = Boolean(page.specs[chart.id].vega.vconcat);
-    const width = stacked ? chart.clientWidth : chart.clientWidth < 420 ? "narrow" : "wide";
+    const width = stacked ? chart.clientWidth : chart.clientWidth < NARROW_PX ? "narrow" : "wide";
     const state = `${theme()} ${width}`;
     if (chart.dataset.drawn === state) return;
     chart.dataset.drawn = state;
@@ -46,9 +53,12 @@
     const datasets = { rows: rowsOf(figureOf(chart), trace) };
     // Three columns of a legend may not fit on a phone, nor two.
     for (let most = 3; most > 0; most -= 1) {
-      const spec = JSON.parse(JSON.stringify(vega), (key, value) => (key === "columns" ? Math.min(value, most) : value));
+      const spec = JSON.parse(JSON.stringify(vega), (key, value) => {
+        if (key === "columns") return Math.min(value, most);
+        return key === "labelLimit" ? Math.min(value, Math.max(chart.clientWidth / 3, 90)) : value;
+      });
       const result = await vegaEmbed(chart, { ...spec, datasets }, {
-        actions: false, renderer: "svg", config: page.themes[theme()],
+        actions: false, renderer: "svg", config: themed(chart.clientWidth),
       });
       views.get(chart)?.finalize();
       views.set(chart, result);
