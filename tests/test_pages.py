@@ -353,6 +353,6 @@ def test_templates_fill_only_blocks_that_what_they_extend_has() -> None:
             parent = environment.parse(source)
             known |= {block.name for block in parent.find_all(jinja2.nodes.Block)}
             extended = [node.template.value for node in parent.find_all(jinja2.nodes.Extends)]  # type: ignore[attr-defined]
-        own = {block.name for block in parsed.find_all(jinja2.nodes.Block)}
+        own = {node.name for node in parsed.body if isinstance(node, jinja2.nodes.Block)}
         faults += [f"{place(path)}: {name}" for name in sorted(own - known)]
     complain(faults, "fill a block that the template it extends has; another one is never drawn")
