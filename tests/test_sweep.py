@@ -107,7 +107,9 @@ def test_what_is_missing_is_said_on_top_and_nothing_is_judged(study: Path, tmp_p
     done = emmclab("report", study, "--results", part, "--html", page)
     assert done.returncode == 0, done.stderr
     assert "incomplete: 20 of 30" in done.stderr
-    assert page.read_text().index("have no result; nothing below counts them") < page.read_text().index("<h1")
+    text = page.read_text()
+    first = text.index("have no result; nothing below counts them")
+    assert text.index("<h1") < first < text.index("<h2"), "the missing cells are said before every figure"
 
 
 def test_claims_refuse_an_incomplete_study() -> None:

@@ -31,6 +31,19 @@ STATE_COLOURS = {
     "pause": "#7d8797",
 }
 
+#: Parts of a response time and of write amplification; red is collection, wherever it is drawn.
+CAUSE_COLOURS = {
+    "queue": "#7d8797",
+    "controller": "#38a3b8",
+    "bus": "#7b6bd6",
+    "array": "#3b7dd8",
+    "host": "#3b7dd8",
+    "gc": "#d1483b",
+    "wear": "#c4528c",
+    "map": "#2a9d74",
+    "wake-up": "#a58b1f",
+}
+
 _CATEGORIES = ["#3b7dd8", "#e07b39", "#2a9d74", "#c4528c", "#a58b1f", "#7b6bd6", "#38a3b8", "#b5533c"]
 _FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, sans-serif"
 
@@ -50,7 +63,7 @@ def _config(text: str, quiet: str, line: str, ramp: list[str]) -> dict[str, Any]
             "titleFontSize": 12,
             "titleFontWeight": 500,
         },
-        "axisX": {"grid": False, "labelOverlap": True},
+        "axisX": {"grid": False, "labelOverlap": True, "labelFlush": True},
         "legend": {
             "labelColor": text,
             "titleColor": quiet,

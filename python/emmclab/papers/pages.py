@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ from emmclab.files import write_whole
 from emmclab.papers import studies
 from emmclab.papers.drawing import Drawing, write_drawings
 from emmclab.report.assemble import assemble
+from emmclab.report.head import Head, Provenance, Tile, lost
 from emmclab.study.results import Results
 
 _BADGES = {REPRODUCED: "yes", DIRECTION: "near", NOT: "no", RESTATED: "restated"}
@@ -35,20 +36,83 @@ def _module(study: str) -> str:
     return study.replace("-", "_")
 
 
-def assemble_page(results: Results, judged: Sequence[Claim], drawn: Sequence[Drawing], **parts: Any) -> str:
-    """Give the page of a template with its own `parts`; the same results give the same bytes."""
+def assemble_page(
+    results: Results,
+    judged: Sequence[Claim],
+    drawn: Sequence[Drawing],
+    *,
+    answer: str = "",
+    lead: Sequence[str] = (),
+    facts: Sequence[tuple[str, str]] = (),
+    beside: Mapping[str, Sequence[Claim]] | None = None,
+    **parts: Any,
+) -> str:
+    """Give the page of a template with its own `parts`; the same results give the same bytes.
+
+    Args:
+        results: of the study.
+        judged: the claims, whose verdicts are the heading.
+        drawn: the figures; the first one stands on the first screen.
+        answer: what was found, in a sentence or two.
+        lead: further paragraphs below it.
+        facts: label and text of further lines of the provenance.
+        beside: the claims that stand below a figure, by its name.
+        parts: what else the template shows.
+    """
     rows = {drawing.name: drawing.rows for drawing in drawn}
-    study = results.about["name"]
+    about = results.about
+    study = about["name"]
+    reading = ", ".join(f"{key} = {value}" for key, value in (about.get("reading") or {}).items())
+    command = " ".join(
+        [f"emmclab reproduce {study}", *(f"--trace {name}" for name in about.get("recorded", ()))]
+    )
+    lines = [
+        ("Command", command),
+        ("Results", f"SHA-256 {results.digest} of all {about['cells']:,} results"),
+        *([("Recorded traces", f"read with {reading}")] if reading else []),
+        *facts,
+    ]
     return assemble(
         f"{studies()[study].name}/{_module(study)}.html.j2",
         [drawing.figure for drawing in drawn],
         rows,
         list(dict.fromkeys(row["trace"] for part in rows.values() for row in part)),
-        title=results.about["about"],
-        about=results.about,
-        counts=counts(judged),
-        headline=headline(judged),
+        title=about["about"],
+        head=Head(
+            answer=headline(judged),
+            lead=[*filter(None, [answer]), *lead],
+            tiles=[
+                Tile(verdict, f"{count:,}", kind=_BADGES.get(verdict, "unknown"))
+                for verdict, count in counts(judged).items()
+            ],
+            picture=drawn[0].name if drawn else "",
+        ),
+        provenance=Provenance(
+            f"{command}: {about['cells']:,} results, SHA-256 {results.digest[:16]}",
+            lines,
+            lost(profile["ledger"] for profile in results.profiles.values()),
+        ),
+        beside={name: [_beside(claim) for claim in claims] for name, claims in (beside or {}).items()},
+        about=about,
+        claims=judged,
         badges=_BADGES,
-        digest=results.digest,
         **parts,
     )
+
+
+def claims_of(drawn: Sequence[Drawing], judged: Sequence[Claim]) -> dict[str, list[Claim]]:
+    """Give the claims of each drawing: those whose source names that of the drawing."""
+    return {
+        drawing.name: [claim for claim in judged if drawing.source and drawing.source in claim.source]
+        for drawing in drawn
+    }
+
+
+def _beside(claim: Claim) -> dict[str, str]:
+    return {
+        "kind": _BADGES.get(claim.verdict, "unknown"),
+        "verdict": claim.verdict,
+        "claim": claim.claim,
+        "published": claim.published,
+        "measured": claim.measured,
+    }

@@ -22,7 +22,7 @@ def over_recordings(rows: Rows, title: str) -> Chart:
 
 def over_requests(rows: Rows, title: str) -> Chart:
     """Draw the share of what a histogram counts up to each upper edge, a line for each group."""
-    axis = alt.Axis(format="~r", labelOverlap=True)
+    axis = alt.Axis(format="~s", labelOverlap=True)
     return _shares(rows).encode(x=alt.X("up_to:Q", title=title, scale=alt.Scale(type="log"), axis=axis))
 
 

@@ -16,8 +16,9 @@ def over_objectives(rows: Rows, x: str, y: str) -> Chart:
     ways: dict[str, Any] = {
         "title": None,
         "sort": in_order(rows, "trace"),
-        "legend": alt.Legend(orient="bottom"),
+        "legend": alt.Legend(columns=3, orient="bottom"),
     }
+    sizes = alt.Scale(domain=["no", "yes"], range=[25, 140])
     return (
         chart_of(rows, 320)
         .mark_point(filled=True)
@@ -26,7 +27,7 @@ def over_objectives(rows: Rows, x: str, y: str) -> Chart:
             y=alt.Y("y:Q", title=y, scale=shared),
             color=alt.Color("trace:N", **ways),
             shape=alt.Shape("trace:N", **ways),
-            size=alt.Size("best:N", legend=None, scale=alt.Scale(domain=["no", "yes"], range=[25, 140])),
+            size=alt.Size("best:O", sort=["no", "yes"], legend=None, scale=sizes),
             tooltip=tooltip(rows),
         )
     )
@@ -41,7 +42,10 @@ def best_so_far(rows: Rows, title: str) -> Chart:
             x=alt.X("trial:Q", title="trial"),
             y=alt.Y("value:Q", title=title, scale=alt.Scale(zero=False, padding=8)),
             color=alt.Color(
-                "trace:N", title=None, sort=in_order(rows, "trace"), legend=alt.Legend(orient="bottom")
+                "trace:N",
+                title=None,
+                sort=in_order(rows, "trace"),
+                legend=alt.Legend(columns=3, orient="bottom"),
             ),
             tooltip=tooltip(rows),
         )

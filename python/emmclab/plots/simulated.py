@@ -7,7 +7,8 @@ from typing import Any
 import altair as alt
 
 from emmclab.plots.figure import Chart, Rows
-from emmclab.plots.marks import chart_of, in_order, symlog, tooltip, traces_of
+from emmclab.plots.marks import chart_of, in_order, op_colour, symlog, tooltip, traces_of
+from emmclab.theme import CAUSE_COLOURS
 
 #: Ratio of means from which the axis is logarithmic.
 _FAR_APART = 50
@@ -55,7 +56,7 @@ def space_utilisation(rows: Rows) -> Chart:
 
 def response_cdf(rows: Rows) -> Chart:
     """Share of requests by response time, a line for each device."""
-    return (
+    chart = (
         chart_of(rows)
         .mark_line(interpolate="step-after")
         .encode(
@@ -63,11 +64,12 @@ def response_cdf(rows: Rows) -> Chart:
             y=alt.Y(
                 "cumulative_pct:Q", title="requests at most as long, %", scale=alt.Scale(domain=[0, 100])
             ),
-            color=_colour(rows),
-            strokeDash=alt.StrokeDash("op:N", title=None),
             tooltip=tooltip(rows),
         )
     )
+    if len(_devices(rows)) == 1:
+        return chart.encode(color=op_colour(rows))
+    return chart.encode(color=_colour(rows), strokeDash=alt.StrokeDash("op:N", title=None))
 
 
 def _log_ms(field: str) -> alt.X:
@@ -101,71 +103,24 @@ def response_histogram(rows: Rows) -> Chart:
     )
 
 
-def _end_s(rows: Rows) -> float:
-    return max(float(row["end_s"]) for row in rows)
-
-
-#: Room for the labels of the lower axes, pixels, so that charts over time stand beneath each other.
-_EXTENT = 70
-
-
-def _times(rows: Rows) -> dict[str, Any]:
-    scaled = symlog(rows, "response_p99_ms", 1.0)
-    scaled["axis"].minExtent = _EXTENT
-    return scaled
-
-
-def response_over_time(rows: Rows) -> Chart:
-    """Mean and 99th percentile of response times over time, a colour for each device."""
-    base = (
-        chart_of(rows)
-        .transform_calculate(middle_s="datum.time_s + datum.width_s / 2")
-        .transform_calculate(mean="datum.response_mean_ms", p99="datum.response_p99_ms")
-        .transform_fold(["mean", "p99"], ["of", "response_ms"])
-        .encode(
-            x=alt.X("middle_s:Q", title="time, s", scale=alt.Scale(domain=[0, _end_s(rows)], nice=False)),
-            y=alt.Y("response_ms:Q", title="response, ms", **_times(rows)),
-            color=_colour(rows),
-            strokeDash=alt.StrokeDash("of:N", title=None, sort=["mean", "p99"]),
-            tooltip=tooltip(rows),
-        )
-    )
-    # Points too: between pauses a bin may have no neighbour.
-    return (base.mark_line(strokeWidth=1) + base.mark_point(filled=True, size=14)).properties(height=220)
-
-
-def work_over_time(rows: Rows) -> Chart:
-    """Collections and wake-ups over time, a lane for each device; as wide as the response times above."""
-    lanes = in_order(rows, "lane")
-    return (
-        chart_of(rows, 26 * len(lanes))
-        .transform_calculate(to_s="datum.time_s + datum.width_s")
-        .mark_rect()
-        .encode(
-            x=alt.X("time_s:Q", title="time, s", scale=alt.Scale(domain=[0, _end_s(rows)], nice=False)),
-            x2="to_s:Q",
-            y=alt.Y("lane:N", title=None, sort=lanes, axis=alt.Axis(minExtent=_EXTENT)),
-            color=alt.Color(
-                "count:Q", title="in a step", scale=alt.Scale(type="log"), legend=alt.Legend(tickCount=3)
-            ),
-            tooltip=tooltip(rows),
-        )
-    )
-
-
 def _stacked(rows: Rows, value: str, title: str) -> Chart:
     causes = in_order(rows, "cause")
+    scale = alt.Scale(domain=causes, range=[CAUSE_COLOURS[cause] for cause in causes])
     runs = {(row["device"], row["trace"]) for row in rows}
     # The trace under the device: beside it, neither would be read to its end.
     lines = alt.Axis(labelLimit=160, labelExpr="split(datum.label, '\\n')")
     return (
-        chart_of(rows, max(240, 34 * len(runs)))
-        .transform_calculate(run="datum.device + (length(datum.trace) ? '\\n' + datum.trace : '')")
+        chart_of(rows, 44 * len(runs))
+        .transform_calculate(
+            run="datum.device + (length(datum.trace) ? '\\n' + datum.trace : '')",
+            place=f"indexof({causes!r}, datum.cause)",
+        )
         .mark_bar()
         .encode(
             y=alt.Y("run:N", title=None, sort=None, axis=lines),
             x=alt.X(f"{value}:Q", title=title, stack="zero"),
-            color=alt.Color("cause:N", title=None, sort=causes, legend=alt.Legend(columns=3)),
+            color=alt.Color("cause:N", title=None, scale=scale, legend=alt.Legend(columns=3)),
+            order="place:Q",
             tooltip=tooltip(rows),
         )
     )

@@ -12,6 +12,10 @@ from emmclab.answers import device_before, mode_line
 from emmclab.files import write_whole
 from emmclab.profile import ledger_line
 from emmclab.report.assemble import assemble
+from emmclab.report.head import Head, Notice, Provenance, Tile, lost, tile
+
+#: Options on the first screen.
+_BEST = 3
 
 
 def write_advice(advised: Advised, html: Path) -> None:
@@ -46,10 +50,29 @@ def write_advice(advised: Advised, html: Path) -> None:
             life=advised.life,
             reasoning=said(advised.life, base) if advised.life else "",
             metric=ORDERS[advised.by],
-            headline=advised.headline,
-            cautions=advised.cautions,
-            before=device_before(base),
-            mode=mode_line(base),
-            ledger=ledger_line(base["ledger"]),
+            head=_head(advised),
+            provenance=Provenance(ledger_line(base["ledger"]), lost=lost([base["ledger"]])),
         ),
+    )
+
+
+def _head(advised: Advised) -> Head:
+    """Give the answer, the device as it is, and the options that change most."""
+    base = advised.base
+    response = base["response"]
+    tiles = [
+        tile("Mean response", response["mean_response_ms"], "ms", note="as it is"),
+        tile("p99 response", response["p99_ms"], "ms", note="as it is"),
+        tile("Write amplification", base["write_amplification"]["waf"], note="as it is"),
+    ]
+    tiles += [
+        Tile(one.option, f"{one.mean_change_pct:+.1f} %", note="mean response")
+        for one in advised.options[:_BEST]
+    ]
+    return Head(
+        answer=advised.headline,
+        lead=[f"{base['trace']} on {base['device']}: {mode_line(base)}; {device_before(base)}."],
+        tiles=tiles,
+        notices=[Notice("caution", text) for text in advised.cautions],
+        picture="changes",
     )

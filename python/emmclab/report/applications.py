@@ -9,8 +9,11 @@ from emmclab.apps import STATES, AppResult, dominating, requests_line
 from emmclab.plots.applications import FIGURES
 from emmclab.plots.figure import Rows
 from emmclab.report.assemble import assemble
+from emmclab.report.head import Head, Provenance, tile
 from emmclab.theme import STATE_COLOURS
 
+#: States and runs on the first screen.
+_MOST_STATES, _MOST_TILES = 4, 6
 #: The order of states in stacks.
 _ORDER = {name: number for number, name in enumerate(STATE_COLOURS)}
 
@@ -20,6 +23,8 @@ def render(results: Sequence[AppResult], faster: Sequence[AppResult]) -> str:
     one = len(results) == 1
     names = [_name(result) for result in results]
     programs = list(dict.fromkeys(result["app"]["program"] for result in results))
+    app = results[0]["app"]
+    facts = f"host {app['host']}, {app['era']}, seed {app['seed']}"
     figures = [figure for figure in FIGURES if not (one and figure.name == "runtimes")]
     rows = {
         "runtimes": [row for result in results for row in _runtimes(result)],
@@ -32,9 +37,8 @@ def render(results: Sequence[AppResult], faster: Sequence[AppResult]) -> str:
         rows,
         list(dict.fromkeys(names)),
         title=", ".join(programs),
-        headlines=[_headline(result) for result in results]
-        if one
-        else [_spread([run for run in results if run["app"]["program"] == name]) for name in programs],
+        head=_head(results, programs, facts),
+        provenance=Provenance(f"{len(results)} run{'s' if len(results) != 1 else ''}: {facts}"),
         one=one,
         states=[
             label for state, label in STATES.items() if any(run["app"]["states"][state] for run in results)
@@ -43,11 +47,38 @@ def render(results: Sequence[AppResult], faster: Sequence[AppResult]) -> str:
         requests=[(_name(result), requests_line(result)) for result in results],
         spent=_spent(results[0]) if one else [],
         what_if=_what_if(results[0], faster) if faster else [],
-        host=results[0]["app"]["host"],
-        era=results[0]["app"]["era"],
-        seed=results[0]["app"]["seed"],
-        before=results[0]["options"]["precondition"],
     )
+
+
+def _head(results: Sequence[AppResult], programs: Sequence[str], facts: str) -> Head:
+    one = len(results) == 1
+    first = results[0]
+    answers = (
+        [_headline(first)]
+        if one
+        else [_spread([run for run in results if run["app"]["program"] == name]) for name in programs]
+    )
+    if one:
+        states = first["app"]["states"]
+        largest = sorted(states, key=lambda state: -states[state])[:_MOST_STATES]
+        tiles = [tile("Runtime", first.runtime_s, "s"), tile("Storage", first.storage_s, "s")]
+        tiles += [tile(STATES[state], states[state] / 1e9, "s") for state in largest if states[state]]
+    else:
+        tiles = [tile(_name(run), run.runtime_s, "s", note=_storage(run)) for run in results[:_MOST_TILES]]
+    return Head(
+        answer=answers[0],
+        lead=[
+            *answers[1:],
+            f"Applications in closed loop on a simulated device: {facts}; data on the device before: "
+            f"{first['options']['precondition']}.",
+        ],
+        tiles=tiles,
+        picture="path" if one else "runtimes",
+    )
+
+
+def _storage(run: AppResult) -> str:
+    return f"{100 * run.storage_s / run.runtime_s:.0f} % storage" if run.runtime_s else ""
 
 
 def _name(result: AppResult) -> str:

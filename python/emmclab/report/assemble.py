@@ -11,6 +11,7 @@ import jinja2
 from emmclab import __version__
 from emmclab.plots import Figure, Rows
 from emmclab.plots.vega import convert
+from emmclab.report.head import Head, Provenance
 from emmclab.theme import DARK, LIGHT
 
 #: Digits of figures on the page; more cannot be seen and would only make it larger.
@@ -18,11 +19,21 @@ _DIGITS = 6
 
 
 def assemble(
-    template: str, figures: Sequence[Figure], rows: Mapping[str, Rows], names: Sequence[str], **content: Any
+    template: str,
+    figures: Sequence[Figure],
+    rows: Mapping[str, Rows],
+    names: Sequence[str],
+    *,
+    title: str,
+    head: Head,
+    provenance: Provenance,
+    beside: Mapping[str, Sequence[Mapping[str, str]]] | None = None,
+    **content: Any,
 ) -> str:
     """Fill a template with `content`, and with `figures` drawn from `rows` (each row with its `trace`).
 
-    In the template, `figures` is the list of drawn figures.
+    In the template, `picture` is the figure of the first screen, which `head` names, and `figures` is the
+    list of all others that can be drawn or say why they cannot. `beside` gives the claims below a figure.
     """
     environment = jinja2.Environment(
         loader=jinja2.ChoiceLoader(
@@ -36,11 +47,18 @@ def assemble(
     environment.filters["cell"] = _cell
     figures = [figure for figure in figures if rows[figure.name] or not figure.optional]
     drawn = [_figure(figure, rows[figure.name], names) for figure in figures]
+    for figure in drawn:
+        figure["beside"] = (beside or {}).get(figure["name"], ())
+    picture = next((figure for figure in drawn if figure["name"] == head.picture and figure["charts"]), None)
     data = {figure.name: _columns(rows[figure.name], names) for figure in figures}
     specs = {chart["id"]: chart["spec"] for figure in drawn for chart in figure["charts"]}
     return environment.get_template(template).render(
         version=__version__,
-        figures=drawn,
+        title=title,
+        head=head,
+        provenance=provenance,
+        picture=picture,
+        figures=[figure for figure in drawn if figure is not picture],
         library=_script(convert("javascript_bundle", "window.vegaEmbed = vegaEmbed;")),
         page_data=_json({"themes": {"light": LIGHT, "dark": DARK}, "specs": specs, "data": data}),
         **content,
@@ -55,7 +73,9 @@ def _figure(figure: Figure, rows: Rows, traces: Sequence[str]) -> dict[str, Any]
     charts = []
     for number, (trace, part) in enumerate(parts):
         if figure.can_draw(part):
-            spec = figure.draw(part).to_dict() | {"autosize": {"type": "fit-x", "contains": "padding"}}
+            spec = figure.draw(part).to_dict()
+            if "vconcat" not in spec:
+                spec["autosize"] = {"type": "fit-x", "contains": "padding"}
             _forget_rows(spec)
             charts.append(
                 {"id": f"{figure.name}-{number}", "trace": trace, "spec": {"trace": trace, "vega": spec}}
@@ -79,8 +99,8 @@ def _forget_rows(spec: dict[str, Any]) -> None:
     data = spec.get("data")
     if isinstance(data, dict):
         data.pop("values", None)
-    for layer in spec.get("layer", []):
-        _forget_rows(layer)
+    for part in (*spec.get("layer", ()), *spec.get("vconcat", ())):
+        _forget_rows(part)
 
 
 def _columns(rows: Rows, traces: Sequence[str]) -> list[dict[str, Any]]:

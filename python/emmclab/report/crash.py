@@ -9,6 +9,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from markupsafe import Markup
+
 from emmclab.crash.explore import Exploration, open_run
 from emmclab.crash.finding import CutTally
 from emmclab.crash.session import Kept
@@ -24,6 +26,7 @@ from emmclab.files import write_whole
 from emmclab.plots import Chart, Figure, Row, Rows, cuts
 from emmclab.report import crash_words as words
 from emmclab.report.assemble import assemble
+from emmclab.report.head import Head, Notice, Provenance, Tile
 
 #: Places on the time line that can be told apart; cuts of one place are counted together.
 _PLACES = 500
@@ -100,16 +103,12 @@ def render(summary: Mapping[str, Any], scene: Scene, *, results: Path | None = N
         rows,
         [name],
         title=f"Power cuts of {log['device']}",
-        headline=words.headline(summary),
-        cautions=words.cautions(summary),
-        summary=summary,
-        workload=words.workload(summary),
-        tiles=_tiles(summary),
+        head=_head(summary),
+        provenance=Provenance(f"Log {log['identity']} of {log['device']}", _provenance(summary)),
         findings=[_shown(summary, finding, results) for finding in summary["findings"]],
         documented=[_shown(summary, finding, results) for finding in summary["documented"]],
         covered=words.covered(summary),
         not_covered=words.not_covered(summary),
-        provenance=_provenance(summary),
     )
 
 
@@ -118,18 +117,39 @@ def _shown_cut(finding: Mapping[str, Any]) -> int:
     return int(finding.get("minimal", finding)["cut"])
 
 
-def _tiles(summary: Mapping[str, Any]) -> list[tuple[str, tuple[str, str], str]]:
-    """Give label, value with its power of ten, and a note."""
+def _head(summary: Mapping[str, Any]) -> Head:
+    log, file_system = summary["log"], summary["run"].get("file_system")
+    below = f" below {', '.join(log['layers'])}" if log["layers"] else ""
+    on = f", {file_system}" if file_system else ""
+    return Head(
+        answer=words.headline(summary),
+        lead=[
+            f"{words.workload(summary)} on {log['device']}{below}{on}: power was cut at {summary['cuts']:,} "
+            "moments, and each state that a cut may leave was recovered and judged."
+        ],
+        tiles=_tiles(summary),
+        notices=[Notice("caution", text) for text in words.cautions(summary)],
+        picture="cuts",
+    )
+
+
+def _tiles(summary: Mapping[str, Any]) -> list[Tile]:
     covered, documented = summary["covered"], len(summary["documented"])
     losses = f"{documented} documented, no defect" if documented else ""
     return [
-        ("Findings", (str(len(summary["findings"])), ""), losses),
-        ("States tried", (f"{summary['states']:,}", ""), ""),
-        ("Cuts", (f"{summary['cuts']:,}", ""), f"of {covered['moments']:,} moments"),
-        ("Lines said to be safe", (f"{summary['log']['acknowledgements']:,}", ""), ""),
-        ("Legal states, at most", words.power_of_ten(covered["legal_log10"]), "at these cuts"),
-        ("Seed", (str(summary["seed"]), ""), ""),
+        Tile("Findings", str(len(summary["findings"])), note=losses),
+        Tile("States tried", f"{summary['states']:,}"),
+        Tile("Cuts", f"{summary['cuts']:,}", note=f"of {covered['moments']:,} moments"),
+        Tile("Lines said to be safe", f"{summary['log']['acknowledgements']:,}"),
+        Tile(
+            "Legal states, at most", _power(*words.power_of_ten(covered["legal_log10"])), note="at these cuts"
+        ),
+        Tile("Seed", str(summary["seed"])),
     ]
+
+
+def _power(factor: str, power: str) -> Markup | str:
+    return Markup("{} &times; 10<sup>{}</sup>").format(factor, power) if power else factor
 
 
 def _shown(summary: Mapping[str, Any], finding: Mapping[str, Any], results: Path | None) -> dict[str, Any]:

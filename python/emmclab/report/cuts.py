@@ -18,6 +18,8 @@ from emmclab.crash.table import (
 )
 from emmclab.files import write_whole
 from emmclab.report.assemble import assemble
+from emmclab.report.head import Head, Tile
+from emmclab.report.study import incomplete, provenance
 from emmclab.study.results import Results
 from emmclab.study.tables import Run
 
@@ -33,27 +35,29 @@ def write_cuts_report(results: Results, path: Path) -> None:
 
 def render(results: Results) -> str:
     """Give the page; the same results give the same bytes."""
-    name = results.about["name"]
+    name, found = results.about["name"], counts(results)
+    host = ", ".join(" ".join(item) for item in results.cuts[0]["host"].items()) if results.cuts else ""
+    tables_of = " ".join(['emmclab query "select * from cuts" --study', name])
     return assemble(
         "cuts.html.j2",
         [],
         {},
         [],
         title=name,
-        about=results.about,
-        missing=results.missing,
-        headline=headline(results),
-        counts=counts(results),
-        meaning=MEANING,
+        head=Head(
+            answer=headline(results),
+            lead=[f"{results.about['about']}."],
+            tiles=[Tile(word, f"{count:,}", kind=_BADGES[word]) for word, count in found.items()],
+            notices=incomplete(results),
+        ),
+        provenance=provenance(results, **{"As tables": tables_of, "Host": host}),
+        meaning={word: MEANING[word] for word in found},
         badges=_BADGES,
         tables=[_shown(table) for table in tables(results)],
         findings=[_finding(run, one) for run, one in findings(results)],
         documented=[_finding(run, one) for run, one in findings(results, documented=True)],
         failures=[(run["input"], str(column_of(run)), run["message"]) for run in results.failures],
-        host=results.cuts[0]["host"] if results.cuts else {},
-        digest=results.digest,
         again=f"emmclab crash --results {Path('emmclab-results', name)} --again",
-        command=f"emmclab run {name}",
     )
 
 

@@ -15,9 +15,12 @@ from emmclab.fleet.table import Table
 from emmclab.plots import Figure, Row, Rows
 from emmclab.plots.fleets import effects, over_recordings, over_requests
 from emmclab.report.assemble import assemble
+from emmclab.report.head import Head, Notice, Provenance, Tile
 
 #: Groups that can be told apart in a chart; the largest are drawn.
 _MOST_LINES = 8
+#: Differences on the first screen.
+_MOST_TILES = 5
 #: Points of a line over recordings.
 _MOST_POINTS = 100
 #: Rows of the tables of outliers and refusals.
@@ -46,8 +49,13 @@ def render(tables: Sequence[Table], found: Summary | Comparison) -> str:
         tables,
         [*_over_recordings(parts), *_over_requests(tables[0], sums, [group.name for group in groups])],
         title="fleet" + (f" by {', '.join(found.by)}" if found.by else ""),
-        headline=found.headline(),
-        tiles=_tiles(found.whole),
+        head=Head(
+            found.headline(),
+            lead=[_counted(found)],
+            tiles=_tiles(found.whole),
+            notices=_refused([("", found)]),
+            picture="mean_response_ms",
+        ),
         comparison=None,
         summaries=[("", found)],
         remark=f"The {_MOST_LINES} largest groups are drawn; {left_out:,} more are in the table."
@@ -81,8 +89,19 @@ def _compared(tables: Sequence[Table], found: Comparison) -> str:
         tables,
         [(delta, rows), *_over_recordings(parts), *_over_requests(tables[0], sums, found.names)],
         title=" and ".join(found.names),
-        headline=found.headline(),
-        tiles=[],
+        head=Head(
+            found.headline(),
+            lead=[
+                f"{found.before.whole.recordings:,} recordings of {found.names[0]}, "
+                f"{found.after.whole.recordings:,} of {found.names[1]}."
+            ],
+            tiles=_differences(found),
+            notices=[
+                *(Notice("caution", text) for text in found.cautions),
+                *_refused(list(zip(found.names, (found.before, found.after), strict=True))),
+            ],
+            picture="effects",
+        ),
         comparison=found,
         summaries=[(name, one) for name, one in zip(found.names, (found.before, found.after), strict=True)],
         remark="",
@@ -99,14 +118,54 @@ def _page(tables: Sequence[Table], drawn: Sequence[tuple[Figure, Rows]], **conte
         names,
         words=words,
         most=_MOST_ROWS,
-        sources=[(table.name.rpartition("/")[2], table.description["identity"]) for table in tables],
+        provenance=_provenance(tables),
         **content,
     )
 
 
-def _tiles(group: Group) -> list[tuple[str, str, str]]:
+def _counted(found: Summary) -> str:
+    groups = f" in {len(found.groups)} groups by {', '.join(found.by)}" if found.by else ""
+    return f"{found.whole.recordings:,} recordings{groups}."
+
+
+def _refused(summaries: Sequence[tuple[str, Summary]]) -> list[Notice]:
+    """Say how many files could not be read, with a link to the reasons."""
+    notices = []
+    for name, summary in summaries:
+        if count := len(summary.refused):
+            files = f"{count:,} file{'s' if count != 1 else ''}{' of ' + name if name else ''}"
+            are = "are" if count != 1 else "is"
+            notices.append(
+                Notice("refused", f"{files} could not be read and {are} in no figure.", "#refused")
+            )
+    return notices
+
+
+def _provenance(tables: Sequence[Table]) -> Provenance:
+    lines = []
+    for table in tables:
+        identity = table.description["identity"]
+        reading = ", ".join(f"{key} = {value}" for key, value in (identity["reading"] or {}).items())
+        text = f"emmclab {identity['version']}, build {identity['build']}"
+        lines.append(
+            (f"Table {table.name.rpartition('/')[2]}", text + (f", read with {reading}" if reading else ""))
+        )
+    return Provenance("; ".join(name for name, _ in lines), lines)
+
+
+def _differences(found: Comparison) -> list[Tile]:
+    """Give the differences that were shown, the largest first; else those that come nearest."""
+    known = [one for one in found.differences if one.delta is not None]
+    ordered = sorted(known, key=lambda one: (one.verdict not in ("higher", "lower"), -abs(one.delta or 0)))
+    return [
+        Tile(one.field.label, f"{one.delta:+.2f}", note=f"Cliff's delta; {one.verdict}")
+        for one in ordered[:_MOST_TILES]
+    ]
+
+
+def _tiles(group: Group) -> list[Tile]:
     """Give the medians that a reader wants first, with the middle half of the recordings."""
-    tiles = [("Recordings", f"{group.recordings:,}", "")]
+    tiles = [Tile("Recordings", f"{group.recordings:,}")]
     names = (
         "mean_response_ms",
         "all_response_p99_ms",
@@ -119,10 +178,10 @@ def _tiles(group: Group) -> list[tuple[str, str, str]]:
         if points is not None:
             _, _, low, middle, high, _, _ = points
             tiles.append(
-                (
+                Tile(
                     f"{field.label}, median",
                     shown(field, middle),
-                    f"half: {field.text(low)} to {field.text(high)}",
+                    note=f"half: {field.text(low)} to {field.text(high)}",
                 )
             )
     return tiles

@@ -8,6 +8,7 @@ from emmclab.journal import Journal
 from emmclab.plots import Chart, Figure, Rows, chart_of, in_order, tooltip
 from emmclab.profile import ledger_line
 from emmclab.report.assemble import assemble
+from emmclab.report.head import Head, Provenance, lost, tile
 
 
 def _shares(rows: Rows) -> Chart:
@@ -118,6 +119,32 @@ def render(journal: Journal) -> str:
         {figure: [{"trace": name, **row} for row in of_it] for figure, of_it in rows.items()},
         [name],
         title=f"Journal of {name}",
+        head=_head(journal),
+        provenance=Provenance(
+            ledger_line(journal["ledger"]),
+            [("Source", f"{journal['header']['source']}, {journal['header']['format']}")],
+            lost([journal["ledger"]]),
+        ),
         journal=journal,
-        ledger=ledger_line(journal["ledger"]),
+    )
+
+
+def _head(journal: Journal) -> Head:
+    commits, by_roles = journal["commits"], journal.by_roles
+    tiles = [
+        tile("Written", journal["written_kb"], "KB"),
+        tile("Journal", journal["journal_pct"], "%", note="of bytes written" if by_roles else "at most"),
+        tile("Commits", commits["commits"] if commits else None, digits=12),
+        tile(
+            "Flushes and FUA",
+            journal["flush_fua_time_pct"],
+            "%",
+            note="of the service time of synchronous writes",
+        ),
+    ]
+    return Head(
+        answer=journal.headline,
+        lead=[f"{journal['name']}: {journal['header']['source']}.", *journal.remarks()],
+        tiles=tiles,
+        picture="shares",
     )

@@ -25,26 +25,47 @@
 
   const figureOf = (chart) => chart.id.slice(0, chart.id.lastIndexOf("-"));
 
+  // Parts of a chart that stand below each other share one width, which leaves room for axes and titles.
+  const AXES_PX = 84;
+  function sized(vega, width) {
+    if (!vega.vconcat) return vega;
+    return { ...vega, vconcat: vega.vconcat.map((part) => ({ ...part, width: Math.max(width - AXES_PX, 80) })) };
+  }
+
+  // Names of rows leave most of a phone to the chart.
+  const NARROW_PX = 420;
+  function themed(width) {
+    const config = page.themes[theme()];
+    return width < NARROW_PX ? { ...config, axisY: { ...config.axisY, labelLimit: 100 } } : config;
+  }
+
   const sticksOut = (chart) => [...chart.querySelectorAll(".role-legend")].some(
     (legend) => legend.getBoundingClientRect().right > chart.getBoundingClientRect().right + 1);
 
   async function draw(chart) {
-    const state = `${theme()} ${chart.clientWidth < 420 ? "narrow" : "wide"}`;
+    const stacked = Boolean(page.specs[chart.id].vega.vconcat);
+    const width = stacked ? chart.clientWidth : chart.clientWidth < NARROW_PX ? "narrow" : "wide";
+    const state = `${theme()} ${width}`;
     if (chart.dataset.drawn === state) return;
     chart.dataset.drawn = state;
-    const { trace, vega } = page.specs[chart.id];
+    const { trace, vega: stored } = page.specs[chart.id];
+    const vega = sized(stored, chart.clientWidth);
     const datasets = { rows: rowsOf(figureOf(chart), trace) };
     // Three columns of a legend may not fit on a phone, nor two.
     for (let most = 3; most > 0; most -= 1) {
-      const spec = JSON.parse(JSON.stringify(vega), (key, value) => (key === "columns" ? Math.min(value, most) : value));
+      const spec = JSON.parse(JSON.stringify(vega), (key, value) => {
+        if (key === "columns") return Math.min(value, most);
+        return key === "labelLimit" ? Math.min(value, Math.max(chart.clientWidth / 3, 90)) : value;
+      });
       const result = await vegaEmbed(chart, { ...spec, datasets }, {
-        actions: false, renderer: "svg", config: page.themes[theme()],
+        actions: false, renderer: "svg", config: themed(chart.clientWidth),
       });
       views.get(chart)?.finalize();
       views.set(chart, result);
       if (!sticksOut(chart)) break;
     }
     chart.querySelector("svg")?.setAttribute("aria-hidden", "true");
+    chart.dataset.settled = state;
   }
 
   const charts = [...document.querySelectorAll(".chart")];
@@ -86,13 +107,32 @@
     setTimeout(() => URL.revokeObjectURL(link.href), 10000);
   }
 
-  for (const button of document.querySelectorAll(".save-svg")) {
-    button.addEventListener("click", async () => {
-      const chart = document.getElementById(button.dataset.chart);
-      await draw(chart);
-      save(`${chart.id}.svg`, "image/svg+xml", await views.get(chart).view.toSVG());
+  // A picture to take away is for paper: dark on white, whatever the page is.
+  const SAVED_PX = 800;
+  async function onPaper(chart) {
+    const { trace, vega } = page.specs[chart.id];
+    const place = document.createElement("div");
+    const spec = vega.vconcat ? sized(vega, SAVED_PX) : { ...vega, width: SAVED_PX };
+    const datasets = { rows: rowsOf(figureOf(chart), trace) };
+    return vegaEmbed(place, { ...spec, datasets }, {
+      actions: false, renderer: "svg", config: { ...page.themes.light, background: "#ffffff" },
     });
   }
+  function saves(kind, make) {
+    for (const button of document.querySelectorAll(`.save-${kind}`)) {
+      button.addEventListener("click", async () => {
+        const chart = document.getElementById(button.dataset.chart);
+        const drawn = await onPaper(chart);
+        await make(chart, drawn.view);
+        drawn.finalize();
+      });
+    }
+  }
+  saves("svg", async (chart, view) => save(`${chart.id}.svg`, "image/svg+xml", await view.toSVG()));
+  saves("png", async (chart, view) => {
+    const canvas = await view.toCanvas(2);
+    save(`${chart.id}.png`, "image/png", await new Promise((done) => { canvas.toBlob(done, "image/png"); }));
+  });
 
   for (const button of document.querySelectorAll(".copy")) {
     const label = button.textContent;
@@ -119,6 +159,12 @@
       const names = Object.keys(rows[0]);
       const lines = [names, ...rows.map((row) => names.map((name) => row[name]))];
       save(`${button.dataset.figure}.csv`, "text/csv", lines.map((line) => line.map(quoted).join(",")).join("\n") + "\n");
+    });
+  }
+
+  for (const button of document.querySelectorAll(".save-json")) {
+    button.addEventListener("click", () => {
+      save(`${button.dataset.figure}.json`, "application/json", JSON.stringify(rowsOf(button.dataset.figure), null, 1));
     });
   }
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from emmclab.activity import activity_tables
@@ -23,14 +24,16 @@ from emmclab.notes import notes
 from emmclab.plots import FIGURES
 from emmclab.profile import Profile, ledger_line
 from emmclab.published import doubts, published_row
-from emmclab.quantity import size
 from emmclab.report.assemble import assemble
+from emmclab.report.head import Head, Notice, Provenance, Tile, amount, lost, tile, tile_of
 
 #: Times whose percentiles are shown, with their heading.
 _TIMES = (
     ("response_ms", "Response time, ms (complete - arrival)"),
     ("service_ms", "Service time, ms (complete - start)"),
 )
+#: Traces whose means stand above the tables.
+_MOST_TILES = 6
 _POINTS = {
     "mean": "Mean",
     "p50": "p50",
@@ -55,10 +58,15 @@ def render(profiles: Sequence[Profile]) -> str:
         FIGURES,
         {figure.name: figure.rows(profiles) for figure in FIGURES},
         [profile.name for profile in profiles],
-        title=", ".join(profile.name for profile in profiles[:3])
-        + (" and others" if len(profiles) > 3 else ""),
-        traces=[_provenance(profile) for profile in profiles],
-        tiles=_tiles(profiles[0]) if len(profiles) == 1 else [],
+        title=_title(profiles),
+        head=_head(profiles),
+        provenance=Provenance(
+            ledger_line(profiles[0]["ledger"])
+            if len(profiles) == 1
+            else f"{len(profiles)} traces: ledger, source and format of each",
+            lost=lost(profile["ledger"] for profile in profiles),
+        ),
+        traces=[_trace(profile) for profile in profiles],
         findings=_findings(profiles),
         tables=[
             (title, fields, [_table_row(fields, profile) for profile in profiles]) for title, fields in TABLES
@@ -108,13 +116,71 @@ def render(profiles: Sequence[Profile]) -> str:
     )
 
 
-def _provenance(profile: Profile) -> dict[str, Any]:
+def _title(profiles: Sequence[Profile]) -> str:
+    return ", ".join(profile.name for profile in profiles[:3]) + (" and others" if len(profiles) > 3 else "")
+
+
+def _head(profiles: Sequence[Profile]) -> Head:
+    one = len(profiles) == 1
+    return Head(
+        answer=_answer(profiles[0]) if one else _range(profiles),
+        lead=[
+            f"{_title(profiles)}: I/O of {'this workload' if one else 'these workloads'} to the flash "
+            "storage, by the definitions of Zhou et al., IISWC 2015."
+        ],
+        tiles=_tiles(profiles[0]) if one else _means(profiles),
+        notices=[
+            Notice("clock", text if one else f"{profile.name}: {text}", "#clock")
+            for profile in profiles
+            if (text := _clock(profile.clock_jumps))
+        ],
+        picture="io_over_time" if one else "size_distribution",
+    )
+
+
+def _answer(profile: Profile) -> str:
+    """Say what the trace holds, and how long a request took where that is recorded."""
+    mean = profile["mean_response_ms"]
+    took = "" if mean is None else f", {amount(mean, 'ms')} each from arrival to completion"
+    return (
+        f"{profile.name}: {profile['requests']:,} requests in {amount(profile['duration_s'], 's')}, "
+        f"{profile['write_requests_pct']:.0f} % of them writes, {amount(profile['mean_size_kb'], 'KB')} in "
+        f"the mean{took}"
+    )
+
+
+def _range(profiles: Sequence[Profile]) -> str:
+    """Say how far the traces are apart, in mean responses where they are recorded, else in sizes."""
+    for name, words, unit in (
+        ("mean_response_ms", "mean response", "ms"),
+        ("mean_size_kb", "mean size", "KB"),
+    ):
+        known = sorted((one for one in profiles if one[name] is not None), key=lambda one: one[name])
+        if len(known) > 1:
+            least, most = known[0], known[-1]
+            return (
+                f"{len(profiles)} traces: {words} from {amount(least[name], unit)} ({least.name}) to "
+                f"{amount(most[name], unit)} ({most.name})"
+            )
+    return f"{len(profiles)} traces"
+
+
+def _means(profiles: Sequence[Profile]) -> list[Tile]:
+    """Give for the first traces what their requests took, or how large they are."""
+    tiles = []
+    for profile in profiles[:_MOST_TILES]:
+        mean, kb = profile["mean_response_ms"], profile["mean_size_kb"]
+        shown = tile(profile.name, kb, "KB") if mean is None else tile(profile.name, mean, "ms")
+        tiles.append(replace(shown, note="mean size" if mean is None else "mean response"))
+    return tiles
+
+
+def _trace(profile: Profile) -> dict[str, Any]:
     canonical = json.dumps(profile.to_dict(), sort_keys=True).encode()
     return {
         "name": profile.name,
         "header": profile["header"],
         "ledger": ledger_line(profile["ledger"]),
-        "clock": _clock(profile.clock_jumps),
         "input": profile.get("trace_digest"),
         "digest": hashlib.sha256(canonical).hexdigest()[:16],
         "notes": notes(profile),
@@ -130,9 +196,9 @@ def _clock(jumps: Sequence[dict[str, Any]]) -> str:
     return f"{counted_jumps(len(jumps))}{mended}: see the table of the clock"
 
 
-def _tiles(profile: Profile) -> list[tuple[str, str]]:
+def _tiles(profile: Profile) -> list[Tile]:
     """Pick the figures that a reader wants first."""
-    shown = {field.name: (field.label, field) for _, fields in TABLES for field in fields}
+    shown = {field.name: field for _, fields in TABLES for field in fields}
     names = (
         "requests",
         "data_size_kb",
@@ -141,16 +207,10 @@ def _tiles(profile: Profile) -> list[tuple[str, str]]:
         "no_wait_pct",
         "mean_response_ms",
     )
-    tiles = []
-    for name in names:
-        label, field = shown[name]
-        if name == "data_size_kb":
-            tiles.append((label, size(profile[name] * 1024)))
-        elif profile[name] is not None:
-            tiles.append((label, f"{field.text(profile[name])} {field.unit}".strip()))
+    tiles = [tile_of(shown[name], profile[name]) for name in names if profile[name] is not None]
     for row in profile["by_operation"]:
         if row["op"] == "all" and row["response_ms"]:
-            tiles.append(("p99 response", f"{row['response_ms']['p99']:,.2f} ms"))
+            tiles.append(tile("p99 response", row["response_ms"]["p99"], "ms"))
     return tiles
 
 

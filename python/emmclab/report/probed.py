@@ -9,6 +9,7 @@ import altair as alt
 from emmclab.plots import Chart, Figure, Rows, chart_of, tooltip
 from emmclab.probe import Probe
 from emmclab.report.assemble import assemble
+from emmclab.report.head import Head, Provenance, Tile, amount, tile
 
 
 def _curves(rows: Rows) -> Chart:
@@ -60,6 +61,38 @@ def render(probe: Probe) -> str:
         "curves": [{"trace": probe.target, **asdict(point)} for point in probe.points],
         "places": [{"trace": probe.target, **asdict(place)} for place in probe.places],
     }
+    done = "written and read" if probe.wrote else "only read"
+    how = f"{probe.span_mb:,} MB {done}, by synchronous direct I/O"
     return assemble(
-        "probed.html.j2", _FIGURES, rows, [probe.target], title=f"Probe of {probe.target}", probe=probe
+        "probed.html.j2",
+        _FIGURES,
+        rows,
+        [probe.target],
+        title=f"Probe of {probe.target}",
+        head=_head(probe, how),
+        provenance=Provenance(f"{probe.target}: {how}"),
+        probe=probe,
+    )
+
+
+def _head(probe: Probe, how: str) -> Head:
+    page, block = (
+        amount(size, "KB") if size is not None else "not found"
+        for size in (probe.clustered_page_kb, probe.clustered_block_kb)
+    )
+    fastest = {
+        op: max((one for one in probe.points if one.op == op), key=lambda one: one.mb_per_s, default=None)
+        for op in ("read", "write")
+    }
+    tiles = [Tile("Clustered page", page), Tile("Clustered block", block)]
+    tiles += [
+        tile(f"Fastest {op}", one.mb_per_s, "MB/s", note=f"{one.order}, {amount(one.size_kb, 'KB')}")
+        for op, one in fastest.items()
+        if one is not None
+    ]
+    return Head(
+        answer=f"{probe.target}: clustered page {page}, clustered block {block}",
+        lead=[f"{how}."],
+        tiles=tiles,
+        picture="curves",
     )

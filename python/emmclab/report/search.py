@@ -10,6 +10,7 @@ from emmclab.files import write_whole
 from emmclab.plots import Figure, Rows
 from emmclab.plots.searched import best_so_far, over_objectives
 from emmclab.report.assemble import assemble
+from emmclab.report.head import Head, Provenance, Tile, exact
 from emmclab.study.search import WAYS, Found, Objective, Trial, dominates
 from emmclab.study.summary import written
 
@@ -32,14 +33,39 @@ def render(found: Found) -> str:
         {figure.name: rows for figure, rows in drawn},
         [way for way in WAYS if any(one.way == way for one in found.trials)],
         title=found.study.name,
-        headline=headline(found),
+        head=_head(found, [figure for figure, _ in drawn]),
+        provenance=Provenance(
+            f"emmclab search {found.study.name}: {len(found.trials):,} trials, seed {found.seed}",
+            [("Budget", f"{found.budget} trials in each way, {found.batch} in a batch")],
+        ),
         found=found,
         settings=[one.name for one in found.space.ranges],
         front=[_row(found, one) for one in front[:_MOST_ROWS]],
         left_out=max(0, len(front) - _MOST_ROWS),
         ways=compared(found),
-        bounds=[_bound(one) for one in found.space.bounds],
         reasons=reasons(found),
+    )
+
+
+def _head(found: Found, drawn: list[Figure]) -> Head:
+    wanted = ", ".join(one.text for one in found.objectives)
+    bounds = ", ".join(_bound(one) for one in found.space.bounds)
+    done = [one for one in found.trials if one.is_feasible]
+    tiles = [Tile("Trials", f"{len(found.trials):,}"), Tile("Within the bounds", f"{len(done):,}")]
+    for objective in found.objectives:
+        values = [one.figures[objective.metric] for one in done]
+        if values:
+            best = (max if objective.is_maximized else min)(values)
+            tiles.append(Tile(f"Best {objective.metric}", number(best), exact(best)))
+    return Head(
+        answer=headline(found),
+        lead=[
+            f"Search of the study {found.study.name}, grid {found.space.grid}: {wanted}"
+            f"{', with ' + bounds if bounds else ''}. {found.budget} trials in each way, {found.batch} in a "
+            f"batch, seed {found.seed}."
+        ],
+        tiles=tiles,
+        picture=drawn[0].name if drawn else "",
     )
 
 

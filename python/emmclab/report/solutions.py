@@ -7,7 +7,11 @@ from statistics import median
 from emmclab.plots.figure import Rows
 from emmclab.plots.solutions import FIGURES
 from emmclab.report.assemble import assemble
+from emmclab.report.head import Head, Provenance, Tile, tile
 from emmclab.solutions import Comparison
+
+#: Solutions on the first screen, those that gain most.
+_MOST_TILES = 5
 
 
 def render(found: Comparison) -> str:
@@ -20,7 +24,8 @@ def render(found: Comparison) -> str:
         {"gains": _gains(found)},
         programs,
         title=f"solutions: {', '.join(programs)}",
-        headlines=[_overall(found)] * (len(programs) > 1) + [_headline(found, name) for name in programs],
+        head=_head(found, programs),
+        provenance=Provenance(f"Cuts of power on {found['risks']['device']} by {found['risks']['command']}"),
         runs=[
             {
                 **run,
@@ -42,6 +47,19 @@ def render(found: Comparison) -> str:
         ],
         risks=found["risks"],
     )
+
+
+def _head(found: Comparison, programs: list[str]) -> Head:
+    answers = [_overall(found)] * (len(programs) > 1) + [_headline(found, name) for name in programs]
+    tiles = []
+    for one in found["solutions"]:
+        gains = [run["gain"] for run in found["runs"] if run["solution"] == one["name"] and run["gain"]]
+        if gains and one["name"] != "plain":
+            note = f"median of {len(gains)} runs" + ("; was found to lose data" if one["loses"] else "")
+            tiles.append(tile(one["name"], median(gains), "x", note=note))
+    tiles = sorted(tiles, key=lambda shown: -float(shown.value.split()[0].replace(",", "")))[:_MOST_TILES]
+    runs = Tile("Runs", f"{len(found['runs']):,}", note=f"of {len(programs)} applications")
+    return Head(answer=answers[0], lead=answers[1:], tiles=[*tiles, runs], picture="gains")
 
 
 def _gains(found: Comparison) -> Rows:

@@ -12,6 +12,7 @@ from emmclab.files import write_whole
 from emmclab.plots import FIGURES, Figure, Row, Rows, swept
 from emmclab.profile import ledger_line
 from emmclab.report.assemble import assemble
+from emmclab.report.head import Head, Notice, Provenance, Tile, lost, tile
 from emmclab.spread import Spread
 from emmclab.study.results import Results
 from emmclab.study.summary import (
@@ -27,6 +28,8 @@ from emmclab.study.summary import (
 
 #: Rows of one table; more are on the page of nobody who reads it, but in the tables that `query` asks.
 _MOST_ROWS = 2_000
+#: Best values on the first screen.
+_MOST_TILES, _LEAST_TILES = 5, 3
 #: More inputs, or other settings, than can be told apart in a chart are averaged.
 _MOST_LINES = 8
 _MOST_OTHERS = 4
@@ -61,9 +64,9 @@ def render(results: Results) -> str:
         rows,
         list(dict.fromkeys(row["trace"] for part in rows.values() for row in part)),
         title=results.about["name"],
+        head=_head(results, found, [figure for figure, _ in drawn], bool(failed), bool(ended)),
+        provenance=provenance(results),
         about=results.about,
-        missing=results.missing,
-        headline=headline(results, found),
         seeds=sorted({cell["seed"] for cell in (*results.runs, *results.failures)}),
         summaries=[_table(summary) for summary in found],
         answers=[
@@ -74,13 +77,82 @@ def render(results: Results) -> str:
             (summary.grid, point.input, named(point.setting), point.ended_early) for summary, point in ended
         ],
         failed=[(summary.grid, point.input, named(point.setting), point.failed) for summary, point in failed],
-        runs=len(results.runs),
         over_inputs=[name for figure, _ in drawn if (name := figure.name) in _OF_INPUTS],
         fields=_fields(),
         inputs=_inputs(results),
-        command=f"emmclab run {results.about['name']}",
-        digest=results.digest,
     )
+
+
+def _head(
+    results: Results, found: Sequence[Summary], drawn: Sequence[Figure], failed: bool, ended: bool
+) -> Head:
+    about = results.about
+    seeds = sorted({cell["seed"] for cell in (*results.runs, *results.failures)})
+    inputs = len(results.inputs_once())
+    told = f": {about['about']}" if about["about"] else ""
+    with_seeds = f", seed{'s' if len(seeds) != 1 else ''} {', '.join(map(str, seeds))}" if seeds else ""
+    notices = incomplete(results)
+    for there, badge, what in ((failed, "failed", "failed"), (ended, "ended early", "ended early")):
+        if there:
+            text = f"rows of the results have cells that {what}, which no figure includes."
+            notices.append(Notice(badge, text, f"#{what.split(' ', maxsplit=1)[0]}"))
+    return Head(
+        answer=headline(results, found),
+        lead=[
+            f"Study {about['name']}{told}. {len(results.runs):,} simulations of {inputs} "
+            f"input{'s' if inputs != 1 else ''}{with_seeds}."
+        ],
+        tiles=_tiles(results, found),
+        notices=notices,
+        picture=drawn[0].name if drawn else "",
+    )
+
+
+def incomplete(results: Results) -> list[Notice]:
+    """Say how many cells have no result; nothing where all have."""
+    cells = results.about["cells"]
+    if not results.missing:
+        return []
+    share = 100 * results.missing / cells
+    text = (
+        f"{results.missing:,} of {cells:,} cells ({share:.1f} %) have no result; nothing below counts them."
+    )
+    return [Notice("incomplete", text)]
+
+
+def provenance(results: Results, **lines: str) -> Provenance:
+    """Give what a study's page was made from, with further lines by their labels."""
+    about = results.about
+    reading = ", ".join(f"{key} = {value}" for key, value in (about.get("reading") or {}).items())
+    facts = {
+        "Command": f"emmclab run {about['name']}",
+        "Results": f"SHA-256 {results.digest} of all {about['cells']:,} results; the same on any number of "
+        "processes",
+        "As tables": " ".join(['emmclab query "select * from runs" --study', about["name"]]),
+        "Recorded inputs": f"read with {reading}" if reading else "",
+        **lines,
+    }
+    ledgers = [profile["ledger"] for profile in results.profiles.values()]
+    summary = f"{facts['Command']}: {about['cells']:,} results, SHA-256 {results.digest[:16]}"
+    return Provenance(summary, [(name, text) for name, text in facts.items() if text], lost(ledgers))
+
+
+def _tiles(results: Results, found: Sequence[Summary]) -> list[Tile]:
+    """Give the best value of the first metrics, each with its setting; of inputs only, how many there are."""
+    ranked = [(one, summary) for summary in found for one in summary.ranked][:_MOST_TILES]
+    tiles = [
+        Tile(
+            one.metric.label,
+            one.metric.text(one.best_value.mean),
+            note="every setting" if one.is_equal and summary.swept else named(one.best),
+        )
+        for one, summary in ranked
+    ]
+    if len(tiles) < _LEAST_TILES:
+        profiles = results.inputs_once()
+        tiles.append(Tile("Inputs", f"{len(profiles):,}"))
+        tiles.append(tile("Requests", sum(one["requests"] for one in profiles), digits=12))
+    return tiles
 
 
 def headline(results: Results, found: Sequence[Summary]) -> str:

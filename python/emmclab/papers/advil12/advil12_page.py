@@ -10,7 +10,7 @@ from emmclab.claims import Claim
 from emmclab.papers.advil12.bandwidth import DRAWN, PUBLISHED, VARIANTS, bandwidths, gains, pattern
 from emmclab.papers.drawing import Drawing
 from emmclab.papers.measuring import table
-from emmclab.papers.pages import assemble_page
+from emmclab.papers.pages import assemble_page, claims_of
 from emmclab.plots import Rows, chart_of
 from emmclab.profile import ledger_line
 from emmclab.study.results import Results
@@ -36,11 +36,13 @@ def render(results: Results, judged: Sequence[Claim], drawn: Sequence[Drawing]) 
         results,
         judged,
         drawn,
-        claims=judged,
-        beside={
-            drawing.name: [c for c in judged if drawing.source and drawing.source in c.source]
-            for drawing in drawn
-        },
+        beside=claims_of(drawn, judged),
+        lead=[
+            f"{results.about['about']}, run again: {results.about['cells']:,} profiles and simulations of "
+            f"{len(results.profiles)} workloads. The paper's recordings of phones are not public: Phone_6H "
+            "and WebBench are composed of models of the same kinds of applications; Postmark runs on a model "
+            "of ext4. All are replayed back to back, one request at a time."
+        ],
         devices=table("advil12_table1_devices"),
         published_rates=table("advil12_table2_bandwidth"),
         variants=VARIANTS,
@@ -66,7 +68,6 @@ def render(results: Results, judged: Sequence[Claim], drawn: Sequence[Drawing]) 
             (name, profile["requests"], ledger_line(profile["ledger"]))
             for name, profile in results.profiles.items()
         ],
-        command=f"emmclab reproduce {results.about['name']}",
     )
 
 

@@ -10,9 +10,10 @@ from emmclab.claims import Claim
 from emmclab.papers.advil12.bandwidth import PUBLISHED, VARIANTS, bandwidths, gains
 from emmclab.papers.advil12.live import SIMULATED, modelled, published_rates, rates
 from emmclab.papers.drawing import Drawing
-from emmclab.papers.pages import assemble_page
+from emmclab.papers.pages import assemble_page, claims_of
 from emmclab.plots import Rows, chart_of
 from emmclab.study.results import Results
+from emmclab.study.tables import Run
 
 _LAYERS = ("ressd", "advil")
 _MODES = {
@@ -32,11 +33,16 @@ def render(results: Results, judged: Sequence[Claim], drawn: Sequence[Drawing]) 
         results,
         judged,
         drawn,
-        claims=judged,
-        beside={
-            drawing.name: [claim for claim in judged if drawing.source and drawing.source in claim.source]
-            for drawing in drawn
-        },
+        beside=claims_of(drawn, judged),
+        lead=[
+            f"{results.about['about']}: {results.about['cells']:,} runs. Times are those of the device; the "
+            "host's do not count.",
+            "Direct I/O of one request at a time depends on nothing else, but for the file system's own "
+            "commits; Postmark and SQLite depend on when the kernel of the host writes back, so their "
+            "figures differ from run to run. Here the layers keep what they need to recover after a loss of "
+            "power; the paper's did not.",
+        ],
+        facts=_facts(runs),
         labels=[VARIANTS[grid] for grid in _LAYERS],
         gains=[
             (
@@ -76,10 +82,20 @@ def render(results: Results, judged: Sequence[Claim], drawn: Sequence[Drawing]) 
             )
             for mode, kb in paper
         ],
-        host=runs[0]["live"] if runs else {},
-        tools=sorted({item for run in runs for item in run["live"]["host"].items()}),
-        command=f"emmclab reproduce {results.about['name']}",
     )
+
+
+def _facts(runs: Sequence[Run]) -> list[tuple[str, str]]:
+    """Give the tools of the host and the file system."""
+    tools = sorted({item for run in runs for item in run["live"]["host"].items()})
+    facts = [("Host", ", ".join(f"{name} {text}" for name, text in tools))]
+    if runs:
+        one = runs[0]["live"]["file_system"]
+        text = (
+            f"{one['format']}, mounted with {one['mount_options']}, at most {one['dirty_mb']} MB yet to be "
+        )
+        facts.append(("File system", text + "written in the page cache"))
+    return facts
 
 
 def drawings(results: Results) -> list[Drawing]:

@@ -17,12 +17,13 @@ def render(results: Results, judged: Sequence[Claim], drawn: Sequence[Drawing]) 
         results,
         judged,
         drawn,
-        claims=judged,
-        beside={},
+        lead=[
+            f"{results.about['about']}: {results.about['cells']:,} runs on ext4 on a served device. The "
+            "mechanisms are our design, the claim is the paper's."
+        ],
+        facts=[("Host", ", ".join(" ".join(item) for item in sorted(hosts)))],
         runs=results.cuts,
         failures=results.failures,
-        tools=sorted(hosts),
-        command=f"emmclab reproduce {results.about['name']}",
     )
 
 

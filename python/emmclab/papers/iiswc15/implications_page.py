@@ -22,12 +22,21 @@ def render(results: Results, judged: Sequence[Claim], drawn: Sequence[Drawing]) 
         results,
         judged,
         drawn,
-        answers={
-            drawing.name: next(claim for claim in judged if claim.source == drawing.source)
-            for drawing in drawn
+        lead=[
+            f"{results.about['about']}: {results.about['cells']:,} profiles and simulations of "
+            f"{len(results.inputs)} workloads, on a new phone and on an aged one.",
+            f"{_recorded(results)}25 workloads made from the paper's published figures stand for its traces; "
+            "SLC times and the card are assumptions that the presets state.",
+        ],
+        beside={
+            drawing.name: [claim for claim in judged if claim.source == drawing.source] for drawing in drawn
         },
-        workloads=len(results.inputs),
     )
+
+
+def _recorded(results: Results) -> str:
+    names = results.about["recorded"]
+    return f"Recorded: {', '.join(names)}. " if names else ""
 
 
 def drawings(results: Results) -> list[Drawing]:

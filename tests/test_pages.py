@@ -1,0 +1,358 @@
+"""Every page has one design: it fits, says its answer first, draws in silence and is accessible."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import struct
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+
+import jinja2
+import jinja2.nodes
+import pytest
+from playwright.sync_api import Browser
+
+import emmclab
+from conftest import biotracer, missing, need_library
+from conftest import emmclab as emmclab_command
+from emmclab.advise import advise
+from emmclab.probe import Place, Point, Probe
+from emmclab.report import write_probe_report, write_report, write_simulation_report
+from emmclab.report.advice import write_advice
+from emmclab.report.crash import render as render_crash
+from test_apps import NEW, SMALL
+from test_crash_page import SUMMARY
+from test_crash_page import _clean as crash_clean
+from test_crash_page import _scene as crash_scene
+from test_fleet import make as make_fleet
+from test_house_rules import complain, place, tracked
+from test_report_page import Visit
+
+#: A phone, a tablet or half a screen, and a screen.
+WIDTHS = (1280, 820, 390)
+#: Height of a phone's screen; a page has to show figures on it.
+PHONE_PX = 844
+#: Settings and devices of a small sweep, and of a small search.
+SWEPT = """seeds = [1, 2]
+[[grid]]
+name = "pages"
+devices = ["iiswc15-4ps", "iiswc15-hps"]
+wrap_addresses = true
+[grid.axes]
+"timing.parallelism" = ["none", "both"]
+"""
+TUNED = """name = "tuned"
+inputs = ["{trace}"]
+[[grid]]
+name = "small"
+devices = ["small-1gb"]
+precondition = "random:90"
+wrap_addresses = true
+[grid.set]
+"geometry.block_groups.0.blocks" = 64
+[search]
+[[search.setting]]
+name = "gc.policy"
+choices = ["greedy", "fifo"]
+[[search.setting]]
+name = "capacity.over_provisioning_pct"
+low = 5.0
+high = 25.0
+"""
+PICTURES = {"over_time": True, "distribution": True}
+
+
+@cache
+def _traces(folder: Path) -> list[Path]:
+    found = []
+    for name, requests in (("chat", 300), ("camera with a long name of two words", 120)):
+        path = folder / f"{name}.txt"
+        path.write_text(biotracer(requests))
+        found.append(path)
+    return found
+
+
+def _simulated(folder: Path, page: Path) -> None:
+    device = emmclab.Device.preset("nexus5")
+    result = device.simulate(emmclab.read(_traces(folder)[0]), wrap_addresses=True, **PICTURES)
+    write_simulation_report([result], [device], page)
+
+
+def _compared(folder: Path, page: Path) -> None:
+    devices = [emmclab.Device.preset(name) for name in ("small-1gb", "iiswc15-hps")]
+    devices[0] = devices[0].set({"power.sleep_after_us": 1000, "power.wake_us": 5000})
+    traces = [emmclab.read(path) for path in _traces(folder)]
+    results = emmclab.compare(traces, devices, wrap_addresses=True, **PICTURES)
+    write_simulation_report(results, devices, page)
+
+
+def _profiled(folder: Path, page: Path) -> None:
+    write_report([emmclab.profile(_traces(folder)[0])], page)
+
+
+def _profiles(folder: Path, page: Path) -> None:
+    write_report([emmclab.profile(path) for path in _traces(folder)], page)
+
+
+def _run(*words: object, cwd: Path, status: int = 0) -> None:
+    done = emmclab_command(*words, cwd=cwd)
+    assert done.returncode == status, done.stderr
+
+
+def _study(folder: Path, page: Path) -> None:
+    names = ", ".join(f'"{path}"' for path in _traces(folder))
+    text = f'name = "swept"\ninputs = [{names}]\n' + SWEPT
+    (folder / "swept.toml").write_text(text)
+    _run("run", "swept.toml", "--jobs", 1, cwd=folder)
+    _run("report", "swept.toml", "--html", page, cwd=folder)
+
+
+def _searched(folder: Path, page: Path) -> None:
+    need_library("optuna")
+    (folder / "tuned.toml").write_text(TUNED.format(trace=_traces(folder)[0]))
+    asked = ("--minimize", "mean_response_ms", "--minimize", "waf", "--budget", 4, "--batch", 4)
+    _run("search", "tuned.toml", *asked, "--jobs", 1, "--html", page, cwd=folder)
+
+
+def _advised(folder: Path, page: Path) -> None:
+    trace = emmclab.read(_traces(folder)[0])
+    write_advice(advise(emmclab.Device.preset("small-1gb"), [trace], wrap_addresses=True), page)
+
+
+def _journal(_folder: Path, page: Path) -> None:
+    emmclab.read(emmclab.bundled()[0]).journal().write_html(page)
+
+
+def _probed(_folder: Path, page: Path) -> None:
+    points = [
+        Point(op, order, size, 4.0 * size**0.5)
+        for op in ("read", "write")
+        for order in ("sequential", "random")
+        for size in (4, 64, 1024)
+    ]
+    places = [Place("read", 4 * at, 1.0 + (at % 4 == 3)) for at in range(32)]
+    found = Probe("/dev/mmcblk0", True, 64, 16, "reads", 4096, ["Clustered page: 16 KB"], places, points)
+    write_probe_report(found, page)
+
+
+def _applied(folder: Path, page: Path) -> None:
+    (folder / "small.toml").write_text(SMALL)
+    _run("apps", "run", "small.toml", "--device", "small-1gb", *NEW, "--html", page, cwd=folder)
+
+
+def _applications(folder: Path, page: Path) -> None:
+    (folder / "small.toml").write_text(SMALL)
+    devices = ("--devices", "small-1gb,nexus5")
+    _run("apps", "compare", "small.toml", *devices, *NEW, "--html", page, cwd=folder)
+
+
+def _solutions(folder: Path, page: Path) -> None:
+    (folder / "small.toml").write_text(SMALL)
+    _run("apps", "solutions", "small.toml", "--device", "small-1gb", *NEW, "--html", page, cwd=folder)
+
+
+def _crash(findings: int, page: Path) -> None:
+    summary, scene = (SUMMARY, crash_scene(60, 2)) if findings else crash_clean()
+    page.write_text(render_crash(summary, scene))
+
+
+def _fleet(folder: Path, page: Path, *more: str) -> None:
+    for name, count in (("before", 8), ("after", 8)):
+        if not (folder / name).is_dir():
+            make_fleet(folder / name, count)
+    _run("fleet", "before", *more, "--html", page, cwd=folder)
+
+
+#: How a page of each kind is made: from the folder of the traces, to the file.
+KINDS: dict[str, Callable[[Path, Path], None]] = {
+    "profile": _profiled,
+    "profiles": _profiles,
+    "simulate": _simulated,
+    "compare": _compared,
+    "study": _study,
+    "search": _searched,
+    "advise": _advised,
+    "journal": _journal,
+    "probe": _probed,
+    "application": _applied,
+    "applications": _applications,
+    "solutions": _solutions,
+    "crash": lambda _, page: _crash(1, page),
+    "crash-clean": lambda _, page: _crash(0, page),
+    "fleet": lambda folder, page: _fleet(folder, page, "--by", "model"),
+    "fleets": lambda folder, page: _fleet(folder, page, "--against", "after"),
+}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where inputs and pages lie."""
+    return tmp_path_factory.mktemp("kinds")
+
+
+@pytest.fixture(scope="module")
+def made(folder: Path) -> Callable[[str], Path]:
+    """Gives the page of a kind, made once."""
+
+    @cache
+    def page(kind: str) -> Path:
+        path = folder / f"{kind}.html"
+        KINDS[kind](folder, path)
+        return path
+
+    return page
+
+
+#: What sticks out of the page or of its chart.
+OVERFLOW = """() => {
+  const right = document.documentElement.clientWidth + 1;
+  const out = [];
+  if (document.documentElement.scrollWidth > right) out.push(`page ${document.documentElement.scrollWidth}`);
+  for (const chart of document.querySelectorAll('.chart')) {
+    const edge = chart.getBoundingClientRect().right + 1;
+    for (const part of chart.querySelectorAll('svg, .role-legend, .role-axis-title, .role-axis-label text'))
+      if (part.getBoundingClientRect().right > edge) out.push(`${chart.id}: ${part.textContent}`);
+  }
+  return out;
+}"""
+
+
+def _settled(visit: Visit) -> None:
+    """Waits until every chart has the theme and the width of the page."""
+    visit.draw_all()
+    visit.page.wait_for_function(
+        "() => [...document.querySelectorAll('.chart')].every(c => c.dataset.settled === c.dataset.drawn)"
+    )
+
+
+def _axe(visit: Visit, axe: str) -> str:
+    found = visit.page.evaluate(f"{axe}; axe.run({{resultTypes: ['violations']}})")
+    lines = [(one["id"], [node["target"] for node in one["nodes"]][:5]) for one in found["violations"]]
+    return "\n".join(map(str, lines))
+
+
+@pytest.fixture(scope="module")
+def axe() -> str:
+    """The source of axe-core."""
+    found = importlib.util.find_spec("axe_playwright_python")
+    if found is None or found.origin is None:
+        missing("axe-playwright-python")
+    return Path(str(found and found.origin)).with_name("axe.min.js").read_text()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_page_fits_every_width_and_theme_in_silence_and_is_accessible(
+    browser: Browser, made: Callable[[str], Path], axe: str, kind: str
+) -> None:
+    visit = Visit(browser, made(kind), width=WIDTHS[0])
+    for number, width in enumerate(WIDTHS):
+        visit.page.set_viewport_size({"width": width, "height": PHONE_PX})
+        if number:
+            visit.page.click("#theme")
+        _settled(visit)
+        assert visit.page.evaluate(OVERFLOW) == [], width
+    assert _axe(visit, axe) == "", "on a phone, light"
+    visit.page.evaluate(
+        "document.querySelectorAll('details:not(.data)').forEach(fold => { fold.open = true; })"
+    )
+    visit.page.set_viewport_size({"width": WIDTHS[0], "height": PHONE_PX})
+    visit.page.click("#theme")
+    _settled(visit)
+    assert _axe(visit, axe) == "", "on a screen, dark, unfolded"
+    assert visit.cut_on_paper() == []
+    assert visit.words == []
+    assert visit.requests == []
+    visit.page.close()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_page_begins_with_its_answer_and_ends_with_where_it_comes_from(
+    browser: Browser, made: Callable[[str], Path], kind: str
+) -> None:
+    visit = Visit(browser, made(kind), width=390)
+    page = visit.page
+    assert page.locator("h1").count() == 1
+    assert page.locator("main > section").first.get_attribute("id") == "answer"
+    assert page.locator("main > section").last.get_attribute("id") == "provenance"
+    assert page.locator("#provenance > details:not([open]) > summary").inner_text().strip()
+    tiles = page.locator("#answer .tiles dd:not(.note)")
+    assert 2 <= tiles.count() <= 8
+    assert tiles.first.bounding_box()["y"] < PHONE_PX  # type: ignore[index]
+    assert not [text for text in tiles.all_inner_texts() if re.search(r"nan|None|\d{4} KB", text)]
+    linked = page.locator("nav a").evaluate_all("all => all.map(a => a.getAttribute('href').slice(1))")
+    ids = page.evaluate("[...document.querySelectorAll('[id]')].map(e => e.id)")
+    assert [name for name in linked if name not in ids] == [], "links of the header lead somewhere"
+    assert len(ids) == len(set(ids))
+    assert page.locator(".chart-box").count() == page.locator(".save-png").count()
+    page.close()
+
+
+def test_a_time_line_zooms_all_its_panels_and_comes_back(
+    browser: Browser, made: Callable[[str], Path]
+) -> None:
+    visit = Visit(browser, made("simulate"))
+    chart = visit.page.locator("#time_line-0")
+    chart.scroll_into_view_if_needed()
+    chart.locator("svg path[d]").first.wait_for(state="attached")
+    labels = "() => [...document.querySelectorAll('#time_line-0 text')].map(t => t.textContent).sort().join()"
+    before = visit.page.evaluate(labels)
+    box = chart.bounding_box()
+    assert box is not None
+    visit.page.mouse.move(box["x"] + box["width"] / 2, box["y"] + 80)
+    visit.page.keyboard.down("Control")
+    visit.page.mouse.wheel(0, -400)
+    visit.page.keyboard.up("Control")
+    visit.page.wait_for_function(f"before => ({labels})() !== before", arg=before)
+    visit.page.mouse.dblclick(box["x"] + box["width"] / 2, box["y"] + 80)
+    visit.page.wait_for_function(f"before => ({labels})() === before", arg=before)
+    assert visit.words == []
+    visit.page.close()
+
+
+def test_pictures_and_data_can_be_taken_away(
+    browser: Browser, made: Callable[[str], Path], tmp_path: Path
+) -> None:
+    visit = Visit(browser, made("simulate"), scheme="dark")
+    visit.draw_all()
+    for name in ("response_cdf", "time_line"):
+        with visit.page.expect_download() as saved:
+            visit.page.locator(f"#{name} .save-png").click()
+        saved.value.save_as(tmp_path / "figure.png")
+        head = (tmp_path / "figure.png").read_bytes()[:24]
+        assert head[:8] == b"\x89PNG\r\n\x1a\n"
+        assert struct.unpack(">I", head[16:20])[0] >= 1_500, "two pixels for each of a wide page"
+        with visit.page.expect_download() as saved:
+            visit.page.locator(f"#{name} .save-svg").click()
+        saved.value.save_as(tmp_path / "figure.svg")
+        assert 'fill="#ffffff"' in (tmp_path / "figure.svg").read_text(), (
+            "dark on white, whatever the page is"
+        )
+    figure = visit.page.locator("#waits")
+    figure.locator("summary").click()
+    with visit.page.expect_download() as saved:
+        figure.locator(".save-json").click()
+    saved.value.save_as(tmp_path / "data.json")
+    assert '"cause"' in (tmp_path / "data.json").read_text()
+    visit.page.close()
+
+
+def test_templates_fill_only_blocks_that_what_they_extend_has() -> None:
+    folders = [jinja2.PackageLoader("emmclab", name) for name in ("report", "papers")]
+    environment = jinja2.Environment(loader=jinja2.ChoiceLoader(folders), autoescape=True)
+    faults = []
+    for path in tracked(".j2"):
+        parsed = environment.parse(path.read_text())
+        known: set[str] = set()
+        extended = [node.template.value for node in parsed.find_all(jinja2.nodes.Extends)]  # type: ignore[attr-defined]
+        if not extended:
+            continue
+        while extended:
+            source = environment.loader.get_source(environment, extended[0])[0]  # type: ignore[union-attr]
+            parent = environment.parse(source)
+            known |= {block.name for block in parent.find_all(jinja2.nodes.Block)}
+            extended = [node.template.value for node in parent.find_all(jinja2.nodes.Extends)]  # type: ignore[attr-defined]
+        own = {node.name for node in parsed.body if isinstance(node, jinja2.nodes.Block)}
+        faults += [f"{place(path)}: {name}" for name in sorted(own - known)]
+    complain(faults, "fill a block that the template it extends has; another one is never drawn")
