@@ -46,8 +46,8 @@ struct Gap {
     write_back: Nanos,
     fold: Nanos,
     collect: Nanos,
-    /// Whether the SLC cache is folded in it.
-    folds: bool,
+    /// Whether the SLC cache is folded in it, by how full it was when the gap began; `None` while that was not needed.
+    folds: Option<bool>,
 }
 
 /// When the device works on its own, and what it did since the last command.
@@ -67,6 +67,8 @@ pub(super) struct Background {
     planes: u32,
     gap: Option<Gap>,
     pools: Vec<PoolWork>,
+    /// Whether work on pools was noted since the gap began, or in the gap before.
+    touched: bool,
     /// When the work in the background is done.
     pub busy_until: Nanos,
 }
@@ -89,6 +91,7 @@ impl Background {
             planes: geometry.planes,
             gap: None,
             pools: vec![PoolWork::default(); geometry.planes as usize * geometry.groups.len()],
+            touched: false,
             busy_until: Nanos::MIN,
         }
     }
@@ -101,7 +104,7 @@ impl Background {
 
     /// Works by other settings; a gap begins anew at `from`, when all host work is done, so that nothing begins before.
     pub fn replace_with(&mut self, other: Self, from: Nanos) {
-        let gap = Gap { write_back: from, fold: from, collect: from, folds: true };
+        let gap = Gap { write_back: from, fold: from, collect: from, folds: Some(true) };
         *self = Self { busy_until: self.busy_until, gap: other.works.then_some(gap), ..other };
     }
 
@@ -124,18 +127,13 @@ impl Background {
         mut buffer: Option<&mut WriteBuffer>,
         below: &mut Below<'_, L>,
     ) {
-        if self.gap.is_none() {
+        if self.gap.is_none() && self.touched {
             self.pools.fill(PoolWork::default());
+            self.touched = false;
         }
-        self.gap.get_or_insert_with(|| Gap {
-            write_back: idle_from,
-            fold: idle_from,
-            collect: idle_from,
-            folds: self.fold_after.is_some() && below.ftl.slc_is_due(),
-        });
+        self.gap.get_or_insert(Gap { write_back: idle_from, fold: idle_from, collect: idle_from, folds: None });
         while below.stop().is_none()
-            && let Some((at, task)) = self.next(buffer.as_deref(), below)
-            && at < until
+            && let Some((at, task)) = self.next(until, buffer.as_deref(), below)
         {
             self.step(at, task, buffer.as_deref_mut(), below);
         }
@@ -166,19 +164,28 @@ impl Background {
         if self.hpi { self.hpi_time } else { Nanos::ZERO }
     }
 
-    /// The step that can begin first, and when.
-    fn next<L: Observer>(&self, buffer: Option<&WriteBuffer>, below: &Below<'_, L>) -> Option<(Nanos, Task)> {
-        let gap = self.gap?;
+    /// The step that can begin first, if before `until`, and when.
+    fn next<L: Observer>(
+        &mut self,
+        until: Nanos,
+        buffer: Option<&WriteBuffer>,
+        below: &Below<'_, L>,
+    ) -> Option<(Nanos, Task)> {
+        let mut gap = self.gap?;
         let mut best: Option<(Nanos, Task)> = None;
         let mut consider = |at: Nanos, task: Task| {
-            if best.is_none_or(|(first, _)| at < first) {
+            if at < until && best.is_none_or(|(first, _)| at < first) {
                 best = Some((at, task));
             }
         };
         if let Some(from) = buffer.and_then(|buffer| write_back_from(buffer, gap.write_back)) {
             consider(below.nand.first_free().max(from), Task::WriteBack);
         }
-        if let Some(after) = self.fold_after.filter(|_| gap.folds) {
+        // Most gaps are too short for folding and collection, which look at every pool.
+        if let Some(after) = self.fold_after
+            && plus(gap.fold, after) < until
+            && *gap.folds.get_or_insert_with(|| below.ftl.slc_is_due())
+        {
             for plane in (0..self.planes).map(PlaneId) {
                 let pool = below.ftl.slc_pool(plane);
                 if !self.pools[pool.index()].exhausted {
@@ -189,7 +196,9 @@ impl Background {
         if self.is_urgent(below) {
             consider(gap.collect, Task::Urgent);
         }
-        if let Some(after) = self.collect_after {
+        if let Some(after) = self.collect_after
+            && plus(gap.collect, after) < until
+        {
             let from = plus(gap.collect, after);
             for pool in (0..self.pools.len() as u32).map(PoolId) {
                 let due = below.ftl.free_blocks(pool) <= self.free && !below.ftl.is_passed_by(pool);
@@ -201,12 +210,14 @@ impl Background {
                 }
             }
         }
+        self.gap = Some(gap);
         best
     }
 
     /// Whether a pool has so few free blocks that collection does not wait.
     fn is_urgent<L: Observer>(&self, below: &Below<'_, L>) -> bool {
-        (0..self.pools.len() as u32).any(|pool| self.is_pool_urgent(PoolId(pool), below))
+        self.urgent.is_some()
+            && (0..self.pools.len() as u32).any(|pool| self.is_pool_urgent(PoolId(pool), below))
     }
 
     fn is_pool_urgent<L: Observer>(&self, pool: PoolId, below: &Below<'_, L>) -> bool {
@@ -225,6 +236,10 @@ impl Background {
         below: &mut Below<'_, L>,
     ) {
         let Some(mut gap) = self.gap else { return };
+        if self.fold_after.is_some() {
+            // The step may fill the cache.
+            gap.folds.get_or_insert_with(|| below.ftl.slc_is_due());
+        }
         match task {
             Task::WriteBack => {
                 let Some(buffer) = buffer else { return };
@@ -233,17 +248,20 @@ impl Background {
                 gap.collect = gap.collect.max(buffer.busy_until);
             }
             Task::Fold(pool) => {
+                self.touched = true;
                 let from = plus(gap.fold, self.fold_after.unwrap_or_default());
                 self.collect_page(pool, from, below);
                 gap.collect = gap.collect.max(self.busy_until);
             }
             Task::Urgent => {
+                self.touched = true;
                 for pool in (0..self.pools.len() as u32).map(PoolId) {
                     self.collect_urgently(pool, gap.collect, below);
                     gap.collect = gap.collect.max(self.busy_until);
                 }
             }
             Task::Collect(pool) => {
+                self.touched = true;
                 let from = plus(gap.collect, self.collect_after.unwrap_or_default());
                 let worked = self.collect_page(pool, from, below);
                 self.pools[pool.index()].worked |= worked;
