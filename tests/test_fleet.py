@@ -22,6 +22,7 @@ from conftest import COMMAND, PATIENCE_S, biotracer, emmclab, environment
 from emmclab.fleet import Table, profile_fleet
 from emmclab.fleet.figures import FIGURES
 from emmclab.fleet.row import bins, row_of
+from emmclab.fleet.state import Profiled, State, state_of
 from emmclab.recordings import recordings
 from emmclab.study import Pool, Serial
 from emmclab.study.executors import Crash
@@ -198,6 +199,26 @@ def test_ctrl_c_says_what_is_kept(tmp_path: Path) -> None:
     assert f"interrupted; {kept} recordings of {folder} are kept; the same command goes on" in said
     assert not (tmp_path / "fleet.parquet").exists()
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".emmclab-")] == []
+
+
+def test_a_row_that_was_written_when_the_interrupt_came_is_counted(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = tmp_path / "fleet.parquet"
+    said: list[int] = []
+    append = State._append
+
+    def interrupted(state: State, one: Profiled) -> None:
+        before = state.added
+        append(state, one)
+        if before == 4:
+            state.added = before
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(State, "_append", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        profile_fleet(folder, table, Serial(), progress=lambda done, *_: said.append(done))
+    assert said[-1] == kept_rows(state_of(table)) == 5
 
 
 def test_a_second_run_on_the_same_table_is_refused(folder: Path, tmp_path: Path) -> None:

@@ -142,19 +142,20 @@ class LiveDevice:
         """
         self._live.clear_counters()
 
-    def drain(self) -> None:
+    def drain(self) -> Result:
         """Have the layers move all data that they keep aside; the result's `run.drain_s` is the time of that.
+
+        A later `result` has that time only if no request came in between, as those of a mounted file system.
 
         Raises:
             ConfigError: the clock is not `free`, or requests are under way.
 
         >>> import emmclab
         >>> with emmclab.serve("small-1gb", clock="free", nbd="auto") as disk:
-        ...     disk.drain()
-        ...     disk.result()["run.drain_s"]
+        ...     disk.drain()["run.drain_s"]
         0.0
         """
-        self._live.drain()
+        return self._sum(self._live.drain())
 
     def make_plain(self) -> None:
         """Have the layers move all data to its place: the image is then one of a device without layers.

@@ -389,8 +389,13 @@ impl Core {
         self.stack.clear_counters();
     }
 
-    /// Has the layers move what they keep aside, on a free clock with nothing under way.
-    pub fn drain(&mut self) -> Result<()> {
+    /// Has the layers move what they keep aside, on a free clock with nothing under way, and sums up the run until then.
+    pub fn drain(&mut self) -> Result<SimulationResult> {
+        self.move_all()?;
+        Ok(self.result())
+    }
+
+    fn move_all(&mut self) -> Result<()> {
         self.go_on();
         let hint = "have no client send requests meanwhile, and serve with the clock `free`";
         if self.clock.pace() != Pace::Free || self.stack.open() > 0 {
@@ -409,7 +414,7 @@ impl Core {
 
     /// Has the layers move all to its place, and takes them away: the contents are those of a device without layers.
     pub fn make_plain(&mut self) -> Result<()> {
-        self.drain()?;
+        self.move_all()?;
         self.layers.clear();
         Ok(())
     }

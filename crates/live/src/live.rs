@@ -149,11 +149,13 @@ impl LiveDevice {
         self.shared.core().clear_counters();
     }
 
-    /// Has the layers move all data that they keep aside to its place; the result then has the time that this took.
+    /// Has the layers move all data that they keep aside to its place; sums up the run with the time that this took.
+    ///
+    /// A later [`LiveDevice::result`] has that time only if no request came in between.
     ///
     /// # Errors
     /// On a clock that follows the host's, and with requests under way.
-    pub fn drain(&self) -> Result<()> {
+    pub fn drain(&self) -> Result<SimulationResult> {
         self.changed(Core::drain)
     }
 

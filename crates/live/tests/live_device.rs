@@ -433,8 +433,7 @@ fn cleared_figures_hold_what_came_since_and_nothing_else_changes() {
     assert_eq!((after.requests.write, after.layers[0].counters["logged_writes"]), (20, 20));
     assert!(after.run.simulated_s < before.run.simulated_s * 2.0);
     assert_eq!((after.layers[0].counters["moved_bytes"], after.run.drain_s), (0, None));
-    device.drain().unwrap();
-    let drained = device.result();
+    let drained = device.drain().unwrap();
     assert!(drained.layers[0].counters["moved_bytes"] >= 25 * 8 * 512 && drained.run.drain_s.unwrap() > 0.0);
     assert_eq!(drained.run.simulated_s.to_bits(), after.run.simulated_s.to_bits());
     assert_eq!(client.read(64, 8), stamp(1, 8));

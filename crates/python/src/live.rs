@@ -367,9 +367,9 @@ impl PyLive {
         run(py, || self.device.make_plain())
     }
 
-    /// Has the layers move all data that they keep aside, on a free clock without requests under way.
-    fn drain(&self, py: Python<'_>) -> PyResult<()> {
-        run(py, || self.device.drain())
+    /// Has the layers move all data that they keep aside, on a free clock without requests under way; gives the result as JSON.
+    fn drain(&self, py: Python<'_>) -> PyResult<String> {
+        run(py, || to_json(&self.device.drain()?))
     }
 
     /// Raises what ended the service, if anything did.

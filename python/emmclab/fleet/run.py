@@ -132,7 +132,8 @@ def _brought_up(
             profiled += sum(one.row is not None for one in outcome)
             tell()
     except KeyboardInterrupt:
-        # It may have come between the two.
+        # It may have come before the rows of a batch were counted.
+        state.count()
         tell()
         raise
     paths = [one.path for one in found]

@@ -58,6 +58,7 @@ class State:
         self._places: dict[str, int] = {}
         #: Recordings that were added since it was opened.
         self.added = 0
+        self._lines_before = 0
 
     def __enter__(self) -> Self:
         try:
@@ -81,6 +82,12 @@ class State:
         for one in done:
             self._append(one)
         self._open.flush()
+
+    def count(self) -> None:
+        """Count what was added from the file: an interrupt may have come between a line and its count."""
+        self._open.flush()
+        self._open.seek(0)
+        self.added = sum(1 for _ in self._open) - self._lines_before
 
     def has_row(self, path: str) -> bool:
         """Whether the row of a recording is here."""
@@ -130,7 +137,7 @@ class State:
     def _read(self) -> None:
         """Read what an earlier run left; a line that it was killed in is dropped, and all after it."""
         self._open.seek(0)
-        self._size = 0
+        self._size, lines = 0, 1
         try:
             first = self._open.readline()
             if json.loads(first or "null") != {"identity": self._identity}:
@@ -141,6 +148,7 @@ class State:
                 *recording, digest = entry["recording"]
                 self._take(Recording(*recording), digest, entry["row"] is not None)
                 self._size += len(line)
+                lines += 1
         except (ValueError, KeyError, TypeError):
             pass
         if self._size:
@@ -148,3 +156,4 @@ class State:
         else:
             self._begin()
             self._open.flush()
+        self._lines_before = lines
