@@ -131,7 +131,12 @@ impl Background {
             self.pools.fill(PoolWork::default());
             self.touched = false;
         }
-        self.gap.get_or_insert(Gap { write_back: idle_from, fold: idle_from, collect: idle_from, folds: None });
+        self.gap.get_or_insert(Gap {
+            write_back: idle_from,
+            fold: idle_from,
+            collect: idle_from,
+            folds: None,
+        });
         while below.stop().is_none()
             && let Some((at, task)) = self.next(until, buffer.as_deref(), below)
         {
