@@ -20,7 +20,7 @@ def layers() -> list[dict[str, Any]]:
     the device or from other settings, as `about` says.
 
     >>> [layer["name"] for layer in layers()]
-    ['pass-through', 'advil', 'ressd', 'pair', 'raid0', 'nvm-buffer', 'journal']
+    ['pass-through', 'advil', 'ressd', 'pair', 'raid0', 'nvm-buffer', 'journal', 'lfs']
     """
     found: list[dict[str, Any]] = json.loads(_core.layer_kinds())
     return found

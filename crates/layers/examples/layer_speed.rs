@@ -1,5 +1,5 @@
 //! Prints how fast layers decide, what memory they take, and what coming back after a cut of power reads:
-//! `cargo run --release -p emmclab-layers --example layer_speed`.
+//! `cargo run --release -p emmclab-layers --example layer_speed`; with a name behind `--`, only what begins so.
 
 use std::io;
 
@@ -26,17 +26,27 @@ fn processor_s() -> f64 {
 const BELOW: Below = Below::new(12 << 21, Some(32 << 21));
 
 fn main() -> Result<()> {
+    let wanted = std::env::args().nth(1).unwrap_or_default();
     let advil = || LayerConfig::named("advil").with("second_device", "true");
-    drive("pass-through", &LayerConfig::named("pass-through"), 40_000_000, u64::MAX)?;
+    if "pass-through".starts_with(&wanted) {
+        drive("pass-through", &LayerConfig::named("pass-through"), 40_000_000, u64::MAX)?;
+    }
     for (what, config) in [
         ("advil", advil()),
         ("advil, hot rewritten", advil().with("hot", "rewritten")),
         ("advil, recovery", advil().with("recovery", "true")),
         ("advil, recovery without checkpoints", advil().with("recovery", "true").with("checkpoint", "0")),
         ("ressd", LayerConfig::named("ressd").with("second_device", "true")),
+        ("lfs", LayerConfig::named("lfs")),
     ] {
+        if !what.starts_with(&wanted) {
+            continue;
+        }
         drive(&format!("{what}, 4 KB writes in 1 GB"), &config, 4_000_000, 1 << 21)?;
         drive(&format!("{what}, 4 KB writes in 12 GB"), &config, 4_000_000, 12 << 21)?;
+    }
+    if !wanted.is_empty() {
+        return Ok(());
     }
     for mode in ["legacy", "no_barrier", "no_journal", "ordered_fua", "delta", "packed", "aware"] {
         commits(mode, 500_000)?;
@@ -137,7 +147,8 @@ fn drive(what: &str, config: &LayerConfig, requests: u64, span: u64) -> Result<(
         let mut plan = Plan::default();
         let mut background = Plan::default();
         let in_flight = InFlight::default();
-        let units = span.min(BELOW.main) / 8;
+        layer.start(&mut plan);
+        let units = span.min(layer.capacity()) / 8;
         let mut seed = 1_u64;
         let begin = processor_s();
         for id in 0..requests {
@@ -153,6 +164,7 @@ fn drive(what: &str, config: &LayerConfig, requests: u64, span: u64) -> Result<(
                 work(layer, &in_flight, &mut background);
             }
             std::hint::black_box(plan.steps());
+            layer.completed(id);
             // The mover has its turn now and then, as beside a device.
             if id % 64 == 0 {
                 work(layer, &in_flight, &mut background);

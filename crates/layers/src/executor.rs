@@ -27,6 +27,14 @@ pub trait Disk {
     /// Makes everything durable.
     #[expect(clippy::missing_errors_doc, reason = "as above")]
     fn flush(&mut self) -> io::Result<()>;
+
+    /// The write pointer of the zone that begins at a sector; `None` where there is none.
+    ///
+    /// # Errors
+    /// As for the others.
+    fn write_pointer(&mut self, _sector: u64) -> io::Result<Option<u64>> {
+        Ok(None)
+    }
 }
 
 /// A plan under way.
@@ -67,6 +75,14 @@ impl<D: Disk> ReadAt for Disks<'_, D> {
     fn read_at(&mut self, disk: u8, sector: u64, buffer: &mut [u8]) -> io::Result<()> {
         let read = request(Op::Read, sector, (buffer.len() / SECTOR) as u32, Modifiers::empty());
         self.executor.forward(self.level + 1, disk, &read, buffer)
+    }
+
+    fn write_pointer(&mut self, disk: u8, sector: u64) -> io::Result<Option<u64>> {
+        // Layers offer no zones.
+        if disk == 0 && self.level + 1 < self.executor.levels.len() {
+            return Ok(None);
+        }
+        self.executor.disks[usize::from(disk)].write_pointer(sector)
     }
 }
 

@@ -3,6 +3,7 @@
 use std::io;
 
 use emmclab_base::{BlockNote, Modifiers};
+use serde::{Deserialize, Serialize};
 
 use crate::in_flight::InFlight;
 use crate::plan::Plan;
@@ -49,6 +50,24 @@ pub struct Area {
     pub sectors: u64,
 }
 
+/// The zones of a disk that are written in order, each at its write pointer, and reset by a discard of all their sectors (zoned UFS). What
+/// a cut of power leaves of one is a beginning of it, and its write pointer stands right behind that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Zones {
+    /// Sector of the first one; what lies before it may be written anywhere.
+    pub first: u64,
+    /// Length of a zone in sectors.
+    pub sectors: u64,
+    /// How many there are.
+    pub count: u32,
+    /// Sectors at whose multiples a write must end.
+    pub write_sectors: u32,
+    /// Zones that may be open at once, and open or closed; 0 = no limit.
+    pub max_open: u32,
+    /// See `max_open`.
+    pub max_active: u32,
+}
+
 /// The disks below a layer: their sizes in sectors. Disk 0 is the layer below or the device, disk 1 the second device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Below {
@@ -62,12 +81,24 @@ pub struct Below {
     pub program_sectors: u32,
     /// Sectors that the cache of disk 0 has room for.
     pub cache_sectors: u64,
+    /// Sectors that disk 0 erases at a time, all its planes together; 0 where that is not known.
+    pub erase_sectors: u32,
+    /// The zones of disk 0, where it has some.
+    pub zones: Option<Zones>,
 }
 
 impl Below {
-    /// Disks of these sizes, of which disk 0 has a cache of 256 KB and reliable writes, and programs 16 KB at a time.
+    /// Disks of these sizes without zones, of which disk 0 has a cache of 256 KB and reliable writes, and programs 16 KB at a time.
     pub const fn new(main: u64, second: Option<u64>) -> Self {
-        Self { main, second, durable_writes: true, program_sectors: 32, cache_sectors: 512 }
+        Self {
+            main,
+            second,
+            durable_writes: true,
+            program_sectors: 32,
+            cache_sectors: 512,
+            erase_sectors: 0,
+            zones: None,
+        }
     }
 }
 
@@ -78,6 +109,15 @@ pub trait ReadAt {
     /// # Errors
     /// As the disk gives them.
     fn read_at(&mut self, disk: u8, sector: u64, buffer: &mut [u8]) -> io::Result<()>;
+
+    /// The write pointer of the zone of a disk below that begins at `sector`; of a full zone, the sector behind its last. `None` where
+    /// the disk has no zones, or does not tell.
+    ///
+    /// # Errors
+    /// As the disk gives them.
+    fn write_pointer(&mut self, _disk: u8, _sector: u64) -> io::Result<Option<u64>> {
+        Ok(None)
+    }
 }
 
 /// Software between requests and disks.
@@ -91,6 +131,8 @@ pub trait ReadAt {
 /// - Requests arrive in order of their numbers. A deferred request is repeated with the number that it had.
 /// - Of two requests that overlap, one of them a write or discard, the second waits until the first is complete, because
 ///   a layer may change its map as soon as it has planned a write.
+/// - The commands of the first stage of a plan go out before the next request or background work is planned, those of a background plan's
+///   further stages in their order: a layer above zones writes in the order in which it plans.
 /// - At most one background plan of a layer is in flight, beside any number of requests. A layer defers a request that
 ///   must not run beside its background work; [`InFlight`] lists the requests in flight.
 /// - It calls [`Layer::background`] after start, after requests and after [`Layer::background_done`], until there is no

@@ -6,6 +6,7 @@
 
 mod advil;
 mod checksum;
+mod cleaning;
 mod counters;
 mod executor;
 mod in_flight;
@@ -13,6 +14,7 @@ mod interval_map;
 mod journal;
 mod kind;
 mod layer;
+mod lfs;
 mod nvm_buffer;
 mod pair;
 mod pass_through;
@@ -28,11 +30,13 @@ mod stripes;
 mod window;
 
 pub use advil::{Advil, AdvilSettings, HotPolicy, Invalidated, Mover};
+pub use cleaning::{Candidate, Cleaning};
 pub use executor::{Disk, Executor, Running};
 pub use in_flight::InFlight;
 pub use journal::{Journal, JournalSettings, Mode as JournalMode};
 pub use kind::Kind as LayerKind;
-pub use layer::{Area, Background, Below, Decision, Defer, Layer, ReadAt};
+pub use layer::{Area, Background, Below, Decision, Defer, Layer, ReadAt, Zones};
+pub use lfs::LfsSettings;
 pub use nvm_buffer::NvmBufferSettings;
 pub use pair::{PairSettings, Routing};
 pub use pass_through::PassThrough;

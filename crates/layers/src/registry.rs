@@ -12,6 +12,7 @@ const LAYERS: &[Kind] = &[
     crate::raid0::KIND,
     crate::nvm_buffer::KIND,
     crate::journal::KIND,
+    crate::lfs::KIND,
 ];
 
 /// Every layer; a new one is a file and a word here.

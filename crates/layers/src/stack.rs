@@ -61,7 +61,8 @@ pub fn build_stack(configs: &[LayerConfig], bottom: &Below) -> Result<Vec<Box<dy
             }
             taken.push((area, config.name.clone()));
         }
-        below.main = layer.capacity();
+        // A layer offers no zones, and has no erase unit that the one above could keep to.
+        below = Below { main: layer.capacity(), erase_sectors: 0, zones: None, ..below };
         layers.push(layer);
     }
     layers.reverse();

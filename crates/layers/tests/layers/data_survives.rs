@@ -82,6 +82,17 @@ fn stacks() -> impl Strategy<Value = Vec<LayerConfig>> {
                         .with("run", if idle { "4KB" } else { "64KB" })
                         .with("depth", if through { "3" } else { "1" });
                 }
+                "lfs" => {
+                    return LayerConfig::named(name)
+                        .with("segment", "32KB")
+                        .with("logs", if page { "2" } else { "4" })
+                        .with("step", if through { "4KB" } else { "512KB" })
+                        .with("checkpoint", if block { "64KB" } else { "256MB" })
+                        .with("low_pct", if data { "100" } else { "25" })
+                        .with("idle_pct", "100")
+                        .with("idle", if idle { "greedy" } else { "cost_benefit" })
+                        .with("read_unwritten", if recovery { "true" } else { "false" });
+                }
                 name => return LayerConfig::named(name),
             };
             let mover = if idle { "idle" } else { "thread" };
@@ -96,8 +107,14 @@ fn stacks() -> impl Strategy<Value = Vec<LayerConfig>> {
             stack.retain(|layer| layer.name != "journal");
             stack.insert(0, journal);
         }
+        // A log has to have its least segments, so that there is one at most.
+        if let Some(first) = stack.iter().position(|layer| layer.name == "lfs") {
+            let mut place = 0..;
+            stack.retain(|layer| place.next() == Some(first) || layer.name != "lfs");
+        }
         // One layer may have the second device for itself.
-        let has_use = |layer: &&mut LayerConfig| layer.name != "journal" && layer.name != "pass-through";
+        let has_use =
+            |layer: &&mut LayerConfig| !["journal", "pass-through", "lfs"].contains(&layer.name.as_str());
         if let Some(layer) = stack.iter_mut().find(has_use).filter(|_| second) {
             *layer = match layer.name.as_str() {
                 "pair" => layer.clone().with("routing", routing).with("border", "256KB"),

@@ -357,7 +357,7 @@ fn explore(
     // Power is cut while the layer recovers, too.
     for cuts in 0..3 {
         left.set(if cuts == 2 { u64::MAX } else { die.roll(12) as u64 });
-        let disk = CutDisk::new(data, left.clone());
+        let disk = data.again(left.clone());
         let mut executor = Executor::stopped(layers(), vec![disk]);
         if executor.wake(true).is_ok() {
             return model.lost(&mut executor);

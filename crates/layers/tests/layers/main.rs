@@ -5,6 +5,7 @@ mod advil_rules;
 mod checkpoints;
 mod data_survives;
 mod journal_modes;
+mod lfs_rules;
 mod pilots;
 mod power_cuts;
 mod senseless_settings;

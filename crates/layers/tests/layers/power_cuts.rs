@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use crate::support::{BELOW, CutDisk, SECTOR, small, stamp, version};
 use emmclab_base::{Modifiers, Op};
-use emmclab_layers::{Executor, LayerConfig, Running, build_stack};
+use emmclab_layers::{Below, Executor, LayerConfig, Running, Zones, build_stack};
 use emmclab_testing::Die;
 
 const SPAN: u64 = 400;
@@ -35,12 +35,14 @@ struct Model {
     clock: u64,
     /// Whether the layers are drained now and then.
     drains: bool,
+    /// Whether blocks of 4 KB are discarded, which then read as zeros.
+    discards: bool,
 }
 
 impl Model {
-    fn new(drains: bool) -> Self {
+    fn new(drains: bool, discards: bool) -> Self {
         let (none, empty) = (vec![0; SPAN as usize], vec![Vec::new(); SPAN as usize]);
-        Self { flushed: none.clone(), since: empty, complete: none, clock: 0, drains }
+        Self { flushed: none.clone(), since: empty, complete: none, clock: 0, drains, discards }
     }
 
     /// A request is complete.
@@ -107,7 +109,14 @@ impl Model {
                 (Op::Write, 3) => Modifiers::META,
                 _ => Modifiers::empty(),
             };
-            let sector = if sectors > 0 { die.roll(SPAN as usize - sectors) as u64 } else { 0 };
+            let mut sector = if sectors > 0 { die.roll(SPAN as usize - sectors) as u64 } else { 0 };
+            let (mut op, mut sectors, mut modifiers) = (op, sectors, modifiers);
+            if self.discards && die.roll(16) == 0 {
+                op = [Op::Discard, Op::SecureErase][die.roll(2)];
+                (sector, sectors, modifiers) =
+                    (die.roll(40) as u64 * 8, 8 + die.roll(9) * 8, Modifiers::empty());
+            }
+            let erases = matches!(op, Op::Discard | Op::SecureErase);
             // A request that overlaps another waits, as the driver promises, and so does one that is done as several.
             let alone = !executor.layer(0).accepts().contains(modifiers - Modifiers::META);
             while let Some(which) = active.iter().position(|one| alone || one.meets(sector, sectors)) {
@@ -136,18 +145,25 @@ impl Model {
             };
             self.clock += 1;
             let mut data = vec![0; sectors * SECTOR];
+            let stamped = if erases { 0 } else { self.clock };
             for (i, part) in data.chunks_mut(SECTOR).enumerate() {
-                stamp(sector + i as u64, self.clock, part);
-                self.since[sector as usize + i].push(self.clock);
+                stamp(sector + i as u64, stamped, part);
+                self.since[sector as usize + i].push(stamped);
             }
             let mut durable: Vec<(u64, u64)> = Vec::new();
             if op == Op::Flush || modifiers.contains(Modifiers::PREFLUSH) {
                 durable.extend((0..).zip(self.complete.iter().copied()));
             }
-            if modifiers.durable() {
-                durable.extend((sector..sector + sectors as u64).map(|sector| (sector, self.clock)));
+            if modifiers.durable() || op == Op::SecureErase {
+                durable.extend((sector..sector + sectors as u64).map(|sector| (sector, stamped)));
             }
-            active.push(Active { running, sector, data, durable });
+            let mut one = Active { running, sector, data, durable };
+            // The first stage of a plan goes out before the next is made.
+            match executor.advance(&mut one.running, &mut one.data) {
+                Err(_) => return true,
+                Ok(true) => self.completed(&one),
+                Ok(false) => active.push(one),
+            }
             while active.len() >= beside || alone && !active.is_empty() {
                 if !self.finish(executor, active.remove(die.roll(active.len()))) {
                     return true;
@@ -193,22 +209,27 @@ struct Cuts {
     seed: u64,
     /// Whether the layers are drained now and then.
     drains: bool,
+    /// Whether blocks are discarded.
+    discards: bool,
+    below: Below,
 }
 
 fn cut_everywhere(stack: &[LayerConfig], cuts: Cuts) {
-    let Cuts { requests, beside, lives, step, seed, drains } = cuts;
-    let fresh = || [BELOW.main, BELOW.second.unwrap()].map(|sectors| vec![0; sectors as usize * SECTOR]);
+    let Cuts { requests, beside, lives, step, seed, drains, discards, below } = cuts;
+    let disk =
+        |sectors: u64, zones| CutDisk::new(vec![0; sectors as usize * SECTOR], Rc::default()).zoned(zones);
+    let fresh = || [disk(below.main, below.zones), disk(below.second.unwrap(), None)];
     let mut cut = 0;
     loop {
         let mut die = Die::new(seed ^ cut);
-        let mut model = Model::new(drains);
+        let mut model = Model::new(drains, discards);
         let mut disks = fresh();
         let mut was_cut = true;
         for life in 0..lives {
             // The first life ends at the write being tried, later ones anywhere.
             let left = Rc::new(Cell::new(if life == 0 { cut } else { die.roll(200) as u64 }));
-            let layers = build_stack(stack, &BELOW).unwrap();
-            let on: Vec<_> = disks.iter().map(|data| CutDisk::new(data.clone(), left.clone())).collect();
+            let layers = build_stack(stack, &below).unwrap();
+            let on: Vec<_> = disks.iter().map(|disk| disk.again(left.clone())).collect();
             let after = |disks: Vec<CutDisk>, die: &mut Die| {
                 disks.into_iter().map(|disk| disk.after(&mut |sides| die.roll(sides))).collect::<Vec<_>>()
             };
@@ -228,8 +249,8 @@ fn cut_everywhere(stack: &[LayerConfig], cuts: Cuts) {
             disks = after(executor.into_disks(), &mut die).try_into().unwrap();
         }
         let left = Rc::new(Cell::new(u64::MAX));
-        let on = disks.map(|data| CutDisk::new(data, left.clone())).into_iter().collect();
-        let mut executor = Executor::start(build_stack(stack, &BELOW).unwrap(), on, true).unwrap();
+        let on = disks.iter().map(|disk| disk.again(left.clone())).collect();
+        let mut executor = Executor::start(build_stack(stack, &below).unwrap(), on, true).unwrap();
         model.check(&mut executor, &format!("seed {seed}, cut {cut}, at the end"));
         // Everything can be moved home afterwards.
         for _ in 0..600 {
@@ -245,7 +266,7 @@ fn cut_everywhere(stack: &[LayerConfig], cuts: Cuts) {
 }
 
 fn once(seed: u64) -> Cuts {
-    Cuts { requests: 260, beside: 1, lives: 1, step: 1, seed, drains: false }
+    Cuts { requests: 260, beside: 1, lives: 1, step: 1, seed, drains: false, discards: false, below: BELOW }
 }
 
 fn advil(checkpoint: &str) -> LayerConfig {
@@ -349,4 +370,70 @@ fn so_with_an_nvm_buffer_above_a_log_and_stripes_below_it() {
 #[test]
 fn stripes_lose_nothing_flushed() {
     cut_everywhere(&[LayerConfig::named("raid0").with("stripe", "8KB")], Cuts { beside: 3, ..once(8) });
+}
+
+/// A log on so small a disk that it goes round many times, and cleans all the time.
+fn log(logs: &str) -> LayerConfig {
+    LayerConfig::named("lfs")
+        .with("logs", logs)
+        .with("low_pct", "100")
+        .with("idle_pct", "100")
+        .with("checkpoint", "128KB")
+        .with("step", "12KB")
+}
+
+/// A disk of 24 segments of 32 KB, which are zones or not; writes end at `write_sectors`.
+fn segments(write_sectors: Option<u32>) -> Below {
+    let zones = write_sectors.map(|write_sectors| Zones {
+        first: 64,
+        sectors: 64,
+        count: 24,
+        write_sectors,
+        max_open: 4,
+        max_active: 4,
+    });
+    Below { zones, ..Below::new(25 * 64, Some(8)) }
+}
+
+#[test]
+fn a_log_loses_nothing_flushed() {
+    for (seed, logs) in ["2", "3", "5"].into_iter().enumerate() {
+        for beside in [1, 4] {
+            let seed = 600 + 10 * seed as u64 + beside as u64;
+            let cuts = Cuts { beside, discards: true, below: segments(None), ..once(seed) };
+            cut_everywhere(&[log(logs).with("segment", "32KB")], cuts);
+        }
+    }
+}
+
+#[test]
+fn a_log_of_zones_keeps_their_rules_and_loses_nothing_flushed() {
+    for (seed, write_sectors) in [1, 8, 16].into_iter().enumerate() {
+        for (beside, durable_writes) in [(1, true), (4, true), (4, false)] {
+            let below = Below { durable_writes, ..segments(Some(write_sectors)) };
+            let seed = 650 + 10 * seed as u64 + beside as u64;
+            let cuts = Cuts { beside, discards: true, below, requests: 500, step: 2, ..once(seed) };
+            cut_everywhere(&[log("3")], cuts);
+        }
+    }
+}
+
+#[test]
+fn so_where_cuts_of_a_log_follow_each_other() {
+    for seed in 0..6 {
+        let zoned = [None, Some(8), Some(16)][seed as usize % 3];
+        let config = if zoned.is_some() { log("2") } else { log("3").with("segment", "32KB") };
+        let (requests, drains) = (300, seed % 2 == 0);
+        let cuts =
+            Cuts { requests, beside: 1 + seed as usize, lives: 6, step: 5, drains, ..once(1300 + seed) };
+        cut_everywhere(&[config], Cuts { below: segments(zoned), discards: true, ..cuts });
+    }
+}
+
+#[test]
+fn so_with_a_log_above_and_below_others() {
+    let plain = log("3").with("segment", "32KB");
+    let buffer = nvm_buffer().with("second_device", "false");
+    cut_everywhere(&[buffer.clone(), plain.clone()], Cuts { lives: 3, step: 5, beside: 3, ..once(9) });
+    cut_everywhere(&[plain, buffer], Cuts { lives: 3, step: 5, beside: 3, ..once(10) });
 }

@@ -1,7 +1,7 @@
 //! Every senseless setting is refused, all at once, with what would be right.
 
 use emmclab_base::Kind;
-use emmclab_layers::{Below, LayerConfig, build_stack, layers};
+use emmclab_layers::{Below, LayerConfig, Zones, build_stack, layers};
 
 const BELOW: Below = Below::new(1 << 22, Some(1 << 20));
 
@@ -118,4 +118,32 @@ fn of_the_layer_below_a_journal() {
     let stack = [LayerConfig::named("pass-through"), LayerConfig::named("journal")];
     let Err(error) = build_stack(&stack, &BELOW) else { panic!("it was accepted") };
     assert!(error.to_string().contains("has to be the first one"), "{error}");
+}
+
+#[test]
+fn a_log_that_does_not_fit_its_disk_is_refused() {
+    let zones =
+        Zones { first: 1 << 16, sectors: 1 << 12, count: 500, write_sectors: 8, max_open: 6, max_active: 6 };
+    let plain = Below { erase_sectors: 1 << 13, ..BELOW };
+    let zoned = |zones| Below { zones: Some(zones), ..BELOW };
+    for (below, key, value, said) in [
+        (plain, "logs", "1", "it must be 2 to 5"),
+        (plain, "spare_pct", "0", "it must be 1 to 50"),
+        (plain, "low_pct", "60", "the first must not be more"),
+        (plain, "step", "5000", "multiple of 4KB"),
+        (plain, "checkpoint", "0", "multiple of 4KB"),
+        (plain, "segment", "3MB", "multiple of the erase unit, 4MB, or a part of it"),
+        (plain, "segment", "512MB", "there must be 18 or more"),
+        (plain, "segment", "many", "is not a size"),
+        (zoned(zones), "segment", "2MB", "a segment is a zone"),
+        (zoned(Zones { max_open: 3, ..zones }), "logs", "3", "need 4 open zones, but the device allows 3"),
+        (zoned(Zones { max_open: 0, max_active: 2, ..zones }), "logs", "2", "the device allows 2"),
+        (zoned(Zones { first: 64, ..zones }), "logs", "3", "set zones.conventional"),
+        (zoned(Zones { count: 12, ..zones }), "logs", "3", "there must be 18 or more"),
+        (zoned(Zones { sectors: 100, ..zones }), "logs", "3", "not made of whole blocks"),
+    ] {
+        let config = LayerConfig::named("lfs").with(key, value);
+        let Err(error) = build_stack(&[config], &below) else { panic!("{key}={value} was accepted") };
+        assert!(error.to_string().contains(said) && error.hint_text().is_some(), "{key}={value}: {error}");
+    }
 }

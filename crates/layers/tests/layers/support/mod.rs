@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io;
 
 use emmclab_base::Modifiers;
-use emmclab_layers::{Below, Disk, LayerConfig};
+use emmclab_layers::{Below, Disk, LayerConfig, Zones};
 
 pub const SECTOR: usize = 512;
 
@@ -46,20 +46,82 @@ impl Disk for MemDisk {
 
 /// A disk with a volatile cache whose power is cut after a number of writes. Each sector that was written since the last
 /// flush then holds what it held or any of what was written to it, by a die.
+#[derive(Debug)]
 pub struct CutDisk {
     pub data: Vec<u8>,
     unflushed: BTreeMap<u64, Vec<Vec<u8>>>,
     /// Writes until the cut, shared by all disks.
     pub left: std::rc::Rc<std::cell::Cell<u64>>,
+    /// Its zones, whose rules it enforces, and the write pointer of each.
+    zones: Option<Zones>,
+    pointers: Vec<u64>,
+    /// By zone, the end of its durable beginning.
+    durable: Vec<u64>,
 }
 
 impl CutDisk {
     pub fn new(data: Vec<u8>, left: std::rc::Rc<std::cell::Cell<u64>>) -> Self {
-        Self { data, unflushed: BTreeMap::new(), left }
+        Self {
+            data,
+            unflushed: BTreeMap::new(),
+            left,
+            zones: None,
+            pointers: Vec::new(),
+            durable: Vec::new(),
+        }
+    }
+
+    /// The same with empty zones.
+    pub fn zoned(self, zones: Option<Zones>) -> Self {
+        let starts = zones.map_or(Vec::new(), |zones| {
+            (0..u64::from(zones.count)).map(|zone| zones.first + zone * zones.sectors).collect()
+        });
+        Self { zones, pointers: starts.clone(), durable: starts, ..self }
+    }
+
+    /// What a cut left, once more.
+    pub fn again(&self, left: std::rc::Rc<std::cell::Cell<u64>>) -> Self {
+        let (pointers, durable) = (self.pointers.clone(), self.durable.clone());
+        Self { zones: self.zones, pointers, durable, ..Self::new(self.data.clone(), left) }
+    }
+
+    /// The zone that a sector lies in.
+    fn zone(&self, sector: u64) -> Option<(usize, u64, u64)> {
+        let zones = self.zones.filter(|zones| sector >= zones.first)?;
+        let number = (sector - zones.first) / zones.sectors;
+        let start = zones.first + number * zones.sectors;
+        Some((number as usize, start, start + zones.sectors))
+    }
+
+    /// Holds a write against the rules of zones.
+    fn check_write(&mut self, sector: u64, end: u64) {
+        let Some(zones) = self.zones.filter(|zones| end > zones.first) else { return };
+        let (number, start, stop) = self.zone(sector).unwrap();
+        assert_eq!(sector, self.pointers[number], "a write of zone {number} not at its write pointer");
+        assert!(end <= stop, "a write leaves zone {number}");
+        assert!((end - start).is_multiple_of(u64::from(zones.write_sectors)), "a write ends inside a block");
+        self.pointers[number] = end;
+        let is_active = |(number, pointer): (usize, &u64)| {
+            let start = zones.first + number as u64 * zones.sectors;
+            *pointer > start && *pointer < start + zones.sectors
+        };
+        let active = self.pointers.iter().enumerate().filter(|one| is_active(*one)).count();
+        assert!(active <= zones.max_active as usize, "{active} zones are active");
     }
 
     /// What is there when power comes back.
-    pub fn after(mut self, die: &mut impl FnMut(usize) -> usize) -> Vec<u8> {
+    pub fn after(mut self, die: &mut impl FnMut(usize) -> usize) -> Self {
+        // Of each zone a beginning, the durable one or more.
+        if let Some(zones) = self.zones {
+            let unit = u64::from(zones.write_sectors);
+            for number in 0..self.pointers.len() {
+                let more = (self.pointers[number] - self.durable[number]).div_ceil(unit);
+                let kept = self.durable[number] + die(more as usize + 1) as u64 * unit;
+                self.settle(self.durable[number]..kept);
+                self.unflushed.retain(|sector, _| !(kept..self.pointers[number]).contains(sector));
+                (self.pointers[number], self.durable[number]) = (kept, kept);
+            }
+        }
         for (sector, versions) in std::mem::take(&mut self.unflushed) {
             let chosen = die(versions.len() + 1);
             if chosen > 0 {
@@ -67,7 +129,7 @@ impl CutDisk {
                 self.data[at..at + SECTOR].copy_from_slice(&versions[chosen - 1]);
             }
         }
-        self.data
+        self
     }
 }
 
@@ -88,19 +150,33 @@ impl Disk for CutDisk {
         if modifiers.contains(Modifiers::PREFLUSH) {
             self.flush()?;
         }
+        self.check_write(sector, sector + (data.len() / SECTOR) as u64);
         // The write on which power is cut is torn: some of its sectors may come to be.
         for (i, part) in data.chunks(SECTOR).enumerate() {
             self.unflushed.entry(sector + i as u64).or_default().push(part.to_vec());
         }
         self.spend()?;
         if modifiers.durable() {
-            self.settle(sector..sector + (data.len() / SECTOR) as u64);
+            // What is left of a zone is a beginning of it.
+            let first = self.zone(sector).map_or(sector, |(_, start, _)| start);
+            self.settle(first..sector + (data.len() / SECTOR) as u64);
         }
         Ok(())
     }
 
-    fn discard(&mut self, _sector: u64, _sectors: u32, _secure: bool) -> io::Result<()> {
+    fn discard(&mut self, sector: u64, sectors: u32, _secure: bool) -> io::Result<()> {
+        // Elsewhere than in zones it may leave what was there.
+        if let Some((number, start, end)) = self.zone(sector) {
+            assert_eq!((sector, sector + u64::from(sectors)), (start, end), "a discard of a part of a zone");
+            self.unflushed.retain(|sector, _| !(start..end).contains(sector));
+            self.data[start as usize * SECTOR..end as usize * SECTOR].fill(0);
+            (self.pointers[number], self.durable[number]) = (start, start);
+        }
         Ok(())
+    }
+
+    fn write_pointer(&mut self, sector: u64) -> io::Result<Option<u64>> {
+        Ok(self.zone(sector).map(|(number, ..)| self.pointers[number]))
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -119,6 +195,9 @@ impl CutDisk {
         for (sector, versions) in settled {
             let at = sector as usize * SECTOR;
             self.data[at..at + SECTOR].copy_from_slice(versions.last().unwrap());
+            if let Some((number, ..)) = self.zone(sector) {
+                self.durable[number] = self.durable[number].max(sector + 1);
+            }
         }
     }
 

@@ -1,0 +1,73 @@
+//! Which segment of a log is cleaned next: pure decisions, for the layer `lfs` and for file systems that are logs.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// A segment that may be cleaned: it is not written any more, and not all of it is alive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Candidate {
+    /// Its number.
+    pub segment: u32,
+    /// Blocks of it that are alive.
+    pub live: u32,
+    /// Writes since its last block was written.
+    pub age: u64,
+}
+
+/// The policy that chooses a victim.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Cleaning {
+    /// The segment with the fewest live blocks.
+    Greedy,
+    /// The segment with the most free space times age for the cost of reading it and writing what is alive: (1 - u) age / (1 + u) with
+    /// the share u that is alive (Rosenblum and Ousterhout, SOSP 1991, section 3.6).
+    CostBenefit,
+}
+
+impl Cleaning {
+    /// Chooses one of the candidates, of equal ones the first; `blocks` are those of a segment. `None` where nothing is gained.
+    pub fn choose(self, candidates: impl Iterator<Item = Candidate>, blocks: u32) -> Option<u32> {
+        let gains = candidates.filter(|candidate| candidate.live < blocks);
+        let better = |one: &Candidate, other: &Candidate| match self {
+            Self::Greedy => one.live < other.live,
+            Self::CostBenefit => {
+                let benefit = |of: &Candidate| u128::from(of.age + 1) * u128::from(blocks - of.live);
+                let cost = |of: &Candidate| u128::from(blocks + of.live);
+                benefit(one) * cost(other) > benefit(other) * cost(one)
+            }
+        };
+        gains.reduce(|best, next| if better(&next, &best) { next } else { best }).map(|best| best.segment)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(segment: u32, live: u32, age: u64) -> Candidate {
+        Candidate { segment, live, age }
+    }
+
+    #[test]
+    fn greedy_takes_the_emptiest_and_of_equal_ones_the_first() {
+        let all = [of(3, 40, 9), of(4, 10, 0), of(5, 10, 99)];
+        assert_eq!(Cleaning::Greedy.choose(all.into_iter(), 64), Some(4));
+    }
+
+    #[test]
+    fn cost_benefit_prefers_an_old_segment_to_a_young_one_with_less_alive() {
+        let all = [of(1, 10, 5), of(2, 32, 500)];
+        assert_eq!(Cleaning::CostBenefit.choose(all.into_iter(), 64), Some(2));
+        let young = [of(1, 10, 500), of(2, 32, 500)];
+        assert_eq!(Cleaning::CostBenefit.choose(young.into_iter(), 64), Some(1));
+    }
+
+    #[test]
+    fn a_segment_that_is_all_alive_is_never_chosen() {
+        for policy in [Cleaning::Greedy, Cleaning::CostBenefit] {
+            assert_eq!(policy.choose([of(1, 64, 1 << 60)].into_iter(), 64), None);
+            assert_eq!(policy.choose([of(1, 64, 1 << 60), of(2, 63, 0)].into_iter(), 64), Some(2));
+        }
+    }
+}

@@ -1,0 +1,250 @@
+//! Background work: resets, checkpoints, and cleaning, one step at a time.
+
+use emmclab_base::{Modifiers, Op};
+
+use super::Lfs;
+use super::settings::{BLOCK, FOR_CLEANING};
+use crate::in_flight::InFlight;
+use crate::layer::Background;
+use crate::plan::{Memory, Plan};
+
+/// Segments that are reset in one step.
+const RESETS: usize = 8;
+
+/// What is under way.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Step {
+    #[default]
+    None,
+    Reset,
+    Checkpoint,
+    Move,
+}
+
+/// A block on its way: block, old place, new place.
+type Move = (u32, u32, u32);
+
+/// State of the background work.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Work {
+    step: Step,
+    resets: Vec<u32>,
+    /// Requests up to this one may read where segments are left.
+    leave_after: Option<u64>,
+    /// The segment that is cleaned, and the next block of it; whether it is done in idle time.
+    victim: Option<(u32, u32, bool)>,
+    moves: Vec<Move>,
+    taken: Vec<(u32, u32)>,
+    /// Number of the write that moves count as.
+    write: u64,
+    /// Segments that a request waits for.
+    pressed: u32,
+}
+
+impl Work {
+    /// A request waits for so many segments.
+    pub fn press(&mut self, segments: u32) {
+        self.pressed = self.pressed.max(segments);
+    }
+
+    /// Segments that requests wait for.
+    pub fn pressed_for(&self) -> u32 {
+        self.pressed
+    }
+}
+
+impl Lfs {
+    /// Plans the next step.
+    pub(super) fn next_work(&mut self, in_flight: &InFlight, plan: &mut Plan) -> Background {
+        let waits = self.leave_segments(in_flight);
+        let wanted = FOR_CLEANING + 2 + self.shape.logs as u32 + self.work.pressed;
+        self.work.resets.clear();
+        self.segments.take_dirty(wanted, RESETS, &mut self.work.resets);
+        if !self.work.resets.is_empty() {
+            self.plan_resets(plan);
+            self.work.step = Step::Reset;
+            return Background::Run;
+        }
+        let waits_for_records = if self.wants_checkpoint() {
+            if self.begin_checkpoint(plan) {
+                self.work.step = Step::Checkpoint;
+                return Background::Run;
+            }
+            true
+        } else {
+            false
+        };
+        if self.clean(in_flight, plan) {
+            self.work.step = Step::Move;
+            return Background::Run;
+        }
+        if waits || waits_for_records { Background::Later } else { Background::None }
+    }
+
+    /// Gives segments up that no request reads any more; whether some wait for that.
+    fn leave_segments(&mut self, in_flight: &InFlight) -> bool {
+        if !self.segments.leaves() {
+            return false;
+        }
+        let newest = *self.work.leave_after.get_or_insert_with(|| in_flight.newest().unwrap_or(0));
+        if in_flight.oldest().is_some_and(|oldest| oldest <= newest) {
+            return true;
+        }
+        self.work.leave_after = None;
+        self.segments.leave();
+        false
+    }
+
+    fn plan_resets(&mut self, plan: &mut Plan) {
+        for segment in self.work.resets.iter().copied() {
+            let sector = self.shape.sector(segment * self.shape.segment);
+            plan.bare(0, Op::Discard, sector, self.shape.segment * BLOCK as u32);
+        }
+        self.counters.resets += self.work.resets.len() as u64;
+    }
+
+    /// Plans to move what is alive of the victim; false where nothing is to be cleaned now.
+    fn clean(&mut self, in_flight: &InFlight, plan: &mut Plan) -> bool {
+        loop {
+            if self.work.victim.is_none() && !self.choose_victim(in_flight) {
+                return false;
+            }
+            let Some((victim, ..)) = self.work.victim else { return false };
+            // What a step moves fits into the open segment and one more.
+            let room = self.segments.room(self.logs[0]) + self.segments.clean().min(1) * self.shape.segment;
+            let most = self.shape.step.min(room / self.shape.align * self.shape.align);
+            if most == 0 {
+                return false;
+            }
+            if self.plan_moves(most, in_flight, plan) {
+                return true;
+            }
+            // All that is left of it is being changed by requests.
+            if self.segments.is_live(victim) {
+                return false;
+            }
+        }
+    }
+
+    /// Chooses a segment to clean; false where there is no need, or nothing to gain.
+    fn choose_victim(&mut self, in_flight: &InFlight) -> bool {
+        let ready = self.segments.free() + self.segments.empty();
+        let pressed = ready < self.shape.low + self.work.pressed;
+        if !pressed && (!in_flight.is_empty() || ready >= self.shape.idle_low) {
+            return false;
+        }
+        // A step may fill up with `align` - 1 blocks, so that less gains nothing. In idle time, an eighth has to be worth it.
+        let (policy, least) = if pressed {
+            (self.shape.pressed, self.shape.align)
+        } else {
+            (self.shape.idle, self.shape.align.max(self.shape.segment / 8))
+        };
+        let Some(segment) = self.segments.victim(policy, least, self.write) else { return false };
+        self.work.victim = Some((segment, 0, !pressed));
+        let count = if pressed {
+            &mut self.counters.segments_cleaned_pressed
+        } else {
+            &mut self.counters.segments_cleaned_idle
+        };
+        *count += 1;
+        true
+    }
+
+    /// Plans to move the next blocks of the victim; false at its end.
+    fn plan_moves(&mut self, most: u32, in_flight: &InFlight, plan: &mut Plan) -> bool {
+        let Some((segment, mut next, idle)) = self.work.victim.take() else { return false };
+        self.work.moves.clear();
+        let mut behind = None;
+        while next < self.shape.segment && (self.work.moves.len() as u32) < most {
+            let place = segment * self.shape.segment + next;
+            next += 1;
+            let block = self.segments.owner(place);
+            let sector = u64::from(block) * BLOCK;
+            // What a request changes dies by itself, or stays until later.
+            if self.table.place(block) != Some(place) || in_flight.changes(sector, sector + BLOCK) {
+                continue;
+            }
+            if behind != Some(place) {
+                plan.begin(0, Op::Read, self.shape.sector(place));
+            }
+            behind = Some(place + 1);
+            let scratch = plan.scratch(BLOCK as u32);
+            plan.piece(Memory::Scratch, scratch, BLOCK as u32);
+            self.work.moves.push((block, place, 0));
+        }
+        if next < self.shape.segment {
+            self.work.victim = Some((segment, next, idle));
+        }
+        if self.work.moves.is_empty() {
+            return false;
+        }
+        plan.wait();
+        self.plan_writes(plan);
+        true
+    }
+
+    /// Plans to write the blocks that are moved to the cold log.
+    fn plan_writes(&mut self, plan: &mut Plan) {
+        let mut moves = std::mem::take(&mut self.work.moves);
+        self.write += 1;
+        self.work.write = self.write;
+        self.work.taken.clear();
+        let mut head = self.logs[0];
+        let mut done = 0;
+        while done < moves.len() {
+            if self.segments.room(head) == 0 {
+                let Some(opened) = self.segments.open() else { break };
+                head = opened;
+            }
+            let left = ((moves.len() - done) as u32).next_multiple_of(self.shape.align);
+            let taken = left.min(self.segments.room(head));
+            let data = taken.min((moves.len() - done) as u32);
+            let place = self.segments.take(&mut head, taken, self.write);
+            self.work.taken.push((place, taken));
+            self.counters.log_blocks += u64::from(taken);
+            self.checkpoints.logged(taken);
+            plan.flag(Modifiers::empty());
+            plan.begin(0, Op::Write, self.shape.sector(place));
+            plan.piece(Memory::Scratch, done as u32 * BLOCK as u32, data * BLOCK as u32);
+            self.pad(taken - data, plan);
+            for (one, place) in moves[done..done + data as usize].iter_mut().zip(place..) {
+                one.2 = place;
+                self.segments.own(place, one.0);
+            }
+            done += data as usize;
+        }
+        // There was room for all: `clean` counted it.
+        moves.truncate(done);
+        self.logs[0] = head;
+        self.counters.cleaned_blocks += moves.len() as u64;
+        self.counters.cleaning_reads += moves.len() as u64;
+        self.work.moves = moves;
+    }
+
+    /// The step is done.
+    pub(super) fn work_done(&mut self) {
+        match std::mem::take(&mut self.work.step) {
+            Step::None => {}
+            Step::Reset => {
+                self.segments.was_reset(&self.work.resets);
+                let resets = self.work.resets.len() as u32;
+                self.work.pressed = self.work.pressed.saturating_sub(resets);
+            }
+            Step::Checkpoint => self.checkpoint_done(),
+            Step::Move => {
+                let moves = std::mem::take(&mut self.work.moves);
+                for (block, from, to) in moves.iter().copied() {
+                    // What was written or discarded meanwhile lies elsewhere.
+                    if self.table.place(block) == Some(from) {
+                        self.map(block, Some(to), true);
+                        self.pending.change(block, Some(to), self.work.write);
+                    }
+                }
+                self.work.moves = moves;
+                for (place, blocks) in self.work.taken.iter().copied() {
+                    self.segments.written(place, blocks);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! Checkpoints: pages of the map that changed, then a pack that names the copies that count.
+//!
+//! The pack is written to both slots, one after the other, and first over the one that is not whole or older: a cut leaves one of them whole,
+//! and afterwards damage to one is harmless. Pages
+//! go over the copies that neither slot names. A checkpoint begins while no request is under way that is its own record: that record would
+//! be older than the checkpoint, and what it says newer.
+
+use emmclab_base::{Modifiers, Op};
+
+use super::Lfs;
+use super::record::{Pack, SECTOR, page_bytes};
+use crate::plan::Plan;
+
+/// Pages of the map that change between two checkpoints at most: a checkpoint is drawn up in memory.
+const MOST_PAGES: usize = 2048;
+
+/// State of the checkpoints.
+#[derive(Clone, Debug)]
+pub(super) struct Checkpoints {
+    /// Number of the newest one.
+    pub number: u64,
+    /// By page of the map: 0 = it was never written, else 1 + the copy that counts.
+    pub copies: Vec<u8>,
+    /// The slot that is written first.
+    pub first_slot: u64,
+    /// Blocks logged since the newest one began.
+    logged: u64,
+    is_wanted: bool,
+    /// One is to begin, and waits for requests that are their own records.
+    waits: bool,
+    /// The newest change that the one under way has.
+    order: u64,
+    pages: Vec<u32>,
+}
+
+impl Checkpoints {
+    /// None yet, for a map of so many pages.
+    pub fn new(pages: u32) -> Self {
+        Self {
+            number: 0,
+            first_slot: 0,
+            copies: vec![0; pages as usize],
+            logged: 0,
+            is_wanted: false,
+            waits: false,
+            order: 0,
+            pages: Vec::new(),
+        }
+    }
+
+    /// One has to come as soon as may be.
+    pub fn want(&mut self) {
+        self.is_wanted = true;
+    }
+
+    /// Blocks went to a log.
+    #[inline]
+    pub fn logged(&mut self, blocks: u32) {
+        self.logged += u64::from(blocks);
+    }
+
+    /// Whether one waits for requests that are their own records; no more of those may begin.
+    pub fn waits(&self) -> bool {
+        self.waits
+    }
+
+    /// The copies as a pack has them: two bits each.
+    fn table(&self) -> Vec<u8> {
+        let bits = |four: &[u8]| four.iter().rev().fold(0, |bits, copy| (bits << 2) | copy);
+        self.copies.chunks(4).map(bits).collect()
+    }
+
+    /// Takes up the copies of a pack; false where they are none.
+    pub fn restore(&mut self, table: &[u8]) -> bool {
+        for (page, copy) in self.copies.iter_mut().enumerate() {
+            *copy = (table[page / 4] >> (page % 4 * 2)) & 3;
+        }
+        self.copies.iter().all(|copy| *copy < 3)
+    }
+}
+
+impl Lfs {
+    /// Whether a checkpoint should begin.
+    pub(super) fn wants_checkpoint(&self) -> bool {
+        let checkpoints = &self.checkpoints;
+        checkpoints.is_wanted
+            || checkpoints.logged >= self.shape.checkpoint
+            || self.table.changed() >= MOST_PAGES
+            || self.segments.empty() > 0 && self.segments.free() < self.shape.low + self.work.pressed_for()
+    }
+
+    /// Begins a checkpoint, if none of the requests under way is its own record.
+    pub(super) fn begin_checkpoint(&mut self, plan: &mut Plan) -> bool {
+        self.checkpoints.waits = self.flights.records_itself();
+        if self.checkpoints.waits {
+            self.checkpoints.is_wanted = true;
+            return false;
+        }
+        self.plan_checkpoint(plan);
+        true
+    }
+
+    /// Plans a checkpoint of the map as it is.
+    pub(super) fn plan_checkpoint(&mut self, plan: &mut Plan) {
+        let Self { checkpoints, table, shape, segments, sync, pending, counters, .. } = self;
+        (checkpoints.is_wanted, checkpoints.logged) = (false, 0);
+        checkpoints.number += 1;
+        checkpoints.order = pending.begin_checkpoint();
+        segments.say();
+        table.take_changed(&mut checkpoints.pages);
+        plan.flag(Modifiers::META);
+        let mut behind = None;
+        for page in checkpoints.pages.iter().copied() {
+            let copy = u8::from(checkpoints.copies[page as usize] == 1);
+            checkpoints.copies[page as usize] = copy + 1;
+            // Neighbours are one write.
+            if behind != Some((copy, page)) {
+                plan.begin(0, Op::Write, shape.pack.page(copy, page));
+            }
+            plan.metadata(&page_bytes(page, checkpoints.number, table.page(page)));
+            behind = Some((copy, page + 1));
+        }
+        let pack = Pack {
+            number: checkpoints.number,
+            life: sync.life,
+            write: self.write,
+            record: sync.number,
+            segment: if sync.head.segment == u32::MAX { sync.next } else { sync.head.segment },
+            offset: sync.head.taken,
+            next: sync.next,
+            shape: [shape.segment, shape.segments, shape.blocks],
+        };
+        let mut rest = checkpoints.table();
+        rest.resize((shape.pack.sectors as usize - 1) * SECTOR, 0);
+        for (slot, is_first) in [(checkpoints.first_slot, true), (1 - checkpoints.first_slot, false)] {
+            plan.wait();
+            let flags = Modifiers::META | if is_first { Modifiers::PREFLUSH } else { Modifiers::empty() };
+            plan.flag(if shape.durable_writes { flags | Modifiers::RELIABLE } else { flags });
+            plan.begin(0, Op::Write, shape.pack.pack(slot));
+            plan.record(&pack.head(), shape.pack.sectors - 1);
+            plan.metadata(&rest);
+            if !shape.durable_writes {
+                plan.flag(Modifiers::empty());
+                plan.wait();
+                plan.bare(0, Op::Flush, 0, 0);
+            }
+        }
+        let packs = 2 * u64::from(shape.pack.sectors).div_ceil(8);
+        counters.checkpoint_blocks += checkpoints.pages.len() as u64 + packs;
+        counters.checkpoints += 1;
+    }
+
+    /// The checkpoint is durable.
+    pub(super) fn checkpoint_done(&mut self) {
+        self.pending.checkpointed(self.checkpoints.order);
+        self.segments.said();
+    }
+}

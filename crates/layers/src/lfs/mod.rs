@@ -1,0 +1,220 @@
+//! A log under a block device: what is written goes to segments in order, never in place, as zones want it.
+//!
+//! Blocks of 4 KB go to one of several logs by how often they were rewritten; a map in memory says where each lies ([`table`]). What
+//! changed is made durable by *records* in a log of their own ([`record`]): a flush writes one with all that is complete ([`pending`]),
+//! after a flush of the disk; a durable write is a record and its data, sealed together. A checkpoint writes the pages of the map that
+//! changed, each over the older of its two copies, and then a pack that names the copies that count, twice. Cleaning moves what is alive in
+//! a segment to the cold log. A segment is reset when a durable checkpoint says that nothing in it is alive ([`segments`]). After a cut of
+//! power the newest pack counts, and records from the place on that it names ([`recovery`]).
+//!
+//! Blocks that were never written or were discarded read as zeros. What a secure erase is about returns in no recovery; its bytes stay in the
+//! log until their segment is reset.
+
+mod background;
+mod checkpoint;
+mod flight;
+mod pending;
+mod record;
+mod recovery;
+mod requests;
+mod segments;
+mod settings;
+mod sync;
+mod table;
+
+use std::io;
+
+use emmclab_base::{BlockNote, Modifiers, Op, Result};
+use toml::Table as Settings;
+
+use crate::counters::counters;
+use crate::in_flight::InFlight;
+use crate::kind::{Kind, read_settings};
+use crate::layer::{Area, Background, Below, Decision, Layer, ReadAt};
+use crate::plan::Plan;
+use crate::request::HostRequest;
+use crate::setting::settings_of;
+
+use background::Work;
+use checkpoint::Checkpoints;
+use flight::Flights;
+use pending::Pending;
+use record::{RUNS, Run};
+use segments::{Head, Segments};
+pub use settings::LfsSettings;
+use settings::Shape;
+use sync::SyncLog;
+use table::Table;
+
+pub(crate) const KIND: Kind = Kind {
+    name: "lfs",
+    about: "a log of segments, as zones want it: nothing is written in place, and what is alive is moved out of old segments",
+    build,
+    settings: settings_of::<LfsSettings>,
+};
+
+counters! {
+    /// Blocks of 4 KB that requests wrote, and those that they discarded.
+    host_blocks,
+    discarded_blocks,
+    /// Blocks that went to the logs in all, and of them records, blocks moved by cleaning, and blocks that only fill up.
+    log_blocks,
+    record_blocks,
+    cleaned_blocks,
+    padded_blocks,
+    /// Blocks of the map and of packs that checkpoints wrote.
+    checkpoint_blocks,
+    checkpoints,
+    /// Blocks that cleaning read, and segments that it went through: while requests waited for room or soon would, and in idle time.
+    cleaning_reads,
+    segments_cleaned_pressed,
+    segments_cleaned_idle,
+    /// Segments that were reset.
+    resets,
+    /// Records of flushes and of durable writes.
+    records,
+    /// Blocks that were read though they were never written.
+    unwritten_blocks,
+    /// Writes that read the rest of a block first.
+    partial_writes,
+}
+
+/// Changes that are kept for the next flush at most.
+const MOST_PENDING: u32 = 16_384;
+
+fn build(table: &Settings, below: &Below) -> Result<Box<dyn Layer>> {
+    let settings: LfsSettings = read_settings(KIND.name, table)?;
+    Ok(Box::new(Lfs::new(settings.shape(KIND.name, below)?)))
+}
+
+/// The layer.
+struct Lfs {
+    shape: Shape,
+    table: Table,
+    segments: Segments,
+    /// The logs of data; the first takes what cleaning moves.
+    logs: [Head; 5],
+    sync: SyncLog,
+    pending: Pending,
+    flights: Flights,
+    checkpoints: Checkpoints,
+    work: Work,
+    /// Number of the newest write.
+    write: u64,
+    /// Segments that are reset before anything else, after recovery.
+    first_resets: Vec<u32>,
+    /// Sectors that fill up blocks which a cut left in part: first and how many.
+    first_fills: Vec<(u64, u64)>,
+    /// Runs of a record that is drawn up, kept to reuse its memory.
+    runs: Vec<Run>,
+    counters: Counters,
+    /// The counters when they were cleared.
+    cleared: Counters,
+}
+
+impl Lfs {
+    /// On new disks.
+    fn new(shape: Shape) -> Self {
+        // Records of all changes take a quarter of a segment at most.
+        let most = (shape.segment / 4).max(1).saturating_mul(RUNS as u32 - 1).min(MOST_PENDING);
+        Self {
+            table: Table::new(shape.blocks),
+            segments: Segments::new(shape.segments, shape.segment),
+            logs: [Head::NONE; 5],
+            sync: SyncLog::default(),
+            pending: Pending::new(most as usize),
+            flights: Flights::default(),
+            checkpoints: Checkpoints::new(shape.pack.pages),
+            work: Work::default(),
+            write: 0,
+            first_resets: Vec::new(),
+            first_fills: Vec::new(),
+            runs: Vec::new(),
+            counters: Counters::default(),
+            cleared: Counters::default(),
+            shape,
+        }
+    }
+
+    /// The map names a place for a block, and no longer the one before.
+    fn map(&mut self, block: u32, place: Option<u32>, is_moved: bool) {
+        if let Some(old) = self.table.place(block) {
+            self.segments.drop_place(old);
+        }
+        match place {
+            Some(place) if is_moved => self.table.relocate(block, place),
+            Some(place) => self.table.write(block, place),
+            None => self.table.discard(block),
+        }
+        if let Some(place) = place {
+            self.segments.enliven(place);
+        }
+    }
+}
+
+impl Layer for Lfs {
+    fn name(&self) -> &'static str {
+        KIND.name
+    }
+
+    fn capacity(&self) -> u64 {
+        u64::from(self.shape.blocks) * settings::BLOCK
+    }
+
+    fn areas(&self) -> Vec<Area> {
+        vec![Area { disk: 0, sector: 0, sectors: self.shape.log_sector }]
+    }
+
+    fn recover(&mut self, disks: &mut dyn ReadAt) -> io::Result<()> {
+        self.read_back(disks)
+    }
+
+    fn start(&mut self, plan: &mut Plan) {
+        self.begin_life(plan);
+    }
+
+    fn accepts(&self) -> Modifiers {
+        // A durable write is its own entry of the map, and all data lies on one disk.
+        Modifiers::DURABLE | Modifiers::PREFLUSH
+    }
+
+    fn request(&mut self, request: &HostRequest, _: &[BlockNote], plan: &mut Plan) -> Decision {
+        match request.op {
+            Op::Read => self.read(request, plan),
+            Op::Write => self.write(request, plan),
+            Op::Discard | Op::SecureErase => self.discard(request, plan),
+            Op::Flush => self.flush(request, plan),
+        }
+    }
+
+    fn completed(&mut self, id: u64) {
+        self.request_done(id);
+    }
+
+    fn background(&mut self, in_flight: &InFlight, plan: &mut Plan) -> Background {
+        self.next_work(in_flight, plan)
+    }
+
+    fn background_done(&mut self) {
+        self.work_done();
+    }
+
+    fn drain(&mut self) {
+        self.checkpoints.want();
+    }
+
+    fn clear_counters(&mut self) {
+        self.cleared = self.counters.clone();
+    }
+
+    fn counters(&self) -> Vec<(&'static str, u64)> {
+        let mut all = self.counters.since(&self.cleared);
+        let of = |name: &str| all.iter().find(|(found, _)| *found == name).map_or(0, |(_, count)| *count);
+        let written = of("log_blocks") + of("checkpoint_blocks");
+        all.push(("write_amplification_pct", (written * 100).checked_div(of("host_blocks")).unwrap_or(0)));
+        all.push(("mapped_blocks", self.table.mapped()));
+        all.push(("free_segments", self.segments.free().into()));
+        all.push(("memory_bytes", self.table.bytes() + self.segments.bytes() + self.pending.bytes()));
+        all
+    }
+}

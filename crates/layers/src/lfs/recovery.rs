@@ -1,0 +1,271 @@
+//! Recovery: the newest pack that is whole, the map that it names, and the records behind it.
+//!
+//! Records stand one behind the other from the place that the pack names on, and go on in the segment that each of them names. One that
+//! never became durable may be missing between others. Of each block the newest write counts, by its number, in whatever record it stands.
+//! What was written and not recorded is not looked for.
+//!
+//! Where the disk tells write pointers, a segment that is written in part and holds something alive goes on as an open one, so that no more
+//! zones are active after any number of cuts; others are closed as they are.
+
+use std::io;
+
+use emmclab_base::Op;
+use rustc_hash::FxHashMap;
+
+use super::Lfs;
+use super::record::{BYTES, NOWHERE, Pack, Record, SECTOR, page_entries};
+use super::segments::Head;
+use super::settings::BLOCK;
+use crate::checksum::whole;
+use crate::layer::{Area, ReadAt};
+use crate::plan::{Memory, Plan};
+use crate::window::Window;
+
+/// Sectors that are filled up at a time.
+const FILL: u64 = 1024;
+
+/// What records say: by block the newest write, and where it lies.
+type Newest = FxHashMap<u32, (u64, u32)>;
+
+/// What was found behind the pack.
+#[derive(Default)]
+struct Found {
+    newest: Newest,
+    /// Segments of the log of records.
+    chain: Vec<u32>,
+    /// Highest numbers of a record and of a write.
+    record: u64,
+    write: u64,
+}
+
+impl Lfs {
+    /// Restores the map. Without a pack, nothing was ever promised.
+    pub(super) fn read_back(&mut self, disks: &mut dyn ReadAt) -> io::Result<()> {
+        let Some((pack, slot, table)) = self.newest_pack(disks)? else { return Ok(()) };
+        self.checkpoints.first_slot = 1 - slot;
+        if pack.shape != [self.shape.segment, self.shape.segments, self.shape.blocks] {
+            return Err(io::Error::other("the log was set up with other settings or for another device"));
+        }
+        self.checkpoints.number = pack.number;
+        if !self.checkpoints.restore(&table) {
+            return Err(io::Error::other("the pack of the newest checkpoint names no copy of the map"));
+        }
+        self.read_map(pack.number, disks)?;
+        let mut found = Found { record: pack.record, write: pack.write, ..Found::default() };
+        self.read_records(&pack, &mut found, disks)?;
+        // In order, so that equal disks give equal plans.
+        let mut newest: Vec<_> = found.newest.iter().map(|(block, (_, place))| (*block, *place)).collect();
+        newest.sort_unstable();
+        for (block, place) in newest {
+            if place == NOWHERE {
+                self.table.discard(block);
+            } else {
+                self.table.relocate(block, place);
+            }
+        }
+        self.write = found.write;
+        self.sync.life = pack.life;
+        self.sync.number = found.record;
+        for block in 0..self.shape.blocks {
+            if let Some(place) = self.table.place(block) {
+                self.segments.own(place, block);
+                self.segments.enliven(place);
+            }
+        }
+        self.take_up_segments(&found.chain, disks)
+    }
+
+    /// The newest pack that is whole, its slot, and the table behind it.
+    fn newest_pack(&self, disks: &mut dyn ReadAt) -> io::Result<Option<(Pack, u64, Vec<u8>)>> {
+        let mut newest: Option<(Pack, u64, Vec<u8>)> = None;
+        let mut bytes = vec![0; self.shape.pack.sectors as usize * SECTOR];
+        for slot in 0..2 {
+            disks.read_at(0, self.shape.pack.pack(slot), &mut bytes)?;
+            let Some(pack) = Pack::parse(&bytes) else { continue };
+            if newest.as_ref().is_none_or(|(known, ..)| pack.number > known.number) {
+                newest = Some((pack, slot, bytes[SECTOR..].to_vec()));
+            }
+        }
+        Ok(newest)
+    }
+
+    fn read_map(&mut self, number: u64, disks: &mut dyn ReadAt) -> io::Result<()> {
+        let mut bytes = [0; BYTES];
+        let places = self.segments.places();
+        for page in 0..self.shape.blocks.div_ceil(super::record::ENTRIES) {
+            let Some(copy) = self.checkpoints.copies[page as usize].checked_sub(1) else { continue };
+            disks.read_at(0, self.shape.pack.page(copy, page), &mut bytes)?;
+            let entries = page_entries(&bytes, page, number);
+            if !entries.is_some_and(|entries| self.table.restore(page, entries, places)) {
+                return Err(io::Error::other(format!("page {page} of the map is damaged")));
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads the log of records from where a pack says.
+    fn read_records(&self, pack: &Pack, found: &mut Found, disks: &mut dyn ReadAt) -> io::Result<()> {
+        let (mut segment, mut offset, mut next) = (pack.segment, pack.offset, pack.next);
+        loop {
+            if segment >= self.shape.segments || found.chain.contains(&segment) {
+                return Ok(());
+            }
+            let named = self.read_segment(pack, (segment, offset), found, disks)?;
+            // Where the pack was written at the end of a segment, the next one is where records go on.
+            let is_first = found.chain.is_empty();
+            if named.is_none() && !is_first {
+                return Ok(());
+            }
+            found.chain.push(segment);
+            next = named.unwrap_or(next);
+            (segment, offset) = (next, 0);
+        }
+    }
+
+    /// Reads the records of a segment; returns the segment that they name as the next one.
+    fn read_segment(
+        &self,
+        pack: &Pack,
+        (segment, mut offset): (u32, u32),
+        found: &mut Found,
+        disks: &mut dyn ReadAt,
+    ) -> io::Result<Option<u32>> {
+        let start = segment * self.shape.segment;
+        let sectors = u64::from(self.shape.segment) * BLOCK;
+        let end = self.written_end(segment, disks)?;
+        let mut window = Window::new(disks, Area { disk: 0, sector: self.shape.sector(start), sectors });
+        let mut named = None;
+        while offset < end {
+            let all = sectors as u32;
+            let first = offset * BLOCK as u32;
+            let head = window.at(first, BLOCK as u32, all)?;
+            let record = Record::parse(head).filter(|record| {
+                record.life == pack.life
+                    && record.number >= pack.record
+                    && record.place == start + offset
+                    && record.data < self.shape.segment - offset
+            });
+            let Some(record) = record else {
+                offset += 1;
+                continue;
+            };
+            let length = (1 + record.data) * BLOCK as u32;
+            let bytes = window.at(first, length, all)?;
+            if !whole(&bytes[..SECTOR], &bytes[SECTOR..]) {
+                offset += 1;
+                continue;
+            }
+            named = Some(record.next);
+            found.record = found.record.max(record.number + 1);
+            for run in record.runs_of(&bytes[..BYTES]) {
+                found.write = found.write.max(run.write);
+                self.replay(&run, &mut found.newest);
+            }
+            offset += 1 + record.data;
+        }
+        Ok(named)
+    }
+
+    /// Takes up a run where it is newer than what is known.
+    fn replay(&self, run: &super::record::Run, newest: &mut Newest) {
+        let end = run.block.checked_add(run.blocks).filter(|end| *end <= self.shape.blocks);
+        let places = if run.place == NOWHERE { Some(0) } else { run.place.checked_add(run.blocks) };
+        let (Some(end), Some(_)) = (end, places.filter(|end| *end <= self.segments.places())) else { return };
+        for (block, step) in (run.block..end).zip(0..) {
+            let place = if run.place == NOWHERE { NOWHERE } else { run.place + step };
+            let known = newest.entry(block).or_insert((0, NOWHERE));
+            if run.write >= known.0 {
+                *known = (run.write, place);
+            }
+        }
+    }
+
+    /// Blocks of a segment that may hold something.
+    fn written_end(&self, segment: u32, disks: &mut dyn ReadAt) -> io::Result<u32> {
+        let sector = self.shape.sector(segment * self.shape.segment);
+        let pointer = disks.write_pointer(0, sector)?;
+        Ok(pointer.map_or(self.shape.segment, |pointer| (pointer.saturating_sub(sector) / BLOCK) as u32))
+    }
+
+    /// Blocks of a zone that are taken, once what a cut left of a block is filled up.
+    fn filled_end(&mut self, start: u64, disks: &mut dyn ReadAt) -> io::Result<u32> {
+        let unit = u64::from(self.shape.align) * BLOCK;
+        let written = disks.write_pointer(0, start)?.unwrap_or(start).saturating_sub(start);
+        let filled = written.next_multiple_of(unit);
+        if filled > written {
+            self.first_fills.push((start + written, filled - written));
+        }
+        Ok((filled / BLOCK) as u32)
+    }
+
+    /// Says of each segment what becomes of it.
+    fn take_up_segments(&mut self, chain: &[u32], disks: &mut dyn ReadAt) -> io::Result<()> {
+        let mut opened = Vec::new();
+        if self.shape.is_zoned {
+            let mut heads = 1..self.shape.logs;
+            for segment in 0..self.shape.segments {
+                let start = self.shape.sector(segment * self.shape.segment);
+                if disks.write_pointer(0, start)?.is_none() {
+                    break;
+                }
+                let taken = self.filled_end(start, disks)?;
+                if taken == 0 || taken == self.shape.segment {
+                    continue;
+                }
+                let is_last = chain.last() == Some(&segment);
+                if is_last {
+                    self.sync.head = Head { segment, taken };
+                    opened.push(segment);
+                } else if !self.segments.is_live(segment) && !chain.contains(&segment) {
+                    self.first_resets.push(segment);
+                } else if let Some(log) = heads.next().or_else(|| (self.logs[0] == Head::NONE).then_some(0)) {
+                    self.logs[log] = Head { segment, taken };
+                    opened.push(segment);
+                } else {
+                    // The cut left more zones in part than there are logs: this one is filled up.
+                    let from = start + u64::from(taken) * BLOCK;
+                    let end = start + u64::from(self.shape.segment) * BLOCK;
+                    self.first_fills.push((from, end - from));
+                }
+            }
+        }
+        self.segments.recover(chain, &opened);
+        Ok(())
+    }
+
+    /// Plans what comes before the first request: segments for the log of records, and a checkpoint with which a new life begins.
+    pub(super) fn begin_life(&mut self, plan: &mut Plan) {
+        let mut resets = std::mem::take(&mut self.first_resets);
+        resets.retain(|segment| self.segments.take_unknown(*segment));
+        let wanted = if self.sync.head == Head::NONE { 2 } else { 1 };
+        let most = resets.len() + wanted as usize;
+        self.segments.take_dirty(wanted + resets.len() as u32, most, &mut resets);
+        for segment in resets.iter().copied() {
+            let sector = self.shape.sector(segment * self.shape.segment);
+            plan.bare(0, Op::Discard, sector, self.shape.segment * BLOCK as u32);
+        }
+        let fills = std::mem::take(&mut self.first_fills);
+        let scratch =
+            plan.scratch(fills.iter().map(|(_, sectors)| FILL.min(*sectors)).max().unwrap_or(0) as u32);
+        for (mut sector, mut sectors) in fills {
+            let segment = ((sector - self.shape.log_sector) / (u64::from(self.shape.segment) * BLOCK)) as u32;
+            // What is reset needs none.
+            while sectors > 0 && !resets.contains(&segment) {
+                let now = FILL.min(sectors);
+                plan.begin(0, Op::Write, sector);
+                plan.piece(Memory::Scratch, scratch, now as u32);
+                (sector, sectors) = (sector + now, sectors - now);
+            }
+        }
+        self.counters.resets += resets.len() as u64;
+        self.segments.was_reset(&resets);
+        if self.sync.head == Head::NONE {
+            self.sync.head = self.segments.open().unwrap_or(Head::NONE);
+        }
+        self.sync.next = self.segments.reserve().unwrap_or(u32::MAX);
+        self.sync.life += 1;
+        plan.wait();
+        self.plan_checkpoint(plan);
+        self.checkpoint_done();
+    }
+}

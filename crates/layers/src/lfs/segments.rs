@@ -1,0 +1,264 @@
+//! Segments of the log: what of each is alive, which are open, and which may be written again.
+//!
+//! A segment goes this way: *unknown* (it may hold anything; also of a new disk) or *left* (nothing of it counts any more) until it is reset,
+//! *clean* until a log opens it, *open* until it is full, *closed* until nothing in it is alive, then *empty* until a checkpoint says so and
+//! no request of then reads there.
+
+use std::collections::VecDeque;
+
+use crate::cleaning::{Candidate, Cleaning};
+
+/// No segment is open.
+const NONE: u32 = u32::MAX;
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum State {
+    #[default]
+    Free,
+    Open,
+    Closed,
+    Empty,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Segment {
+    /// Blocks that the map names.
+    live: u32,
+    /// Blocks that are being written.
+    pending: u32,
+    state: State,
+    /// Number of the write that closed it.
+    closed: u64,
+}
+
+/// The open segment of a log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Head {
+    pub segment: u32,
+    /// Blocks of it that are taken.
+    pub taken: u32,
+}
+
+impl Head {
+    /// No segment yet.
+    pub const NONE: Self = Self { segment: NONE, taken: 0 };
+}
+
+/// All segments.
+#[derive(Clone, Debug)]
+pub(super) struct Segments {
+    /// Blocks of a segment.
+    blocks: u32,
+    all: Vec<Segment>,
+    /// By place: the block that was written there last.
+    owners: Vec<u32>,
+    clean: VecDeque<u32>,
+    unknown: VecDeque<u32>,
+    /// Closed segments without anything alive, which a checkpoint has not said yet.
+    empty: Vec<u32>,
+    /// Those that the checkpoint under way says, those that are said, and those that may be reset.
+    said: Vec<u32>,
+    leaving: Vec<u32>,
+    left: Vec<u32>,
+}
+
+impl Segments {
+    /// On a disk of which nothing is known.
+    pub fn new(count: u32, blocks: u32) -> Self {
+        Self {
+            blocks,
+            all: vec![Segment::default(); count as usize],
+            owners: vec![0; count as usize * blocks as usize],
+            clean: VecDeque::with_capacity(count as usize),
+            unknown: (0..count).collect(),
+            empty: Vec::new(),
+            said: Vec::new(),
+            leaving: Vec::new(),
+            left: Vec::new(),
+        }
+    }
+
+    /// Bytes of memory.
+    pub fn bytes(&self) -> u64 {
+        (self.owners.len() * 4 + self.all.len() * (size_of::<Segment>() + 12)) as u64
+    }
+
+    /// Blocks of a segment.
+    pub fn blocks(&self) -> u32 {
+        self.blocks
+    }
+
+    /// Places in the log.
+    pub fn places(&self) -> u32 {
+        self.owners.len() as u32
+    }
+
+    fn of(&mut self, place: u32) -> &mut Segment {
+        &mut self.all[(place / self.blocks) as usize]
+    }
+
+    /// Segments that a log can open now.
+    pub fn clean(&self) -> u32 {
+        self.clean.len() as u32
+    }
+
+    /// Segments that are clean or will be without another checkpoint.
+    pub fn free(&self) -> u32 {
+        (self.clean.len() + self.unknown.len() + self.said.len() + self.leaving.len() + self.left.len())
+            as u32
+    }
+
+    /// Segments that only a checkpoint keeps from being used again.
+    pub fn empty(&self) -> u32 {
+        self.empty.len() as u32
+    }
+
+    /// Opens a clean segment; `None` where there is none.
+    pub fn open(&mut self) -> Option<Head> {
+        let segment = self.clean.pop_front()?;
+        self.all[segment as usize].state = State::Open;
+        Some(Head { segment, taken: 0 })
+    }
+
+    /// A clean segment, to be opened later by its number.
+    pub fn reserve(&mut self) -> Option<u32> {
+        self.open().map(|head| head.segment)
+    }
+
+    /// Room in the open segment of a log.
+    pub fn room(&self, head: Head) -> u32 {
+        if head.segment == NONE { 0 } else { self.blocks - head.taken }
+    }
+
+    /// Takes blocks of an open segment, which has room for them; returns their first place. `now` is the number of the write.
+    pub fn take(&mut self, head: &mut Head, blocks: u32, now: u64) -> u32 {
+        let place = head.segment * self.blocks + head.taken;
+        head.taken += blocks;
+        let full = head.taken == self.blocks;
+        let segment = &mut self.all[head.segment as usize];
+        segment.pending += blocks;
+        if full {
+            (segment.state, segment.closed) = (State::Closed, now);
+            *head = Head::NONE;
+        }
+        place
+    }
+
+    /// A block is being written at a place.
+    pub fn own(&mut self, place: u32, block: u32) {
+        self.owners[place as usize] = block;
+    }
+
+    /// The block that was written at a place last.
+    pub fn owner(&self, place: u32) -> u32 {
+        self.owners[place as usize]
+    }
+
+    /// Blocks from a place on are written.
+    pub fn written(&mut self, place: u32, blocks: u32) {
+        self.of(place).pending -= blocks;
+        self.settle(place / self.blocks);
+    }
+
+    /// The map names a place from now on.
+    pub fn enliven(&mut self, place: u32) {
+        self.of(place).live += 1;
+    }
+
+    /// The map names a place no more.
+    pub fn drop_place(&mut self, place: u32) {
+        let segment = self.of(place);
+        segment.live -= 1;
+        if segment.live == 0 {
+            self.settle(place / self.blocks);
+        }
+    }
+
+    /// Lists a segment that has become empty.
+    fn settle(&mut self, number: u32) {
+        let segment = &mut self.all[number as usize];
+        if segment.state == State::Closed && segment.live == 0 && segment.pending == 0 {
+            segment.state = State::Empty;
+            self.empty.push(number);
+        }
+    }
+
+    /// Whether a segment holds something that is alive.
+    pub fn is_live(&self, segment: u32) -> bool {
+        self.all[segment as usize].live > 0
+    }
+
+    /// Chooses the next segment to clean, of which `least` blocks or more are not alive.
+    pub fn victim(&self, policy: Cleaning, least: u32, now: u64) -> Option<u32> {
+        let most = self.blocks - least;
+        let is_worth = |one: &Segment| one.state == State::Closed && one.pending == 0 && one.live <= most;
+        let closed = (0..).zip(&self.all).filter(|(_, one)| is_worth(one));
+        let candidates = closed.map(|(segment, one)| Candidate {
+            segment,
+            live: one.live,
+            age: now.saturating_sub(one.closed),
+        });
+        policy.choose(candidates, self.blocks)
+    }
+
+    /// A checkpoint begins that says which segments are empty.
+    pub fn say(&mut self) {
+        self.said.append(&mut self.empty);
+    }
+
+    /// It is durable.
+    pub fn said(&mut self) {
+        self.leaving.append(&mut self.said);
+    }
+
+    /// Whether segments wait for requests that may read there.
+    pub fn leaves(&self) -> bool {
+        !self.leaving.is_empty()
+    }
+
+    /// No request reads there any more.
+    pub fn leave(&mut self) {
+        self.left.append(&mut self.leaving);
+    }
+
+    /// Takes segments that are to be reset: those that were left, and unknown ones until there are `wanted` clean ones; up to `most`.
+    pub fn take_dirty(&mut self, wanted: u32, most: usize, to: &mut Vec<u32>) {
+        let left = self.left.len().saturating_sub(most);
+        to.extend(self.left.drain(left..));
+        while to.len() < most && self.clean.len() + to.len() < wanted as usize {
+            let Some(segment) = self.unknown.pop_front() else { break };
+            to.push(segment);
+        }
+    }
+
+    /// Segments were reset.
+    pub fn was_reset(&mut self, segments: &[u32]) {
+        for segment in segments {
+            self.all[*segment as usize] = Segment::default();
+            self.clean.push_back(*segment);
+        }
+    }
+
+    /// After recovery: every segment with something alive is closed, and so are those of `kept`, which become empty where nothing is. A
+    /// segment of `opened` goes on as an open one.
+    pub fn recover(&mut self, kept: &[u32], opened: &[u32]) {
+        self.unknown.clear();
+        for number in 0..self.all.len() as u32 {
+            let segment = &mut self.all[number as usize];
+            if opened.contains(&number) {
+                segment.state = State::Open;
+            } else if segment.live > 0 || kept.contains(&number) {
+                segment.state = State::Closed;
+                self.settle(number);
+            } else {
+                self.unknown.push_back(number);
+            }
+        }
+    }
+
+    /// Takes an unknown segment out of the others, to be reset first.
+    pub fn take_unknown(&mut self, segment: u32) -> bool {
+        let place = self.unknown.iter().position(|one| *one == segment);
+        place.is_some_and(|place| self.unknown.remove(place).is_some())
+    }
+}

@@ -1,0 +1,268 @@
+//! Settings of the log, and where everything lies on the disk below.
+
+use emmclab_base::{Error, Kind, Result};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::record::PackLayout;
+use crate::cleaning::Cleaning;
+use crate::layer::{Below, Zones};
+use crate::size::Size;
+
+/// Sectors of a block of the log.
+pub(super) const BLOCK: u64 = 8;
+/// Places that an entry of the map can hold, less one.
+const MOST_BLOCKS: u64 = (1 << 30) - 2;
+/// Segments that stay free for cleaning, and for the log of records.
+pub(super) const FOR_CLEANING: u32 = 2;
+/// A request of this length finds room at any time (32 MB, the longest of NBD), where an eighth of the disk holds it.
+const LONGEST: u64 = 32 << 11;
+
+/// Settings of the log-structured layer.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct LfsSettings {
+    /// Size of a segment, a multiple of 4 KB, and of the erase unit or a part of it; by default the fewest erase units that make 2 MB,
+    /// halved until the disk holds 64. On a zoned device a segment is a zone, and this is not given.
+    pub segment: Option<Size>,
+    /// Logs for data, each with an open segment: one for what cleaning moves, the others by how often a block was rewritten since it was
+    /// moved last. One more takes the records.
+    #[schemars(extend("unit" = "logs, 2 to 5"))]
+    pub logs: u32,
+    /// Share of the disk that is not offered above, so that cleaning finds segments with little alive.
+    pub spare_pct: u32,
+    /// Which segment is cleaned while requests wait for room or soon will.
+    pub pressed: Cleaning,
+    /// Which segment is cleaned while no request is in flight.
+    pub idle: Cleaning,
+    /// Share of the spare segments that are free, below which cleaning goes on beside requests.
+    pub low_pct: u32,
+    /// The same for cleaning while no request is in flight.
+    pub idle_pct: u32,
+    /// What is copied in one step of cleaning.
+    pub step: Size,
+    /// What is logged from one checkpoint to the next.
+    pub checkpoint: Size,
+    /// Whether blocks that were never written are read from the disk, so that they take its time, before they come as zeros.
+    pub read_unwritten: bool,
+}
+
+impl Default for LfsSettings {
+    fn default() -> Self {
+        Self {
+            segment: None,
+            logs: 3,
+            spare_pct: 7,
+            pressed: Cleaning::Greedy,
+            idle: Cleaning::CostBenefit,
+            low_pct: 25,
+            idle_pct: 50,
+            step: Size::kb(512),
+            checkpoint: Size::mb(256),
+            read_unwritten: true,
+        }
+    }
+}
+
+/// Settings in blocks, checked.
+#[derive(Clone, Debug)]
+pub(super) struct Shape {
+    /// Blocks offered above.
+    pub blocks: u32,
+    /// First sector of the log; before it lie checkpoints and the map.
+    pub log_sector: u64,
+    pub segments: u32,
+    /// Blocks of a segment.
+    pub segment: u32,
+    /// Blocks at whose multiples a write ends.
+    pub align: u32,
+    /// Whether a segment takes writes in order only.
+    pub is_zoned: bool,
+    pub logs: usize,
+    pub pressed: Cleaning,
+    pub idle: Cleaning,
+    /// Free segments below which cleaning goes on beside requests, and while there are none.
+    pub low: u32,
+    pub idle_low: u32,
+    pub step: u32,
+    pub checkpoint: u64,
+    pub read_unwritten: bool,
+    /// Whether a single write can be made durable for less than a flush.
+    pub durable_writes: bool,
+    pub pack: PackLayout,
+}
+
+impl Shape {
+    /// The first sector of a place in the log.
+    pub fn sector(&self, place: u32) -> u64 {
+        self.log_sector + u64::from(place) * BLOCK
+    }
+}
+
+impl LfsSettings {
+    /// Checks everything against the disk below.
+    pub(super) fn shape(&self, layer: &str, below: &Below) -> Result<Shape> {
+        let mut faults = Vec::new();
+        let mut need = |good: bool, fault: String| {
+            if !good {
+                faults.push(fault);
+            }
+        };
+        let Self { logs, spare_pct, low_pct, idle_pct, step, checkpoint, .. } = *self;
+        need((2..=5).contains(&logs), format!("`logs` is {logs}; it must be 2 to 5"));
+        need((1..=50).contains(&spare_pct), format!("`spare_pct` is {spare_pct}; it must be 1 to 50"));
+        need(
+            low_pct <= idle_pct && idle_pct <= 100,
+            format!(
+                "`low_pct` is {low_pct} and `idle_pct` {idle_pct}; the first must not be more, the second at most 100"
+            ),
+        );
+        for (name, size) in [("step", step), ("checkpoint", checkpoint)] {
+            need(
+                size.0 >= 4096 && size.0.is_multiple_of(4096) && size.0 < 1 << 40,
+                format!("`{name}` is {size}; it must be a multiple of 4KB, and less than 1024GB"),
+            );
+        }
+        let open = logs + 1;
+        if let Some(Zones { max_open, max_active, .. }) = below.zones {
+            let limit = [max_open, max_active].into_iter().filter(|limit| *limit > 0).min();
+            need(
+                limit.is_none_or(|limit| open <= limit),
+                format!(
+                    "{logs} logs and one of records need {open} open zones, but the device allows {}: set `logs` to fewer",
+                    limit.unwrap_or(0)
+                ),
+            );
+            need(
+                self.segment.is_none(),
+                "a segment is a zone on a zoned device: leave `segment` out".to_owned(),
+            );
+        }
+        let place = self.place(below, &mut need);
+        let place = place.filter(|_| faults.is_empty());
+        let Some(Place { segments, segment, log_sector, align, pack, spare }) = place else {
+            let problem = match faults.as_slice() {
+                [one] => format!("layer `{layer}`: {one}"),
+                all => {
+                    format!("layer `{layer}`: there are {} faults:\n  - {}", all.len(), all.join("\n  - "))
+                }
+            };
+            return Err(Error::new(Kind::Config, problem)
+                .hint(format!("a setting of this layer is given as --set {layer}.NAME=VALUE")));
+        };
+        let kept = FOR_CLEANING + 1;
+        let share = |pct: u32| kept + (spare - kept.min(spare)) * pct / 100;
+        Ok(Shape {
+            blocks: (segments - spare) * segment,
+            log_sector,
+            segments,
+            segment,
+            align,
+            is_zoned: below.zones.is_some(),
+            logs: logs as usize,
+            pressed: self.pressed,
+            idle: self.idle,
+            low: share(low_pct) + 1,
+            idle_low: share(idle_pct) + 1,
+            step: ((step.sectors() / BLOCK) as u32).next_multiple_of(align),
+            checkpoint: checkpoint.sectors() / BLOCK,
+            read_unwritten: self.read_unwritten,
+            durable_writes: below.durable_writes,
+            pack,
+        })
+    }
+
+    /// The usual segment on a disk without zones, in sectors.
+    fn usual(unit: u64, disk: u64) -> u64 {
+        let mut size = (2_u64 << 11).next_multiple_of(unit);
+        while disk / size < 64 && size > 32 * BLOCK && size.is_multiple_of(2 * BLOCK) {
+            size /= 2;
+        }
+        size
+    }
+
+    /// Divides the disk.
+    fn place(&self, below: &Below, need: &mut dyn FnMut(bool, String)) -> Option<Place> {
+        let (segment, align, room, count) = if let Some(zones) = below.zones {
+            let (size, align) =
+                (zones.sectors / BLOCK, u64::from(zones.write_sectors).div_ceil(BLOCK).max(1));
+            need(
+                zones.sectors.is_multiple_of(align * BLOCK) && zones.first.is_multiple_of(BLOCK),
+                format!("zones of {} sectors are not made of whole blocks of 4KB", zones.sectors),
+            );
+            need(size >= 4 * align, format!("zones of {} sectors are too short", zones.sectors));
+            (size, align, Some(zones.first), u64::from(zones.count))
+        } else {
+            let unit = (u64::from(below.erase_sectors)).max(BLOCK);
+            let unit = if unit.is_multiple_of(BLOCK) { unit } else { unit * BLOCK };
+            let size = self.segment.map_or_else(|| Self::usual(unit, below.main), Size::sectors);
+            need(
+                size >= 8 * BLOCK && size.is_multiple_of(BLOCK) && size <= 1 << 22,
+                format!("`segment` is {}; it must be a multiple of 4KB from 32KB to 2GB", Size(size * 512)),
+            );
+            need(
+                self.segment.is_none() || size.is_multiple_of(unit) || unit.is_multiple_of(size.max(1)),
+                format!(
+                    "`segment` is {}; it must be a multiple of the erase unit, {}, or a part of it without rest",
+                    Size(size * 512),
+                    Size(unit * 512)
+                ),
+            );
+            (size / BLOCK, 1, None, below.main / size.max(1))
+        };
+        if segment == 0 || segment >= 1 << 30 {
+            need(false, "segments must hold one block of 4KB or more".to_owned());
+            return None;
+        }
+        // The map is drawn up for all blocks of the log, so that its size does not depend on the spare ones.
+        let pack = PackLayout::new(count * segment);
+        let meta = pack.end();
+        let (log_sector, count) = if let Some(first) = room {
+            need(
+                meta <= first,
+                format!(
+                    "checkpoints and the map need {} in conventional zones, but there are {}: give the device more (--set zones.conventional)",
+                    Size(meta.next_multiple_of(2048) * 512),
+                    Size(first * 512)
+                ),
+            );
+            (first, count)
+        } else {
+            let log = meta.next_multiple_of(segment * BLOCK);
+            (log, below.main.saturating_sub(log) / (segment * BLOCK))
+        };
+        let least = u64::from(FOR_CLEANING) + 3 + u64::from(self.logs) + 1;
+        let burst = LONGEST.div_ceil(segment * BLOCK).min(count / 8);
+        let spare = (count * u64::from(self.spare_pct)).div_ceil(100).max(least + burst);
+        need(
+            count >= 2 * least && spare < count,
+            format!(
+                "the disk holds {count} segments of {}; there must be {} or more",
+                Size(segment * 4096),
+                2 * least
+            ),
+        );
+        need(
+            count * segment <= MOST_BLOCKS,
+            format!("the disk holds {} of log; 4TB is the most", Size(count * segment * 4096)),
+        );
+        Some(Place {
+            segments: count as u32,
+            segment: segment as u32,
+            log_sector,
+            align: align as u32,
+            pack,
+            spare: spare as u32,
+        })
+    }
+}
+
+/// How the disk is divided.
+struct Place {
+    segments: u32,
+    segment: u32,
+    log_sector: u64,
+    align: u32,
+    pack: PackLayout,
+    spare: u32,
+}

@@ -1,0 +1,253 @@
+//! The log of records: flushes and durable writes.
+
+use emmclab_base::{Modifiers, Op};
+
+use super::Lfs;
+use super::flight::{Effect, Flight};
+use super::record::{BYTES, RUN_BYTES, RUNS, Record, Run, SECTOR, put_run};
+use super::requests::{Rest, plan_data};
+use super::segments::{Head, Segments};
+use super::settings::FOR_CLEANING;
+use crate::layer::{Decision, Defer};
+use crate::plan::Plan;
+use crate::request::HostRequest;
+
+/// The number of this log beside those of data.
+pub(super) const SYNC: usize = 5;
+/// Blocks of data that a record covers at most: 1 MB.
+const MOST_DATA: u32 = 256;
+
+/// State of the log of records.
+#[derive(Clone, Debug)]
+pub(super) struct SyncLog {
+    pub head: Head,
+    /// The segment that it goes on in, which is clean.
+    pub next: u32,
+    pub life: u64,
+    /// Number of the next record.
+    pub number: u64,
+    /// Segments that it has opened, and whether a record in the last one is durable. Before one is, the log goes on in no other: recovery
+    /// finds the next segment by a record.
+    opened: u64,
+    confirmed: bool,
+    /// Flushes that wait for a checkpoint, each with the number of the newest change when it came.
+    waiting: Vec<(u64, u64)>,
+}
+
+impl Default for SyncLog {
+    fn default() -> Self {
+        let waiting = Vec::new();
+        Self { head: Head::NONE, next: 0, life: 0, number: 0, opened: 0, confirmed: true, waiting }
+    }
+}
+
+impl SyncLog {
+    /// A record in a segment is durable.
+    pub fn confirm(&mut self, opened: u64) {
+        self.confirmed |= opened == self.opened;
+    }
+
+    /// A request waits no more.
+    pub fn forget(&mut self, id: u64) {
+        self.waiting.retain(|(one, _)| *one != id);
+    }
+
+    /// Whether there is room for records with so many runs, and blocks of data with them; else why not.
+    pub fn has_room(&self, segments: &Segments, runs: usize, data: u32, align: u32) -> Result<(), Defer> {
+        let records = runs.div_ceil(RUNS - 1).max(1) as u32 + data.div_ceil(MOST_DATA);
+        let blocks = records * align + data.next_multiple_of(align);
+        let room = segments.room(self.head);
+        if blocks <= room {
+            return Ok(());
+        }
+        if !self.confirmed {
+            return Err(Defer::Overlap);
+        }
+        // Each segment may end with a block that only fills up, and begins with a record more.
+        let more = (blocks + 2 * align - room).div_ceil(segments.blocks() - 2 * align);
+        if more + FOR_CLEANING <= segments.clean() { Ok(()) } else { Err(Defer::Full) }
+    }
+
+    /// Goes on in the next segment.
+    fn go_on(&mut self, segments: &mut Segments) {
+        self.head = Head { segment: self.next, taken: 0 };
+        // `has_room` counted them.
+        self.next = segments.reserve().unwrap_or(self.next);
+        self.opened += 1;
+        self.confirmed = false;
+    }
+}
+
+impl Lfs {
+    /// Plans a flush.
+    pub(super) fn flush(&mut self, request: &HostRequest, plan: &mut Plan) -> Decision {
+        if let Some(why) = self.no_covering(request.id, 0) {
+            return Decision::Defer(why);
+        }
+        let order = self.pending.order();
+        if self.pending.is_empty() {
+            plan.bare(0, Op::Flush, 0, 0);
+            return Decision::Run;
+        }
+        let mut flight = self.flights.begin(request.id, Effect::Nothing, (0, 0), 0);
+        self.take_pending();
+        self.plan_records(None, Modifiers::PREFLUSH | Modifiers::RELIABLE, &mut flight, plan);
+        flight.records = flight.records.map(|(_, opened)| (order, opened));
+        self.flights.add(flight);
+        Decision::Run
+    }
+
+    /// Whether a request that flushes has to wait, and writes so many blocks of data with its records.
+    fn no_covering(&mut self, id: u64, data: u32) -> Option<Defer> {
+        let came = self.sync.waiting.iter().find(|(one, _)| *one == id).map(|(_, order)| *order);
+        let order = came.unwrap_or_else(|| self.pending.order());
+        if !self.pending.covers(order) {
+            if came.is_none() {
+                self.sync.waiting.push((id, order));
+            }
+            self.checkpoints.want();
+            return Some(Defer::Full);
+        }
+        let why = self.no_record(self.pending.len(), data, data > 0)?;
+        if why == Defer::Full {
+            self.work.press(1);
+        }
+        Some(why)
+    }
+
+    fn take_pending(&mut self) {
+        self.runs.clear();
+        self.runs.extend(self.pending.runs());
+    }
+
+    /// Plans a write that is durable when it is complete.
+    pub(super) fn write_durably(
+        &mut self,
+        request: &HostRequest,
+        (first, end): (u32, u32),
+        plan: &mut Plan,
+    ) -> Decision {
+        let flushes = request.modifiers.contains(Modifiers::PREFLUSH);
+        let why = if flushes {
+            self.no_covering(request.id, end - first)
+        } else {
+            let why = self.no_record(1, end - first, true);
+            if why == Some(Defer::Full) {
+                self.work.press(1);
+            }
+            why
+        };
+        if let Some(why) = why {
+            return Decision::Defer(why);
+        }
+        self.write += 1;
+        self.counters.host_blocks += u64::from(end - first);
+        let order = self.pending.order();
+        let mut flight = self.flights.begin(request.id, Effect::Recorded, (first, end), self.write);
+        let rest = self.plan_rest(request, plan);
+        flight.locks = (rest.is_some() && self.shape.is_zoned).then_some(SYNC);
+        if flushes {
+            self.take_pending();
+        } else {
+            self.runs.clear();
+        }
+        let durable = request.modifiers.intersection(Modifiers::DURABLE);
+        let durable = if durable.is_empty() { Modifiers::RELIABLE } else { durable };
+        let flags = durable | request.modifiers.intersection(Modifiers::META | Modifiers::PREFLUSH);
+        self.plan_records(Some((request, rest.unwrap_or_default())), flags, &mut flight, plan);
+        if flushes {
+            flight.records = flight.records.map(|(_, opened)| (order, opened));
+        }
+        self.flights.add(flight);
+        Decision::Run
+    }
+
+    /// Plans records of the runs in `self.runs`, and of the data of a request with them. What they name was complete before, so that the
+    /// flush of the disk that comes first makes it durable.
+    pub(super) fn plan_records(
+        &mut self,
+        data: Option<(&HostRequest, Rest)>,
+        flags: Modifiers,
+        flight: &mut Flight,
+        plan: &mut Plan,
+    ) {
+        let runs = std::mem::take(&mut self.runs);
+        let mut listed = 0;
+        // Whether a record of what came before a preflush is under way: the data of the request must not be there without it.
+        let mut comes_first = false;
+        let mut block = flight.first;
+        let end = if data.is_some() { flight.end } else { block };
+        while listed < runs.len() || block < end {
+            let room = self.segments.room(self.sync.head);
+            if room == 0 {
+                self.sync.go_on(&mut self.segments);
+                continue;
+            }
+            let listing = &runs[listed..runs.len().min(listed + RUNS - 1)];
+            let is_last = listed + listing.len() == runs.len();
+            let most = if is_last { (end - block).min(room - 1).min(MOST_DATA) } else { 0 };
+            let mut head = self.sync.head;
+            if listing.is_empty() && most == 0 {
+                let place = self.take(&mut head, room, flight);
+                self.sync.head = head;
+                plan.flag(Modifiers::empty());
+                plan.begin(0, Op::Write, self.shape.sector(place));
+                self.pad(room, plan);
+                continue;
+            }
+            if comes_first {
+                plan.flag(Modifiers::empty());
+                plan.wait();
+                if !self.shape.durable_writes {
+                    plan.bare(0, Op::Flush, 0, 0);
+                    plan.wait();
+                }
+                flight.locks = flight.locks.or(self.shape.is_zoned.then_some(SYNC));
+            }
+            comes_first = data.is_some() && !listing.is_empty();
+            let taken = (1 + most).next_multiple_of(self.shape.align).min(room);
+            let place = self.take(&mut head, taken, flight);
+            self.sync.head = head;
+            let own = Run { block, place: place + 1, blocks: most, write: flight.write };
+            let listed_own = u32::from(most > 0);
+            let record = Record {
+                life: self.sync.life,
+                number: self.sync.number,
+                place,
+                data: most,
+                next: self.sync.next,
+                runs: listing.len() as u32 + listed_own,
+            };
+            self.sync.number += 1;
+            let is_flushed = listing.is_empty() || !flags.contains(Modifiers::PREFLUSH);
+            let mut own_flags = if is_flushed { flags.difference(Modifiers::PREFLUSH) } else { flags };
+            if !self.shape.durable_writes {
+                own_flags = own_flags.difference(Modifiers::DURABLE);
+            }
+            plan.flag(own_flags);
+            plan.begin(0, Op::Write, self.shape.sector(place));
+            let mut body = [0; BYTES - SECTOR];
+            let all = listing.iter().chain([&own].into_iter().take(listed_own as usize));
+            all.zip(body.chunks_exact_mut(RUN_BYTES)).for_each(|(run, to)| put_run(run, to));
+            plan.record(&record.head(), 7 + most * 8);
+            plan.metadata(&body);
+            if let Some((request, rest)) = data.filter(|_| most > 0) {
+                plan_data(request, (block, most), rest, plan);
+                flight.blocks.push((block, place + 1, most));
+                self.own(block, place + 1, most);
+            }
+            self.pad(taken - 1 - most, plan);
+            self.counters.records += 1;
+            self.counters.record_blocks += 1;
+            listed += listing.len();
+            block += most;
+        }
+        if !self.shape.durable_writes {
+            plan.flag(Modifiers::empty());
+            plan.wait();
+            plan.bare(0, Op::Flush, 0, 0);
+        }
+        flight.records = Some((0, self.sync.opened));
+        self.runs = runs;
+    }
+}

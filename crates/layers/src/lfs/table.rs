@@ -1,0 +1,148 @@
+//! The map: where each block lies, how often it was rewritten, and which pages of the map the next checkpoint has to write.
+
+use super::record::ENTRIES;
+
+/// Bits of an entry that hold the place, plus one; 0 = nowhere.
+const PLACE: u32 = (1 << 30) - 1;
+const HEAT_SHIFT: u32 = 30;
+/// Most rewrites that are told apart.
+const HOTTEST: u32 = 3;
+
+/// The map of all blocks.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Table {
+    entries: Vec<u32>,
+    mapped: u64,
+    /// Pages that changed since they were taken last, each once, and whether a page is among them.
+    changed: Vec<u32>,
+    is_changed: Vec<bool>,
+}
+
+impl Table {
+    /// Of so many blocks, all nowhere.
+    pub fn new(blocks: u32) -> Self {
+        let pages = blocks.div_ceil(ENTRIES) as usize;
+        Self {
+            entries: vec![0; blocks as usize],
+            mapped: 0,
+            changed: Vec::new(),
+            is_changed: vec![false; pages],
+        }
+    }
+
+    /// Blocks that lie somewhere.
+    pub fn mapped(&self) -> u64 {
+        self.mapped
+    }
+
+    /// Bytes of memory.
+    pub fn bytes(&self) -> u64 {
+        (self.entries.len() * 4 + self.is_changed.len() + self.changed.capacity() * 4) as u64
+    }
+
+    /// The place of a block.
+    #[inline]
+    pub fn place(&self, block: u32) -> Option<u32> {
+        (self.entries[block as usize] & PLACE).checked_sub(1)
+    }
+
+    /// Times that it was rewritten since it was moved last, up to 3.
+    #[inline]
+    pub fn heat(&self, block: u32) -> u32 {
+        self.entries[block as usize] >> HEAT_SHIFT
+    }
+
+    /// A block was written at a place.
+    #[inline]
+    pub fn write(&mut self, block: u32, place: u32) {
+        let old = self.entries[block as usize];
+        let heat = if old & PLACE == 0 { 0 } else { ((old >> HEAT_SHIFT) + 1).min(HOTTEST) };
+        self.set(block, (place + 1) | (heat << HEAT_SHIFT));
+    }
+
+    /// A block was moved to a place, or recovered there: nothing is known of how often it is rewritten.
+    #[inline]
+    pub fn relocate(&mut self, block: u32, place: u32) {
+        self.set(block, place + 1);
+    }
+
+    /// A block was discarded.
+    pub fn discard(&mut self, block: u32) {
+        self.set(block, 0);
+    }
+
+    fn set(&mut self, block: u32, entry: u32) {
+        let old = std::mem::replace(&mut self.entries[block as usize], entry);
+        self.mapped = self.mapped + u64::from(entry & PLACE > 0) - u64::from(old & PLACE > 0);
+        let page = (block / ENTRIES) as usize;
+        if !std::mem::replace(&mut self.is_changed[page], true) {
+            self.changed.push(page as u32);
+        }
+    }
+
+    /// Pages that changed.
+    pub fn changed(&self) -> usize {
+        self.changed.len()
+    }
+
+    /// Takes the pages that changed, in order.
+    pub fn take_changed(&mut self, to: &mut Vec<u32>) {
+        to.clear();
+        to.append(&mut self.changed);
+        to.sort_unstable();
+        to.iter().for_each(|page| self.is_changed[*page as usize] = false);
+    }
+
+    /// The entries of a page, as they are stored.
+    pub fn page(&self, page: u32) -> &[u32] {
+        let first = (page * ENTRIES) as usize;
+        &self.entries[first..self.entries.len().min(first + ENTRIES as usize)]
+    }
+
+    /// Takes up a stored page; false where an entry lies beyond `places`.
+    pub fn restore(&mut self, page: u32, entries: impl Iterator<Item = u32>, places: u32) -> bool {
+        let first = (page * ENTRIES) as usize;
+        let end = self.entries.len().min(first + ENTRIES as usize);
+        for (to, entry) in self.entries[first..end].iter_mut().zip(entries) {
+            if entry & PLACE > places {
+                return false;
+            }
+            *to = entry;
+            self.mapped += u64::from(entry & PLACE > 0);
+        }
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rewrites_are_counted_until_a_block_is_moved() {
+        let mut table = Table::new(2000);
+        for heat in [0, 1, 2, 3, 3] {
+            table.write(5, 7);
+            assert_eq!((table.heat(5), table.place(5)), (heat, Some(7)));
+        }
+        table.relocate(5, (1 << 30) - 3);
+        assert_eq!((table.heat(5), table.place(5)), (0, Some((1 << 30) - 3)));
+        table.discard(5);
+        assert_eq!((table.place(5), table.mapped()), (None, 0));
+    }
+
+    #[test]
+    fn a_page_is_written_once_for_all_its_changes() {
+        let mut table = Table::new(4 * ENTRIES);
+        for block in [ENTRIES * 3, 0, 5, ENTRIES * 3 + 1] {
+            table.write(block, block);
+        }
+        let mut pages = vec![9];
+        table.take_changed(&mut pages);
+        assert_eq!((pages, table.changed()), (vec![0, 3], 0));
+        let mut other = Table::new(4 * ENTRIES);
+        assert!(other.restore(3, table.page(3).iter().copied(), 4 * ENTRIES));
+        assert_eq!((other.place(ENTRIES * 3 + 1), other.mapped()), (Some(ENTRIES * 3 + 1), 2));
+        assert!(!other.restore(3, [9].into_iter(), 8), "a place beyond the log");
+    }
+}
