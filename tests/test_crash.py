@@ -202,6 +202,21 @@ def test_layers_recover_from_every_cut_and_from_cuts_of_their_recovery(crash: Ru
     assert crash(*DEVICE, "--layer", layer, *size, "--workload", "files", *few)["findings"] == []
 
 
+def test_a_log_recovers_from_every_cut_and_a_lie_of_the_device_is_named(crash: Runs) -> None:
+    few = ["--operations", "15", "--cuts", CUTS, "--states", "device,boundary,omit1:2,random:2"]
+    logged = [*DEVICE, "--layer", "lfs", "--workload", "files", *few]
+    assert crash(*logged)["findings"] == []
+    lied = crash(*logged, "--set", "cache.lies=flush", status=4)
+    assert lied["findings"][0]["level"] == "device"
+
+
+def test_a_log_of_zones_recovers_from_every_cut(crash: Runs) -> None:
+    # Zones of 6 MB, of which 256 MB have enough.
+    zones = ["--device", "zufs", "--capacity", "256MB", "--set", "geometry.block_groups.0.pages_per_block=24"]
+    few = ["--operations", "15", "--cuts", CUTS, "--states", "device,boundary,omit1:2,random:2"]
+    assert crash(*zones, "--layer", "lfs", "--workload", "files", *few)["findings"] == []
+
+
 @pytest.mark.parametrize(
     "layer",
     [

@@ -32,6 +32,17 @@ def ufs_facts(ufs: dict[str, Any]) -> list[tuple[str, float | None, int, str]]:
         ("Exits from it", ufs["hibernate_exits"], 0, ""),
         ("Mean time of an exit", ufs["hibernate_exit_ms"], 3, "ms"),
     ]
+    if zones := ufs["zones"]:
+        facts += [
+            ("Zones", zones["count"], 0, ""),
+            ("Their size", zones["size_bytes"] / (1 << 20), 1, "MB"),
+            ("Resets", zones["resets"], 0, ""),
+            ("Opened", zones["opened"], 0, ""),
+            ("Closed for another", zones["closed"], 0, ""),
+            ("Filled", zones["filled"], 0, ""),
+            ("Open at once, most", zones["most_open"], 0, ""),
+            ("Flash in SLC mode programmed", zones["slc_bytes"] / (1 << 20), 1, "MB"),
+        ]
     if booster := ufs["write_booster"]:
         mb = 1 << 20
         facts += [

@@ -3,7 +3,7 @@
 use emmclab_base::{Nanos, Result};
 
 use crate::command::Command;
-use crate::controller::{Below, Controller};
+use crate::controller::{Below, Controller, Zones};
 use crate::counters::Counters;
 use crate::events::{Observer, Quiet};
 use crate::ftl::gc::VictimPolicy;
@@ -137,6 +137,11 @@ impl Device {
     pub fn zones(&self) -> impl Iterator<Item = Zone> {
         let zones = self.controller.zones();
         (0..).map_while(move |zone| zones?.report(zone))
+    }
+
+    /// Zones that may be open at once, and open or closed; 0 = no limit.
+    pub fn zone_limits(&self) -> (u32, u32) {
+        self.controller.zones().map_or((0, 0), Zones::limits)
     }
 
     /// Does everything that begins before `until` without a command: waiting pages, write-back, folding, idle collection. Any series

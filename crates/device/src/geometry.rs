@@ -252,6 +252,16 @@ impl Geometry {
         self.planes * page / SECTOR_BYTES as u32
     }
 
+    /// Sectors that all planes together erase at a time, of the largest blocks.
+    pub fn erase_sectors(&self) -> u32 {
+        let block = self
+            .groups
+            .iter()
+            .map(|group| u64::from(group.pages_per_block) * u64::from(group.page_bytes))
+            .max();
+        (u64::from(self.planes) * block.unwrap_or(0) / SECTOR_BYTES) as u32
+    }
+
     /// The flash in the device, spares included.
     pub fn raw(&self) -> Bytes {
         let per_plane: u64 = self

@@ -91,6 +91,8 @@ impl RunLog {
             fifo: rules.fifo,
             interface: rules.interface,
             unit_sectors: rules.unit_sectors,
+            erase_sectors: device.geometry().erase_sectors(),
+            zones: stack.zones(),
             lies: lie(settings.cache.lies),
         };
         let second_sectors = match stack.second() {

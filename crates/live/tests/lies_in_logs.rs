@@ -79,6 +79,7 @@ fn logged(settings: &[(&str, &str)], asks: &[Ask], at_once: usize, path: &Path) 
         interface: rules.interface,
         unit_sectors: rules.unit_sectors,
         lies: lies.to_owned(),
+        ..DeviceFacts::default()
     };
     let header = LogHeader { device: facts, sectors, cells: true, ..LogHeader::default() };
     let log = Arc::new(Mutex::new(LogWriter::create(path, &header).unwrap()));

@@ -11,7 +11,7 @@ use emmclab_device::{
     Command, Device, DeviceConfig, Lie, Observer, OnCompletion, RequestCompleted, Scheduling, SettingChange,
     Settings, Stop, UndoLog,
 };
-use emmclab_layers::Below;
+use emmclab_layers::{Below, Zones};
 use emmclab_media::{Image, Media};
 use emmclab_trace::{Nanos, Result};
 
@@ -219,6 +219,8 @@ impl Disk {
             durable_writes: !self.device.promises_on_completion() && self.device.has_reliable_writes(),
             program_sectors: self.device.geometry().program_sectors(),
             cache_sectors: self.device.cache_sectors(),
+            erase_sectors: self.device.geometry().erase_sectors(),
+            zones: zones_of(&self.device),
             ..Below::new(sectors(self), second.map(sectors))
         }
     }
@@ -392,4 +394,19 @@ impl Action<'_> {
             }
         }
     }
+}
+
+/// The zones of a device, as layers above it need to know them.
+fn zones_of(device: &Device) -> Option<Zones> {
+    let mut zones = device.zones();
+    let first = zones.next()?;
+    let (max_open, max_active) = device.zone_limits();
+    Some(Zones {
+        first: first.start,
+        sectors: first.sectors,
+        count: 1 + zones.count() as u32,
+        write_sectors: device.geometry().unit_sectors,
+        max_open,
+        max_active,
+    })
 }

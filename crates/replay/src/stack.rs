@@ -137,6 +137,11 @@ impl Stack {
         self.main.device()
     }
 
+    /// Its zones, as layers above it need to know them.
+    pub fn zones(&self) -> Option<Zones> {
+        self.main.below(None).zones
+    }
+
     /// The contents of the device at the bottom.
     pub fn media(&self) -> Option<&Media> {
         self.main.media()
@@ -461,5 +466,10 @@ impl layers::Disk for Contents<'_> {
 
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
+    }
+
+    fn write_pointer(&mut self, sector: u64) -> io::Result<Option<u64>> {
+        let device = self.disk.device();
+        Ok(device.zones().find(|zone| zone.start == sector).map(|zone| zone.write_pointer))
     }
 }

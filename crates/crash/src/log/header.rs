@@ -2,7 +2,7 @@
 
 use emmclab_device::InterfaceKind;
 use emmclab_device::contract::Rules;
-use emmclab_layers::{Below, LayerConfig};
+use emmclab_layers::{Below, LayerConfig, Zones};
 use serde::{Deserialize, Serialize};
 
 use super::Port;
@@ -23,6 +23,12 @@ pub struct DeviceFacts {
     pub interface: InterfaceKind,
     /// Sectors of a map unit.
     pub unit_sectors: u32,
+    /// Sectors that it erases at a time, which layers may keep to; 0 where that is not known.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub erase_sectors: u32,
+    /// Its zones, of each of which a cut leaves a beginning.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub zones: Option<Zones>,
     /// The promise that it breaks on purpose; `none` for an honest one.
     pub lies: String,
 }
@@ -30,6 +36,11 @@ pub struct DeviceFacts {
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
 fn is_emmc(interface: &InterfaceKind) -> bool {
     *interface == InterfaceKind::Emmc
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
+fn is_none(sectors: &u32) -> bool {
+    *sectors == 0
 }
 
 /// The head of a log.
@@ -60,7 +71,11 @@ impl LogHeader {
 
     /// The disks that the layers at the bottom have.
     pub fn below(&self) -> Below {
-        Below::new(self.device.sectors, Some(self.second_sectors).filter(|sectors| *sectors > 0))
+        Below {
+            erase_sectors: self.device.erase_sectors,
+            zones: self.device.zones,
+            ..Below::new(self.device.sectors, Some(self.second_sectors).filter(|sectors| *sectors > 0))
+        }
     }
 
     /// The contract at a port, whether it is kept there or not. Layers promise no more than a device with a cache does.

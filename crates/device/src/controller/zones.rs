@@ -56,6 +56,12 @@ impl Zones {
         })
     }
 
+    /// Zones that may be open at once, and open or closed; 0 = no limit.
+    pub fn limits(&self) -> (u32, u32) {
+        let given = |limit: u32| if limit == u32::MAX { 0 } else { limit };
+        (given(self.max_open), given(self.max_active))
+    }
+
     /// The zones as the flash has them: none is open.
     pub fn restore(&mut self, ftl: &Ftl) {
         (self.open, self.active) = (0, 0);
@@ -261,5 +267,5 @@ impl Zones {
 fn refused(command: &Command, problem: String) -> Error {
     Error::new(Kind::Value, problem)
         .of_field("sector", 0, command.sector.to_string().as_bytes())
-        .hint("a zoned device takes what its host writes in order and resets; other traces need a device without zones (--set zones.blocks=0)")
+        .hint("a zoned device takes what its host writes in order and resets; --layer lfs makes a log of any trace, or take a device without zones (--set zones.blocks=0)")
 }

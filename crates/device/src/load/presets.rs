@@ -32,6 +32,7 @@ pub fn presets() -> &'static [Preset] {
         "ufs22",
         "ufs31",
         "ufs40",
+        "zufs",
         "pixel6a",
         "microsd-class10",
         "sdcard",

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use emmclab_base::{BlockNote, Error, Kind, Ranges, Result, Role};
+use emmclab_layers::{Candidate, Cleaning};
 
 use crate::block::{BioRequest, NONE};
 use crate::cache::PAGE_SECTORS;
@@ -250,19 +251,17 @@ impl Segments {
 
     /// Chooses the segment with the least alive and reads that. False where no segment is worth it.
     pub fn begin_clean(&mut self, core: &mut Core, task: TaskId) -> bool {
-        let full = |segment: &Segment| {
-            !segment.open
-                && !segment.retired
-                && u64::from(segment.written) == self.pages
-                && u64::from(segment.live) < self.pages
-        };
-        let candidates = self.all.iter().enumerate().filter(|(_, segment)| full(segment));
-        let Some((victim, _)) = candidates.min_by_key(|(at, segment)| (segment.live, *at)) else {
+        let full =
+            |segment: &Segment| !segment.open && !segment.retired && u64::from(segment.written) == self.pages;
+        let candidates = (0..).zip(&self.all).filter(|(_, segment)| full(segment));
+        let candidates =
+            candidates.map(|(at, segment)| Candidate { segment: at, live: segment.live, age: 0 });
+        let Some(victim) = Cleaning::Greedy.choose(candidates, self.pages as u32) else {
             self.exhausted = true;
             return false;
         };
-        self.victim = Some(victim as u32);
-        let from = victim as u64 * self.pages;
+        self.victim = Some(victim);
+        let from = u64::from(victim) * self.pages;
         self.moving.clear();
         for page in from..from + self.pages {
             let owner = self.owners[page as usize];

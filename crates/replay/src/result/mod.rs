@@ -29,7 +29,7 @@ pub use layers::{DurableTimes, LayerResult, SecondDevice};
 pub use power::{Energy, PowerStates};
 pub use recorded::{ByOperation, Load, RecordedBeside, ShareBeside, TimeBeside};
 pub use times::{PercentileRow, Percentiles, ResponseRow, ResponseTimes, ServiceTimes, WaitTimes};
-pub use ufs::{LinkDirection, UfsUse, WriteBoosterUse};
+pub use ufs::{LinkDirection, UfsUse, WriteBoosterUse, ZoneUse};
 pub use wear::{Lifetime, Wear};
 
 /// The result of a run. All but `computing` depends on nothing but input, settings and version.

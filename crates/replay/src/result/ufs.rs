@@ -1,7 +1,7 @@
 //! What link, queues and hibernation of a UFS cost.
 
 use emmclab_device::{Cause, Device, Gear, Settings, SlcMode};
-use emmclab_trace::Nanos;
+use emmclab_trace::{Nanos, SECTOR_BYTES};
 use serde::Serialize;
 
 /// Link, queues and hibernation of a UFS.
@@ -29,6 +29,8 @@ pub struct UfsUse {
     pub queue_wait_ms: f64,
     /// `WriteBooster`, where the device has it.
     pub write_booster: Option<WriteBoosterUse>,
+    /// Its zones, where it has some.
+    pub zones: Option<ZoneUse>,
     /// Map entries that the host brought along with reads (HPB).
     pub map_hints: u64,
     /// Share of the simulated time in hibernation, in percent.
@@ -63,6 +65,49 @@ pub struct WriteBoosterUse {
     pub flushed_blocks: u64,
     /// Mean erases of its blocks over those that they stand, in percent; `None` where the settings give no limit.
     pub life_used_pct: Option<f64>,
+}
+
+/// Zones of a zoned UFS.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct ZoneUse {
+    /// Zones that are written in order.
+    pub count: u32,
+    /// Size of each, in bytes.
+    pub size_bytes: u64,
+    /// Zones that were reset.
+    pub resets: u64,
+    /// Zones that a write or the host opened.
+    pub opened: u64,
+    /// Zones that were closed for another one, or by the host.
+    pub closed: u64,
+    /// Zones that became full.
+    pub filled: u64,
+    /// Most zones that were open at once.
+    pub most_open: u32,
+    /// Most zones that were open or closed at once.
+    pub most_active: u32,
+    /// Flash in SLC mode that was programmed, in bytes: pages that a flush cut short, and conventional zones.
+    pub slc_bytes: u64,
+}
+
+impl ZoneUse {
+    fn of(device: &Device) -> Option<Self> {
+        let first = device.zones().next()?;
+        let (counts, geometry) = (device.counters().zones, device.geometry());
+        let number = geometry.groups.len() - 1;
+        Some(Self {
+            count: device.zones().count() as u32,
+            size_bytes: first.sectors * SECTOR_BYTES,
+            resets: counts.resets,
+            opened: counts.opened,
+            closed: counts.closed,
+            filled: counts.filled,
+            most_open: counts.most_open,
+            most_active: counts.most_active,
+            slc_bytes: device.counters().group_programs[number]
+                * u64::from(geometry.groups[number].page_bytes),
+        })
+    }
 }
 
 impl WriteBoosterUse {
@@ -117,6 +162,7 @@ impl UfsUse {
             queues: interface.queues,
             queue_wait_ms: mean_ms(commands.queue_wait_ns, commands.taken),
             write_booster: WriteBoosterUse::of(settings, device),
+            zones: ZoneUse::of(device),
             map_hints: counters.map_hints,
             hibernated_pct: share(counters.asleep_ns),
             hibernate_exits: counters.wake_ups,
