@@ -2,6 +2,7 @@
 //! and brings nothing back that was overwritten so, with torn writes and with writes that came to be in any order.
 
 use std::cell::Cell;
+use std::collections::HashSet;
 use std::rc::Rc;
 
 use crate::support::{BELOW, CutDisk, SECTOR, small, stamp, version};
@@ -35,14 +36,23 @@ struct Model {
     clock: u64,
     /// Whether the layers are drained now and then.
     drains: bool,
-    /// Whether blocks of 4 KB are discarded, which then read as zeros.
+    /// Whether blocks of 4 KB are discarded, which then read as zeros; and the versions that are discards.
     discards: bool,
+    discarded: HashSet<u64>,
 }
 
 impl Model {
     fn new(drains: bool, discards: bool) -> Self {
         let (none, empty) = (vec![0; SPAN as usize], vec![Vec::new(); SPAN as usize]);
-        Self { flushed: none.clone(), since: empty, complete: none, clock: 0, drains, discards }
+        Self {
+            flushed: none.clone(),
+            since: empty,
+            complete: none,
+            clock: 0,
+            drains,
+            discards,
+            discarded: HashSet::new(),
+        }
     }
 
     /// A request is complete.
@@ -145,17 +155,19 @@ impl Model {
             };
             self.clock += 1;
             let mut data = vec![0; sectors * SECTOR];
-            let stamped = if erases { 0 } else { self.clock };
+            if erases {
+                self.discarded.insert(self.clock);
+            }
             for (i, part) in data.chunks_mut(SECTOR).enumerate() {
-                stamp(sector + i as u64, stamped, part);
-                self.since[sector as usize + i].push(stamped);
+                stamp(sector + i as u64, self.clock, part);
+                self.since[sector as usize + i].push(self.clock);
             }
             let mut durable: Vec<(u64, u64)> = Vec::new();
             if op == Op::Flush || modifiers.contains(Modifiers::PREFLUSH) {
                 durable.extend((0..).zip(self.complete.iter().copied()));
             }
             if modifiers.durable() || op == Op::SecureErase {
-                durable.extend((sector..sector + sectors as u64).map(|sector| (sector, stamped)));
+                durable.extend((sector..sector + sectors as u64).map(|sector| (sector, self.clock)));
             }
             let mut one = Active { running, sector, data, durable };
             // The first stage of a plan goes out before the next is made.
@@ -173,25 +185,30 @@ impl Model {
         active.into_iter().any(|one| !self.finish(executor, one))
     }
 
+    /// What a sector shows of a version.
+    fn shown(&self, version: u64) -> u64 {
+        if self.discarded.contains(&version) { 0 } else { version }
+    }
+
     /// Reads everything; what is there is what counts from now on.
     fn check(&mut self, executor: &mut Executor<CutDisk>, what: &str) {
         let mut data = vec![0; SPAN as usize * SECTOR];
         executor.submit(Op::Read, 0, &mut data).unwrap();
         for (i, part) in data.chunks(SECTOR).enumerate() {
             let found = version(i as u64, part);
-            let allowed =
-                found.is_some_and(|found| found == self.flushed[i] || self.since[i].contains(&found));
+            let is_it = |version: &u64| found == Some(self.shown(*version));
+            let newer = self.since[i].iter().copied().find(is_it);
+            let is_flushed = is_it(&self.flushed[i]);
             assert!(
-                allowed,
-                "{what}: sector {i} holds {found:?}, not {} or {:?}",
-                self.flushed[i], self.since[i]
+                is_flushed || newer.is_some(),
+                "{what}: sector {i} holds {found:?}, not {} or {:?} (discards: {:?})",
+                self.flushed[i],
+                self.since[i],
+                self.discarded
             );
             // A version seen after a cut may still be one that is not durable, so the older one stays allowed too.
-            if let Some(found) = found.filter(|found| *found != self.flushed[i]) {
-                self.since[i] = vec![found];
-            } else {
-                self.since[i].clear();
-            }
+            self.since[i].clear();
+            self.since[i].extend(newer.filter(|_| !is_flushed));
             self.complete[i] = *self.since[i].last().unwrap_or(&self.flushed[i]);
         }
     }
