@@ -30,6 +30,9 @@ pub(super) struct SyncLog {
     /// finds the next segment by a record.
     opened: u64,
     confirmed: bool,
+    /// The newest of them to which durable records lead. One request may open several; until it is complete, no other writes a record in
+    /// the last one, which recovery might not find.
+    reached: u64,
     /// Flushes that wait for a checkpoint, each with the number of the newest change when it came.
     waiting: Vec<(u64, u64)>,
 }
@@ -37,7 +40,16 @@ pub(super) struct SyncLog {
 impl Default for SyncLog {
     fn default() -> Self {
         let waiting = Vec::new();
-        Self { head: Head::NONE, next: 0, life: 0, number: 0, opened: 0, confirmed: true, waiting }
+        Self {
+            head: Head::NONE,
+            next: 0,
+            life: 0,
+            number: 0,
+            opened: 0,
+            confirmed: true,
+            reached: 0,
+            waiting,
+        }
     }
 }
 
@@ -45,6 +57,8 @@ impl SyncLog {
     /// A record in a segment is durable.
     pub fn confirm(&mut self, opened: u64) {
         self.confirmed |= opened == self.opened;
+        // Each record names the segment behind its own.
+        self.reached = self.reached.max((opened + 1).min(self.opened));
     }
 
     /// A request waits no more.
@@ -54,6 +68,9 @@ impl SyncLog {
 
     /// Whether there is room for records with so many runs, and blocks of data with them; else why not.
     pub fn has_room(&self, segments: &Segments, runs: usize, data: u32, align: u32) -> Result<(), Defer> {
+        if self.reached < self.opened {
+            return Err(Defer::Overlap);
+        }
         let records = runs.div_ceil(RUNS - 1).max(1) as u32 + data.div_ceil(MOST_DATA);
         let blocks = records * align + data.next_multiple_of(align);
         let room = segments.room(self.head);
@@ -74,6 +91,9 @@ impl SyncLog {
         // `has_room` counted them.
         self.next = segments.reserve().unwrap_or(self.next);
         self.opened += 1;
+        if self.confirmed {
+            self.reached = self.opened;
+        }
         self.confirmed = false;
     }
 }
