@@ -18,6 +18,7 @@ from emmclab import _core
 from emmclab.cli.activity import show_activity
 from emmclab.cli.console import print_json, stdout
 from emmclab.cli.meter import Meter
+from emmclab.cli.names import explained_words
 from emmclab.cli.options import AsJson, Reading, with_groups
 from emmclab.cli.show import framed
 from emmclab.cli.simulation import Capacity, configured
@@ -54,6 +55,7 @@ def explain(
         Path | None,
         typer.Argument(
             metavar="TRACE|DEVICE|WORD",
+            autocompletion=explained_words,
             help="A trace, the name of a device, its TOML file, or a word of the glossary.",
         ),
     ] = None,

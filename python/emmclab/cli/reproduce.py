@@ -10,6 +10,7 @@ from rich.text import Text
 
 from emmclab.cli.claims import show_claims, show_headline
 from emmclab.cli.console import print_json, say, stdout
+from emmclab.cli.names import paper_study_names
 from emmclab.cli.options import AsJson, Figures, Reading, with_groups
 from emmclab.cli.studies import (
     RESULTS,
@@ -36,6 +37,7 @@ def reproduce(
         str,
         typer.Argument(
             metavar="PAPER",
+            autocompletion=paper_study_names,
             help="A study of a paper (`emmclab papers`): `iiswc15`, `implications` (of the same, as "
             "experiments), `advil12`, `advil-live` (of the same, with programs on ext4; as root), "
             "`dsn17`, `dsn17-crash` (of the same, with power cut; as root), or `fast12`.",

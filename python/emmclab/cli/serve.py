@@ -16,6 +16,7 @@ from emmclab.answers import changes_line
 from emmclab.beside import repeated
 from emmclab.cli.console import print_json, say, stderr, stdout
 from emmclab.cli.endings import Ending, asked_by_signal
+from emmclab.cli.names import filesystem_names
 from emmclab.cli.options import AsJson, option, with_groups
 from emmclab.cli.simulation import (
     Capacity,
@@ -88,7 +89,12 @@ def serve(
     file: Annotated[bool, option("A file of a FUSE file system.", _WHERE, "--file")] = False,
     mkfs: Annotated[
         str | None,
-        option("Make a file system: ext4, xfs, btrfs, f2fs, vfat.", _WHERE, metavar="NAME"),
+        option(
+            "Make a file system: ext4, xfs, btrfs, f2fs, vfat.",
+            _WHERE,
+            metavar="NAME",
+            autocompletion=filesystem_names,
+        ),
     ] = None,
     mkfs_options: Annotated[
         list[str],
