@@ -11,6 +11,8 @@ import sysconfig
 import tarfile
 import venv
 import zipfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from email import message_from_bytes
 from pathlib import Path
 
@@ -18,6 +20,9 @@ import pytest
 
 from conftest import PATIENCE_S, ROOT, missing
 from emmclab import __version__
+
+sys.path.insert(0, str(ROOT / "scripts"))
+import wheel_smoke
 
 #: Largest wheel in bytes; the core is 33.9 million of it, packed 11.0 million.
 MOST_BYTES = 14_000_000
@@ -63,57 +68,71 @@ def wheel(packages: Path) -> Path:
     return found
 
 
-@pytest.fixture
-def installed(wheel: Path, tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An environment with the wheel, and beside it the libraries that are installed here."""
-    prefix = tmp_path / "environment"
+    folder = tmp_path_factory.mktemp("installed")
+    prefix = folder / "environment"
     venv.create(prefix, symlinks=True)
     pip = [sys.executable, "-m", "pip", "--python", str(prefix / "bin" / "python"), "install", "--quiet"]
-    copy = shutil.copy(wheel, tmp_path)
-    subprocess.run([*pip, "--no-deps", "--no-index", copy], check=True, timeout=PATIENCE_S)
+    copy = shutil.copy(wheel, folder)
+    subprocess.run([*pip, "--no-deps", "--no-index", "--no-compile", copy], check=True, timeout=PATIENCE_S)
     (site,) = prefix.glob("lib/python3*/site-packages")
     # They come behind the wheel's package, and their own files of paths are not read: one names the sources.
     (site / "libraries.pth").write_text(sysconfig.get_path("purelib") + "\n")
     return prefix
 
 
-def smoke(prefix: Path) -> subprocess.CompletedProcess[str]:
-    """Try an installation."""
-    command = [sys.executable, str(ROOT / "scripts" / "wheel_smoke.py"), str(prefix), str(ROOT)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=2 * PATIENCE_S, check=False)
-
-
 def test_a_wheel_works_away_from_the_sources(installed: Path) -> None:
-    done = smoke(installed)
+    command = [sys.executable, str(ROOT / "scripts" / "wheel_smoke.py"), str(installed), str(ROOT)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=2 * PATIENCE_S, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.count("ok: ") == 7
 
 
-def test_the_smoke_test_finds_what_a_wheel_lacks(installed: Path) -> None:
-    """Each fault is named with its step, and mended before the next."""
+def test_the_smoke_test_names_the_step_that_fails(
+    installed: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with changed(installed / "bin" / "emmclab", "#!/bin/sh\nexit 3\n"):
+        assert wheel_smoke.main([str(installed)]) == 1
+    assert "FAILED: version: SmokeError: `emmclab --version` ended with 3" in capsys.readouterr().err
+    assert wheel_smoke.main([str(installed / "share")]) == 2
+    assert "hint: wheel_smoke.py PREFIX" in capsys.readouterr().err
+
+
+def test_the_smoke_test_finds_what_a_wheel_lacks(installed: Path, tmp_path: Path) -> None:
+    """Each fault is found by its step, and mended before the next."""
+    tried = wheel_smoke.Installed(installed, tmp_path)
     (package,) = installed.glob("lib/python3*/site-packages/emmclab")
-    command = installed / "bin" / "emmclab"
-    page = installed / "share" / "man" / "man1"
-    faults = [
-        (command, "#!/bin/sh\nexit 3\n", "version"),
-        (package / "glossary.py", f"HOME = {str(ROOT)!r}\n", "files"),
-        (page, None, "manual and completion"),
-        (package / "data" / "glossary.toml", None, "presets"),
-        (next(package.glob("report/**/*.html.j2")), None, "traces"),
-        (package / "apps.py", "raise RuntimeError\n", "a"),
-        (package / "control.py", "raise RuntimeError\n", "a served device"),
+    bug = "raise RuntimeError\n"
+    faults: list[tuple[Path, str | None, Callable[[wheel_smoke.Installed], None]]] = [
+        (package / "extras.py", f"HOME = {str(ROOT)!r}\n", lambda one: wheel_smoke.check_files(one, ROOT)),
+        (installed / "share" / "man" / "man1", None, wheel_smoke.check_data),
+        (installed / "share" / "zsh" / "site-functions", None, wheel_smoke.check_data),
+        (package / "data" / "glossary.toml", None, wheel_smoke.check_presets),
+        (package / "papers" / "fast12" / "paper.toml", None, wheel_smoke.check_presets),
+        (package / "report" / "page.html.j2", None, wheel_smoke.check_traces),
+        (package / "apps.py", bug, wheel_smoke.check_apps),
+        (package / "control.py", bug, wheel_smoke.check_served),
     ]
-    for path, text, step in faults:
-        aside = path.with_name("aside")
-        path.rename(aside)
+    for path, text, check in faults:
+        with changed(path, text), pytest.raises(wheel_smoke.SmokeError):
+            check(tried)
+
+
+@contextmanager
+def changed(path: Path, text: str | None) -> Iterator[None]:
+    """A file that is another one for some time, or with its folder is not there."""
+    aside = path.with_name("aside")
+    path.rename(aside)
+    try:
         if text is not None:
             path.write_text(text)
             path.chmod(0o755)
-        done = smoke(installed)
+        yield
+    finally:
         path.unlink(missing_ok=True)
         aside.rename(path)
-        assert done.returncode == 1, (step, done.stdout)
-        assert re.search(rf"^FAILED: {step}", done.stderr, re.MULTILINE), done.stderr
 
 
 def test_a_wheel_is_for_every_python_and_says_which_system_it_needs(wheel: Path) -> None:
