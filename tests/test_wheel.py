@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import re
 import shutil
@@ -49,7 +50,19 @@ def packages(tmp_path_factory: pytest.TempPathFactory) -> Path:
         missing("maturin or cargo")
     if not (ROOT / "target" / "release").is_dir():
         missing("a compiled core in target/release")
-    folder = tmp_path_factory.mktemp("packages")
+    base = tmp_path_factory.getbasetemp()
+    # Workers have folders of their own in that of the session; the first one that asks packs for all.
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "packages"
+    folder.mkdir(exist_ok=True)
+    with (folder / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not [*folder.glob("*.whl")]:
+            pack(folder)
+    return folder
+
+
+def pack(folder: Path) -> None:
+    """Pack both into a folder, as `scripts/wheel.sh` does."""
     data = ROOT / "emmclab._core.data"
     write_data = [sys.executable, str(ROOT / "scripts" / "wheel_data.py"), str(data / "data")]
     try:
@@ -58,7 +71,6 @@ def packages(tmp_path_factory: pytest.TempPathFactory) -> Path:
         maturin("build", "--release", "--locked", "--quiet", "--auditwheel", "check", "--out", folder)
     finally:
         shutil.rmtree(data)
-    return folder
 
 
 @pytest.fixture(scope="module")
