@@ -35,6 +35,8 @@ def maturin(*words: object) -> None:
     done = subprocess.run(
         [str(MATURIN), *map(str, words)],
         cwd=ROOT,
+        # As the set-up has it, else pyo3 is configured anew and all that stands above it compiled again.
+        env={**os.environ, "VIRTUAL_ENV": str(ROOT / ".venv")},
         capture_output=True,
         text=True,
         timeout=2 * PATIENCE_S,
@@ -67,7 +69,7 @@ def pack(folder: Path) -> None:
     write_data = [sys.executable, str(ROOT / "scripts" / "wheel_data.py"), str(data / "data")]
     try:
         subprocess.run(write_data, check=True, timeout=PATIENCE_S)
-        maturin("sdist", "--quiet", "--out", folder)
+        maturin("sdist", "--out", folder)
         maturin("build", "--release", "--locked", "--quiet", "--auditwheel", "check", "--out", folder)
     finally:
         shutil.rmtree(data)
