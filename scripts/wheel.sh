@@ -7,7 +7,7 @@ data=$PWD/emmclab._core.data
 bare=$(mktemp -d)
 trap 'rm -rf "$bare" "$data"' EXIT
 rm -rf "$out" "$data"
-# As the set-up has it, else pyo3 is configured anew and all that stands above it compiled again.
+# maturin takes the interpreter from here, as it did in the set-up; then nothing is compiled anew.
 export VIRTUAL_ENV=$PWD/.venv
 
 # maturin packs what stands in a folder of this name, where there is one; then the archive of sources has it, too.

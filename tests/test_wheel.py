@@ -35,7 +35,7 @@ def maturin(*words: object) -> None:
     done = subprocess.run(
         [str(MATURIN), *map(str, words)],
         cwd=ROOT,
-        # As the set-up has it, else pyo3 is configured anew and all that stands above it compiled again.
+        # maturin takes the interpreter from here, as it did in the set-up; then nothing is compiled anew.
         env={**os.environ, "VIRTUAL_ENV": str(ROOT / ".venv")},
         capture_output=True,
         text=True,
