@@ -70,7 +70,7 @@ def _page(name: str, command: Any) -> str:
     seen = [one for one in command.params if not getattr(one, "hidden", False)]
     arguments = [one for one in seen if one.param_type_name == "argument"]
     usage = " ".join(
-        [*(f"\\fI{_plain(one.metavar or one.name)}\\fR" for one in arguments), "[\\fIOPTIONS\\fR]"]
+        ["[\\fIOPTIONS\\fR]", *(f"\\fI{_plain(one.metavar or one.name)}\\fR" for one in arguments)]
     )
     parts = [
         *_head(f"emmclab-{name}", command.help),

@@ -31,11 +31,16 @@ script = functools.cache(made)
 START = {
     "bash": (
         ["bash", "--norc", "--noprofile", "-i"],
-        'bind "set bell-style none"; source {script}; emmclab() {{ printf "<%s>\\n" "$*"; }}',
+        'bind "set bell-style none"; source {folder}/bash; emmclab() {{ printf "<%s>\\n" "$*"; }}',
     ),
     "zsh": (
         ["zsh", "-f", "-i"],
-        "autoload -Uz compinit; compinit -u -D; source {script}; unsetopt beep auto_list; "
+        "autoload -Uz compinit; compinit -u -D; source {folder}/zsh; unsetopt beep auto_list; "
+        'emmclab() {{ printf "<%s>\\n" "$*"; }}',
+    ),
+    "zsh by its path of functions": (
+        ["zsh", "-f", "-i"],
+        "fpath=({folder}/functions $fpath); autoload -Uz compinit; compinit -u -D; unsetopt beep auto_list; "
         'emmclab() {{ printf "<%s>\\n" "$*"; }}',
     ),
 }
@@ -80,7 +85,9 @@ def need(program: str) -> None:
 def scripts(tmp_path: Path) -> Path:
     """A folder with the script of each shell, a file and a folder."""
     for shell in SHELLS:
-        (tmp_path / f"completion.{shell}").write_text(script(shell))
+        (tmp_path / shell).write_text(script(shell))
+    (tmp_path / "functions").mkdir()
+    (tmp_path / "functions" / "_emmclab").write_text(script("zsh"))
     (tmp_path / "only-file.txt").touch()
     (tmp_path / "only-folder").mkdir()
     return tmp_path
@@ -104,7 +111,7 @@ class Terminal:
         )
         os.close(slave)
         self._said = ""
-        self._type(f"{start.format(script=folder / f'completion.{shell}')}; echo rea''dy\n")
+        self._type(f"{start.format(folder=folder)}; echo rea''dy\n")
         self._wait(r"\nready\r?\n")
 
     def __enter__(self) -> Terminal:
@@ -135,7 +142,7 @@ class Terminal:
 
 @pytest.mark.parametrize("shell", START)
 def test_a_shell_completes_names_options_files_and_lists(shell: str, scripts: Path) -> None:
-    need(shell)
+    need(START[shell][0][0])
     with Terminal(shell, scripts) as terminal:
         found = {words: terminal.completed(words).rstrip("/") for words in TYPED}
     assert found == TYPED
@@ -145,7 +152,7 @@ def test_fish_completes_names_options_files_and_lists(scripts: Path) -> None:
     need("fish")
     asked = "; ".join(f"echo '<{words}>'; complete -C 'emmclab {words}'" for words in TYPED)
     done = subprocess.run(
-        ["fish", "--no-config", "-c", f"source completion.fish; {asked}"],
+        ["fish", "--no-config", "-c", f"source fish; {asked}"],
         capture_output=True,
         text=True,
         cwd=scripts,
