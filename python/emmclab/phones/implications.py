@@ -49,6 +49,9 @@ def _pauses(results: Results) -> Finding:
     boosted = [run["ufs"]["write_booster"] for run in runs.values()]
     emptied = sum(booster["bytes_past_it"] == 0 for booster in boosted)
     asleep = statistics.median(run["ufs"]["hibernated_pct"] for run in runs.values())
+    new = on_new(results, UFS)
+    slower = {name: mean_ms(run) / mean_ms(new[name]) for name, run in runs.items()}
+    worst = max(slower, key=lambda name: slower[name])
     return Finding(
         id="pauses",
         number=2,
@@ -57,7 +60,8 @@ def _pauses(results: Results) -> Finding:
         measured=f"unfelt (mean wait below 0.1 ms) in {unfelt} of {len(runs)} workloads on {UFS}, 90 % full",
         verdict=by_majority(unfelt, len(runs)),
         note=f"The work of pauses is now to empty WriteBooster: {emptied} of {len(runs)} workloads never "
-        f"found it full. Such a device hibernates {asleep:.0f} % of the time (median).",
+        f"found it full, yet {worst} waits {slower[worst]:.2f} times as long as on a new device. Such a "
+        f"device hibernates {asleep:.0f} % of the time (median).",
     )
 
 
