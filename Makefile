@@ -9,7 +9,7 @@ test: ## every test: Rust, Python, command line, browser
 	@scripts/setup.sh dev
 	@scripts/test.sh
 
-test-guest: ## records a guest with an SD card over ssh, and drives the eMMC of an export (QEMU, Debian's packages)
+test-guest: ## records guests with an SD card and a UFS over ssh, and drives the eMMC of an export (QEMU, Debian's packages)
 	@scripts/test_guest.sh
 
 soak: ## random tests with new cases each time, seeds printed: make soak ROUNDS=20 TESTS="reference_model images"
