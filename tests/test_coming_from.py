@@ -28,15 +28,20 @@ FORMS = {
 }
 
 
+def host_text() -> str:
+    """The tracer's text of a SQLite workload on this kind of machine."""
+    path = str(ROOT / "crates/record/tests/fixtures/host.trace.zst")
+    with pyarrow.input_stream(path, compression="zstd") as stream:
+        return bytes(stream.read()).decode()
+
+
 def bring(page: Path, folder: Path) -> None:
     """Puts the recordings that a page begins with into a folder."""
     if page.stem == "blktrace":
         for name, stored in FORMS.items():
             (folder / name).write_bytes(gzip.decompress((BLOCK_EVENTS / stored).read_bytes()))
     if page.stem == "perfetto":
-        path = str(ROOT / "crates/record/tests/fixtures/host.trace.zst")
-        with pyarrow.input_stream(path, compression="zstd") as stream:
-            (folder / "chat.perfetto-trace").write_bytes(recording(bytes(stream.read()).decode()))
+        (folder / "chat.perfetto-trace").write_bytes(recording(host_text()))
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
