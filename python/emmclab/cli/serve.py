@@ -63,11 +63,7 @@ def serve(
     ],
     command: Annotated[
         list[str] | None,
-        typer.Argument(
-            metavar="-- CMD...",
-            help="Command to run, which finds the device by EMMCLAB_DEVICE; its end is the end.",
-            show_default=False,
-        ),
+        typer.Argument(metavar="-- CMD...", help="Command to run; its end is the end.", show_default=False),
     ] = None,
     settings: Settings = [],  # noqa: B006
     capacity: Capacity = None,
@@ -159,7 +155,8 @@ def serve(
 ) -> None:
     """Serve a simulated eMMC as a block device of this machine, until Ctrl-C or the end of CMD.
 
-    The exit status is that of CMD. Without a place for clients, it is a loop device for root, else a file.
+    CMD finds the device as EMMCLAB_DEVICE, and the exit status is that of CMD. Without a place for
+    clients, it is a loop device for root, else a file.
     """
     own, layer_settings = layered(settings, layers)
     configuration = configured(device, own, capacity)
