@@ -3,7 +3,7 @@
 A ```console block holds commands, after `$ `, and what each prints. A command after `# `, which root gives,
 begins with `emmclab`. `...` stands for any text in a line, and alone for any lines. A block of another
 language whose first line is a comment with a file's name, as `# study.toml`, is that file; any other block is
-text.
+text. Lines of progress, which a slow machine prints, are left out.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ WIDTH = 100
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 FILE = re.compile(r"# ([\w-]+\.\w+)\n")
 PROMPT = re.compile(r"^(\$ |# (?=emmclab ))", re.MULTILINE)
+#: What a command says while it works for longer than a second.
+PROGRESS = re.compile(r".*(?:[\d,]+ requests, [\d.]+ M/s|[\d,]+ of [\d,]+ cells(?:, .* left)?)\n")
 
 
 @dataclass(frozen=True)
@@ -37,7 +39,7 @@ class Step:
             inside = ".*".join(re.escape(part) for part in line.rstrip().split("..."))
             pattern += r"(?:.*\n)*?" if line == "..." else inside + r"\n"
         lines = "".join(f"{line.rstrip()}\n" for line in printed.splitlines())
-        return re.fullmatch(pattern, lines) is not None
+        return re.fullmatch(pattern, PROGRESS.sub("", lines)) is not None
 
 
 @dataclass(frozen=True)
