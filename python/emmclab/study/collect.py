@@ -10,10 +10,11 @@ from emmclab.errors import InputError
 from emmclab.files import folder_aside, written
 from emmclab.study.cell import Cell
 from emmclab.study.definition import Study
+from emmclab.study.kept import ask
 from emmclab.study.place import Place
 from emmclab.study.results import Results
 from emmclab.study.run import about
-from emmclab.study.store import Missing, Store, ask
+from emmclab.study.store import Missing, Store
 from emmclab.study.tables import Run, TableFile, database, quoted, row_of_cell
 
 #: The name of what tells about the study in the metadata of the file.

@@ -13,8 +13,9 @@ from typing import NamedTuple
 
 from emmclab.study.cell import Cell, Images
 from emmclab.study.executors import Crash, Executor
+from emmclab.study.kept import Kept
 from emmclab.study.located import scratch
-from emmclab.study.store import Kept, images_beside
+from emmclab.study.store import images_beside
 from emmclab.study.tables import lines_of
 
 #: Length of a task that is aimed at, seconds, and its most cells.

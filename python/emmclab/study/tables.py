@@ -324,15 +324,30 @@ def database(aside: Path) -> Iterator[duckdb.DuckDBPyConnection]:
     Raises:
         InputError: the disk is full, or a file is no Parquet.
     """
+    with refusing(aside), memory_database(temp_directory=str(aside)) as opened:
+        yield opened
+
+
+def memory_database(**options: str) -> duckdb.DuckDBPyConnection:
+    """Open a database in memory, whose answers have one order."""
     config: dict[str, Any] = {
         "threads": 1,
         "preserve_insertion_order": True,
         "memory_limit": _MEMORY,
-        "temp_directory": str(aside),
+        **options,
     }
+    return duckdb.connect(config=config)
+
+
+@contextlib.contextmanager
+def refusing(aside: Path) -> Iterator[None]:
+    """Say what a database refused that works in a folder aside.
+
+    Raises:
+        InputError: the disk is full, or a file is no Parquet.
+    """
     try:
-        with duckdb.connect(config=config) as opened:
-            yield opened
+        yield
     except duckdb.Error as error:
         full = "No space left on device" in str(error)
         raise InputError(
