@@ -30,6 +30,17 @@ def collect(study: Study, cells: Sequence[Cell], places: Sequence[Place], output
     Raises:
         InputError: a place cannot be read, or holds no results.
     """
+    try:
+        missing = _collect(study, cells, places, output)
+    except OSError as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError.of(error, output) from error
+    written.append(str(output))
+    return missing
+
+
+def _collect(study: Study, cells: Sequence[Cell], places: Sequence[Place], output: Path) -> list[Missing]:
     numbers = {cell.key: number for number, cell in enumerate(cells)}
     missing = []
     with folder_aside(output.absolute().parent) as aside:
@@ -57,7 +68,6 @@ def collect(study: Study, cells: Sequence[Cell], places: Sequence[Place], output
             if not table.rows:
                 table.name_columns({"key": "", "number": 0, "kind": "", "result": ""})
             table.write({_ABOUT: json.dumps(said, sort_keys=True)}).replace(output)
-    written.append(str(output))
     return missing
 
 

@@ -351,7 +351,7 @@ def refusing(aside: Path) -> Iterator[None]:
     except duckdb.Error as error:
         full = "No space left on device" in str(error)
         raise InputError(
-            f"{aside.parent}: {str(error).splitlines()[0]}",
+            f"{aside.parent}: {'No space left on device' if full else str(error).splitlines()[0]}",
             kind="io",
             file=str(aside.parent),
             errno=errno.ENOSPC if full else errno.EIO,
@@ -359,14 +359,16 @@ def refusing(aside: Path) -> Iterator[None]:
         ) from error
 
 
-def write_parquet(path: Path, rows: Sequence[Row], *, empty: bool = False) -> None:
+def write_parquet(path: Path, rows: Iterable[Row], *, columns: Sequence[str] = ()) -> None:
     """Write rows as Parquet, whole or not at all; the same rows give the same bytes.
 
-    `empty`: the rows name the columns only.
+    `columns` are those of a table without rows.
     """
     with folder_aside(path.absolute().parent) as aside, TableFile(aside, "rows") as table:
         for row in rows:
-            (table.name_columns if empty else table.add)(row)
+            table.add(row)
+        if not table.rows:
+            table.name_columns(dict.fromkeys(columns))
         table.write().replace(path)
 
 
