@@ -84,7 +84,7 @@ def test_sixteen_shards_in_any_order_collect_the_bytes_of_one_run(
     )
     for number in numbers:
         words = ("run", study, "--shard", f"{number}/16", "--jobs", 1, "--results", tmp_path / str(number))
-        assert emmclab(*words).returncode == 0
+        assert main(list(map(str, words))) == 0
     assert collected(study, *(tmp_path / str(number) for number in numbers)) == whole
 
 
