@@ -181,7 +181,9 @@ impl<'a> CriticalPath<'a> {
             at = end;
             match doing {
                 // Chains of waits end with a thread that does not wait; no chain is longer than there are threads.
-                Doing::Thread(other) if depth < self.threads.len() => {
+                Doing::Thread(other)
+                    if depth < self.threads.len() && (other as usize) < self.threads.len() =>
+                {
                     self.follow(other, begin, end, depth + 1);
                 }
                 // A thread that waits for one that is not there waits for whoever starts it: that is not known here.

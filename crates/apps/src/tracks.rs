@@ -63,7 +63,12 @@ impl ThreadTimes {
                     arguments.push(text("partition", &self.partitions[usize::from(mount.0)]));
                 }
             }
-            Doing::Thread(other) => arguments.push(text("thread", &self.names[other as usize])),
+            // A thread that still waits at the end may wait for one that never came.
+            Doing::Thread(other) => {
+                if let Some(name) = self.names.get(other as usize) {
+                    arguments.push(text("thread", name));
+                }
+            }
             Doing::Running | Doing::Core | Doing::Network | Doing::Think | Doing::Absent => {}
         }
         let arguments = &arguments;
