@@ -11,7 +11,7 @@ import shutil
 import subprocess
 import sys
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -88,6 +88,16 @@ class Reproduced:
                 file.write_text(json.dumps(found))
         claims: list[dict[str, Any]] = json.loads(file.read_text())
         return claims
+
+    def once(self, name: str, make: Callable[[Path], None]) -> Path:
+        """A folder that `make` fills where it is not there."""
+        folder = self.folder / name
+        with self._alone():
+            if not (folder / "made").is_file():
+                folder.mkdir(exist_ok=True)
+                make(folder)
+                (folder / "made").touch()
+        return folder
 
     @contextlib.contextmanager
     def _alone(self) -> Iterator[None]:

@@ -12,6 +12,7 @@ import typer
 
 from emmclab.cli.console import print_json, say, stdout
 from emmclab.cli.meter import Counter, Meter
+from emmclab.cli.names import one_of
 from emmclab.cli.options import (
     AsJson,
     Bin,
@@ -40,6 +41,7 @@ class Caches:
             metavar="A,B,...",
             help="Simulate caches of 4 KB pages, and give miss ratios by size: lru, fifo, clock, arc, "
             "s3-fifo, or all.",
+            autocompletion=one_of("lru", "fifo", "clock", "arc", "s3-fifo", "all"),
             rich_help_panel="Caches",
         ),
     ] = ""

@@ -15,6 +15,7 @@ import typer
 from rich.text import Text
 
 from emmclab.cli.console import print_json, put, say, stdout
+from emmclab.cli.names import study_names
 from emmclab.cli.options import AsJson
 from emmclab.cli.show import framed
 from emmclab.cli.studies import RESULTS, ResultsFolder
@@ -46,7 +47,11 @@ def query(
     ],
     study: Annotated[
         str | None,
-        typer.Option(metavar="NAME|FILE", help="The results of this study only: its name, or its TOML file."),
+        typer.Option(
+            metavar="NAME|FILE",
+            help="The results of this study only: its name, or its TOML file.",
+            autocompletion=study_names,
+        ),
     ] = None,
     trace: Annotated[
         Path | None,
