@@ -9,6 +9,7 @@ from typing import Any
 from emmclab.advise import ORDERS, Option, options
 from emmclab.device import Device
 from emmclab.errors import ConfigError
+from emmclab.extras import library
 from emmclab.study.definition import Grid, Study
 from emmclab.study.executors import Executor
 from emmclab.study.place import Place
@@ -130,6 +131,23 @@ def space_of(device: Device) -> Space:
     return Space("together", ranges, fixed=(none, *single))
 
 
+def require_order(by: str) -> None:
+    """Refuse what cannot be done, before any work.
+
+    Raises:
+        ConfigError: combinations cannot be ranked by that.
+        UnsupportedError: optuna is not installed.
+    """
+    if by not in METRICS:
+        raise ConfigError(
+            f"combinations of options cannot be ranked by `{by}`",
+            kind="config",
+            field="--by",
+            hint=f"{', '.join(METRICS)}; leave out --deep to rank single options by it",
+        )
+    library("optuna")
+
+
 def advise_deep(
     device: str,
     traces: Sequence[str],
@@ -153,13 +171,7 @@ def advise_deep(
         ConfigError: combinations cannot be ranked by that, or the device cannot run the traces as it is.
         UnsupportedError: optuna is not installed.
     """
-    if by not in METRICS:
-        raise ConfigError(
-            f"combinations of options cannot be ranked by `{by}`",
-            kind="config",
-            field="--by",
-            hint=f"{', '.join(METRICS)}; leave out --deep to rank single options by it",
-        )
+    require_order(by)
     configured = Device.named(device).set(dict(settings or {})) if settings else Device.named(device)
     space = space_of(configured.with_capacity(capacity) if capacity else configured)
     mode = replay.pop("mode", "auto")

@@ -33,8 +33,6 @@ from emmclab.cli.simulation import (
 )
 from emmclab.cli.studies import RESULTS, executor
 from emmclab.cli.study_meter import StudyMeter
-from emmclab.errors import ConfigError
-from emmclab.extras import library
 
 if TYPE_CHECKING:
     from emmclab.advise_deep import Deep
@@ -120,8 +118,10 @@ def advise(
     Each device is a used one unless --new is given: full, then overwritten at random up to once.
     Exit status 3: the device as it is stopped before the end of the trace (full or worn out).
     """
-    if deep:
-        refuse_early(by)
+    if deep and by in ORDERS:
+        from emmclab.advise_deep import require_order
+
+        require_order(by)
     configuration = configured(device, settings, capacity)
     opened = [reading.open(path) for path in traces]
     with Meter(f"advise on {configuration.name}") as meter:
@@ -187,25 +187,6 @@ def advise(
         if together is not None:
             _show_together(stdout(), together)
     end([advised.base])
-
-
-def refuse_early(by: str) -> None:
-    """Refuse what --deep cannot do before the options are tried.
-
-    Raises:
-        ConfigError: combinations are not ranked by that.
-        UnsupportedError: optuna is not installed.
-    """
-    from emmclab.advise_deep import METRICS
-
-    if by in ORDERS and by not in METRICS:
-        raise ConfigError(
-            f"combinations of options cannot be ranked by `{by}`",
-            kind="config",
-            field="--by",
-            hint=f"{', '.join(METRICS)}; leave out --deep to rank single options by it",
-        )
-    library("optuna")
 
 
 def run_deep(device: str, traces: list[Path], results: str, jobs: int, **options: Any) -> Deep:
