@@ -16,7 +16,7 @@ use crate::text;
 pub struct HostSetup {
     /// Its name.
     pub name: String,
-    /// What it stands for, in a line.
+    /// The setup that it stands for, in a line.
     pub about: String,
     /// Where its figures come from, and what is assumed.
     pub source: String,

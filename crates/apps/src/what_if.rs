@@ -1,4 +1,4 @@
-//! What a run would take if a part of the storage were infinitely fast.
+//! The runtime of a program if a part of the storage were infinitely fast.
 
 use std::str::FromStr;
 

@@ -1,4 +1,4 @@
-//! What a cut may leave of one write.
+//! The parts of one write that a cut may leave.
 
 use std::str::FromStr;
 
@@ -6,7 +6,7 @@ use emmclab_base::{Error, Kind, Result};
 
 use crate::contents::BLOCK;
 
-/// What a cut may leave of a write that it interrupts.
+/// The parts that a cut may leave of a write that it interrupts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Tear {
     /// Each block of 4 KiB is old or new.

@@ -1,4 +1,4 @@
-//! What an operation took.
+//! The time of a finished operation, by its waits.
 
 use std::ops::{Index, IndexMut, Range};
 
@@ -7,7 +7,7 @@ use emmclab_base::Nanos;
 use crate::operation::CallerId;
 use crate::request::BlockRequestId;
 
-/// What an operation waits for. The states exclude each other.
+/// The states in which an operation waits. They exclude each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Wait {
@@ -122,7 +122,7 @@ pub struct Finished {
     pub cpu_ns: u64,
     /// Bytes read or written.
     pub bytes: u64,
-    /// What it waited for.
+    /// Its waits.
     pub waited: Waited,
     pub(crate) requests: Range<u32>,
 }

@@ -14,7 +14,7 @@ use crate::task::{Step, TaskId, Work};
 /// Pages of a file before another one has its turn (`MAX_WRITEBACK_PAGES`, 4 MB).
 const TURN: u64 = 1024;
 
-/// What is written of a file.
+/// The pages of a file that a round writes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Round {
     pub cause: Cause,
@@ -33,7 +33,7 @@ impl Round {
     }
 }
 
-/// What is left of a file after a round.
+/// The pages of a file that are left after a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Left {
     /// There are more dirty pages than the round had.

@@ -11,7 +11,7 @@ use crate::setting::Setting;
 pub struct Kind {
     /// Its name.
     pub name: &'static str,
-    /// What it does, in a few words.
+    /// Its function, in a few words.
     pub about: &'static str,
     /// Every setting, with default, unit and meaning.
     pub settings: fn() -> Vec<Setting>,

@@ -12,7 +12,7 @@ use emmclab_trace::{
 
 /// A request that was taken.
 enum Slot {
-    /// What its blocks are.
+    /// The roles of its blocks.
     Open(Vec<BlockNote>),
     /// It will never be complete.
     Lost,

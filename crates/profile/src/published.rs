@@ -56,7 +56,7 @@ pub struct Inconsistency {
     pub name: String,
     /// The column that is off.
     pub column: &'static str,
-    /// What it is checked against: `data_size / mean_size`, `arrival_rate x duration`, `access_rate x duration` or
+    /// The relation that it is checked against: `data_size / mean_size`, `arrival_rate x duration`, `access_rate x duration` or
     /// `another row`.
     pub check: &'static str,
     /// As printed.

@@ -139,7 +139,7 @@ impl Disks {
         }
     }
 
-    /// What to record where nothing is named: the disk behind Android's `/data`, else every disk that holds something
+    /// The disks that are recorded where none is named: the disk behind Android's `/data`, else every disk that holds something
     /// and is neither memory, nor made of other disks, nor a loop device that backs nothing.
     pub fn default_disks(&self) -> Vec<Disk> {
         if let Some(disks) = self.behind_data() {

@@ -122,7 +122,7 @@ impl Drop for Instance {
     }
 }
 
-/// What the kernel's refusal means here.
+/// The meaning of the kernel's refusal here.
 pub(crate) fn denied(path: &Path, error: &io::Error) -> Error {
     let hint = match error.kind() {
         io::ErrorKind::PermissionDenied if !rustix::process::geteuid().is_root() => {

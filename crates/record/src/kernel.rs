@@ -1,4 +1,4 @@
-//! What must be known of a kernel to decode what it recorded.
+//! The facts on a kernel that decoding its records takes.
 
 use std::collections::BTreeMap;
 
@@ -38,7 +38,7 @@ pub struct Kernel {
     smallest_record: usize,
 }
 
-/// What a page held.
+/// The records of a page.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PageSummary {
     /// Events given on.

@@ -141,7 +141,7 @@ fn check_header_event(text: &str) -> Result<()> {
     Ok(())
 }
 
-/// What the kernel says was lost before a page because the buffer was full.
+/// The loss that the kernel reports before a page because the buffer was full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lost {
     /// Nothing.
@@ -178,7 +178,7 @@ pub struct Page<'a> {
 }
 
 impl<'a> Page<'a> {
-    /// What was lost before this page.
+    /// The loss before this page.
     pub fn lost(&self) -> Lost {
         self.lost
     }

@@ -1,4 +1,4 @@
-//! What the helper script on the recorded machine sends: texts first, then raw pages.
+//! The stream of the helper script on the recorded machine: texts first, then raw pages.
 //!
 //! ```text
 //! @@emmclab 1                     the helper runs

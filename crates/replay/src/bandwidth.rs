@@ -1,4 +1,4 @@
-//! What a program sees of a device by synchronous direct I/O: bandwidth by the size of the transfers, as Kim and Kim measured it for
+//! Bandwidth of synchronous direct I/O by the size of the transfers, as a program sees it and as Kim and Kim measured it for
 //! Table II of their paper on Advil, with FUA or a flush behind each write; random writes that go on; and the time of single commands.
 //!
 //! The device holds data, where Table II is measured everywhere. A file in the midst of it is read and written sequentially or at aligned
@@ -77,7 +77,7 @@ pub struct Transfers {
     pub unit_kb: u64,
     /// Whether they go to random places.
     pub random: bool,
-    /// What makes writes durable.
+    /// The command that makes writes durable.
     pub sync: Sync,
 }
 

@@ -12,7 +12,7 @@ use crate::bandwidth::{Bandwidth, FILE_BYTES, Sync, Transfers, UsedDevice, bandw
 pub struct FittedFigure {
     /// The table in `presets/published` that holds it.
     pub source: &'static str,
-    /// What was measured.
+    /// The measured figure.
     pub figure: String,
     /// Unit of both.
     pub unit: &'static str,

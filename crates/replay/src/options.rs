@@ -104,7 +104,7 @@ pub struct ReplayOptions {
     /// Wrap addresses into a device that is smaller than the trace; otherwise such a trace is refused.
     #[serde(rename = "fold")]
     pub wrap_addresses: bool,
-    /// What the device holds before the run.
+    /// The contents of the device before the run.
     pub precondition: Precondition,
     /// Seed of random preconditioning.
     pub seed: u64,

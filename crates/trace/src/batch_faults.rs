@@ -56,7 +56,7 @@ impl Batch {
     }
 }
 
-/// What makes a row no request.
+/// The faults of a row.
 fn fault(request: &Request) -> Option<Error> {
     if request.sectors == 0 && request.op != Op::Flush {
         return Some(Error::new(Kind::Value, "is a request without data").of_field("sectors", 6, b"0"));

@@ -304,7 +304,7 @@ impl TraceReader {
         self.read = requests;
     }
 
-    /// What was seen, kept, skipped and changed so far.
+    /// Records seen, kept, skipped and changed so far.
     pub fn ledger(&self) -> Ledger {
         let mut ledger = self.source.ledger();
         self.screen.count(&mut ledger);
@@ -343,7 +343,7 @@ impl TraceReader {
         self.source.progress()
     }
 
-    /// What is known of the whole trace without reading it; nothing where requests may be left out.
+    /// The facts on the whole trace that are known without reading it; nothing where requests may be left out.
     pub fn extent(&self) -> Option<Extent> {
         self.source.extent().filter(|_| !self.screen.leaves_out())
     }

@@ -48,7 +48,7 @@ pub(super) struct Description {
     pub append: bool,
 }
 
-/// What a descriptor stands for.
+/// The file, socket or pipe behind a descriptor.
 #[derive(Clone, Debug)]
 pub(super) enum Open {
     File(Rc<Description>),

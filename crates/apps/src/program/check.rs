@@ -1,4 +1,4 @@
-//! What a program must be beside well formed: names that exist, values that are possible.
+//! Checks of a well-formed program: names that exist, values that are possible.
 
 use std::collections::BTreeSet;
 

@@ -158,7 +158,7 @@ pub(crate) fn read(path: &Path, sectors: u64, base: Option<&Path>) -> Result<Run
     builder.finish(header, hash.digest(), truncated)
 }
 
-/// What the device held when the log began.
+/// Reads the device's contents when the log began.
 fn read_base(path: &Path, sectors: u64, builder: &mut RunBuilder) -> Result<()> {
     const AT_ONCE: usize = 1 << 20;
     let fail = |error| Error::io(path, error);

@@ -88,7 +88,7 @@ impl LogReader {
         Ok(reader)
     }
 
-    /// What the log says of the run.
+    /// The header of the log.
     pub fn header(&self) -> &LogHeader {
         &self.header
     }

@@ -86,7 +86,7 @@ pub(crate) struct Controller {
 }
 
 impl Controller {
-    /// What the device is to its host.
+    /// The device's kind of interface.
     pub fn interface(&self) -> InterfaceKind {
         if self.link.is_some() { InterfaceKind::Ufs } else { InterfaceKind::Emmc }
     }

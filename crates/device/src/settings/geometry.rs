@@ -86,7 +86,7 @@ impl Default for BlockGroup {
 pub enum CellMode {
     /// One.
     Slc,
-    /// Two.
+    /// Two bits per cell.
     #[default]
     Mlc,
     /// Three.

@@ -17,7 +17,7 @@ use super::names::check_folder;
 /// The longest file, in bytes.
 const LONGEST: u64 = 1 << 43;
 
-/// What [`Host::check`] found out for [`Host::start`].
+/// The facts that [`Host::check`] hands to [`Host::start`].
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Prepared {
     inode: u32,

@@ -1,4 +1,4 @@
-//! What flags and addresses tell of the journal where roles are not known.
+//! Signs of the journal in flags and addresses, where roles are not known.
 //!
 //! Writes fall into five signs. A write of the journal's thread has the flag `journal`. Of the others, a write with the flag
 //! fua or preflush may be a commit block; writes that end where it begins may be the descriptors and logged blocks of that

@@ -45,7 +45,7 @@ pub(super) struct Pages {
     pub(super) end: u64,
 }
 
-/// What a file says of itself.
+/// The header of a file.
 pub(super) struct Contents {
     pub(super) compression: Compression,
     pub(super) page_bytes: u64,

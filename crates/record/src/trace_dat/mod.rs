@@ -166,7 +166,7 @@ fn choose(parser: &mut Parser<File>, contents: &Contents, kernel: &Kernel, page:
     Ok(0)
 }
 
-/// What time 0 is; clocks that do not count nanoseconds are refused.
+/// The meaning of time 0; clocks that do not count nanoseconds are refused.
 fn clock(buffer: &Buffer) -> Result<&'static str> {
     match buffer.clock.as_str() {
         "mono" | "mono_raw" | "boot" => Ok("monotonic"),

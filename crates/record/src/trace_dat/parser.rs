@@ -37,7 +37,7 @@ pub(super) struct Parser<R> {
     pub(super) order: ByteOrder,
 }
 
-/// What cannot be read further: cut, or packed data that is damaged.
+/// An error for input that cannot be read further: cut, or packed data that is damaged.
 pub(super) fn damaged(error: &io::Error) -> Error {
     match error.kind() {
         io::ErrorKind::UnexpectedEof => Error::new(Kind::Truncated, "the file ends too early")

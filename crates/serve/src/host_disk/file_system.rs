@@ -111,7 +111,7 @@ impl Mkfs {
     }
 }
 
-/// What lies on a device, by its signature.
+/// The contents of a device, by their signature.
 fn content(device: &Path) -> Result<Option<String>> {
     let mut command = programs::tool("blkid", "util-linux")?;
     command.args(["--probe", "--output", "export"]).arg(device);

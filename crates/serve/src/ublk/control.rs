@@ -14,7 +14,7 @@ use rustix::io::Errno;
 
 use super::abi::{self, ControlCommand, IOCTL_NUMBERS, Info};
 
-/// What came of a command.
+/// The outcome of a command.
 type Outcome<T> = std::result::Result<T, Errno>;
 
 /// The file that takes the commands.

@@ -24,7 +24,7 @@ type Stream = Box<dyn Iterator<Item = Request> + Send>;
 pub struct Entry {
     /// Its name.
     pub name: &'static str,
-    /// What it does, in a few words.
+    /// Its load, in a few words.
     pub about: &'static str,
     /// Claims and published figures whose words the benchmark was made from: agreement with them is no evidence.
     pub made_from: &'static [&'static str],

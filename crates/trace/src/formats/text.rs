@@ -1,4 +1,4 @@
-//! What all line-by-line formats share: lines, fields, numbers, and errors that name the place.
+//! The common part of all line-by-line formats: lines, fields, numbers, and errors that name the place.
 
 use std::borrow::Cow;
 use std::io::Read;
@@ -19,7 +19,7 @@ const CHUNK: usize = 1 << 18;
 /// Requests parsed at a time: they stay in the cache until the reader has taken them.
 const ROWS: usize = 1 << 8;
 
-/// What a line format keeps and fills while it reads.
+/// The state that a line format keeps and fills while it reads.
 #[derive(Debug, Default)]
 pub(crate) struct Context {
     pub processes: Names,

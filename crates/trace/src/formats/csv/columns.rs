@@ -1,11 +1,11 @@
-//! What the columns of a CSV mean: names, units, and which must be there.
+//! The columns of a CSV: names, units, and which must be there.
 
 use emmclab_base::{Error, Kind, Result, SECTOR_BYTES};
 
 use crate::formats::format::ReadOptions;
 use crate::formats::time_unit::TimeUnit;
 
-/// What a column of the file means, with its unit.
+/// The meaning of a column of the file, with its unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Meaning {
     Ignored,
@@ -51,7 +51,7 @@ impl Moment {
     }
 }
 
-/// What a column's name says: its meaning, given the unit where the name leaves it to an option.
+/// The meaning that a column's name gives, and the unit where the name leaves it to an option.
 enum Named {
     Known(Meaning),
     TimeWithoutUnit(Moment),
@@ -98,7 +98,7 @@ pub struct ColumnName {
     pub units: &'static [&'static str],
     /// Whether a file needs it (or another one with the same text here).
     pub needed: &'static str,
-    /// What its values mean.
+    /// The meaning of its values.
     pub about: &'static str,
 }
 

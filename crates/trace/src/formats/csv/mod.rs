@@ -88,7 +88,7 @@ struct Csv {
     skip_first: bool,
 }
 
-/// What a line says so far.
+/// The values of a line so far.
 #[derive(Default)]
 struct Row<'a> {
     times: [Option<i64>; MOMENTS],

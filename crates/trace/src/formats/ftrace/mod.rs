@@ -165,7 +165,7 @@ pub(super) fn range<'a>(
     }
 }
 
-/// What follows device and operation in a payload.
+/// The text behind device and operation in a payload.
 fn payload_of(payload: &[u8]) -> &[u8] {
     let mut rest = payload.trim_ascii_start();
     for _ in 0..2 {

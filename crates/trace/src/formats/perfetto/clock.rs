@@ -53,7 +53,7 @@ impl Clocks {
         Ok(())
     }
 
-    /// What to add to the times of a bundle on this clock, which stood at `ftrace` when boot stood at `boot`.
+    /// The shift of the times of a bundle on this clock, which stood at `ftrace` when boot stood at `boot`.
     pub(super) fn shift(&mut self, clock: u64, ftrace: Option<i64>, boot: Option<i64>) -> i64 {
         if clock == BOOT {
             return 0;

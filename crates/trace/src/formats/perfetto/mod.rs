@@ -5,7 +5,7 @@
 //! order within a CPU; they are merged by time here, in a window, and [`Matcher`] brings the events together. Names of
 //! processes come from the process tree where the trace has one. Everything else in a trace is passed over.
 //!
-//! What is written is no recording but a picture for the UI, which cannot be read back.
+//! Output is a picture for the UI and not a recording: it cannot be read back.
 
 mod clock;
 mod event;
@@ -229,7 +229,7 @@ impl Perfetto {
     }
 }
 
-/// What is made of the packets.
+/// The consumer of the packets.
 #[derive(Default)]
 struct Events {
     decoder: Decoder,
@@ -256,7 +256,7 @@ struct Events {
     /// For packets within packets.
     inner: Vec<u8>,
     made: u64,
-    /// What was learned beside the requests, at the end.
+    /// The activity beside the requests, at the end.
     activity: Option<String>,
 }
 
