@@ -34,7 +34,7 @@ impl FromStr for Tear {
 
     fn from_str(text: &str) -> Result<Self> {
         Self::ALL.into_iter().find(|(_, name)| *name == text).map(|(tear, _)| tear).ok_or_else(|| {
-            Error::new(Kind::Config, "there is no such way to tear a write")
+            Error::new(Kind::Config, "is not a way to tear a write")
                 .of_field("tear", 0, text.as_bytes())
                 .hint(Self::ALL.map(|(_, name)| name).join(", "))
         })

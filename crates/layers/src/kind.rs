@@ -24,6 +24,6 @@ pub(crate) fn read_settings<T: DeserializeOwned>(layer: &str, table: &Table) -> 
     table.clone().try_into().map_err(|error: toml::de::Error| {
         let problem = error.message().to_owned();
         Error::new(ErrorKind::Config, format!("layer `{layer}`: {problem}"))
-            .hint(format!("a setting of this layer is given as --set {layer}.NAME=VALUE"))
+            .hint(format!("give a setting of this layer as --set {layer}.NAME=VALUE"))
     })
 }

@@ -190,7 +190,7 @@ impl Core {
             if self.stack.next_event().is_none() && self.stack.open() == open {
                 self.fail(
                     Error::new(Kind::Config, "a layer holds requests and has nothing to do")
-                        .hint("this is a defect of the layer"),
+                        .hint("report this defect of the layer with the settings and the trace"),
                 );
                 self.abandon();
                 break;

@@ -286,8 +286,9 @@ impl PyLive {
     fn run(&self, py: Python<'_>, command: Vec<String>) -> PyResult<i32> {
         use std::os::unix::process::ExitStatusExt;
         run(py, || {
-            let (program, arguments) =
-                command.split_first().ok_or_else(|| Error::new(Kind::Config, "there is no command"))?;
+            let (program, arguments) = command
+                .split_first()
+                .ok_or_else(|| Error::new(Kind::Config, "the command to run is empty"))?;
             let status = self.with_disk(|disk| disk.run(Command::new(program).args(arguments)))?;
             Ok(status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0)))
         })

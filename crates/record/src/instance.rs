@@ -84,7 +84,9 @@ impl Instance {
                 Err(error) => return Err(denied(&path, &error)),
             }
         }
-        Err(Error::new(Kind::Io, "this process records a thousand times already").in_file(&instances))
+        Err(Error::new(Kind::Io, "this process has 1,000 recordings open")
+            .in_file(&instances)
+            .hint("end some of them first"))
     }
 
     /// The text of a file of the instance.
@@ -132,7 +134,7 @@ pub(crate) fn denied(path: &Path, error: &io::Error) -> Error {
             "the kernel forbids tracing: /sys/kernel/security/lockdown must not say [confidentiality], and a container needs tracefs writable"
         }
         io::ErrorKind::OutOfMemory => "give a smaller --buffer-kb",
-        _ => "the kernel refused; is another recorder using this instance?",
+        _ => "check that no other recorder uses this instance, which the kernel refused",
     };
     Error::new(Kind::Io, error.to_string()).in_file(path).hint(hint)
 }

@@ -203,7 +203,8 @@ impl Recorder {
         result?;
         match outcome {
             Some(Ok(outcome)) => Ok(outcome),
-            _ => Err(Error::new(Kind::Io, "the recording thread failed").hint("please report this")),
+            _ => Err(Error::new(Kind::Io, "the recording thread failed")
+                .hint("report it with the kernel version of the recorded machine")),
         }
     }
 }
@@ -298,7 +299,7 @@ impl Worker {
         let names: Vec<_> = self.disks.iter().map(|disk| &*disk.name).collect();
         Some(
             Error::new(Kind::Io, format!("{} is gone", names.join(", ")))
-                .hint("the trace is complete up to this moment"),
+                .hint("use the trace, which is complete up to this moment"),
         )
     }
 

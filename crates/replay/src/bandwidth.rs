@@ -217,9 +217,10 @@ impl UsedDevice {
         if count == 0 {
             return Err(Error::new(
                 Kind::Value,
-                "a transfer has at least 1 KB and fits half the data of the device",
+                "is not a size of transfers: 1 KB to half the data on the device is",
             )
-            .of_field("unit_kb", 0, unit_kb.to_string().as_bytes()));
+            .of_field("unit_kb", 0, unit_kb.to_string().as_bytes())
+            .hint("give a size in this range"));
         }
         Ok(File { first: self.used / 4 / unit * unit, unit, count })
     }

@@ -147,7 +147,7 @@ pub fn fitted_figures(config: &DeviceConfig) -> Result<Vec<FittedFigure>> {
             Kind::Config,
             format!("`{}` was not fitted to published figures", config.name()),
         )
-        .hint(format!("these presets were: {}", names.join(", "))));
+        .hint(format!("choose one of: {}", names.join(", "))));
     };
     measure(config, row)
 }

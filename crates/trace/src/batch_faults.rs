@@ -22,7 +22,7 @@ impl Batch {
         }
         Err(Error::new(Kind::Order, "a request stands after its place in time")
             .of_field("arrival_ns", 1, b"")
-            .hint("rows must stand in order of `arrival_ns`"))
+            .hint("sort the rows by `arrival_ns`"))
     }
 
     /// The first row that is no request, counted from 0: one without data, with a time before

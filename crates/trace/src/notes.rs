@@ -49,7 +49,7 @@ pub(crate) fn fault(request: &Request, notes: &[BlockNote]) -> Option<Error> {
         return None;
     }
     if request.op != Op::Write {
-        let error = Error::new(Kind::Value, "stands at a request that is no write");
+        let error = Error::new(Kind::Value, "belongs to a request that is not a write");
         let error =
             error.of_field(Column::Role.name(), Column::Role as u64 + 1, notes[0].role.name().as_bytes());
         return Some(error.hint("only writes have block notes; leave the lists of other requests empty"));

@@ -138,9 +138,9 @@ impl TraceReader {
             let hint = if ledger.skipped > 0 {
                 format!("all {} records were skipped; read without --lenient to see why", ledger.skipped)
             } else {
-                "was the recording stopped before any I/O happened?".to_owned()
+                "record again while the device has I/O".to_owned()
             };
-            return Err(Error::new(Kind::Empty, "there is no request in it").hint(hint).in_file(&self.path));
+            return Err(Error::new(Kind::Empty, "the trace holds no request").hint(hint).in_file(&self.path));
         }
         Ok(batch)
     }

@@ -56,7 +56,7 @@ impl TraceWriter {
         let Some((holds, create)) = &format.writes else {
             let names: Vec<_> = formats::writable().map(|format| format.name).collect();
             return Err(Error::new(Kind::Unsupported, format!("`{}` can only be read", format.name))
-                .hint(format!("these can be written: {}", names.join(", "))));
+                .hint(format!("choose one of: {}", names.join(", "))));
         };
         if compression.is_some() && formats::compresses_itself(format) {
             let message = format!("`{}` compresses by itself", format.name);

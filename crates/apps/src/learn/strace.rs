@@ -32,7 +32,7 @@ pub(super) struct Strace {
 }
 
 const NO_TIME: &str = "the line has no time";
-const NO_CALL: &str = "the line is no system call";
+const NO_CALL: &str = "the line is not a system call";
 const NO_DURATION: &str = "the call has no duration";
 
 impl Strace {

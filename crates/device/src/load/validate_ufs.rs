@@ -47,7 +47,7 @@ fn functions_of_ufs(interface: &InterfaceSettings, faults: &mut Faults) {
     ] {
         if given {
             faults.add(format!(
-                "`interface.{key}` is {value}, but an eMMC has no such thing: set interface.kind = \"ufs\", or leave it out"
+                "`interface.{key}` is {value}, which an eMMC does not have: set interface.kind = \"ufs\", or leave it out"
             ));
         }
     }
@@ -212,7 +212,7 @@ fn functions_of_emmc(settings: &Settings, faults: &mut Faults) {
     ];
     for (key, value, given, cure) in cases {
         if given {
-            faults.add(format!("`{key}` is {value}, but a UFS has no such thing: {cure}"));
+            faults.add(format!("`{key}` is {value}, which a UFS does not have: {cure}"));
         }
     }
 }

@@ -294,7 +294,7 @@ impl AdvilSettings {
                 }
             };
             return Err(Error::new(Kind::Config, problem)
-                .hint(format!("a setting of this layer is given as --set {layer}.NAME=VALUE")));
+                .hint(format!("give a setting of this layer as --set {layer}.NAME=VALUE")));
         }
         let before = Size(before).sectors();
         Ok(Shape {

@@ -218,7 +218,7 @@ impl Layered {
             return Ok(false);
         }
         Err(Error::new(Kind::Config, "a layer holds requests and has nothing to do")
-            .hint("this is a defect of the layer"))
+            .hint("report this defect of the layer with the settings and the trace"))
     }
 
     /// Goes on until the layers have started, or as far as a disk that has stopped lets them; returns when that is.

@@ -47,7 +47,7 @@ pub(super) fn mount(device: &Path, options: &MountOptions) -> Result<PathBuf> {
     }
     command.arg("--").arg(device).arg(&folder);
     programs::run(command).map_err(|error| {
-        error.hint("is there a file system on it that this kernel knows (/proc/filesystems)?")
+        error.hint("check that it holds a file system that this kernel knows (/proc/filesystems)")
     })?;
     Ok(folder)
 }

@@ -143,7 +143,7 @@ impl LineFormat for Blkparse {
             return Ok(());
         }
         let kind = action(field).ok_or_else(|| {
-            Error::new(Kind::Value, "is no action of blkparse").of_field("action", 6, field)
+            Error::new(Kind::Value, "is not an action of blkparse").of_field("action", 6, field)
         })?;
         let letters = need(&mut fields, "rwbs", 7)?;
         let (op, flags) = rwbs::parse(letters, 7)?;

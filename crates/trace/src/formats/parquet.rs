@@ -217,7 +217,9 @@ fn check_frame(file: &mut File) -> std::io::Result<Result<u64>> {
     } else {
         Err(Error::new(Kind::Truncated, "the Parquet file does not end as one, or is compressed as a whole")
             .at_offset(bytes)
-            .hint("it was cut short while it was written or copied; Parquet compresses by itself and needs no gzip"))
+            .hint(
+                "write or copy it again: it was cut short, or packed with gzip, which Parquet does not need",
+            ))
     })
 }
 

@@ -183,7 +183,7 @@ fn size_unit(name: &str) -> Result<u64> {
         "byte" => Ok(1),
         "kb" => Ok(1024),
         "page" => Ok(4096),
-        _ => Err(Error::new(Kind::Config, "is no unit of size")
+        _ => Err(Error::new(Kind::Config, "is not a unit of size")
             .of_field("--size-unit", 0, name.as_bytes())
             .hint("choose one of: sector, byte, kb, page")),
     }
@@ -217,7 +217,9 @@ pub(super) fn meanings(list: &str, separator: u8, options: &ReadOptions) -> Resu
             }
         };
         if column != Meaning::Ignored && columns.iter().any(|other| same(*other, column)) {
-            return Err(place(config("stands twice".into())));
+            return Err(
+                place(config("is named twice".into())).hint("name each column once; `-` passes one over")
+            );
         }
         columns.push(column);
     }

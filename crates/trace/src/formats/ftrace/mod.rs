@@ -277,7 +277,7 @@ impl LineFormat for Ftrace {
         self.matcher.finish(&mut context.ledger, out);
         self.activity = self.matcher.activity(|_| None).to_json();
         if context.ledger.seen == 0 {
-            return Err(Error::new(Kind::Empty, "there is no event of the kernel's tracer in it").hint(
+            return Err(Error::new(Kind::Empty, "the file holds no event of the kernel's tracer").hint(
                 "record block events: `atrace` has them in the category `disk`, tracefs in events/block",
             ));
         }

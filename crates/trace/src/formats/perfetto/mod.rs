@@ -140,7 +140,7 @@ fn next_packet(input: &mut impl Read, content: &mut Vec<u8>) -> Result<bool> {
     let cut = |error: io::Error| match error.kind() {
         io::ErrorKind::UnexpectedEof => {
             Error::new(Kind::Truncated, "the file ends in the middle of a packet")
-                .hint("the recording was cut off; --lenient reads it up to there")
+                .hint("give --lenient to read up to there: the recording was cut off")
         }
         kind => Error::new(Kind::Io, error.to_string()).hint(match kind {
             io::ErrorKind::InvalidData | io::ErrorKind::InvalidInput => "the compressed data are damaged",
@@ -149,8 +149,8 @@ fn next_packet(input: &mut impl Read, content: &mut Vec<u8>) -> Result<bool> {
     };
     let Some((key, length)) = key_and_length(input).map_err(cut)? else { return Ok(false) };
     if key != PACKET || length > LARGEST_PACKET {
-        let problem = if key == PACKET { "a packet's length is absurd" } else { "there is no packet here" };
-        return Err(Error::new(Kind::Syntax, problem).hint("the file is damaged, or no Perfetto trace"));
+        let problem = if key == PACKET { "a packet's length is absurd" } else { "this is not a packet" };
+        return Err(Error::new(Kind::Syntax, problem).hint("the file is damaged, or not a Perfetto trace"));
     }
     content.clear();
     let read = input.by_ref().take(length).read_to_end(content).map_err(cut)?;
