@@ -227,7 +227,7 @@ def run_application(
     beside = Device.named(second) if isinstance(second, str) else second
     aging = parse_precondition(precondition)
     if isinstance(aging, Path):
-        hint = "none, sequential:PCT, random:PCT or steady[:CAPACITIES]"
+        hint = "use none, sequential:PCT, random:PCT or steady[:CAPACITIES]"
         raise ConfigError(
             "a device under an application is not aged by a trace",
             kind="config",

@@ -68,7 +68,7 @@ class Control:
             asked = json.loads(line)
             if not isinstance(asked, dict) or asked.get("command") not in COMMANDS:
                 raise ConfigError(
-                    "this is no command", kind="config", field="command", hint=", ".join(COMMANDS)
+                    "this is not a command", kind="config", field="command", hint=f"use {', '.join(COMMANDS)}"
                 )
             match asked["command"]:
                 case "status":

@@ -134,7 +134,7 @@ def _merge(whole: _core.Profiler, profile: _core.Profiler, part: Part) -> None:
             f"{part.path}: {error}",
             kind="order",
             file=str(part.path),
-            hint="profile recordings that are no parts of one trace each by itself: `emmclab fleet FOLDER`",
+            hint="profile recordings that are not parts of one trace each by itself: `emmclab fleet FOLDER`",
         ) from error
 
 
@@ -151,7 +151,7 @@ def _header(folder: Path, traces: Sequence[Trace]) -> Header:
             f"{folder}: parts have different clocks: {clocks}",
             kind="order",
             file=str(folder),
-            hint="profile recordings that are no parts of one trace each by itself: `emmclab fleet FOLDER`",
+            hint="profile recordings that are not parts of one trace each by itself: `emmclab fleet FOLDER`",
         )
     header: Header = {field: next(iter(said[field])) if len(said[field]) == 1 else None for field in said}
     formats = ", ".join(sorted(map(str, said["format"])))

@@ -22,7 +22,7 @@ pub struct Kind {
 /// Reads the settings of a layer from their table; absent ones have their defaults.
 pub(crate) fn read_settings<T: DeserializeOwned>(layer: &str, table: &Table) -> Result<T> {
     table.clone().try_into().map_err(|error: toml::de::Error| {
-        let problem = error.message().to_owned();
+        let problem = error.message().replace("unknown field", "unknown setting");
         Error::new(ErrorKind::Config, format!("layer `{layer}`: {problem}"))
             .hint(format!("give a setting of this layer as --set {layer}.NAME=VALUE"))
     })

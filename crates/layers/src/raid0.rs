@@ -59,7 +59,10 @@ fn build(table: &Table, below: &Below) -> Result<Box<dyn Layer>> {
     let Raid0Settings { stripe } = read_settings(KIND.name, table)?;
     let refuse = |problem: String, hint: &str| Err(Error::new(ErrorKind::Config, problem).hint(hint));
     let Some(second) = below.second else {
-        return refuse("layer `raid0`: there is no second device".to_owned(), "name one (--device2)");
+        return refuse(
+            "layer `raid0`: there is no second device".to_owned(),
+            "name one, as --device2 nexus5",
+        );
     };
     if stripe.0 == 0 || !stripe.0.is_multiple_of(4096) {
         return refuse(

@@ -72,7 +72,7 @@ impl Rate {
     pub fn new(factor: f64) -> Result<Self> {
         if !(1e-6..=1e6).contains(&factor) {
             return Err(Error::new(Kind::Config, format!("a rate of {factor} is impossible"))
-                .hint("1 keeps the recorded times, 2 halves them"));
+                .hint("give a number above 0: 1 keeps the recorded times, 2 halves them"));
         }
         Ok(Self { millionths: (factor * 1e6).round() as u64 })
     }

@@ -17,6 +17,7 @@ from rich.text import Text
 from emmclab import _core
 from emmclab.cli.activity import show_activity
 from emmclab.cli.console import print_json, stdout
+from emmclab.cli.helping import examples
 from emmclab.cli.meter import Meter
 from emmclab.cli.options import AsJson, Reading, with_groups
 from emmclab.cli.show import framed
@@ -43,8 +44,7 @@ _CLOCKS = {
 def register(app: typer.Typer) -> None:
     """Add the command."""
     app.command(
-        epilog="Examples: [cyan]emmclab explain trace.txt[/], [cyan]emmclab explain nexus5[/], "
-        "[cyan]emmclab explain watermark[/]"
+        epilog=examples("emmclab explain trace.txt", "emmclab explain nexus5", "emmclab explain watermark")
     )(with_groups(explain))
 
 
@@ -70,7 +70,7 @@ def explain(
         return
     if what is None:
         raise ConfigError(
-            "there is nothing to explain",
+            "the trace, device or word to explain is missing",
             kind="config",
             field="TRACE|DEVICE|WORD",
             hint="name a trace, a device or a word, or give --glossary",
@@ -82,7 +82,7 @@ def explain(
         return
     if capacity is not None:
         raise ConfigError(
-            f"`{what}` is not a device",
+            f"`--capacity` scales devices, and `{what}` is not one",
             kind="config",
             field="--capacity",
             hint="give it with the name of a device",

@@ -14,6 +14,7 @@ import typer
 from rich.text import Text
 
 from emmclab.cli.console import print_json, put, say, stdout
+from emmclab.cli.helping import examples
 from emmclab.cli.options import AsJson
 from emmclab.cli.show import framed
 from emmclab.cli.studies import RESULTS, ResultsFolder
@@ -28,7 +29,7 @@ _ENDINGS = (".csv", ".json", ".parquet")
 def register(app: typer.Typer) -> None:
     """Add the command."""
     app.command(
-        epilog='Example: [cyan]emmclab query "select device, avg(mean_response_ms) from runs group by all"[/]'
+        epilog=examples('emmclab query "select device, avg(mean_response_ms) from runs group by all"')
     )(query)
 
 
@@ -48,7 +49,7 @@ def query(
     trace: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE", help="Ask this trace, of any format: its requests are the table `trace`."
+            metavar="FILE", help="Query this trace, of any format: its requests are the table `trace`."
         ),
     ] = None,
     output: Annotated[
@@ -66,11 +67,13 @@ def query(
     from emmclab.study.query import query_trace
 
     if as_csv and as_json:
-        raise ConfigError("CSV and JSON at once", kind="config", field="--csv", hint="give one of the two")
+        raise ConfigError(
+            "--csv and --json exclude each other", kind="config", field="--csv", hint="give one of the two"
+        )
     if output is not None:
         refuse_other_endings(output, _ENDINGS, "--output")
     if trace is not None and study is not None:
-        message = "a study and a trace at once"
+        message = "--study and --trace exclude each other"
         raise ConfigError(message, kind="config", field="--trace", hint="give one of the two")
     if trace is not None:
         names, rows = query_trace(read(trace), sql)

@@ -10,6 +10,7 @@ from rich.text import Text
 
 from emmclab.cli.claims import show_claims, show_headline
 from emmclab.cli.console import print_json, say, stdout
+from emmclab.cli.helping import examples
 from emmclab.cli.options import AsJson, Figures, Reading, with_groups
 from emmclab.cli.studies import (
     RESULTS,
@@ -25,7 +26,7 @@ from emmclab.cli.studies import (
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command(epilog="Example: [cyan]emmclab reproduce iiswc15 --jobs 2 --html iiswc15.html[/]")(
+    app.command(epilog=examples("emmclab reproduce iiswc15 --jobs 2 --html iiswc15.html"))(
         with_groups(reproduce)
     )
 
@@ -93,5 +94,5 @@ def _known(study: str) -> str:
         return study
     said = "has no study yet: its system is to come" if study in papers() else "is not a study of a paper"
     raise ConfigError(
-        f"`{study}` {said}", kind="config", field="PAPER", hint=f"there are: {', '.join(studies())}"
+        f"`{study}` {said}", kind="config", field="PAPER", hint=f"choose one of: {', '.join(studies())}"
     )

@@ -169,7 +169,7 @@ def show_learned(console: Console, found: LearnedProgram, output: Path) -> None:
         if known[key]:
             console.print(Text(f"{known[key]:,} {words}", "yellow"), soft_wrap=True)
     if found.unreadable_lines:
-        text = f"{found.unreadable_lines:,} of {found.lines:,} lines are no calls and were left out"
+        text = f"{found.unreadable_lines:,} of {found.lines:,} lines are not calls and were left out"
         console.print(Text(text, "yellow"), soft_wrap=True)
     console.print(
         Text(f"Next: emmclab apps run {output} --device nexus5 --host phone-2020", "dim"), soft_wrap=True

@@ -52,7 +52,10 @@ class Options:
         """Give the options of the core, as JSON."""
         if self.tear not in TEARS:
             raise ConfigError(
-                f"`{self.tear}` is no way to tear", kind="config", field="tear", hint=", ".join(TEARS)
+                f"`{self.tear}` is not a way to tear",
+                kind="config",
+                field="tear",
+                hint=f"use {', '.join(TEARS)}",
             )
         return json.dumps(
             {

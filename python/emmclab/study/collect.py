@@ -42,7 +42,7 @@ def collect(study: Study, cells: Sequence[Cell], places: Sequence[Place], output
                     f"{place}: there are no results",
                     kind="io",
                     file=str(place),
-                    hint="name what `emmclab run` was given as --results; it holds a folder for each study",
+                    hint="name the --results folder of `emmclab run`, which holds a folder for each study",
                 )
             parts += found
         with TableFile(aside, "all") as table:

@@ -73,7 +73,10 @@ def _answer(
         asked = database.extract_statements(sql)
         if not asked:
             raise ConfigError(
-                "there is no question", kind="config", field="SQL", hint="as `select * from runs limit 5`"
+                "the query is empty",
+                kind="config",
+                field="SQL",
+                hint="give one, as `select * from runs limit 5`",
             )
         return _interruptible(database, sql)
     except duckdb.Error as error:
@@ -102,7 +105,7 @@ def _refusal(error: duckdb.Error, tables: list[str]) -> ConfigError:
     place = re.search(r"^LINE \d+: .*\n *\^", rest, re.MULTILINE)
     near = re.search(r"(?:Candidate bindings: |Did you mean )(.+)", rest)
     columns = f"`describe {'runs' if 'runs' in tables else tables[0]}` lists columns"
-    hint = f"there are: {', '.join(tables)}; {columns}"
+    hint = f"choose one of: {', '.join(tables)}; {columns}"
     if near:
         names = ", ".join(re.findall(r'"([^"]+)"', near[1])[:3])
         hint = f"did you mean {names}? {columns}"

@@ -85,7 +85,7 @@ pub struct Settings {
     pub name: String,
     /// One sentence on what the device stands for.
     pub about: String,
-    /// Published figures and recordings that parameters were fitted to: an agreement with them is no evidence.
+    /// Published figures and recordings that parameters were fitted to: an agreement with them is not evidence.
     pub fitted_to: Vec<String>,
     /// How the flash is built.
     pub geometry: GeometrySettings,

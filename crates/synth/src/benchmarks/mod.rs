@@ -26,7 +26,7 @@ pub struct Entry {
     pub name: &'static str,
     /// Its load, in a few words.
     pub about: &'static str,
-    /// Claims and published figures whose words the benchmark was made from: agreement with them is no evidence.
+    /// Claims and published figures whose words the benchmark was made from: agreement with them is not evidence.
     pub made_from: &'static [&'static str],
     make: fn(u64) -> Result<Stream>,
 }

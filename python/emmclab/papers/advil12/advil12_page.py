@@ -93,7 +93,7 @@ def drawings(results: Results) -> list[Drawing]:
             results,
             "figure8",
             "Figure 8: what padding and hot data add",
-            "None is ReSSD; the last bar keeps only clustered pages that were overwritten in the log.",
+            "None of them: ReSSD. The last bar keeps only clustered pages that were overwritten in the log.",
             {
                 "ressd": "None",
                 "padding": "Padding only",

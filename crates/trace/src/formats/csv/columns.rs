@@ -240,7 +240,7 @@ pub(super) fn meanings(list: &str, separator: u8, options: &ReadOptions) -> Resu
     ] {
         if !columns.iter().any(|column| same(*column, needed)) {
             let missing = config(format!("there is no column {name}"));
-            return Err(missing.of_field("--columns", 0, list.as_bytes()));
+            return Err(missing.of_field("--columns", 0, list.as_bytes()).hint(HINT));
         }
     }
     Ok(columns)
