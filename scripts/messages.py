@@ -1,6 +1,6 @@
 """Writes or checks `tests/messages`, every text that a user can meet: `messages.py write|check`.
 
-`catalogue` has the templates of the sources, by file: errors, hints, messages on stderr, sentences and headings.
+`catalogue` has the templates of the sources, by file: errors, hints, messages on stderr, sentences, headings.
 `help` has the help texts, `outputs` the outputs of the cases in `cases.txt`, each as a user sees it.
 """
 
@@ -16,7 +16,7 @@ from messages_rust import rust_texts
 
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "tests" / "messages"
-CURE = "look at the difference; if the texts are right, run `.venv/bin/python scripts/messages.py write`"
+CURE = "look at the difference; if the texts are right, run `make generate`"
 
 
 def catalogue() -> Iterator[tuple[Path, str]]:
@@ -43,7 +43,9 @@ def _add(
 
 
 def _one_line(text: str) -> str:
-    return text.replace("\\", "\\\\").replace("\n", "\\n").replace("\t", "\\t").replace("\x1b", "\\e").rstrip()
+    return (
+        text.replace("\\", "\\\\").replace("\n", "\\n").replace("\t", "\\t").replace("\x1b", "\\e").rstrip()
+    )
 
 
 def texts() -> Iterator[tuple[Path, str]]:
@@ -74,7 +76,10 @@ def main(arguments: list[str]) -> int:
         if arguments == ["check"]:
             name = str(path.relative_to(ROOT))
             difference = difflib.unified_diff(
-                old.splitlines(keepends=True), new.splitlines(keepends=True), f"{name} (kept)", f"{name} (now)"
+                old.splitlines(keepends=True),
+                new.splitlines(keepends=True),
+                f"{name} (kept)",
+                f"{name} (now)",
             )
             sys.stdout.writelines(difference)
         elif path in wanted:

@@ -40,18 +40,19 @@ def helps() -> Iterator[tuple[str, str]]:
 def outputs() -> Iterator[tuple[str, str]]:
     """Give each command's name with its cases: the command line, stdout, stderr and exit code of each.
 
-    The cases run in this process, in a folder of their own with the inputs of `inputs`; a line that begins with
-    `sh:` runs in a shell, for closed and full streams.
+    The cases run in this process, in a folder of their own with the files of `inputs`; a line that begins
+    with `sh:` runs in a shell, for closed and full streams.
     """
     found: dict[str, list[str]] = {}
-    with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder), _environment(COLUMNS=str(COLUMNS)):
+    terminal = _environment(COLUMNS=str(COLUMNS))
+    with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder), terminal:
         inputs(Path(folder))
         for line in CASES.read_text().splitlines():
             if not line or line.startswith("#"):
                 continue
             shown = line.removeprefix("sh: ")
             words = shlex.split(shown)
-            command = words[1] if len(words) > 1 else "emmclab"
+            command = next((word for word in words if word in COMMANDS), "emmclab")
             code, out, err = _shell(shown) if shown != line else run(words[1:])
             text = "".join(
                 [f"$ {shown}\n", out, *(f"! {row}\n" for row in err.splitlines()), f"exit status {code}\n"]
@@ -86,30 +87,34 @@ def options() -> Iterator[tuple[str, str, str]]:
 
 def inputs(folder: Path) -> None:
     """Write the files that cases read: one small good trace, and one for each way to be bad."""
-    rows = [f"{at * 2_000_000},{at * 2_000_000 + 350_000},{at % 7 * 64},8,{'read' if at % 3 == 0 else 'write'}"
-            for at in range(60)]  # fmt: skip
-    heading = "arrival_ns,complete_ns,sector,sectors,op"
+    rows = [
+        f"{at * 2_000_000},{at * 2_000_000 + 350_000},{at % 7 * 64},8,{'write' if at % 3 else 'read'}"
+        for at in range(60)
+    ]
+    heading, arrivals = "arrival_ns,complete_ns,sector,sectors,op", "arrival_ns,sector,sectors,op"
+    good = [heading, *rows[:2]]
+    study = ['name = "small"', "[[grid]]", 'name = "a"']
     texts = {
         "small.csv": [heading, *rows],
-        "arrivals.csv": ["arrival_ns,sector,sectors,op", *(f"{at * 2_000_000},{at * 8},8,write" for at in range(60))],
+        "arrivals.csv": [arrivals, *(f"{at * 2_000_000},{at * 8},8,write" for at in range(60))],
+        "seconds.csv": [arrivals, *(f"{at},{at * 8},8,write" for at in range(9_000))],
         "empty.txt": [],
         "words.txt": ["a text", "that is not a trace"],
         "heading.csv": ["arrival,lba,sectors,op", "1,8,8,write"],
         "no-request.csv": [heading],
-        "field.csv": [heading, *rows[:2], "8000000,8350000,twelve,8,write"],
-        "operation.csv": [heading, *rows[:2], "8000000,8350000,12,8,scribble"],
-        "backwards.csv": [heading, *rows[:2], "8000000,7350000,12,8,write"],
-        "cut.csv": [heading, *rows[:2], "8000000,83"],
-        "seconds.csv": ["arrival_ns,sector,sectors,op", *(f"{at},{at * 8},8,write" for at in range(200))],
+        "field.csv": [*good, "8000000,8350000,twelve,8,write"],
+        "operation.csv": [*good, "8000000,8350000,12,8,scribble"],
+        "backwards.csv": [*good, "8000000,7350000,12,8,write"],
+        "cut.csv": [*good, "8000000,83"],
         "far.csv": [heading, "0,350000,99999999999,8,write"],
         "device.toml": ["[geometry]", "chanels = 2"],
         "syntax.toml": ["[geometry", "channels = 2"],
-        "study.toml": ['name = "small"', 'inputs = ["Nowhere"]', "[[grid]]", 'name = "a"', 'devices = ["nexus5"]'],
-        "key.toml": ['name = "small"', 'inputs = ["Idle"]', "[[grid]]", 'name = "a"', 'devcies = ["nexus5"]'],
+        "study.toml": [*study, 'devices = ["nexus5"]', 'inputs = ["Nowhere"]'],
+        "key.toml": [*study, 'devcies = ["nexus5"]', 'inputs = ["Idle"]'],
         "app.toml": ['name = "app"'],
-        "fio.json": ['{"jobs": []}'],
+        "fio.json": ['{"fio version": "fio-3.36", "jobs": []}'],
         "model.toml": ["version = 99"],
-    }  # fmt: skip
+    }
     for name, lines in texts.items():
         (folder / name).write_text("".join(f"{line}\n" for line in lines))
     (folder / "garbage.bin").write_bytes(bytes(range(256)) * 16)

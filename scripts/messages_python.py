@@ -1,4 +1,4 @@
-"""The texts in Python sources that people read, by the syntax tree: errors, hints, messages, help, sentences."""
+"""The texts in Python sources that people read, by the syntax tree: errors, hints, messages, help."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CALLS = {
 KEYWORDS = {"hint": "hint", "help": "help", "epilog": "help", "metavar": "help"}
 
 #: A text for people has two words; what looks like code, SQL or markup does not.
-_WORDS = re.compile(r"[A-Za-z,.;:)`}] +[A-Za-z({`]")
+_WORDS = re.compile(r"""[A-Za-z0-9,.;:)`}"'%] +[A-Za-z({`"']""")
 _CODE = re.compile(
     r"^\s*(select|create|insert|update|copy|with|drop|alter|pragma|from|union|where|order by|group by)\b"
     r"|^\s*[<#]|^\s*(function|const|let)\b|\\[swdb(]|\(\?[:P=!]"
@@ -64,7 +64,7 @@ def _visited(node: ast.AST, kind: str, docstrings: set[int]) -> Iterator[tuple[s
         for argument in node.args:
             yield from _visited(argument, inner, docstrings)
         for keyword in node.keywords:
-            of_name = KEYWORDS.get(keyword.arg or "", "text" if inner == "error" else inner)
+            of_name = KEYWORDS.get(keyword.arg or "", "text" if inner in ("error", "says") else inner)
             yield from _visited(keyword.value, of_name, docstrings)
         return
     if isinstance(node, ast.Compare | ast.Subscript):
@@ -90,7 +90,7 @@ def template(node: ast.expr) -> str | None:
 
 
 def _brief(node: ast.expr) -> str:
-    """Give an expression as it stands in a template, without the texts in it: they have lines of their own."""
+    """Give an expression as it stands in a template; texts in it have lines of their own."""
     text = ast.unparse(node)
     return text if len(text) <= 40 and not re.search(r"['\"]", text) else f"{_name(node) or '...'}"
 

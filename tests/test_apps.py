@@ -128,7 +128,7 @@ def test_compare_gives_every_combination(small: Path, tmp_path: Path) -> None:
     }
     html = page.read_text()
     assert html.count("<tbody><tr>") == 8
-    assert "What the user waited for over time" in html and "Runtime by device and network" in html
+    assert "Waits of the user over time" in html and "Runtime by device and network" in html
     shown = emmclab(*words).stdout
     assert "sdcard over usb" in shown and "%" in shown
 

@@ -132,8 +132,9 @@ def apps(
     words: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[list|show|schema|hosts|run|compare|solutions|live|learn] [NAME|FILE]...",
-            help="What to do, and applications: presets or TOML files; of `learn` a recording.",
+            metavar="[ACTION] [NAME|FILE]...",
+            help="Action: list (the default), show, schema, hosts, run, compare, solutions, live or learn; "
+            "and applications: presets or TOML files; of `learn` a recording.",
             show_default=False,
         ),
     ] = None,

@@ -112,10 +112,11 @@ def crash(
     states: Annotated[
         str,
         option(
-            "How the states of a cut are chosen, each with its most or without: device, boundary, omit1, "
-            "only1, pairs, random.",
+            "Ways to choose the states of a cut, each with or without its most, as omit1:64: device, "
+            "boundary, omit1, only1, pairs, random.",
             _STATES,
             metavar="LIST",
+            show_default="all ways",
         ),
     ] = "device,boundary,omit1,only1,pairs,random",
     seed: Annotated[int, option("Seed of the cuts and states that are tried.", _STATES, metavar="N")] = 1,

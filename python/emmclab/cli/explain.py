@@ -177,7 +177,7 @@ def _explain_device(device: Device, as_json: bool) -> None:
     console.print(table)
     if not device.capabilities["ext_csd"]:
         return
-    register = _headed("What it can do, as its EXT_CSD register says it", "Field", "Byte", "Value")
+    register = _headed("Capabilities, as its EXT_CSD register reports them", "Field", "Byte", "Value")
     for field in device.capabilities["ext_csd"]:
         last = field["byte"] + field["bytes"] - 1
         place = f"{last}:{field['byte']}" if field["bytes"] > 1 else str(last)

@@ -22,7 +22,7 @@ def show_applications(console: Console, rows: Sequence[Mapping[str, str]]) -> No
     """Print the applications."""
     table = framed("Applications")
     table.add_column("Name")
-    table.add_column("What its user does")
+    table.add_column("Activity of the user")
     for row in rows:
         table.add_row(row["name"], Text(row["about"]))
     console.print(table)
@@ -63,7 +63,7 @@ def show_run(console: Console, result: AppResult) -> None:
         ),
         soft_wrap=True,
     )
-    table = framed(f"Where the time went that the user waited for `{app['user_waits_for']}`")
+    table = framed(f"Time that the user waited for `{app['user_waits_for']}`, by part")
     for heading in ("", "", "s", "%"):
         table.add_column(heading, justify="right" if heading else "left")
     most = max(app["states"].values(), default=0)
@@ -141,7 +141,7 @@ def show_learned(console: Console, found: LearnedProgram, output: Path) -> None:
         ),
         soft_wrap=True,
     )
-    table = framed(f"Where the {found.length_ns / 1e9:,.3f} s of the recording went, over all threads")
+    table = framed(f"Time of the recording ({found.length_ns / 1e9:,.3f} s) over all threads, by part")
     for heading in ("", "s", "In the program"):
         table.add_column(heading, justify="right" if heading == "s" else "left")
     for words, key, place in (

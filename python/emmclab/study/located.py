@@ -56,7 +56,7 @@ def scratch() -> Path:
     folder.mkdir(mode=0o700, exist_ok=True)
     if hasattr(os, "getuid") and folder.stat().st_uid != user:
         raise InputError(
-            f"{folder}: this folder belongs to somebody else",
+            f"{folder}: this folder belongs to another user",
             kind="io",
             file=str(folder),
             hint="let TMPDIR name a folder of your own",

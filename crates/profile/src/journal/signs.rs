@@ -24,7 +24,7 @@ const SIGNS: [(&str, &str); 5] = [
         "ends where one begins: descriptors and logged blocks lie so before their commit block",
     ),
     ("meta", "metadata at its home"),
-    ("none", "data, or what no flag tells"),
+    ("none", "data, or writes that no flag marks"),
 ];
 const JOURNAL: usize = 0;
 const DURABLE: usize = 1;

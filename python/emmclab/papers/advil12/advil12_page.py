@@ -92,7 +92,7 @@ def drawings(results: Results) -> list[Drawing]:
         _bars(
             results,
             "figure8",
-            "Figure 8: what padding and hot data add",
+            "Figure 8: gains of padding and of hot data",
             "None of them: ReSSD. The last bar keeps only clustered pages that were overwritten in the log.",
             {
                 "ressd": "None",
