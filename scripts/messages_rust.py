@@ -24,7 +24,7 @@ _TOKEN = re.compile(
 )
 _ESCAPE = re.compile(r"\\(?:\n\s*|u\{([0-9a-fA-F]+)\}|x([0-9a-fA-F]{2})|(.))", re.DOTALL)
 _SINGLE = {"n": "\n", "t": "\t", "r": "\r", "0": "\0"}
-#: Calls whose texts nobody reads but an engineer at a failed assertion or in a debugger.
+#: Calls whose texts appear in failed assertions and debuggers only.
 _INTERNAL = {"assert", "assert_eq", "assert_ne", "debug_assert", "debug_assert_eq", "debug_assert_ne"}
 _INTERNAL |= {"unreachable", "panic", "expect", "include_str", "concat", "debug_struct", "write_bytes"}
 #: Functions that make an error of a problem.

@@ -34,7 +34,7 @@ def headline(result: Result) -> str:
 def comparison_headlines(results: Sequence[Result]) -> list[str]:
     """Name for each trace the device of the least mean response, with that of the next one.
 
-    Runs that ended early or were overloaded are no measure of a device and are left out.
+    Runs that ended early or were overloaded do not measure a device and are left out.
 
     >>> import emmclab
     >>> devices = [emmclab.Device.preset(name) for name in ("iiswc15-4ps", "iiswc15-hps")]

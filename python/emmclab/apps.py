@@ -146,7 +146,7 @@ def learn_application(
         user_waits_for: the thread that the user waits for, by its number; by default the first one.
 
     Raises:
-        InputError: the file cannot be read, or is no recording.
+        InputError: the file cannot be read, or is not a recording.
         ConfigError: there is no such thread.
     """
     found = _core.learn_app(

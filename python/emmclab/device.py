@@ -439,7 +439,7 @@ def parse_routing(text: str) -> Any:
 
 
 def _warn(notes: Sequence[str]) -> None:
-    """Warn whoever called the method that calls this."""
+    """Warn the caller of the method that calls this."""
     for note in notes:
         warnings.warn(note, DeprecationWarning, stacklevel=3)
 

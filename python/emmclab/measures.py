@@ -49,7 +49,7 @@ def percentiles_of(values: Iterable[float] | str | None) -> list[float]:
     ([50.0, 99.9], [99.0], [])
 
     Raises:
-        ConfigError: one is no number above 0 and up to 100, or the text names none.
+        ConfigError: one is not a number above 0 and up to 100, or the text names none.
     """
     if values is None:
         return []
@@ -86,7 +86,7 @@ def bin_ns(width: str | float | None) -> int:
     (100000000, 1000000000, 0)
 
     Raises:
-        ConfigError: it is no time of at least 1 us and at most 1,000 h.
+        ConfigError: it is not a time of at least 1 us and at most 1,000 h.
     """
     if width is None:
         return 0
@@ -112,7 +112,7 @@ def cache_sizes_kb(sizes: Iterable[str | int] | str | None) -> list[int] | None:
     ([512, 16384], [4096], None)
 
     Raises:
-        ConfigError: one is no size, or no multiple of a page of 4 KB.
+        ConfigError: one is not a size, or not a multiple of a page of 4 KB.
     """
     if sizes is None:
         return None

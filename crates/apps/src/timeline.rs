@@ -184,7 +184,7 @@ impl<'a> CriticalPath<'a> {
                 Doing::Thread(other) if depth < self.threads.len() => {
                     self.follow(other, begin, end, depth + 1);
                 }
-                // A thread that waits for one that is not there waits for whoever starts it: that is not known here.
+                // A thread that waits for one that is not there waits for the thread that starts it, which is not known here.
                 Doing::Absent => (self.found)(begin, end, Doing::Thread(thread)),
                 doing => (self.found)(begin, end, doing),
             }

@@ -23,7 +23,7 @@ pub enum Operation {
     Read,
     /// Writes that a sync waits for, commits, and flushes.
     Fsync,
-    /// Writes that nobody waits for: write-back, checkpoints, cleaning.
+    /// Writes that no thread waits for: write-back, checkpoints, cleaning.
     WriteBack,
 }
 

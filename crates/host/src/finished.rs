@@ -128,7 +128,7 @@ pub struct Finished {
 }
 
 impl Finished {
-    /// An operation that no host did, and whose requests nobody knows.
+    /// An operation that no host did, and whose requests are not known.
     pub const fn alone(caller: CallerId, begun: Nanos, at: Nanos, bytes: u64, waited: Waited) -> Self {
         Self { caller, begun, at, cpu_ns: 0, bytes, waited, requests: 0..0 }
     }

@@ -131,7 +131,7 @@ pub enum FileOp {
         /// The new length.
         bytes: u64,
     },
-    /// Removes a path; the file goes when nobody has it open.
+    /// Removes a path; the file goes when its last descriptor closes.
     Unlink {
         /// The file.
         file: FileId,

@@ -27,7 +27,7 @@ pub(crate) struct Round {
 }
 
 impl Round {
-    /// All dirty pages, and nobody waits.
+    /// All dirty pages, and no task waits.
     pub fn all(cause: Cause) -> Self {
         Self { cause, waiter: None, only_placed: false, pages: u64::MAX }
     }

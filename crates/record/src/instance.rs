@@ -19,7 +19,7 @@ pub(crate) struct Instance {
 /// Place of the mount of tracefs.
 const TRACEFS: &str = "/sys/kernel/tracing";
 
-/// Where tracefs is: its own mount, which is made where nobody has, or below debugfs on kernels before 4.1.
+/// Where tracefs is: its own mount, which is made where there is none, or below debugfs on kernels before 4.1.
 pub(crate) fn tracefs() -> Result<&'static Path> {
     let mounted = || {
         [TRACEFS, "/sys/kernel/debug/tracing"]

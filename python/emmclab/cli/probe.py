@@ -77,7 +77,7 @@ def probe_command(
     clustered block.
     """
     path = Path(target)
-    # A bare word that is no file can only be a preset; if it is not, the error lists them.
+    # A bare word that is not a file can only be a preset; if it is not, the error lists them.
     if target in presets() or target.endswith(".toml") or ("/" not in target and not path.exists()):
         found = _run(Simulated(configured(target, settings, capacity)), True, span_mb, _SIMULATED_MB, seed)
     else:

@@ -86,7 +86,7 @@ def reproduce(
 
 
 def _known(study: str) -> str:
-    """Refuse what is no study of a paper, and name a paper that has none yet."""
+    """Refuse a name that is not a study of a paper, and name a paper that has none yet."""
     from emmclab.errors import ConfigError
     from emmclab.papers import papers, studies
 

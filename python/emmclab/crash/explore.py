@@ -108,7 +108,7 @@ class Exploration:
             self.verdicts.setdefault(cut, CutTally(tally.at_ns)).add(tally)
 
     def findings(self, *, documented: bool = False) -> list[Finding]:
-        """Give the findings, the lowest level first; with `documented`, what is no defect instead."""
+        """Give the findings, the lowest level first; with `documented`, documented losses instead."""
         chosen = [one for one in self.kinds.values() if (one.documented is not None) == documented]
         return sorted(chosen, key=lambda one: (LEVELS.index(one.level), one.index))
 

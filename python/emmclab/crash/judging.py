@@ -28,7 +28,7 @@ _PATIENCE_S = 120.0
 _PATH = {"PATH": os.environ.get("PATH", "") + ":/usr/sbin:/sbin"}
 
 
-#: Structures of ext4 that a torn or garbled block makes unreadable, and why that is no promise.
+#: Structures of ext4 that a torn or garbled block makes unreadable, and why that breaks no promise.
 _TORN = {
     "superblock": "the superblock of ext4 spans two sectors with one checksum: a device that tears 4 KiB may "
     "leave it unreadable, e2fsck takes a copy (-b)",

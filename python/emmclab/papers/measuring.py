@@ -81,7 +81,7 @@ _reads: ContextVar[Reads | None] = ContextVar("reads", default=None)
 
 
 def _noted() -> Reads:
-    """What the measure that is being taken has read; outside of one, a record that nobody keeps."""
+    """What the measure that is being taken has read; outside of one, a record that is dropped."""
     return _reads.get() or Reads()
 
 

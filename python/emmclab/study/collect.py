@@ -64,7 +64,7 @@ def collected(path: Path, *, of_run: Callable[[Run], Run] | None = None) -> Resu
     """Read a file that `collect` wrote; `of_run` gives the part of each run that is wanted.
 
     Raises:
-        InputError: it is no such file.
+        InputError: it is not such a file.
     """
     if not path.is_file():
         raise InputError(f"{path}: file not found", kind="io", file=str(path), hint="check the path")

@@ -150,7 +150,7 @@ class Study:
         """Read a study from TOML.
 
         Raises:
-            ConfigError: the text is no TOML, or a key is unknown, missing or of the wrong type.
+            ConfigError: the text is not TOML, or a key is unknown, missing or of the wrong type.
         """
         try:
             table = tomllib.loads(text)
@@ -229,7 +229,7 @@ class Study:
         """Give these percentiles of response times too, beside those of the study itself.
 
         Raises:
-            ConfigError: one is no number above 0 and up to 100.
+            ConfigError: one is not a number above 0 and up to 100.
         """
         more = percentiles_of(percentiles)
         return replace(self, percentiles=tuple(percentiles_of([*self.percentiles, *more])))

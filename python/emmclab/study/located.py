@@ -49,7 +49,7 @@ def scratch() -> Path:
     """Make the folder of this user for what is only kept on this machine to save time.
 
     Raises:
-        InputError: somebody else has a folder of its name.
+        InputError: another user has a folder of its name.
     """
     user = os.getuid() if hasattr(os, "getuid") else 0
     folder = Path(tempfile.gettempdir()) / f"emmclab-{user}"

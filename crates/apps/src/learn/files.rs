@@ -128,7 +128,7 @@ impl Files {
         (number, !file.unlinked)
     }
 
-    /// A file that is open loses its path to another one: the number that it has from now on, under a path of nobody; none where it
+    /// A file that is open loses its path to another one: the number that it has from now on, under a path without a name; none where it
     /// is not open.
     pub fn replaced(&mut self, path: &str) -> Option<(usize, usize)> {
         let old = self.of(path);

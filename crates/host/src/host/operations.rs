@@ -172,7 +172,7 @@ impl Host {
         }
     }
 
-    /// The next step of an operation; in the end, files that nobody has any more are freed.
+    /// The next step of an operation; in the end, files without a path or descriptor are freed.
     pub(super) fn operation_step(&mut self, task: TaskId, operation: &FileOp) -> Step {
         if !self.core.tasks[task].ended {
             let step = self.own_step(task, operation);
