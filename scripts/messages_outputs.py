@@ -97,6 +97,16 @@ def inputs(folder: Path) -> None:
     texts = {
         "small.csv": [heading, *rows],
         "arrivals.csv": [arrivals, *(f"{at * 2_000_000},{at * 8},8,write" for at in range(60))],
+        "jump.csv": [arrivals, *(f"{(at + 9_000 * (at > 30)) * 10**9},{at * 8},8,write" for at in range(60))],
+        "timed.csv": [
+            "arrival_ns,start_ns,complete_ns,sector,sectors,op",
+            *(
+                f"{at},{at},{at + 200_000 + 10_000 * kb},{number % 97 * 512},{2 * kb},{op}"
+                for number in range(600)
+                for at, kb in [(number * 10**7, (4, 16, 64, 128)[number % 4])]
+                for op in ["read" if number % 3 else "write"]
+            ),
+        ],
         "seconds.csv": [arrivals, *(f"{at},{at * 8},8,write" for at in range(9_000))],
         "empty.txt": [],
         "words.txt": ["a text", "that is not a trace"],
@@ -119,6 +129,9 @@ def inputs(folder: Path) -> None:
         (folder / name).write_text("".join(f"{line}\n" for line in lines))
     (folder / "garbage.bin").write_bytes(bytes(range(256)) * 16)
     (folder / "folder").mkdir()
+    (folder / "fleet").mkdir()
+    for name in ("small.csv", "arrivals.csv", "field.csv"):
+        (folder / "fleet" / name).write_text((folder / name).read_text())
     run(["convert", "small.csv", "small.parquet", "--json"])
     (folder / "cut.parquet").write_bytes((folder / "small.parquet").read_bytes()[:-100])
     run(["convert", "small.csv", "small.csv.gz", "--json"])

@@ -107,8 +107,11 @@ def _refusal(error: duckdb.Error, tables: list[str]) -> ConfigError:
     columns = f"`describe {'runs' if 'runs' in tables else tables[0]}` lists columns"
     hint = f"choose one of: {', '.join(tables)}; {columns}"
     if near:
-        names = ", ".join(re.findall(r'"([^"]+)"', near[1])[:3])
-        hint = f"did you mean {names}? {columns}"
+        names = re.findall(r'"([^"]+)"', near[1])[:3]
+        # For a table DuckDB names its own ones, too.
+        names = [name for name in names if name in tables or "Table with name" not in first]
+        if names:
+            hint = f"did you mean {', '.join(names)}? {columns}"
     message = f"{first}\n{place[0]}" if place else first
     return ConfigError(message, kind="config", field="SQL", hint=hint)
 
