@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
+from messages_pages import page_texts
 from messages_python import python_texts
 from messages_rust import rust_texts
 
@@ -20,11 +21,13 @@ CURE = "look at the difference; if the texts are right, run `make generate`"
 
 
 def catalogue() -> Iterator[tuple[Path, str]]:
-    """Give a file of templates for each crate and each part of the Python package."""
+    """Give a file of templates for each crate, each part of the Python package, and the pages."""
     parts: dict[str, list[str]] = {}
     for path in sorted((ROOT / "python" / "emmclab").rglob("*.py")):
         folder = path.relative_to(ROOT / "python" / "emmclab").parts[:-1]
         _add(parts, f"python-{folder[0]}" if folder else "python", path, python_texts)
+    for path in sorted((ROOT / "python" / "emmclab").rglob("*.j2")):
+        _add(parts, "pages", path, page_texts)
     for path in sorted((ROOT / "crates").glob("*/src/**/*.rs")):
         crate = path.relative_to(ROOT / "crates").parts[0]
         if "tests" not in path.parts and path.stem != "tests" and crate != "testing":

@@ -100,7 +100,7 @@ def _time_and_share(nanoseconds: int, runtime: int) -> tuple[str, str]:
 
 
 def _show_storage(console: Console, parts: Sequence[Mapping[str, Any]], runtime: int) -> None:
-    table = framed("Of it storage")
+    table = framed("Storage, by file and partition")
     for heading in ("Waited for", "Files", "Partition", "s", "%"):
         table.add_column(heading, justify="right" if heading in ("s", "%") else "left")
     for part in parts[:_PARTS]:
