@@ -1,4 +1,4 @@
-//! The common part of the targets: read bytes as a trace of given formats; bytes as patches of an image. A panic is a finding, an error
+//! What the targets share: read bytes as a trace of given formats; bytes as patches of an image. A panic is a finding, an error
 //! is not.
 
 mod patched;

@@ -42,7 +42,7 @@ impl Logged {
     }
 }
 
-/// An event of a run; commands are given by their place in [`Run::commands`].
+/// What happens at a moment of a run; commands are given by their place in [`Run::commands`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum What {
     /// A command comes.
@@ -85,9 +85,9 @@ pub enum What {
 /// A moment of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Moment {
-    /// Its time.
+    /// When.
     pub at: Nanos,
-    /// Its event.
+    /// What happens.
     pub what: What,
 }
 
@@ -158,7 +158,7 @@ impl Run {
         builder.finish(header, reader.identity(), reader.truncated())
     }
 
-    /// The header of the log.
+    /// What the log says of the run.
     pub fn header(&self) -> &LogHeader {
         &self.header
     }

@@ -265,7 +265,7 @@ impl Device {
         u64::from(self.controller.buffered_units()) * u64::from(self.geometry().unit_sectors)
     }
 
-    /// Its kind of interface.
+    /// What it is to its host.
     pub fn interface(&self) -> InterfaceKind {
         self.controller.interface()
     }

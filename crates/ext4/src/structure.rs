@@ -50,12 +50,12 @@ impl fmt::Display for Structure {
 }
 
 impl Structure {
-    /// The value at byte `offset` is impossible.
+    /// What stands at byte `offset` cannot be.
     pub fn fault(self, offset: u64, problem: impl Into<String>) -> Error {
         Error::new(Kind::Value, problem).in_field(&self.to_string()).at_offset(offset)
     }
 
-    /// The value at byte `offset` may be right, but is not supported here.
+    /// What stands at byte `offset` may be right, but is not understood here.
     pub fn unsupported(self, offset: u64, problem: impl Into<String>) -> Error {
         Error::new(Kind::Unsupported, problem).in_field(&self.to_string()).at_offset(offset)
     }

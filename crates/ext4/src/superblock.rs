@@ -78,7 +78,7 @@ bitflags! {
     }
 }
 
-/// The fields of the superblock.
+/// What the superblock says.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Superblock {

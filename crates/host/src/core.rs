@@ -1,4 +1,4 @@
-//! The state that host and file systems share: memory, the block layer, tasks, the time.
+//! What host and file systems share: memory, the block layer, tasks, the time.
 
 use emmclab_base::{BlockNote, Flags, Nanos, Op, Role};
 

@@ -1,4 +1,4 @@
-//! The time of a finished operation, by its waits.
+//! What an operation took.
 
 use std::ops::{Index, IndexMut, Range};
 
@@ -7,7 +7,7 @@ use emmclab_base::Nanos;
 use crate::operation::CallerId;
 use crate::request::BlockRequestId;
 
-/// The states in which an operation waits. They exclude each other.
+/// What an operation waits for. The states exclude each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Wait {
@@ -122,13 +122,13 @@ pub struct Finished {
     pub cpu_ns: u64,
     /// Bytes read or written.
     pub bytes: u64,
-    /// Its waits.
+    /// What it waited for.
     pub waited: Waited,
     pub(crate) requests: Range<u32>,
 }
 
 impl Finished {
-    /// An operation that no host did, and whose requests are not known.
+    /// An operation that no host did, and whose requests nobody knows.
     pub const fn alone(caller: CallerId, begun: Nanos, at: Nanos, bytes: u64, waited: Waited) -> Self {
         Self { caller, begun, at, cpu_ns: 0, bytes, waited, requests: 0..0 }
     }

@@ -29,7 +29,7 @@ pub struct RessdSettings {
     pub reserved_at: Option<Size>,
     pub original: Option<Size>,
     pub small: Size,
-    /// Bytes that are moved at once.
+    /// What is moved at once.
     pub clustered_block: Size,
     pub mover: Mover,
     pub recovery: bool,

@@ -13,7 +13,7 @@ pub struct Setting {
     pub default: Option<Value>,
     /// Its unit, or the values there are.
     pub unit: String,
-    /// Its effect.
+    /// What it does.
     pub about: String,
 }
 

@@ -48,7 +48,7 @@ pub struct LiveOptions {
     pub log: Option<PathBuf>,
 }
 
-/// The state that the exports and the thread of the clock share.
+/// What the exports and the thread of the clock share.
 struct Shared {
     core: Mutex<Core>,
     /// Wakes the thread of the clock: something is under way, or the end has come.
@@ -62,7 +62,7 @@ pub struct LiveDevice {
     clock: Mutex<Option<JoinHandle<()>>>,
     ending: Arc<std::sync::atomic::AtomicBool>,
     images: [Option<PathBuf>; 2],
-    /// The state that an earlier run left.
+    /// What was found of an earlier run.
     found: Found,
 }
 
@@ -94,7 +94,7 @@ impl LiveDevice {
         Ok(Self { shared, clock: Mutex::new(Some(thread)), ending, images, found })
     }
 
-    /// The state that an earlier run of the image left.
+    /// What was found of an earlier run of the image.
     pub fn found(&self) -> &Found {
         &self.found
     }
@@ -189,7 +189,7 @@ impl LiveDevice {
         self.shared.core().result()
     }
 
-    /// The error that ended the service, if any. Requests fail from then on.
+    /// What ended the service, if anything did. Requests fail from then on.
     pub fn broken(&self) -> Option<Error> {
         self.shared.core().broken.take()
     }

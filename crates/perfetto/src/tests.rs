@@ -1,4 +1,4 @@
-//! Written packets, decoded: rules that Perfetto needs, and pictures held against what they show.
+//! What was written, decoded: rules that Perfetto needs, and pictures held against what they show.
 
 #![expect(clippy::float_cmp, reason = "counts are whole, and a counter ends with 0 itself")]
 
@@ -18,7 +18,7 @@ struct Trace {
     packet: Vec<TracePacket>,
 }
 
-/// The contents of a trace.
+/// What a trace shows.
 #[derive(Debug, Default)]
 struct Shown {
     tracks: BTreeMap<u64, TrackDescriptor>,

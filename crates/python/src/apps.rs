@@ -43,7 +43,7 @@ impl PyProgram {
         &self.0.name
     }
 
-    /// The activity of its user.
+    /// What its user does.
     #[getter]
     fn about(&self) -> &str {
         &self.0.about

@@ -85,7 +85,7 @@ impl PyProfiler {
     }
 }
 
-/// The cost of journaling, by batches.
+/// What journaling costs, by batches.
 #[pyclass(name = "JournalProfiler", module = "emmclab._core")]
 pub(crate) struct PyJournalProfiler(Mutex<JournalProfile>);
 

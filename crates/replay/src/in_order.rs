@@ -31,7 +31,7 @@ impl InOrder {
         Some(event)
     }
 
-    /// Facts on later requests that will never complete, in order of arrival.
+    /// What is known behind requests that will never complete, in order of arrival.
     pub fn rest(self) -> impl Iterator<Item = RequestCompleted> {
         self.known.into_iter().flatten()
     }

@@ -101,7 +101,7 @@ impl Simulation {
         self.engine.device()
     }
 
-    /// The measurement so far.
+    /// What was measured so far.
     pub fn measure(&self) -> &Measure {
         &self.measure
     }

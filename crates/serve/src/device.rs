@@ -65,7 +65,7 @@ pub enum Failure {
 pub struct Completion {
     /// The tag of the request.
     pub tag: u64,
-    /// The data of a read, nothing for other requests; or the reason of a failure.
+    /// What was read, and nothing for other requests; or why it failed.
     pub outcome: Result<Vec<u8>, Failure>,
 }
 

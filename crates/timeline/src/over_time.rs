@@ -41,7 +41,7 @@ struct Share {
 #[derive(Clone, Debug, Default)]
 pub struct OverTimeBin<X> {
     shares: [Share; 2],
-    /// The counts of the caller.
+    /// What the caller counts.
     pub extra: X,
 }
 

@@ -29,7 +29,7 @@ pub enum Column {
     Process,
     /// Device name.
     Device,
-    /// The block notes of a write: an entry for each of them, as in the columns below.
+    /// What the blocks of a write are: an entry for each of its block notes, as in the columns below.
     Role,
     /// Length of each.
     RoleSectors,
@@ -143,7 +143,7 @@ impl Column {
         }
     }
 
-    /// The meaning of the values.
+    /// What the values mean.
     pub const fn about(self) -> &'static str {
         match self {
             Column::Arrival => {

@@ -45,7 +45,7 @@ pub struct Combiner {
     shift: Nanos,
     last: Nanos,
     requests: u64,
-    /// The counts of earlier passes.
+    /// What was counted in earlier passes.
     earlier: Ledger,
 }
 
@@ -258,7 +258,7 @@ impl Stream {
         Ok(())
     }
 
-    /// The block notes of the next request.
+    /// What the blocks of the next request are.
     fn notes(&self) -> &[BlockNote] {
         self.batch.as_ref().map_or(&[], |batch| batch.notes(self.row))
     }

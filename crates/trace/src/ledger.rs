@@ -1,4 +1,4 @@
-//! The counts of everything that was read or recorded.
+//! What became of everything that was read or recorded.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! The writer of a file of one format.
+//! What writes a file of one format.
 
 use emmclab_base::Result;
 

@@ -1,4 +1,4 @@
-//! The work of a recording's threads, as parts of a program.
+//! What the threads of a recording did, as parts of a program.
 
 use super::files::Place;
 

@@ -246,7 +246,7 @@ impl Recording {
         Place { thread, item: items.len() - 1 }
     }
 
-    /// Takes in the effect of a call.
+    /// What a call did.
     fn take(&mut self, thread: usize, call: &Call, took: i64) {
         let name = call.name.as_str();
         if self.on_files(thread, call, name) {

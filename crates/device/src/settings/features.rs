@@ -1,4 +1,4 @@
-//! Capabilities of a device beyond plain reads and writes.
+//! What a device can do beyond plain reads and writes.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

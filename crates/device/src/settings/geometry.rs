@@ -84,9 +84,9 @@ impl Default for BlockGroup {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum CellMode {
-    /// One bit per cell.
+    /// One.
     Slc,
-    /// Two bits per cell.
+    /// Two.
     #[default]
     Mlc,
     /// Three.

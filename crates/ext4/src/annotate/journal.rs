@@ -32,7 +32,7 @@ struct Expected {
     escaped: bool,
 }
 
-/// The fields of the journal's superblock.
+/// What the journal's superblock says.
 struct Log {
     superblock: JournalSuperblock,
     format: LogFormat,

@@ -49,7 +49,7 @@ impl<B: Blocks> Filesystem<B> {
         Self { disk, superblock }
     }
 
-    /// The fields of the superblock.
+    /// What the superblock says.
     pub fn superblock(&self) -> &Superblock {
         &self.superblock
     }

@@ -42,7 +42,7 @@ pub(crate) enum Kind {
     Unknown,
 }
 
-/// The header of every block of the log but a logged one.
+/// What every block of the log but a logged one begins with.
 #[derive(Clone, Copy)]
 pub(crate) struct Header {
     pub kind: Kind,
@@ -65,7 +65,7 @@ impl Header {
     }
 }
 
-/// The form of the log's blocks by the journal superblock.
+/// What the journal superblock says of the form of the log's blocks.
 #[derive(Clone, Copy, Debug)]
 pub struct LogFormat {
     pub(super) block_size: usize,
@@ -79,11 +79,11 @@ pub struct LogFormat {
 pub struct Record<'a> {
     /// The transaction that it belongs to.
     pub sequence: u32,
-    /// Its contents.
+    /// What it says.
     pub kind: RecordKind<'a>,
 }
 
-/// The contents of a block of the log.
+/// What a block of the log says.
 #[derive(Clone, Debug)]
 pub enum RecordKind<'a> {
     /// Where the logged blocks behind it belong.
@@ -111,7 +111,7 @@ pub struct Commit {
 pub struct Tag {
     /// Where it belongs, as a block of the file system.
     pub block: u64,
-    /// The change that was made to it.
+    /// What was done to it.
     pub flags: TagFlags,
     pub(super) checksum: u32,
 }

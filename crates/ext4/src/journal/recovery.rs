@@ -58,7 +58,7 @@ struct Log<'a> {
     home_blocks: u64,
 }
 
-/// The results of the SCAN pass.
+/// What the SCAN pass found out.
 struct Scanned {
     end: u32,
     failed_commit: Option<(u32, u64)>,

@@ -10,7 +10,7 @@ struct Chunk {
     bits: [[u64; CHUNK / 64]; 2],
 }
 
-/// The bits that the tree keeps for a page.
+/// What a page has a bit for.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Tag {
     Dirty,

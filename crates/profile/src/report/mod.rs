@@ -40,7 +40,7 @@ pub struct ProfileReport {
     /// Tables III and IV, flat, in the columns of the published tables.
     #[serde(flatten)]
     pub tables: Tables,
-    /// The records that the import kept, changed or lost.
+    /// What the import kept, changed or lost.
     pub ledger: Ledger,
     /// Where the trace comes from.
     pub header: Header,
@@ -64,7 +64,7 @@ pub struct ProfileReport {
     pub idle_gc: Option<IdleGc>,
     /// The device's low-power threshold and wake-up cost.
     pub power_saving: PowerSaving,
-    /// The cost of journaling; `None` where the trace has no block notes.
+    /// What journaling costs; `None` where the trace has no block notes.
     pub journal: Option<JournalReport>,
     /// Rows of the figures.
     pub figures: Figures,

@@ -24,9 +24,9 @@ impl Compression {
             "none" => Ok(Compression::None),
             "zlib" => Ok(Compression::Zlib),
             "zstd" => Ok(Compression::Zstd),
-            other => Err(Error::new(Kind::Unsupported, "is not a known compression")
+            other => Err(Error::new(Kind::Unsupported, "is no compression that is known here")
                 .of_field("compression", 0, other.as_bytes())
-                .hint("write the file without one: `trace-cmd convert --compression none`")),
+                .hint("`trace-cmd convert --compression none` writes a file without one")),
         }
     }
 }
@@ -37,21 +37,22 @@ pub(super) struct Parser<R> {
     pub(super) order: ByteOrder,
 }
 
-/// An error for input that cannot be read further: cut, or packed data that is damaged.
+/// What cannot be read further: cut, or packed data that is damaged.
 pub(super) fn damaged(error: &io::Error) -> Error {
     match error.kind() {
         io::ErrorKind::UnexpectedEof => Error::new(Kind::Truncated, "the file ends too early")
-            .hint("if trace-cmd was killed, `trace-cmd restore` makes a whole file of what it left"),
-        _ => Error::new(Kind::Io, format!("reading failed: {error}"))
-            .hint("copy or record the file again: it is cut short or damaged"),
+            .hint("was trace-cmd killed? `trace-cmd restore` makes a whole file of what it left"),
+        _ => {
+            Error::new(Kind::Io, format!("reading failed: {error}")).hint("the file is cut short or damaged")
+        }
     }
 }
 
 /// A number that no file of this kind holds.
 pub(super) fn nonsense(what: &str, value: u64) -> Error {
-    Error::new(Kind::Value, "is impossible in a trace.dat")
+    Error::new(Kind::Value, "cannot be")
         .of_field(what, 0, value.to_string().as_bytes())
-        .hint("copy or record the file again: it is damaged")
+        .hint("the file is damaged")
 }
 
 impl<R: Read> Parser<R> {
@@ -84,9 +85,7 @@ impl<R: Read> Parser<R> {
                 byte => out.push(byte),
             }
         }
-        Err(Error::new(Kind::Syntax, "is not a name: 255 bytes at most are")
-            .of_field("name", 0, &out)
-            .hint("copy or record the file again: it is damaged"))
+        Err(Error::new(Kind::Syntax, "is no name of a trace.dat").of_field("name", 0, &out))
     }
 
     /// A text behind its length.

@@ -1,4 +1,4 @@
-//! The contents of a card's registers.
+//! What a card says of itself in its registers.
 
 use emmclab_base::{Error, Kind, Result, SECTOR_BYTES};
 

@@ -34,7 +34,7 @@ pub(super) static FORMAT: Format = Format {
     writes: Some((HOLDS, create)),
 };
 
-/// The values of the five numbers.
+/// What the five numbers hold.
 pub(super) const HOLDS: Holds =
     Holds { ops: &[Op::Read, Op::Write], columns: &[], flags: Flags(0), tick_ns: 1 };
 

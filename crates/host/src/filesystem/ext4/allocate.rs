@@ -67,7 +67,7 @@ impl GroupInodes {
     }
 }
 
-/// The allocation state of a file.
+/// What ext4 knows of a file.
 #[derive(Debug, Default)]
 pub(super) struct File {
     pub group: u64,

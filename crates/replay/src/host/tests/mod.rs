@@ -1,4 +1,4 @@
-//! Requests that are merged, packed and fetched, and the times of it.
+//! What is merged, packed and fetched when.
 
 mod below_layers;
 mod kernels;

@@ -42,7 +42,7 @@ enum Outcome {
     NoKey = 7,
 }
 
-/// The answer to the next read of the partition.
+/// What the next read of the partition returns.
 enum Answer {
     Nothing,
     /// The result of programming the key or of a write: request, result, address.

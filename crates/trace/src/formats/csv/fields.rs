@@ -25,14 +25,14 @@ impl<'a> Field<'a> {
         self.quoted && memchr::memchr(b'"', self.raw).is_some()
     }
 
-    /// The text of the field.
+    /// What the field says.
     pub fn text(self) -> Cow<'a, str> {
         let text = text(self.raw);
         if self.is_escaped() { Cow::Owned(text.replace("\"\"", "\"")) } else { text }
     }
 }
 
-/// The separators of fields; the first one that gives enough of them is the file's.
+/// What may stand between two fields; the first one that gives enough of them is the file's.
 const SEPARATORS: [u8; 3] = *b",;\t";
 
 /// The separator of a file by its first line, given how many fields a line has at least.

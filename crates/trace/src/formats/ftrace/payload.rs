@@ -43,7 +43,7 @@ pub(super) fn values(event: KernelEvent, payload: &[u8]) -> Values<'_> {
     values
 }
 
-/// The texts before and behind the first `: `.
+/// What stands before the first `: `, and behind it.
 fn until_colon(text: &[u8]) -> (&[u8], &[u8]) {
     match memchr::memmem::find(text, b": ") {
         Some(end) => (&text[..end], &text[end + 2..]),

@@ -97,7 +97,7 @@ pub(super) struct Found {
     pub(super) what: What,
 }
 
-/// The kind of event.
+/// What happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum What {
     Block(Block),
@@ -116,7 +116,7 @@ pub(super) struct Block {
     pub(super) sectors: u32,
 }
 
-/// The kind of record.
+/// What a record is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Seen {
     /// An event at this time on the clock of its bundle.

@@ -105,8 +105,7 @@ impl<'a> Iterator for Fields<'a> {
 
 #[cold]
 fn damaged() -> Error {
-    Error::new(Kind::Syntax, "a message does not hold together")
-        .hint("copy or record the file again: it is damaged")
+    Error::new(Kind::Syntax, "a message does not hold together").hint("the file is damaged")
 }
 
 #[cfg(test)]
