@@ -32,7 +32,7 @@ impl Recorder {
         }
     }
 
-    /// What listens to the run.
+    /// The observer of the run.
     pub fn listeners(&mut self) -> impl Observer {
         (self.rows.as_mut(), (self.over_time.as_mut(), self.tracks.as_mut()))
     }
