@@ -94,7 +94,7 @@ def test_a_run_on_the_terminal_answers_first(small: Path) -> None:
     words, _ = dominating(result)
     assert first.startswith(f"small on nexus5 over wifi: {result.runtime_s:.2f} s")
     assert words in first
-    assert "Where the time went" in done.stdout and "syncs of files" in done.stdout
+    assert "Time that the user waited for" in done.stdout and "syncs of files" in done.stdout
 
 
 def test_the_same_seed_gives_the_same_bytes(small: Path, tmp_path: Path) -> None:
@@ -190,7 +190,7 @@ def test_a_deadlock_names_the_threads(small: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("jump",), "nothing that `emmclab apps` does"),
+        (("jump",), "not an action of `emmclab apps`"),
         (("run",), "takes one application"),
         (("run", "email", "maps"), "takes one application"),
         (("run", "emial"), "there is no application `emial`"),

@@ -94,7 +94,7 @@ class Judge:
         """
         if recovery not in RECOVERIES:
             raise ConfigError(
-                f"`{recovery}` is not a way to recover",
+                f"`{recovery}` is not a way of recovery",
                 kind="config",
                 field="recovery",
                 hint=f"use {', '.join(RECOVERIES)}",

@@ -479,7 +479,7 @@ def _cuts(read: _Table) -> Cuts | None:
             share=how.one("share", (int, float), 1.0),
         )
         if file_systems[name].recovery not in RECOVERIES:
-            raise how.fault("recovery", "this is not a way to recover", f"use {', '.join(RECOVERIES)}")
+            raise how.fault("recovery", "this is not a way of recovery", f"use {', '.join(RECOVERIES)}")
         how.done()
     found = Cuts(
         capacity=part.text("capacity"),
