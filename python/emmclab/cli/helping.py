@@ -8,15 +8,10 @@ from typing import Any
 
 
 def examples(*commands: str) -> str:
-    """Give the end of a help text: command lines, each with its purpose behind ` # ` where that is not plain.
+    r"""Give the end of a help text: command lines, each with its purpose behind ` # ` where that is not plain.
 
-    >>> print(examples("emmclab head trace.txt", "emmclab head - # of stdin"))
-
-    Examples:
-    <BLANKLINE>
-    [cyan]emmclab head trace.txt[/]
-    <BLANKLINE>
-    [cyan]emmclab head -[/] # of stdin
+    >>> examples("emmclab head trace.txt", "emmclab head - # of stdin").split("\n\n")
+    ['Examples:', '[cyan]emmclab head trace.txt[/]', '[cyan]emmclab head -[/] # of stdin']
     """
     lines = []
     for command in commands:
