@@ -26,6 +26,7 @@ from emmclab.apps_live import LIVE_HOST, agreement, run_live
 from emmclab.cli.console import print_json, put, say, stdout
 from emmclab.cli.helping import examples
 from emmclab.cli.meter import Meter
+from emmclab.cli.names import application_names, host_names, network_names, solution_names
 from emmclab.cli.options import AsJson, option, with_groups
 from emmclab.cli.outputs import Perfetto
 from emmclab.cli.simulation import (
@@ -60,6 +61,7 @@ class Running:
             f"for `live` {LIVE_HOST}.",
             _RUN,
             metavar="HOST",
+            autocompletion=host_names,
         ),
     ] = None
     seed: Annotated[int, option("Seed of all random draws.", _RUN, metavar="N", min=0)] = 1
@@ -133,6 +135,7 @@ def apps(
         list[str] | None,
         typer.Argument(
             metavar="[list|show|schema|hosts|run|compare|solutions|live|learn] [NAME|FILE]...",
+            autocompletion=application_names,
             help="Action: list (the default), show, schema, hosts, run, compare, solutions, live or learn; "
             "and applications: presets or TOML files; of `learn` a recording.",
             show_default=False,
@@ -158,6 +161,7 @@ def apps(
             "--network",
             "--networks",
             metavar="NAME,...",
+            autocompletion=network_names,
         ),
     ] = NETWORK,
     what_if: Annotated[
@@ -200,6 +204,7 @@ def apps(
             _RUN,
             "--solution",
             metavar="NAME",
+            autocompletion=solution_names,
         ),
     ] = [],  # noqa: B006
     running: Running,

@@ -10,6 +10,7 @@ from rich.text import Text
 
 from emmclab.cli.console import print_json, stdout
 from emmclab.cli.helping import examples
+from emmclab.cli.names import paper_names
 from emmclab.cli.options import AsJson, Reading, with_groups
 from emmclab.cli.show import framed
 from emmclab.cli.studies import (
@@ -39,7 +40,12 @@ def register(app: typer.Typer) -> None:
 def claims(
     *,
     paper: Annotated[
-        str | None, typer.Option(metavar="NAME", help="One paper (`emmclab papers`); default: all.")
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="One paper (`emmclab papers`); default: all.",
+            autocompletion=paper_names,
+        ),
     ] = None,
     traces: TraceInputs = [],  # noqa: B006
     jobs: Jobs = 0,

@@ -12,6 +12,7 @@ import typer
 from emmclab import _core
 from emmclab.cli.console import print_json, say, stdout
 from emmclab.cli.helping import examples
+from emmclab.cli.names import crash_workload_names, filesystem_names, one_of
 from emmclab.cli.options import AsJson, option, with_groups
 from emmclab.cli.simulation import Layers, Settings, configured, device_names, layered
 from emmclab.cli.studies import RESULTS, ResultsFolder
@@ -75,7 +76,12 @@ def crash(
     ] = None,
     fs: Annotated[
         str,
-        option("File system: ext4, or with --recovery mount xfs, btrfs, f2fs, vfat.", _RUN, metavar="NAME"),
+        option(
+            "File system: ext4, or with --recovery mount xfs, btrfs, f2fs, vfat.",
+            _RUN,
+            metavar="NAME",
+            autocompletion=filesystem_names,
+        ),
     ] = "ext4",
     mkfs_options: Annotated[
         list[str],
@@ -91,6 +97,7 @@ def crash(
             "behind its name, syncs return at once.",
             _RUN,
             metavar="NAME",
+            autocompletion=crash_workload_names,
         ),
     ] = None,
     operations: Annotated[
@@ -106,6 +113,7 @@ def crash(
             "mounted, with EMMCLAB_ACKNOWLEDGED naming a file of the lines; it fails if something is lost.",
             _RUN,
             metavar="NAME|CMD",
+            autocompletion=one_of("sqlite", "files", "append-log"),
         ),
     ] = None,
     cuts: Annotated[int, option("Most moments at which power is cut.", _STATES, metavar="N", min=1)] = 1000,
