@@ -33,9 +33,10 @@ bench: ## the speed table
 	@scripts/setup.sh dev
 	@scripts/bench.sh
 
-generate: ## write the reference pages anew
+generate: ## write the reference pages and the kept messages anew
 	@scripts/setup.sh dev
 	@.venv/bin/python scripts/generate_reference.py write
+	@.venv/bin/python scripts/messages.py write
 
 wheel: ## build/wheels: a wheel for abi3 and a source archive, tried in a bare environment
 	@scripts/setup.sh dev

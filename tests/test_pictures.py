@@ -295,7 +295,7 @@ def test_an_application_shows_its_threads_and_the_critical_path(program: str, tm
         (["apps", "run", "email", "--perfetto", "{folder}/run.parquet", *NEW], [".pftrace"]),
         (
             ["apps", "compare", "email", "--perfetto", "{folder}/run.pftrace"],
-            ["no single picture", "use `run`"],
+            ["is about one run", "use `emmclab apps run`"],
         ),
     ],
     ids=["ending", "folder", "seeds", "application", "comparison"],

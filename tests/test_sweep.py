@@ -150,7 +150,7 @@ def test_a_shard_that_is_none_is_refused(study: Path, text: str, tmp_path: Path)
 
 def test_options_that_exclude_each_other_and_wrong_ones_are_refused(study: Path, tmp_path: Path) -> None:
     for words, says in (
-        (("--shard", "1/2", "--fresh"), "--shard and --fresh at once"),
+        (("--shard", "1/2", "--fresh"), "--shard and --fresh exclude each other"),
         (("--on", "condor"), "auto or ray://HOST:PORT"),
         (("--cell", "xyz"), "0 cells of small"),
     ):

@@ -241,7 +241,7 @@ def advise(
     """
     if by not in ORDERS:
         raise ConfigError(
-            f"options cannot be ranked by `{by}`", kind="config", field="by", hint=", ".join(ORDERS)
+            f"options cannot be ranked by `{by}`", kind="config", field="by", hint=f"use {', '.join(ORDERS)}"
         )
     lifetime = lifetime or by == "lifetime"
     if replay.get("precondition") is None:

@@ -31,10 +31,10 @@ def read_text(path: str | Path, hint: str | None = None) -> str:
         raise InputError.of(error, path, hint) from error
     except UnicodeDecodeError as error:
         raise FormatError(
-            f"{path}: byte {error.start}: this is no UTF-8 text",
+            f"{path}: byte {error.start}: this is not UTF-8 text",
             kind="syntax",
             file=str(path),
-            hint="check that it is the right file; a text in another encoding has to be converted first",
+            hint="check that it is the right file, and convert a text in another encoding first",
         ) from error
 
 

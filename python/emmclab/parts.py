@@ -215,7 +215,7 @@ def _merge(whole: _core.Profiler, profile: _core.Profiler, part: Part) -> None:
             f"{part}: {error}",
             kind="order",
             file=str(part.path),
-            hint="profile recordings that are no parts of one trace each by itself: `emmclab fleet FOLDER`"
+            hint="profile recordings that are not parts of one trace each by itself: `emmclab fleet FOLDER`"
             if part.groups is None
             else "the file is not in order of arrival; sort it, as DuckDB does: `copy (from 'trace.parquet' "
             "order by arrival_ns) to 'sorted.parquet'`",
@@ -237,7 +237,7 @@ def _of_folder(folder: Path, traces: Sequence[Trace]) -> tuple[Header, Ledger]:
             f"{folder}: parts have different clocks: {clocks}",
             kind="order",
             file=str(folder),
-            hint="profile recordings that are no parts of one trace each by itself: `emmclab fleet FOLDER`",
+            hint="profile recordings that are not parts of one trace each by itself: `emmclab fleet FOLDER`",
         )
     header: Header = {field: next(iter(said[field])) if len(said[field]) == 1 else None for field in said}
     formats = ", ".join(sorted(map(str, said["format"])))

@@ -147,9 +147,12 @@ pub fn run_live(
     let named = setup.mounts(sectors)?;
     check_folders(&named, folders)?;
     if !options.what_if.is_empty() {
-        return Err(Error::new(Kind::Config, "a real device is as fast as it is")
-            .in_field("what_if")
-            .hint("simulate the program"));
+        return Err(Error::new(
+            Kind::Config,
+            "a live run measures a real device, no part of which can be infinitely fast",
+        )
+        .in_field("what_if")
+        .hint("leave out `what_if`, or simulate the program: `emmclab apps run`"));
     }
     let partitions: Vec<&str> = named.iter().map(|(name, _)| *name).collect();
     let mut store = RealFiles::new(folders.to_vec(), false);

@@ -10,7 +10,7 @@ use crate::timeline::{CriticalPath, Doing, Timeline};
 /// Numbers that Perfetto knows the process and its first thread by.
 const PID: i32 = 1_000;
 
-/// What the threads of a run did, part by part.
+/// The states of a run's threads, part by part.
 pub struct ThreadTimes {
     pub(crate) program: String,
     pub(crate) timelines: Vec<Timeline>,

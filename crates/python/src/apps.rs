@@ -42,7 +42,7 @@ impl PyProgram {
         &self.0.name
     }
 
-    /// What its user does.
+    /// The activity of its user.
     #[getter]
     fn about(&self) -> &str {
         &self.0.about

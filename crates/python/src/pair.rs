@@ -43,7 +43,7 @@ fn kb(kb: u32) -> String {
     format!("{kb}KB")
 }
 
-/// What came out of a run on two devices.
+/// The result of a run on two devices.
 #[derive(Serialize)]
 struct PairResult {
     requests: u64,

@@ -122,7 +122,7 @@ impl PyReader {
         Ok(run(py, || self.inner().next_batch())?.map(PyBatch))
     }
 
-    /// What was seen, kept, skipped and changed so far.
+    /// Records seen, kept, skipped and changed so far.
     fn ledger<'py>(&mut self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         ledger_to_python(py, &self.inner().ledger())
     }

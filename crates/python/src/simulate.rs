@@ -77,7 +77,7 @@ impl PyDeviceConfig {
         self.0.name()
     }
 
-    /// What the user should know of the settings: keys that had another name before.
+    /// Notes on the settings: keys that had another name before.
     fn notes(&self) -> Vec<String> {
         self.0.notes().to_vec()
     }
@@ -87,7 +87,7 @@ impl PyDeviceConfig {
         run(py, || self.0.to_toml())
     }
 
-    /// What it can do as its `EXT_CSD` register says it, as JSON: values, and fields of the register.
+    /// Its capabilities as its `EXT_CSD` register reports them, as JSON: values, and fields of the register.
     fn capabilities(&self, py: Python<'_>) -> PyResult<String> {
         run(py, || {
             let capabilities = Capabilities::of(self.0.settings());

@@ -141,9 +141,9 @@ impl TraceReader {
             let hint = if ledger.skipped > 0 {
                 format!("all {} records were skipped; read without --lenient to see why", ledger.skipped)
             } else {
-                "was the recording stopped before any I/O happened?".to_owned()
+                "record again while the device has I/O".to_owned()
             };
-            return Err(Error::new(Kind::Empty, "there is no request in it").hint(hint).in_file(&self.path));
+            return Err(Error::new(Kind::Empty, "the trace holds no request").hint(hint).in_file(&self.path));
         }
         Ok(batch)
     }
@@ -307,7 +307,7 @@ impl TraceReader {
         self.read = requests;
     }
 
-    /// What was seen, kept, skipped and changed so far.
+    /// Records seen, kept, skipped and changed so far.
     pub fn ledger(&self) -> Ledger {
         let mut ledger = self.source.ledger();
         self.screen.count(&mut ledger);
@@ -346,7 +346,7 @@ impl TraceReader {
         self.source.progress()
     }
 
-    /// What is known of the whole trace without reading it; nothing where requests may be left out.
+    /// The facts on the whole trace that are known without reading it; nothing where requests may be left out.
     pub fn extent(&self) -> Option<Extent> {
         self.source.extent().filter(|_| !self.screen.leaves_out())
     }

@@ -15,6 +15,7 @@ import typer
 from emmclab import __version__
 from emmclab.cli import failures
 from emmclab.cli.console import put, stdout
+from emmclab.cli.helping import examples, paragraphs
 from emmclab.cli.spelling import spelled_out
 
 #: The commands in the order of the help; each is registered by the module of its name.
@@ -66,10 +67,13 @@ def application(commands: Iterable[str] = COMMANDS) -> typer.Typer:
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     app.callback(
-        invoke_without_command=True, epilog="Example: [cyan]emmclab profile trace.txt --html report.html[/]"
+        invoke_without_command=True, epilog=examples("emmclab profile trace.txt --html report.html")
     )(emmclab)
     for name in commands:
         import_module(f"{__name__}.{name.replace('-', '_')}").register(app)
+    for command in app.registered_commands:
+        if command.callback is not None:
+            command.help = paragraphs(command.callback)
     return app
 
 

@@ -15,6 +15,7 @@ from rich.text import Text
 from emmclab.advise import ORDERS, USED, Advised, Life, said
 from emmclab.advise import advise as try_options
 from emmclab.cli.console import print_json, say, stdout
+from emmclab.cli.helping import examples
 from emmclab.cli.meter import Meter
 from emmclab.cli.options import AsJson, Reading, TraceFiles, with_groups
 from emmclab.cli.show import framed
@@ -43,9 +44,9 @@ _SHOWN = 10
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command(
-        epilog="Example: [cyan]emmclab advise trace.txt --device nexus5 --by p99 --html advice.html[/]"
-    )(with_groups(advise))
+    app.command(epilog=examples("emmclab advise trace.txt --device nexus5 --by p99 --html advice.html"))(
+        with_groups(advise)
+    )
 
 
 def advise(
@@ -62,7 +63,9 @@ def advise(
     new: Annotated[
         bool,
         typer.Option(
-            "--new", help="Take new devices: --precondition none. Faster, but collection never works."
+            "--new",
+            help="Simulate new (empty) devices, as --precondition none: faster, but garbage collection "
+            "never runs.",
         ),
     ] = False,
     wrap_addresses: Wrap = False,
@@ -72,7 +75,8 @@ def advise(
         bool,
         typer.Option(
             "--lifetime",
-            help="Also estimate the lifetime, on a used device: some seconds more per option and 32 GB.",
+            help="Also estimate the lifetime, on a used device; takes some seconds more per option and 32 GB "
+            "of capacity.",
         ),
     ] = False,
     html: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write a page.")] = None,

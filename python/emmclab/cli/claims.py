@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.text import Text
 
 from emmclab.cli.console import print_json, stdout
+from emmclab.cli.helping import examples
 from emmclab.cli.names import paper_names
 from emmclab.cli.options import AsJson, Reading, with_groups
 from emmclab.cli.show import framed
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command(epilog="Example: [cyan]emmclab claims --paper iiswc15 --json[/]")(with_groups(claims))
+    app.command(epilog=examples("emmclab claims --paper iiswc15 --json"))(with_groups(claims))
 
 
 def claims(
@@ -42,7 +43,7 @@ def claims(
         str | None,
         typer.Option(
             metavar="NAME",
-            help="One paper (`emmclab papers`); all without it.",
+            help="One paper (`emmclab papers`); default: all.",
             autocompletion=paper_names,
         ),
     ] = None,

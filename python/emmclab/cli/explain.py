@@ -17,6 +17,7 @@ from rich.text import Text
 from emmclab import _core
 from emmclab.cli.activity import show_activity
 from emmclab.cli.console import print_json, stdout
+from emmclab.cli.helping import examples
 from emmclab.cli.meter import Meter
 from emmclab.cli.names import explained_words
 from emmclab.cli.options import AsJson, Reading, with_groups
@@ -44,8 +45,7 @@ _CLOCKS = {
 def register(app: typer.Typer) -> None:
     """Add the command."""
     app.command(
-        epilog="Examples: [cyan]emmclab explain trace.txt[/], [cyan]emmclab explain nexus5[/], "
-        "[cyan]emmclab explain watermark[/]"
+        epilog=examples("emmclab explain trace.txt", "emmclab explain nexus5", "emmclab explain watermark")
     )(with_groups(explain))
 
 
@@ -72,7 +72,7 @@ def explain(
         return
     if what is None:
         raise ConfigError(
-            "there is nothing to explain",
+            "the trace, device or word to explain is missing",
             kind="config",
             field="TRACE|DEVICE|WORD",
             hint="name a trace, a device or a word, or give --glossary",
@@ -84,7 +84,7 @@ def explain(
         return
     if capacity is not None:
         raise ConfigError(
-            f"`{what}` is not a device",
+            f"`--capacity` scales devices, and `{what}` is not one",
             kind="config",
             field="--capacity",
             hint="give it with the name of a device",
@@ -179,7 +179,7 @@ def _explain_device(device: Device, as_json: bool) -> None:
     console.print(table)
     if not device.capabilities["ext_csd"]:
         return
-    register = _headed("What it can do, as its EXT_CSD register says it", "Field", "Byte", "Value")
+    register = _headed("Capabilities, as its EXT_CSD register reports them", "Field", "Byte", "Value")
     for field in device.capabilities["ext_csd"]:
         last = field["byte"] + field["bytes"] - 1
         place = f"{last}:{field['byte']}" if field["bytes"] > 1 else str(last)

@@ -40,7 +40,7 @@ Format = Annotated[
     str | None,
     typer.Option(
         metavar="NAME",
-        help="Format of the input; else it is recognised by content.",
+        help="Format of the input (`emmclab formats`); default: recognised by content.",
         autocompletion=format_names,
         rich_help_panel="Reading",
     ),
@@ -52,7 +52,7 @@ Columns = Annotated[
     str | None,
     typer.Option(
         metavar="A,B,...",
-        help="Columns of a generic CSV in order, as `arrival,op,sector,sectors`.",
+        help="Columns of a generic CSV in order, as `arrival,op,sector,sectors`; default: its heading.",
         rich_help_panel="Reading",
     ),
 ]
@@ -79,7 +79,7 @@ ReorderWindow = Annotated[
     typer.Option(
         metavar="N",
         min=1,
-        help="Window in which requests are sorted by arrival; default: 65,536 requests.",
+        help="Window, in requests, in which they are sorted by arrival; default: 65,536.",
         rich_help_panel="Reading",
     ),
 ]
@@ -94,13 +94,16 @@ MendClock = Annotated[
 ]
 Figures = Annotated[
     Path | None,
-    typer.Option(metavar="DIR", help="Also write each figure as SVG and PDF, and its data as CSV."),
+    typer.Option(
+        metavar="DIR", help="Also write each figure to this folder as SVG and PDF, and its data as CSV."
+    ),
 ]
 Percentiles = Annotated[
     str | None,
     typer.Option(
         metavar="P,P,...",
-        help="Percentiles of response times in place of the usual, as 50,90,99,99.9,99.99; within 0.1 %.",
+        help="Percentiles of response times in place of the usual, above 0 to 100, as 50,90,99,99.9,99.99; "
+        "within 0.1 %.",
     ),
 ]
 OverTime = Annotated[

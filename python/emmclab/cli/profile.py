@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from emmclab.cli.console import print_json, say, stdout
+from emmclab.cli.helping import examples
 from emmclab.cli.meter import Counter, Meter
 from emmclab.cli.names import one_of
 from emmclab.cli.options import (
@@ -49,21 +50,21 @@ class Caches:
         str | None,
         typer.Option(
             metavar="SIZE,...",
-            help="Their sizes, as 512KB,16MB,1GB; default: powers of two from 1 MB to 4 GB.",
+            help="Sizes of the caches, as 512KB,16MB,1GB; default: powers of two from 1 MB to 4 GB.",
             rich_help_panel="Caches",
         ),
     ] = None
     cache_ops: Annotated[
         str,
         typer.Option(
-            metavar="all|read|write", help="The requests that go through them.", rich_help_panel="Caches"
+            metavar="all|read|write", help="Requests that go through the caches.", rich_help_panel="Caches"
         ),
     ] = "all"
     cache_exact: Annotated[
         bool,
         typer.Option(
             "--cache-exact",
-            help="Follow every page; else a trace of more than 1,048,576 page touches is sampled.",
+            help="Follow every page; by default a trace of more than 1,048,576 page touches is sampled.",
             rich_help_panel="Caches",
         ),
     ] = False
@@ -72,10 +73,12 @@ class Caches:
 def register(app: typer.Typer) -> None:
     """Add the command."""
     app.command(
-        epilog="Examples: [cyan]emmclab profile trace.txt --html report.html[/]   "
-        "[cyan]emmclab profile a.csv.gz b.csv.gz --compare[/]   "
-        "[cyan]emmclab profile trace.txt --cache-policies all[/]   "
-        "[cyan]emmclab profile trace.txt --over-time load.csv --bin 1s[/]"
+        epilog=examples(
+            "emmclab profile trace.txt --html report.html",
+            "emmclab profile a.csv.gz b.csv.gz --compare",
+            "emmclab profile trace.txt --cache-policies all",
+            "emmclab profile trace.txt --over-time load.csv --bin 1s",
+        )
     )(with_groups(profile))
 
 

@@ -15,6 +15,7 @@ import typer
 from rich.text import Text
 
 from emmclab.cli.console import print_json, put, say, stdout
+from emmclab.cli.helping import examples
 from emmclab.cli.names import study_names
 from emmclab.cli.options import AsJson
 from emmclab.cli.show import framed
@@ -32,7 +33,7 @@ _PIECE = 1 << 16
 def register(app: typer.Typer) -> None:
     """Add the command."""
     app.command(
-        epilog='Example: [cyan]emmclab query "select device, avg(mean_response_ms) from runs group by all"[/]'
+        epilog=examples('emmclab query "select device, avg(mean_response_ms) from runs group by all"')
     )(query)
 
 
@@ -56,7 +57,7 @@ def query(
     trace: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE", help="Ask this trace, of any format: its requests are the table `trace`."
+            metavar="FILE", help="Query this trace, of any format: its requests are the table `trace`."
         ),
     ] = None,
     output: Annotated[
@@ -73,11 +74,13 @@ def query(
     from emmclab.study.query import asked, asked_trace
 
     if as_csv and as_json:
-        raise ConfigError("CSV and JSON at once", kind="config", field="--csv", hint="give one of the two")
+        raise ConfigError(
+            "--csv and --json exclude each other", kind="config", field="--csv", hint="give one of the two"
+        )
     if output is not None:
         refuse_other_endings(output, _ENDINGS, "--output")
     if trace is not None and study is not None:
-        message = "a study and a trace at once"
+        message = "--study and --trace exclude each other"
         raise ConfigError(message, kind="config", field="--trace", hint="give one of the two")
     if trace is not None:
         asking = asked_trace(read(trace), sql)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from emmclab.cli.console import print_json, say
+from emmclab.cli.helping import examples
 from emmclab.cli.options import AsJson, Figures, Reading, with_groups
 from emmclab.cli.studies import RESULTS, StudyName, incomplete
 from emmclab.errors import InputError
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command(epilog="Example: [cyan]emmclab report my-study.toml --html page.html --figures figures[/]")(
+    app.command(epilog=examples("emmclab report my-study.toml --html page.html --figures figures"))(
         with_groups(report)
     )
 

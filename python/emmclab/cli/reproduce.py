@@ -10,6 +10,7 @@ from rich.text import Text
 
 from emmclab.cli.claims import show_claims, show_headline
 from emmclab.cli.console import print_json, say, stdout
+from emmclab.cli.helping import examples
 from emmclab.cli.names import paper_study_names
 from emmclab.cli.options import AsJson, Figures, Reading, with_groups
 from emmclab.cli.studies import (
@@ -26,7 +27,7 @@ from emmclab.cli.studies import (
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command(epilog="Example: [cyan]emmclab reproduce iiswc15 --jobs 2 --html iiswc15.html[/]")(
+    app.command(epilog=examples("emmclab reproduce iiswc15 --jobs 2 --html iiswc15.html"))(
         with_groups(reproduce)
     )
 
@@ -95,7 +96,7 @@ def reproduce(
 
 
 def _known(study: str) -> str:
-    """Refuse what is no study of a paper, and name a paper that has none yet."""
+    """Refuse a name that is not a study of a paper, and name a paper that has none yet."""
     from emmclab.errors import ConfigError
     from emmclab.papers import papers, studies
     from emmclab.study.bundled import own_page
@@ -104,5 +105,5 @@ def _known(study: str) -> str:
         return study
     said = "has no study yet: its system is to come" if study in papers() else "is not a study of a paper"
     raise ConfigError(
-        f"`{study}` {said}", kind="config", field="PAPER", hint=f"there are: {', '.join(studies())}"
+        f"`{study}` {said}", kind="config", field="PAPER", hint=f"choose one of: {', '.join(studies())}"
     )

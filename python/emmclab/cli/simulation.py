@@ -74,10 +74,16 @@ Precondition = Annotated[
     ),
 ]
 Rate = Annotated[
-    float, typer.Option(metavar="FACTOR", help="Factor on the rate of arrivals.", rich_help_panel="Replay")
+    float,
+    typer.Option(
+        metavar="FACTOR",
+        help="Factor on the rate of arrivals, above 0; 2 halves the times between them.",
+        rich_help_panel="Replay",
+    ),
 ]
 Passes = Annotated[
-    int, typer.Option(metavar="N", help="Number of passes over the trace.", rich_help_panel="Replay")
+    int,
+    typer.Option(metavar="N", help="Number of passes over the trace, 1 or more.", rich_help_panel="Replay"),
 ]
 Wrap = Annotated[
     bool,
@@ -122,7 +128,7 @@ Layers = Annotated[
         "--layer",
         metavar="NAME",
         autocompletion=layer_names,
-        help="Host software above the device (`emmclab layers`); repeated: the next one below. "
+        help="Host software above the device (`emmclab layers`); may be repeated: the next one below. "
         "Settings: --set NAME.KEY=VALUE.",
         rich_help_panel="Layers",
     ),
@@ -234,7 +240,7 @@ def configured(name: str, settings: Sequence[str], capacity: str | None = None) 
                 f"`{setting}` is not KEY=VALUE",
                 kind="config",
                 field="--set",
-                hint="as `--set timing.parallelism=both`",
+                hint="write it as `--set timing.parallelism=both`",
             )
         values[key.strip()] = value.strip()
     device = noted(lambda: Device.named(name).set(values) if values else Device.named(name))

@@ -41,7 +41,7 @@ class Bucket:
 
         Raises:
             UnsupportedError: obstore is not installed.
-            ConfigError: this is no address of a bucket.
+            ConfigError: this is not the address of a bucket.
         """
         self._library = library("obstore")
         self._address = address

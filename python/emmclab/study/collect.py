@@ -54,7 +54,7 @@ def _collect(study: Study, cells: Sequence[Cell], places: Sequence[Place], outpu
                     f"{place}: there are no results",
                     kind="io",
                     file=str(place),
-                    hint="name what `emmclab run` was given as --results; it holds a folder for each study",
+                    hint="name the --results folder of `emmclab run`, which holds a folder for each study",
                 )
             parts += found
         with TableFile(aside, "all") as table:
@@ -75,7 +75,7 @@ def collected(path: Path, *, of_run: Callable[[Run], Run] | None = None) -> Resu
     """Read a file that `collect` wrote; `of_run` gives the part of each run that is wanted.
 
     Raises:
-        InputError: it is no such file.
+        InputError: it is not such a file.
     """
     if not path.is_file():
         raise InputError(f"{path}: file not found", kind="io", file=str(path), hint="check the path")

@@ -109,7 +109,10 @@ def _answer(database: duckdb.DuckDBPyConnection, sql: str, tables: list[str]) ->
     with _refusing(tables):
         if not database.extract_statements(sql):
             raise ConfigError(
-                "there is no question", kind="config", field="SQL", hint="as `select * from runs limit 5`"
+                "the query is empty",
+                kind="config",
+                field="SQL",
+                hint="give one, as `select * from runs limit 5`",
             )
     return Answer(_interruptible(database, ask, tables), rows())
 
@@ -139,10 +142,13 @@ def _refusal(error: duckdb.Error, tables: list[str]) -> ConfigError:
     place = re.search(r"^LINE \d+: .*\n *\^", rest, re.MULTILINE)
     near = re.search(r"(?:Candidate bindings: |Did you mean )(.+)", rest)
     columns = f"`describe {'runs' if 'runs' in tables else tables[0]}` lists columns"
-    hint = f"there are: {', '.join(tables)}; {columns}"
+    hint = f"choose one of: {', '.join(tables)}; {columns}"
     if near:
-        names = ", ".join(re.findall(r'"([^"]+)"', near[1])[:3])
-        hint = f"did you mean {names}? {columns}"
+        names = re.findall(r'"([^"]+)"', near[1])[:3]
+        # For a table DuckDB names its own ones, too.
+        names = [name for name in names if name in tables or "Table with name" not in first]
+        if names:
+            hint = f"did you mean {', '.join(names)}? {columns}"
     message = f"{first}\n{place[0]}" if place else first
     return ConfigError(message, kind="config", field="SQL", hint=hint)
 

@@ -109,7 +109,7 @@ def run_search(
     and batch, not on the number of workers or their speed. Cells that are kept already are not run again.
 
     Raises:
-        ConfigError: the study has no section `[search]`, or a metric is no column of the results.
+        ConfigError: the study has no section `[search]`, or a metric is not a column of the results.
         UnsupportedError: optuna is not installed.
     """
     space = study.search

@@ -144,10 +144,12 @@ def read_space(read: Any, grids: Mapping[str, Any]) -> Space:
     """
     grid = read.text("grid", next(iter(grids), ""))
     if grid not in grids:
-        raise read.fault("grid", f"there is no grid `{grid}`", f"there are: {', '.join(grids) or 'none'}")
+        raise read.fault("grid", f"there is no grid `{grid}`", f"choose one of: {', '.join(grids) or 'none'}")
     ranges = tuple(_ranges(read))
     if not ranges:
-        raise read.fault("setting", "there is nothing to choose", "add `[[search.setting]]` with a name")
+        raise read.fault(
+            "setting", "the section has no setting to choose", "add `[[search.setting]]` with a name"
+        )
     for one in ranges:
         if one.name in grids[grid].axes or one.name in grids[grid].set:
             raise read.fault(
@@ -167,7 +169,9 @@ def _ranges(read: Any) -> Iterator[Range]:
         if part.has("choices"):
             choices = part.one("choices", (list, tuple))
             if len(choices) < 2:
-                raise part.fault("choices", "one choice is none", "give two at least, or put it into `set`")
+                raise part.fault(
+                    "choices", "one value leaves nothing to choose", "give two at least, or put it into `set`"
+                )
             yield Range(name, choices=tuple(choices))
         else:
             low, high = part.one("low", number), part.one("high", number)
@@ -178,7 +182,7 @@ def _ranges(read: Any) -> Iterator[Range]:
             if log and (low <= 0 or step is not None):
                 raise part.fault("log", "a logarithm needs values above 0 and no step", "leave out one")
             if step is not None and step <= 0:
-                raise part.fault("step", f"{step} is no step", "give a number above 0")
+                raise part.fault("step", f"{step} is not a step", "give a number above 0")
             yield Range(name, low, high, step, log)
         part.done()
 
@@ -191,6 +195,6 @@ def _bounds(read: Any) -> Iterator[Bound]:
             metric, float(part.one("most", number, math.inf)), float(part.one("least", number, -math.inf))
         )
         if bound == Bound(metric) or bound.least > bound.most:
-            raise part.fault("most", "this bounds nothing", "give `most`, `least`, or both in order")
+            raise part.fault("most", "this is not a bound", "give `most`, `least`, or both in order")
         yield bound
         part.done()

@@ -198,7 +198,7 @@ impl WriteBuffer {
         }
     }
 
-    /// What has to leave for `units` more leaves together, so that planes work beside each other.
+    /// Units that have to leave to make room for `units` more leave together, so that planes work in parallel.
     fn make_room<L: Observer>(&mut self, units: u32, ready: Nanos, below: &mut Below<'_, L>) {
         while !self.is_empty() && !self.will_fit(units) && below.stop().is_none() {
             self.leave(ready, below);

@@ -10,7 +10,7 @@ use super::kernel_event::KernelEvent;
 use super::values::{Slot, Values};
 use crate::names::fixed;
 
-/// What a command is for.
+/// The purpose of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CommandKind {
@@ -58,7 +58,7 @@ impl CommandKind {
 pub enum CommandStep {
     /// It was given to the device.
     Start {
-        /// What it is for.
+        /// Its purpose.
         kind: CommandKind,
         /// Its data.
         bytes: u64,
@@ -85,7 +85,7 @@ pub struct CommandEvent {
     pub host: [u8; 16],
     /// The same from start to end, and of no two commands at a time.
     pub id: u64,
-    /// What happened.
+    /// The kind of event.
     pub step: CommandStep,
 }
 
@@ -105,7 +105,7 @@ const UIC_HIBERNATE_ENTER: i64 = 0x17;
 const UIC_HIBERNATE_EXIT: i64 = 0x18;
 
 impl CommandEvent {
-    /// What an event with these fields says; `None` for one that is of no command.
+    /// The meaning of an event with these fields; `None` where it does not concern a command.
     pub(super) fn read(event: KernelEvent, values: &Values) -> Option<Self> {
         let host = fixed(values.text(Slot::Host));
         Some(match event {

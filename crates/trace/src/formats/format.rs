@@ -1,4 +1,4 @@
-//! What a format is: how it is recognised, read and written, and the options of reading.
+//! A format: how it is recognised, read and written, and the options of reading.
 
 use std::fmt;
 use std::ops::Range;
@@ -22,7 +22,7 @@ pub struct Format {
     pub name: &'static str,
     /// One line on what it is and who writes it.
     pub about: &'static str,
-    /// What its content is known by, in words for `sniff`.
+    /// The mark that its content is known by, in words for `sniff`.
     pub known_by: &'static str,
     /// File-name endings that [`crate::TraceWriter`] takes as this format, without the dot.
     pub extensions: &'static [&'static str],
@@ -32,7 +32,7 @@ pub struct Format {
     pub sniff: fn(&[u8], &Path) -> bool,
     /// Starts reading.
     pub open: fn(Input, &ReadOptions) -> Result<Box<dyn Source>>,
-    /// What it can hold and how writing starts, where the format can be written.
+    /// The values that it can hold and how writing starts, where the format can be written.
     pub writes: Option<(Holds, Create)>,
 }
 

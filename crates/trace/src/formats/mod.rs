@@ -134,14 +134,12 @@ pub fn files(path: &Path) -> Vec<PathBuf> {
 pub(crate) fn open(path: &Path, options: &ReadOptions) -> Result<Opened> {
     let input = Input::open(&blktrace::first_of(path))?;
     if input.head().is_empty() {
-        return Err(
-            Error::new(Kind::Empty, "the file is empty").hint("was the recording stopped before any I/O?")
-        );
+        return Err(Error::new(Kind::Empty, "the file is empty").hint("record or copy it again"));
     }
     if options.mend_clock == Some(MendClock::Jumps) && !input.is_regular() {
         return Err(Error::new(
             Kind::Unsupported,
-            "jumps are found in a first pass over the file, and a pipe is read once",
+            "jumps are found in a first pass over the file, but a pipe is read once",
         )
         .of_field("--mend-clock", 0, b"auto")
         .hint("name the length above which a gap is cut, as `--mend-clock 1h`, or write the trace to a file first"));

@@ -249,11 +249,13 @@ fn check_frame(file: &mut File) -> std::io::Result<Result<u64>> {
     } else {
         Err(Error::new(Kind::Truncated, "the Parquet file does not end as one, or is compressed as a whole")
             .at_offset(bytes)
-            .hint("it was cut short while it was written or copied; Parquet compresses by itself and needs no gzip"))
+            .hint(
+                "write or copy it again: it was cut short, or packed with gzip, which Parquet does not need",
+            ))
     })
 }
 
-/// What the statistics of the footer bound; `None` where they are not all there.
+/// The bounds by the statistics of the footer; `None` where they are not all there.
 fn extent(metadata: &ArrowReaderMetadata) -> std::result::Result<Option<Extent>, ParquetError> {
     let file = metadata.metadata();
     let groups = file.row_groups();

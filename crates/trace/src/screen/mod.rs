@@ -1,4 +1,4 @@
-//! What happens to the requests of a trace once they stand in order of arrival: suspected re-issues are marked, unwanted
+//! The steps for requests of a trace once they stand in order of arrival: suspected re-issues are marked, unwanted
 //! requests are left out, and re-issues dropped where asked for. In this order: a re-issue is judged by all requests, and
 //! the counts of re-issues are those of the wanted requests.
 
@@ -84,7 +84,7 @@ impl Screen {
         self.one_device = true;
     }
 
-    /// What is left of the next batch.
+    /// Applies the steps to the next batch and returns the rest of it.
     pub fn apply(&mut self, mut batch: Batch) -> Batch {
         self.names = Some((batch.processes_shared().clone(), batch.devices_shared().clone()));
         if let Some(reissues) = &mut self.reissues {

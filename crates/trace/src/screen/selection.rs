@@ -134,7 +134,7 @@ impl Selection {
             } else {
                 format!("there are: {there}")
             };
-            Err(Error::new(Kind::Config, format!("no request is of {what} `{value}`"))
+            Err(Error::new(Kind::Config, format!("the trace holds no request of {what} `{value}`"))
                 .of_field(OPTION, 0, format!("{what}={value}").as_bytes())
                 .hint(hint))
         };
@@ -165,7 +165,7 @@ impl Selection {
                 format!("no request arrives {} after the first", self.only.from),
             )
             .of_field(OPTION, 0, b"from")
-            .hint(format!("the last one arrives {span} after it")));
+            .hint(format!("take an earlier time: the last one arrives {span} after it")));
         }
         if self.selected == 0 {
             return Err(Error::new(Kind::Config, "no request meets all conditions together")

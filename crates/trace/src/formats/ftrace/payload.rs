@@ -43,7 +43,7 @@ pub(super) fn values(event: KernelEvent, payload: &[u8]) -> Values<'_> {
     values
 }
 
-/// What stands before the first `: `, and behind it.
+/// The texts before and behind the first `: `.
 fn until_colon(text: &[u8]) -> (&[u8], &[u8]) {
     match memchr::memmem::find(text, b": ") {
         Some(end) => (&text[..end], &text[end + 2..]),
