@@ -18,7 +18,8 @@ from emmclab.cli.meter import remaining
 from emmclab.errors import ConfigError, InputError
 from emmclab.files import sweep
 from emmclab.study import Results, Serial, Study, run_study
-from emmclab.study.store import Kept, Store
+from emmclab.study.kept import Kept
+from emmclab.study.store import Store
 
 STUDY = """
 name = "small"

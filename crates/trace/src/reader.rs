@@ -40,6 +40,8 @@ pub struct TraceReader {
     /// Arrival of the request that stood last in the file, to count descents.
     last_in_file: i64,
     ended: bool,
+    /// Whether a trace without a request is none: a part of one may be empty.
+    needs_requests: bool,
     kept: u64,
     reordered: u64,
     guard: formats::UnitGuard,
@@ -118,6 +120,7 @@ impl TraceReader {
             last_arrival: i64::MIN,
             last_in_file: i64::MIN,
             ended: false,
+            needs_requests: options.slice.is_none(),
             kept: 0,
             reordered: 0,
         }
@@ -133,7 +136,7 @@ impl TraceReader {
         if let Some(batch) = &batch {
             self.kept += batch.len() as u64;
             self.clock.gaps.extend(batch.arrivals());
-        } else if self.kept == 0 {
+        } else if self.kept == 0 && self.needs_requests {
             let ledger = self.ledger();
             let hint = if ledger.skipped > 0 {
                 format!("all {} records were skipped; read without --lenient to see why", ledger.skipped)

@@ -60,6 +60,8 @@ def application(commands: Iterable[str] = COMMANDS) -> typer.Typer:
     app = typer.Typer(
         name="emmclab",
         rich_markup_mode="rich",
+        # Scripts of our own start no process for each word that is completed.
+        add_completion=False,
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"]},
     )
@@ -76,10 +78,24 @@ def emmclab(
     version: Annotated[
         bool, typer.Option("--version", help="Print the version and stop.", is_eager=True)
     ] = False,
+    completion: Annotated[
+        str | None,
+        typer.Option(
+            "--show-completion",
+            metavar="bash|zsh|fish",
+            help="Print the script that completes emmclab's command line in a shell.",
+            is_eager=True,
+        ),
+    ] = None,
 ) -> None:
     """A laboratory for the flash storage of phones and boards: record, characterise and simulate its I/O."""
     if version:
         put(f"emmclab {__version__}")
+        raise typer.Exit
+    if completion is not None:
+        from emmclab.cli.completion import script
+
+        put(script(completion).rstrip("\n"))
         raise typer.Exit
     if context.invoked_subcommand is None:
         stdout().print(context.get_help(), end="", markup=False)

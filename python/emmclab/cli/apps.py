@@ -25,6 +25,7 @@ from emmclab.apps import (
 from emmclab.apps_live import LIVE_HOST, agreement, run_live
 from emmclab.cli.console import print_json, put, say, stdout
 from emmclab.cli.meter import Meter
+from emmclab.cli.names import application_names, host_names, network_names, solution_names
 from emmclab.cli.options import AsJson, option, with_groups
 from emmclab.cli.outputs import Perfetto
 from emmclab.cli.simulation import (
@@ -59,6 +60,7 @@ class Running:
             f"{LIVE_HOST} for `live`.",
             _RUN,
             metavar="HOST",
+            autocompletion=host_names,
         ),
     ] = None
     seed: Annotated[int, option("Seed of everything that is drawn.", _RUN, metavar="N", min=0)] = 1
@@ -130,6 +132,7 @@ def apps(
         list[str] | None,
         typer.Argument(
             metavar="[list|show|schema|hosts|run|compare|solutions|live|learn] [NAME|FILE]...",
+            autocompletion=application_names,
             help="What to do, and applications: presets or TOML files; of `learn` a recording.",
             show_default=False,
         ),
@@ -154,6 +157,7 @@ def apps(
             "--network",
             "--networks",
             metavar="NAME,...",
+            autocompletion=network_names,
         ),
     ] = NETWORK,
     what_if: Annotated[
@@ -196,6 +200,7 @@ def apps(
             _RUN,
             "--solution",
             metavar="NAME",
+            autocompletion=solution_names,
         ),
     ] = [],  # noqa: B006
     running: Running,

@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.text import Text
 
 from emmclab.cli.console import print_json, stdout
+from emmclab.cli.names import paper_names
 from emmclab.cli.options import AsJson, Reading, with_groups
 from emmclab.cli.show import framed
 from emmclab.cli.studies import (
@@ -38,7 +39,12 @@ def register(app: typer.Typer) -> None:
 def claims(
     *,
     paper: Annotated[
-        str | None, typer.Option(metavar="NAME", help="One paper (`emmclab papers`); all without it.")
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="One paper (`emmclab papers`); all without it.",
+            autocompletion=paper_names,
+        ),
     ] = None,
     traces: TraceInputs = [],  # noqa: B006
     jobs: Jobs = 0,

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from emmclab.cli.console import print_json, say, stdout
+from emmclab.cli.names import layer_names
 from emmclab.cli.options import AsJson, Reading, TraceFiles, with_groups
 from emmclab.cli.profile import distinct
 from emmclab.cli.simulation import (
@@ -50,6 +51,7 @@ def compare(
         str,
         typer.Option(
             metavar="A,B+C,...",
+            autocompletion=layer_names,
             help="Stacks of layers above each device, `none` for no layer, + from one to the next below; "
             "the first is the baseline. Settings: --set NAME.KEY=VALUE, for every stack with the layer.",
             rich_help_panel="Layers",

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from emmclab.cli.console import print_json, say
+from emmclab.cli.names import control_commands
 from emmclab.errors import ConfigError
 
 
@@ -24,7 +25,12 @@ def control(
         Path, typer.Argument(metavar="SOCKET", help="The socket of `emmclab serve --control`.")
     ],
     command: Annotated[
-        str, typer.Argument(metavar="COMMAND", help="status, cut, restore, set KEY=VALUE, or stop.")
+        str,
+        typer.Argument(
+            metavar="COMMAND",
+            help="status, cut, restore, set KEY=VALUE, or stop.",
+            autocompletion=control_commands,
+        ),
     ],
     setting: Annotated[
         str | None,

@@ -11,6 +11,7 @@ import typer
 
 from emmclab import _core
 from emmclab.cli.console import print_json, say, stdout
+from emmclab.cli.names import crash_workload_names, filesystem_names, one_of
 from emmclab.cli.options import AsJson, option, with_groups
 from emmclab.cli.simulation import Layers, Settings, configured, device_names, layered
 from emmclab.cli.studies import RESULTS, ResultsFolder
@@ -72,7 +73,12 @@ def crash(
     ] = None,
     fs: Annotated[
         str,
-        option("File system: ext4, or with --recovery mount xfs, btrfs, f2fs, vfat.", _RUN, metavar="NAME"),
+        option(
+            "File system: ext4, or with --recovery mount xfs, btrfs, f2fs, vfat.",
+            _RUN,
+            metavar="NAME",
+            autocompletion=filesystem_names,
+        ),
     ] = "ext4",
     mkfs_options: Annotated[
         list[str],
@@ -86,6 +92,7 @@ def crash(
             "behind its name, syncs return at once.",
             _RUN,
             metavar="NAME",
+            autocompletion=crash_workload_names,
         ),
     ] = None,
     operations: Annotated[int, option("Operations of such a workload.", _RUN, metavar="N", min=1)] = 200,
@@ -99,6 +106,7 @@ def crash(
             "mounted, with EMMCLAB_ACKNOWLEDGED naming a file of the lines; it fails if something is lost.",
             _RUN,
             metavar="NAME|CMD",
+            autocompletion=one_of("sqlite", "files", "append-log"),
         ),
     ] = None,
     cuts: Annotated[int, option("Most moments at which power is cut.", _STATES, metavar="N", min=1)] = 1000,

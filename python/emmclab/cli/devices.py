@@ -11,7 +11,7 @@ from rich.text import Text
 from emmclab.cli.console import print_json, stdout
 from emmclab.cli.options import AsJson
 from emmclab.cli.show import framed
-from emmclab.cli.simulation import Capacity
+from emmclab.cli.simulation import Capacity, device_names
 from emmclab.device import Device, presets
 from emmclab.errors import ConfigError
 
@@ -30,6 +30,7 @@ def devices(
         str | None,
         typer.Option(
             metavar="NAME",
+            autocompletion=device_names,
             help="Measure the published figures that this device was fitted to, and print every deviation.",
         ),
     ] = None,

@@ -18,6 +18,7 @@ from emmclab import _core
 from emmclab.cli.activity import show_activity
 from emmclab.cli.console import print_json, stdout
 from emmclab.cli.meter import Meter
+from emmclab.cli.names import explained_words
 from emmclab.cli.options import AsJson, Reading, with_groups
 from emmclab.cli.show import framed
 from emmclab.cli.simulation import Capacity, configured
@@ -54,6 +55,7 @@ def explain(
         Path | None,
         typer.Argument(
             metavar="TRACE|DEVICE|WORD",
+            autocompletion=explained_words,
             help="A trace, the name of a device, its TOML file, or a word of the glossary.",
         ),
     ] = None,
@@ -194,10 +196,12 @@ def _show(console: Console, explained: dict[str, Any]) -> None:
     if explained["digest"]:
         facts.add_row("digest", Text(f"{explained['digest']} (SHA-256 of its bytes, first 16 digits)"))
     facts.add_row("format", Text(f"{explained['file_format']}, recognised by {explained['recognised_by']}"))
-    first = f"{header['source']} ({explained['format']})"
-    if explained["format_about"]:
-        first = f"{header['source']} ({explained['format']}: {explained['format_about']})"
-    if explained["file_format"] != explained["format"] and explained["format"] not in _OWN:
+    first = header["source"]
+    if explained["format"]:
+        about = f": {explained['format_about']}" if explained["format_about"] else ""
+        first += f" ({explained['format']}{about})"
+    # A trace that another program made names no format.
+    if explained["file_format"] != explained["format"] and explained["format"] not in ("", *_OWN):
         first += f", recognised by {explained['format_recognised_by'] or 'an unknown method (not recorded)'}"
     facts.add_row("first read from", Text(first))
     facts.add_row("clock", Text(f"{header['clock']}: {explained['clock_about']}"))

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
-from emmclab import _core
 from emmclab.cli.console import say
+from emmclab.cli.names import format_names, one_of
 from emmclab.fields import counted_jumps
 from emmclab.measures import bin_ns
 from emmclab.reading import read, reading_options
@@ -29,10 +29,6 @@ def option(help_: str, panel: str, *names: str, **more: Any) -> Any:
     return typer.Option(*names, help=help_, rich_help_panel=panel, **more)
 
 
-def _format_names(incomplete: str) -> list[str]:
-    return [entry["name"] for entry in _core.formats() if entry["name"].startswith(incomplete)]
-
-
 TraceFile = Annotated[
     Path, typer.Argument(metavar="TRACE", help="A trace of any format; gzip, zstd, xz too; `-` for stdin.")
 ]
@@ -45,7 +41,7 @@ Format = Annotated[
     typer.Option(
         metavar="NAME",
         help="Format of the input; else it is recognised by content.",
-        autocompletion=_format_names,
+        autocompletion=format_names,
         rich_help_panel="Reading",
     ),
 ]
@@ -65,6 +61,7 @@ TimeUnit = Annotated[
     typer.Option(
         metavar="UNIT",
         help="Unit of times, for formats that do not define it: s, ms, us, ns.",
+        autocompletion=one_of("s", "ms", "us", "ns"),
         rich_help_panel="Reading",
     ),
 ]
@@ -73,6 +70,7 @@ SizeUnit = Annotated[
     typer.Option(
         metavar="UNIT",
         help="Unit of addresses and sizes, for formats that do not define it: sector, byte, kb, page.",
+        autocompletion=one_of("sector", "byte", "kb", "page"),
         rich_help_panel="Reading",
     ),
 ]

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import subprocess
 import time
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated, Any
@@ -16,6 +18,7 @@ from emmclab.answers import changes_line
 from emmclab.beside import repeated
 from emmclab.cli.console import print_json, say, stderr, stdout
 from emmclab.cli.endings import Ending, asked_by_signal
+from emmclab.cli.names import filesystem_names
 from emmclab.cli.options import AsJson, option, with_groups
 from emmclab.cli.simulation import (
     Capacity,
@@ -88,7 +91,12 @@ def serve(
     file: Annotated[bool, option("A file of a FUSE file system.", _WHERE, "--file")] = False,
     mkfs: Annotated[
         str | None,
-        option("Make a file system: ext4, xfs, btrfs, f2fs, vfat.", _WHERE, metavar="NAME"),
+        option(
+            "Make a file system: ext4, xfs, btrfs, f2fs, vfat.",
+            _WHERE,
+            metavar="NAME",
+            autocompletion=filesystem_names,
+        ),
     ] = None,
     mkfs_options: Annotated[
         list[str],
@@ -153,7 +161,8 @@ def serve(
 ) -> None:
     """Serve a simulated eMMC as a block device of this machine, until Ctrl-C or the end of CMD.
 
-    The exit status is that of CMD. Without a place for clients, it is a loop device for root, else a file.
+    CMD finds the device as EMMCLAB_DEVICE, and the exit status is that of CMD. Without a place for
+    clients, it is a loop device for root, else a file.
     """
     own, layer_settings = layered(settings, layers)
     configuration = configured(device, own, capacity)
@@ -247,13 +256,37 @@ def _served(
         with _controlled(live, control, ending):
             if command:
                 with _started_later(live, clock, delayed):
-                    status = live.run(command)
+                    status = live.run(command) if _has_disk(live) else _run_client(command, live.path, ending)
             else:
                 _watch(live, clock, delayed, ending, as_json)
         figures = live.stats()
     finally:
         result = live.stop()
     return figures, result, status
+
+
+def _has_disk(live: Any) -> bool:
+    """Whether the device is a block device of this machine, by which the core runs commands."""
+    return str(live.path).startswith("/dev/")
+
+
+def _run_client(command: list[str], path: str, ending: Ending) -> int:
+    """Run a client of a socket or file; give its exit status as a shell does. A wish to end ends it."""
+    try:
+        client = subprocess.Popen(command, env=os.environ | {"EMMCLAB_DEVICE": path})
+    except OSError as error:
+        raise ConfigError(
+            f"`{command[0]}` cannot be run: {error.strerror}",
+            kind="config",
+            field="CMD",
+            hint="check its name",
+        ) from None
+    while client.poll() is None:
+        if ending.asked:
+            client.terminate()
+        with suppress(subprocess.TimeoutExpired):
+            client.wait(_WAIT_S)
+    return client.returncode if client.returncode >= 0 else 128 - client.returncode
 
 
 def _check_folder(path: Path) -> None:

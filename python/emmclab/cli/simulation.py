@@ -16,6 +16,7 @@ from emmclab.answers import warnings as warnings_of
 from emmclab.cli.console import say
 from emmclab.cli.failures import EARLY_END
 from emmclab.cli.meter import Meter
+from emmclab.cli.names import layer_names, names_of, setting_names
 from emmclab.cli.options import Bin, OverTime, Percentiles, note_over_time
 from emmclab.device import Device, presets
 from emmclab.errors import ConfigError
@@ -23,10 +24,8 @@ from emmclab.over_time import check_target
 from emmclab.result import Result
 from emmclab.trace import Trace
 
-
-def device_names(incomplete: str) -> list[str]:
-    """Complete the name of a device."""
-    return [name for name in presets() if name.startswith(incomplete)]
+#: Completes the name of a device.
+device_names = names_of(presets)
 
 
 DeviceName = Annotated[
@@ -43,6 +42,7 @@ Settings = Annotated[
     typer.Option(
         "--set",
         metavar="KEY=VALUE",
+        autocompletion=setting_names,
         help="Change a setting, as `timing.parallelism=both`; `emmclab explain DEVICE` lists them.",
         rich_help_panel="Device",
     ),
@@ -121,6 +121,7 @@ Layers = Annotated[
     typer.Option(
         "--layer",
         metavar="NAME",
+        autocompletion=layer_names,
         help="Host software above the device (`emmclab layers`); repeated: the next one below. "
         "Settings: --set NAME.KEY=VALUE.",
         rich_help_panel="Layers",
@@ -131,6 +132,7 @@ Second = Annotated[
     typer.Option(
         "--device2",
         metavar="PRESET|FILE",
+        autocompletion=device_names,
         help="Second device, for layers with second_device=true.",
         rich_help_panel="Layers",
     ),

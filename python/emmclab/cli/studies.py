@@ -13,6 +13,7 @@ import typer
 
 from emmclab.cli.console import say
 from emmclab.cli.failures import kept
+from emmclab.cli.names import one_of, study_names
 from emmclab.cli.options import Reading
 from emmclab.cli.study_meter import StudyMeter
 from emmclab.errors import ConfigError, EmmclabError, InputError
@@ -27,7 +28,12 @@ if TYPE_CHECKING:
 RESULTS = Path("emmclab-results")
 
 StudyName = Annotated[
-    str, typer.Argument(metavar="STUDY", help="A study that comes with emmclab (iiswc15), or a TOML file.")
+    str,
+    typer.Argument(
+        metavar="STUDY",
+        help="A study that comes with emmclab (iiswc15), or a TOML file.",
+        autocompletion=study_names,
+    ),
 ]
 Jobs = Annotated[
     int,
@@ -57,6 +63,7 @@ Engine = Annotated[
     typer.Option(
         "--on",
         metavar="ENGINE",
+        autocompletion=one_of("local", "ray", "auto"),
         help="local; ray: a Ray cluster started on this machine; auto or ray://HOST:PORT: one that is there.",
         rich_help_panel="Running",
     ),

@@ -9,20 +9,17 @@ import typer
 
 from emmclab.cli.console import print_json, say, stdout
 from emmclab.cli.meter import Meter
+from emmclab.cli.names import workload_names
 from emmclab.cli.options import AsJson
 from emmclab.cli.outputs import To, to_stdout
 from emmclab.cli.show import framed
 from emmclab.errors import ConfigError
-from emmclab.workload import Workload, workload_groups, workloads
+from emmclab.workload import Workload, workload_groups
 
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
     app.command(epilog="Example: [cyan]emmclab synth Messaging messaging.parquet --seed 7[/]")(synth)
-
-
-def _workload_names(incomplete: str) -> list[str]:
-    return [name for name in workloads() if name.casefold().startswith(incomplete.casefold())]
 
 
 def synth(
@@ -31,7 +28,7 @@ def synth(
         typer.Argument(
             metavar="NAME|FILE",
             help="A workload that comes with emmclab, or a model that `emmclab fit` wrote (.toml).",
-            autocompletion=_workload_names,
+            autocompletion=workload_names,
         ),
     ] = None,
     out: Annotated[

@@ -10,10 +10,11 @@ from emmclab.errors import InputError
 from emmclab.files import folder_aside, written
 from emmclab.study.cell import Cell
 from emmclab.study.definition import Study
+from emmclab.study.kept import ask
 from emmclab.study.place import Place
 from emmclab.study.results import Results
 from emmclab.study.run import about
-from emmclab.study.store import Missing, Store, ask
+from emmclab.study.store import Missing, Store
 from emmclab.study.tables import Run, TableFile, database, quoted, row_of_cell
 
 #: The name of what tells about the study in the metadata of the file.
@@ -29,6 +30,17 @@ def collect(study: Study, cells: Sequence[Cell], places: Sequence[Place], output
     Raises:
         InputError: a place cannot be read, or holds no results.
     """
+    try:
+        missing = _collect(study, cells, places, output)
+    except OSError as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError.of(error, output) from error
+    written.append(str(output))
+    return missing
+
+
+def _collect(study: Study, cells: Sequence[Cell], places: Sequence[Place], output: Path) -> list[Missing]:
     numbers = {cell.key: number for number, cell in enumerate(cells)}
     missing = []
     with folder_aside(output.absolute().parent) as aside:
@@ -56,7 +68,6 @@ def collect(study: Study, cells: Sequence[Cell], places: Sequence[Place], output
             if not table.rows:
                 table.name_columns({"key": "", "number": 0, "kind": "", "result": ""})
             table.write({_ABOUT: json.dumps(said, sort_keys=True)}).replace(output)
-    written.append(str(output))
     return missing
 
 

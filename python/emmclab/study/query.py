@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 
 import duckdb
 
@@ -17,11 +18,41 @@ from emmclab.result_fields import old_names
 from emmclab.study.tables import quoted, run_columns
 from emmclab.trace import Trace
 
+Given = TypeVar("Given")
+
+
+class Answer(NamedTuple):
+    """The names of the columns of an answer, and its rows, of which few are held at a time."""
+
+    names: list[str]
+    rows: Iterator[tuple[Any, ...]]
+
+
+#: Rows that are taken from the database at once.
+_FETCHED = 1_000
+
 
 def query(folders: Sequence[Path], sql: str) -> tuple[list[str], list[tuple[Any, ...]]]:
-    """Ask the tables of one or several studies; each table is a view, with the column `study`.
+    """Ask the tables of one or several studies, as `asked` does, and hold the whole answer.
 
     Returns the names of the columns, and the rows.
+    """
+    with asked(folders, sql) as answer:
+        return answer.names, list(answer.rows)
+
+
+def query_trace(trace: Trace, sql: str) -> tuple[list[str], list[tuple[Any, ...]]]:
+    """Ask a trace, as `asked_trace` does, and hold the whole answer.
+
+    Returns the names of the columns, and the rows.
+    """
+    with asked_trace(trace, sql) as answer:
+        return answer.names, list(answer.rows)
+
+
+@contextlib.contextmanager
+def asked(folders: Sequence[Path], sql: str) -> Iterator[Answer]:
+    """Ask the tables of one or several studies; each table is a view, with the column `study`.
 
     Raises:
         InputError: there are no results.
@@ -43,13 +74,12 @@ def query(folders: Sequence[Path], sql: str) -> tuple[list[str], list[tuple[Any,
             if name == "runs" and (older := _older_columns(database, sql)):
                 database.execute(f"create or replace view runs as select *, {older} from ({union})")  # noqa: S608
         database.execute(f"set allowed_directories = {[str(folder.resolve()) for folder in folders]!r}")
-        return _answer(database, sql, list(views))
+        yield _answer(database, sql, list(views))
 
 
-def query_trace(trace: Trace, sql: str) -> tuple[list[str], list[tuple[Any, ...]]]:
+@contextlib.contextmanager
+def asked_trace(trace: Trace, sql: str) -> Iterator[Answer]:
     """Ask a trace, whose requests are the table `trace`, with the columns of docs/reference/trace-columns.md.
-
-    Returns the names of the columns, and the rows.
 
     Raises:
         FormatError: the trace cannot be read.
@@ -61,39 +91,46 @@ def query_trace(trace: Trace, sql: str) -> tuple[list[str], list[tuple[Any, ...]
         written.pop()  # A temporary file is none that a command keeps.
         database.execute(f"create view trace as select * from '{quoted(copy)}'")  # noqa: S608
         database.execute(f"set allowed_paths = {[str(copy)]!r}")
-        return _answer(database, sql, ["trace"])
+        yield _answer(database, sql, ["trace"])
 
 
-def _answer(
-    database: duckdb.DuckDBPyConnection, sql: str, tables: list[str]
-) -> tuple[list[str], list[tuple[Any, ...]]]:
+def _answer(database: duckdb.DuckDBPyConnection, sql: str, tables: list[str]) -> Answer:
     # What was allowed is read; a question may not read or write other files.
     database.execute("set enable_external_access = false")
-    try:
-        asked = database.extract_statements(sql)
-        if not asked:
+
+    def ask() -> list[str]:
+        answer = database.execute(sql)
+        return [column[0] for column in answer.description or []]
+
+    def rows() -> Iterator[tuple[Any, ...]]:
+        while found := _interruptible(database, lambda: database.fetchmany(_FETCHED), tables):
+            yield from found
+
+    with _refusing(tables):
+        if not database.extract_statements(sql):
             raise ConfigError(
                 "there is no question", kind="config", field="SQL", hint="as `select * from runs limit 5`"
             )
-        return _interruptible(database, sql)
-    except duckdb.Error as error:
-        raise _refusal(error, tables) from error
+    return Answer(_interruptible(database, ask, tables), rows())
 
 
-def _interruptible(database: duckdb.DuckDBPyConnection, sql: str) -> tuple[list[str], list[tuple[Any, ...]]]:
+def _interruptible(database: duckdb.DuckDBPyConnection, ask: Callable[[], Given], tables: list[str]) -> Given:
     """Ask in a thread: DuckDB does not see signals while it works, and ends where it is told to."""
-
-    def ask() -> tuple[list[str], list[tuple[Any, ...]]]:
-        answer = database.execute(sql)
-        return [column[0] for column in answer.description or []], answer.fetchall()
-
-    with ThreadPoolExecutor(1) as pool:
+    with _refusing(tables), ThreadPoolExecutor(1) as pool:
         answering = pool.submit(ask)
         try:
             return answering.result()
         except BaseException:
             database.interrupt()
             raise
+
+
+@contextlib.contextmanager
+def _refusing(tables: list[str]) -> Iterator[None]:
+    try:
+        yield
+    except duckdb.Error as error:
+        raise _refusal(error, tables) from error
 
 
 def _refusal(error: duckdb.Error, tables: list[str]) -> ConfigError:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 Setting = str | int | float | bool
@@ -21,6 +21,16 @@ class Range:
     step: int | float | None = None
     log: bool = False
     choices: tuple[Setting, ...] = ()
+    #: The settings that each choice stands for, where it is not the value of the setting `name`.
+    means: Mapping[Setting, Mapping[str, Setting]] = field(default_factory=dict)
+
+    def settings(self, value: Setting) -> dict[str, Setting]:
+        """Give the settings that a value stands for.
+
+        >>> Range("gc.policy", choices=("greedy", "fifo")).settings("fifo")
+        {'gc.policy': 'fifo'}
+        """
+        return dict(self.means[value]) if self.means else {self.name: value}
 
     @property
     def is_whole(self) -> bool:
@@ -88,6 +98,14 @@ class Space:
     grid: str
     ranges: tuple[Range, ...]
     bounds: tuple[Bound, ...] = ()
+    #: The points of the grid, where they are not evenly in the ranges; all are tried, whatever the budget.
+    fixed: tuple[dict[str, Setting], ...] = ()
+
+    def settings(self, values: Mapping[str, Setting]) -> dict[str, Setting]:
+        """Give the settings of a device that a trial stands for."""
+        return {
+            key: setting for one in self.ranges for key, setting in one.settings(values[one.name]).items()
+        }
 
     def suggest(self, trial: Any) -> dict[str, Setting]:
         """Let a trial of optuna choose a value of each setting."""
@@ -99,6 +117,8 @@ class Space:
         >>> Space("g", (Range("a", 1, 9), Range("b", choices=("x", "y")))).points(7)[-1]
         {'a': 9, 'b': 'y'}
         """
+        if self.fixed:
+            return list(self.fixed)
         levels = [1 if not one.choices else len(one.choices) for one in self.ranges]
         while True:
             more = None

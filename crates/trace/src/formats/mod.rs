@@ -36,11 +36,11 @@ mod walk;
 use std::path::{Path, PathBuf};
 
 pub use csv::{ColumnName as CsvColumn, NAMES as CSV_COLUMNS};
-pub use format::{Create, Format, ReadOptions, Times};
+pub use format::{Create, Format, ReadOptions, Slice, Times};
 pub(crate) use guard::UnitGuard;
 pub use holds::Holds;
 pub use input::Input;
-pub use parquet::parquet_error;
+pub use parquet::{parquet_error, row_groups};
 pub use perfetto::{Sender, picture_file};
 pub use recorded::recorded_flags;
 pub use rwbs::parse as parse_rwbs;
@@ -186,6 +186,12 @@ fn unused_options(format: &Format, options: &ReadOptions) -> Result<()> {
         }
         ReadOptions { size_unit: Some(unit), .. } if !is_csv => refuse("--size-unit", unit),
         ReadOptions { columns: Some(columns), .. } if !is_csv => refuse("--columns", columns),
+        ReadOptions { slice: Some(Slice { groups: Some(_), .. }), .. }
+            if !std::ptr::eq(format, &raw const parquet::FORMAT) =>
+        {
+            let problem = format!("a file of the format `{}` has no row groups", format.name);
+            Err(Error::new(Kind::Unsupported, problem).hint("convert it to Parquet"))
+        }
         _ => Ok(()),
     }
 }

@@ -60,14 +60,15 @@ impl Wanted {
 }
 
 impl Selection {
-    pub fn new(only: &Only) -> Self {
+    /// For a trace, or for a part of one whose first arrival is the `origin`.
+    pub fn new(only: &Only, origin: Option<Nanos>) -> Self {
         Self {
             devices: Wanted::new(&only.devices),
             processes: Wanted::new(&only.processes),
             only: only.clone(),
             pids: BTreeMap::new(),
             ops: [0; Op::ALL.len()],
-            first: None,
+            first: origin,
             last: Nanos::ZERO,
             left_out: 0,
             selected: 0,
