@@ -13,6 +13,7 @@ mod packed;
 mod power;
 mod queue;
 mod read_cache;
+mod slots;
 mod write_buffer;
 mod zones;
 
