@@ -239,7 +239,7 @@ impl HostSetup {
         };
         let mut mounted: Vec<&mut Partition> =
             self.partitions.iter_mut().filter(|known| known.filesystem.is_some()).collect();
-        if let Some(name) = partition.filter(|name| mounted.iter().all(|known| known.name != *name)) {
+        if partition.is_some_and(|name| mounted.iter().all(|known| known.name != name)) {
             let known: Vec<_> = mounted.iter().map(|known| known.name.as_str()).collect();
             let hint = format!("the mounted partitions are: {}", known.join(", "));
             return refused("names a partition that is not mounted", hint);

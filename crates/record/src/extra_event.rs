@@ -140,7 +140,7 @@ mod tests {
         ];
         let decoder = decoder("ufshcd_uic_command", &fields).unwrap();
         let name = b"0000:00:03.0\0";
-        let decode = |step, opcode| command(&decoder, &record(&[13 << 16 | 24, step, opcode, 0], name));
+        let decode = |step, opcode| command(&decoder, &record(&[13 << 16 | 0x18, step, opcode, 0], name));
         let host = || "0000:00:03.0".to_owned();
         assert_eq!(decode(0, 0x17), (host(), 1 << 32, start(CommandKind::Hibernate, 0)));
         assert_eq!(decode(1, 0), (host(), 1 << 32, DONE));
