@@ -1,5 +1,5 @@
 # The doors of the project; each sets up what it needs.
-.PHONY: demo docs test test-guest soak soak-live check bench generate setup clean
+.PHONY: demo docs test test-guest soak soak-live check bench generate wheel image setup clean
 
 demo: ## the main job: reproduces IISWC 2015 from bundled models, ending with the path of a report
 	@scripts/setup.sh run
@@ -9,7 +9,7 @@ test: ## every test: Rust, Python, command line, browser
 	@scripts/setup.sh dev
 	@scripts/test.sh
 
-test-guest: ## records a guest with an SD card over ssh, and drives the eMMC of an export (QEMU, Debian's packages)
+test-guest: ## records guests with an SD card and a UFS over ssh, and drives the eMMC of an export (QEMU, Debian's packages)
 	@scripts/test_guest.sh
 
 soak: ## random tests with new cases each time, seeds printed: make soak ROUNDS=20 TESTS="reference_model images"
@@ -33,9 +33,17 @@ bench: ## the speed table
 	@scripts/setup.sh dev
 	@scripts/bench.sh
 
-generate: ## write the reference pages anew
+generate: ## write the reference pages and the kept messages anew
 	@scripts/setup.sh dev
 	@.venv/bin/python scripts/generate_reference.py write
+	@.venv/bin/python scripts/messages.py write
+
+wheel: ## build/wheels: a wheel for abi3 and a source archive, tried in a bare environment
+	@scripts/setup.sh dev
+	@scripts/wheel.sh $(WHEEL)
+
+image: ## the container image `emmclab`, of that wheel
+	@scripts/image.sh
 
 setup: ## everything that the other doors need
 	@scripts/setup.sh dev

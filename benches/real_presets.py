@@ -26,6 +26,9 @@ ROOT = Path(__file__).parents[1]
 PRESETS = (
     "nexus5",
     "emmc51-tlc",
+    "ufs31",
+    "ufs40",
+    "pixel6a",
     "galaxys2",
     "microsd-class10",
     "iiswc15-4ps",

@@ -17,6 +17,8 @@ extensions = ["myst_parser"]
 source_suffix = {".md": "markdown", ".ipynb": "markdown"}
 nitpicky = True
 highlight_language = "none"
+# An option in a sentence keeps its two dashes.
+smartquotes = False
 myst_heading_anchors = 4
 
 html_theme = "furo"

@@ -19,5 +19,6 @@ step 'Python formatting' 'run `.venv/bin/ruff format`' .venv/bin/ruff format --c
 step 'Python lints' 'run `.venv/bin/ruff check --fix`' .venv/bin/ruff check --quiet .
 step 'Python types' 'mend what mypy names' .venv/bin/mypy
 step 'generated files' 'run `make generate`' .venv/bin/python scripts/generate_reference.py check
+step 'kept messages' 'read the difference, then run `make generate`' .venv/bin/python scripts/messages.py check
 step 'house rules' 'the message above says the cure' .venv/bin/python -m pytest -q tests/test_house_rules.py
 exit $status

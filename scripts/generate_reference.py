@@ -20,6 +20,7 @@ from emmclab.layers import layers
 from emmclab.plots import FIGURES
 from emmclab.quantity import size
 from emmclab.result_fields import result_groups
+from man_pages import EXITS
 from notebooks import executed, notebooks
 from reference_python import python_api
 from reference_settings import settings_page
@@ -42,10 +43,9 @@ def command_line() -> str:
     group: Any = typer.main.get_command(application())
     parts = [
         "# Command line\n\n",
-        "Results go to stdout, messages to stderr. Exit codes: 0 done, 1 failed run, 2 bad input or option, ",
-        "3 a simulated device stopped before the end of its trace, ",
-        "4 a power cut broke a promise, ",
-        "130 Ctrl-C, 141 closed pipe. `NO_COLOR` is obeyed; ",
+        "Results go to stdout, messages to stderr. Exit codes: ",
+        ", ".join(f"{code} {about}" for code, about in EXITS.items()),
+        ". `NO_COLOR` is obeyed; ",
         "`EMMCLAB_DEBUG=1` shows the traceback of a bug.\n",
     ]
     for name, command in group.commands.items():

@@ -31,6 +31,7 @@ python3 -c 'import sys; sys.exit(sys.version_info < (3, 11))' || stop "python3 i
 python3 -c 'import ensurepip' 2>/dev/null || package python3-venv "no virtual environment can be made"
 if [ "$what" = dev ]; then
     command -v chromium >/dev/null || package chromium "the tests of the report page are skipped"
+    command -v jq >/dev/null || package jq "the tests of the tutorials are skipped"
     # Other projects' clients judge the NBD server, and their servers stand beside it in the bench.
     for need in nbdinfo:libnbd-bin qemu-img:qemu-utils fio:fio nbdkit:nbdkit; do
         command -v "${need%%:*}" >/dev/null || package "${need#*:}" "some tests of the NBD server are skipped"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Boots guests with Debian's kernel in QEMU: one with an SD card, recorded over ssh; one whose SCSI host gives requests back; those
-# with the eMMC of the SDHCI export; and one that serves ublk devices itself. Skipped, with the reason, where QEMU or Debian's packages
+# Boots guests with Debian's kernel in QEMU: one with an SD card and those with a UFS, recorded over ssh; one whose SCSI host gives
+# requests back; those with the eMMC of the SDHCI export; and one that serves ublk devices itself. Skipped, with the reason, where QEMU or Debian's packages
 # cannot be had. What is fetched stays in $EMMCLAB_GUEST (build/guest) for the next run.
 set -uo pipefail
 cd "$(dirname "$0")/.."
@@ -41,4 +41,4 @@ case $? in
 3) skip "Debian's mmc-utils cannot be fetched" ;;
 *) exit 1 ;;
 esac
-rust --test sdhci_guest --test ublk -- --test-threads 1 --nocapture
+rust --test guest_ufs --test sdhci_guest --test ublk -- --test-threads 1 --nocapture

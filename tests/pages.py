@@ -1,8 +1,9 @@
 """Runs a page of documentation: its files are written, its commands executed, its output compared.
 
-A ```console block holds commands, after `$ `, and what each prints. `...` stands for any text in a line,
-and alone for any lines. A block of another language whose first line is a comment with a file's name, as
-`# study.toml`, is that file.
+A ```console block holds commands, after `$ `, and what each prints. A command after `# `, which root gives,
+begins with `emmclab`. `...` stands for any text in a line, and alone for any lines. A block of another
+language whose first line is a comment with a file's name, as `# study.toml`, is that file; any other block is
+text. Lines of progress, which a slow machine prints, are left out.
 """
 
 from __future__ import annotations
@@ -18,6 +19,9 @@ from conftest import COMMAND, PATIENCE_S, environment
 WIDTH = 100
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 FILE = re.compile(r"# ([\w-]+\.\w+)\n")
+PROMPT = re.compile(r"^(\$ |# (?=emmclab ))", re.MULTILINE)
+#: What a command says while it works for longer than a second.
+PROGRESS = re.compile(r".*(?:[\d,]+ requests, [\d.]+ M/s|[\d,]+ of [\d,]+ cells(?:, .* left)?)\n")
 
 
 @dataclass(frozen=True)
@@ -26,6 +30,7 @@ class Step:
 
     command: str
     shown: tuple[str, ...]
+    as_root: bool = False
 
     def agrees(self, printed: str) -> bool:
         """Whether the lines that the command printed are those of the page."""
@@ -34,7 +39,7 @@ class Step:
             inside = ".*".join(re.escape(part) for part in line.rstrip().split("..."))
             pattern += r"(?:.*\n)*?" if line == "..." else inside + r"\n"
         lines = "".join(f"{line.rstrip()}\n" for line in printed.splitlines())
-        return re.fullmatch(pattern, lines) is not None
+        return re.fullmatch(pattern, PROGRESS.sub("", lines)) is not None
 
 
 @dataclass(frozen=True)
@@ -50,9 +55,10 @@ def parts(page: Path) -> list[Step | File]:
     found: list[Step | File] = []
     for language, text in BLOCK.findall(page.read_text()):
         if language == "console":
-            for one in re.split(r"^\$ ", text, flags=re.MULTILINE)[1:]:
+            _, *pieces = PROMPT.split(text)
+            for prompt, one in zip(pieces[::2], pieces[1::2], strict=True):
                 command, *shown = re.sub(r"\\\n", "\\\0", one).splitlines()
-                found.append(Step(command.replace("\0", "\n"), tuple(shown)))
+                found.append(Step(command.replace("\0", "\n"), tuple(shown), prompt == "# "))
         elif name := FILE.match(text):
             found.append(File(name[1], text))
     return found
@@ -84,13 +90,16 @@ def run(step: Step, folder: Path) -> str:
     return done.stdout
 
 
-def follow(page: Path, folder: Path) -> list[str]:
-    """Does all that a page says in a folder; gives the differences between its output and the page."""
+def follow(page: Path, folder: Path, *, as_root: bool = True) -> list[str]:
+    """Does all that a page says in a folder; gives the differences between its output and the page.
+
+    Without `as_root` the commands that need root are left out.
+    """
     faults = []
     for part in parts(page):
         if isinstance(part, File):
             (folder / part.name).write_text(part.text)
-        else:
+        elif as_root or not part.as_root:
             printed = run(part, folder)
             if not part.agrees(printed):
                 shown = "\n".join(part.shown)

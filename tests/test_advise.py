@@ -11,12 +11,14 @@ from playwright.sync_api import Browser
 import annotated
 import emmclab
 from conftest import emmclab as run_emmclab
-from conftest import emmclab_json
+from conftest import emmclab_json, need_library
 from emmclab.advise import ORDERS, advise, options
+from emmclab.advise_deep import Deep, advise_deep, space_of, taken
 from emmclab.device import Device, parse_routing
 from emmclab.errors import ConfigError
 from emmclab.report.advice import write_advice
-from emmclab.study import Study
+from emmclab.study import Serial, Study
+from emmclab.study.place import Folder
 from test_report_page import Visit
 
 
@@ -47,6 +49,63 @@ def test_options_are_ranked_with_what_they_cost(trace: emmclab.Trace) -> None:
         ranked = advise(device, [trace], by=order, precondition="none").options
         values = [advice.p99_response_ms if order == "p99" else advice.waf for advice in ranked]
         assert values == sorted(values)
+
+
+@pytest.fixture(scope="module")
+def together(tmp_path_factory: pytest.TempPathFactory) -> Deep:
+    need_library("optuna")
+    source = min(emmclab.bundled(), key=lambda path: Path(path).stat().st_size)
+    place = Folder(tmp_path_factory.mktemp("deep"))
+    return advise_deep("emmc51-tlc", [str(source)], place, Serial(), budget=6, settings={"cache.size_kb": 0})
+
+
+def test_options_are_tried_together_and_alone_and_what_gains_nothing_is_left_out(
+    together: Deep, trace: emmclab.Trace
+) -> None:
+    device = Device.preset("emmc51-tlc").set({"cache.size_kb": 0})
+    known = {option.name: option for option in options(device)}
+    alone = {taken(one)[0]: one for one in together.found.trials if len(taken(one)) == 1}
+    assert alone.keys() == known.keys(), "each option is tried by itself, too"
+    ranked = advise(device, [trace], precondition="none").options
+    assert {one.option: one.mean_response_ms for one in ranked} == {
+        name: one.figures[together.metric] for name, one in alone.items() if not one.reason
+    }
+    best, single = together.best, together.single
+    assert best is not None and single is not None
+    assert best.figures[together.metric] <= single.figures[together.metric] <= ranked[0].mean_response_ms
+    settings = {key: value for name in taken(best) for key, value in known[name].settings.items()}
+    again = device.set(settings).simulate(trace)
+    assert again["response.mean_response_ms"] == best.figures[together.metric]
+    tried = [one.values for one in together.found.trials]
+    for name in taken(best):
+        # Without any one of its options it is worse, or costs as much for the same.
+        fewer = {key: "no" if value == name else value for key, value in best.values.items()}
+        (other,) = {id(one): one for one in together.found.trials if one.values == fewer}.values() or [None]
+        assert fewer in tried and other is not None and together._order(other) > together._order(best)
+
+
+def test_options_that_share_a_setting_are_never_taken_together() -> None:
+    space = space_of(Device.preset("emmc51-tlc"))
+    (buffers,) = [one for one in space.ranges if "write buffer" in one.choices]
+    assert buffers.choices == ("no", "write buffer", "write buffer, 4 MB")
+    assert buffers.settings("write buffer") == {"cache.size_kb": 512}
+    keys = [set().union(*map(set, one.means.values())) for one in space.ranges]
+    assert all(not a & b for place, a in enumerate(keys) for b in keys[:place])
+
+
+def test_deep_advice_is_in_every_form_and_refused_before_the_work(tmp_path: Path) -> None:
+    need_library("optuna")
+    source = min(emmclab.bundled(), key=lambda path: Path(path).stat().st_size)
+    words = ("advise", source, "--device", "emmc51-tlc", "--new", "--deep", "--budget", 2)
+    words = (*words, "--jobs", 1, "--results", tmp_path / "results")
+    page = tmp_path / "advice.html"
+    found = emmclab_json(*words, "--html", page)["together"]
+    assert found["trials"] >= 1 + 9 and found["front"][0]["options"]
+    assert "mean_response_ms" in page.with_name("advice-deep.html").read_text()
+    done = run_emmclab(*words)
+    assert "Together: " in done.stdout and "the best one alone" in done.stdout
+    done = run_emmclab(*words, "--by", "lifetime")
+    assert (done.returncode, "leave out --deep" in done.stderr) == (2, True)
 
 
 def test_on_a_phone_every_figure_of_an_option_is_in_sight(

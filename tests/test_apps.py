@@ -94,7 +94,7 @@ def test_a_run_on_the_terminal_answers_first(small: Path) -> None:
     words, _ = dominating(result)
     assert first.startswith(f"small on nexus5 over wifi: {result.runtime_s:.2f} s")
     assert words in first
-    assert "Where the time went" in done.stdout and "syncs of files" in done.stdout
+    assert "Time that the user waited for" in done.stdout and "syncs of files" in done.stdout
 
 
 def test_the_same_seed_gives_the_same_bytes(small: Path, tmp_path: Path) -> None:
@@ -128,7 +128,7 @@ def test_compare_gives_every_combination(small: Path, tmp_path: Path) -> None:
     }
     html = page.read_text()
     assert html.count("<tbody><tr>") == 8
-    assert "What the user waited for over time" in html and "Runtime by device and network" in html
+    assert "Waits of the user over time" in html and "Runtime by device and network" in html
     shown = emmclab(*words).stdout
     assert "sdcard over usb" in shown and "%" in shown
 
@@ -163,7 +163,7 @@ def test_the_device_of_an_application_passes_every_check(small: Path) -> None:
 
 BAD: list[tuple[str, str, str]] = [
     ("{ cpu = { ms = 2 } }", "{ cup = { ms = 2 } }", "16: unknown variant `cup`"),
-    ('"notes.db", pages', '"other.db", pages', "`other.db`: there is nothing of this name"),
+    ('"notes.db", pages', '"other.db", pages', "`other.db`: is not defined in this program"),
     ('partition = "data"', 'partition = "elsewhere"', "`elsewhere`"),
     ("times = 10, steps", "steps", "repeats steps for ever"),
     ("{ cpu = { ms = 2 } },", "{ wait = { name = 'x' } },", "no thread gives this signal"),
@@ -190,7 +190,7 @@ def test_a_deadlock_names_the_threads(small: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("jump",), "nothing that `emmclab apps` does"),
+        (("jump",), "not an action of `emmclab apps`"),
         (("run",), "takes one application"),
         (("run", "email", "maps"), "takes one application"),
         (("run", "emial"), "there is no application `emial`"),

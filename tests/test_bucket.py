@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 import time
 from pathlib import Path
 
 import pytest
 
-from conftest import COMMAND, PATIENCE_S, Server, emmclab, environment
-from emmclab.errors import ConfigError, InputError
+from conftest import COMMAND, PATIENCE_S, Server, emmclab, environment, need_library
+from emmclab.errors import ConfigError, InputError, UnsupportedError
 from emmclab.study import bucket as buckets
 from emmclab.study.bucket import Bucket
 from emmclab.study.place import place_of
@@ -98,6 +99,33 @@ def test_a_bucket_that_is_not_there_is_named(study: Path) -> None:
     assert "error: s3://no-such-bucket/x/small" in done.stderr and "hint: " in done.stderr
     done = emmclab("run", study, "--results", "nonsense://x")
     assert (done.returncode, "s3://BUCKET/PREFIX" in done.stderr) == (2, True)
+
+
+def test_buckets_of_google_and_azure_are_known_by_their_addresses(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is read or written there; what is missing is named."""
+    need_library("obstore")
+    monkeypatch.delenv("AZURE_STORAGE_ACCOUNT_NAME", raising=False)
+    with pytest.raises(ConfigError, match="az://container/x") as refused:
+        Bucket("az://container/x")
+    assert "AZURE_STORAGE_ACCOUNT_NAME" in str(refused.value.hint)
+    monkeypatch.setenv("AZURE_STORAGE_ACCOUNT_NAME", "mine")
+    monkeypatch.setenv("AZURE_STORAGE_ACCOUNT_KEY", "bm9uZQ==")
+    assert str(Bucket("az://container/x")) == "az://container/x"
+    assert str(Bucket("gs://bucket/x")) == "gs://bucket/x"
+    (tmp_path / "account.json").write_text("{}")
+    monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(tmp_path / "account.json"))
+    with pytest.raises(ConfigError, match="gs://bucket/x") as refused:
+        Bucket("gs://bucket/x")
+    assert "GOOGLE_APPLICATION_CREDENTIALS" in str(refused.value.hint)
+
+
+def test_a_missing_library_is_named_with_the_line_that_brings_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "obstore", None)
+    with pytest.raises(UnsupportedError) as refused:
+        place_of("s3://sweeps/x", "small")
+    assert "pip install 'emmclab[bucket]'" in str(refused.value.hint)
 
 
 def test_a_bucket_that_goes_ends_the_run_and_the_next_one_goes_on(server: Server, tmp_path: Path) -> None:

@@ -78,9 +78,9 @@ def test_version() -> None:
 
 
 def test_completion_script_is_shown() -> None:
-    done = emmclab("--show-completion", "bash", env={"_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"})
+    done = emmclab("--show-completion", "bash")
     assert done.returncode == 0
-    assert "_EMMCLAB_COMPLETE" in done.stdout
+    assert "complete -F _emmclab emmclab" in done.stdout
 
 
 def test_formats_lists_what_is_read_and_written() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -13,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from conftest import COMMAND, PATIENCE_S, emmclab, environment, kept_cells, missing
+from emmclab.workload import Workload
 
 
 def test_closed_pipe_on_stdout_is_quiet(long_trace: Path) -> None:
@@ -103,6 +105,26 @@ def test_full_disk_under_request_rows_names_the_file_and_leaves_nothing(
     assert f"error: {target}: No space left on device" in done.stderr
     assert ".emmclab-" not in done.stderr
     assert not list(tiny_disk.iterdir())
+
+
+def test_full_disk_under_a_fleet_keeps_rows_and_the_next_run_goes_on(tiny_disk: Path, tmp_path: Path) -> None:
+    fleet = tmp_path / "fleet"
+    fleet.mkdir()
+    for number in range(96):
+        Workload.preset("Movie").trace(number, requests=120).write(fleet / f"{number:03}.parquet")
+    words = ("fleet", fleet, "-o", tiny_disk / "fleet.parquet", "--jobs", 1)
+    done = emmclab(*words)
+    assert done.returncode == 1, done.stdout
+    assert f"error: {tiny_disk / 'fleet.parquet'}: No space left on device" in done.stderr
+    state = tiny_disk / ".fleet.parquet.state"
+    assert f"hint: finished rows are kept in {state}; free some space" in done.stderr
+    kept = state.read_text().count('"row": {')
+    assert kept > 20
+    subprocess.run(["mount", "-o", "remount,size=8m", str(tiny_disk)], check=True)
+    done = emmclab(*words)
+    assert done.returncode == 0, done.stderr
+    (profiled,) = re.findall(r"\(96 files, (\d+) of them profiled now\)", done.stderr)
+    assert 96 - kept <= int(profiled) <= 96 - kept + 1
 
 
 def test_full_disk_under_a_study_says_what_is_left(tiny_disk: Path, tmp_path: Path) -> None:

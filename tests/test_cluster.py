@@ -10,12 +10,14 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from conftest import ROOT, emmclab, need_library
 from emmclab import cli
+from emmclab.cli.studies import executor
 from emmclab.errors import UnsupportedError
 from emmclab.study import Serial, Study
 from emmclab.study import cluster as engine
@@ -154,6 +156,14 @@ def test_an_interruption_leaves_no_task_behind(joined: RayCluster) -> None:
 def test_studies_of_served_devices_stay_on_this_machine(joined: RayCluster, tmp_path: Path) -> None:
     with pytest.raises(UnsupportedError, match="depends on the kernel"):
         run_cells(Study.named("dsn17-crash"), Folder(tmp_path), joined)
+
+
+def test_the_dashboard_of_a_cluster_is_named(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(engine, "RayCluster", lambda *_: SimpleNamespace(dashboard="127.0.0.1:8265"))
+    executor(0, "auto")
+    assert "http://127.0.0.1:8265" in capsys.readouterr().err
 
 
 def test_a_cluster_that_is_not_there_and_a_missing_library_are_named(

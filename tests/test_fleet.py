@@ -255,7 +255,7 @@ def test_a_file_that_is_no_table_is_not_overwritten(folder: Path, trace: Path, t
     ):
         done = emmclab("fleet", *words)
         assert done.returncode == 2
-        assert f"error: {mine}: this is no table of a fleet" in done.stderr
+        assert f"error: {mine}: this is not a table of a fleet" in done.stderr
     assert mine.read_bytes() == before
 
 

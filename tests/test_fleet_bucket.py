@@ -195,7 +195,7 @@ def test_what_is_not_in_a_bucket_is_named(tmp_path: Path) -> None:
     put({"mine.parquet": b"PAR1 none PAR1"})
     done = emmclab("fleet", f"{FLEET}/mine.parquet", cwd=tmp_path)
     assert done.returncode == 2
-    assert f"error: {FLEET}/mine.parquet: this is no table of a fleet" in done.stderr
+    assert f"error: {FLEET}/mine.parquet: this is not a table of a fleet" in done.stderr
     with pytest.raises(InputError, match=r"gone\.parquet: file not found"):
         Copy(f"{FLEET}/gone.parquet").fetch()
 

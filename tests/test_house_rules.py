@@ -130,6 +130,20 @@ def test_hints_say_what_to_do() -> None:
     complain(faults, "write the hint as a phrase in lower case without a full stop")
 
 
+def test_comments_on_items_name_a_component() -> None:
+    riddle = re.compile(
+        r"^\s*//[/!] (What|Whatever|Whoever|Nobody|Somebody|(None|Why|When|How|One|Two)\.)(\s|$)"
+    )
+    faults = [
+        f"{place(path, number)}: {line.strip()}"
+        for path in tracked(".rs")
+        if "src" in path.parts
+        for number, line in enumerate(path.read_text().splitlines(), 1)
+        if riddle.match(line)
+    ]
+    complain(faults, "name the component, the quantity or the event, or leave the comment out")
+
+
 def test_every_crate_has_its_sentence() -> None:
     table = (ROOT / "crates" / "README.md").read_text()
     crates = sorted(path.parent.name for path in (ROOT / "crates").glob("*/Cargo.toml"))

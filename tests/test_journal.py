@@ -174,3 +174,10 @@ def test_a_question_on_a_trace_reads_that_trace_only(noted: Path) -> None:
     assert emmclab("query", "select 1", "--trace", noted, "--study", "one").returncode == 2
     count = emmclab("query", "select count(*) as n from trace", "--trace", lab.bundled()[0], "--csv")
     assert int(count.stdout.split()[1]) == lab.read(lab.bundled()[0]).ledger["kept"]
+
+
+def test_a_trace_that_names_no_format_is_shown_without_one() -> None:
+    [path] = [path for path in lab.bundled(annotated=True) if path.stem == "chat"]
+    shown = " ".join(emmclab("explain", path).stdout.split())
+    assert "first read from chat on ext4 of Linux 6.18.44 (mke2fs 1.47.0) clock" in shown
+    assert re.search(r"^chat  chat on ext4 of .* \(mke2fs 1\.47\.0\)$", emmclab("profile", path).stdout, re.M)

@@ -91,7 +91,7 @@ def test_senseless_layers_are_refused_with_exit_code_2(
 
 
 def test_a_setting_of_no_layer_is_refused() -> None:
-    with pytest.raises(ConfigError, match="a setting of no layer"):
+    with pytest.raises(ConfigError, match="no layer of this run has the setting"):
         Device.preset("small-1gb").simulate(
             benchmark("SequentialWrite", requests=1), layers=["ressd"], layer_settings={"advil.hot": "none"}
         )

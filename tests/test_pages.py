@@ -242,11 +242,9 @@ def axe() -> str:
     return Path(str(found and found.origin)).with_name("axe.min.js").read_text()
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_page_fits_every_width_and_theme_in_silence_and_is_accessible(
-    browser: Browser, made: Callable[[str], Path], axe: str, kind: str
-) -> None:
-    visit = Visit(browser, made(kind), width=WIDTHS[0])
+def check_fit(browser: Browser, path: Path, axe: str) -> None:
+    """Fails where a page does not fit a width or theme, says or loads something, or is not accessible."""
+    visit = Visit(browser, path, width=WIDTHS[0])
     for number, width in enumerate(WIDTHS):
         visit.page.set_viewport_size({"width": width, "height": PHONE_PX})
         if number:
@@ -265,6 +263,13 @@ def test_a_page_fits_every_width_and_theme_in_silence_and_is_accessible(
     assert visit.words == []
     assert visit.requests == []
     visit.page.close()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_page_fits_every_width_and_theme_in_silence_and_is_accessible(
+    browser: Browser, made: Callable[[str], Path], axe: str, kind: str
+) -> None:
+    check_fit(browser, made(kind), axe)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -14,8 +14,9 @@ import pytest
 
 import emmclab as package
 from conftest import COMMAND, PATIENCE_S, emmclab, emmclab_json, environment
-from emmclab.errors import FormatError
-from emmclab.parts import profile_parts
+from emmclab import parts as parts_module
+from emmclab.errors import ConfigError, FormatError
+from emmclab.parts import profile_parts, slices_of
 from emmclab.workload import Workload
 
 #: Figures that do not depend on what is unfinished, or on an earlier touch, where a part begins.
@@ -115,6 +116,94 @@ def test_the_command_takes_a_folder_as_one_trace_and_names_the_estimates(parts: 
     assert "parts were profiled each by itself" in (tmp_path / "page.html").read_text()
     text = emmclab("profile", parts).stdout
     assert "Estimates: reuse_distance" in " ".join(text.split())
+
+
+def grouped(trace: Path, copy: Path, rows: int) -> Path:
+    """A copy of a trace by another tool, in row groups of so many requests."""
+    with duckdb.connect() as database:
+        database.execute(f"copy (from '{trace}') to '{copy}' (format parquet, row_group_size {rows})")
+    return copy
+
+
+@pytest.fixture
+def file(whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The trace as one file of three row groups, each of which is a slice."""
+    monkeypatch.setattr(parts_module, "_SLICE_REQUESTS", 1_000)
+    path = grouped(whole, tmp_path / "chat.parquet", 2_048)
+    assert slices_of(path) == [(0, 1), (1, 2), (2, 3)]
+    return path
+
+
+def same_but_estimates(merged: Any, exact: Any) -> None:
+    """What adds up is the same, and so are ledger, header and digest."""
+    for name, value in exact.items():
+        if isinstance(value, int | float | str) and name != "no_wait_pct":
+            assert merged[name] == value, name
+    for group in ("by_operation", "working_set", "ledger", "header", "clock_jumps"):
+        assert merged[group] == exact[group], group
+    for name in EXACT:
+        assert merged.figure(name) == exact.figure(name), name
+
+
+def test_slices_of_a_file_give_what_one_pass_does_for_any_number_of_threads(file: Path) -> None:
+    exact = package.profile(file)
+    found = [profile_parts(file, jobs) for jobs in (1, 2, 5)]
+    assert found[0].to_dict() == found[1].to_dict() == found[2].to_dict()
+    same_but_estimates(found[0], exact)
+    assert found[0]["parts"] == 3
+    named = {one["figure"]: one["error_pct"] for one in found[0]["estimates"]}
+    assert named.keys() == {"reuse_distance", "update_interval", "working_set", "queue_depth"}
+    assert 0 < named["reuse_distance"] < 25
+
+
+@pytest.mark.parametrize(
+    "reading",
+    [{"only": "op=write"}, {"only": "from=10s,to=60s"}, {"only": "from=1s,op=read"}, {"drop_reissued": True}],
+)
+def test_conditions_hold_for_the_whole_whatever_its_parts(
+    file: Path, whole: Path, parts: Path, reading: dict[str, Any]
+) -> None:
+    """Times count from the first arrival of the whole, and a part may hold nothing that is wanted."""
+    exact = package.read(file, **reading).profile()
+    assert 0 < exact["requests"] < 6_000 or "drop_reissued" in reading
+    same_but_estimates(profile_parts(file, 2, reading=reading), exact)
+    merged = profile_parts(parts, 2, reading=reading)
+    assert merged["by_operation"] == package.read(whole, **reading).profile()["by_operation"]
+
+
+def test_conditions_that_nothing_meets_and_mending_in_parts_are_refused(file: Path, parts: Path) -> None:
+    for place in (file, parts):
+        with pytest.raises(ConfigError, match="no request meets all conditions") as refused:
+            profile_parts(place, 2, reading={"only": "from=1000h"})
+        assert refused.value.field == "--only"
+        with pytest.raises(ConfigError, match="mended in one pass") as refused:
+            profile_parts(place, 2, reading={"mend_clock": True})
+        assert refused.value.field == "--mend-clock"
+
+
+def test_a_file_that_is_out_of_order_is_refused_in_slices_as_in_one_pass(file: Path, tmp_path: Path) -> None:
+    with duckdb.connect() as database:
+        database.execute(
+            f"copy (from (from '{file}' offset 3000) union all from (from '{file}' limit 3000)) "
+            f"to '{tmp_path / 'turned.parquet'}' (format parquet, row_group_size 2048)"
+        )
+    with pytest.raises(FormatError):
+        package.profile(tmp_path / "turned.parquet")
+    with pytest.raises(FormatError, match="row"):
+        profile_parts(tmp_path / "turned.parquet", 2)
+
+
+def test_slices_depend_on_the_file_alone_and_other_formats_have_none(
+    whole: Path, trace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small = grouped(whole, tmp_path / "small.parquet", 2_048)
+    assert slices_of(small) == [(0, 3)], "a small file is one slice"
+    assert slices_of(trace) == []
+    monkeypatch.setattr(parts_module, "_SLICE_REQUESTS", 1)
+    monkeypatch.setattr(parts_module, "_MOST_SLICES", 2)
+    assert slices_of(small) == [(0, 2), (2, 3)]
+    done = emmclab("profile", trace, "--jobs", 2, "--json")
+    assert (done.returncode, "read in one pass; --jobs is for Parquet" in done.stderr) == (0, True)
 
 
 def test_a_single_part_has_no_estimates(whole: Path, tmp_path: Path) -> None:

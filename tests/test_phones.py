@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from conftest import ROOT, emmclab, emmclab_json
+from conftest import ROOT, biotracer, emmclab, emmclab_json
 from emmclab.device import Device
 from emmclab.errors import ConfigError
 from emmclab.study import Study
@@ -73,8 +73,20 @@ def _outcome(cell: Cell) -> dict[str, object]:
 
 def test_the_study_has_every_device_with_the_capacity_of_the_phone() -> None:
     cells = [cell for cell in Study.named("phones").cells() if cell.device]
-    assert len(cells) == 224
-    assert {cell.device_name.rpartition("-")[2] for cell in cells} == {"128GB"}
+    assert len(cells) == 360
+    # Wear is that of the small device of the study `implications`.
+    assert {cell.device_name.rpartition("-")[2] for cell in cells if cell.grid != "wear"} == {"128GB"}
+
+
+def test_a_recorded_trace_runs_on_every_new_device_and_is_read_as_those_of_the_models_were(
+    tmp_path: Path,
+) -> None:
+    trace = tmp_path / "mine.txt"
+    trace.write_text(biotracer(40))
+    study = Study.named("phones").with_inputs([str(trace)])
+    mine = [cell for cell in study.cells() if cell.input.name == "mine"]
+    assert [cell.grid for cell in mine] == ["profile", *["new"] * 6]
+    assert study.reading == {"mend_clock": True, "drop_reissued": True}
 
 
 def test_a_used_ufs_begins_with_an_empty_write_booster() -> None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
+import subprocess
 from pathlib import Path
 
 import duckdb
 import pytest
 
-from conftest import emmclab
+from conftest import COMMAND, emmclab, environment
 from emmclab.study import Serial, Study, run_study
 
 SQL = "select input, seed, requests, 63668 * 1000 as n, 1234567.5 as big from profiles order by all"
@@ -45,6 +47,29 @@ def test_the_forms_of_an_answer_hold_the_same(results: Path, tmp_path: Path) -> 
         found = database.execute(f"select * from '{tmp_path / 'out.parquet'}'").fetchall()
     assert found == [tuple(row.values()) for row in rows]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out.csv", "out.json", "out.parquet"]
+
+
+LARGE = "select i, repeat('x', 2500) as text from range(100000) numbers(i)"
+
+
+@pytest.mark.parametrize("ending", ["csv", "json", "parquet"])
+def test_a_large_answer_is_written_without_holding_it(results: Path, tmp_path: Path, ending: str) -> None:
+    """Its text has 250 MB, which a whole answer takes twice and more."""
+    command = [*COMMAND, "query", LARGE, "--results", str(results), "-o", str(tmp_path / f"out.{ending}")]
+    run = subprocess.Popen(command, env=environment(), stderr=subprocess.PIPE, text=True)
+    _, status, used = os.wait4(run.pid, 0)
+    assert status == 0, run.stderr.read() if run.stderr else ""
+    assert used.ru_maxrss < 450 << 10
+
+
+def test_a_question_that_fails_late_leaves_no_half_answer(results: Path, tmp_path: Path) -> None:
+    late = "select if(i < 100000, i, error('too far')) as i from range(200000) numbers(i)"
+    for ending in ("csv", "json", "parquet"):
+        done = emmclab("query", late, "--results", results, "-o", tmp_path / f"out.{ending}")
+        assert (done.returncode, "too far" in done.stderr) == (2, True), done.stderr
+    done = emmclab("query", late, "--results", results, "--csv")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_table_has_no_separators_within_numbers(results: Path) -> None:

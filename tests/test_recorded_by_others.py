@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import json
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +14,11 @@ from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as perfetto
 
 import emmclab as api
 from conftest import ROOT, emmclab, emmclab_json
+from perfetto_messages import events, recording
 from test_cli_bad_input import assert_refused
 
 FIXTURES = ROOT / "crates/record/tests/fixtures"
 REQUESTS = 245
-LINE = re.compile(
-    r"\s*(?P<task>.+)-(?P<pid>\d+)\s+\[(?P<cpu>\d+)\] \S+\s+(?P<s>\d+)\.(?P<us>\d+): (?P<event>\w+): "
-    r"(?P<major>\d+),(?P<minor>\d+) (?P<rwbs>\w+) .*?(?P<sector>\d+) [+/] (?P<number>\d+)"
-)
 
 
 @pytest.fixture(scope="module")
@@ -32,55 +28,11 @@ def text() -> str:
         return bytes(stream.read()).decode()
 
 
-def _events(text: str) -> Iterator[tuple[int, Any]]:
-    """CPU and Perfetto event of each line."""
-    for number, line in enumerate(text.splitlines()):
-        found = LINE.match(line)
-        if found is None:
-            assert line.startswith("#"), line
-            continue
-        # The text is cut to microseconds; its order tells more.
-        time = int(found["s"]) * 10**9 + int(found["us"]) * 1000 + number % 1000
-        event = perfetto.FtraceEvent(timestamp=time, pid=int(found["pid"]))
-        device = int(found["major"]) << 8 | int(found["minor"])
-        fields = {"dev": device, "sector": int(found["sector"]), "rwbs": found["rwbs"], "comm": found["task"]}
-        if found["event"] == "block_rq_merge":
-            event.generic.event_name = found["event"]
-            for name, value in (fields | {"nr_sector": int(found["number"])}).items():
-                kind = {"str_value": value} if isinstance(value, str) else {"uint_value": value}
-                event.generic.field.add(name=name, **kind)
-        else:
-            if found["event"] == "block_rq_complete":
-                del fields["comm"]
-            length = "new_sector" if found["event"] == "block_split" else "nr_sector"
-            message = getattr(event, found["event"])
-            for name, value in (fields | {length: int(found["number"])}).items():
-                setattr(message, name, value)
-        yield int(found["cpu"]), event
-
-
 @pytest.fixture(scope="module")
 def perfetto_trace(text: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The recording by Perfetto's own message classes: bundles of each CPU, and what stands beside them."""
-    trace = perfetto.Trace()
-    clocks = trace.packet.add(trusted_packet_sequence_id=1).clock_snapshot.clocks
-    for clock, time in ((1, 1_700_000_000_000_000_000), (6, 5_000_000_000_000)):
-        clocks.add(clock_id=clock, timestamp=time)
-    trace.packet.add(timestamp=1).trace_config.buffers.add(size_kb=1024)
-    events = list(_events(text))
-    for begin in range(0, len(events), 300):
-        for cpu in (0, 1):
-            bundle = trace.packet.add(trusted_packet_sequence_id=2).ftrace_events
-            bundle.cpu = cpu
-            bundle.event.extend(event for at, event in events[begin : begin + 300] if at == cpu)
-            bundle.event.add(timestamp=1, pid=1).sched_switch.prev_comm = "swapper"
-    threads = {event.pid for _, event in events if event.block_bio_queue.comm == "sqlite3"}
-    tree = trace.packet.add().process_tree
-    for pid in sorted(threads):
-        tree.processes.add(pid=pid, ppid=1, cmdline=["com.example.chat", "--now"])
-    trace.packet.add().ftrace_stats.phase = perfetto.FtraceStats.END_OF_TRACE
+    """The recording by Perfetto's own message classes."""
     path = tmp_path_factory.mktemp("perfetto") / "chat.perfetto-trace"
-    path.write_bytes(trace.SerializeToString())
+    path.write_bytes(recording(text))
     return path
 
 
@@ -197,7 +149,7 @@ def test_commands_waits_and_journals_are_those_of_the_kernels_text(tmp_path: Pat
         if line.startswith("#"):
             continue
         if ": block_" in line:
-            bundle.event.extend(event for _, event in _events(line))
+            bundle.event.extend(event for _, event in events(line))
             bundle.event[-1].timestamp += number % 1000
         else:
             bundle.event.append(_beside(number, line))

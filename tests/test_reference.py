@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from conftest import ROOT
-from emmclab import ConfigError
+from emmclab import ConfigError, bundled, read
 from emmclab.device import Device
 
 #: What a policy's own setting needs beside it.
@@ -78,3 +78,11 @@ def test_every_preset_is_on_the_page_of_devices() -> None:
     page = (ROOT / "docs/reference/devices.md").read_text()
     files = {path.stem for path in Path(ROOT / "presets/devices").glob("*.toml")}
     assert files == set(re.findall(r"^\| `([^`]+)` \|", page, re.MULTILINE))
+
+
+def test_every_count_of_the_ledger_is_defined_on_the_page_of_columns() -> None:
+    page = (ROOT / "docs/reference/trace-columns.md").read_text().partition("## Ledger")[2]
+    rows = [line.strip("| ").split(" | ") for line in page.splitlines() if line.startswith("| `")]
+    counts = set(read(bundled()[0]).ledger)
+    assert {row[0].strip("`") for row in rows} == counts
+    assert [row[0] for row in rows if len(row) != 3 or row[2] == row[1]] == []

@@ -136,13 +136,13 @@ def test_bounds_that_nothing_keeps_give_an_empty_front_and_a_page(study: Path, t
     [
         ("low = 5.0", "lo = 5.0", "did you mean `low`"),
         ("low = 5.0", "low = 50.0", "is below low"),
-        ("high = 12", "high = 12\nstep = 0", "is no step"),
+        ("high = 12", "high = 12\nstep = 0", "is not a step"),
         ("high = 12", "high = 12\nlog = true\nstep = 2", "no step"),
         ('["greedy", "fifo"]', '["greedy"]', "give two at least"),
         ('name = "gc.high_watermark"', 'name = "gc.policy"', "is there twice"),
         ('name = "gc.high_watermark"', 'name = "geometry.block_groups.0.blocks"', "has"),
         ("[search]", '[search]\ngrid = "other"', "there is no grid `other`"),
-        ("most = 60.0", "", "bounds nothing"),
+        ("most = 60.0", "", "not a bound"),
         ("[search]", '[search]\nbudget = "x"', "there is no such key"),
     ],
 )

@@ -245,6 +245,35 @@ def test_figures_begin_once_the_file_system_is_mounted(folder: Path) -> None:
     assert result["flash"]["page_programs"]["total"] < before["flash"]["page_programs"]["total"]
 
 
+def test_a_command_is_a_client_of_the_socket_where_there_is_no_disk(folder: Path) -> None:
+    words = ["serve", *TINY, "--clock", "free", "--nbd", folder / "nbd.sock", "--control", folder / "c.sock"]
+    script = f'echo "at $EMMCLAB_DEVICE"; {" ".join(COMMAND)} control {folder}/c.sock cut; exit 7'
+    done = emmclab(*words, "--", "sh", "-c", script)
+    assert done.returncode == 7, done.stderr
+    assert f"at nbd+unix:///?socket={folder}/nbd.sock" in done.stdout
+    assert emmclab(*words, "--", "sh", "-c", "kill -9 $$").returncode == 137
+    done = emmclab(*words, "--", "no-such-command")
+    assert done.returncode == 2 and "`no-such-command` cannot be run" in done.stderr
+    assert not (folder / "nbd.sock").exists()
+
+
+def test_the_end_of_a_server_ends_the_client_that_it_started(folder: Path) -> None:
+    words = ["serve", *TINY, "--clock", "free", "--nbd", str(folder / "nbd.sock"), "--", "sleep", "1000"]
+    process = subprocess.Popen([*COMMAND, *words], env=environment(), stderr=subprocess.DEVNULL)
+    deadline = time.monotonic() + PATIENCE_S
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+    while "sleep" not in [Path(f"/proc/{child}/comm").read_text().strip() for child in _ids(children)]:
+        assert process.poll() is None and time.monotonic() < deadline
+        time.sleep(0.05)
+    process.terminate()
+    assert process.wait(PATIENCE_S) == 128 + signal.SIGTERM
+
+
+def _ids(children: Path) -> list[str]:
+    """The processes of a list of the kernel that are still there."""
+    return [child for child in children.read_text().split() if Path(f"/proc/{child}/comm").exists()]
+
+
 def test_a_killed_server_leaves_no_mount(folder: Path) -> None:
     need_loop()
     need("mkfs.ext4")

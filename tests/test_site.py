@@ -73,6 +73,32 @@ def test_every_page_fits_a_phone_and_loads_files_only(site: Path, browser: Brows
         assert wide == []
 
 
+def test_the_menu_has_every_part_and_options_keep_their_dashes(site: Path) -> None:
+    start = (site / "index.html").read_text()
+    menu = re.findall(r'<p class="caption"[^>]*><span class="caption-text">([^<]+)</span>', start)
+    assert menu == ["Tutorials", "How-to guides", "Concepts", "Reference", "Coming from", "The project"]
+    pages = {str(path.relative_to(site)): path.read_text() for path in site.rglob("*.html")}
+    assert [name for name, text in pages.items() if re.search(r"(?<=[\s>])\u2013[a-z]", text)] == []
+    assert "records of the input: lines of a text" in pages["reference/trace-columns.html"]
+
+
+@pytest.mark.parametrize(
+    ("word", "title"),
+    [
+        ("dropped_reissues", "Columns of a trace"),
+        ("gc.idle_free_blocks", "Settings of a device"),
+        ("profile_fleet", "Python API"),
+        ("--wrap-addresses", "Command line"),
+    ],
+)
+def test_the_search_finds_columns_settings_names_and_options(
+    site: Path, browser: Browser, word: str, title: str
+) -> None:
+    with opened(browser, 1280) as page:
+        page.goto((site / "search.html").as_uri() + f"?q={word}")
+        page.wait_for_selector(f"ul.search li a:has-text('{title}')")
+
+
 def test_no_page_names_a_thing_of_the_network_that_a_browser_would_load(site: Path) -> None:
     load = re.compile(
         r"""<(?:script|img|iframe|link rel="(?:stylesheet|preload)")[^>]*(?:src|href)="(?:https?:)?//"""

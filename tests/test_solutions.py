@@ -82,10 +82,10 @@ def test_a_file_system_is_chosen_for_one_partition_or_for_all(small: str) -> Non
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"filesystems": ["data=zfs"]}, "is no file system"),
+        ({"filesystems": ["data=zfs"]}, "is not a file system"),
         ({"filesystems": ["misc=lfs"]}, "partition without a file system"),
-        ({"sync": ["databases"]}, "is no class of files"),
-        ({"sync": ["metadata"]}, "is no class of files"),
+        ({"sync": ["databases"]}, "is not a class of files"),
+        ({"sync": ["metadata"]}, "is not a class of files"),
     ],
 )
 def test_what_no_host_has_is_refused(small: str, options: dict[str, Any], said: str) -> None:

@@ -93,6 +93,8 @@ def test_a_command_does_not_import_another() -> None:
         "emmclab.cli.console",
         "emmclab.cli.failures",
         "emmclab.cli.formats",
+        "emmclab.cli.helping",
+        "emmclab.cli.names",
         "emmclab.cli.options",
         "emmclab.cli.spelling",
     }

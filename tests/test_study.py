@@ -18,7 +18,8 @@ from emmclab.cli.meter import remaining
 from emmclab.errors import ConfigError, InputError
 from emmclab.files import sweep
 from emmclab.study import Results, Serial, Study, run_study
-from emmclab.study.store import Kept, Store
+from emmclab.study.kept import Kept
+from emmclab.study.store import Store
 
 STUDY = """
 name = "small"
@@ -298,7 +299,7 @@ def test_what_decides_a_result_decides_its_key() -> None:
         ("devices", "device", "did you mean `devices`"),
         ("[grid.axes]", "[grid.axis]", "did you mean `axes`"),
         ("seeds = [1, 2]", 'seeds = ["1"]', "a list of numbers"),
-        ('"open", "closed"', '"open", "half"', "open, closed, back_to_back, live, cuts or app"),
+        ('"open", "closed"', '"open", "half"', "use open, closed, back_to_back, live, cuts or app"),
         ('name = "small"', 'name = "../small"', "letters, digits"),
         ("timing.parallelism", "timing.paralelism", "did you mean `timing.parallelism`"),
         ("iiswc15-hps", "iiswc15-hpz", "iiswc15-hps"),
@@ -428,7 +429,7 @@ def test_a_question_that_is_no_sql_is_refused(finished: Path) -> None:
     assert emmclab("query", "select 1", "--results", finished / "nowhere").returncode == 2
     for nothing in ("", " ; -- nothing"):
         done = emmclab("query", nothing, "--results", finished)
-        assert (done.returncode, "there is no question" in done.stderr) == (2, True)
+        assert (done.returncode, "the query is empty" in done.stderr) == (2, True)
 
 
 def test_a_question_reads_results_and_no_other_file(finished: Path, tmp_path: Path) -> None:

@@ -106,6 +106,6 @@ def test_every_refusal_has_a_hint(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="file not found") as missing:
         read_text(tmp_path / "none.toml", "run it first")
     assert missing.value.hint == "run it first"
-    with pytest.raises(FormatError, match="byte 9: this is no UTF-8"):
+    with pytest.raises(FormatError, match="byte 9: this is not UTF-8"):
         (tmp_path / "latin.toml").write_bytes(LATIN_1)
         read_text(tmp_path / "latin.toml")

@@ -100,7 +100,7 @@ def test_the_folder_of_traces_has_to_be_there(tmp_path: Path) -> None:
         *("reproduce", "iiswc15", "--results", tmp_path / "results"), env={"EMMCLAB_TRACES": "/nope/never"}
     )
     assert done.returncode == 2
-    assert "/nope/never: there is no such folder" in done.stderr and "EMMCLAB_TRACES" in done.stderr
+    assert "/nope/never: folder not found" in done.stderr and "EMMCLAB_TRACES" in done.stderr
     assert not list(tmp_path.iterdir())
 
 

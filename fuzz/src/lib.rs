@@ -1,4 +1,4 @@
-//! What the targets share: read bytes as a trace of given formats; bytes as patches of an image. A panic is a finding, an error
+//! The common part of the targets: read bytes as a trace of given formats; bytes as patches of an image. A panic is a finding, an error
 //! is not.
 
 mod patched;

@@ -106,7 +106,7 @@ class Advised:
         if self.by == "lifetime":
             if best.life is None or self.life is None or not self.life.host_gb:
                 return "No lifetime is known: the device does not collect, or has no erase limit"
-            change, unit, digits = 100 * (best.life.host_gb / self.life.host_gb - 1), "GB", 0
+            change, unit, digits = 100 * (best.life.host_gb / self.life.host_gb - 1), " GB", 0
             before, after = self.life.host_gb, best.life.host_gb
         else:
             before, after = _figure(self.base, self.by), _value(best, self.by)
@@ -241,7 +241,7 @@ def advise(
     """
     if by not in ORDERS:
         raise ConfigError(
-            f"options cannot be ranked by `{by}`", kind="config", field="by", hint=", ".join(ORDERS)
+            f"options cannot be ranked by `{by}`", kind="config", field="by", hint=f"use {', '.join(ORDERS)}"
         )
     lifetime = lifetime or by == "lifetime"
     if replay.get("precondition") is None:

@@ -34,7 +34,7 @@ def headline(result: Result) -> str:
 def comparison_headlines(results: Sequence[Result]) -> list[str]:
     """Name for each trace the device of the least mean response, with that of the next one.
 
-    Runs that ended early or were overloaded are no measure of a device and are left out.
+    Runs that ended early or were overloaded do not measure a device and are left out.
 
     >>> import emmclab
     >>> devices = [emmclab.Device.preset(name) for name in ("iiswc15-4ps", "iiswc15-hps")]
@@ -57,7 +57,13 @@ def comparison_headlines(results: Sequence[Result]) -> list[str]:
         )
         if len(runs) > 1 and (least := first["response.mean_response_ms"]):
             times = runs[1]["response.mean_response_ms"] / least
-            line += f", {runs[1].run_name} {_ms(runs[1]['response.mean_response_ms'])} ({times:.2f} times)"
+            if times == 1:
+                equal = [run.run_name for run in runs if run["response.mean_response_ms"] == least]
+                line = f"{name}{', '.join(equal)} are equally fast: mean response {_ms(least)}"
+            else:
+                line += (
+                    f", {runs[1].run_name} {_ms(runs[1]['response.mean_response_ms'])} ({times:.2f} times)"
+                )
         recorded = first["recorded.response.all"]["recorded_ms"]
         lines.append(line + ("" if recorded is None else f"; recorded {_ms(recorded)}"))
     return lines

@@ -146,7 +146,7 @@ def learn_application(
         user_waits_for: the thread that the user waits for, by its number; by default the first one.
 
     Raises:
-        InputError: the file cannot be read, or is no recording.
+        InputError: the file cannot be read, or is not a recording.
         ConfigError: there is no such thread.
     """
     found = _core.learn_app(
@@ -227,7 +227,7 @@ def run_application(
     beside = Device.named(second) if isinstance(second, str) else second
     aging = parse_precondition(precondition)
     if isinstance(aging, Path):
-        hint = "none, sequential:PCT, random:PCT or steady[:CAPACITIES]"
+        hint = "use none, sequential:PCT, random:PCT or steady[:CAPACITIES]"
         raise ConfigError(
             "a device under an application is not aged by a trace",
             kind="config",

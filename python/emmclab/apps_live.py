@@ -113,7 +113,7 @@ def run_live(
         asked = json.dumps({**options, "filesystems": [], "synced": None})
         app = json.loads(_core.run_app_live(program, setup, disk.capacity_bytes, folders, asked))
         found = disk.result()
-        # What is left in memory is no part of the run.
+        # What is left in memory is not part of the run.
         with suppress(ConfigError):
             disk.set("clock", "free")
     return AppResult({"app": app, "device": found.to_dict(), "options": said})

@@ -50,7 +50,13 @@ def calibrate(
         path = Path(source)
         if path.is_file() and is_fio(path):
             if skip_packed:
-                raise ConfigError("fio packs nothing", kind="config", field="skip_packed", file=str(path))
+                raise ConfigError(
+                    f"{path}: results of fio hold no packed commands to skip",
+                    kind="config",
+                    field="skip_packed",
+                    file=str(path),
+                    hint="leave out --skip-packed",
+                )
             text = path.read_text(errors="replace")
             return _result(_core.calibrate_fio(text, name, path.name, capacity_gb, seed))
         source = read(path)

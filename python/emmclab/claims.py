@@ -155,7 +155,9 @@ def parse(text: str, name: str) -> list[Rule]:
             again = tuple(entry.get("again", ()))
             rule = Rule(**{"study": name, **entry, "checks": checks, "printed_in": printed, "again": again})
         except TypeError as error:
-            raise ConfigError(f"{name}: claim `{entry.get('id')}`: {error}", kind="config") from error
+            raise ConfigError(
+                f"{name}: claim `{entry.get('id')}`: {error}", kind="config", hint="see `Rule` and `Check`"
+            ) from error
         said = sum(map(bool, (rule.measure, rule.cannot, rule.not_yet)))
         if said != 1 or (rule.measure and not (rule.checks and rule.tolerance)):
             raise ConfigError(
@@ -163,6 +165,7 @@ def parse(text: str, name: str) -> list[Rule]:
                 "`not_yet` why it has none",
                 kind="config",
                 field=rule.id,
+                hint="give `measure`, `checks` and `tolerance`, or one of `cannot` and `not_yet`",
             )
         for check in checks:
             if check.published is not None and check.neutral is not None:
@@ -170,10 +173,10 @@ def parse(text: str, name: str) -> list[Rule]:
                 if check.within > LEAST_EFFECT * effect:
                     raise ConfigError(
                         f"{name}: claim `{rule.id}`: a tolerance of {check.within:g} is more than half of "
-                        "the "
-                        f"effect of {effect:g}",
+                        f"the effect of {effect:g}",
                         kind="config",
                         field=check.value,
+                        hint="give a smaller `within`",
                     )
         found.append(rule)
     return found
@@ -269,7 +272,7 @@ def _judge(paper: Paper, rule: Rule, results: Results | None) -> Claim:
     why = restated(reads, rule.own)
     judged = verdict(rule.checks, found.values, whole=not rule.unchecked)
     if why:
-        why += f" Such agreement is no evidence; as a test the verdict would be: {judged}."
+        why += f" Such agreement is not evidence; as a test the verdict would be: {judged}."
     parts = [why, open_parts(rule, found.values), rule.reading, found.note]
     reason = " ".join(part for part in parts if part)
     return claim(RESTATED if why else judged, reason, found.text, _evidence(rule, found, reads))

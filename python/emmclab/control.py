@@ -60,7 +60,7 @@ class Control:
                     line = client.makefile("rb").readline(_MOST)
                     client.sendall(json.dumps(self._answer(line)).encode() + b"\n")
                 except OSError:
-                    # The client has gone, which concerns nobody else.
+                    # The client has gone; others are not affected.
                     continue
 
     def _answer(self, line: bytes) -> dict[str, Any]:
@@ -68,7 +68,7 @@ class Control:
             asked = json.loads(line)
             if not isinstance(asked, dict) or asked.get("command") not in COMMANDS:
                 raise ConfigError(
-                    "this is no command", kind="config", field="command", hint=", ".join(COMMANDS)
+                    "this is not a command", kind="config", field="command", hint=f"use {', '.join(COMMANDS)}"
                 )
             match asked["command"]:
                 case "status":
@@ -104,7 +104,7 @@ def _bound(path: Path) -> socket.socket:
             hint="name a socket in a folder of your own, as one below $XDG_RUNTIME_DIR",
         )
     listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    # Before it has a name, so that nobody can reach it meanwhile.
+    # Before it has a name, so that no client can reach it meanwhile.
     os.fchmod(listening.fileno(), 0o600)
     try:
         listening.bind(str(path))

@@ -30,6 +30,7 @@ VictimPolicy = Callable[[VictimView], int | None]
 _ENOUGH_CAPACITIES = 4.0
 #: Factors on the rate of arrivals that the core takes.
 _RATES = (1e-6, 1e6)
+_MODES = ("auto", "open", "closed", "back_to_back")
 
 
 class Device:
@@ -353,9 +354,15 @@ class Device:
         if not traces:
             raise ConfigError("there is no trace to simulate", kind="config", hint="name at least one")
         if passes < 1:
-            raise ConfigError("a trace is replayed at least once", kind="config", field="passes")
+            raise ConfigError(
+                f"{passes} passes are impossible", kind="config", field="passes", hint="give 1 or more"
+            )
+        if mode not in (None, "", *_MODES):
+            raise ConfigError(
+                f"`{mode}` is not a mode", kind="config", field="mode", hint=f"use {', '.join(_MODES)}"
+            )
         if not _RATES[0] <= rate <= _RATES[1]:
-            hint = "1 keeps the recorded times, 2 halves them"
+            hint = "give 0.000001 to 1000000: 1 keeps the recorded times, 2 halves them"
             raise ConfigError(f"a rate of {rate} is impossible", kind="config", field="rate", hint=hint)
         if fold is not None:
             warnings.warn("`fold` is now `wrap_addresses`", DeprecationWarning, stacklevel=2)
@@ -427,12 +434,12 @@ def parse_routing(text: str) -> Any:
         f"`{text}` is not a way to share requests with a card",
         kind="config",
         field="routing",
-        hint="internal, striping:KB, by_file:MB or by_size:KB",
+        hint="use internal, striping:KB, by_file:MB or by_size:KB",
     )
 
 
 def _warn(notes: Sequence[str]) -> None:
-    """Warn whoever called the method that calls this."""
+    """Warn the caller of the method that calls this."""
     for note in notes:
         warnings.warn(note, DeprecationWarning, stacklevel=3)
 
@@ -463,7 +470,7 @@ def parse_precondition(text: str) -> Any:
                 f"`{amount}` is not a number",
                 kind="config",
                 field="precondition",
-                hint="as `steady:4`" if word == "steady" else f"as `{word}:90`",
+                hint="write it as `steady:4`" if word == "steady" else f"write it as `{word}:90`",
             ) from None
         return {"steady_state": {"most_capacities": number}} if word == "steady" else {word: number}
     if Path(text).exists():
@@ -472,7 +479,7 @@ def parse_precondition(text: str) -> Any:
         f"`{text}` is not a way to precondition a device",
         kind="config",
         field="precondition",
-        hint="none, sequential:PCT, random:PCT, steady[:CAPACITIES], or the path of a trace",
+        hint="use none, sequential:PCT, random:PCT, steady[:CAPACITIES], or the path of a trace",
     )
 
 

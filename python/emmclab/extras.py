@@ -41,7 +41,7 @@ def missing(name: str) -> UnsupportedError:
     "pip install 'emmclab[dataframes]'`"
     """
     return UnsupportedError(
-        f"this needs the Python library {name}",
+        f"this needs the Python library `{name}`",
         kind="unsupported",
         hint=f"run `{sys.executable} -m pip install 'emmclab[{EXTRAS[name]}]'`",
     )

@@ -88,7 +88,7 @@ LEDGER_MEANINGS = {
     "seen": "records of the input: lines of a text, rows of a table, events of a recording",
     "paired": "requests whose arrival and completion events were matched",
     "kept": "requests in the trace",
-    "skipped": "bad records left out under `--lenient`, and records of a kind that is no request",
+    "skipped": "bad records left out under `--lenient`, and records that are not requests",
     "split": "requests that the block layer split",
     "merged": "requests that the block layer merged into another",
     "requeued": "requests that the driver gave back and issued again",

@@ -7,7 +7,7 @@ import csv
 import io
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import IO, Any
@@ -31,10 +31,10 @@ def read_text(path: str | Path, hint: str | None = None) -> str:
         raise InputError.of(error, path, hint) from error
     except UnicodeDecodeError as error:
         raise FormatError(
-            f"{path}: byte {error.start}: this is no UTF-8 text",
+            f"{path}: byte {error.start}: this is not UTF-8 text",
             kind="syntax",
             file=str(path),
-            hint="check that it is the right file; a text in another encoding has to be converted first",
+            hint="check that it is the right file, and convert a text in another encoding first",
         ) from error
 
 
@@ -108,6 +108,30 @@ def write_whole(path: str | Path, content: str | bytes) -> None:
     from emmclab import _core
 
     _core.write_whole(path, content.encode() if isinstance(content, str) else content)
+    written.append(str(path))
+
+
+def write_pieces(path: Path, pieces: Iterable[str]) -> None:
+    """Write a text as `write_whole` does, of which only a piece is held at a time.
+
+    Raises:
+        InputError: the operating system refuses.
+    """
+    if path.is_symlink() or (path.exists() and not path.is_file()):
+        write_whole(path, "".join(pieces))
+        return
+    try:
+        with folder_aside(path.absolute().parent) as aside:
+            made = aside / "text"
+            with made.open("w", encoding="utf-8", newline="") as file:
+                file.writelines(pieces)
+                file.flush()
+                os.fsync(file.fileno())
+            made.replace(path)
+    except OSError as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError.of(error, path) from error
     written.append(str(path))
 
 

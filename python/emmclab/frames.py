@@ -26,7 +26,7 @@ def opener(table: ArrowTable, name: str) -> Callable[[], _core.Reader]:
     """Give what opens a table as a stream of batches, each time from its beginning.
 
     Raises:
-        ConfigError: on opening, where this is no table.
+        ConfigError: on opening, where this is not a table.
         UnsupportedError: on opening, where a library is missing.
     """
     # A frame has the methods of a reader.

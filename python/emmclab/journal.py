@@ -65,7 +65,7 @@ class Journal(Document):
 
         >>> import emmclab
         >>> [table.title for table in emmclab.read(emmclab.bundled()[0]).journal().tables()][0]
-        'Writes by what flags and addresses tell'
+        'Writes by flags and addresses'
         """
         all_of_them = (
             self._kinds(),
@@ -155,7 +155,7 @@ class Journal(Document):
 
     def _signs(self) -> TextTable:
         return TextTable(
-            "Writes by what flags and addresses tell",
+            "Writes by flags and addresses",
             ["sign", "meaning", "requests", "KB", "% of written"],
             [
                 [
@@ -183,7 +183,7 @@ class Journal(Document):
             for name, label in labels.items()
             if found[name] is not None
         ]
-        return TextTable("What a commit writes", ["of each commit", *_POINTS.values()], rows, 1)
+        return TextTable("Writes of a commit", ["of each commit", *_POINTS.values()], rows, 1)
 
     def _logged(self) -> TextTable:
         found = self["logged"]

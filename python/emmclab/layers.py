@@ -40,7 +40,7 @@ def stacks(given: Sequence[str]) -> list[list[str]]:
         names = [name.strip() for name in text.split("+")]
         if "" in names or (len(names) > 1 and "none" in names):
             hint = "put + between names and commas between stacks, as `none,journal:delta,pass-through+advil`"
-            raise ConfigError(f"`{text}` is no stack of layers", kind="config", field="layers", hint=hint)
+            raise ConfigError(f"`{text}` is not a stack of layers", kind="config", field="layers", hint=hint)
         if (names := [] if names == ["none"] else names) in found:
             hint = "give each stack once; runs of the same stack are the same"
             raise ConfigError(f"the stack `{text}` is given twice", kind="config", field="layers", hint=hint)
@@ -84,7 +84,7 @@ def stack(names: Sequence[str], settings: Mapping[str, Setting]) -> list[tuple[s
     for key in settings:
         if key.partition(".")[0] not in kinds:
             raise ConfigError(
-                f"`{key}` is a setting of no layer of this run",
+                f"no layer of this run has the setting `{key}`",
                 kind="config",
                 field=key,
                 hint=f"the layers are: {', '.join(names) or 'none'}",

@@ -444,7 +444,7 @@ def serve(
             "a served device is not aged by a trace",
             kind="config",
             field="precondition",
-            hint="sequential:PCT, random:PCT or steady[:CAPACITIES]",
+            hint="use sequential:PCT, random:PCT or steady[:CAPACITIES]",
         )
     beside = Device.named(second) if isinstance(second, str) else second
     needs_disk = mkfs is not None or mount is not None
@@ -458,10 +458,18 @@ def serve(
             hint="leave one of them out",
         )
     if needs_disk and not (loop or ublk):
-        raise ConfigError("a file system needs a loop or ublk device", kind="config", field="loop")
+        raise ConfigError(
+            "a file system needs a loop or ublk device",
+            kind="config",
+            field="loop",
+            hint="give --loop or --ublk, as root",
+        )
     if mkfs is not None and mkfs not in FILE_SYSTEMS:
         raise ConfigError(
-            f"there is no file system `{mkfs}`", kind="config", field="mkfs", hint=", ".join(FILE_SYSTEMS)
+            f"there is no file system `{mkfs}`",
+            kind="config",
+            field="mkfs",
+            hint=f"use {', '.join(FILE_SYSTEMS)}",
         )
     file = file or not (nbd or tcp or sdhci or loop or ublk)
     live = _core.Live(
@@ -532,7 +540,7 @@ def require_loop() -> None:
     if os.geteuid() != 0 or devices:
         missing = ", ".join(devices) if devices else "root"
         raise UnsupportedError(
-            f"this mounts file systems on served devices, and here is no {missing}",
+            f"this mounts file systems on served devices, which takes {missing}",
             kind="unsupported",
             hint="run it as root on Linux with FUSE and loop devices",
         )

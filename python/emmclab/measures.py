@@ -49,7 +49,7 @@ def percentiles_of(values: Iterable[float] | str | None) -> list[float]:
     ([50.0, 99.9], [99.0], [])
 
     Raises:
-        ConfigError: one is no number above 0 and up to 100, or the text names none.
+        ConfigError: one is not a number above 0 and up to 100, or the text names none.
     """
     if values is None:
         return []
@@ -64,7 +64,7 @@ def percentiles_of(values: Iterable[float] | str | None) -> list[float]:
                 f"`{part}` is not a percentile",
                 kind="config",
                 field="percentiles",
-                hint="numbers above 0 and up to 100, as `50,90,99,99.9`",
+                hint="give numbers above 0 and up to 100, as `50,90,99,99.9`",
             )
         found.add(percent)
     return sorted(found)
@@ -86,7 +86,7 @@ def bin_ns(width: str | float | None) -> int:
     (100000000, 1000000000, 0)
 
     Raises:
-        ConfigError: it is no time of at least 1 us and at most 1,000 h.
+        ConfigError: it is not a time of at least 1 us and at most 1,000 h.
     """
     if width is None:
         return 0
@@ -100,7 +100,7 @@ def bin_ns(width: str | float | None) -> int:
             f"`{width}` is not the width of a bin",
             kind="config",
             field="bin",
-            hint="1us to 1000h: a number with us, ms, s, m or h, as `100ms`",
+            hint="give 1us to 1000h, a number with us, ms, s, m or h, as `100ms`",
         )
     return round(ns)
 
@@ -112,7 +112,7 @@ def cache_sizes_kb(sizes: Iterable[str | int] | str | None) -> list[int] | None:
     ([512, 16384], [4096], None)
 
     Raises:
-        ConfigError: one is no size, or no multiple of a page of 4 KB.
+        ConfigError: one is not a size, or not a multiple of a page of 4 KB.
     """
     if sizes is None:
         return None
@@ -129,7 +129,7 @@ def cache_sizes_kb(sizes: Iterable[str | int] | str | None) -> list[int] | None:
                 f"`{part}` is not the size of a cache",
                 kind="config",
                 field="cache-sizes",
-                hint="multiples of 4 KB up to 64 TB, as `512KB,16MB,1GB`",
+                hint="give multiples of 4 KB up to 64 TB, as `512KB,16MB,1GB`",
             )
         found.append(size)
     return found
@@ -163,7 +163,7 @@ def cache_policies_of(names: Sequence[str] | str) -> list[str]:
                 f"`{name}` is not a cache policy",
                 kind="config",
                 field="cache-policies",
-                hint=f"the policies are {', '.join(known)}, or `all`",
+                hint=f"use one of {', '.join(known)}, or `all`",
             )
     return known if "all" in found else found
 
@@ -186,7 +186,7 @@ def cache_options(
             f"`{ops}` does not name requests",
             kind="config",
             field="cache-ops",
-            hint="all, read or write",
+            hint="use all, read or write",
         )
     chosen = cache_sizes_kb(sizes)
     options = {"policies": cache_policies_of(policies), "ops": ops, "exact": exact}

@@ -74,24 +74,33 @@ def read(
     >>> read(bundled()[0], mend_clock=True).ledger["mended_jumps"]
     0
     """
-    mend = ("auto" if mend_clock else None) if isinstance(mend_clock, bool) else mend_clock
+    options = {name: value for name, value in locals().items() if name != "path"}
+    return Trace(trace_name(path), lambda: _core.Reader(path, **_as_read(options)))
 
-    def open_stream() -> _core.Reader:
-        return _core.Reader(
-            path,
-            format=format,
-            lenient=lenient,
-            columns=columns,
-            time_unit=time_unit,
-            size_unit=size_unit,
-            reorder_window=reorder_window,
-            mend_clock=mend,
-            reissue_window=reissue_window,
-            drop_reissued=drop_reissued,
-            only=None if only is None else _conditions(only),
-        )
 
-    return Trace(trace_name(path), open_stream)
+def read_slice(
+    path: str | PathLike[str],
+    options: Mapping[str, Any],
+    origin_ns: int,
+    groups: tuple[int, int] | None = None,
+) -> Trace:
+    """Open a part of a trace with options of `read`: a file of several, or row groups of a Parquet file.
+
+    Times of `only` count from `origin_ns`, the first arrival of the whole. A part may hold no request.
+    """
+    part = (origin_ns, groups)
+    return Trace(trace_name(path), lambda: _core.Reader(path, **_as_read(options), slice=part))
+
+
+def _as_read(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Give options of `read` as the core takes them."""
+    mend, only = options.get("mend_clock", False), options.get("only")
+    changed: dict[str, Any] = {}
+    if isinstance(mend, bool):
+        changed["mend_clock"] = "auto" if mend else None
+    if only is not None:
+        changed["only"] = _conditions(only)
+    return {**options, **changed}
 
 
 def reading_options() -> dict[str, Any]:

@@ -105,7 +105,7 @@ def solutions_named(names: Iterable[str]) -> list[Solution]:
     known = [one.name for one in SOLUTIONS]
     for name in wanted:
         if name not in known:
-            hint = f"there are: {', '.join(known)}"
+            hint = f"choose one of: {', '.join(known)}"
             raise ConfigError(f"there is no solution `{name}`", kind="config", field="solution", hint=hint)
     return [one for one in SOLUTIONS if not wanted or one.name in wanted or one.name == "plain"]
 
@@ -137,7 +137,12 @@ def compare_solutions(
     for solution, result in runs:
         beside = plain.get(_place(result))
         if beside is None:
-            raise ConfigError("there is no plain run beside this one", kind="config", field="solution")
+            raise ConfigError(
+                "there is no plain run beside this one",
+                kind="config",
+                field="solution",
+                hint="run the solution `plain` on the same application, device and network",
+            )
         rows.append(
             {
                 "application": result["app"]["program"],

@@ -28,7 +28,9 @@ def seeded(device: Device, seeds: int) -> list[Device]:
     2
     """
     if seeds < 1:
-        raise ConfigError("there is no seed", kind="config", field="seeds", hint="give 1 or more")
+        raise ConfigError(
+            f"{seeds} seeds are impossible", kind="config", field="seeds", hint="give 1 or more"
+        )
     drawn = next(row["value"] for row in device.explain() if row["key"].startswith("power.wake_quantiles"))
     if drawn == "[]":
         raise ConfigError(

@@ -97,7 +97,7 @@ class Trace:
         Raises:
             FormatError: a column is missing or has an impossible type, or, in a pass, a value is missing or
                 impossible, or a row stands after its place; `line` is the row, from 1.
-            ConfigError: this is no table of columns.
+            ConfigError: this is not a table of columns.
             UnsupportedError: a library that the table needs is missing, or a stream is read again.
 
         >>> import emmclab

@@ -16,7 +16,7 @@ use crate::text;
 pub struct HostSetup {
     /// Its name.
     pub name: String,
-    /// What it stands for, in a line.
+    /// The setup that it stands for, in a line.
     pub about: String,
     /// Where its figures come from, and what is assumed.
     pub source: String,
@@ -233,16 +233,16 @@ impl HostSetup {
         let kind = serde_json::from_value::<FilesystemKind>(name.into());
         let Ok(kind) = kind else {
             return refused(
-                "is no file system",
-                "as data=lfs; there are: ext4, fat32, yaffs2, lfs".to_owned(),
+                "is not a file system",
+                "use one of ext4, fat32, yaffs2, lfs, as data=lfs".to_owned(),
             );
         };
         let mut mounted: Vec<&mut Partition> =
             self.partitions.iter_mut().filter(|known| known.filesystem.is_some()).collect();
-        if let Some(name) = partition.filter(|name| mounted.iter().all(|known| known.name != *name)) {
+        if partition.is_some_and(|name| mounted.iter().all(|known| known.name != name)) {
             let known: Vec<_> = mounted.iter().map(|known| known.name.as_str()).collect();
-            let hint = format!("`{name}` is not mounted; there are: {}", known.join(", "));
-            return refused("is about a partition without a file system", hint);
+            let hint = format!("the mounted partitions are: {}", known.join(", "));
+            return refused("names a partition that is not mounted", hint);
         }
         for known in mounted.iter_mut().filter(|known| partition.is_none_or(|name| known.name == name)) {
             if known.filesystem != Some(kind) {
@@ -263,7 +263,7 @@ impl HostSetup {
         for name in names.iter().filter(|_| names != ["none"]) {
             let known = FileClass::ALL.into_iter().take(4).find(|class| class.name() == name);
             let Some(class) = known else {
-                return Err(Error::new(Kind::Config, "is no class of files")
+                return Err(Error::new(Kind::Config, "is not a class of files")
                     .of_field("sync", 0, name.as_bytes())
                     .hint("name some of database, database_journal, cache, other; or none"));
             };

@@ -31,10 +31,8 @@ pub use program::{
     Access, Database, FileSet, JournalMode, Pick, Picked, Place, Procedure, Program, Step, SyncCall,
     Synchronous, Thread, preset_names, preset_text,
 };
-pub use replayed::Observed;
 pub use requests::{Group, ReadsWrites, RequestCounts, Written};
 pub use result::{AppResult, Lane, OverTime, Spent, StateTimes, ThreadResult};
-pub use run::{RunOptions, prepare_live, run, run_in_detail, run_live};
+pub use run::{RunOptions, prepare_live, run, run_live, run_simulated};
 pub use timeline::State;
-pub use tracks::ThreadTimes;
 pub use what_if::{Operation, WhatIf};

@@ -7,7 +7,7 @@ use emmclab_replay::ClosedLoop;
 use crate::block_device::BlockDevice;
 
 /// A device and what listens to it.
-pub struct Observed<'a, O> {
+pub(crate) struct Observed<'a, O> {
     /// The device.
     pub device: &'a mut ClosedLoop,
     /// The listener.

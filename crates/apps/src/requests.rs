@@ -1,4 +1,4 @@
-//! What reached the device: requests by operation, class of file, role and cause.
+//! Requests that reached the device, by operation, class of file, role and cause.
 
 use std::collections::BTreeMap;
 
@@ -140,7 +140,7 @@ impl Counter {
         groups.into_iter().flatten().for_each(|group| group.complete(now - submitted, sequential));
     }
 
-    /// What was counted.
+    /// The counts.
     pub fn counts(&self) -> RequestCounts {
         let classes = FileClass::ALL.into_iter().zip(self.classes);
         let roles = Role::ALL.into_iter().zip(self.roles).filter(|(_, bytes)| *bytes > 0);

@@ -67,7 +67,7 @@ pub struct OverTime {
     pub lanes: Vec<Lane>,
 }
 
-/// What was done in each bin.
+/// The activities in each bin.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Lane {
     /// Name of the thread; of the critical path, `the user waits for`.
@@ -91,7 +91,7 @@ pub struct AppResult {
     pub seed: u64,
     /// Parts of the storage that were infinitely fast.
     pub what_if: Vec<String>,
-    /// What the user waited for, in ns.
+    /// The waits of the user, in ns.
     pub runtime_ns: i64,
     /// The thread that the user waits for.
     pub user_waits_for: String,

@@ -4,7 +4,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use emmclab_base::{Error, Kind, Nanos, Result};
+use emmclab_device::{Observer, Quiet};
 use emmclab_host::{Host, Mount};
+use emmclab_replay::{ClosedLoop, RunTracks, SimulationResult};
 
 use crate::block_device::BlockDevice;
 use crate::code::Code;
@@ -12,6 +14,7 @@ use crate::engine::{Engine, Fixed};
 use crate::files::Files;
 use crate::hosts::{HostSetup, mount_of};
 use crate::program::Program;
+use crate::replayed::Observed;
 use crate::result::{AppResult, Attribution};
 use crate::storage::{FileStore, RealFiles, RealStorage, Simulated, Storage};
 use crate::tracks::ThreadTimes;
@@ -51,11 +54,40 @@ pub fn run<D: BlockDevice>(
     run_in_detail(program, setup, device, options).map(|(result, _)| result)
 }
 
-/// The same, with what each thread did.
+/// Runs a program on a simulated device with its layers, and ends the device: the results of both. `tracks`, where given, shows what
+/// the threads and the device did.
 ///
 /// # Errors
 /// As [`run`].
-pub fn run_in_detail<D: BlockDevice>(
+pub fn run_simulated(
+    program: &Program,
+    setup: &HostSetup,
+    device: ClosedLoop,
+    tracks: Option<&mut RunTracks>,
+    options: &RunOptions,
+) -> Result<(AppResult, SimulationResult)> {
+    let Some(tracks) = tracks else {
+        let (app, _, device) = run_observed(program, setup, device, &mut Quiet, options)?;
+        return Ok((app, device));
+    };
+    let (app, threads, device) = run_observed(program, setup, device, tracks, options)?;
+    tracks.draw(|tracks| threads.draw(tracks));
+    Ok((app, device))
+}
+
+fn run_observed<O: Observer>(
+    program: &Program,
+    setup: &HostSetup,
+    mut device: ClosedLoop,
+    observer: &mut O,
+    options: &RunOptions,
+) -> Result<(AppResult, ThreadTimes, SimulationResult)> {
+    let mut observed = Observed { device: &mut device, observer: &mut *observer };
+    let (app, threads) = run_in_detail(program, setup, &mut observed, options)?;
+    Ok((app, threads, device.finish(observer)?))
+}
+
+fn run_in_detail<D: BlockDevice>(
     program: &Program,
     setup: &HostSetup,
     device: &mut D,
@@ -115,9 +147,12 @@ pub fn run_live(
     let named = setup.mounts(sectors)?;
     check_folders(&named, folders)?;
     if !options.what_if.is_empty() {
-        return Err(Error::new(Kind::Config, "a real device is as fast as it is")
-            .in_field("what_if")
-            .hint("simulate the program"));
+        return Err(Error::new(
+            Kind::Config,
+            "a live run measures a real device, no part of which can be infinitely fast",
+        )
+        .in_field("what_if")
+        .hint("leave out `what_if`, or simulate the program: `emmclab apps run`"));
     }
     let partitions: Vec<&str> = named.iter().map(|(name, _)| *name).collect();
     let mut store = RealFiles::new(folders.to_vec(), false);

@@ -162,7 +162,7 @@ impl Sqlite {
         }
     }
 
-    /// What was added is in use from now on, where all of the file is.
+    /// Added pages are in use from now on, where all of the file is.
     fn add_pages(&mut self, new_pages: u64) {
         (self.pages..self.pages + new_pages).for_each(|page| {
             self.held.insert(page);

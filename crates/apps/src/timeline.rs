@@ -1,4 +1,4 @@
-//! What a thread did when: states that exclude each other, end to end, and what a wait consisted of.
+//! The states of a thread over time: they exclude each other and lie end to end; a wait is divided into its parts.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use emmclab_base::Nanos;
 use emmclab_host::{FileClass, MountId, Wait, WaitGroup};
 use serde::{Serialize, Serializer};
 
-/// What a thread does.
+/// The states of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum State {
@@ -114,14 +114,14 @@ impl Doing {
     }
 }
 
-/// What a thread did up to a time, since the end of the part before.
+/// A thread's state up to a time, since the end of the part before.
 #[derive(Clone, Copy, Debug)]
 struct Part {
     end: Nanos,
     doing: Doing,
 }
 
-/// What a thread did, from time 0 on.
+/// The states of a thread, from time 0 on.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Timeline(Vec<Part>);
 
@@ -181,10 +181,12 @@ impl<'a> CriticalPath<'a> {
             at = end;
             match doing {
                 // Chains of waits end with a thread that does not wait; no chain is longer than there are threads.
-                Doing::Thread(other) if depth < self.threads.len() => {
+                Doing::Thread(other)
+                    if depth < self.threads.len() && (other as usize) < self.threads.len() =>
+                {
                     self.follow(other, begin, end, depth + 1);
                 }
-                // A thread that waits for one that is not there waits for whoever starts it: that is not known here.
+                // A thread that waits for one that is not there waits for the thread that starts it, which is not known here.
                 Doing::Absent => (self.found)(begin, end, Doing::Thread(thread)),
                 doing => (self.found)(begin, end, doing),
             }

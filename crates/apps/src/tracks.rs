@@ -10,7 +10,7 @@ use crate::timeline::{CriticalPath, Doing, Timeline};
 /// Numbers that Perfetto knows the process and its first thread by.
 const PID: i32 = 1_000;
 
-/// What the threads of a run did, part by part.
+/// The states of a run's threads, part by part.
 pub struct ThreadTimes {
     pub(crate) program: String,
     pub(crate) timelines: Vec<Timeline>,
@@ -63,7 +63,12 @@ impl ThreadTimes {
                     arguments.push(text("partition", &self.partitions[usize::from(mount.0)]));
                 }
             }
-            Doing::Thread(other) => arguments.push(text("thread", &self.names[other as usize])),
+            // A thread that still waits at the end may wait for one that never came.
+            Doing::Thread(other) => {
+                if let Some(name) = self.names.get(other as usize) {
+                    arguments.push(text("thread", name));
+                }
+            }
             Doing::Running | Doing::Core | Doing::Network | Doing::Think | Doing::Absent => {}
         }
         let arguments = &arguments;

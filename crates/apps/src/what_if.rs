@@ -1,4 +1,4 @@
-//! What a run would take if a part of the storage were infinitely fast.
+//! The runtime of a program if a part of the storage were infinitely fast.
 
 use std::str::FromStr;
 
@@ -23,7 +23,7 @@ pub enum Operation {
     Read,
     /// Writes that a sync waits for, commits, and flushes.
     Fsync,
-    /// Writes that nobody waits for: write-back, checkpoints, cleaning.
+    /// Writes that no thread waits for: write-back, checkpoints, cleaning.
     WriteBack,
 }
 
@@ -83,13 +83,13 @@ impl FromStr for WhatIf {
             "partition" => Ok(Self::Partition(value.to_owned())),
             "class" => match FileClass::ALL.into_iter().find(|class| class.name() == value) {
                 Some(class) => Ok(Self::Class(class)),
-                None => refused("is no class of files", one_of(FileClass::ALL.map(FileClass::name))),
+                None => refused("is not a class of files", one_of(FileClass::ALL.map(FileClass::name))),
             },
             "op" => match Operation::ALL.into_iter().find(|operation| operation.name() == value) {
                 Some(operation) => Ok(Self::Operation(operation)),
-                None => refused("is no operation", one_of(Operation::ALL.map(Operation::name))),
+                None => refused("is not an operation", one_of(Operation::ALL.map(Operation::name))),
             },
-            _ => refused("is no part of the storage", one_of(["partition", "class", "op"])),
+            _ => refused("is not a part of the storage", one_of(["partition", "class", "op"])),
         }
     }
 }

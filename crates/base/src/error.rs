@@ -189,14 +189,13 @@ impl fmt::Display for Error {
         if let Some(offset) = inner.offset {
             write!(f, "byte {offset}: ")?;
         }
-        if let Some(field) = &inner.field {
-            write!(f, "field `{field}`")?;
-            if let Some(column) = inner.column {
-                write!(f, " (column {column})")?;
-            }
-            write!(f, ": ")?;
+        match (inner.field.as_deref().filter(|field| !field.is_empty()), inner.column) {
+            (Some(field), Some(column)) => write!(f, "field `{field}` (column {column}): ")?,
+            (Some(field), None) => write!(f, "field `{field}`: ")?,
+            (None, Some(column)) => write!(f, "column {column}: ")?,
+            (None, None) => {}
         }
-        if let Some(value) = &inner.value {
+        if let Some(value) = inner.value.as_deref().filter(|value| !value.is_empty()) {
             write!(f, "`{}`: ", value.escape_debug())?;
         }
         write!(f, "{}", inner.problem)

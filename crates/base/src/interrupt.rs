@@ -1,4 +1,4 @@
-//! Interruption of long work, whoever wants it.
+//! Interruption of long work, by any thread.
 //!
 //! The caller names a poll for the work of its thread; loops that may run for longer than a moment call [`check`]. Nothing
 //! here knows what interrupts: a signal, a button, a time limit.

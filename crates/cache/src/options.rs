@@ -90,11 +90,11 @@ impl CacheOptions {
         let unknown = self.policies.iter().find(|name| !policies().iter().any(|kind| kind.name == **name));
         if let Some(name) = unknown {
             return Err(Error::new(Kind::Config, format!("`{name}` is not a cache policy"))
-                .hint(format!("the policies are {}", all())));
+                .hint(format!("choose one of: {}", all())));
         }
         if self.policies.is_empty() {
             return Err(Error::new(Kind::Config, "there is no cache policy to simulate")
-                .hint(format!("the policies are {}", all())));
+                .hint(format!("choose one of: {}", all())));
         }
         Ok(policies()
             .iter()
@@ -112,7 +112,7 @@ impl CacheOptions {
             self.sizes_kb.iter().find(|kb| **kb == 0 || !kb.is_multiple_of(PAGE_KB) || **kb > LARGEST_KB)
         {
             return Err(Error::new(Kind::Config, format!("a cache of {kb} KB is impossible"))
-                .hint("a size is a multiple of the page of 4 KB, up to 64 TB"));
+                .hint("give a multiple of 4 KB, up to 64 TB"));
         }
         if self.sizes_kb.is_empty() {
             return Err(

@@ -27,7 +27,7 @@ pub fn samples_of_fio(text: &str) -> Result<Samples> {
     // fio may print warnings before the JSON.
     let text = text.find('{').map_or(text, |at| &text[at..]);
     let root: Value = serde_json::from_str(text).map_err(|error| {
-        Error::new(Kind::Syntax, format!("is no JSON: {error}")).hint("run fio with --output-format=json")
+        Error::new(Kind::Syntax, format!("is not JSON: {error}")).hint("run fio with --output-format=json")
     })?;
     let Some(entries) = root["jobs"].as_array() else {
         return Err(Error::new(Kind::Syntax, "has no list of jobs")
@@ -44,7 +44,7 @@ pub fn samples_of_fio(text: &str) -> Result<Samples> {
         if depth > 1 {
             return Err(Error::new(Kind::Value, format!("job `{name}` ran {depth} requests at once"))
                 .of_field("iodepth", 0, depth.to_string().as_bytes())
-                .hint("its latencies hold waiting; run fio with --iodepth=1 --numjobs=1 --direct=1"));
+                .hint("run fio without waiting in its latencies, one request at a time: fio with --iodepth=1 --numjobs=1 --direct=1"));
         }
         for (key, op) in [("read", Op::Read), ("write", Op::Write)] {
             jobs.extend(job(&entry[key], op, name)?);
@@ -75,16 +75,19 @@ fn job(side: &Value, op: Op, name: &str) -> Result<Option<Job>> {
     let bytes = side["io_bytes"].as_u64().unwrap_or(0) / count;
     let sectors = u32::try_from(bytes / SECTOR_BYTES).unwrap_or(0);
     if sectors == 0 || sectors > 1 << 16 {
-        return Err(Error::new(Kind::Value, format!("job `{name}` has requests of {bytes} bytes"))
-            .of_field("io_bytes", 0, bytes.to_string().as_bytes())
-            .hint("sizes of 512 B to 32 MB can be calibrated"));
+        return Err(Error::new(
+            Kind::Value,
+            format!("job `{name}` has requests of {bytes} bytes, whose times cannot be calibrated"),
+        )
+        .of_field("io_bytes", 0, bytes.to_string().as_bytes())
+        .hint("give jobs a --bs of 512 B to 32 MB"));
     }
     let latency =
         ["clat_ns", "lat_ns"].iter().map(|key| &side[*key]).find(|latency| latency["mean"].is_number());
     let Some(latency) = latency else {
         return Err(Error::new(Kind::Syntax, format!("job `{name}` has no latencies in nanoseconds"))
             .of_field("clat_ns", 0, b"")
-            .hint("fio 3 or later writes them"));
+            .hint("use fio 3 or later, which writes them"));
     };
     let mut times_us: Vec<f64> = latency["percentile"]
         .as_object()
@@ -98,7 +101,7 @@ fn job(side: &Value, op: Op, name: &str) -> Result<Option<Job>> {
     }
     times_us.retain(|time| time.is_finite() && *time > 0.0);
     if times_us.is_empty() {
-        return Err(Error::new(Kind::Value, format!("job `{name}` has no latency above 0"))
+        return Err(Error::new(Kind::Value, format!("job `{name}` has no completion latency above 0 ns"))
             .of_field("clat_ns", 0, b"0"));
     }
     Ok(Some(Job { op, sectors, count: usize::try_from(count).unwrap_or(usize::MAX), times_us }))

@@ -32,7 +32,7 @@ pub fn calibrate(samples: &Samples, options: &CalibrateOptions) -> Result<Calibr
             Kind::Config,
             format!("a capacity of {} GB is impossible here", options.capacity_gb),
         )
-        .hint("give 1 to 1024"));
+        .hint("give 1 to 1,024 GB"));
     }
     let mut random = Pcg64::new(u128::from(options.seed), 0x00CA_11B8);
     let tried = if half.len() < 3 { &all } else { &half };

@@ -174,7 +174,7 @@ impl Samples {
                 Kind::Value,
                 format!("none of {} requests has a start or issue and a completion", self.seen),
             )
-            .hint("calibration needs service times: record them with `emmclab record`, or give fio's JSON"));
+            .hint("record service times with `emmclab record`, or give fio's JSON"));
         }
         for op in [Op::Read, Op::Write] {
             let limit = power::woken_above(self.waits(op).map(|wait| wait.delay_us).collect());

@@ -68,22 +68,27 @@ impl FromStr for Ways {
         let fail = |problem: String, value: &str| {
             Error::new(Kind::Config, problem)
                 .of_field("states", 0, value.as_bytes())
-                .hint("as in --states device,boundary,omit1:64,random:50")
+                .hint("write it as --states device,boundary,omit1:64,random:50")
         };
         let mut ways = Vec::new();
         for part in text.split(',').map(str::trim) {
             let (name, number) = part.split_once(':').map_or((part, None), |(name, most)| (name, Some(most)));
             let Some((way, _, usual)) = Way::ALL.into_iter().find(|(_, known, _)| *known == name) else {
                 let known = Way::ALL.map(|(_, name, _)| name).join(", ");
-                return Err(fail(format!("there is no such way to choose states; there are {known}"), name));
+                return Err(fail(format!("is not a way to choose states; the ways are {known}"), name));
             };
             let most = match number.map(str::parse) {
                 None => usual,
                 Some(Ok(most)) if most > 0 => most,
-                Some(_) => return Err(fail("a number of states is a whole number above 0".to_owned(), part)),
+                Some(_) => {
+                    return Err(fail(
+                        "has a number of states that is not a whole number above 0".to_owned(),
+                        part,
+                    ));
+                }
             };
             if ways.iter().any(|(known, _)| *known == way) {
-                return Err(fail("a way to choose states is named twice".to_owned(), name));
+                return Err(fail("is named twice".to_owned(), name));
             }
             ways.push((way, most));
         }

@@ -143,15 +143,18 @@ impl Explorer {
         let possible: Vec<usize> = (from..all).filter(|place| is_cut(run, *place)).collect();
         if possible.is_empty() {
             return Err(Error::new(Kind::Empty, "the log has no moment at which power could be cut")
-                .hint("the workload wrote nothing"));
+                .hint("use a workload that writes to the device"));
         }
         let cuts = match options.only {
             Some((cut, _)) if cut < all => {
                 [(cut..all).find(|place| is_cut(run, *place)).unwrap_or(cut)].into()
             }
             Some((cut, _)) => {
-                return Err(Error::new(Kind::Config, format!("the log has moments 0 to {}", all - 1))
-                    .of_field("cut", 0, cut.to_string().as_bytes()));
+                return Err(Error::new(
+                    Kind::Config,
+                    format!("is beyond the moments of the log, 0 to {}", all - 1),
+                )
+                .of_field("cut", 0, cut.to_string().as_bytes()));
             }
             None => {
                 let mut random = Pcg64Mcg::seed_from_u64(options.seed);

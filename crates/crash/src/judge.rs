@@ -64,7 +64,7 @@ impl Judge {
     /// goes again after so many writes of the layers' recovery.
     ///
     /// # Errors
-    /// Where something is there that this tool does not know: a fault of nobody.
+    /// Where something is there that this tool does not know: no level is at fault.
     pub fn recover(
         &mut self,
         explorer: &Explorer,

@@ -42,7 +42,7 @@ impl Logged {
     }
 }
 
-/// What happens at a moment of a run; commands are given by their place in [`Run::commands`].
+/// An event of a run; commands are given by their place in [`Run::commands`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum What {
     /// A command comes.
@@ -85,9 +85,9 @@ pub enum What {
 /// A moment of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Moment {
-    /// When.
+    /// Its time.
     pub at: Nanos,
-    /// What happens.
+    /// Its event.
     pub what: What,
 }
 
@@ -158,7 +158,7 @@ impl Run {
         builder.finish(header, reader.identity(), reader.truncated())
     }
 
-    /// What the log says of the run.
+    /// The header of the log.
     pub fn header(&self) -> &LogHeader {
         &self.header
     }

@@ -1,4 +1,4 @@
-//! What a cut may leave of one write.
+//! The parts of one write that a cut may leave.
 
 use std::str::FromStr;
 
@@ -6,7 +6,7 @@ use emmclab_base::{Error, Kind, Result};
 
 use crate::contents::BLOCK;
 
-/// What a cut may leave of a write that it interrupts.
+/// The parts that a cut may leave of a write that it interrupts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Tear {
     /// Each block of 4 KiB is old or new.
@@ -34,7 +34,7 @@ impl FromStr for Tear {
 
     fn from_str(text: &str) -> Result<Self> {
         Self::ALL.into_iter().find(|(_, name)| *name == text).map(|(tear, _)| tear).ok_or_else(|| {
-            Error::new(Kind::Config, "there is no such way to tear a write")
+            Error::new(Kind::Config, "is not a way to tear a write")
                 .of_field("tear", 0, text.as_bytes())
                 .hint(Self::ALL.map(|(_, name)| name).join(", "))
         })

@@ -1,5 +1,5 @@
-//! What a device says of itself to its host, an eMMC in its `EXT_CSD` register (JESD84-B51, 7.4), worked out from its settings in this
-//! one place.
+//! The capabilities that a device reports to its host, an eMMC in its `EXT_CSD` register (JESD84-B51, 7.4), worked out
+//! from its settings in this one place.
 
 use serde::Serialize;
 
@@ -8,7 +8,7 @@ use crate::settings::{InterfaceKind, Settings};
 /// Functions that a host may find in the registers or descriptors of a device, and use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Capabilities {
-    /// What it is to its host.
+    /// Its kind of interface.
     pub interface: InterfaceKind,
     /// Volatile cache in KB (`CACHE_SIZE [252:249]`, which counts 1,024 bits); 0 = none.
     pub cache_kb: u32,
@@ -35,12 +35,12 @@ pub struct ExtCsdField {
     pub byte: u16,
     /// Bytes that it has, the lowest first.
     pub bytes: u16,
-    /// What the device states there.
+    /// The value that the device reports there.
     pub value: u32,
 }
 
 impl Capabilities {
-    /// What a device with these settings can do.
+    /// The capabilities of a device with these settings.
     pub fn of(settings: &Settings) -> Self {
         let (cache, features) = (&settings.cache, &settings.features);
         Self {

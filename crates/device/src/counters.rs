@@ -83,15 +83,15 @@ pub struct Counters {
     pub cache_flushes: u64,
     /// Packed commands.
     pub packs: u64,
-    /// What the link of a UFS carried, by [`Direction`](crate::Direction).
+    /// Traffic of a UFS link, by [`Direction`](crate::Direction).
     pub link: [LinkLoad; 2],
     /// Commands of a UFS.
     pub commands: CommandLoad,
-    /// What became of the zones of a zoned UFS.
+    /// Resets, openings and finishes of zones of a zoned UFS.
     pub zones: ZoneCounts,
 }
 
-/// What a direction of a link carried.
+/// Traffic of one direction of a link.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LinkLoad {
     /// Transfers.

@@ -270,7 +270,7 @@ impl Device {
         u64::from(self.controller.buffered_units()) * u64::from(self.geometry().unit_sectors)
     }
 
-    /// What it is to its host.
+    /// Its kind of interface.
     pub fn interface(&self) -> InterfaceKind {
         self.controller.interface()
     }

@@ -52,9 +52,29 @@ impl Lru {
         self.indices[key as usize] != 0
     }
 
+    /// Place of a key while it is in the set, below the most keys that there were at a time.
+    #[inline]
+    pub fn place(&self, key: u32) -> Option<usize> {
+        self.indices[key as usize].checked_sub(1).map(|place| place as usize)
+    }
+
     /// Adds a key as the newest; it must not be there.
     pub fn push(&mut self, key: u32) {
-        let node = Node { key, newer: NONE, older: self.newest };
+        self.put(key, false);
+    }
+
+    /// Place of a key, which comes in as the newest where it is not there, and becomes it where `renew`.
+    #[inline]
+    pub fn put(&mut self, key: u32, renew: bool) -> usize {
+        let Some(place) = self.indices[key as usize].checked_sub(1) else { return self.add(key) };
+        if renew {
+            self.renew(place);
+        }
+        place as usize
+    }
+
+    fn add(&mut self, key: u32) -> usize {
+        let node = Node { key, newer: NONE, older: NONE };
         let place = if let Some(place) = self.spare.pop() {
             self.nodes[place as usize] = node;
             place
@@ -62,18 +82,33 @@ impl Lru {
             self.nodes.push(node);
             self.nodes.len() as u32 - 1
         };
-        if self.newest == NONE {
-            self.oldest = place;
-        } else {
-            self.nodes[self.newest as usize].newer = place;
-        }
-        self.newest = place;
         self.indices[key as usize] = place + 1;
+        self.link(place);
+        place as usize
     }
 
     /// Takes a key out; false where it is not there.
     pub fn remove(&mut self, key: u32) -> bool {
         let Some(place) = self.indices[key as usize].checked_sub(1) else { return false };
+        self.unlink(place);
+        self.indices[key as usize] = 0;
+        self.spare.push(place);
+        true
+    }
+
+    /// Makes a node that is in no order the newest.
+    fn link(&mut self, place: u32) {
+        let older = std::mem::replace(&mut self.newest, place);
+        let node = &mut self.nodes[place as usize];
+        (node.newer, node.older) = (NONE, older);
+        if older == NONE {
+            self.oldest = place;
+        } else {
+            self.nodes[older as usize].newer = place;
+        }
+    }
+
+    fn unlink(&mut self, place: u32) {
         let Node { newer, older, .. } = self.nodes[place as usize];
         if older == NONE {
             self.oldest = newer;
@@ -85,9 +120,6 @@ impl Lru {
         } else {
             self.nodes[newer as usize].older = older;
         }
-        self.indices[key as usize] = 0;
-        self.spare.push(place);
-        true
     }
 
     /// The keys from the oldest to the newest.
@@ -102,16 +134,20 @@ impl Lru {
         while self.pop().is_some() {}
     }
 
-    /// Makes a key the newest if it is there.
+    /// Makes a key the newest if it is there; it keeps its place.
     pub fn touch(&mut self, key: u32) -> bool {
-        if self.newest != NONE && self.nodes[self.newest as usize].key == key {
-            return true;
+        let Some(place) = self.indices[key as usize].checked_sub(1) else { return false };
+        self.renew(place);
+        true
+    }
+
+    /// Makes a node the newest.
+    #[inline]
+    fn renew(&mut self, place: u32) {
+        if self.newest != place {
+            self.unlink(place);
+            self.link(place);
         }
-        let there = self.remove(key);
-        if there {
-            self.push(key);
-        }
-        there
     }
 
     /// Takes out the oldest key.
@@ -145,7 +181,9 @@ mod tests {
                     }
                     2 => {
                         let there = model.contains(&key);
+                        let place = set.place(key);
                         prop_assert_eq!(set.touch(key), there);
+                        prop_assert_eq!(set.place(key), place);
                         model.retain(|other| *other != key);
                         if there {
                             model.push(key);
@@ -162,6 +200,10 @@ mod tests {
                 prop_assert_eq!(set.newest(), model.last().copied());
                 prop_assert_eq!(set.iter().collect::<Vec<_>>(), model.clone());
                 prop_assert!((0..12).all(|key| set.holds(key) == model.contains(&key)));
+                let mut places: Vec<_> = set.iter().filter_map(|key| set.place(key)).collect();
+                places.sort_unstable();
+                places.dedup();
+                prop_assert_eq!(places.len(), model.len());
             }
         }
     }

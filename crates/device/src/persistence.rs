@@ -1,4 +1,4 @@
-//! What the flash of a simulated device holds, against what it promised.
+//! The durable contents of a simulated device, checked against its promises.
 //!
 //! [`Persistence`] keeps both sides of the [contract](crate::contract): the promises, made from commands and completions alone, and
 //! the facts, made from page programs alone. It is an observer: it costs nothing where it is not used.
@@ -14,7 +14,7 @@ use crate::device::Device;
 use crate::events::{Cause, Observer, PageProgrammed, RequestCompleted, Trimmed, UnitCached};
 use crate::ids::Lpn;
 
-/// What the host and the device tell each other.
+/// The commands and answers between host and device.
 #[derive(Debug)]
 enum Message {
     Arrived(Command),
@@ -25,7 +25,7 @@ enum Message {
 /// Messages in their order: time, version of the (first) command, and whether it is a completion.
 type Moment = (Nanos, Version, bool);
 
-/// What the flash holds from a moment on, unless it has something newer.
+/// The flash contents from a moment on, unless it has something newer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Step {
     from: Nanos,
@@ -52,7 +52,7 @@ pub struct Persistence {
     next: Version,
     /// Promises at the last call of `retire`.
     promises: Promises,
-    /// What came after that.
+    /// The versions after that.
     messages: BTreeMap<Moment, Message>,
     /// Commands that are not complete.
     commands: VecDeque<(Version, Command)>,
@@ -178,7 +178,7 @@ impl Persistence {
         }
     }
 
-    /// What the flash holds when power goes at `at`.
+    /// The flash contents when power goes at `at`.
     pub fn left(&self, at: Nanos) -> Ranges<Content> {
         let mut left = Ranges::default();
         for (first, end, steps) in self.flash.iter() {

@@ -102,7 +102,7 @@ fn refused(key: &str, [from, to]: &[String; 2]) -> Error {
         Kind::Config,
         format!("`{key}` cannot change from {from} to {to} in a device in use: {reason}"),
     )
-    .hint(format!("these can: {}", CHANGEABLE.join(", ")))
+    .hint(format!("change one of these: {}", CHANGEABLE.join(", ")))
 }
 
 impl DeviceConfig {

@@ -65,6 +65,6 @@ impl<'a> Reader<'a> {
 
 /// The error of an image that is not one.
 pub(crate) fn damaged(problem: &str) -> Error {
-    Error::new(Kind::Truncated, format!("this is no image of this device: {problem}"))
+    Error::new(Kind::Truncated, format!("this is not an image of this device: {problem}"))
         .hint("delete it; it will be made again")
 }

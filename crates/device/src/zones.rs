@@ -27,7 +27,7 @@ impl ZoneState {
     }
 }
 
-/// What a host may ask for a zone beside writes. A reset is a discard of all its sectors.
+/// Commands for a zone beside writes. A reset is a discard of all its sectors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ZoneAction {
     /// Opens it, so that no write to another zone closes it.

@@ -1,4 +1,4 @@
-//! Fields of structures. A field past the end reads as zero: fixed structures are read whole, and whoever walks a
+//! Fields of structures. A field past the end reads as zero: fixed structures are read whole, and code that walks a
 //! variable one checks its bounds.
 
 fn field<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {

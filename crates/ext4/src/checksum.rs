@@ -14,7 +14,7 @@ pub(crate) static CRC16: Crc<u16> = Crc::<u16>::new(&CRC_16_MODBUS);
 /// The checksum of journals with `COMPAT_CHECKSUM`: CRC-32 of 0x04c11db7, not reflected, from `!0` on.
 pub(crate) static CRC32_BE: Crc<u32, Table<16>> = Crc::<u32, Table<16>>::new(&CRC_32_MPEG_2);
 
-/// What a CRC32C state becomes over a number of zero bytes. CRCs are linear: the checksum of a block from any state on is that
+/// The CRC32C state after a number of zero bytes. CRCs are linear: the checksum of a block from any state on is that
 /// of the block from 0 on, exclusive or the shifted state. So a block is read once, whatever stands before it.
 pub(crate) struct Shift {
     bytes: usize,

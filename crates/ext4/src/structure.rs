@@ -50,12 +50,12 @@ impl fmt::Display for Structure {
 }
 
 impl Structure {
-    /// What stands at byte `offset` cannot be.
+    /// The value at byte `offset` is impossible.
     pub fn fault(self, offset: u64, problem: impl Into<String>) -> Error {
         Error::new(Kind::Value, problem).in_field(&self.to_string()).at_offset(offset)
     }
 
-    /// What stands at byte `offset` may be right, but is not understood here.
+    /// The value at byte `offset` may be right, but is not supported here.
     pub fn unsupported(self, offset: u64, problem: impl Into<String>) -> Error {
         Error::new(Kind::Unsupported, problem).in_field(&self.to_string()).at_offset(offset)
     }

@@ -78,7 +78,7 @@ bitflags! {
     }
 }
 
-/// What the superblock says.
+/// The fields of the superblock.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Superblock {

@@ -14,11 +14,11 @@ pub enum Elevator {
     None,
     /// Reads before writes, at most two batches in a row; each batch by address.
     Deadline,
-    /// What a thread waits for (reads and synchronous writes) before write-back, by address.
+    /// Requests that a thread waits for (reads and synchronous writes) come before write-back, by address.
     Cfq,
 }
 
-/// What a file system sends where an order or durability is asked for.
+/// The commands that a file system sends for order and durability.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Barrier {
@@ -116,7 +116,7 @@ pub struct HostConfig {
     pub device_depth: u32,
     /// How requests that wait are ordered.
     pub elevator: Elevator,
-    /// What file systems send for order and durability.
+    /// The commands that file systems send for order and durability.
     pub barrier: Barrier,
     /// Whether a sync of a folder on ext4 commits whatever runs, and sends nothing where nothing runs, as it does since there are fast
     /// commits (Linux 5.10); else it is like that of a file.
@@ -181,7 +181,7 @@ impl HostConfig {
         let found = ERAS.iter().find(|(known, _)| *known == name);
         found.map(|(_, config)| config.clone()).ok_or_else(|| {
             let names: Vec<_> = Self::eras().collect();
-            Error::new(Kind::Config, "no such era of Linux")
+            Error::new(Kind::Config, "is not a modelled era of Linux")
                 .of_field("era", 0, name.as_bytes())
                 .hint(format!("use one of: {}", names.join(", ")))
         })

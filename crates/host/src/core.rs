@@ -1,4 +1,4 @@
-//! What host and file systems share: memory, the block layer, tasks, the time.
+//! The state that host and file systems share: memory, the block layer, tasks, the time.
 
 use emmclab_base::{BlockNote, Flags, Nanos, Op, Role};
 

@@ -1,4 +1,4 @@
-//! What an operation took.
+//! The time of a finished operation, by its waits.
 
 use std::ops::{Index, IndexMut, Range};
 
@@ -7,7 +7,7 @@ use emmclab_base::Nanos;
 use crate::operation::CallerId;
 use crate::request::BlockRequestId;
 
-/// What an operation waits for. The states exclude each other.
+/// The states in which an operation waits. They exclude each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Wait {
@@ -122,13 +122,13 @@ pub struct Finished {
     pub cpu_ns: u64,
     /// Bytes read or written.
     pub bytes: u64,
-    /// What it waited for.
+    /// Its waits.
     pub waited: Waited,
     pub(crate) requests: Range<u32>,
 }
 
 impl Finished {
-    /// An operation that no host did, and whose requests nobody knows.
+    /// An operation that no host did, and whose requests are not known.
     pub const fn alone(caller: CallerId, begun: Nanos, at: Nanos, bytes: u64, waited: Waited) -> Self {
         Self { caller, begun, at, cpu_ns: 0, bytes, waited, requests: 0..0 }
     }

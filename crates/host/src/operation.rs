@@ -1,4 +1,4 @@
-//! What a caller asks for: operations on files.
+//! Operations on files, as a caller submits them.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -19,7 +19,7 @@ pub struct FolderId(pub u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct MountId(pub u16);
 
-/// What the contents of blocks are to the application, or to the file system.
+/// The class of blocks, to the application or to the file system.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
 )]
@@ -131,7 +131,7 @@ pub enum FileOp {
         /// The new length.
         bytes: u64,
     },
-    /// Removes a path; the file goes when nobody has it open.
+    /// Removes a path; the file goes when its last descriptor closes.
     Unlink {
         /// The file.
         file: FileId,

@@ -51,7 +51,7 @@ pub struct BlockRequest {
     pub request: Request,
     /// The mount that it belongs to.
     pub mount: MountId,
-    /// What its first block is.
+    /// The role of its first block.
     pub class: FileClass,
     /// Why it was submitted; of merged requests, the first one.
     pub cause: Cause,
@@ -67,7 +67,7 @@ pub struct BlockRequests {
 }
 
 impl BlockRequests {
-    /// What the blocks of a write are; they cover it from its first sector on. Other requests have none.
+    /// The roles of a write's blocks; they cover it from its first sector on. Other requests have none.
     pub fn notes(&self, request: &BlockRequest) -> &[BlockNote] {
         self.notes.get(request.notes.start as usize..request.notes.end as usize).unwrap_or_default()
     }

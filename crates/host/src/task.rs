@@ -1,4 +1,4 @@
-//! What is under way: operations of callers, and the host's own threads. A task runs step by step; between two steps it waits for requests
+//! Tasks: operations of callers, and the host's own threads. A task runs step by step; between two steps it waits for requests
 //! and for other tasks.
 
 use std::collections::VecDeque;
@@ -13,7 +13,7 @@ use crate::request::BlockRequestId;
 /// Index of a task.
 pub(crate) type TaskId = u32;
 
-/// What a task does.
+/// The kind of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Work {
     /// Nothing; the task can be taken.
@@ -67,10 +67,10 @@ pub(crate) struct Task {
     pub reserved: u64,
     pub bytes: u64,
     pub cpu_ns: u64,
-    /// What it waited for, in order of completion.
+    /// Its waits, in order of completion.
     pub requests: Vec<BlockRequestId>,
     pub begun: Nanos,
-    /// What has to come before the next step, and how much of that is held back by the limit of requests.
+    /// The requests that have to complete before the next step, and how many of them the limit of requests holds back.
     pending: u32,
     held: u32,
     wait: Wait,
@@ -109,7 +109,7 @@ impl Task {
         self.since = now;
     }
 
-    /// What it waited for up to its last step.
+    /// Its waits up to its last step.
     pub fn waited(&self) -> Waited {
         self.waited
     }
@@ -189,7 +189,7 @@ impl Tasks {
         }
     }
 
-    /// What others waited for counts for this task, too.
+    /// Makes the waits of another task count for this one, too.
     pub fn share_requests(&mut self, from: TaskId, to: TaskId) {
         let mut theirs = std::mem::take(&mut self.all[to as usize].requests);
         theirs.extend_from_slice(&self.all[from as usize].requests);

@@ -14,7 +14,7 @@ use crate::task::{Step, TaskId, Work};
 /// Pages of a file before another one has its turn (`MAX_WRITEBACK_PAGES`, 4 MB).
 const TURN: u64 = 1024;
 
-/// What is written of a file.
+/// The pages of a file that a round writes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Round {
     pub cause: Cause,
@@ -27,13 +27,13 @@ pub(crate) struct Round {
 }
 
 impl Round {
-    /// All dirty pages, and nobody waits.
+    /// All dirty pages, and no task waits.
     pub fn all(cause: Cause) -> Self {
         Self { cause, waiter: None, only_placed: false, pages: u64::MAX }
     }
 }
 
-/// What is left of a file after a round.
+/// The pages of a file that are left after a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Left {
     /// There are more dirty pages than the round had.

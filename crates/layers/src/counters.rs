@@ -9,7 +9,7 @@ macro_rules! counters {
         }
 
         impl Counters {
-            /// What was counted since the counters were `earlier`, by name.
+            /// The counts since the counters were `earlier`, by name.
             pub fn since(&self, earlier: &Self) -> Vec<(&'static str, u64)> {
                 vec![$((stringify!($name), self.$name - earlier.$name)),*]
             }

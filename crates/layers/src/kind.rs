@@ -11,7 +11,7 @@ use crate::setting::Setting;
 pub struct Kind {
     /// Its name.
     pub name: &'static str,
-    /// What it does, in a few words.
+    /// Its function, in a few words.
     pub about: &'static str,
     /// Every setting, with default, unit and meaning.
     pub settings: fn() -> Vec<Setting>,
@@ -22,8 +22,8 @@ pub struct Kind {
 /// Reads the settings of a layer from their table; absent ones have their defaults.
 pub(crate) fn read_settings<T: DeserializeOwned>(layer: &str, table: &Table) -> Result<T> {
     table.clone().try_into().map_err(|error: toml::de::Error| {
-        let problem = error.message().to_owned();
+        let problem = error.message().replace("unknown field", "unknown setting");
         Error::new(ErrorKind::Config, format!("layer `{layer}`: {problem}"))
-            .hint(format!("a setting of this layer is given as --set {layer}.NAME=VALUE"))
+            .hint(format!("give a setting of this layer as --set {layer}.NAME=VALUE"))
     })
 }

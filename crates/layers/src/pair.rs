@@ -94,7 +94,7 @@ fn build(table: &Table, below: &Below) -> Result<Box<dyn Layer>> {
     let refuse = |problem: String, hint: &str| Err(Error::new(ErrorKind::Config, problem).hint(hint));
     let alone = given.routing == Routing::Internal;
     if !alone && below.second.is_none() {
-        return refuse("layer `pair`: there is no second device".to_owned(), "name one (--second)");
+        return refuse("layer `pair`: there is no second device".to_owned(), "name one, as --device2 sdcard");
     }
     if given.chunk.0 == 0 || !given.chunk.0.is_multiple_of(4096) {
         return refuse(

@@ -1,7 +1,7 @@
 //! RAID 0: stripes of two disks take turns (a pilot solution of FAST 2012).
 //!
-//! What a request covers of a disk lies there in one run, so it goes there as one command, as `md` with merging below it does. A request
-//! within a stripe is served by one disk alone. Nothing is kept but the addresses: after a cut of power there is nothing to restore.
+//! The sectors of a disk that a request covers lie there in one run, so they go there as one command, as `md` with
+//! merging below it does. A request within a stripe is served by one disk alone. Nothing is kept but the addresses: after a cut of power there is nothing to restore.
 
 use emmclab_base::{BlockNote, Error, Kind as ErrorKind, Modifiers, Result};
 use schemars::JsonSchema;
@@ -59,7 +59,10 @@ fn build(table: &Table, below: &Below) -> Result<Box<dyn Layer>> {
     let Raid0Settings { stripe } = read_settings(KIND.name, table)?;
     let refuse = |problem: String, hint: &str| Err(Error::new(ErrorKind::Config, problem).hint(hint));
     let Some(second) = below.second else {
-        return refuse("layer `raid0`: there is no second device".to_owned(), "name one (--device2)");
+        return refuse(
+            "layer `raid0`: there is no second device".to_owned(),
+            "name one, as --device2 nexus5",
+        );
     };
     if stripe.0 == 0 || !stripe.0.is_multiple_of(4096) {
         return refuse(

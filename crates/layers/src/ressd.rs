@@ -29,7 +29,7 @@ pub struct RessdSettings {
     pub reserved_at: Option<Size>,
     pub original: Option<Size>,
     pub small: Size,
-    /// What is moved at once.
+    /// Bytes that are moved at once.
     pub clustered_block: Size,
     pub mover: Mover,
     pub recovery: bool,

@@ -13,7 +13,7 @@ pub struct Setting {
     pub default: Option<Value>,
     /// Its unit, or the values there are.
     pub unit: String,
-    /// What it does.
+    /// Its effect.
     pub about: String,
 }
 

@@ -69,7 +69,8 @@ impl std::str::FromStr for Size {
         let unit = text[split..].trim().to_ascii_uppercase().replace("IB", "B");
         let unit = if unit.is_empty() { "B" } else { &unit };
         let (_, shift) = UNITS.iter().find(|(name, _)| *name == unit).ok_or_else(none)?;
-        let bytes = number.checked_mul(1 << shift).ok_or_else(|| format!("`{text}` is beyond any device"))?;
+        let bytes =
+            number.checked_mul(1 << shift).ok_or_else(|| format!("`{text}` is 2^64 bytes or more"))?;
         Ok(Self(bytes))
     }
 }

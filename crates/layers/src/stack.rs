@@ -69,7 +69,7 @@ pub fn build_stack(configs: &[LayerConfig], bottom: &Below) -> Result<Vec<Box<dy
     if let Some(below) = layers.iter().skip(1).find(|layer| layer.reads_notes()) {
         let name = below.name();
         return Err(Error::new(Kind::Config, format!("layer `{name}` has to be the first one"))
-            .hint(format!("it has to see what the file system writes: name `{name}` before the others")));
+            .hint(format!("name `{name}` before the others: it has to see what the file system writes")));
     }
     Ok(layers)
 }

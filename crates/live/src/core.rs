@@ -42,7 +42,7 @@ pub(crate) struct Core {
     naming: Option<Naming>,
     /// Why the image takes no data, if so.
     image_error: Option<io::Error>,
-    /// What ended the service, if anything did: a broken invariant, a recording that cannot be written.
+    /// The error that ended the service, if any: a broken invariant, a recording that cannot be written.
     pub broken: Option<Error>,
     powered: bool,
     deliveries: Deliveries,
@@ -190,7 +190,7 @@ impl Core {
             if self.stack.next_event().is_none() && self.stack.open() == open {
                 self.fail(
                     Error::new(Kind::Config, "a layer holds requests and has nothing to do")
-                        .hint("this is a defect of the layer"),
+                        .hint("report this defect of the layer with the settings and the trace"),
                 );
                 self.abandon();
                 break;
@@ -299,7 +299,7 @@ impl Core {
         self.broken.get_or_insert(error);
     }
 
-    /// What is to be sent, which leaves.
+    /// Requests that are to be sent; they leave the list.
     pub fn take_deliveries(&mut self) -> Deliveries {
         std::mem::take(&mut self.deliveries)
     }

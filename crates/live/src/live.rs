@@ -48,7 +48,7 @@ pub struct LiveOptions {
     pub log: Option<PathBuf>,
 }
 
-/// What the exports and the thread of the clock share.
+/// The state that the exports and the thread of the clock share.
 struct Shared {
     core: Mutex<Core>,
     /// Wakes the thread of the clock: something is under way, or the end has come.
@@ -62,7 +62,7 @@ pub struct LiveDevice {
     clock: Mutex<Option<JoinHandle<()>>>,
     ending: Arc<std::sync::atomic::AtomicBool>,
     images: [Option<PathBuf>; 2],
-    /// What was found of an earlier run.
+    /// The state that an earlier run left.
     found: Found,
 }
 
@@ -94,7 +94,7 @@ impl LiveDevice {
         Ok(Self { shared, clock: Mutex::new(Some(thread)), ending, images, found })
     }
 
-    /// What was found of an earlier run of the image.
+    /// The state that an earlier run of the image left.
     pub fn found(&self) -> &Found {
         &self.found
     }
@@ -189,7 +189,7 @@ impl LiveDevice {
         self.shared.core().result()
     }
 
-    /// What ended the service, if anything did. Requests fail from then on.
+    /// The error that ended the service, if any. Requests fail from then on.
     pub fn broken(&self) -> Option<Error> {
         self.shared.core().broken.take()
     }

@@ -15,7 +15,7 @@ use emmclab_replay::{Stack, Tap};
 /// Sectors of what the device held before that are written at a time.
 const BASE_SECTORS: u64 = 1 << 11;
 
-/// What all ports write to; the first error ends the log.
+/// The writer that all ports share; the first error ends the log.
 struct Shared {
     writer: LogWriter,
     error: Option<Error>,
@@ -172,7 +172,7 @@ fn lie(lie: Lie) -> String {
     serde_json::to_value(lie).ok().and_then(|name| name.as_str().map(str::to_owned)).unwrap_or_default()
 }
 
-/// What keeps later records out of a log that has ended.
+/// The error that keeps later records out of a log that has ended.
 fn closed() -> Error {
     Error::new(emmclab_base::Kind::Io, "the log has ended")
 }

@@ -1,4 +1,4 @@
-//! What the blocks of writes are to the file system above.
+//! The roles of written blocks to the file system above.
 
 use std::io;
 
@@ -60,7 +60,7 @@ impl Naming {
         Self { annotator, unread }
     }
 
-    /// What a command writes; empty for one that writes nothing.
+    /// The data that a command writes; empty for one that writes nothing.
     pub fn notes(&mut self, command: &Command, data: &[u8]) -> Vec<BlockNote> {
         let mut notes = Vec::new();
         match command.op {

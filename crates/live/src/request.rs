@@ -142,7 +142,7 @@ impl Pending {
         self.open == 0 && matches!(self.next, Next::Nothing)
     }
 
-    /// The completion for whoever sent it.
+    /// The completion for its sender.
     pub fn into_completion(self) -> (Arc<dyn Completions>, Completion) {
         (self.to, Completion { tag: self.tag, outcome: self.outcome })
     }

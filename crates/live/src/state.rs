@@ -25,7 +25,7 @@ const LEVEL: i32 = 3;
 const MOST_HEAD: u32 = 1 << 20;
 const MARK: &[u8; 8] = b"EMMCLIVE";
 
-/// What a run finds of an earlier one.
+/// The state that a run takes over from an earlier one.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Found {
     /// Whether the image was there.

@@ -12,7 +12,7 @@ use emmclab_trace::{
 
 /// A request that was taken.
 enum Slot {
-    /// What its blocks are.
+    /// The roles of its blocks.
     Open(Vec<BlockNote>),
     /// It will never be complete.
     Lost,
@@ -36,7 +36,7 @@ impl Recording {
             source: device.to_owned(),
             clock: "relative".to_owned(),
             note: Some(format!("recorded by a live {device}, with the times of its simulation")),
-            // The columns are there from the start: nobody knows yet whether a file system will be known.
+            // The columns are there from the start: it is not known yet whether a file system will be.
             block_notes: Some(Header::EXT4.to_owned()),
             ..Header::default()
         };

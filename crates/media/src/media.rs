@@ -97,7 +97,7 @@ pub struct Media {
     numbered: u64,
     /// The first error of the image that a discard met.
     failed: Option<io::Error>,
-    /// Changes since they were last taken, where somebody asks for them.
+    /// Changes since they were last taken, where an observer takes them.
     changes: Option<Vec<Change>>,
 }
 

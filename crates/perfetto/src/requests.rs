@@ -25,7 +25,7 @@ pub struct DrawnRequest<'a> {
     pub arrival: Nanos,
     /// When it was complete; it is an instant where that is not known.
     pub complete: Option<Nanos>,
-    /// What else is known of it.
+    /// Further facts on it.
     pub arguments: &'a [Argument<'a>],
 }
 

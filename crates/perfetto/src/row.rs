@@ -13,7 +13,7 @@ pub const MOST_LANES: usize = 64;
 /// Something with a beginning and an end.
 #[derive(Clone, Copy, Debug)]
 pub struct Slice<'a> {
-    /// What happens.
+    /// The event.
     pub name: &'static str,
     /// Of which sort it is.
     pub category: &'static str,
@@ -21,7 +21,7 @@ pub struct Slice<'a> {
     pub begin: Nanos,
     /// When it ends; not before it begins.
     pub end: Nanos,
-    /// What else is known of it.
+    /// Further facts on it.
     pub arguments: &'a [Argument<'a>],
 }
 

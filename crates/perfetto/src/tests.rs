@@ -1,4 +1,4 @@
-//! What was written, decoded: rules that Perfetto needs, and pictures held against what they show.
+//! Written packets, decoded: rules that Perfetto needs, and pictures held against what they show.
 
 #![expect(clippy::float_cmp, reason = "counts are whole, and a counter ends with 0 itself")]
 
@@ -18,7 +18,7 @@ struct Trace {
     packet: Vec<TracePacket>,
 }
 
-/// What a trace shows.
+/// The contents of a trace.
 #[derive(Debug, Default)]
 struct Shown {
     tracks: BTreeMap<u64, TrackDescriptor>,

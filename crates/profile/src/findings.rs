@@ -221,7 +221,7 @@ fn small_requests(context: &Context) -> Verdict {
     Some(either(
         measured,
         measured >= SMALL_PCT,
-        "what one page costs decides how the device feels; larger flash pages would be half empty".to_owned(),
+        "the cost of one page decides response times; larger flash pages would be half empty".to_owned(),
         "requests mostly span several pages, so that planes and dies can share the work".to_owned(),
     ))
 }
@@ -251,16 +251,16 @@ fn power_saving(context: &Context) -> Verdict {
     let found = edges.map(|(low, high)| {
         let wakes = power.wake_ups;
         if low < high {
-            format!("it sleeps after somewhere between {low} and {high} ms without a request; {wakes} requests paid about {measured:.1} ms each to wake it")
+            format!("the device sleeps after {low} to {high} ms without a request; {wakes} requests paid about {measured:.1} ms each to wake it")
         } else {
-            format!("it sleeps after about {low} ms without a request; {wakes} requests paid about {measured:.1} ms each to wake it")
+            format!("the device sleeps after about {low} ms without a request; {wakes} requests paid about {measured:.1} ms each to wake it")
         }
     });
     Some(either(
         measured,
         power.found,
         found.unwrap_or_default(),
-        "no edge stands out: it does not sleep, wakes in no time, or the gaps are too few or too short"
+        "no edge stands out: the device does not sleep, wakes at once, or the gaps are too few or too short"
             .to_owned(),
     ))
 }
@@ -268,7 +268,8 @@ fn power_saving(context: &Context) -> Verdict {
 fn weak_localities(context: &Context) -> Verdict {
     let (spatial, temporal) = localities(context)?;
     let weak = spatial <= WEAK_SPATIAL_PCT && temporal <= WEAK_TEMPORAL_PCT;
-    let jumps = format!("requests jump about ({temporal:.1} % return to a start address)");
+    let jumps =
+        format!("addresses are scattered ({temporal:.1} % of the requests return to a start address)");
     Some(either(
         spatial,
         weak && spatial < temporal,
@@ -277,7 +278,7 @@ fn weak_localities(context: &Context) -> Verdict {
             format!("{jumps}, but sequences are no rarer than returns")
         } else {
             format!(
-                "sequences or returns are common ({temporal:.1} % return to a start address): read-ahead, merging or caching can pay"
+                "sequences or returns are common ({temporal:.1} % of the requests return to a start address): read-ahead, merging or caching can pay"
             )
         },
     ))
@@ -335,7 +336,7 @@ fn idle_collection(context: &Context) -> Verdict {
         measured,
         measured >= 1.0,
         format!("{facts}: collect early, in idle time"),
-        format!("{facts}: some of it will be felt, unless it is cut into smaller steps"),
+        format!("{facts}: requests will wait for some of it, unless it is cut into smaller steps"),
     ))
 }
 
@@ -356,7 +357,7 @@ fn wear_levelling(context: &Context) -> Verdict {
         holds,
         format!("addresses are spread; the hottest 20 % of written pages take {hot:.1} % of the page writes"),
         format!(
-            "some addresses come again and again; the hottest 20 % of written pages take {hot:.1} % of the page writes: keep hot and cold data apart and watch the wear"
+            "some addresses are written again and again; the hottest 20 % of written pages take {hot:.1} % of the page writes: keep hot and cold data apart and watch the wear"
         ),
     ))
 }

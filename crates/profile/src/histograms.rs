@@ -15,7 +15,7 @@ pub struct Histogram {
     /// The quantity: `size_read`, `size_write`, `response_read`, `response_write`, `inter_arrival`, `idle_gap` or
     /// `reuse_distance`.
     pub name: &'static str,
-    /// What is counted.
+    /// The quantity that is counted.
     pub about: &'static str,
     /// The unit of the edges.
     pub unit: &'static str,

@@ -56,7 +56,7 @@ pub struct Inconsistency {
     pub name: String,
     /// The column that is off.
     pub column: &'static str,
-    /// What it is checked against: `data_size / mean_size`, `arrival_rate x duration`, `access_rate x duration` or
+    /// The relation that it is checked against: `data_size / mean_size`, `arrival_rate x duration`, `access_rate x duration` or
     /// `another row`.
     pub check: &'static str,
     /// As printed.
@@ -226,14 +226,14 @@ impl Record<'_> {
     fn text(&self, column: &str) -> Result<&str> {
         let at = self.columns.iter().position(|name| *name == column);
         at.and_then(|at| self.fields.get(at)).copied().ok_or_else(|| {
-            Error::new(Kind::Syntax, format!("there is no column `{column}`")).at_line(self.line)
+            Error::new(Kind::Syntax, format!("the table has no column `{column}`")).at_line(self.line)
         })
     }
 
     fn number(&self, column: &str) -> Result<f64> {
         let text = self.text(column)?;
         text.parse().map_err(|_| {
-            Error::new(Kind::Value, "is no number").of_field(column, 0, text.as_bytes()).at_line(self.line)
+            Error::new(Kind::Value, "is not a number").of_field(column, 0, text.as_bytes()).at_line(self.line)
         })
     }
 }

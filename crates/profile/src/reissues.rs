@@ -53,7 +53,7 @@ struct First {
     bin: u8,
 }
 
-/// What the figures would be without re-issues.
+/// The figures without re-issues.
 #[derive(Clone, Debug, Default)]
 struct Without {
     requests: u64,

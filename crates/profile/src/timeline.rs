@@ -11,7 +11,7 @@ use crate::report::{DepthTimeRow, IoTimeRow, WorkingSet, WorkingSetRow};
 #[derive(Clone, Debug)]
 pub(crate) struct Timeline(OverTime<Activity>);
 
-/// What a bin holds beside reads and writes.
+/// The counts of a bin beside reads and writes.
 #[derive(Clone, Debug, Default)]
 struct Activity {
     others: u64,

@@ -5,10 +5,9 @@ use std::io::BufReader;
 use std::path::PathBuf;
 
 use emmclab_apps::{
-    HostSetup, LearnOptions, Observed, Program, RunOptions, State, ThreadTimes, WhatIf, learn, prepare_live,
-    preset_names, preset_text, run_in_detail, run_live,
+    HostSetup, LearnOptions, Program, RunOptions, State, WhatIf, learn, prepare_live, preset_names,
+    preset_text, run_live, run_simulated,
 };
-use emmclab_device::{Observer, Quiet};
 use emmclab_replay::{ClosedLoop, ReplayOptions, RunTracks, Simulation};
 use emmclab_trace::{Error, Nanos, SECTOR_BYTES};
 use pyo3::prelude::*;
@@ -43,7 +42,7 @@ impl PyProgram {
         &self.0.name
     }
 
-    /// What its user does.
+    /// The activity of its user.
     #[getter]
     fn about(&self) -> &str {
         &self.0.about
@@ -188,37 +187,18 @@ pub(crate) fn run_app(
     run(py, || {
         let (host, options) = from_json::<Options>(options)?.checked(&host.0)?;
         let replay: ReplayOptions = from_json(replay)?;
-        let tracks = perfetto.map(RunTracks::create).transpose()?;
+        let mut tracks = perfetto.map(RunTracks::create).transpose()?;
         let images = images.map(|folder| store(folder, None)).transpose()?;
         let simulation = Simulation::new(config.settings(), &replay, images.as_ref())?;
         let simulation = under_layers(simulation, layers, second, &replay, images.as_ref())?;
-        let Some(mut tracks) = tracks else {
-            let device = ClosedLoop::new(simulation);
-            return run_observed((&program.0, &host), device, &options, &mut Quiet, |_, _| ());
-        };
-        tracks.begin(config.settings().name(), simulation.device(), Nanos::ZERO)?;
+        if let Some(tracks) = &mut tracks {
+            tracks.begin(config.settings().name(), simulation.device(), Nanos::ZERO)?;
+        }
         let device = ClosedLoop::new(simulation);
-        let found = run_observed((&program.0, &host), device, &options, &mut tracks, |tracks, threads| {
-            tracks.draw(|tracks| threads.draw(tracks));
-        })?;
-        tracks.finish()?;
-        Ok(found)
+        let (app, device) = run_simulated(&program.0, &host, device, tracks.as_mut(), &options)?;
+        tracks.map_or(Ok(()), RunTracks::finish)?;
+        to_json(&json!({ "app": app, "device": device }))
     })
-}
-
-/// Runs a program while `observer` listens to the device, and gives it what the threads did.
-fn run_observed<O: Observer>(
-    (program, host): (&Program, &HostSetup),
-    mut device: ClosedLoop,
-    options: &RunOptions,
-    observer: &mut O,
-    ended: impl FnOnce(&mut O, &ThreadTimes),
-) -> Result<String, Error> {
-    let mut observed = Observed { device: &mut device, observer: &mut *observer };
-    let (result, threads) = run_in_detail(program, host, &mut observed, options)?;
-    let device = device.finish(observer)?;
-    ended(observer, &threads);
-    to_json(&json!({ "app": result, "device": device }))
 }
 
 /// Writes the files that a program has beforehand into folders, one for each mounted partition of the host on a device of `capacity`

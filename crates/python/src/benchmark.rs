@@ -44,7 +44,7 @@ impl PyBenchmark {
         Ok(batch.map(PyBatch))
     }
 
-    /// What was made so far.
+    /// The requests made so far.
     fn ledger<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         ledger_to_python(py, &Ledger { seen: self.made, kept: self.made, ..Ledger::default() })
     }

@@ -124,7 +124,7 @@ impl PyCrashRun {
         })
     }
 
-    /// What the log says of itself, as JSON.
+    /// The header of the log, as JSON.
     fn facts(&self, py: Python<'_>) -> PyResult<String> {
         run(py, || {
             let header = self.run.header();
@@ -326,7 +326,7 @@ impl PyExplorer {
         write().map_err(|error| to_python(py, &error))
     }
 
-    /// What was covered so far: moments, cuts, logarithm (10) of those that are legal at most, chosen, equal ones, most writes beyond promises.
+    /// The coverage so far: moments, cuts, logarithm (10) of those that are legal at most, chosen, equal ones, most writes beyond promises.
     fn covered(&self) -> (u64, u64, f64, u64, u64, u64) {
         let covered = self.explorer.covered();
         (

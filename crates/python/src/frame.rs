@@ -47,7 +47,7 @@ impl PyFrame {
         (0, None)
     }
 
-    /// What was seen and kept so far.
+    /// Requests seen and kept so far.
     fn ledger<'py>(&mut self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         ledger_to_python(py, &self.inner().ledger())
     }

@@ -12,7 +12,7 @@ pub(crate) fn to_json(value: &impl Serialize) -> Result<String, Error> {
 /// Options of the core from JSON.
 pub(crate) fn from_json<T: DeserializeOwned>(text: &str) -> Result<T, Error> {
     serde_json::from_str(text).map_err(|error| {
-        // Nobody sees the text, so that a place in it says nothing.
+        // The text is made by the Python package, so that a place in it means nothing to a user.
         let said = error.to_string();
         let problem = said.rsplit_once(" at line ").map_or(said.as_str(), |(problem, _)| problem);
         Error::new(Kind::Config, format!("an option is wrong: {problem}"))

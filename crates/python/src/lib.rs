@@ -57,7 +57,7 @@ mod _core {
     #[pymodule_export]
     use crate::profile::{PyJournalProfiler, PyProfiler, cache_policies, published_tables};
     #[pymodule_export]
-    use crate::reader::{PyReader, csv_columns, formats, ledger_labels, trace_columns};
+    use crate::reader::{PyReader, csv_columns, formats, ledger_labels, row_groups, trace_columns};
     #[pymodule_export]
     use crate::record::PyRecorder;
     #[pymodule_export]

@@ -59,7 +59,7 @@ pub(crate) struct PyLive {
     is_emmc: bool,
     /// Properties of an eMMC card with this device inside.
     card: CardSettings,
-    /// What exports had to say, until somebody asks.
+    /// Messages of the exports, until they are asked for.
     news: Arc<Mutex<Vec<String>>>,
 }
 
@@ -140,7 +140,7 @@ impl PyLive {
         self.device.limits().sectors * emmclab_trace::SECTOR_BYTES
     }
 
-    /// What was found of an earlier run of the image, as JSON.
+    /// The state that an earlier run of the image left, as JSON.
     fn found(&self, py: Python<'_>) -> PyResult<String> {
         run(py, || to_json(self.device.found()))
     }
@@ -180,7 +180,7 @@ impl PyLive {
         })
     }
 
-    /// What exports had to say since the last call, a sentence each.
+    /// Messages of the exports since the last call, a sentence each.
     fn news(&self) -> Vec<String> {
         std::mem::take(&mut *self.news.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -286,8 +286,9 @@ impl PyLive {
     fn run(&self, py: Python<'_>, command: Vec<String>) -> PyResult<i32> {
         use std::os::unix::process::ExitStatusExt;
         run(py, || {
-            let (program, arguments) =
-                command.split_first().ok_or_else(|| Error::new(Kind::Config, "there is no command"))?;
+            let (program, arguments) = command
+                .split_first()
+                .ok_or_else(|| Error::new(Kind::Config, "the command to run is empty"))?;
             let status = self.with_disk(|disk| disk.run(Command::new(program).args(arguments)))?;
             Ok(status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0)))
         })

@@ -2,9 +2,9 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use emmclab_device::{Device, DeviceConfig, Quiet};
+use emmclab_device::{Device, DeviceConfig};
 use emmclab_layers::LayerConfig;
-use emmclab_replay::{ReplayOptions, Simulation, SimulationResult, Times};
+use emmclab_replay::{Recorder, ReplayOptions, Simulation, SimulationResult, Times};
 use emmclab_trace::{Error, Kind, Result};
 use pyo3::prelude::*;
 use serde::{Deserialize, Serialize};
@@ -43,7 +43,7 @@ fn kb(kb: u32) -> String {
     format!("{kb}KB")
 }
 
-/// What came out of a run on two devices.
+/// The result of a run on two devices.
 #[derive(Serialize)]
 struct PairResult {
     requests: u64,
@@ -114,13 +114,16 @@ impl PyPair {
     /// Drives a batch; false once a device has stopped.
     fn feed(&mut self, py: Python<'_>, batch: &PyBatch) -> PyResult<bool> {
         py.check_signals()?;
-        run(py, || self.inner().as_mut().ok_or_else(ended)?.feed(&batch.0, &mut Quiet))
+        run(py, || {
+            let simulation = self.inner().as_mut().ok_or_else(ended)?;
+            Recorder::default().feed(simulation, &batch.0)
+        })
     }
 
     /// Ends the run: the result as JSON.
     fn finish(&mut self, py: Python<'_>) -> PyResult<String> {
         run(py, || {
-            let result = self.inner().take().ok_or_else(ended)?.finish(None, &mut Quiet)?;
+            let result = Recorder::default().end(self.inner().take().ok_or_else(ended)?, None)?;
             to_json(&PairResult::from(result))
         })
     }

@@ -85,7 +85,7 @@ impl PyProfiler {
     }
 }
 
-/// What journaling costs, by batches.
+/// The cost of journaling, by batches.
 #[pyclass(name = "JournalProfiler", module = "emmclab._core")]
 pub(crate) struct PyJournalProfiler(Mutex<JournalProfile>);
 

@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 
 use emmclab_trace::formats::{CSV_COLUMNS, FORMATS};
 use emmclab_trace::{
-    Column, Combiner, Header, Ledger, MendClock, Only, ReadOptions, ReissueWindow, TraceInput,
+    Column, Combiner, Header, Ledger, MendClock, Nanos, Only, ReadOptions, ReissueWindow, Slice, TraceInput,
 };
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -21,6 +21,9 @@ pub(crate) struct PyReader {
     /// The mutex is there only to make the class shareable, and is never contended.
     stream: Mutex<Combiner>,
 }
+
+/// The first arrival of the whole trace, and the row groups to read of a Parquet file, the last of them excluded.
+type PySlice = (i64, Option<(usize, usize)>);
 
 impl PyReader {
     fn open(py: Python<'_>, inputs: Vec<TraceInput>, passes: u32) -> PyResult<Self> {
@@ -50,7 +53,7 @@ impl PyReader {
 #[pymethods]
 impl PyReader {
     #[new]
-    #[pyo3(signature = (path, *, format=None, lenient=false, columns=None, time_unit=None, size_unit=None, reorder_window=None, mend_clock=None, reissue_window=None, drop_reissued=false, only=None))]
+    #[pyo3(signature = (path, *, format=None, lenient=false, columns=None, time_unit=None, size_unit=None, reorder_window=None, mend_clock=None, reissue_window=None, drop_reissued=false, only=None, slice=None))]
     #[allow(clippy::too_many_arguments, reason = "keyword arguments in Python")]
     fn new(
         py: Python<'_>,
@@ -65,6 +68,7 @@ impl PyReader {
         reissue_window: Option<String>,
         drop_reissued: bool,
         only: Option<Vec<String>>,
+        slice: Option<PySlice>,
     ) -> PyResult<Self> {
         let mend_clock = run(py, || mend_clock.as_deref().map(MendClock::parse).transpose())?;
         let reissue_window = run(py, || reissue_window.as_deref().map(ReissueWindow::parse).transpose())?;
@@ -81,6 +85,10 @@ impl PyReader {
             drop_reissued,
             only,
             one_device: false,
+            slice: slice.map(|(origin_ns, groups)| Slice {
+                origin: Nanos(origin_ns),
+                groups: groups.map(|(from, to)| from..to),
+            }),
             further: emmclab_record::FORMATS,
         };
         Self::open(py, vec![TraceInput { path, options, ..TraceInput::default() }], 1)
@@ -114,7 +122,7 @@ impl PyReader {
         Ok(run(py, || self.inner().next_batch())?.map(PyBatch))
     }
 
-    /// What was seen, kept, skipped and changed so far.
+    /// Records seen, kept, skipped and changed so far.
     fn ledger<'py>(&mut self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         ledger_to_python(py, &self.inner().ledger())
     }
@@ -182,6 +190,12 @@ pub(crate) fn formats(py: Python<'_>) -> PyResult<Vec<Bound<'_, PyDict>>> {
             Ok(out)
         })
         .collect()
+}
+
+/// Requests in each row group of a Parquet file.
+#[pyfunction]
+pub(crate) fn row_groups(py: Python<'_>, path: PathBuf) -> PyResult<Vec<u64>> {
+    run(py, || emmclab_trace::row_groups(&path))
 }
 
 /// The names that columns of a CSV can have: name, units, needed, about.

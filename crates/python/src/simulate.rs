@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
-use emmclab_device::{Capabilities, DeviceConfig, Quiet, presets};
+use emmclab_device::{Capabilities, DeviceConfig, presets};
 use emmclab_layers::{LayerConfig, Size};
 use emmclab_replay::{
     ImageStore, Recorder, ReplayOptions, RequestRows, RunOverTime, RunTracks, Simulation, age_by_traces,
@@ -77,7 +77,7 @@ impl PyDeviceConfig {
         self.0.name()
     }
 
-    /// What the user should know of the settings: keys that had another name before.
+    /// Notes on the settings: keys that had another name before.
     fn notes(&self) -> Vec<String> {
         self.0.notes().to_vec()
     }
@@ -87,7 +87,7 @@ impl PyDeviceConfig {
         run(py, || self.0.to_toml())
     }
 
-    /// What it can do as its `EXT_CSD` register says it, as JSON: values, and fields of the register.
+    /// Its capabilities as its `EXT_CSD` register reports them, as JSON: values, and fields of the register.
     fn capabilities(&self, py: Python<'_>) -> PyResult<String> {
         run(py, || {
             let capabilities = Capabilities::of(self.0.settings());
@@ -270,14 +270,7 @@ impl PySimulation {
         py.check_signals()?;
         let goes_on = run(py, || {
             let Running { simulation, recorder, .. } = self.inner().as_mut().ok_or_else(ended)?;
-            if recorder.is_on() {
-                recorder.expect(&batch.0);
-                let goes_on = simulation.feed(&batch.0, &mut recorder.listeners())?;
-                recorder.check()?;
-                Ok(goes_on)
-            } else {
-                simulation.feed(&batch.0, &mut Quiet)
-            }
+            recorder.feed(simulation, &batch.0)
         });
         if let Some(fault) = self.inner().as_ref().and_then(|running| running.fault.take()) {
             // The device chose nothing since then, so the run is worth nothing.
@@ -296,14 +289,7 @@ impl PySimulation {
     fn finish(&mut self, py: Python<'_>, ledger: PyLedger) -> PyResult<String> {
         let Running { simulation, mut recorder, fault } =
             self.inner().take().ok_or_else(|| to_python(py, &ended()))?;
-        let result = run(py, || {
-            let ledger = ledger_from_python(&ledger)?;
-            if recorder.is_on() {
-                simulation.finish(Some(&ledger), &mut recorder.listeners())
-            } else {
-                simulation.finish(Some(&ledger), &mut Quiet)
-            }
-        });
+        let result = run(py, || recorder.end(simulation, Some(&ledger_from_python(&ledger)?)));
         if let Some(fault) = fault.take() {
             return Err(fault);
         }

@@ -12,7 +12,7 @@ use crate::batch::PyBatch;
 use crate::errors::run;
 use crate::reader::{header_to_python, ledger_to_python};
 
-/// What an application asks of its storage.
+/// The demands of an application on its storage.
 #[pyclass(name = "WorkloadModel", module = "emmclab._core", frozen)]
 pub(crate) struct PyWorkloadModel(WorkloadModel);
 
@@ -106,7 +106,7 @@ impl PySynthesis {
         Ok(batch.map(PyBatch))
     }
 
-    /// What was made so far: every request that was planned is there.
+    /// The ledger of the trace made so far: every request that was planned is there.
     fn ledger<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         ledger_to_python(py, &Ledger { seen: self.made, kept: self.made, ..Ledger::default() })
     }

@@ -11,7 +11,7 @@ use pyo3::prelude::*;
 
 use crate::errors::to_python;
 
-/// What is known of a full block.
+/// The facts on a full block.
 #[derive(Clone, Copy)]
 struct Full {
     valid: u32,
@@ -19,7 +19,7 @@ struct Full {
     age: u64,
 }
 
-/// What a victim policy sees at one decision: the full blocks of one block group in one plane. A copy, which stays as it is.
+/// The view of a victim policy at one decision: the full blocks of one block group in one plane. A copy, which stays as it is.
 #[pyclass(name = "VictimView", module = "emmclab._core", frozen)]
 pub(crate) struct PyVictimView {
     /// In order of age.
@@ -100,7 +100,7 @@ impl PyVictimView {
     }
 }
 
-/// What went wrong in the policy, for the run to raise.
+/// The exception of the policy, for the run to raise.
 #[derive(Clone, Default)]
 pub(crate) struct Fault(Arc<Mutex<Option<PyErr>>>);
 

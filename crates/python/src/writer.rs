@@ -43,7 +43,7 @@ impl PyWriter {
         run(py, || self.inner().as_mut().ok_or_else(closed)?.write(&batch.0))
     }
 
-    /// What the format had no place for: requests left out, then values left out by column.
+    /// The values that the format has no place for: requests left out, then values left out by column.
     fn losses(&mut self) -> (u64, Vec<(&'static str, u64)>) {
         self.inner().as_ref().map_or((0, Vec::new()), |writer| {
             let losses = writer.losses();

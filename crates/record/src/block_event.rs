@@ -23,7 +23,7 @@ pub(crate) const EVENTS: [(&str, bool); 9] = [
 /// A decoded record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockEvent {
-    /// What happened.
+    /// The kind of event.
     pub kind: EventKind,
     /// The disk, as the kernel's `dev_t` (major << 20 | minor); 0 where the event is of no disk.
     pub device: u32,

@@ -102,10 +102,10 @@ impl Disks {
         if found.is_empty() {
             let names: Vec<_> =
                 self.all.values().filter(|disk| disk.sectors > 0).map(|disk| &*disk.name).collect();
-            return Err(Error::new(Kind::Config, "is no block device of the recorded machine")
+            return Err(Error::new(Kind::Config, "is not a block device of the recorded machine")
                 .of_field("device", 0, name.as_bytes())
                 .hint(format!(
-                    "it has [{}]; a partition or a mount point of these does too",
+                    "name one of [{}], or a partition or mount point of these",
                     names.join(", ")
                 )));
         }
@@ -139,7 +139,7 @@ impl Disks {
         }
     }
 
-    /// What to record where nothing is named: the disk behind Android's `/data`, else every disk that holds something
+    /// The disks that are recorded where none is named: the disk behind Android's `/data`, else every disk that holds something
     /// and is neither memory, nor made of other disks, nor a loop device that backs nothing.
     pub fn default_disks(&self) -> Vec<Disk> {
         if let Some(disks) = self.behind_data() {

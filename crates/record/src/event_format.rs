@@ -38,7 +38,7 @@ impl Field {
     pub(crate) fn parse(line: &str) -> Option<Result<Field>> {
         let rest = line.trim().strip_prefix("field:")?;
         Some(Self::parse_rest(rest).ok_or_else(|| {
-            Error::new(Kind::Syntax, "is no field of a trace event")
+            Error::new(Kind::Syntax, "is not a field of a trace event")
                 .of_field("field", 0, line.trim().as_bytes())
                 .hint("expected `field:TYPE NAME; offset:N; size:N; signed:N;`")
         }))
@@ -127,7 +127,7 @@ impl EventFormat {
             } else if let Some(value) = line.strip_prefix("ID:") {
                 let value = value.trim();
                 id = Some(value.parse().map_err(|_| {
-                    Error::new(Kind::Syntax, "is no event number")
+                    Error::new(Kind::Syntax, "is not an event number")
                         .of_field("ID", 0, value.as_bytes())
                         .at_line(number)
                 })?);
@@ -139,8 +139,9 @@ impl EventFormat {
         }
         match (name, id) {
             (Some(name), Some(id)) => Ok(Self { name, id, fields }),
-            _ => Err(Error::new(Kind::Syntax, "the format file of an event lacks its name or ID")
-                .hint("is tracefs mounted there, and readable by this user?")),
+            _ => Err(Error::new(Kind::Syntax, "the format file of an event lacks its name or ID").hint(
+                "mount tracefs there (`mount -t tracefs nodev /sys/kernel/tracing`), readable by this user",
+            )),
         }
     }
 
@@ -164,7 +165,7 @@ impl EventFormat {
                 Kind::Unsupported,
                 format!("this kernel's event `{}` has no field `{name}`", self.name),
             )
-            .hint("please report the kernel version and the event's format file")
+            .hint("report the kernel version and the event's format file")
         })
     }
 

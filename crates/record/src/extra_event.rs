@@ -131,6 +131,25 @@ mod tests {
     }
 
     #[test]
+    fn kernel_6_tells_when_the_link_of_a_ufs_hibernates() {
+        let fields = [
+            ("__data_loc char[] dev_name", 8, 4),
+            ("enum ufs_trace_str_t str_t", 12, 4),
+            ("u32 cmd", 16, 4),
+            ("u32 arg1", 20, 4),
+        ];
+        let decoder = decoder("ufshcd_uic_command", &fields).unwrap();
+        let name = b"0000:00:03.0\0";
+        let decode = |step, opcode| command(&decoder, &record(&[13 << 16 | 0x18, step, opcode, 0], name));
+        let host = || "0000:00:03.0".to_owned();
+        assert_eq!(decode(0, 0x17), (host(), 1 << 32, start(CommandKind::Hibernate, 0)));
+        assert_eq!(decode(1, 0), (host(), 1 << 32, DONE));
+        assert_eq!(decode(0, 0x18).2, start(CommandKind::WakeUp, 0));
+        // A setting of the link.
+        assert_eq!(decode(0, 0x02).2, start(CommandKind::Other, 0));
+    }
+
+    #[test]
     fn androids_kernel_3_10_tells_ranges_and_neither_host_nor_request() {
         let fields = [("unsigned int cmd", 8, 4), ("unsigned int addr", 12, 4), ("unsigned int size", 16, 4)];
         let begin = decoder("mmc_blk_rw_start", &fields).unwrap();

@@ -19,7 +19,7 @@ pub(crate) struct Instance {
 /// Place of the mount of tracefs.
 const TRACEFS: &str = "/sys/kernel/tracing";
 
-/// Where tracefs is: its own mount, which is made where nobody has, or below debugfs on kernels before 4.1.
+/// Where tracefs is: its own mount, which is made where there is none, or below debugfs on kernels before 4.1.
 pub(crate) fn tracefs() -> Result<&'static Path> {
     let mounted = || {
         [TRACEFS, "/sys/kernel/debug/tracing"]
@@ -84,7 +84,9 @@ impl Instance {
                 Err(error) => return Err(denied(&path, &error)),
             }
         }
-        Err(Error::new(Kind::Io, "this process records a thousand times already").in_file(&instances))
+        Err(Error::new(Kind::Io, "this process has 1,000 recordings open")
+            .in_file(&instances)
+            .hint("end some of them first"))
     }
 
     /// The text of a file of the instance.
@@ -122,7 +124,7 @@ impl Drop for Instance {
     }
 }
 
-/// What the kernel's refusal means here.
+/// The meaning of the kernel's refusal here.
 pub(crate) fn denied(path: &Path, error: &io::Error) -> Error {
     let hint = match error.kind() {
         io::ErrorKind::PermissionDenied if !rustix::process::geteuid().is_root() => {
@@ -132,7 +134,7 @@ pub(crate) fn denied(path: &Path, error: &io::Error) -> Error {
             "the kernel forbids tracing: /sys/kernel/security/lockdown must not say [confidentiality], and a container needs tracefs writable"
         }
         io::ErrorKind::OutOfMemory => "give a smaller --buffer-kb",
-        _ => "the kernel refused; is another recorder using this instance?",
+        _ => "check that no other recorder uses this instance, which the kernel refused",
     };
     Error::new(Kind::Io, error.to_string()).in_file(path).hint(hint)
 }

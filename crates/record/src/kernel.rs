@@ -1,4 +1,4 @@
-//! What must be known of a kernel to decode what it recorded.
+//! The facts on a kernel that decoding its records takes.
 
 use std::collections::BTreeMap;
 
@@ -38,7 +38,7 @@ pub struct Kernel {
     smallest_record: usize,
 }
 
-/// What a page held.
+/// The records of a page.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PageSummary {
     /// Events given on.
@@ -63,7 +63,7 @@ impl Kernel {
         let file = |name: &str| {
             files.get(name).map(String::as_str).filter(|text| !text.trim().is_empty()).ok_or_else(|| {
                 Error::new(Kind::Unsupported, format!("the recorded machine gave no `{name}`")).hint(
-                    "its kernel must be built with CONFIG_BLK_DEV_IO_TRACE or CONFIG_EVENT_TRACING, and tracefs be readable",
+                    "use a kernel with CONFIG_BLK_DEV_IO_TRACE or CONFIG_EVENT_TRACING, and make tracefs readable",
                 )
             })
         };

@@ -51,7 +51,7 @@ impl PageLayout {
         let field = |name: &str| {
             fields.iter().find(|field| field.name == name).ok_or_else(|| {
                 Error::new(Kind::Syntax, format!("`header_page` has no field `{name}`"))
-                    .hint("is tracefs mounted there, and readable by this user?")
+                    .hint("mount tracefs there (`mount -t tracefs nodev /sys/kernel/tracing`), readable by this user")
             })
         };
         let (time, commit, data) = (field("timestamp")?, field("commit")?, field("data")?);
@@ -67,7 +67,8 @@ impl PageLayout {
             && commit.offset + commit.size <= data.offset
             && (64..=LARGEST_PAGE).contains(&layout.page_bytes());
         if !sane {
-            return Err(Error::new(Kind::Unsupported, format!("pages of another layout: {layout:?}")));
+            return Err(Error::new(Kind::Unsupported, format!("pages of another layout: {layout:?}"))
+                .hint("report the kernel version and its events/header_page"));
         }
         check_header_event(header_event)?;
         Ok(layout)
@@ -100,7 +101,7 @@ impl PageLayout {
     pub fn open<'a>(&self, page: &'a [u8]) -> Result<Page<'a>> {
         let short = || {
             Error::new(Kind::Truncated, format!("a ring-buffer page of {} bytes is cut short", page.len()))
-                .hint("the connection was closed in the middle of a page")
+                .hint("check the connection, which was closed in the middle of a page")
         };
         let time = self.order.unsigned(page, 0, 8).ok_or_else(short)?;
         let commit = self.order.unsigned(page, self.commit_at, self.commit_size).ok_or_else(short)?;
@@ -135,13 +136,13 @@ fn check_header_event(text: &str) -> Result<()> {
             let found = found.unwrap_or("");
             return Err(Error::new(Kind::Unsupported, format!("expected `{value}` in `header_event`"))
                 .of_field(name, 0, found.as_bytes())
-                .hint("please report the kernel version and its events/header_event"));
+                .hint("report the kernel version and its events/header_event"));
         }
     }
     Ok(())
 }
 
-/// What the kernel says was lost before a page because the buffer was full.
+/// The loss that the kernel reports before a page because the buffer was full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lost {
     /// Nothing.
@@ -178,7 +179,7 @@ pub struct Page<'a> {
 }
 
 impl<'a> Page<'a> {
-    /// What was lost before this page.
+    /// The loss before this page.
     pub fn lost(&self) -> Lost {
         self.lost
     }

@@ -15,7 +15,7 @@ use crate::order::ArrivalOrder;
 use crate::stats::Meter;
 use crate::watched::Watched;
 
-/// What came from one CPU.
+/// The pages of one CPU.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CpuCounts {
     /// Number of the CPU.
@@ -163,7 +163,7 @@ impl Pipeline {
         self.last_process.1
     }
 
-    /// What was learned beside the requests. `saved_names` is the kernel's own list of tasks, for those without a name.
+    /// The activity beside the requests. `saved_names` is the kernel's own list of tasks, for those without a name.
     pub(crate) fn activity(&mut self, saved_names: &str) -> Activity {
         self.matcher.learn_tasks(saved_names);
         self.matcher.activity(|_| None)

@@ -31,7 +31,7 @@ pub fn helper_command() -> String {
     transports::helper_command()
 }
 
-/// What to record, and how.
+/// The disks to record, and the options.
 #[derive(Clone, Debug, Default)]
 pub struct RecordOptions {
     /// The machine.
@@ -45,24 +45,24 @@ pub struct RecordOptions {
     pub interval: Option<Duration>,
 }
 
-/// What a recording came to.
+/// The result of a recording.
 #[derive(Debug)]
 pub struct Outcome {
     /// Counts of everything.
     pub ledger: Ledger,
     /// Where the trace comes from; `activity` is the JSON of [`Outcome::activity`], where there is any.
     pub header: Header,
-    /// What was learned beside the requests.
+    /// The activity beside the requests.
     pub activity: Activity,
     /// Counts by CPU.
     pub cpus: Vec<CpuCounts>,
-    /// What was not as it should be, for people: events lost, disks that came or went.
+    /// Irregularities, for people: events lost, disks that came or went.
     pub remarks: Vec<String>,
     /// Why the recording ended by itself; the trace is complete up to then.
     pub interrupted: Option<Error>,
 }
 
-/// What the worker shares with the caller.
+/// The state that worker and caller share.
 #[derive(Default)]
 struct Shared {
     stop: AtomicBool,
@@ -203,7 +203,8 @@ impl Recorder {
         result?;
         match outcome {
             Some(Ok(outcome)) => Ok(outcome),
-            _ => Err(Error::new(Kind::Io, "the recording thread failed").hint("please report this")),
+            _ => Err(Error::new(Kind::Io, "the recording thread failed")
+                .hint("report it with the kernel version of the recorded machine")),
         }
     }
 }
@@ -298,7 +299,7 @@ impl Worker {
         let names: Vec<_> = self.disks.iter().map(|disk| &*disk.name).collect();
         Some(
             Error::new(Kind::Io, format!("{} is gone", names.join(", ")))
-                .hint("the trace is complete up to this moment"),
+                .hint("use the trace, which is complete up to this moment"),
         )
     }
 

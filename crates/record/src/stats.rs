@@ -13,7 +13,7 @@ const MOST_ROWS: usize = 512;
 /// Response times are counted up to here; longer ones as this long.
 const LONGEST_NS: u64 = 120_000_000_000;
 
-/// What one process did by one operation since the last snapshot.
+/// The requests of one process by one operation since the last snapshot.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ProcessStats {
     /// Name of the process; empty where unknown, or of the rest where there are very many.
@@ -37,7 +37,7 @@ pub struct ProcessStats {
     pub no_wait: u64,
 }
 
-/// What happened since the last snapshot, and the ledger since the start.
+/// The counts since the last snapshot, and the ledger since the start.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Stats {
     /// Time on the trace's clock from the first arrival of the interval to its last completion.

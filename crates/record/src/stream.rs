@@ -1,4 +1,4 @@
-//! What the helper script on the recorded machine sends: texts first, then raw pages.
+//! The stream of the helper script on the recorded machine: texts first, then raw pages.
 //!
 //! ```text
 //! @@emmclab 1                     the helper runs
@@ -51,7 +51,7 @@ pub struct HelperStream<R> {
 /// The link ended, or the recording was cut off, in the middle.
 pub(crate) fn link_lost() -> Error {
     Error::new(Kind::Truncated, "the link to the recorded machine was lost")
-        .hint("the trace is complete up to this moment; the helper removes its tracefs instance by itself")
+        .hint("use the trace, which is complete up to this moment; the helper removes its tracefs instance by itself")
 }
 
 impl<R: Read> HelperStream<R> {
@@ -77,8 +77,8 @@ impl<R: Read> HelperStream<R> {
         }
         // A pseudo-terminal in between makes CR LF of LF, and would damage pages too.
         if self.line.last() == Some(&b'\r') {
-            return Err(Error::new(Kind::Unsupported, "the link changes line ends, so that it is no clean byte stream")
-                .hint("a pseudo-terminal stands in between: update adb, or remove `RequestTTY` from the ssh configuration"));
+            return Err(Error::new(Kind::Unsupported, "the link changes line ends, so that bytes do not arrive as sent")
+                .hint("update adb, or remove `RequestTTY` from the ssh configuration: a pseudo-terminal stands in between"));
         }
         let line = &self.line;
         std::str::from_utf8(line).map(Some).map_err(|_| foreign(line))
@@ -152,13 +152,14 @@ fn failed(error: &io::Error) -> Error {
         | io::ErrorKind::BrokenPipe
         | io::ErrorKind::TimedOut
         | io::ErrorKind::WouldBlock => link_lost(),
-        _ => Error::new(Kind::Io, format!("reading from the recorded machine failed: {error}")),
+        _ => Error::new(Kind::Io, format!("reading from the recorded machine failed: {error}"))
+            .hint("check the connection, and record again"),
     }
 }
 
 fn foreign(line: &[u8]) -> Error {
-    Error::new(Kind::Syntax, "is nothing that the helper sends").of_field("stream", 0, line).hint(
-        "something else on the recorded machine writes to the same output, or its shell does not understand the helper",
+    Error::new(Kind::Syntax, "does not come from the helper").of_field("stream", 0, line).hint(
+        "check that no login script on the recorded machine prints to the same output, and that its shell is a POSIX shell",
     )
 }
 
@@ -173,10 +174,14 @@ fn refused(word: &str) -> Error {
             "the recorded machine does not allow a tracefs instance",
             "run as root; on Android the su domain must be allowed to write to tracefs; kernel lockdown=confidentiality forbids tracing",
         ),
-        "buffer" => {
-            ("the recorded machine has not enough memory for the trace buffer", "give a smaller --buffer-kb")
-        }
-        _ => ("the recorded machine refuses to record", "see the word that it gives"),
+        "buffer" => (
+            "the recorded machine does not have enough memory for the trace buffer",
+            "give a smaller --buffer-kb",
+        ),
+        _ => (
+            "the recorded machine refuses to record",
+            "run `emmclab record` as root there; the value above is the helper's own word",
+        ),
     };
     Error::new(Kind::Unsupported, problem).of_field("helper", 0, word.as_bytes()).hint(hint)
 }

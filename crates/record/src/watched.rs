@@ -1,4 +1,4 @@
-//! What a recording is of: its disks, the hosts that drive them, and the file systems on them, by name.
+//! The targets of a recording: its disks, the hosts that drive them, and the file systems on them, by name.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;

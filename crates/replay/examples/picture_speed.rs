@@ -6,7 +6,7 @@
 
 use std::time::Instant;
 
-use emmclab_device::{DeviceConfig, Quiet};
+use emmclab_device::DeviceConfig;
 use emmclab_replay::{Recorder, ReplayOptions, RunTracks, Simulation};
 use emmclab_testing::Die;
 use emmclab_trace::{
@@ -31,23 +31,17 @@ fn main() -> Result<()> {
         "simulate" | "quiet" => {
             let config = DeviceConfig::preset("nexus5")?;
             let mut simulation = Simulation::new(&config, &ReplayOptions::default(), None)?;
-            if what == "quiet" {
-                for batch in batches(requests) {
-                    simulation.feed(&batch, &mut Quiet)?;
-                }
-                simulation.finish(None, &mut Quiet)?;
-            } else {
+            let mut recorder = Recorder::default();
+            if what == "simulate" {
                 let mut tracks = RunTracks::create(path.clone())?;
                 tracks.begin(config.name(), simulation.device(), Nanos::ZERO)?;
-                let mut recorder = Recorder { tracks: Some(tracks), ..Recorder::default() };
-                for batch in batches(requests) {
-                    recorder.expect(&batch);
-                    simulation.feed(&batch, &mut recorder.listeners())?;
-                    recorder.check()?;
-                }
-                let mut result = simulation.finish(None, &mut recorder.listeners())?;
-                recorder.finish(&mut result)?;
+                recorder.tracks = Some(tracks);
             }
+            for batch in batches(requests) {
+                recorder.feed(&mut simulation, &batch)?;
+            }
+            let mut result = recorder.end(simulation, None)?;
+            recorder.finish(&mut result)?;
         }
         _ => return Err(usage()),
     }

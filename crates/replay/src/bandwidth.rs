@@ -1,4 +1,4 @@
-//! What a program sees of a device by synchronous direct I/O: bandwidth by the size of the transfers, as Kim and Kim measured it for
+//! Bandwidth of synchronous direct I/O by the size of the transfers, as a program sees it and as Kim and Kim measured it for
 //! Table II of their paper on Advil, with FUA or a flush behind each write; random writes that go on; and the time of single commands.
 //!
 //! The device holds data, where Table II is measured everywhere. A file in the midst of it is read and written sequentially or at aligned
@@ -77,7 +77,7 @@ pub struct Transfers {
     pub unit_kb: u64,
     /// Whether they go to random places.
     pub random: bool,
-    /// What makes writes durable.
+    /// The command that makes writes durable.
     pub sync: Sync,
 }
 
@@ -217,9 +217,10 @@ impl UsedDevice {
         if count == 0 {
             return Err(Error::new(
                 Kind::Value,
-                "a transfer has at least 1 KB and fits half the data of the device",
+                "is not a size of transfers: 1 KB to half the data on the device is",
             )
-            .of_field("unit_kb", 0, unit_kb.to_string().as_bytes()));
+            .of_field("unit_kb", 0, unit_kb.to_string().as_bytes())
+            .hint("give a size in this range"));
         }
         Ok(File { first: self.used / 4 / unit * unit, unit, count })
     }

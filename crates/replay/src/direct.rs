@@ -86,7 +86,8 @@ impl DirectIo {
         let begin = self.now;
         if sector.saturating_add(sectors) > self.capacity() {
             return Err(Error::new(Kind::Value, "the transfer ends behind the last sector of the device")
-                .of_field("sector", 0, sector.to_string().as_bytes()));
+                .of_field("sector", 0, sector.to_string().as_bytes())
+                .hint("use sectors below the capacity of the device"));
         }
         let mut at = sector;
         while at < sector + sectors {

@@ -30,7 +30,7 @@ pub(crate) struct Disk {
     /// Time of the last action, before which no command is fetched: a device that reports in order of arrival may
     /// report a completion, and with it a free tag, after its time.
     now: Nanos,
-    /// What was fetched last, kept to reuse its memory.
+    /// The request that was fetched last, kept to reuse its memory.
     fetched: Vec<Command>,
     completed: Vec<RequestCompleted>,
     contents: Option<Box<Contents>>,
@@ -230,7 +230,7 @@ impl Disk {
         self.host.is_none() && self.checker.is_none()
     }
 
-    /// What the host queue did, where there is one.
+    /// The counts of the host queue, where there is one.
     pub fn host_counts(&self) -> Option<HostCounts> {
         self.host.as_ref().map(HostQueue::counts)
     }

@@ -12,7 +12,7 @@ use crate::bandwidth::{Bandwidth, FILE_BYTES, Sync, Transfers, UsedDevice, bandw
 pub struct FittedFigure {
     /// The table in `presets/published` that holds it.
     pub source: &'static str,
-    /// What was measured.
+    /// The measured figure.
     pub figure: String,
     /// Unit of both.
     pub unit: &'static str,
@@ -147,7 +147,7 @@ pub fn fitted_figures(config: &DeviceConfig) -> Result<Vec<FittedFigure>> {
             Kind::Config,
             format!("`{}` was not fitted to published figures", config.name()),
         )
-        .hint(format!("these presets were: {}", names.join(", "))));
+        .hint(format!("choose one of: {}", names.join(", "))));
     };
     measure(config, row)
 }

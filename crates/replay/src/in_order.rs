@@ -31,7 +31,7 @@ impl InOrder {
         Some(event)
     }
 
-    /// What is known behind requests that will never complete, in order of arrival.
+    /// Facts on later requests that will never complete, in order of arrival.
     pub fn rest(self) -> impl Iterator<Item = RequestCompleted> {
         self.known.into_iter().flatten()
     }

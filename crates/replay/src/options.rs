@@ -72,7 +72,7 @@ impl Rate {
     pub fn new(factor: f64) -> Result<Self> {
         if !(1e-6..=1e6).contains(&factor) {
             return Err(Error::new(Kind::Config, format!("a rate of {factor} is impossible"))
-                .hint("1 keeps the recorded times, 2 halves them"));
+                .hint("give a number above 0: 1 keeps the recorded times, 2 halves them"));
         }
         Ok(Self { millionths: (factor * 1e6).round() as u64 })
     }
@@ -104,7 +104,7 @@ pub struct ReplayOptions {
     /// Wrap addresses into a device that is smaller than the trace; otherwise such a trace is refused.
     #[serde(rename = "fold")]
     pub wrap_addresses: bool,
-    /// What the device holds before the run.
+    /// The contents of the device before the run.
     pub precondition: Precondition,
     /// Seed of random preconditioning.
     pub seed: u64,

@@ -26,7 +26,7 @@ pub struct RunTimeRow {
     pub wake_ups: u64,
 }
 
-/// What a bin holds beside reads and writes.
+/// The counts of a bin beside reads and writes.
 #[derive(Clone, Debug, Default)]
 struct Work {
     /// Waits of reads and writes: queue, collection, wake-up.

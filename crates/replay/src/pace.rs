@@ -96,5 +96,5 @@ impl Pace {
 #[cold]
 fn no_completions() -> Error {
     Error::new(Kind::Config, "closed-loop replay needs the recorded completion of every request")
-        .hint("this trace has arrivals only; use the open loop (--mode open)")
+        .hint("use the open loop (--mode open), which needs arrivals only")
 }

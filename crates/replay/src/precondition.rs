@@ -125,15 +125,15 @@ fn make(config: &DeviceConfig, options: &ReplayOptions) -> Result<Device> {
         Precondition::SteadyState { most_capacities } => {
             if !(most_capacities.is_finite() && (0.0..=1000.0).contains(&most_capacities)) {
                 return Err(bad(
-                    format!("a bound of {most_capacities} capacities is impossible"),
-                    "give 1 to 1000",
+                    format!("a limit of {most_capacities} capacities is impossible"),
+                    "give 0 to 1000 times the capacity",
                 ));
             }
             100.0
         }
     };
     if !(0.0..=100.0).contains(&share) {
-        return Err(bad(format!("{share} % of the capacity cannot be filled"), "give 0 to 100"));
+        return Err(bad(format!("{share} % of the capacity cannot be filled"), "give 0 to 100 %"));
     }
     let units = (f64::from(age.units) * share / 100.0) as u32;
     if matches!(options.precondition, Precondition::Random(_)) {

@@ -83,7 +83,7 @@ pub fn preflight(config: &DeviceConfig, options: &ReplayOptions, inputs: &[Trace
 pub struct Chosen {
     /// Open loop, closed loop or back to back; [`Mode::Auto`] where only the run can tell.
     pub mode: Mode,
-    /// Why.
+    /// The reason for this mode.
     pub reason: Option<String>,
 }
 

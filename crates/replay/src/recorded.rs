@@ -1,4 +1,4 @@
-//! What the trace recorded of the requests that were driven, by the definitions of the profile.
+//! The recorded figures of the requests that were driven, by the definitions of the profile.
 
 use emmclab_trace::{Nanos, Op, Request};
 

@@ -1,11 +1,12 @@
 //! Keeps what a caller asks for beside the sums of a run.
 
-use emmclab_device::Observer;
-use emmclab_trace::{Batch, Result};
+use emmclab_device::{Observer, Quiet};
+use emmclab_trace::{Batch, Ledger, Result};
 
 use crate::over_time::RunOverTime;
 use crate::result::SimulationResult;
 use crate::rows::RequestRows;
+use crate::simulation::Simulation;
 use crate::tracks::RunTracks;
 
 /// A row for each request, the run over time, and a picture of the run, each where asked for.
@@ -20,30 +21,43 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// Whether anything is kept.
-    pub fn is_on(&self) -> bool {
-        self.rows.is_some() || self.over_time.is_some() || self.tracks.is_some()
-    }
-
-    /// Takes note of who sends the requests that are driven next.
-    pub fn expect(&mut self, batch: &Batch) {
+    /// Drives a batch; false once the device has stopped. The simulation is compiled here for each kind of listener, and not again
+    /// by callers.
+    ///
+    /// # Errors
+    /// Those of [`Simulation::feed`], and where rows or the picture could not be written.
+    pub fn feed(&mut self, simulation: &mut Simulation, batch: &Batch) -> Result<bool> {
+        if !self.is_on() {
+            return simulation.feed(batch, &mut Quiet);
+        }
         if let Some(tracks) = &mut self.tracks {
             tracks.expect(batch);
         }
+        let goes_on = simulation.feed(batch, &mut self.listeners())?;
+        self.rows.as_mut().map_or(Ok(()), RequestRows::check)?;
+        self.tracks.as_mut().map_or(Ok(()), RunTracks::check)?;
+        Ok(goes_on)
     }
 
-    /// What listens to the run.
-    pub fn listeners(&mut self) -> impl Observer {
-        (self.rows.as_mut(), (self.over_time.as_mut(), self.tracks.as_mut()))
-    }
-
-    /// Returns the error that ended the writing of rows or of the picture, once.
+    /// Ends the run; files are put in place by [`Recorder::finish`].
     ///
     /// # Errors
-    /// Where writing has failed.
-    pub fn check(&mut self) -> Result<()> {
-        self.rows.as_mut().map_or(Ok(()), RequestRows::check)?;
-        self.tracks.as_mut().map_or(Ok(()), RunTracks::check)
+    /// Those of [`Simulation::finish`].
+    pub fn end(&mut self, simulation: Simulation, ledger: Option<&Ledger>) -> Result<SimulationResult> {
+        if self.is_on() {
+            simulation.finish(ledger, &mut self.listeners())
+        } else {
+            simulation.finish(ledger, &mut Quiet)
+        }
+    }
+
+    /// Whether anything is kept.
+    fn is_on(&self) -> bool {
+        self.rows.is_some() || self.over_time.is_some() || self.tracks.is_some()
+    }
+
+    fn listeners(&mut self) -> impl Observer {
+        (self.rows.as_mut(), (self.over_time.as_mut(), self.tracks.as_mut()))
     }
 
     /// Puts the files in place, and the run over time into the result.

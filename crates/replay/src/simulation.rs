@@ -101,7 +101,7 @@ impl Simulation {
         self.engine.device()
     }
 
-    /// What was measured so far.
+    /// The measurement so far.
     pub fn measure(&self) -> &Measure {
         &self.measure
     }

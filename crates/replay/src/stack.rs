@@ -172,7 +172,7 @@ impl Stack {
         self.taken.len()
     }
 
-    /// What the layers did, the first on top.
+    /// The counts of the layers, the first on top.
     pub fn layers(&self) -> Vec<LayerResult> {
         if self.configs.is_empty() { Vec::new() } else { self.layered.results() }
     }

@@ -1,4 +1,4 @@
-//! What a live device does, for those who write it down: every command with its data, and what becomes durable when.
+//! The events of a live device, for those who write them down: every command with its data, and the time at which data becomes durable.
 
 use std::collections::VecDeque;
 
@@ -54,7 +54,7 @@ impl Tapped {
         self.data.drain(..from.min(self.data.len()));
     }
 
-    /// What came of it.
+    /// Writes down the outcome of a command.
     pub fn after(&mut self, now: Nanos, media: &mut Media, completed: &[RequestCompleted]) {
         for change in media.take_changes() {
             match change {

@@ -65,7 +65,7 @@ pub enum Failure {
 pub struct Completion {
     /// The tag of the request.
     pub tag: u64,
-    /// What was read, and nothing for other requests; or why it failed.
+    /// The data of a read, nothing for other requests; or the reason of a failure.
     pub outcome: Result<Vec<u8>, Failure>,
 }
 

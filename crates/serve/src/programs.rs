@@ -50,7 +50,7 @@ fn name(command: &Command) -> String {
     Path::new(command.get_program()).file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
-/// What a program printed, or its message as an error.
+/// The output of a program, or its message as an error.
 fn judged(name: &str, output: io::Result<Output>) -> Result<String> {
     let output = output.map_err(|error| Error::new(Kind::Io, format!("{name}: {error}")))?;
     if output.status.success() {

@@ -81,7 +81,9 @@ impl Supervisor {
     /// Makes a folder, which is removed at the end; one that is there stays.
     pub(crate) fn make_folder(&mut self, path: &Path) -> Result<()> {
         if path.as_os_str().as_bytes().contains(&b'\n') {
-            return Err(Error::new(Kind::Config, "the folder has a line break in its name").in_file(path));
+            return Err(Error::new(Kind::Config, "the folder has a line break in its name")
+                .in_file(path)
+                .hint("rename it"));
         }
         let mut line = path.as_os_str().as_bytes().to_vec();
         line.push(b'\n');

@@ -45,7 +45,7 @@ undo() {
             done
             # A busy device detaches by itself later. Told twice, it may belong to another process already.
             read -r told <"/sys/block/${disk#/dev/}/loop/autoclear" && [ "$told" = 0 ] || continue
-            # The kernel keeps these for whoever attaches the device next.
+            # The kernel keeps these for the next user of the device.
             echo 'write back' >"/sys/block/${disk#/dev/}/queue/write_cache"
             echo 0 >"/sys/block/${disk#/dev/}/queue/max_sectors_kb"
             echo 0 >"/sys/block/${disk#/dev/}/bdi/strict_limit"

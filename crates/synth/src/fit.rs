@@ -66,7 +66,8 @@ impl Fitter {
     pub fn finish(self) -> Result<WorkloadModel> {
         let requests: u64 = self.sizes.iter().flat_map(BTreeMap::values).sum();
         if requests == 0 {
-            return Err(Error::new(Kind::Empty, "there is no read or write to take a model from"));
+            return Err(Error::new(Kind::Empty, "there is no read or write to take a model from")
+                .hint("give a trace with reads or writes; `emmclab explain TRACE` counts its requests"));
         }
         if requests > MOST_REQUESTS {
             return Err(Error::new(Kind::Value, format!("{requests} requests are too many for one model"))
@@ -76,7 +77,7 @@ impl Fitter {
         let timing = self.timeline.finish(requests, followed.op_mixing_pct);
         if timing.duration_s <= 0.0 {
             return Err(Error::new(Kind::Value, "all requests arrive at the same time")
-                .hint("a model needs a trace with arrival times"));
+                .hint("give a trace with arrival times"));
         }
         let operation = |op: Op| OperationModel {
             sizes_kb: sizes_kb(&self.sizes[op as usize]),

@@ -45,7 +45,7 @@ impl Piece {
 
 /// The pieces of a synthesis. A model without a load curve is spread evenly.
 pub(crate) struct Load {
-    /// What comes before each row of the curve, and at last everything, as the model says.
+    /// The times before each row of the curve, and at last the whole, by the model.
     before: Vec<Piece>,
     whole: Piece,
     /// How often the curve is repeated.

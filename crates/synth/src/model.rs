@@ -24,16 +24,16 @@ pub struct WorkloadModel {
     /// gave a constant. A statistic that such a parameter decides restates its sources.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub made_from: BTreeMap<String, Vec<String>>,
-    /// What else the reader of a result should know, such as figures that contradict each other.
+    /// Notes for the reader of a result, such as figures that contradict each other.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
     /// First arrival to last completion (or arrival, without service times), seconds.
     pub duration_s: f64,
     /// Size of the device, GB of 2^30 bytes.
     pub address_space_gb: u64,
-    /// What is read.
+    /// The reads.
     pub reads: OperationModel,
-    /// What is written.
+    /// The writes.
     pub writes: OperationModel,
     /// When requests come.
     pub bursts: BurstModel,

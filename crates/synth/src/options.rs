@@ -91,11 +91,11 @@ impl Totals {
         if service > duration {
             let most = fraction(options.rate_pct, duration, service);
             let problem = format!(
-                "the device alone would be busy for {} s of {} s",
-                service / 1_000_000_000,
-                duration / 1_000_000_000
+                "the device would be busy for {}, longer than the trace of {}",
+                Nanos(i64::try_from(service).unwrap_or(i64::MAX)),
+                Nanos(i64::try_from(duration).unwrap_or(i64::MAX))
             );
-            return Err(config(problem, &format!("at these service times, {most} % is the highest rate")));
+            return Err(config(problem, &format!("give a rate of at most {most} %, by the service times")));
         }
         let bursts = percent_of(requests, model.bursts.opens_pct).clamp(1, rounds);
         Ok(Self { reads, writes: requests - reads, rounds, bursts, duration, service, waiting })

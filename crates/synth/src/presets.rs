@@ -86,7 +86,8 @@ fn presets() -> impl Iterator<Item = &'static (&'static str, &'static str)> {
 pub fn text(name: &str) -> Result<&'static str> {
     presets().find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, text)| *text).ok_or_else(|| {
         let known = names().collect::<Vec<_>>().join(", ");
-        Error::new(Kind::Config, format!("there is no workload `{name}`")).hint(format!("there are: {known}"))
+        Error::new(Kind::Config, format!("there is no workload `{name}`"))
+            .hint(format!("choose one of: {known}"))
     })
 }
 

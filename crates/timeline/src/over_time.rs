@@ -41,7 +41,7 @@ struct Share {
 #[derive(Clone, Debug, Default)]
 pub struct OverTimeBin<X> {
     shares: [Share; 2],
-    /// What the caller counts.
+    /// The counts of the caller.
     pub extra: X,
 }
 

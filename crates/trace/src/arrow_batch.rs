@@ -79,7 +79,7 @@ impl Batch {
                     continue;
                 }
                 return Err(Error::new(Kind::Syntax, format!("there is no column `{}`", column.name()))
-                    .hint("the schema of a trace is in docs/reference"));
+                    .hint("see the columns of a trace in docs/reference/trace-columns.md"));
             };
             if array.data_type() != &column.data_type() {
                 return Err(wrong_type(column.name(), array.data_type()));
@@ -120,7 +120,7 @@ pub(crate) fn arrow_error(error: arrow::error::ArrowError) -> Error {
 
 pub(crate) fn wrong_type(name: &str, found: &DataType) -> Error {
     Error::new(Kind::Syntax, format!("column `{name}` is of type {found}"))
-        .hint("the schema of a trace is in docs/reference")
+        .hint("see the columns of a trace in docs/reference/trace-columns.md")
 }
 
 fn to_arrow<T>(column: &ScalarBuffer<T::Native>, rows: usize, none: T::Native) -> ArrayRef
@@ -199,16 +199,15 @@ fn ops_from_arrow(array: &ArrayRef) -> Result<ScalarBuffer<u8>> {
         array.as_dictionary_opt::<UInt8Type>().ok_or_else(|| wrong_type("op", array.data_type()))?;
     let values = dictionary.values();
     let values = values.as_string_opt::<i32>().ok_or_else(|| wrong_type("op", values.data_type()))?;
-    let codes =
-        values
-            .iter()
-            .map(|value| {
-                let value = value.unwrap_or("");
-                Op::ALL.into_iter().find(|op| op.name() == value).map(|op| op as u8).ok_or_else(|| {
-                    Error::new(Kind::Value, "is no operation").of_field("op", 0, value.as_bytes())
-                })
+    let codes = values
+        .iter()
+        .map(|value| {
+            let value = value.unwrap_or("");
+            Op::ALL.into_iter().find(|op| op.name() == value).map(|op| op as u8).ok_or_else(|| {
+                Error::new(Kind::Value, "is not an operation").of_field("op", 0, value.as_bytes())
             })
-            .collect::<Result<Vec<u8>>>()?;
+        })
+        .collect::<Result<Vec<u8>>>()?;
     if codes.iter().enumerate().all(|(key, code)| key == *code as usize) {
         return Ok(dictionary.keys().values().clone());
     }

@@ -24,7 +24,7 @@ use crate::source::{Progress, Source};
 
 /// The name of this origin in headers; no file has it.
 const FORMAT: &str = "arrow";
-/// What pandas calls the column that holds the labels of its rows.
+/// The name that pandas gives to the column with the labels of its rows.
 const PANDAS_INDEX: &str = "__index_level_";
 
 impl TraceReader {
@@ -159,7 +159,7 @@ fn is_meant(name: &str, column: Column) -> bool {
             && ["_s", "_ms", "_us", "_time"].iter().any(|unit| name == format!("{word}{unit}")))
 }
 
-/// What a column holds, for hints.
+/// The type of a column, for hints.
 fn meaning(column: Column) -> String {
     let kind = match (column.of_notes(), is_text(&item(&column.data_type()))) {
         (false, true) => "text",

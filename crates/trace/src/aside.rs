@@ -1,6 +1,6 @@
 //! Files that are written aside: named so that they can be told, and locked, so that those of killed writers can be removed.
 //!
-//! The lock of a file ends with its writer, however that ends, so a file that can be locked belongs to nobody. Process
+//! The lock of a file ends with its writer, however that ends, so a file that can be locked has no writer. Process
 //! numbers would not do: they are used again, and differ between containers that share a folder.
 
 use std::collections::BTreeSet;

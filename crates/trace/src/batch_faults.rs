@@ -22,7 +22,7 @@ impl Batch {
         }
         Err(Error::new(Kind::Order, "a request stands after its place in time")
             .of_field("arrival_ns", 1, b"")
-            .hint("rows must stand in order of `arrival_ns`"))
+            .hint("sort the rows by `arrival_ns`"))
     }
 
     /// The first row that is no request, counted from 0: one without data, with a time before
@@ -56,7 +56,7 @@ impl Batch {
     }
 }
 
-/// What makes a row no request.
+/// The faults of a row.
 fn fault(request: &Request) -> Option<Error> {
     if request.sectors == 0 && request.op != Op::Flush {
         return Some(Error::new(Kind::Value, "is a request without data").of_field("sectors", 6, b"0"));

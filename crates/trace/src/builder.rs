@@ -40,7 +40,7 @@ fn extend<T: Copy>(
     column.extend(requests.iter().map(|request| value(request).unwrap_or(none)));
 }
 
-/// What was added to a column since it had `rows` rows.
+/// The values added to a column since it had `rows` rows.
 fn since<T>(column: &[T], rows: usize) -> &[T] {
     column.get(rows..).unwrap_or(&[])
 }

@@ -29,7 +29,7 @@ pub enum Column {
     Process,
     /// Device name.
     Device,
-    /// What the blocks of a write are: an entry for each of its block notes, as in the columns below.
+    /// The block notes of a write: an entry for each of them, as in the columns below.
     Role,
     /// Length of each.
     RoleSectors,
@@ -143,7 +143,7 @@ impl Column {
         }
     }
 
-    /// What the values mean.
+    /// The meaning of the values.
     pub const fn about(self) -> &'static str {
         match self {
             Column::Arrival => {

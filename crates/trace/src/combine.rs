@@ -45,7 +45,7 @@ pub struct Combiner {
     shift: Nanos,
     last: Nanos,
     requests: u64,
-    /// What was counted in earlier passes.
+    /// The counts of earlier passes.
     earlier: Ledger,
 }
 
@@ -258,7 +258,7 @@ impl Stream {
         Ok(())
     }
 
-    /// What the blocks of the next request are.
+    /// The block notes of the next request.
     fn notes(&self) -> &[BlockNote] {
         self.batch.as_ref().map_or(&[], |batch| batch.notes(self.row))
     }

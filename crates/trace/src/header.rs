@@ -16,7 +16,7 @@ pub struct Header {
     pub recognised: Option<String>,
     /// The device, where the whole trace is of one.
     pub device: Option<String>,
-    /// What time 0 is: `unix`, `monotonic` or `relative`.
+    /// The meaning of time 0: `unix`, `monotonic` or `relative`.
     pub clock: String,
     /// Anything else worth knowing, as the recorder gave it.
     pub note: Option<String>,
@@ -29,7 +29,7 @@ pub struct Header {
     /// The file system whose roles the block notes of the requests name (`ext4`); `None` in a trace without notes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub block_notes: Option<String>,
-    /// What was recorded beside the requests (commands of the driver, waits for durability), as JSON.
+    /// The activity recorded beside the requests (commands of the driver, waits for durability), as JSON.
     pub activity: Option<String>,
 }
 

@@ -1,4 +1,4 @@
-//! What became of everything that was read or recorded.
+//! The counts of everything that was read or recorded.
 
 use std::fmt;
 

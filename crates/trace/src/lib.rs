@@ -49,7 +49,7 @@ pub use events::{
     Activity, CommandCounts, CommandEvent, CommandKind, CommandStep, DecodedEvent, FsEvent, FsStep,
     HostActivity, JournalCounts, KernelEvent, Matcher, Slot, SyncCounts, SyncStall, Values,
 };
-pub use formats::{ReadOptions, Sender, parquet_error, picture_file};
+pub use formats::{ReadOptions, Sender, Slice, parquet_error, picture_file, row_groups};
 pub use header::{Header, Recognised};
 pub use ledger::Ledger;
 pub use merge::Merge;

@@ -1,4 +1,4 @@
-//! What the blocks of the writes of a batch are, in one run of memory that goes with the batch.
+//! The block notes of a batch's writes, in one run of memory that goes with the batch.
 
 use emmclab_base::{BlockNote, Error, Kind, Op, Request};
 
@@ -39,7 +39,7 @@ impl Notes {
     }
 }
 
-/// What makes notes none of this request. Only writes have notes, and these cover the request without gaps.
+/// The fault of notes that do not fit this request. Only writes have notes, and these cover the request without gaps.
 pub(crate) fn fault(request: &Request, notes: &[BlockNote]) -> Option<Error> {
     let wrong = |column: Column, value: u64, what: &str| {
         let error = Error::new(Kind::Value, what);
@@ -49,7 +49,7 @@ pub(crate) fn fault(request: &Request, notes: &[BlockNote]) -> Option<Error> {
         return None;
     }
     if request.op != Op::Write {
-        let error = Error::new(Kind::Value, "stands at a request that is no write");
+        let error = Error::new(Kind::Value, "belongs to a request that is not a write");
         let error =
             error.of_field(Column::Role.name(), Column::Role as u64 + 1, notes[0].role.name().as_bytes());
         return Some(error.hint("only writes have block notes; leave the lists of other requests empty"));

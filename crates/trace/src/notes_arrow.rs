@@ -65,7 +65,7 @@ impl Notes {
             }
             let missing = if roles.is_none() { Column::Role } else { Column::RoleSectors };
             let error = Error::new(Kind::Syntax, "this column is missing").in_field(missing.name());
-            return Err(error.hint("block notes need `role` and `role_sectors`, or none of their columns"));
+            return Err(error.hint("give `role` and `role_sectors`, or no column of block notes"));
         };
         let mut notes = Self::default();
         let mut entries = Vec::new();
@@ -78,7 +78,7 @@ impl Notes {
                 }
                 let what = format!("has {} entries in a row where `role` has {}", found.len(), at.len());
                 let error = Error::new(Kind::Value, what).in_field(Column::name(column));
-                Err(here(error.hint("the lists of a row have an entry for each of its notes")))
+                Err(here(error.hint("give the lists of a row an entry for each of its notes")))
             };
             let sectors_at = same_length(Column::RoleSectors, sectors.range(row))?;
             let start =
@@ -118,7 +118,7 @@ fn found(record: &RecordBatch, column: Column) -> Option<&ArrayRef> {
 fn no_entry(column: Column) -> Error {
     Error::new(Kind::Value, "has a list with a missing entry")
         .in_field(column.name())
-        .hint("each note has a role and a length; only the other columns may lack an entry")
+        .hint("give each note a role and a length; only the other columns may lack an entry")
 }
 
 /// So many sectors. Which ones they were is not stored.
@@ -195,7 +195,7 @@ impl<'a> Roles<'a> {
                 return no_entry(Column::Role);
             }
             let names = Role::ALL.map(Role::name).join(", ");
-            let error = Error::new(Kind::Value, "is no role of a block");
+            let error = Error::new(Kind::Value, "is not a role of a block");
             error
                 .of_field(Column::Role.name(), 0, self.names.value(key).as_bytes())
                 .hint(format!("write one of: {names}"))

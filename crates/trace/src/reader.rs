@@ -40,6 +40,8 @@ pub struct TraceReader {
     /// Arrival of the request that stood last in the file, to count descents.
     last_in_file: i64,
     ended: bool,
+    /// Whether a trace without a request is none: a part of one may be empty.
+    needs_requests: bool,
     kept: u64,
     reordered: u64,
     guard: formats::UnitGuard,
@@ -118,6 +120,7 @@ impl TraceReader {
             last_arrival: i64::MIN,
             last_in_file: i64::MIN,
             ended: false,
+            needs_requests: options.slice.is_none(),
             kept: 0,
             reordered: 0,
         }
@@ -133,14 +136,14 @@ impl TraceReader {
         if let Some(batch) = &batch {
             self.kept += batch.len() as u64;
             self.clock.gaps.extend(batch.arrivals());
-        } else if self.kept == 0 {
+        } else if self.kept == 0 && self.needs_requests {
             let ledger = self.ledger();
             let hint = if ledger.skipped > 0 {
                 format!("all {} records were skipped; read without --lenient to see why", ledger.skipped)
             } else {
-                "was the recording stopped before any I/O happened?".to_owned()
+                "record again while the device has I/O".to_owned()
             };
-            return Err(Error::new(Kind::Empty, "there is no request in it").hint(hint).in_file(&self.path));
+            return Err(Error::new(Kind::Empty, "the trace holds no request").hint(hint).in_file(&self.path));
         }
         Ok(batch)
     }
@@ -304,7 +307,7 @@ impl TraceReader {
         self.read = requests;
     }
 
-    /// What was seen, kept, skipped and changed so far.
+    /// Records seen, kept, skipped and changed so far.
     pub fn ledger(&self) -> Ledger {
         let mut ledger = self.source.ledger();
         self.screen.count(&mut ledger);
@@ -343,7 +346,7 @@ impl TraceReader {
         self.source.progress()
     }
 
-    /// What is known of the whole trace without reading it; nothing where requests may be left out.
+    /// The facts on the whole trace that are known without reading it; nothing where requests may be left out.
     pub fn extent(&self) -> Option<Extent> {
         self.source.extent().filter(|_| !self.screen.leaves_out())
     }

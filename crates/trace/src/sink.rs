@@ -1,4 +1,4 @@
-//! What writes a file of one format.
+//! The writer of a file of one format.
 
 use emmclab_base::Result;
 

@@ -1,4 +1,4 @@
-//! What reads a file of one format: requests in the order of the file, with names, counts and progress.
+//! The reader of a file of one format: requests in the order of the file, with names, counts and progress.
 
 use emmclab_base::{Request, Result, Sector};
 

@@ -21,7 +21,7 @@ pub struct WriteOptions {
     pub format: Option<String>,
 }
 
-/// What the target format could not hold.
+/// The values that the target format could not hold.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Losses {
     /// Requests left out because the format has no such operation.
@@ -56,7 +56,7 @@ impl TraceWriter {
         let Some((holds, create)) = &format.writes else {
             let names: Vec<_> = formats::writable().map(|format| format.name).collect();
             return Err(Error::new(Kind::Unsupported, format!("`{}` can only be read", format.name))
-                .hint(format!("these can be written: {}", names.join(", "))));
+                .hint(format!("choose one of: {}", names.join(", "))));
         };
         if compression.is_some() && formats::compresses_itself(format) {
             let message = format!("`{}` compresses by itself", format.name);
@@ -92,7 +92,7 @@ impl TraceWriter {
         self.sink.write(&fitting.finish(batch.processes_shared(), batch.devices_shared()))
     }
 
-    /// What was left out so far because the format has no place for it. Never silent: print it.
+    /// The values left out so far because the format has no place for them. Never silent: print them.
     pub fn losses(&self) -> Losses {
         let values = Column::ALL.into_iter().zip(self.values).filter(|(_, count)| *count > 0);
         Losses {

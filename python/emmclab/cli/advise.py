@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -14,6 +15,7 @@ from rich.text import Text
 from emmclab.advise import ORDERS, USED, Advised, Life, said
 from emmclab.advise import advise as try_options
 from emmclab.cli.console import print_json, say, stdout
+from emmclab.cli.helping import examples
 from emmclab.cli.meter import Meter
 from emmclab.cli.options import AsJson, Reading, TraceFiles, with_groups
 from emmclab.cli.show import framed
@@ -30,13 +32,21 @@ from emmclab.cli.simulation import (
     configured,
     end,
 )
+from emmclab.cli.studies import RESULTS, executor
+from emmclab.cli.study_meter import StudyMeter
+
+if TYPE_CHECKING:
+    from emmclab.advise_deep import Deep
+
+#: Combinations that are printed.
+_SHOWN = 10
 
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command(
-        epilog="Example: [cyan]emmclab advise trace.txt --device nexus5 --by p99 --html advice.html[/]"
-    )(with_groups(advise))
+    app.command(epilog=examples("emmclab advise trace.txt --device nexus5 --by p99 --html advice.html"))(
+        with_groups(advise)
+    )
 
 
 def advise(
@@ -53,7 +63,9 @@ def advise(
     new: Annotated[
         bool,
         typer.Option(
-            "--new", help="Take new devices: --precondition none. Faster, but collection never works."
+            "--new",
+            help="Simulate new (empty) devices, as --precondition none: faster, but garbage collection "
+            "never runs.",
         ),
     ] = False,
     wrap_addresses: Wrap = False,
@@ -63,10 +75,45 @@ def advise(
         bool,
         typer.Option(
             "--lifetime",
-            help="Also estimate the lifetime, on a used device: some seconds more per option and 32 GB.",
+            help="Also estimate the lifetime, on a used device; takes some seconds more per option and 32 GB "
+            "of capacity.",
         ),
     ] = False,
     html: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write a page.")] = None,
+    deep: Annotated[
+        bool,
+        typer.Option(
+            "--deep",
+            help="Also search combinations of options, as `emmclab search` does; its page is NAME-deep.html.",
+            rich_help_panel="Together",
+        ),
+    ] = False,
+    budget: Annotated[
+        int,
+        typer.Option(
+            min=1,
+            metavar="N",
+            help="With --deep: trials in each way of choosing.",
+            rich_help_panel="Together",
+        ),
+    ] = 60,
+    jobs: Annotated[
+        int,
+        typer.Option(
+            min=0,
+            metavar="N",
+            help="With --deep: processes; 0 for one per processor.",
+            rich_help_panel="Together",
+        ),
+    ] = 0,
+    results: Annotated[
+        str,
+        typer.Option(
+            metavar="DIR|URL",
+            help="With --deep: results folder or bucket, whose cells are not run again.",
+            rich_help_panel="Together",
+        ),
+    ] = str(RESULTS),
     as_json: AsJson = False,
     reading: Reading,
 ) -> None:
@@ -75,6 +122,10 @@ def advise(
     Each device is a used one unless --new is given: full, then overwritten at random up to once.
     Exit status 3: the device as it is stopped before the end of the trace (full or worn out).
     """
+    if deep and by in ORDERS:
+        from emmclab.advise_deep import require_order
+
+        require_order(by)
     configuration = configured(device, settings, capacity)
     opened = [reading.open(path) for path in traces]
     with Meter(f"advise on {configuration.name}") as meter:
@@ -94,11 +145,33 @@ def advise(
             images=images,
         )
     reading.note_changed(advised.base["trace"], advised.base["ledger"])
+    together = None
+    if deep and not advised.base["run.stopped"]:
+        together = run_deep(
+            device,
+            traces,
+            results,
+            jobs,
+            by=by,
+            budget=budget,
+            settings=dict(pair.split("=", 1) for pair in settings),
+            capacity=capacity or "",
+            reading=reading.given(),
+            mode=mode,
+            precondition=advised.base["options"]["precondition"],
+            wrap_addresses=wrap_addresses or fold,
+        )
     if html is not None:
         from emmclab.report.advice import write_advice
 
         write_advice(advised, html)
         say(f"report: {html}")
+        if together is not None:
+            from emmclab.report.search import write_search_report
+
+            beside = html.with_name(f"{html.stem}-deep{html.suffix}")
+            write_search_report(together.found, beside)
+            say(f"report: {beside}")
     if as_json:
         for text in advised.cautions:
             say(f"warning: {text}")
@@ -110,11 +183,50 @@ def advise(
                 "options": [advice.to_dict() for advice in advised.options],
                 "refused": advised.refused,
                 "journal": advised.journal.to_dict(),
+                **({"together": together.to_dict()} if together is not None else {}),
             }
         )
     else:
         _show(stdout(), advised)
+        if together is not None:
+            _show_together(stdout(), together)
     end([advised.base])
+
+
+def run_deep(device: str, traces: list[Path], results: str, jobs: int, **options: Any) -> Deep:
+    """Search combinations under a progress meter; options are those of `advise_deep`."""
+    from emmclab.advise_deep import advise_deep
+    from emmclab.study.place import place_of
+
+    engine = executor(jobs)
+    with contextlib.closing(engine), StudyMeter("options together") as meter:
+        place = place_of(results, "advise-deep")
+        return advise_deep(device, [str(path) for path in traces], place, engine, progress=meter, **options)
+
+
+def _show_together(console: Console, together: Deep) -> None:
+    from emmclab.advise_deep import CAPACITY, RAM, taken
+
+    console.print()
+    console.print(Text(together.headline, "bold"), soft_wrap=True)
+    table = _table(
+        f"Combinations that no other beats in {ORDERS[together.by]}, RAM and size",
+        (f"{ORDERS[together.by]}\n", "\n%", "RAM\nKB", "Size\n%"),
+    )
+    front = sorted(together.found.front(), key=lambda one: one.figures[together.metric])
+    base_kb = together.base.figures[RAM]
+    for trial in front[:_SHOWN]:
+        table.add_row(
+            Text(" + ".join(taken(trial)) or "as it is"),
+            f"{trial.figures[together.metric]:,.3f}",
+            f"{together.change_pct(trial):+.1f}",
+            f"{trial.figures[RAM] - base_kb:+,.0f}",
+            f"{together.change_pct(trial, CAPACITY):+.1f}",
+        )
+    console.print(table)
+    more = f", {len(front) - _SHOWN:,} more of them in --json" if len(front) > _SHOWN else ""
+    words = f"{len(together.found.trials):,} trials, seed {together.found.seed}{more}"
+    console.print(Text(words, "dim"), soft_wrap=True)
 
 
 def _show(console: Console, advised: Advised) -> None:

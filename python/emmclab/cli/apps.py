@@ -24,7 +24,9 @@ from emmclab.apps import (
 )
 from emmclab.apps_live import LIVE_HOST, agreement, run_live
 from emmclab.cli.console import print_json, put, say, stdout
+from emmclab.cli.helping import examples
 from emmclab.cli.meter import Meter
+from emmclab.cli.names import application_names, host_names, network_names, solution_names
 from emmclab.cli.options import AsJson, option, with_groups
 from emmclab.cli.outputs import Perfetto
 from emmclab.cli.simulation import (
@@ -55,13 +57,14 @@ class Running:
     host: Annotated[
         str | None,
         option(
-            f"The host: a preset (`emmclab apps hosts`) or a TOML file; {HOST} where nothing is said, "
-            f"{LIVE_HOST} for `live`.",
+            f"The host: a preset (`emmclab apps hosts`) or a TOML file; default: {HOST}, "
+            f"for `live` {LIVE_HOST}.",
             _RUN,
             metavar="HOST",
+            autocompletion=host_names,
         ),
     ] = None
-    seed: Annotated[int, option("Seed of everything that is drawn.", _RUN, metavar="N", min=0)] = 1
+    seed: Annotated[int, option("Seed of all random draws.", _RUN, metavar="N", min=0)] = 1
     precondition: Annotated[
         str,
         option(
@@ -116,11 +119,13 @@ class Running:
 def register(app: typer.Typer) -> None:
     """Add the command."""
     app.command(
-        epilog="Examples: [cyan]emmclab apps run facebook --device nexus5 --network usb[/]   "
-        "[cyan]emmclab apps compare email maps --device nexus5,sdcard --network wifi,usb[/]   "
-        "[cyan]emmclab apps solutions email --device kingston-c4[/]   "
-        "[cyan]strace -f -ttt -T -y -o app.strace ./app; emmclab apps learn app.strace -o app.toml[/]   "
-        "[cyan]emmclab apps live app.toml --device kingston-c4[/]"
+        epilog=examples(
+            "emmclab apps run facebook --device nexus5 --network usb",
+            "emmclab apps compare email maps --device nexus5,sdcard --network wifi,usb",
+            "emmclab apps solutions email --device kingston-c4",
+            "strace -f -ttt -T -y -o app.strace ./app; emmclab apps learn app.strace -o app.toml",
+            "emmclab apps live app.toml --device kingston-c4",
+        )
     )(with_groups(apps))
 
 
@@ -130,7 +135,9 @@ def apps(
         list[str] | None,
         typer.Argument(
             metavar="[list|show|schema|hosts|run|compare|solutions|live|learn] [NAME|FILE]...",
-            help="What to do, and applications: presets or TOML files; of `learn` a recording.",
+            autocompletion=application_names,
+            help="Action: list (the default), show, schema, hosts, run, compare, solutions, live or learn; "
+            "and applications: presets or TOML files; of `learn` a recording.",
             show_default=False,
         ),
     ] = None,
@@ -154,6 +161,7 @@ def apps(
             "--network",
             "--networks",
             metavar="NAME,...",
+            autocompletion=network_names,
         ),
     ] = NETWORK,
     what_if: Annotated[
@@ -196,6 +204,7 @@ def apps(
             _RUN,
             "--solution",
             metavar="NAME",
+            autocompletion=solution_names,
         ),
     ] = [],  # noqa: B006
     running: Running,
@@ -217,7 +226,11 @@ def apps(
     ] = ["data=/"],  # noqa: B006
     user_waits_for: Annotated[
         str | None,
-        option("Of `learn`: number of the thread that the user waits for; the first.", "Learn", metavar="N"),
+        option(
+            "Of `learn`: number of the thread that the user waits for; default: the first.",
+            "Learn",
+            metavar="N",
+        ),
     ] = None,
     record: Annotated[
         Path | None, option("Of `live`: write the trace of the device too.", _RUN, metavar="FILE")
@@ -252,7 +265,7 @@ def apps(
         )
     if perfetto is not None and action != "run":
         raise ConfigError(
-            "several runs have no single picture", kind="config", field="--perfetto", hint="use `run`"
+            "`--perfetto` is about one run", kind="config", field="--perfetto", hint="use `emmclab apps run`"
         )
     own, layer_settings = layered(settings, layers)
     if action == "solutions":
@@ -302,7 +315,10 @@ def apps(
     if what_if:
         if len(results) > 1:
             raise ConfigError(
-                "`--what-if` is about one run", kind="config", field="--what-if", hint="use `run`"
+                "`--what-if` is about one run",
+                kind="config",
+                field="--what-if",
+                hint="use `emmclab apps run`",
             )
         parts = parts_of(results[0]) if what_if == ["all"] else what_if
         faster = [running.run(names[0], chosen[0], networks[0], what_if=[part], **software) for part in parts]
@@ -318,13 +334,19 @@ def _learn(
     """Learn a program and write its file."""
     if output is None:
         raise ConfigError(
-            "`learn` writes a file", kind="config", field="--output", hint="as `-o my-app.toml`, or `-o -`"
+            "`learn` needs an output file",
+            kind="config",
+            field="--output",
+            hint="name it, as `-o my-app.toml`, or `-o -` for stdout",
         )
     pairs = [word.partition("=") for word in partitions]
     for (name, _, folder), word in zip(pairs, partitions, strict=True):
         if not (name and folder.startswith("/")):
             raise ConfigError(
-                f"`{word}` is not NAME=FOLDER", kind="config", field="--partition", hint="as data=/data"
+                f"`{word}` is not NAME=FOLDER",
+                kind="config",
+                field="--partition",
+                hint="write it as data=/data",
             )
     with Meter(f"learning from {recording}"):
         found = learn_application(
@@ -370,7 +392,7 @@ def _action(words: list[str]) -> tuple[str, list[str]]:
     needs = {"list": none, "schema": none, "hosts": none, "show": one, "run": one, "live": one, "learn": one}
     if action not in _ACTIONS:
         raise ConfigError(
-            f"`{action}` is nothing that `emmclab apps` does",
+            f"`{action}` is not an action of `emmclab apps`",
             kind="config",
             hint=f"use one of: {', '.join(_ACTIONS)}",
         )

@@ -12,6 +12,7 @@ from rich.console import Console
 from emmclab.calibration import calibrate as calibrate_device
 from emmclab.calibration import is_fio
 from emmclab.cli.console import print_json, say, stderr
+from emmclab.cli.helping import examples
 from emmclab.cli.options import AsJson, Reading, with_groups
 from emmclab.cli.show import framed
 from emmclab.errors import ConfigError
@@ -21,8 +22,10 @@ from emmclab.files import write_whole
 def register(app: typer.Typer) -> None:
     """Add the command."""
     app.command(
-        epilog="Examples: [cyan]emmclab calibrate trace.txt -o my-phone.toml[/], "
-        "[cyan]emmclab calibrate fio.json -o card.toml --capacity-gb 64[/]"
+        epilog=examples(
+            "emmclab calibrate trace.txt -o my-phone.toml",
+            "emmclab calibrate fio.json -o card.toml --capacity-gb 64",
+        )
     )(with_groups(calibrate))
 
 
@@ -42,8 +45,12 @@ def calibrate(
     name: Annotated[
         str | None, typer.Option(metavar="NAME", help="Name of the preset; default: that of the output file.")
     ] = None,
-    capacity_gb: Annotated[int, typer.Option(metavar="GB", help="Capacity that the host sees.")] = 32,
-    seed: Annotated[int, typer.Option(min=0, metavar="N", help="The same seed gives the same preset.")] = 1,
+    capacity_gb: Annotated[
+        int, typer.Option(metavar="GB", help="Capacity that the host sees, 1 to 1024 GB.")
+    ] = 32,
+    seed: Annotated[
+        int, typer.Option(min=0, metavar="N", help="Seed; the same one gives the same preset.")
+    ] = 1,
     skip_packed: Annotated[
         bool,
         typer.Option(
@@ -57,7 +64,10 @@ def calibrate(
     """Fit a device preset to measured service times, with error bars and a hold-out error."""
     if not 1 <= capacity_gb <= 1024:
         raise ConfigError(
-            f"a capacity of {capacity_gb} GB", kind="config", field="--capacity-gb", hint="give 1 to 1024"
+            f"a capacity of {capacity_gb} GB is impossible",
+            kind="config",
+            field="--capacity-gb",
+            hint="give 1 to 1,024 GB",
         )
     name = name or (output.stem if output is not None else "calibrated")
     fio = reading.format is None and source.is_file() and is_fio(source)

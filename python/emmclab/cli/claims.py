@@ -9,6 +9,8 @@ from rich.console import Console
 from rich.text import Text
 
 from emmclab.cli.console import print_json, stdout
+from emmclab.cli.helping import examples
+from emmclab.cli.names import paper_names
 from emmclab.cli.options import AsJson, Reading, with_groups
 from emmclab.cli.show import framed
 from emmclab.cli.studies import (
@@ -32,13 +34,18 @@ if TYPE_CHECKING:
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command(epilog="Example: [cyan]emmclab claims --paper iiswc15 --json[/]")(with_groups(claims))
+    app.command(epilog=examples("emmclab claims --paper iiswc15 --json"))(with_groups(claims))
 
 
 def claims(
     *,
     paper: Annotated[
-        str | None, typer.Option(metavar="NAME", help="One paper (`emmclab papers`); all without it.")
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="One paper (`emmclab papers`); default: all.",
+            autocompletion=paper_names,
+        ),
     ] = None,
     traces: TraceInputs = [],  # noqa: B006
     jobs: Jobs = 0,

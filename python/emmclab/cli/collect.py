@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from emmclab.cli.console import print_json, put
+from emmclab.cli.helping import examples
 from emmclab.cli.options import AsJson, Percentiles, Reading, with_groups
 from emmclab.cli.studies import StudyName, incomplete
 from emmclab.errors import EmmclabError
@@ -17,8 +18,10 @@ from emmclab.files import digest, refuse_other_endings
 def register(app: typer.Typer) -> None:
     """Add the command."""
     app.command(
-        epilog="Examples: [cyan]emmclab collect study.toml emmclab-results -o all.parquet[/]   "
-        "[cyan]emmclab collect study.toml node-1 node-2 s3://bucket/sweeps -o all.parquet[/]"
+        epilog=examples(
+            "emmclab collect study.toml emmclab-results -o all.parquet",
+            "emmclab collect study.toml node-1 node-2 s3://bucket/sweeps -o all.parquet",
+        )
     )(with_groups(collect))
 
 
@@ -29,7 +32,7 @@ def collect(
         list[str],
         typer.Argument(
             metavar="RESULTS...",
-            help="What runs or shards were given as --results: folders, s3://BUCKET/PREFIX.",
+            help="Results of runs or shards (their --results): folders, s3://BUCKET/PREFIX.",
         ),
     ],
     output: Annotated[

@@ -8,6 +8,8 @@ from typing import Annotated, Any
 import typer
 
 from emmclab.cli.console import print_json, say, stdout
+from emmclab.cli.helping import examples
+from emmclab.cli.names import layer_names
 from emmclab.cli.options import AsJson, Reading, TraceFiles, with_groups
 from emmclab.cli.profile import distinct
 from emmclab.cli.simulation import (
@@ -28,9 +30,11 @@ from emmclab.result import Result
 def register(app: typer.Typer) -> None:
     """Add the command."""
     app.command(
-        epilog="Examples: [cyan]emmclab compare trace.txt --devices iiswc15-4ps,iiswc15-hps[/], or "
-        "[cyan]emmclab compare live.parquet --devices emmc51-cache --layers none,journal:delta,journal:aware "
-        "--set journal.log=8MB[/]"
+        epilog=examples(
+            "emmclab compare trace.txt --devices iiswc15-4ps,iiswc15-hps",
+            "emmclab compare live.parquet --devices emmc51-cache "
+            "--layers none,journal:delta,journal:aware --set journal.log=8MB",
+        )
     )(with_groups(compare))
 
 
@@ -50,6 +54,7 @@ def compare(
         str,
         typer.Option(
             metavar="A,B+C,...",
+            autocompletion=layer_names,
             help="Stacks of layers above each device, `none` for no layer, + from one to the next below; "
             "the first is the baseline. Settings: --set NAME.KEY=VALUE, for every stack with the layer.",
             rich_help_panel="Layers",
@@ -104,7 +109,7 @@ def compare(
 def _listed(text: str, what: str, option: str, example: str) -> list[str]:
     names = [name.strip() for name in text.split(",") if name.strip()]
     if not names:
-        hint = f"as `{option} {example}`"
+        hint = f"name some, as `{option} {example}`"
         raise ConfigError(f"there is no {what} to compare", kind="config", field=option, hint=hint)
     return names
 

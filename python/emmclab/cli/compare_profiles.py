@@ -8,26 +8,29 @@ import typer
 from rich.text import Text
 
 from emmclab.cli.console import print_json, stdout
+from emmclab.cli.helping import examples
 from emmclab.cli.options import AsJson, Reading, with_groups
 from emmclab.cli.profile import run
 from emmclab.cli.show import framed
 from emmclab.fields import TABLES
 from emmclab.workload import differences, open_input
 
-_Input = Annotated[str, typer.Argument(help="A trace, a workload of the paper by name, or a model (.toml).")]
+_HELP = "A trace, a workload of the paper by name, or a model (.toml)."
+_First = Annotated[str, typer.Argument(metavar="FIRST", help=_HELP)]
+_Second = Annotated[str, typer.Argument(metavar="SECOND", help=_HELP)]
 
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command("compare-profiles", epilog="Example: [cyan]emmclab compare-profiles trace.txt Messaging[/]")(
+    app.command("compare-profiles", epilog=examples("emmclab compare-profiles trace.txt Messaging"))(
         with_groups(compare_profiles)
     )
 
 
 def compare_profiles(
     *,
-    first: _Input,
-    second: _Input,
+    first: _First,
+    second: _Second,
     seed: Annotated[int, typer.Option(min=0, metavar="N", help="Seed of synthetic traces.")] = 1,
     reading: Reading,
     as_json: AsJson = False,

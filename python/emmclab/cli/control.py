@@ -8,15 +8,16 @@ from typing import Annotated
 import typer
 
 from emmclab.cli.console import print_json, say
+from emmclab.cli.helping import examples
+from emmclab.cli.names import control_commands
 from emmclab.errors import ConfigError
 
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command(
-        epilog="Examples: [cyan]emmclab control c.sock cut[/]  "
-        "[cyan]emmclab control c.sock set cache.lies=flush[/]"
-    )(control)
+    app.command(epilog=examples("emmclab control c.sock cut", "emmclab control c.sock set cache.lies=flush"))(
+        control
+    )
 
 
 def control(
@@ -24,7 +25,12 @@ def control(
         Path, typer.Argument(metavar="SOCKET", help="The socket of `emmclab serve --control`.")
     ],
     command: Annotated[
-        str, typer.Argument(metavar="COMMAND", help="status, cut, restore, set KEY=VALUE, or stop.")
+        str,
+        typer.Argument(
+            metavar="COMMAND",
+            help="status, cut, restore, set KEY=VALUE, or stop.",
+            autocompletion=control_commands,
+        ),
     ],
     setting: Annotated[
         str | None,
@@ -34,25 +40,33 @@ def control(
         ),
     ] = None,
 ) -> None:
-    """Ask a served device for its figures (JSON), cut its power, restore it, change a setting, or end it."""
+    """Print the figures of a served device (JSON), cut its power, restore it, change a setting, or end it."""
     from emmclab.control import COMMANDS, ask
 
     if command not in COMMANDS:
         raise ConfigError(
-            f"there is no command `{command}`", kind="config", field="COMMAND", hint=", ".join(COMMANDS)
+            f"there is no command `{command}`",
+            kind="config",
+            field="COMMAND",
+            hint=f"use {', '.join(COMMANDS)}",
         )
     if (command == "set") != (setting is not None):
         raise ConfigError(
-            "`set` takes KEY=VALUE, the others nothing",
+            "`set` takes KEY=VALUE, the other commands nothing",
             kind="config",
             field="KEY=VALUE",
-            hint="set clock=x0.1",
+            hint="write it as `emmclab control SOCKET set clock=x0.1`",
         )
     more = {}
     if setting is not None:
         key, equals, value = setting.partition("=")
         if not equals:
-            raise ConfigError(f"`{setting}` is not KEY=VALUE", kind="config", field="KEY=VALUE")
+            raise ConfigError(
+                f"`{setting}` is not KEY=VALUE",
+                kind="config",
+                field="KEY=VALUE",
+                hint="write it as `emmclab control SOCKET set clock=x0.1`",
+            )
         more = {"key": key, "value": value}
     answer = ask(socket, command, **more)
     if command == "status":

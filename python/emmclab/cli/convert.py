@@ -7,6 +7,7 @@ import contextlib
 import typer
 
 from emmclab.cli.console import print_json, say
+from emmclab.cli.helping import examples
 from emmclab.cli.meter import Meter
 from emmclab.cli.options import AsJson, Reading, TraceFile, with_groups
 from emmclab.cli.outputs import To, TraceOutput, note_picture, report, to_stdout
@@ -17,10 +18,12 @@ from emmclab.profile import ledger_line
 def register(app: typer.Typer) -> None:
     """Add the command."""
     app.command(
-        epilog="Examples: [cyan]emmclab convert log106_Messaging.txt messaging.parquet[/], "
-        "[cyan]emmclab convert trace.dat trace.csv.zst[/], "
-        "[cyan]emmclab convert trace.dat - --to csv | head[/], "
-        "[cyan]emmclab convert trace.parquet picture.pftrace[/] for ui.perfetto.dev"
+        epilog=examples(
+            "emmclab convert log106_Messaging.txt messaging.parquet",
+            "emmclab convert trace.dat trace.csv.zst",
+            "emmclab convert trace.dat - --to csv | head",
+            "emmclab convert trace.parquet picture.pftrace # for ui.perfetto.dev",
+        )
     )(with_groups(convert))
 
 

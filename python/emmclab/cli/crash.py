@@ -11,6 +11,8 @@ import typer
 
 from emmclab import _core
 from emmclab.cli.console import print_json, say, stdout
+from emmclab.cli.helping import examples
+from emmclab.cli.names import crash_workload_names, filesystem_names, one_of
 from emmclab.cli.options import AsJson, option, with_groups
 from emmclab.cli.simulation import Layers, Settings, configured, device_names, layered
 from emmclab.cli.studies import RESULTS, ResultsFolder
@@ -29,9 +31,11 @@ _RUN, _STATES, _LOGS = "The run", "Cuts and states", "Logs"
 def register(app: typer.Typer) -> None:
     """Add the command."""
     app.command(
-        epilog="Examples: [cyan]emmclab crash --device emmc51-cache --workload sqlite-wal --cuts 10000[/]   "
-        "[cyan]emmclab crash --device nexus5 --layer advil --check ./check.sh -- ./workload.sh[/]   "
-        "[cyan]emmclab crash --again c3f2:8812:17:5f0a31[/]"
+        epilog=examples(
+            "emmclab crash --device emmc51-cache --workload sqlite-wal --cuts 10000",
+            "emmclab crash --device nexus5 --layer advil --check ./check.sh -- ./workload.sh",
+            "emmclab crash --again c3f2:8812:17:5f0a31",
+        )
     )(with_groups(crash))
 
 
@@ -41,7 +45,7 @@ def crash(
         list[str] | None,
         typer.Argument(
             metavar="-- CMD...",
-            help="Workload to run in the mounted folder; each line that it prints stands for what is safe.",
+            help="Workload to run in the mounted folder; each line that it prints declares data to be safe.",
             show_default=False,
         ),
     ] = None,
@@ -72,13 +76,20 @@ def crash(
     ] = None,
     fs: Annotated[
         str,
-        option("File system: ext4, or with --recovery mount xfs, btrfs, f2fs, vfat.", _RUN, metavar="NAME"),
+        option(
+            "File system: ext4, or with --recovery mount xfs, btrfs, f2fs, vfat.",
+            _RUN,
+            metavar="NAME",
+            autocompletion=filesystem_names,
+        ),
     ] = "ext4",
     mkfs_options: Annotated[
         list[str],
-        option("One more option of mkfs; repeated.", _RUN, "--mkfs-option", metavar="OPTION"),
+        option("Option for mkfs; may be repeated.", _RUN, "--mkfs-option", metavar="OPTION"),
     ] = [],  # noqa: B006
-    mount_options: Annotated[str | None, option("As `mount -o` takes them.", _RUN, metavar="LIST")] = None,
+    mount_options: Annotated[
+        str | None, option("Options of the mount, as `mount -o` takes them.", _RUN, metavar="LIST")
+    ] = None,
     workload: Annotated[
         str | None,
         option(
@@ -86,32 +97,37 @@ def crash(
             "behind its name, syncs return at once.",
             _RUN,
             metavar="NAME",
+            autocompletion=crash_workload_names,
         ),
     ] = None,
-    operations: Annotated[int, option("Operations of such a workload.", _RUN, metavar="N", min=1)] = 200,
+    operations: Annotated[
+        int, option("Number of operations of the workload that comes with emmclab.", _RUN, metavar="N", min=1)
+    ] = 200,
     timeout: Annotated[
         float, option("Seconds after which the workload is ended.", _RUN, metavar="S", min=0.1)
     ] = 300.0,
     check: Annotated[
         str | None,
         option(
-            "What judges the files: sqlite, files, append-log, or a shell command that is run where they are "
+            "Check of the files: sqlite, files, append-log, or a shell command that is run where they are "
             "mounted, with EMMCLAB_ACKNOWLEDGED naming a file of the lines; it fails if something is lost.",
             _RUN,
             metavar="NAME|CMD",
+            autocompletion=one_of("sqlite", "files", "append-log"),
         ),
     ] = None,
     cuts: Annotated[int, option("Most moments at which power is cut.", _STATES, metavar="N", min=1)] = 1000,
     states: Annotated[
         str,
         option(
-            "How the states of a cut are chosen, each with its most or without: device, boundary, omit1, "
-            "only1, pairs, random.",
+            "Ways to choose the states of a cut, each with or without its most, as omit1:64: device, "
+            "boundary, omit1, only1, pairs, random.",
             _STATES,
             metavar="LIST",
+            show_default="all ways",
         ),
     ] = "device,boundary,omit1,only1,pairs,random",
-    seed: Annotated[int, option("Decides the cuts and states that are tried.", _STATES, metavar="N")] = 1,
+    seed: Annotated[int, option("Seed of the cuts and states that are tried.", _STATES, metavar="N")] = 1,
     tear: Annotated[
         str,
         option(
@@ -124,29 +140,34 @@ def crash(
     recovery: Annotated[
         str,
         option(
-            "How the file system recovers: process (ours, fast), e2fsck, or mount.",
+            "How the file system recovers: process (in emmclab, fast), e2fsck, or mount (by the kernel).",
             _STATES,
             metavar="process|e2fsck|mount",
         ),
     ] = "process",
     recovery_cuts: Annotated[
         int,
-        option("Of each state, cuts during the recovery of layers.", _STATES, metavar="N", min=0),
+        option("Number of cuts during the recovery of layers, for each state.", _STATES, metavar="N", min=0),
     ] = 2,
     jobs: Annotated[int, option("Processes; 0 for one per processor.", _STATES, metavar="N", min=0)] = 0,
-    shard: Annotated[str, option("Only this part of the states, from 1.", _STATES, metavar="I/N")] = "1/1",
+    shard: Annotated[
+        str,
+        option("Only this part of the states, as 3/16; parts are counted from 1.", _STATES, metavar="I/N"),
+    ] = "1/1",
     log: Annotated[
         Path | None,
         option("Explore this log, of an earlier run or of dm-log-writes.", _LOGS, metavar="FILE"),
     ] = None,
     base: Annotated[
         Path | None,
-        option("What the device held before a log of dm-log-writes began.", _LOGS, metavar="IMAGE"),
+        option("Image of the device as it was before a log of dm-log-writes began.", _LOGS, metavar="IMAGE"),
     ] = None,
     again: Annotated[
         str | None,
         option(
-            "Exactly this state of a kept log, as a finding names it.", _LOGS, metavar="LOG:CUT:STATE:OPTIONS"
+            "Repeat exactly this state of a kept log, as a finding names it.",
+            _LOGS,
+            metavar="LOG:CUT:STATE:OPTIONS",
         ),
     ] = None,
     save_log: Annotated[Path | None, option("Also write the log here.", _LOGS, metavar="FILE")] = None,
@@ -163,7 +184,7 @@ def crash(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Cut the power of a device under real software, and name who loses what was said to be safe.
+    """Cut the power of a device under real software, and name the level that loses acknowledged data.
 
     Runs a workload on a file system on a simulated device, then tries the states that a cut may leave.
     Exit status 4: a promise was broken.
@@ -195,7 +216,10 @@ def crash(
 
         if device is None:
             raise ConfigError(
-                "there is no device", kind="config", field="device", hint="--device emmc51-cache"
+                "the device is missing",
+                kind="config",
+                field="device",
+                hint="name one, as --device emmc51-cache",
             )
         chosen = Workload(workload or "", tuple(command or ()), operations, seed, timeout)
         chosen.arguments()
@@ -246,7 +270,9 @@ def _check_named(check: str | None, workload: str | None) -> str | None:
 def _share(shard: str) -> tuple[int, int]:
     number, _, of = shard.partition("/")
     if not (number.isdecimal() and of.isdecimal() and 1 <= int(number) <= int(of)):
-        raise ConfigError(f"`{shard}` is no part", kind="config", field="shard", hint="as in --shard 3/16")
+        raise ConfigError(
+            f"`{shard}` is not a part", kind="config", field="shard", hint="write it as --shard 3/16"
+        )
     return int(number) - 1, int(of)
 
 
@@ -319,5 +345,10 @@ def _shown_again(kept: Kept, options: Options, save_image: Path | None) -> Explo
             explorer.write_image(str(save_image))
             say(f"image: {save_image}")
     if found.states == 0:
-        raise ConfigError("this cut has no such state", kind="config", field="again")
+        raise ConfigError(
+            "this cut does not have the state",
+            kind="config",
+            field="again",
+            hint="copy the name from a finding of this log",
+        )
     return found

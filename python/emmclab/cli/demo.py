@@ -9,6 +9,7 @@ import typer
 from rich.text import Text
 
 from emmclab.cli.console import print_json, stdout
+from emmclab.cli.helping import examples
 from emmclab.cli.options import AsJson
 from emmclab.cli.profile import run
 from emmclab.cli.show import show_compared
@@ -18,7 +19,7 @@ from emmclab.reading import bundled, read
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command(epilog="Example: [cyan]emmclab demo --html /tmp/demo.html[/]")(demo)
+    app.command(epilog=examples("emmclab demo --html /tmp/demo.html"))(demo)
 
 
 def demo(

@@ -9,9 +9,10 @@ import typer
 from rich.text import Text
 
 from emmclab.cli.console import print_json, stdout
+from emmclab.cli.helping import examples
 from emmclab.cli.options import AsJson
 from emmclab.cli.show import framed
-from emmclab.cli.simulation import Capacity
+from emmclab.cli.simulation import Capacity, device_names
 from emmclab.device import Device, presets
 from emmclab.errors import ConfigError
 
@@ -19,9 +20,11 @@ from emmclab.errors import ConfigError
 def register(app: typer.Typer) -> None:
     """Add the command."""
     app.command(
-        epilog="Examples: [cyan]emmclab explain nexus5[/] prints every setting of a device, "
-        "[cyan]emmclab devices --capacity 128GB[/] what each is at that capacity, "
-        "[cyan]emmclab devices --check emmc51-cache[/] how far it is from the figures that it was fitted to."
+        epilog=examples(
+            "emmclab explain nexus5 # prints every setting of a device",
+            "emmclab devices --capacity 128GB # what each is at that capacity",
+            "emmclab devices --check emmc51-cache # how far it is from the figures that it was fitted to",
+        )
     )(devices)
 
 
@@ -30,6 +33,7 @@ def devices(
         str | None,
         typer.Option(
             metavar="NAME",
+            autocompletion=device_names,
             help="Measure the published figures that this device was fitted to, and print every deviation.",
         ),
     ] = None,
@@ -40,7 +44,7 @@ def devices(
     if check is not None:
         if capacity is not None:
             raise ConfigError(
-                "the figures were published of one capacity",
+                "`--check` measures at the capacity of the published figures",
                 kind="config",
                 field="--capacity",
                 hint="leave it out",
@@ -91,7 +95,7 @@ def _check(name: str, as_json: bool) -> None:
         )
     console = stdout()
     console.print(table)
-    console.print("an agreement is no evidence; the device file says why others deviate", style="dim")
+    console.print("an agreement is not evidence; the device file says why others deviate", style="dim")
 
 
 def _figure(value: float) -> str:

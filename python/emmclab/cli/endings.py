@@ -9,7 +9,7 @@ from types import FrameType
 
 
 class Ending:
-    """Whether somebody asked for the end."""
+    """Whether a signal asked for the end."""
 
     def __init__(self) -> None:
         """Begin without."""

@@ -17,7 +17,9 @@ from rich.text import Text
 from emmclab import _core
 from emmclab.cli.activity import show_activity
 from emmclab.cli.console import print_json, stdout
+from emmclab.cli.helping import examples
 from emmclab.cli.meter import Meter
+from emmclab.cli.names import explained_words
 from emmclab.cli.options import AsJson, Reading, with_groups
 from emmclab.cli.show import framed
 from emmclab.cli.simulation import Capacity, configured
@@ -43,8 +45,7 @@ _CLOCKS = {
 def register(app: typer.Typer) -> None:
     """Add the command."""
     app.command(
-        epilog="Examples: [cyan]emmclab explain trace.txt[/], [cyan]emmclab explain nexus5[/], "
-        "[cyan]emmclab explain watermark[/]"
+        epilog=examples("emmclab explain trace.txt", "emmclab explain nexus5", "emmclab explain watermark")
     )(with_groups(explain))
 
 
@@ -54,6 +55,7 @@ def explain(
         Path | None,
         typer.Argument(
             metavar="TRACE|DEVICE|WORD",
+            autocompletion=explained_words,
             help="A trace, the name of a device, its TOML file, or a word of the glossary.",
         ),
     ] = None,
@@ -70,7 +72,7 @@ def explain(
         return
     if what is None:
         raise ConfigError(
-            "there is nothing to explain",
+            "the trace, device or word to explain is missing",
             kind="config",
             field="TRACE|DEVICE|WORD",
             hint="name a trace, a device or a word, or give --glossary",
@@ -82,7 +84,7 @@ def explain(
         return
     if capacity is not None:
         raise ConfigError(
-            f"`{what}` is not a device",
+            f"`--capacity` scales devices, and `{what}` is not one",
             kind="config",
             field="--capacity",
             hint="give it with the name of a device",
@@ -177,7 +179,7 @@ def _explain_device(device: Device, as_json: bool) -> None:
     console.print(table)
     if not device.capabilities["ext_csd"]:
         return
-    register = _headed("What it can do, as its EXT_CSD register says it", "Field", "Byte", "Value")
+    register = _headed("Capabilities, as its EXT_CSD register reports them", "Field", "Byte", "Value")
     for field in device.capabilities["ext_csd"]:
         last = field["byte"] + field["bytes"] - 1
         place = f"{last}:{field['byte']}" if field["bytes"] > 1 else str(last)
@@ -194,10 +196,12 @@ def _show(console: Console, explained: dict[str, Any]) -> None:
     if explained["digest"]:
         facts.add_row("digest", Text(f"{explained['digest']} (SHA-256 of its bytes, first 16 digits)"))
     facts.add_row("format", Text(f"{explained['file_format']}, recognised by {explained['recognised_by']}"))
-    first = f"{header['source']} ({explained['format']})"
-    if explained["format_about"]:
-        first = f"{header['source']} ({explained['format']}: {explained['format_about']})"
-    if explained["file_format"] != explained["format"] and explained["format"] not in _OWN:
+    first = header["source"]
+    if explained["format"]:
+        about = f": {explained['format_about']}" if explained["format_about"] else ""
+        first += f" ({explained['format']}{about})"
+    # A trace that another program made names no format.
+    if explained["file_format"] != explained["format"] and explained["format"] not in ("", *_OWN):
         first += f", recognised by {explained['format_recognised_by'] or 'an unknown method (not recorded)'}"
     facts.add_row("first read from", Text(first))
     facts.add_row("clock", Text(f"{header['clock']}: {explained['clock_about']}"))

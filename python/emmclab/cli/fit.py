@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from emmclab.cli.console import say
+from emmclab.cli.helping import examples
 from emmclab.cli.meter import Meter
 from emmclab.cli.options import Reading, TraceFile, with_groups
 from emmclab.cli.outputs import STDOUT, write_text
@@ -17,7 +18,7 @@ from emmclab.workload import fit as fit_workload
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command(epilog="Example: [cyan]emmclab fit trace.txt -o behaviour.toml[/]")(with_groups(fit))
+    app.command(epilog=examples("emmclab fit trace.txt -o behaviour.toml"))(with_groups(fit))
 
 
 def fit(

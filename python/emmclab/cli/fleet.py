@@ -10,6 +10,7 @@ import typer
 
 from emmclab.cli.console import print_json, say, stdout
 from emmclab.cli.failures import kept
+from emmclab.cli.helping import examples
 from emmclab.cli.meter import Counter
 from emmclab.cli.options import AsJson, Reading, with_groups
 from emmclab.cli.studies import Jobs, executor
@@ -36,8 +37,10 @@ _Fleet = Annotated[
 def register(app: typer.Typer) -> None:
     """Add the command."""
     app.command(
-        epilog="Examples: [cyan]emmclab fleet recordings/ --by model,build --html fleet.html[/]   "
-        "[cyan]emmclab fleet before/ --against s3://phones/after[/]"
+        epilog=examples(
+            "emmclab fleet recordings/ --by model,build --html fleet.html",
+            "emmclab fleet before/ --against s3://phones/after",
+        )
     )(with_groups(fleet))
 
 

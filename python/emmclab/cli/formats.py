@@ -6,12 +6,13 @@ import typer
 
 from emmclab import _core
 from emmclab.cli.console import print_json, stdout
+from emmclab.cli.helping import examples
 from emmclab.cli.options import AsJson
 
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command(epilog="Example: [cyan]emmclab formats --json[/]")(formats)
+    app.command(epilog=examples("emmclab formats --json"))(formats)
 
 
 def formats(as_json: AsJson = False) -> None:

@@ -10,13 +10,14 @@ from rich.table import Table
 from rich.text import Text
 
 from emmclab.cli.console import print_json, stdout
+from emmclab.cli.helping import examples
 from emmclab.cli.options import AsJson, Reading, TraceFile, with_groups
 from emmclab.cli.show import framed
 
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command(epilog="Example: [cyan]emmclab head trace.txt -n 20[/]")(with_groups(head))
+    app.command(epilog=examples("emmclab head trace.txt -n 20"))(with_groups(head))
 
 
 def head(

@@ -9,6 +9,7 @@ import typer
 from rich.text import Text
 
 from emmclab.cli.console import print_json, say, stdout
+from emmclab.cli.helping import examples
 from emmclab.cli.meter import Meter
 from emmclab.cli.options import AsJson, Reading, TraceFile, with_groups
 from emmclab.profile import ledger_line
@@ -16,9 +17,7 @@ from emmclab.profile import ledger_line
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command(epilog="Example: [cyan]emmclab journal trace.parquet --html journal.html[/]")(
-        with_groups(journal)
-    )
+    app.command(epilog=examples("emmclab journal trace.parquet --html journal.html"))(with_groups(journal))
 
 
 def journal(
@@ -31,7 +30,7 @@ def journal(
     as_json: AsJson = False,
     reading: Reading,
 ) -> None:
-    """Tell what journaling costs: commits, logged blocks, what of them changed, flushes and FUA.
+    """Measure the cost of journaling: commits, logged blocks, their changed parts, flushes and FUA.
 
     A trace with block notes knows the role of each block. Of others, flags and addresses tell a part.
     """

@@ -8,6 +8,7 @@ import typer
 from rich.text import Text
 
 from emmclab.cli.console import print_json, stdout
+from emmclab.cli.helping import examples
 from emmclab.cli.options import AsJson
 from emmclab.cli.show import framed
 from emmclab.layers import layers as kinds
@@ -15,9 +16,9 @@ from emmclab.layers import layers as kinds
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command(
-        epilog="Example: [cyan]emmclab simulate trace.txt --layer advil --set advil.reserved=64MiB[/]"
-    )(layers)
+    app.command(epilog=examples("emmclab simulate trace.txt --layer advil --set advil.reserved=64MiB"))(
+        layers
+    )
 
 
 def layers(as_json: AsJson = False) -> None:

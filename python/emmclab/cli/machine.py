@@ -22,7 +22,8 @@ Device = Annotated[
     ),
 ]
 Duration = Annotated[
-    str | None, typer.Option(metavar="TIME", help="Stop after this time, as 60s, 10m or 2h.")
+    str | None,
+    typer.Option(metavar="TIME", help="Stop after this time, as 60s, 10m or 2h; default: at Ctrl-C."),
 ]
 Ssh = Annotated[
     str | None, typer.Option(metavar="USER@HOST", help="Record that machine; nothing is written there.")
@@ -36,7 +37,10 @@ Serial = Annotated[
     str | None, typer.Option(metavar="SERIAL", help="Serial number of the phone, if adb knows several.")
 ]
 BufferKb = Annotated[
-    int | None, typer.Option(metavar="KB", help="Ring buffer of each CPU; a larger one loses fewer events.")
+    int | None,
+    typer.Option(
+        metavar="KB", help="Ring buffer of each CPU, 1 to 1048576 KB; a larger one loses fewer events."
+    ),
 ]
 
 
@@ -55,14 +59,17 @@ class Machine:
         """Start recording it."""
         if self.ssh and (self.adb or self.serial):
             raise ConfigError(
-                "one machine at a time", kind="config", field="--ssh", hint="give --ssh or --adb"
+                "only one machine at a time can be recorded",
+                kind="config",
+                field="--ssh",
+                hint="give either --ssh or --adb",
             )
         if self.buffer_kb is not None and not 1 <= self.buffer_kb <= 1 << 20:
             raise ConfigError(
-                f"{self.buffer_kb} KB is no size of a buffer",
+                f"a buffer of {self.buffer_kb} KB is impossible",
                 kind="config",
                 field="--buffer-kb",
-                hint="1 to 1048576",
+                hint="give 1 to 1048576 KB",
             )
         remote = bool(self.ssh or self.adb or self.serial)
         return _core.Recorder(
@@ -91,6 +98,6 @@ def parse_duration(text: str, option: str = "--duration") -> float:
         seconds = 0.0
     if not 0 < seconds < 10**9:
         raise ConfigError(
-            f"`{text}` is not a duration", kind="config", field=option, hint="as 60s, 10m or 2h"
+            f"`{text}` is not a duration", kind="config", field=option, hint="write it as 60s, 10m or 2h"
         )
     return seconds

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
-from emmclab import _core
 from emmclab.cli.console import say
+from emmclab.cli.names import format_names, one_of
 from emmclab.fields import counted_jumps
 from emmclab.measures import bin_ns
 from emmclab.reading import read, reading_options
@@ -29,10 +29,6 @@ def option(help_: str, panel: str, *names: str, **more: Any) -> Any:
     return typer.Option(*names, help=help_, rich_help_panel=panel, **more)
 
 
-def _format_names(incomplete: str) -> list[str]:
-    return [entry["name"] for entry in _core.formats() if entry["name"].startswith(incomplete)]
-
-
 TraceFile = Annotated[
     Path, typer.Argument(metavar="TRACE", help="A trace of any format; gzip, zstd, xz too; `-` for stdin.")
 ]
@@ -44,8 +40,8 @@ Format = Annotated[
     str | None,
     typer.Option(
         metavar="NAME",
-        help="Format of the input; else it is recognised by content.",
-        autocompletion=_format_names,
+        help="Format of the input (`emmclab formats`); default: recognised by content.",
+        autocompletion=format_names,
         rich_help_panel="Reading",
     ),
 ]
@@ -56,7 +52,7 @@ Columns = Annotated[
     str | None,
     typer.Option(
         metavar="A,B,...",
-        help="Columns of a generic CSV in order, as `arrival,op,sector,sectors`.",
+        help="Columns of a generic CSV in order, as `arrival,op,sector,sectors`; default: its heading.",
         rich_help_panel="Reading",
     ),
 ]
@@ -65,6 +61,7 @@ TimeUnit = Annotated[
     typer.Option(
         metavar="UNIT",
         help="Unit of times, for formats that do not define it: s, ms, us, ns.",
+        autocompletion=one_of("s", "ms", "us", "ns"),
         rich_help_panel="Reading",
     ),
 ]
@@ -73,6 +70,7 @@ SizeUnit = Annotated[
     typer.Option(
         metavar="UNIT",
         help="Unit of addresses and sizes, for formats that do not define it: sector, byte, kb, page.",
+        autocompletion=one_of("sector", "byte", "kb", "page"),
         rich_help_panel="Reading",
     ),
 ]
@@ -81,7 +79,7 @@ ReorderWindow = Annotated[
     typer.Option(
         metavar="N",
         min=1,
-        help="Window in which requests are sorted by arrival; default: 65,536 requests.",
+        help="Window, in requests, in which they are sorted by arrival; default: 65,536.",
         rich_help_panel="Reading",
     ),
 ]
@@ -96,13 +94,16 @@ MendClock = Annotated[
 ]
 Figures = Annotated[
     Path | None,
-    typer.Option(metavar="DIR", help="Also write each figure as SVG and PDF, and its data as CSV."),
+    typer.Option(
+        metavar="DIR", help="Also write each figure to this folder as SVG and PDF, and its data as CSV."
+    ),
 ]
 Percentiles = Annotated[
     str | None,
     typer.Option(
         metavar="P,P,...",
-        help="Percentiles of response times in place of the usual, as 50,90,99,99.9,99.99; within 0.1 %.",
+        help="Percentiles of response times in place of the usual, above 0 to 100, as 50,90,99,99.9,99.99; "
+        "within 0.1 %.",
     ),
 ]
 OverTime = Annotated[

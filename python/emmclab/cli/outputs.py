@@ -8,19 +8,13 @@ from typing import Annotated
 
 import typer
 
-from emmclab import _core
 from emmclab.cli.console import put, say
+from emmclab.cli.names import writable_format_names
 from emmclab.errors import ConfigError, InputError
 from emmclab.files import write_whole
 
 #: The name that stands for stdout.
 STDOUT = Path("-")
-
-
-def _writable_formats(incomplete: str) -> list[str]:
-    return [
-        entry["name"] for entry in _core.formats() if entry["writes"] and entry["name"].startswith(incomplete)
-    ]
 
 
 TraceOutput = Annotated[
@@ -37,7 +31,7 @@ To = Annotated[
         "--to",
         metavar="NAME",
         help="Format of the output, whatever its ending, as csv or csv.gz.",
-        autocompletion=_writable_formats,
+        autocompletion=writable_format_names,
     ),
 ]
 

@@ -8,13 +8,14 @@ import typer
 from rich.text import Text
 
 from emmclab.cli.console import print_json, stdout
+from emmclab.cli.helping import examples
 from emmclab.cli.options import AsJson
 from emmclab.cli.show import framed
 
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command(epilog="Example: [cyan]emmclab papers[/]")(papers)
+    app.command(epilog=examples("emmclab papers"))(papers)
 
 
 def papers(as_json: AsJson = False) -> None:

@@ -10,6 +10,7 @@ import typer
 from rich.text import Text
 
 from emmclab.cli.console import print_json, stderr, stdout
+from emmclab.cli.helping import examples
 from emmclab.cli.meter import Meter
 from emmclab.cli.options import AsJson
 from emmclab.cli.show import framed
@@ -27,8 +28,11 @@ def register(app: typer.Typer) -> None:
     """Add the command."""
     app.command(
         name="probe",
-        epilog="Examples: [cyan]emmclab probe galaxys2[/]   [cyan]emmclab probe /dev/mmcblk0[/]   "
-        "[cyan]emmclab probe scratch.bin --write --html probe.html[/]",
+        epilog=examples(
+            "emmclab probe galaxys2",
+            "emmclab probe /dev/mmcblk0",
+            "emmclab probe scratch.bin --write --html probe.html",
+        ),
     )(probe_command)
 
 
@@ -57,12 +61,14 @@ def probe_command(
         int | None,
         typer.Option(
             metavar="MB",
-            help=f"Use that much of it; unless given, {_SIMULATED_MB} of a simulated target, "
+            help=f"Size of the part that is used, in MB; default: {_SIMULATED_MB} of a simulated target, "
             f"{_REAL_MB} of a real one, at most all.",
         ),
     ] = None,
     seed: Annotated[int, typer.Option(metavar="N", help="Seed of the random orders.")] = 1,
-    html: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a page with the curves.")] = None,
+    html: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Also write a page with the curves.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Find clustered page and clustered block of a device from its bandwidth (Kim et al., MASCOTS 2009).
@@ -71,7 +77,7 @@ def probe_command(
     clustered block.
     """
     path = Path(target)
-    # A bare word that is no file can only be a preset; if it is not, the error lists them.
+    # A bare word that is not a file can only be a preset; if it is not, the error lists them.
     if target in presets() or target.endswith(".toml") or ("/" not in target and not path.exists()):
         found = _run(Simulated(configured(target, settings, capacity)), True, span_mb, _SIMULATED_MB, seed)
     else:

@@ -11,7 +11,9 @@ from typing import Annotated, Any
 import typer
 
 from emmclab.cli.console import print_json, say, stdout
+from emmclab.cli.helping import examples
 from emmclab.cli.meter import Counter, Meter
+from emmclab.cli.names import one_of
 from emmclab.cli.options import (
     AsJson,
     Bin,
@@ -40,6 +42,7 @@ class Caches:
             metavar="A,B,...",
             help="Simulate caches of 4 KB pages, and give miss ratios by size: lru, fifo, clock, arc, "
             "s3-fifo, or all.",
+            autocompletion=one_of("lru", "fifo", "clock", "arc", "s3-fifo", "all"),
             rich_help_panel="Caches",
         ),
     ] = ""
@@ -47,21 +50,21 @@ class Caches:
         str | None,
         typer.Option(
             metavar="SIZE,...",
-            help="Their sizes, as 512KB,16MB,1GB; default: powers of two from 1 MB to 4 GB.",
+            help="Sizes of the caches, as 512KB,16MB,1GB; default: powers of two from 1 MB to 4 GB.",
             rich_help_panel="Caches",
         ),
     ] = None
     cache_ops: Annotated[
         str,
         typer.Option(
-            metavar="all|read|write", help="The requests that go through them.", rich_help_panel="Caches"
+            metavar="all|read|write", help="Requests that go through the caches.", rich_help_panel="Caches"
         ),
     ] = "all"
     cache_exact: Annotated[
         bool,
         typer.Option(
             "--cache-exact",
-            help="Follow every page; else a trace of more than 1,048,576 page touches is sampled.",
+            help="Follow every page; by default a trace of more than 1,048,576 page touches is sampled.",
             rich_help_panel="Caches",
         ),
     ] = False
@@ -70,10 +73,12 @@ class Caches:
 def register(app: typer.Typer) -> None:
     """Add the command."""
     app.command(
-        epilog="Examples: [cyan]emmclab profile trace.txt --html report.html[/]   "
-        "[cyan]emmclab profile a.csv.gz b.csv.gz --compare[/]   "
-        "[cyan]emmclab profile trace.txt --cache-policies all[/]   "
-        "[cyan]emmclab profile trace.txt --over-time load.csv --bin 1s[/]"
+        epilog=examples(
+            "emmclab profile trace.txt --html report.html",
+            "emmclab profile a.csv.gz b.csv.gz --compare",
+            "emmclab profile trace.txt --cache-policies all",
+            "emmclab profile trace.txt --over-time load.csv --bin 1s",
+        )
     )(with_groups(profile))
 
 
@@ -99,17 +104,19 @@ def profile(
 ) -> None:
     """Characterise traces: Tables III and IV, distributions, findings.
 
-    A folder is one trace in parts, as Spark and DuckDB write it; --jobs parts are profiled at once.
+    A folder is one trace in parts, as Spark and DuckDB write it; --jobs parts are profiled at once. With
+    --jobs, a Parquet file of more than 4 million requests is profiled in slices of time, too; else in one
+    pass.
     """
     measures = {"percentiles": percentiles, "bin": bin, **asdict(caches)}
     if over_time is not None:
         check_target(over_time)
-    folders = [] if together else [path for path in traces if path.is_dir()]
-    sources = distinct([reading.open(path) for path in traces if path not in folders])
+    in_parts = [] if together else [path for path in traces if path.is_dir() or is_sliced(path, jobs)]
+    sources = distinct([reading.open(path) for path in traces if path not in in_parts])
     if together:
         sources = [combine(sources)]
     profiles = [run(source, **measures) for source in sources]
-    profiles += [run_parts(folder, jobs, reading, **measures) for folder in folders]
+    profiles += [run_parts(place, jobs, reading, **measures) for place in in_parts]
     for found in profiles:
         reading.note_changed(found.name, found["ledger"])
     if as_json:
@@ -139,13 +146,25 @@ def run(source: Trace, **measures: Any) -> Profile:
         return source.profile(meter, **measures)
 
 
-def run_parts(folder: Path, jobs: int, reading: Reading, **measures: Any) -> Profile:
+def is_sliced(path: Path, jobs: int) -> bool:
+    """Whether a file is profiled in slices: where `--jobs` is given, and there are several."""
+    if not jobs:
+        return False
+    from emmclab.parts import slices_of
+
+    if len(slices_of(path)) > 1:
+        return True
+    say(f"note: {path}: read in one pass; --jobs is for Parquet of more than 4 million requests, and folders")
+    return False
+
+
+def run_parts(place: Path, jobs: int, reading: Reading, **measures: Any) -> Profile:
     """Profile a trace in parts under a progress meter."""
     from emmclab.parts import profile_parts
 
-    counter = Counter(f"profile {folder}", "parts")
+    counter = Counter(f"profile {place}", "parts")
     count = jobs or os.cpu_count() or 1
-    return profile_parts(folder, count, counter, reading=reading.given(), **measures)
+    return profile_parts(place, count, counter, reading=reading.given(), **measures)
 
 
 def distinct(sources: list[Trace]) -> list[Trace]:

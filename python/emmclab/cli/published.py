@@ -9,6 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from emmclab.cli.console import print_json, stdout
+from emmclab.cli.helping import examples
 from emmclab.cli.options import AsJson
 from emmclab.cli.show import as_printed, framed
 from emmclab.fields import TABLES
@@ -18,7 +19,7 @@ from emmclab.published import published as published_tables
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command(epilog="Example: [cyan]emmclab published --json[/]")(published)
+    app.command(epilog=examples("emmclab published --json"))(published)
 
 
 def published(as_json: AsJson = False) -> None:

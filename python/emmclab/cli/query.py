@@ -7,6 +7,7 @@ import datetime
 import decimal
 import io
 import json
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,21 +15,25 @@ import typer
 from rich.text import Text
 
 from emmclab.cli.console import print_json, put, say, stdout
+from emmclab.cli.helping import examples
+from emmclab.cli.names import study_names
 from emmclab.cli.options import AsJson
 from emmclab.cli.show import framed
 from emmclab.cli.studies import RESULTS, ResultsFolder
 from emmclab.errors import ConfigError, InputError
-from emmclab.files import refuse_other_endings, write_whole
+from emmclab.files import refuse_other_endings, write_pieces
 from emmclab.reading import read
 
 #: Endings of output files.
 _ENDINGS = (".csv", ".json", ".parquet")
+#: Length of the pieces in which CSV is written, characters.
+_PIECE = 1 << 16
 
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
     app.command(
-        epilog='Example: [cyan]emmclab query "select device, avg(mean_response_ms) from runs group by all"[/]'
+        epilog=examples('emmclab query "select device, avg(mean_response_ms) from runs group by all"')
     )(query)
 
 
@@ -43,12 +48,16 @@ def query(
     ],
     study: Annotated[
         str | None,
-        typer.Option(metavar="NAME|FILE", help="The results of this study only: its name, or its TOML file."),
+        typer.Option(
+            metavar="NAME|FILE",
+            help="The results of this study only: its name, or its TOML file.",
+            autocompletion=study_names,
+        ),
     ] = None,
     trace: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE", help="Ask this trace, of any format: its requests are the table `trace`."
+            metavar="FILE", help="Query this trace, of any format: its requests are the table `trace`."
         ),
     ] = None,
     output: Annotated[
@@ -62,29 +71,34 @@ def query(
     as_json: AsJson = False,
 ) -> None:
     """Query results, or a trace, in SQL (DuckDB's); any notebook can read the same Parquet files."""
-    from emmclab.study.query import query as ask
-    from emmclab.study.query import query_trace
+    from emmclab.study.query import asked, asked_trace
 
     if as_csv and as_json:
-        raise ConfigError("CSV and JSON at once", kind="config", field="--csv", hint="give one of the two")
+        raise ConfigError(
+            "--csv and --json exclude each other", kind="config", field="--csv", hint="give one of the two"
+        )
     if output is not None:
         refuse_other_endings(output, _ENDINGS, "--output")
     if trace is not None and study is not None:
-        message = "a study and a trace at once"
+        message = "--study and --trace exclude each other"
         raise ConfigError(message, kind="config", field="--trace", hint="give one of the two")
     if trace is not None:
-        names, rows = query_trace(read(trace), sql)
+        asking = asked_trace(read(trace), sql)
     else:
-        names, rows = ask([_folder_of(study, results)] if study is not None else _folders(results), sql)
-    if output is not None:
-        _write(output, names, rows)
-        say(f"answer: {output}, {len(rows)} rows")
-    elif as_json:
-        print_json(_records(names, rows))
+        asking = asked([_folder_of(study, results)] if study is not None else _folders(results), sql)
+    with asking as (names, rows):
+        if output is not None:
+            count = _write(output, names, rows)
+            say(f"answer: {output}, {count} rows")
+            return
+        # What is printed is whole: a question that fails late has printed nothing.
+        held = list(rows)
+    if as_json:
+        print_json(_records(names, held))
     elif as_csv:
-        put(_csv(names, rows).rstrip("\n"))
+        put("".join(_csv(names, held)).rstrip("\n"))
     else:
-        _show(names, rows)
+        _show(names, held)
 
 
 def _folders(results: Path) -> list[Path]:
@@ -139,39 +153,71 @@ def _text(value: Any) -> str:
     return f"{value:.0f}" if 1e6 <= abs(value) < 1e15 else f"{value:.6g}"
 
 
-def _write(output: Path, names: list[str], rows: list[tuple[Any, ...]]) -> None:
-    """Write an answer in the format of the ending; in Parquet lists are JSON, times and dates text."""
+def _write(output: Path, names: list[str], rows: Iterable[tuple[Any, ...]]) -> int:
+    """Write an answer in the format of the ending, row by row; give how many there were.
+
+    In Parquet, lists are JSON, times and dates text.
+    """
+    counted = _Counted(rows)
     ending = output.suffix.lower()
     if ending != ".parquet":
-        write_whole(output, _csv(names, rows) if ending == ".csv" else _json(names, rows))
-        return
+        write_pieces(output, _csv(names, counted) if ending == ".csv" else _json(names, counted))
+        return counted.count
     from emmclab.study.tables import write_parquet
 
-    records = [
+    records = (
         {name: json.dumps(one) if isinstance(one, (list, dict)) else one for name, one in record.items()}
-        for record in _records(names, rows)
-    ]
-    write_parquet(output, records or [dict.fromkeys(names)], empty=not records)
+        for record in _each_record(names, counted)
+    )
+    write_parquet(output, records, columns=names)
+    return counted.count
 
 
-def _csv(names: list[str], rows: list[tuple[Any, ...]]) -> str:
-    """Write rows as CSV with a header; missing values stay empty."""
+class _Counted:
+    """Rows that are counted as they are taken."""
+
+    def __init__(self, rows: Iterable[tuple[Any, ...]]) -> None:
+        self._rows = rows
+        self.count = 0
+
+    def __iter__(self) -> Iterator[tuple[Any, ...]]:
+        for row in self._rows:
+            self.count += 1
+            yield row
+
+
+def _csv(names: list[str], rows: Iterable[tuple[Any, ...]]) -> Iterator[str]:
+    """Write rows as CSV with a header, in pieces; missing values stay empty."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(names)
-    writer.writerows(
-        [json.dumps(_plain(value)) if isinstance(value, (list, dict)) else value for value in row]
-        for row in rows
-    )
-    return out.getvalue()
+    for row in rows:
+        writer.writerow(
+            [json.dumps(_plain(value)) if isinstance(value, (list, dict)) else value for value in row]
+        )
+        if out.tell() > _PIECE:
+            yield out.getvalue()
+            out.seek(0)
+            out.truncate()
+    yield out.getvalue()
 
 
-def _json(names: list[str], rows: list[tuple[Any, ...]]) -> str:
-    return json.dumps(_records(names, rows), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+def _json(names: list[str], rows: Iterable[tuple[Any, ...]]) -> Iterator[str]:
+    """Write rows as a list of JSON, in pieces."""
+    before = "[\n"
+    for record in _each_record(names, rows):
+        text = json.dumps([record], indent=2, ensure_ascii=False, allow_nan=False)
+        yield before + text.removeprefix("[\n").removesuffix("\n]")
+        before = ",\n"
+    yield "[]\n" if before == "[\n" else "\n]\n"
 
 
-def _records(names: list[str], rows: list[tuple[Any, ...]]) -> list[dict[str, Any]]:
-    return [dict(zip(names, map(_plain, row), strict=True)) for row in rows]
+def _records(names: list[str], rows: Iterable[tuple[Any, ...]]) -> list[dict[str, Any]]:
+    return list(_each_record(names, rows))
+
+
+def _each_record(names: list[str], rows: Iterable[tuple[Any, ...]]) -> Iterator[dict[str, Any]]:
+    return (dict(zip(names, map(_plain, row), strict=True)) for row in rows)
 
 
 def _plain(value: Any) -> Any:

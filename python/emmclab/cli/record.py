@@ -16,6 +16,7 @@ from emmclab import _core
 from emmclab.cli.activity import show_activity
 from emmclab.cli.console import print_json, say, stdout
 from emmclab.cli.endings import asked_by_signal
+from emmclab.cli.helping import examples
 from emmclab.cli.machine import Duration, Machine, parse_duration
 from emmclab.cli.options import AsJson, with_groups
 from emmclab.cli.outputs import note_picture
@@ -43,8 +44,10 @@ _ACTIVITY = ("hosts", "syncs", "stalls", "journals")
 def register(app: typer.Typer) -> None:
     """Add the command."""
     app.command(
-        epilog="Examples: [cyan]emmclab record --duration 60s -o phone.parquet --adb[/]   "
-        "[cyan]emmclab record --device /dev/sda -- make test[/]",
+        epilog=examples(
+            "emmclab record --duration 60s -o phone.parquet --adb",
+            "emmclab record --device /dev/sda -- make test",
+        ),
         context_settings={"allow_interspersed_args": False},
     )(with_groups(record))
 
@@ -58,7 +61,9 @@ def record(
     duration: Duration = None,
     output: Annotated[
         Path,
-        typer.Option("--output", "-o", metavar="FILE", help="The trace, in any format that can be written."),
+        typer.Option(
+            "--output", "-o", metavar="FILE", help="Output file: the trace; its ending selects the format."
+        ),
     ] = Path("recording.parquet"),
     machine: Machine,
     as_json: AsJson = False,
@@ -142,7 +147,10 @@ def _run(
                     child = subprocess.Popen(command)
                 except OSError as error:
                     raise ConfigError(
-                        f"`{command[0]}` cannot be run: {error.strerror}", kind="config", field="COMMAND"
+                        f"`{command[0]}` cannot be run: {error.strerror}",
+                        kind="config",
+                        field="COMMAND",
+                        hint="check the command behind `--`",
                     ) from None
             begin = time.monotonic()
             written, reported = 0, begin

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from emmclab.cli.console import say
-from emmclab.cli.options import Figures, Reading, with_groups
+from emmclab.cli.console import print_json, say
+from emmclab.cli.helping import examples
+from emmclab.cli.options import AsJson, Figures, Reading, with_groups
 from emmclab.cli.studies import RESULTS, StudyName, incomplete
 from emmclab.errors import InputError
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command(epilog="Example: [cyan]emmclab report my-study.toml --html page.html --figures figures[/]")(
+    app.command(epilog=examples("emmclab report my-study.toml --html page.html --figures figures"))(
         with_groups(report)
     )
 
@@ -36,15 +37,20 @@ def report(
         ),
     ] = RESULTS,
     reading: Reading,
+    as_json: AsJson = False,
 ) -> None:
-    """Write the page of a finished study, without running anything."""
+    """Write the page of a finished study, without running anything.
+
+    With --json, print what the page of a bundled study says (claims or verdicts, and their figures) as well.
+    """
     from emmclab.papers import studies
     from emmclab.study import Results, Study
+    from emmclab.study.bundled import own_page
     from emmclab.study.summary import summed
 
     chosen = Study.named(study).with_reading(reading.given())
-    is_ours = chosen.name in studies()
-    of_run = None if is_ours else summed
+    is_ours, own = chosen.name in studies(), own_page(chosen.name)
+    of_run = None if is_ours or own else summed
     if results.suffix == ".parquet":
         from emmclab.study.collect import collected
 
@@ -55,11 +61,16 @@ def report(
         say(incomplete(found.missing, found.about["cells"]))
     _refuse_others(chosen, found, study, given=bool(reading.given()))
     page = html or Path(f"{chosen.name}.html")
-    if is_ours:
+    told: dict[str, Any] = {"digest": found.digest}
+    if own:
+        count, told = own.write_page(found, page, figures), own.to_dict(found)
+    elif is_ours:
         from emmclab.claims import judge_study
         from emmclab.papers.pages import write_page
 
-        count = write_page(found, judge_study(found), page, figures)
+        judged = judge_study(found)
+        count = write_page(found, judged, page, figures)
+        told["claims"] = [claim.to_dict() for claim in judged]
     elif found.cuts:
         from emmclab.report.cuts import write_cuts_report
 
@@ -83,6 +94,8 @@ def report(
     if figures is not None:
         say(f"figures: {count} in {figures}")
     say(f"report: {page}")
+    if as_json:
+        print_json({"report": str(page.resolve()), **told})
 
 
 def _refuse_others(chosen: Study, found: Results, study: str, *, given: bool) -> None:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.text import Text
 
 from emmclab.cli.claims import show_claims, show_headline
 from emmclab.cli.console import print_json, say, stdout
+from emmclab.cli.helping import examples
+from emmclab.cli.names import paper_study_names
 from emmclab.cli.options import AsJson, Figures, Reading, with_groups
 from emmclab.cli.studies import (
     RESULTS,
@@ -25,7 +27,7 @@ from emmclab.cli.studies import (
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command(epilog="Example: [cyan]emmclab reproduce iiswc15 --jobs 2 --html iiswc15.html[/]")(
+    app.command(epilog=examples("emmclab reproduce iiswc15 --jobs 2 --html iiswc15.html"))(
         with_groups(reproduce)
     )
 
@@ -36,9 +38,11 @@ def reproduce(
         str,
         typer.Argument(
             metavar="PAPER",
+            autocompletion=paper_study_names,
             help="A study of a paper (`emmclab papers`): `iiswc15`, `implications` (of the same, as "
             "experiments), `advil12`, `advil-live` (of the same, with programs on ext4; as root), "
-            "`dsn17`, `dsn17-crash` (of the same, with power cut; as root), or `fast12`.",
+            "`dsn17`, `dsn17-crash` (of the same, with power cut; as root), or `fast12`. Or `phones`: "
+            "IISWC 2015 judged again for phones of 2022.",
         ),
     ] = "iiswc15",
     jobs: Jobs = 0,
@@ -57,41 +61,49 @@ def reproduce(
     from emmclab.claims import judge_study
     from emmclab.papers.pages import write_page
     from emmclab.study import Study
+    from emmclab.study.bundled import own_page
 
-    recorded = recorded_traces(traces)
+    own = own_page(paper)
+    # What EMMCLAB_TRACES has is of the paper's phone.
+    recorded = [] if own and not traces else recorded_traces(traces)
     note_reading(reading, recorded)
     study = Study.named(_known(paper)).with_inputs(recorded).with_reading(reading.given())
     found = run_with_meter(study, results / study.name, jobs, fresh)
-    judged = judge_study(found)
     html = html or Path(f"{paper}.html")
-    count = write_page(found, judged, html, figures)
+    told: dict[str, Any] = {"digest": found.digest, "reading": found.about["reading"]}
+    judged = []
+    if own:
+        count = own.write_page(found, html, figures)
+        told |= own.to_dict(found)
+    else:
+        judged = judge_study(found)
+        count = write_page(found, judged, html, figures)
+        told["claims"] = [claim.to_dict() for claim in judged]
     if as_json:
-        print_json(
-            {
-                "report": str(html.resolve()),
-                "digest": found.digest,
-                "reading": found.about["reading"],
-                "claims": [claim.to_dict() for claim in judged],
-            }
-        )
+        print_json({"report": str(html.resolve()), **told})
         return
     console = stdout()
-    show_claims(console, judged)
+    if judged:
+        show_claims(console, judged)
     if figures is not None:
         say(f"figures: {count} in {figures}")
     console.print(Text(f"Results: {found.digest} in {results / study.name}"), soft_wrap=True)
     console.print(Text(f"Report: {html.resolve()}"), soft_wrap=True)
-    show_headline(console, judged)
+    if own:
+        console.print(Text(told["answer"]), soft_wrap=True)
+    else:
+        show_headline(console, judged)
 
 
 def _known(study: str) -> str:
-    """Refuse what is no study of a paper, and name a paper that has none yet."""
+    """Refuse a name that is not a study of a paper, and name a paper that has none yet."""
     from emmclab.errors import ConfigError
     from emmclab.papers import papers, studies
+    from emmclab.study.bundled import own_page
 
-    if study in studies():
+    if study in studies() or own_page(study):
         return study
     said = "has no study yet: its system is to come" if study in papers() else "is not a study of a paper"
     raise ConfigError(
-        f"`{study}` {said}", kind="config", field="PAPER", hint=f"there are: {', '.join(studies())}"
+        f"`{study}` {said}", kind="config", field="PAPER", hint=f"choose one of: {', '.join(studies())}"
     )

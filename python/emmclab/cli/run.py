@@ -9,6 +9,7 @@ import typer
 
 from emmclab.cli.console import print_json, put, say, stdout
 from emmclab.cli.failures import EARLY_END
+from emmclab.cli.helping import examples
 from emmclab.cli.options import AsJson, Percentiles, Reading, with_groups
 from emmclab.cli.studies import (
     RESULTS,
@@ -42,8 +43,11 @@ _KEY_DIGITS = 12
 def register(app: typer.Typer) -> None:
     """Add the command."""
     app.command(
-        epilog="Examples: [cyan]emmclab run iiswc15 --jobs 2[/]   [cyan]emmclab run study.toml --on auto "
-        "--results s3://bucket/sweeps[/]   [cyan]emmclab run study.toml --shard 3/16[/]"
+        epilog=examples(
+            "emmclab run iiswc15 --jobs 2",
+            "emmclab run study.toml --on auto --results s3://bucket/sweeps",
+            "emmclab run study.toml --shard 3/16",
+        )
     )(with_groups(run))
 
 
@@ -65,7 +69,7 @@ def run(
         bool,
         typer.Option(
             "--estimate",
-            help="Only run a few cells of each grid, and say how long the study will take.",
+            help="Run only a few cells of each grid, and estimate the time of the study.",
             rich_help_panel="Running",
         ),
     ] = False,
@@ -73,7 +77,7 @@ def run(
         str | None,
         typer.Option(
             metavar="KEY",
-            help="Only the cell whose key begins so, in this process, as to see why it crashes.",
+            help="Only the cell whose key begins with KEY, in this process; shows why a cell crashes.",
             rich_help_panel="Running",
         ),
     ] = None,
@@ -83,7 +87,7 @@ def run(
         float | None,
         typer.Option(
             metavar="X",
-            help="Of a study of power cuts: so many times its cuts in every cell.",
+            help="Of a study of power cuts: factor on the cuts of every cell.",
             rich_help_panel="Running",
         ),
     ] = None,
@@ -127,7 +131,7 @@ def _refuse_together(given: dict[str, Any]) -> None:
     several = [name for name, value in given.items() if value]
     if len(several) > 1:
         raise ConfigError(
-            f"{several[0]} and {several[1]} at once",
+            f"{several[0]} and {several[1]} exclude each other",
             kind="config",
             field=several[1],
             hint="give one of the two",
@@ -272,7 +276,9 @@ def _refuse_missing(missing: Sequence[Missing], cells: int, again: str) -> None:
     if len(missing) > _SHOWN:
         say(f"and {len(missing) - _SHOWN:,} more; index.json names them")
     raise EmmclabError(
-        incomplete(len(missing), cells), kind="failed", hint="the same command tries them once more"
+        incomplete(len(missing), cells),
+        kind="failed",
+        hint="run the same command again, which tries them once more",
     )
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from emmclab.cli.console import print_json, put, stdout
+from emmclab.cli.helping import examples
 from emmclab.cli.options import AsJson, Percentiles, Reading, with_groups
 from emmclab.cli.studies import (
     RESULTS,
@@ -33,8 +34,10 @@ _SHOWN = 20
 def register(app: typer.Typer) -> None:
     """Add the command."""
     app.command(
-        epilog="Example: [cyan]emmclab search study.toml --minimize mean_response_ms --minimize waf "
-        "--budget 500 --html search.html[/]"
+        epilog=examples(
+            "emmclab search study.toml --minimize mean_response_ms --minimize waf --budget 500 "
+            "--html search.html"
+        )
     )(with_groups(search))
 
 
@@ -43,24 +46,32 @@ def search(
     study: StudyName,
     minimize: Annotated[
         list[str],
-        typer.Option(metavar="FIGURE", help="A column of `runs` that is to be small; may be repeated."),
+        typer.Option(metavar="FIGURE", help="Figure to minimise, a column of `runs`; may be repeated."),
     ] = [],  # noqa: B006
     maximize: Annotated[
         list[str],
-        typer.Option(metavar="FIGURE", help="A column of `runs` that is to be large; may be repeated."),
+        typer.Option(metavar="FIGURE", help="Figure to maximise, a column of `runs`; may be repeated."),
     ] = [],  # noqa: B006
-    budget: Annotated[int, typer.Option(min=1, metavar="N", help="Trials in each way of choosing.")] = 100,
+    budget: Annotated[
+        int,
+        typer.Option(
+            min=1, metavar="N", help="Trials of each way of choosing: the search, random, and a grid."
+        ),
+    ] = 100,
     batch: Annotated[
         int,
         typer.Option(
-            min=1, metavar="N", help="Trials that are chosen together, by the figures of all before."
+            min=1,
+            metavar="N",
+            help="Trials that are chosen together from the figures of all before, and run together.",
         ),
     ] = 16,
-    seed: Annotated[int, typer.Option(metavar="N", help="Decides what is chosen.")] = 1,
+    seed: Annotated[int, typer.Option(metavar="N", help="Seed of the choices.")] = 1,
     baselines: Annotated[
         bool,
         typer.Option(
-            "--baselines/--no-baselines", help="Also as many random trials, and a grid of at most as many."
+            "--baselines/--no-baselines",
+            help="Also run as many random trials, and a grid of at most as many, for comparison.",
         ),
     ] = True,
     html: Annotated[Path | None, typer.Option(metavar="FILE", help="Output file: the page.")] = None,
@@ -72,10 +83,10 @@ def search(
     reading: Reading,
     as_json: AsJson = False,
 ) -> None:
-    """Search the settings that the section `[search]` of a study leaves open, for the best figures.
+    """Search the settings that the `search` section of a study leaves open, for the best figures.
 
     Each trial is run as cells of the study, which are kept: the same command goes on where it was
-    interrupted. What is chosen depends on seed and batch alone, not on the number of processes.
+    interrupted. The choices depend on seed and batch alone, not on the number of processes.
     """
     from emmclab.study import Study
     from emmclab.study.place import place_of

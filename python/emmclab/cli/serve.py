@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import subprocess
 import time
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated, Any
@@ -16,6 +18,8 @@ from emmclab.answers import changes_line
 from emmclab.beside import repeated
 from emmclab.cli.console import print_json, say, stderr, stdout
 from emmclab.cli.endings import Ending, asked_by_signal
+from emmclab.cli.helping import examples
+from emmclab.cli.names import filesystem_names
 from emmclab.cli.options import AsJson, option, with_groups
 from emmclab.cli.simulation import (
     Capacity,
@@ -44,8 +48,10 @@ _WHERE, _TIME, _RUN = "Where clients find it", "Time", "The run"
 def register(app: typer.Typer) -> None:
     """Add the command."""
     app.command(
-        epilog="Examples: [cyan]emmclab serve nexus5 --nbd /run/user/0/emmc.sock[/]   "
-        "[cyan]emmclab serve emmc51-tlc --mkfs ext4 --mount /mnt/x -- cp -r /etc /mnt/x[/]"
+        epilog=examples(
+            "emmclab serve nexus5 --nbd /run/user/0/emmc.sock",
+            "emmclab serve emmc51-tlc --mkfs ext4 --mount /mnt/x -- cp -r /etc /mnt/x",
+        )
     )(with_groups(serve))
 
 
@@ -61,7 +67,11 @@ def serve(
     ],
     command: Annotated[
         list[str] | None,
-        typer.Argument(metavar="-- CMD...", help="Command to run; its end is the end.", show_default=False),
+        typer.Argument(
+            metavar="-- CMD...",
+            help="Command to run; the device is removed when it ends.",
+            show_default=False,
+        ),
     ] = None,
     settings: Settings = [],  # noqa: B006
     capacity: Capacity = None,
@@ -88,17 +98,26 @@ def serve(
     file: Annotated[bool, option("A file of a FUSE file system.", _WHERE, "--file")] = False,
     mkfs: Annotated[
         str | None,
-        option("Make a file system: ext4, xfs, btrfs, f2fs, vfat.", _WHERE, metavar="NAME"),
+        option(
+            "Make a file system: ext4, xfs, btrfs, f2fs, vfat.",
+            _WHERE,
+            metavar="NAME",
+            autocompletion=filesystem_names,
+        ),
     ] = None,
     mkfs_options: Annotated[
         list[str],
-        option("One more option of mkfs; repeated.", _WHERE, "--mkfs-option", metavar="OPTION"),
+        option("Option for mkfs; may be repeated.", _WHERE, "--mkfs-option", metavar="OPTION"),
     ] = [],  # noqa: B006
     overwrite: Annotated[
         bool, option("Let --mkfs overwrite a file system that is there.", _WHERE, "--overwrite")
     ] = False,
-    mount: Annotated[Path | None, option("Mount it at this folder.", _WHERE, metavar="DIR")] = None,
-    mount_options: Annotated[str | None, option("As `mount -o` takes them.", _WHERE, metavar="LIST")] = None,
+    mount: Annotated[
+        Path | None, option("Mount the file system at this folder.", _WHERE, metavar="DIR")
+    ] = None,
+    mount_options: Annotated[
+        str | None, option("Options of the mount, as `mount -o` takes them.", _WHERE, metavar="LIST")
+    ] = None,
     control: Annotated[
         Path | None,
         option("Unix socket for `emmclab control`: status, cut, restore, set.", _WHERE, metavar="SOCKET"),
@@ -124,11 +143,11 @@ def serve(
     ] = None,
     image: Annotated[
         Path | None,
-        option("File of the contents, with the state beside it; kept.", _RUN, metavar="FILE"),
+        option("File that keeps the contents of the device, with its state beside it.", _RUN, metavar="FILE"),
     ] = None,
     second_image: Annotated[
         Path | None,
-        option("The same of the second device.", _RUN, "--image2", metavar="FILE"),
+        option("File that keeps the contents of the second device.", _RUN, "--image2", metavar="FILE"),
     ] = None,
     recover_only: Annotated[
         bool,
@@ -153,7 +172,8 @@ def serve(
 ) -> None:
     """Serve a simulated eMMC as a block device of this machine, until Ctrl-C or the end of CMD.
 
-    The exit status is that of CMD. Without a place for clients, it is a loop device for root, else a file.
+    CMD finds the device as EMMCLAB_DEVICE, and the exit status is that of CMD. Without a place for
+    clients, it is a loop device for root, else a file.
     """
     own, layer_settings = layered(settings, layers)
     configuration = configured(device, own, capacity)
@@ -222,11 +242,11 @@ def _check_recovery(
     """Refuse what a recovery does not do, before anything begins."""
     problem = None
     if image is None or not image.exists():
-        problem, hint = "there is no image to recover", "name it, as --image disk.img"
+        problem, hint = "the image to recover is missing", "name it, as --image disk.img"
     elif not layers:
         problem, hint = "an image without layers needs no recovery", "name the layers that it was made with"
     elif command or mkfs or mount:
-        problem, hint = "a recovery serves nobody", "leave out CMD, --mkfs and --mount"
+        problem, hint = "`--recover-only` does not serve the device", "leave out CMD, --mkfs and --mount"
     if problem is not None:
         raise ConfigError(problem, kind="config", field="--recover-only", hint=hint)
 
@@ -247,13 +267,37 @@ def _served(
         with _controlled(live, control, ending):
             if command:
                 with _started_later(live, clock, delayed):
-                    status = live.run(command)
+                    status = live.run(command) if _has_disk(live) else _run_client(command, live.path, ending)
             else:
                 _watch(live, clock, delayed, ending, as_json)
         figures = live.stats()
     finally:
         result = live.stop()
     return figures, result, status
+
+
+def _has_disk(live: Any) -> bool:
+    """Whether the device is a block device of this machine, by which the core runs commands."""
+    return str(live.path).startswith("/dev/")
+
+
+def _run_client(command: list[str], path: str, ending: Ending) -> int:
+    """Run a client of a socket or file; give its exit status as a shell does. A wish to end ends it."""
+    try:
+        client = subprocess.Popen(command, env=os.environ | {"EMMCLAB_DEVICE": path})
+    except OSError as error:
+        raise ConfigError(
+            f"`{command[0]}` cannot be run: {error.strerror}",
+            kind="config",
+            field="CMD",
+            hint="check its name",
+        ) from None
+    while client.poll() is None:
+        if ending.asked:
+            client.terminate()
+        with suppress(subprocess.TimeoutExpired):
+            client.wait(_WAIT_S)
+    return client.returncode if client.returncode >= 0 else 128 - client.returncode
 
 
 def _check_folder(path: Path) -> None:

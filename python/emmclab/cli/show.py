@@ -94,7 +94,8 @@ def show_compared(console: Console, profiles: Sequence[Profile]) -> None:
 def _provenance(console: Console, profiles: Sequence[Profile]) -> None:
     for profile in profiles:
         header = profile["header"]
-        console.print(Text.assemble((profile.name, "bold"), f"  {header['source']}, {header['format']}"))
+        origin = ", ".join(filter(None, (header["source"], header["format"])))
+        console.print(Text.assemble((profile.name, "bold"), f"  {origin}"))
         console.print(Text(f"  ledger: {ledger_line(profile['ledger'])}"), soft_wrap=True)
 
 

@@ -22,7 +22,7 @@ def show_applications(console: Console, rows: Sequence[Mapping[str, str]]) -> No
     """Print the applications."""
     table = framed("Applications")
     table.add_column("Name")
-    table.add_column("What its user does")
+    table.add_column("Activity of the user")
     for row in rows:
         table.add_row(row["name"], Text(row["about"]))
     console.print(table)
@@ -63,7 +63,7 @@ def show_run(console: Console, result: AppResult) -> None:
         ),
         soft_wrap=True,
     )
-    table = framed(f"Where the time went that the user waited for `{app['user_waits_for']}`")
+    table = framed(f"Time that the user waited for `{app['user_waits_for']}`, by part")
     for heading in ("", "", "s", "%"):
         table.add_column(heading, justify="right" if heading else "left")
     most = max(app["states"].values(), default=0)
@@ -100,7 +100,7 @@ def _time_and_share(nanoseconds: int, runtime: int) -> tuple[str, str]:
 
 
 def _show_storage(console: Console, parts: Sequence[Mapping[str, Any]], runtime: int) -> None:
-    table = framed("Of it storage")
+    table = framed("Storage, by file and partition")
     for heading in ("Waited for", "Files", "Partition", "s", "%"):
         table.add_column(heading, justify="right" if heading in ("s", "%") else "left")
     for part in parts[:_PARTS]:
@@ -141,7 +141,7 @@ def show_learned(console: Console, found: LearnedProgram, output: Path) -> None:
         ),
         soft_wrap=True,
     )
-    table = framed(f"Where the {found.length_ns / 1e9:,.3f} s of the recording went, over all threads")
+    table = framed(f"Time of the recording ({found.length_ns / 1e9:,.3f} s) over all threads, by part")
     for heading in ("", "s", "In the program"):
         table.add_column(heading, justify="right" if heading == "s" else "left")
     for words, key, place in (
@@ -169,7 +169,7 @@ def show_learned(console: Console, found: LearnedProgram, output: Path) -> None:
         if known[key]:
             console.print(Text(f"{known[key]:,} {words}", "yellow"), soft_wrap=True)
     if found.unreadable_lines:
-        text = f"{found.unreadable_lines:,} of {found.lines:,} lines are no calls and were left out"
+        text = f"{found.unreadable_lines:,} of {found.lines:,} lines are not calls and were left out"
         console.print(Text(text, "yellow"), soft_wrap=True)
     console.print(
         Text(f"Next: emmclab apps run {output} --device nexus5 --host phone-2020", "dim"), soft_wrap=True

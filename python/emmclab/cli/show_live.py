@@ -32,7 +32,7 @@ def live_view(live: Any, figures: dict[str, Any], took_s: float) -> Group:
         f"{figures['free_blocks']:,}",
         f"{figures['erases']:,}",
     )
-    power = "" if figures["powered"] else "  NO POWER"
+    power = "" if figures["powered"] else "  power is off"
     lines: list[RenderableType] = [
         Text.assemble(
             (live.device.name, "bold"), f"  {', '.join(live.paths)}  clock {figures['clock']}", (power, "red")

@@ -48,7 +48,7 @@ def show_comparison(console: Console, found: Comparison) -> None:
         console.print(Text(f"{where} is not possible: {one['reason']}"), soft_wrap=True)
     if found["impossible"]:
         console.print()
-    console.print(Text("What a cut of power may lose", "bold"))
+    console.print(Text("Losses after a cut of power", "bold"))
     for one in found["solutions"]:
         console.print(Text.assemble((one["name"], "bold"), f": {one['about']}"), soft_wrap=True)
         console.print(Text(f"  {one['risk']}"), soft_wrap=True)

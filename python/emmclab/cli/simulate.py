@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from emmclab.cli.console import print_json, say, stdout
+from emmclab.cli.helping import examples
 from emmclab.cli.options import AsJson, Reading, TraceFiles, with_groups
 from emmclab.cli.outputs import Perfetto
 from emmclab.cli.simulation import (
@@ -28,9 +29,9 @@ from emmclab.errors import ConfigError
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command(
-        epilog="Example: [cyan]emmclab simulate trace.txt --device nexus5 --set timing.parallelism=both[/]"
-    )(with_groups(simulate))
+    app.command(epilog=examples("emmclab simulate trace.txt --device nexus5 --set timing.parallelism=both"))(
+        with_groups(simulate)
+    )
 
 
 def simulate(

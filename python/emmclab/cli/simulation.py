@@ -16,6 +16,7 @@ from emmclab.answers import warnings as warnings_of
 from emmclab.cli.console import say
 from emmclab.cli.failures import EARLY_END
 from emmclab.cli.meter import Meter
+from emmclab.cli.names import layer_names, names_of, setting_names
 from emmclab.cli.options import Bin, OverTime, Percentiles, note_over_time
 from emmclab.device import Device, presets
 from emmclab.errors import ConfigError
@@ -23,10 +24,8 @@ from emmclab.over_time import check_target
 from emmclab.result import Result
 from emmclab.trace import Trace
 
-
-def device_names(incomplete: str) -> list[str]:
-    """Complete the name of a device."""
-    return [name for name in presets() if name.startswith(incomplete)]
+#: Completes the name of a device.
+device_names = names_of(presets)
 
 
 DeviceName = Annotated[
@@ -43,6 +42,7 @@ Settings = Annotated[
     typer.Option(
         "--set",
         metavar="KEY=VALUE",
+        autocompletion=setting_names,
         help="Change a setting, as `timing.parallelism=both`; `emmclab explain DEVICE` lists them.",
         rich_help_panel="Device",
     ),
@@ -74,10 +74,16 @@ Precondition = Annotated[
     ),
 ]
 Rate = Annotated[
-    float, typer.Option(metavar="FACTOR", help="Factor on the rate of arrivals.", rich_help_panel="Replay")
+    float,
+    typer.Option(
+        metavar="FACTOR",
+        help="Factor on the rate of arrivals, above 0; 2 halves the times between them.",
+        rich_help_panel="Replay",
+    ),
 ]
 Passes = Annotated[
-    int, typer.Option(metavar="N", help="Number of passes over the trace.", rich_help_panel="Replay")
+    int,
+    typer.Option(metavar="N", help="Number of passes over the trace, 1 or more.", rich_help_panel="Replay"),
 ]
 Wrap = Annotated[
     bool,
@@ -121,7 +127,8 @@ Layers = Annotated[
     typer.Option(
         "--layer",
         metavar="NAME",
-        help="Host software above the device (`emmclab layers`); repeated: the next one below. "
+        autocompletion=layer_names,
+        help="Host software above the device (`emmclab layers`); may be repeated: the next one below. "
         "Settings: --set NAME.KEY=VALUE.",
         rich_help_panel="Layers",
     ),
@@ -131,6 +138,7 @@ Second = Annotated[
     typer.Option(
         "--device2",
         metavar="PRESET|FILE",
+        autocompletion=device_names,
         help="Second device, for layers with second_device=true.",
         rich_help_panel="Layers",
     ),
@@ -232,7 +240,7 @@ def configured(name: str, settings: Sequence[str], capacity: str | None = None) 
                 f"`{setting}` is not KEY=VALUE",
                 kind="config",
                 field="--set",
-                hint="as `--set timing.parallelism=both`",
+                hint="write it as `--set timing.parallelism=both`",
             )
         values[key.strip()] = value.strip()
     device = noted(lambda: Device.named(name).set(values) if values else Device.named(name))

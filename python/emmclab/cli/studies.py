@@ -13,6 +13,7 @@ import typer
 
 from emmclab.cli.console import say
 from emmclab.cli.failures import kept
+from emmclab.cli.names import one_of, study_names
 from emmclab.cli.options import Reading
 from emmclab.cli.study_meter import StudyMeter
 from emmclab.errors import ConfigError, EmmclabError, InputError
@@ -27,7 +28,12 @@ if TYPE_CHECKING:
 RESULTS = Path("emmclab-results")
 
 StudyName = Annotated[
-    str, typer.Argument(metavar="STUDY", help="A study that comes with emmclab (iiswc15), or a TOML file.")
+    str,
+    typer.Argument(
+        metavar="STUDY",
+        help="A study that comes with emmclab (iiswc15), or a TOML file.",
+        autocompletion=study_names,
+    ),
 ]
 Jobs = Annotated[
     int,
@@ -57,6 +63,7 @@ Engine = Annotated[
     typer.Option(
         "--on",
         metavar="ENGINE",
+        autocompletion=one_of("local", "ray", "auto"),
         help="local; ray: a Ray cluster started on this machine; auto or ray://HOST:PORT: one that is there.",
         rich_help_panel="Running",
     ),
@@ -98,7 +105,7 @@ def executor(jobs: int, on: str = "local") -> Executor:
             f"`{on}` is not an engine",
             kind="config",
             field="--on",
-            hint="local, ray (starts a cluster on this machine), auto or ray://HOST:PORT (joins one)",
+            hint="use local, ray (starts a cluster on this machine), auto or ray://HOST:PORT (joins one)",
         )
     from emmclab.study.cluster import RayCluster
 
@@ -199,13 +206,15 @@ def recorded_traces(paths: list[Path]) -> list[str]:
     """Give real traces as inputs: those named, else those of the Nexus 5 in the folder EMMCLAB_TRACES."""
     for path in paths:
         if not path.is_file():
-            raise ConfigError(f"{path}: there is no such file", kind="config", field="--trace")
+            raise ConfigError(
+                f"{path}: file not found", kind="config", field="--trace", hint="check the path"
+            )
     if paths or "EMMCLAB_TRACES" not in os.environ:
         return [str(path) for path in paths]
     folder = Path(os.environ["EMMCLAB_TRACES"])
     if not folder.is_dir():
         raise ConfigError(
-            f"{folder}: there is no such folder",
+            f"{folder}: folder not found",
             kind="config",
             file=str(folder),
             field="EMMCLAB_TRACES",

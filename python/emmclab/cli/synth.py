@@ -8,21 +8,19 @@ from typing import Annotated
 import typer
 
 from emmclab.cli.console import print_json, say, stdout
+from emmclab.cli.helping import examples
 from emmclab.cli.meter import Meter
+from emmclab.cli.names import workload_names
 from emmclab.cli.options import AsJson
 from emmclab.cli.outputs import To, to_stdout
 from emmclab.cli.show import framed
 from emmclab.errors import ConfigError
-from emmclab.workload import Workload, workload_groups, workloads
+from emmclab.workload import Workload, workload_groups
 
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command(epilog="Example: [cyan]emmclab synth Messaging messaging.parquet --seed 7[/]")(synth)
-
-
-def _workload_names(incomplete: str) -> list[str]:
-    return [name for name in workloads() if name.casefold().startswith(incomplete.casefold())]
+    app.command(epilog=examples("emmclab synth Messaging messaging.parquet --seed 7"))(synth)
 
 
 def synth(
@@ -31,7 +29,7 @@ def synth(
         typer.Argument(
             metavar="NAME|FILE",
             help="A workload that comes with emmclab, or a model that `emmclab fit` wrote (.toml).",
-            autocompletion=_workload_names,
+            autocompletion=workload_names,
         ),
     ] = None,
     out: Annotated[
@@ -40,13 +38,17 @@ def synth(
             metavar="OUT", help="The trace; its ending selects the format; `-` for stdout, with --to."
         ),
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, metavar="N", help="The same seed gives the same trace.")] = 1,
+    seed: Annotated[
+        int, typer.Option(min=0, metavar="N", help="Seed; the same one gives the same trace.")
+    ] = 1,
     requests: Annotated[int | None, typer.Option(min=1, metavar="N", help="Number of requests.")] = None,
     duration: Annotated[
-        float | None, typer.Option(metavar="SECONDS", help="First arrival to last completion.")
+        float | None,
+        typer.Option(metavar="SECONDS", help="Time from first arrival to last completion, in seconds."),
     ] = None,
     rate_pct: Annotated[
-        int, typer.Option(min=1, metavar="PERCENT", help="Rate of arrivals, percent of the workload's own.")
+        int,
+        typer.Option(min=1, metavar="PERCENT", help="Rate of arrivals, in percent of that of the workload."),
     ] = 100,
     to: To = None,
     format: Annotated[str | None, typer.Option("--format", hidden=True)] = None,
@@ -58,14 +60,17 @@ def synth(
         return
     if out is None:
         raise ConfigError(
-            "there is no file to write the trace to",
+            "the output file is missing",
             kind="config",
             field="OUT",
-            hint=f"as `emmclab synth {name} trace.parquet`",
+            hint=f"name it, as `emmclab synth {name} trace.parquet`",
         )
     if duration is not None and not 0 < duration < 1e9:
         raise ConfigError(
-            f"a trace of {duration} s", kind="config", field="--duration", hint="give 0 to 1e9 s"
+            f"a trace of {duration} s is impossible",
+            kind="config",
+            field="--duration",
+            hint="give 0 to 1e9 s",
         )
     to_stdout(out, as_json)
     model = Workload.named(name)

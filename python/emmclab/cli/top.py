@@ -16,6 +16,7 @@ from rich.text import Text
 from emmclab import _core
 from emmclab.cli.console import ClosedPipe, say, stdout
 from emmclab.cli.endings import Ending, asked_by_signal
+from emmclab.cli.helping import examples
 from emmclab.cli.machine import Duration, Machine, parse_duration
 from emmclab.cli.options import with_groups
 from emmclab.cli.show import framed
@@ -31,9 +32,9 @@ _ROWS = 20
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command(
-        epilog="Examples: [cyan]emmclab top --adb[/]   [cyan]emmclab top --device /dev/sda --once --json[/]"
-    )(with_groups(top))
+    app.command(epilog=examples("emmclab top --adb", "emmclab top --device /dev/sda --once --json"))(
+        with_groups(top)
+    )
 
 
 def top(
@@ -54,7 +55,7 @@ def top(
     every = parse_duration(interval, "--interval")
     if every < 0.05:
         raise ConfigError(
-            f"`{interval}` is too short", kind="config", field="--interval", hint="50ms or more"
+            f"`{interval}` is too short", kind="config", field="--interval", hint="give 50ms or more"
         )
     seconds = None if duration is None else parse_duration(duration)
     live = None if as_json or not sys.stdout.isatty() else Live(console=stdout(), auto_refresh=False)

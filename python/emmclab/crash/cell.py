@@ -49,7 +49,11 @@ def run_cuts(
         said=lambda _line: None,
     )
     if kept.made["status"] != 0:
-        raise EmmclabError(f"{workload}: {'; '.join(kept.made['notes'])}", kind="failed")
+        raise EmmclabError(
+            f"{workload}: {'; '.join(kept.made['notes'])}",
+            kind="failed",
+            hint=f"run the workload by itself: `emmclab crash --workload {workload}`",
+        )
     chosen = Options(
         cuts=options["cuts"],
         states=options["states"],

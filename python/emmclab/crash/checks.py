@@ -31,7 +31,7 @@ class Lost:
     promise: str
     level: str
     detail: str
-    #: Why this is no defect: where the software says that it does not promise it.
+    #: Why this is not a defect: where the software says that it does not promise it.
     documented: str | None = None
 
 

@@ -52,7 +52,10 @@ class Options:
         """Give the options of the core, as JSON."""
         if self.tear not in TEARS:
             raise ConfigError(
-                f"`{self.tear}` is no way to tear", kind="config", field="tear", hint=", ".join(TEARS)
+                f"`{self.tear}` is not a way to tear",
+                kind="config",
+                field="tear",
+                hint=f"use {', '.join(TEARS)}",
             )
         return json.dumps(
             {
@@ -105,7 +108,7 @@ class Exploration:
             self.verdicts.setdefault(cut, CutTally(tally.at_ns)).add(tally)
 
     def findings(self, *, documented: bool = False) -> list[Finding]:
-        """Give the findings, the lowest level first; with `documented`, what is no defect instead."""
+        """Give the findings, the lowest level first; with `documented`, documented losses instead."""
         chosen = [one for one in self.kinds.values() if (one.documented is not None) == documented]
         return sorted(chosen, key=lambda one: (LEVELS.index(one.level), one.index))
 

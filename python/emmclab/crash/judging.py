@@ -28,7 +28,7 @@ _PATIENCE_S = 120.0
 _PATH = {"PATH": os.environ.get("PATH", "") + ":/usr/sbin:/sbin"}
 
 
-#: Structures of ext4 that a torn or garbled block makes unreadable, and why that is no promise.
+#: Structures of ext4 that a torn or garbled block makes unreadable, and why that breaks no promise.
 _TORN = {
     "superblock": "the superblock of ext4 spans two sectors with one checksum: a device that tears 4 KiB may "
     "leave it unreadable, e2fsck takes a copy (-b)",
@@ -94,7 +94,10 @@ class Judge:
         """
         if recovery not in RECOVERIES:
             raise ConfigError(
-                f"`{recovery}` is no recovery", kind="config", field="recovery", hint=", ".join(RECOVERIES)
+                f"`{recovery}` is not a way of recovery",
+                kind="config",
+                field="recovery",
+                hint=f"use {', '.join(RECOVERIES)}",
             )
         self._explorer, self._recovery, self._recovery_cuts = explorer, recovery, recovery_cuts
         self._tears = tear != "none"
@@ -106,10 +109,18 @@ class Judge:
             self._command = ["/bin/sh", "-c", check]
             self._recovery = "mount"
         if self._recovery == "mount" and os.geteuid() != 0:
-            raise ConfigError("only root can mount what a cut left", kind="config", field="recovery")
+            raise ConfigError(
+                "only root can mount the disk that a cut left",
+                kind="config",
+                field="recovery",
+                hint="run as root, or recover in emmclab: --recovery process",
+            )
         if self._recovery == "e2fsck" and shutil.which("e2fsck", path=_PATH["PATH"]) is None:
             raise ConfigError(
-                "e2fsck is not installed", kind="config", field="recovery", hint="apt-get install e2fsprogs"
+                "e2fsck is not installed",
+                kind="config",
+                field="recovery",
+                hint="install the Debian package e2fsprogs",
             )
         self._rules = rules
         self._end = ExitStack()

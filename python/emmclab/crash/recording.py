@@ -175,7 +175,10 @@ def _run(disk: LiveDevice, arguments: Sequence[str], folder: Path, workload: Wor
     except OSError as error:
         os.close(ours)
         raise ConfigError(
-            f"{arguments[0]} cannot be run: {error.strerror}", kind="config", field="command"
+            f"`{arguments[0]}` cannot be run: {error.strerror}",
+            kind="config",
+            field="command",
+            hint="check the command behind `--`",
         ) from None
     finally:
         os.close(theirs)

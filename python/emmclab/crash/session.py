@@ -155,12 +155,14 @@ class Session:
         """
         parts = state.split(":")
         if len(parts) not in (3, 4) or not all(parts) or not all(part.isdecimal() for part in parts[1:3]):
-            raise _no_state(f"`{state}` names no state", "as a finding does: c3f2:8812:17:5f0a31")
+            raise _no_state(
+                f"`{state}` is not the name of a state", "write it as a finding does: c3f2:8812:17:5f0a31"
+            )
         found = sorted(self._folder.glob(f"{parts[0]}*/run.json"))
         if len(found) != 1:
-            many = "no log" if not found else f"{len(found)} logs"
+            count = len(found)
             raise _no_state(
-                f"{many} in {self._folder} begin with {parts[0]}",
+                f"the names of {count} logs in {self._folder} begin with {parts[0]}, where one is needed",
                 "name the folder with --results, or more of the log's name",
             )
         about = json.loads(found[0].read_text(encoding="utf-8"))
@@ -169,7 +171,12 @@ class Session:
         )
         _, facts = open_run(about["log"], base=about["base"])
         if not facts["identity"].startswith(parts[0]):
-            raise EmmclabError(f"{about['log']}: the log is another one now", kind="value", file=about["log"])
+            raise EmmclabError(
+                f"{about['log']}: the log is not the one that was explored",
+                kind="value",
+                file=about["log"],
+                hint="explore it again, with --log",
+            )
         log = Path(about["log"])
         return Kept(found[0].parent, log, about["base"], facts["identity"], facts, about["made"]), options
 

@@ -120,7 +120,7 @@ def headline(results: Results) -> str:
 
 
 def findings(results: Results, *, documented: bool = False) -> list[tuple[Run, dict[str, Any]]]:
-    """Give every finding with its run; with `documented`, what is no defect instead."""
+    """Give every finding with its run; with `documented`, documented losses instead."""
     key = "documented" if documented else "findings"
     return [(run, one) for run in results.cuts for one in run[key]]
 

@@ -134,7 +134,8 @@ def explore_in_parallel(
                 raise EmmclabError(
                     f"a process that explored the log crashed: {found.reason}",
                     kind="failed",
-                    hint="the same command goes on with what is kept; --jobs 1 begins no further process",
+                    hint="run the same command again, which goes on with what is kept; --jobs 1 begins no "
+                    "further process",
                 )
             every.merge(found)
     return every

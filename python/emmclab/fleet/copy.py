@@ -81,7 +81,7 @@ class Copy:
                 f"{self.name}: another process has written this table meanwhile",
                 kind="config",
                 file=self.name,
-                hint="the same command goes on from what was profiled now",
+                hint="run the same command again, which goes on from what was profiled now",
             )
         self.made.replace(self.path)
         self._note(made)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import functools
 import json
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,7 +18,7 @@ from emmclab.files import digest, printable, sweep
 from emmclab.fleet.copy import Copy
 from emmclab.fleet.row import bins, reason, refused_row, row_of
 from emmclab.fleet.source import Source, source_of
-from emmclab.fleet.state import Profiled, State
+from emmclab.fleet.state import Profiled, State, state_of
 from emmclab.fleet.table import Table, write
 from emmclab.recordings import Recording, metadata_keys
 from emmclab.study.cell import build_digest
@@ -90,11 +92,29 @@ def profile_fleet(
         )
     with copy.alone():
         sweep(copy.path.absolute().parent)
-        with State(copy.path, identity) as state:
+        with _keeping(copy), State(copy.path, identity) as state:
             profiled = _brought_up(source, copy, state, found, description, executor, progress)
         copy.put_state()
     made = Table(copy.path, copy.name)
     return made, Counts(len(found), profiled, len(made.refused()))
+
+
+@contextlib.contextmanager
+def _keeping(copy: Copy) -> Iterator[None]:
+    """Say what is kept where the disk is full.
+
+    Raises:
+        InputError: the operating system refuses to write.
+    """
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        hint = (
+            f"finished rows are kept in {state_of(copy.path)}; free some space, and the same command goes on"
+        )
+        raise InputError.of(error, copy.name, hint) from error
 
 
 def _brought_up(

@@ -153,7 +153,7 @@ def _description(path: Path, name: str) -> dict[str, Any]:
     except (duckdb.Error, ValueError):
         pass
     raise FormatError(
-        f"{name}: this is no table of a fleet",
+        f"{name}: this is not a table of a fleet",
         kind="syntax",
         file=name,
         hint="name a folder of recordings, or a file that `emmclab fleet` wrote",

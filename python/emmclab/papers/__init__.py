@@ -80,7 +80,7 @@ def paper(name: str, field: str = "--paper") -> Paper:
             f"there is no paper `{name}`",
             kind="config",
             field=field,
-            hint=f"there are: {', '.join(papers())}",
+            hint=f"choose one of: {', '.join(papers())}",
         )
     return papers()[name]
 

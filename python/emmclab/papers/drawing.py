@@ -12,7 +12,10 @@ from emmclab.plots import Chart, Rows
 
 @dataclass(frozen=True)
 class Drawing:
-    """A chart with its rows. `source` names the claims that it shows, as in the published list."""
+    """A chart with its rows. `source` names the claims that it shows, as in the published list.
+
+    `of_all` says that the rows are of all traces together: that some have none is no lack.
+    """
 
     name: str
     title: str
@@ -21,11 +24,14 @@ class Drawing:
     chart: Chart
     source: str = ""
     wide: bool = False
+    of_all: bool = False
 
     @property
     def figure(self) -> plots.Figure:
         """The drawing in the form that pages take."""
-        return plots.Figure(self.name, self.title, self.about, lambda _rows: self.chart, wide=self.wide)
+        return plots.Figure(
+            self.name, self.title, self.about, lambda _rows: self.chart, wide=self.wide, of_all=self.of_all
+        )
 
 
 def write_drawings(drawn: Iterable[Drawing], folder: Path) -> int:

@@ -48,9 +48,19 @@ def find_measure(paper: str, name: str) -> Measure:
     try:
         found = getattr(import_module(f"emmclab.papers.{paper}.{module}"), function)
     except (ImportError, AttributeError) as error:
-        raise ConfigError(f"{paper}: there is no measure `{name}`", kind="config", field="measure") from error
+        raise ConfigError(
+            f"{paper}: there is no measure `{name}`",
+            kind="config",
+            field="measure",
+            hint="write it as MODULE.FUNCTION of the paper's folder",
+        ) from error
     if not getattr(found, "is_measure", False):
-        raise ConfigError(f"{paper}: `{name}` is not marked as a measure", kind="config", field="measure")
+        raise ConfigError(
+            f"{paper}: `{name}` is not marked as a measure",
+            kind="config",
+            field="measure",
+            hint="mark the function with `@measure`",
+        )
     return found  # type: ignore[no-any-return]
 
 
@@ -71,7 +81,7 @@ _reads: ContextVar[Reads | None] = ContextVar("reads", default=None)
 
 
 def _noted() -> Reads:
-    """What the measure that is being taken has read; outside of one, a record that nobody keeps."""
+    """What the measure that is being taken has read; outside of one, a record that is dropped."""
     return _reads.get() or Reads()
 
 

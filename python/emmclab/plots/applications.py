@@ -77,7 +77,7 @@ FIGURES = (
     ),
     Figure(
         "path",
-        "What the user waited for over time",
+        "Waits of the user over time",
         "Waits for other threads are replaced by what those did.",
         path,
         wide=True,
@@ -85,7 +85,7 @@ FIGURES = (
     ),
     Figure(
         "threads",
-        "What each thread did",
+        "States of each thread over time",
         "Each bin has the colour of the state that took most of it.",
         threads,
         wide=True,

@@ -34,7 +34,7 @@ def convert(function: str, *arguments: Any, **options: Any) -> Any:
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
         )
     if _process.stdin is None or _process.stdout is None:
-        raise EmmclabError("the process that draws charts has no pipes")
+        raise EmmclabError("the process that draws charts has no pipes", hint="run the command again")
     try:
         pickle.dump((function, arguments, options), _process.stdin)
         _process.stdin.flush()
@@ -47,7 +47,7 @@ def convert(function: str, *arguments: Any, **options: Any) -> Any:
             raise EmmclabError("the process that draws charts ended", hint="free some memory") from error
         raise
     if refusal is not None:
-        raise EmmclabError(f"a chart could not be drawn: {refusal}")
+        raise EmmclabError(f"a chart could not be drawn: {refusal}", hint="leave out --figures and --html")
     return answer
 
 

@@ -64,12 +64,12 @@ class Disk:
             self._file = os.open(path, flags)
         except OSError as error:
             raise InputError(
-                f"cannot be opened for direct I/O: {error.strerror}",
+                f"{path}: cannot be opened for direct I/O: {error.strerror}",
                 kind="io",
                 file=str(path),
                 errno=error.errno,
-                hint="a block device must not be mounted for writing; a tmpfs has no direct I/O; "
-                "block devices take root",
+                hint="run as root for a block device, which must not be mounted for writing, and use a file "
+                "outside of tmpfs, which has no direct I/O",
             ) from error
         self.name = str(path)
         self.size_kb = os.lseek(self._file, 0, os.SEEK_END) // 1024
@@ -102,14 +102,20 @@ class Disk:
                     moved = move(self._file, [part], offset * 1024)
                 except OSError as error:
                     raise InputError(
-                        f"fails at {offset} KB: {error.strerror}",
+                        f"{self.name}: direct I/O fails at {offset} KB: {error.strerror}",
                         kind="io",
                         file=self.name,
                         errno=error.errno,
+                        hint="check the device (`dmesg`), or use a smaller part of it (--span-mb)",
                     ) from error
                 took.append((time.perf_counter_ns() - begin) / 1e6)
                 if moved != length_kb * 1024:
-                    raise InputError(f"gives {moved} of {length_kb * 1024} bytes", kind="io", file=self.name)
+                    raise InputError(
+                        f"{self.name}: direct I/O moves {moved} of {length_kb * 1024} bytes",
+                        kind="io",
+                        file=self.name,
+                        hint="use a smaller part of the target (--span-mb)",
+                    )
         return took
 
 
@@ -125,5 +131,5 @@ def check_size(target: Target, span_kb: int) -> None:
             f"a span of {span_kb // 1024} MB is impossible on {target.name} of {target.size_kb // 1024} MB",
             kind="config",
             field="--span-mb",
-            hint=f"give {least_kb // 1024} to the size of the target",
+            hint=f"give {least_kb // 1024} to {target.size_kb // 1024} MB",
         )

@@ -30,7 +30,7 @@ def write_advice(advised: Advised, html: Path) -> None:
     chart = plots.dots(rows, "option", x, "time")
     figure = plots.Figure(
         "changes",
-        "What each option does to response times",
+        "Change of response times by option",
         "Against the device as it is; left of 0 is faster.",
         lambda _rows: chart,
         wide=True,

@@ -37,7 +37,7 @@ def assemble(
     """
     environment = jinja2.Environment(
         loader=jinja2.ChoiceLoader(
-            [jinja2.PackageLoader("emmclab", folder) for folder in ("report", "papers")]
+            [jinja2.PackageLoader("emmclab", folder) for folder in ("report", "papers", "phones")]
         ),
         autoescape=True,
         trim_blocks=True,

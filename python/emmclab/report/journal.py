@@ -70,10 +70,10 @@ def _rate(rows: Rows) -> Chart:
 
 
 _FIGURES = (
-    Figure("shares", "What is written", "By role, or by what flags and addresses tell.", _shares),
+    Figure("shares", "Bytes written by role", "By role, or by what flags and addresses tell.", _shares),
     Figure(
         "changed",
-        "How much of a logged block changed",
+        "Changed sectors of logged blocks",
         "Sectors that differ from the last logged copy of the block.",
         _changed,
         optional=True,

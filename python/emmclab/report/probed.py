@@ -47,7 +47,7 @@ _FIGURES = (
     ),
     Figure(
         "places",
-        "Where a small request is dear",
+        "Time of a small request by its offset",
         "Requests of 8 KB at every offset; those that cross the border of a clustered page take longer.",
         _places,
         wide=True,

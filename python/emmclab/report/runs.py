@@ -102,7 +102,7 @@ _ROWS: dict[str, Callable[[Result, Result], Rows]] = {
 FIGURES = (
     Figure(
         "response_cdf",
-        "How many requests are done within a time",
+        "Cumulative distribution of response times",
         "Share of reads or writes whose response (arrival to completion) took at most so long; the further "
         "left, the faster.",
         simulated.response_cdf,
@@ -157,7 +157,7 @@ FIGURES = (
     ),
     Figure(
         "utilisation",
-        "How busy channels, dies and planes are",
+        "Utilisation of channels, dies and planes",
         "Share of the simulated time in which each works.",
         simulated.utilisation,
         each=True,

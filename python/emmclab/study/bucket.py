@@ -41,7 +41,7 @@ class Bucket:
 
         Raises:
             UnsupportedError: obstore is not installed.
-            ConfigError: this is no address of a bucket.
+            ConfigError: this is not the address of a bucket.
         """
         self._library = library("obstore")
         self._address = address
@@ -54,7 +54,7 @@ class Bucket:
                 f"{address}: {_words(error)}",
                 kind="config",
                 field=field,
-                hint="write s3://BUCKET/PREFIX, gs://BUCKET/PREFIX or az://CONTAINER/PREFIX",
+                hint=_hint(address),
             ) from error
 
     def __str__(self) -> str:
@@ -247,6 +247,15 @@ def _sign() -> bytes:
     """Give a sign that differs from all before."""
     said = {"host": socket.gethostname(), "process": os.getpid(), "sign": secrets.token_hex(8)}
     return json.dumps(said).encode()
+
+
+def _hint(address: str) -> str:
+    """Say what an address may lack."""
+    if address.startswith(("az://", "azure://", "abfs")):
+        return "let AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY tell the account"
+    if address.startswith("gs://"):
+        return "let GOOGLE_APPLICATION_CREDENTIALS name the file of a service account"
+    return "write s3://BUCKET/PREFIX, gs://BUCKET/PREFIX or az://CONTAINER/PREFIX"
 
 
 def _words(error: Exception) -> str:

@@ -76,7 +76,7 @@ class Input:
                 f"`requests = {requests}` for {source}, which is a recording",
                 kind="config",
                 field="requests",
-                hint="only a workload can be made longer or shorter; give the grid inputs of its own",
+                hint="give the grid inputs of its own: only a workload can be made longer or shorter",
             )
         name = f"{trace_name(source)} ({only})" if only else trace_name(source)
         if source in _annotated() and not Path(source).is_file():

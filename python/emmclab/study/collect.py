@@ -10,10 +10,11 @@ from emmclab.errors import InputError
 from emmclab.files import folder_aside, written
 from emmclab.study.cell import Cell
 from emmclab.study.definition import Study
+from emmclab.study.kept import ask
 from emmclab.study.place import Place
 from emmclab.study.results import Results
 from emmclab.study.run import about
-from emmclab.study.store import Missing, Store, ask
+from emmclab.study.store import Missing, Store
 from emmclab.study.tables import Run, TableFile, database, quoted, row_of_cell
 
 #: The name of what tells about the study in the metadata of the file.
@@ -29,6 +30,17 @@ def collect(study: Study, cells: Sequence[Cell], places: Sequence[Place], output
     Raises:
         InputError: a place cannot be read, or holds no results.
     """
+    try:
+        missing = _collect(study, cells, places, output)
+    except OSError as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError.of(error, output) from error
+    written.append(str(output))
+    return missing
+
+
+def _collect(study: Study, cells: Sequence[Cell], places: Sequence[Place], output: Path) -> list[Missing]:
     numbers = {cell.key: number for number, cell in enumerate(cells)}
     missing = []
     with folder_aside(output.absolute().parent) as aside:
@@ -42,7 +54,7 @@ def collect(study: Study, cells: Sequence[Cell], places: Sequence[Place], output
                     f"{place}: there are no results",
                     kind="io",
                     file=str(place),
-                    hint="name what `emmclab run` was given as --results; it holds a folder for each study",
+                    hint="name the --results folder of `emmclab run`, which holds a folder for each study",
                 )
             parts += found
         with TableFile(aside, "all") as table:
@@ -56,7 +68,6 @@ def collect(study: Study, cells: Sequence[Cell], places: Sequence[Place], output
             if not table.rows:
                 table.name_columns({"key": "", "number": 0, "kind": "", "result": ""})
             table.write({_ABOUT: json.dumps(said, sort_keys=True)}).replace(output)
-    written.append(str(output))
     return missing
 
 
@@ -64,7 +75,7 @@ def collected(path: Path, *, of_run: Callable[[Run], Run] | None = None) -> Resu
     """Read a file that `collect` wrote; `of_run` gives the part of each run that is wanted.
 
     Raises:
-        InputError: it is no such file.
+        InputError: it is not such a file.
     """
     if not path.is_file():
         raise InputError(f"{path}: file not found", kind="io", file=str(path), hint="check the path")

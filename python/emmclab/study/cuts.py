@@ -47,7 +47,10 @@ class Cuts:
         """
         if not scale > 0:
             raise ConfigError(
-                f"a scale of {scale:g}: no cuts", kind="config", field="scale", hint="a number above 0"
+                f"a scale of {scale:g} is impossible",
+                kind="config",
+                field="scale",
+                hint="give a number above 0",
             )
         return replace(self, scale=self.scale * scale)
 

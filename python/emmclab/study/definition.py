@@ -141,7 +141,7 @@ class Study:
                 f"there is no study `{name}`",
                 kind="config",
                 field="STUDY",
-                hint=f"there are: {', '.join(bundled())}",
+                hint=f"choose one of: {', '.join(bundled())}",
             )
         return Study.parse(bundled_text(name), f"{name}.toml")
 
@@ -150,13 +150,16 @@ class Study:
         """Read a study from TOML.
 
         Raises:
-            ConfigError: the text is no TOML, or a key is unknown, missing or of the wrong type.
+            ConfigError: the text is not TOML, or a key is unknown, missing or of the wrong type.
         """
         try:
             table = tomllib.loads(text)
         except tomllib.TOMLDecodeError as error:
             raise ConfigError(
-                f"{file}: {error}", kind="config", file=file, hint="see docs/guides/reproduce.md"
+                f"{file}: {error}",
+                kind="config",
+                file=file,
+                hint="correct the TOML; docs/guides/reproduce.md describes a study",
             ) from error
         read = _Table(table, file, "")
         programs, cuts = _programs(read), _cuts(read)
@@ -185,13 +188,17 @@ class Study:
                 kind="config",
                 file=file,
                 field="name",
-                hint="letters, digits, - and _",
+                hint="use letters, digits, - and _",
             )
         names = [grid.name for grid in study.grids]
         for name in names:
             if names.count(name) > 1:
                 raise ConfigError(
-                    f"{file}: there are two grids `{name}`", kind="config", file=file, field="grid"
+                    f"{file}: there are two grids `{name}`",
+                    kind="config",
+                    file=file,
+                    field="grid",
+                    hint="give each grid its own name",
                 )
         return study
 
@@ -214,7 +221,7 @@ class Study:
                 f"{self.name} cuts no power",
                 kind="config",
                 field="scale",
-                hint="this is for studies of power cuts, as `emmclab run power-cuts`",
+                hint="use it with a study of power cuts, as `emmclab run power-cuts`",
             )
         return replace(self, cuts=self.cuts.scaled(scale))
 
@@ -222,7 +229,7 @@ class Study:
         """Give these percentiles of response times too, beside those of the study itself.
 
         Raises:
-            ConfigError: one is no number above 0 and up to 100.
+            ConfigError: one is not a number above 0 and up to 100.
         """
         more = percentiles_of(percentiles)
         return replace(self, percentiles=tuple(percentiles_of([*self.percentiles, *more])))
@@ -246,7 +253,7 @@ class Study:
                     kind="config",
                     file=self.file,
                     field="inputs",
-                    hint=f"there are: {', '.join(programs)}",
+                    hint=f"choose one of: {', '.join(programs)}",
                 )
             program = programs[name]
             return Input(
@@ -389,8 +396,8 @@ def _reading(read: _Table) -> dict[str, Setting]:
     for key in options:
         if key not in reading_options():
             near = difflib.get_close_matches(key, reading_options(), n=1)
-            known = f"did you mean `{near[0]}`?" if near else f"there are: {', '.join(reading_options())}"
-            raise read.fault(f"reading.{key}", "there is no such option of reading", known)
+            known = f"did you mean `{near[0]}`?" if near else f"choose one of: {', '.join(reading_options())}"
+            raise read.fault(f"reading.{key}", "this is not an option of reading", known)
     return options
 
 
@@ -416,7 +423,9 @@ def _programs(read: _Table) -> tuple[Program, ...]:
     shared = read.inner("live")
     scale = shared.one("scale", (int, float), 1.0)
     if not 0 < scale <= 1:
-        raise shared.fault("scale", f"{scale} is no share of the numbers", "above 0, at most 1")
+        raise shared.fault(
+            "scale", f"{scale} is not a share of the numbers", "give a number above 0, at most 1"
+        )
     # The one place where a study is made smaller.
     numbers = {key: max(1, round(value * scale)) for key, value in shared.table("numbers", int).items()}
     file_system = LiveFileSystem(
@@ -439,11 +448,11 @@ def _programs(read: _Table) -> tuple[Program, ...]:
         axes = {key: tuple(values) for key, values in part.table("each", list).items()}
         for key in (*numbers, *axes):
             if not key.isidentifier():
-                raise part.fault("each", f"`{key}` is no name of a variable", "letters, digits and _")
+                raise part.fault("each", f"`{key}` is not a name of a variable", "use letters, digits and _")
         for values in axes.values():
             for value in values:
                 if not (isinstance(value, int) or (isinstance(value, str) and value.isalnum())):
-                    raise part.fault("each", f"`{value}` is no number or word", "letters and digits")
+                    raise part.fault("each", f"`{value}` is not a number or a word", "use letters and digits")
         made += expanded(program, axes)
         part.done()
     names = [program.name for program in made]
@@ -470,7 +479,7 @@ def _cuts(read: _Table) -> Cuts | None:
             share=how.one("share", (int, float), 1.0),
         )
         if file_systems[name].recovery not in RECOVERIES:
-            raise how.fault("recovery", "there is no such recovery", ", ".join(RECOVERIES))
+            raise how.fault("recovery", "this is not a way of recovery", f"use {', '.join(RECOVERIES)}")
         how.done()
     found = Cuts(
         capacity=part.text("capacity"),
@@ -482,7 +491,7 @@ def _cuts(read: _Table) -> Cuts | None:
     )
     for key in ("operations", "cuts"):
         if getattr(found, key) < 1:
-            raise part.fault(key, f"{getattr(found, key)} is too few", "at least 1")
+            raise part.fault(key, f"{getattr(found, key)} is too few", "give at least 1")
     part.done()
     return found
 
@@ -513,12 +522,14 @@ def _cuts_grid(read: _Table, cuts: Cuts | None) -> Grid:
     known = () if cuts is None else tuple(cuts.file_systems)
     for name in grid.file_systems:
         if name not in known:
-            hint = f"there are: {', '.join(known)}" if known else "describe it in `[cuts.file_systems]`"
+            hint = f"choose one of: {', '.join(known)}" if known else "describe it in `[cuts.file_systems]`"
             raise read.fault("file_systems", f"there is no file system `{name}`", hint)
     for name in grid.inputs:
         if not workload_programs.is_known(name):
             raise read.fault(
-                "inputs", f"there is no workload `{name}`", f"there are: {', '.join(workload_programs.ABOUT)}"
+                "inputs",
+                f"there is no workload `{name}`",
+                f"choose one of: {', '.join(workload_programs.ABOUT)}",
             )
     read.done()
     return grid
@@ -588,10 +599,14 @@ def _grid(read: _Table, cuts: Cuts | None) -> Grid:
         )
     for mode in grid.modes:
         if mode not in ("open", "closed", "back_to_back"):
-            known = "open, closed, back_to_back, live, cuts or app"
+            known = "use open, closed, back_to_back, live, cuts or app"
             raise read.fault("modes", f"there is no mode `{mode}`", known)
     if grid.requests < 0:
-        raise read.fault("requests", f"{grid.requests} requests", "0 for the length of the input itself")
+        raise read.fault(
+            "requests",
+            f"{grid.requests} requests are impossible",
+            "give 1 or more, or 0 for the length of the input",
+        )
     read.done()
     return grid
 
@@ -670,7 +685,7 @@ class _Table:
         parts = self.one(key, (list, tuple), ())
         for part in parts:
             if not isinstance(part, dict):
-                raise self.fault(key, "this is no table", f"write `[[{key}]]`")
+                raise self.fault(key, "this is not a table", f"write `[[{key}]]`")
         return [
             _Table(part, self.file, f"{self.place}{key}[{number}].") for number, part in enumerate(parts, 1)
         ]

@@ -227,7 +227,7 @@ def _ending(worker: _Worker) -> str:
 def _no_workers(crash: Crash) -> EmmclabError:
     return EmmclabError(
         f"{_STILLBORN} worker processes in a row ended before they could begin: {crash.reason}",
-        hint="is there memory for another Python process? `--jobs 1` runs everything in this one",
+        hint="free some memory, or run everything in this process: `--jobs 1`",
     )
 
 

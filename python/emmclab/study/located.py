@@ -49,14 +49,14 @@ def scratch() -> Path:
     """Make the folder of this user for what is only kept on this machine to save time.
 
     Raises:
-        InputError: somebody else has a folder of its name.
+        InputError: another user has a folder of its name.
     """
     user = os.getuid() if hasattr(os, "getuid") else 0
     folder = Path(tempfile.gettempdir()) / f"emmclab-{user}"
     folder.mkdir(mode=0o700, exist_ok=True)
     if hasattr(os, "getuid") and folder.stat().st_uid != user:
         raise InputError(
-            f"{folder}: this folder belongs to somebody else",
+            f"{folder}: this folder belongs to another user",
             kind="io",
             file=str(folder),
             hint="let TMPDIR name a folder of your own",

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 
 import duckdb
 
@@ -17,11 +18,41 @@ from emmclab.result_fields import old_names
 from emmclab.study.tables import quoted, run_columns
 from emmclab.trace import Trace
 
+Given = TypeVar("Given")
+
+
+class Answer(NamedTuple):
+    """The names of the columns of an answer, and its rows, of which few are held at a time."""
+
+    names: list[str]
+    rows: Iterator[tuple[Any, ...]]
+
+
+#: Rows that are taken from the database at once.
+_FETCHED = 1_000
+
 
 def query(folders: Sequence[Path], sql: str) -> tuple[list[str], list[tuple[Any, ...]]]:
-    """Ask the tables of one or several studies; each table is a view, with the column `study`.
+    """Ask the tables of one or several studies, as `asked` does, and hold the whole answer.
 
     Returns the names of the columns, and the rows.
+    """
+    with asked(folders, sql) as answer:
+        return answer.names, list(answer.rows)
+
+
+def query_trace(trace: Trace, sql: str) -> tuple[list[str], list[tuple[Any, ...]]]:
+    """Ask a trace, as `asked_trace` does, and hold the whole answer.
+
+    Returns the names of the columns, and the rows.
+    """
+    with asked_trace(trace, sql) as answer:
+        return answer.names, list(answer.rows)
+
+
+@contextlib.contextmanager
+def asked(folders: Sequence[Path], sql: str) -> Iterator[Answer]:
+    """Ask the tables of one or several studies; each table is a view, with the column `study`.
 
     Raises:
         InputError: there are no results.
@@ -43,13 +74,12 @@ def query(folders: Sequence[Path], sql: str) -> tuple[list[str], list[tuple[Any,
             if name == "runs" and (older := _older_columns(database, sql)):
                 database.execute(f"create or replace view runs as select *, {older} from ({union})")  # noqa: S608
         database.execute(f"set allowed_directories = {[str(folder.resolve()) for folder in folders]!r}")
-        return _answer(database, sql, list(views))
+        yield _answer(database, sql, list(views))
 
 
-def query_trace(trace: Trace, sql: str) -> tuple[list[str], list[tuple[Any, ...]]]:
+@contextlib.contextmanager
+def asked_trace(trace: Trace, sql: str) -> Iterator[Answer]:
     """Ask a trace, whose requests are the table `trace`, with the columns of docs/reference/trace-columns.md.
-
-    Returns the names of the columns, and the rows.
 
     Raises:
         FormatError: the trace cannot be read.
@@ -61,33 +91,35 @@ def query_trace(trace: Trace, sql: str) -> tuple[list[str], list[tuple[Any, ...]
         written.pop()  # A temporary file is none that a command keeps.
         database.execute(f"create view trace as select * from '{quoted(copy)}'")  # noqa: S608
         database.execute(f"set allowed_paths = {[str(copy)]!r}")
-        return _answer(database, sql, ["trace"])
+        yield _answer(database, sql, ["trace"])
 
 
-def _answer(
-    database: duckdb.DuckDBPyConnection, sql: str, tables: list[str]
-) -> tuple[list[str], list[tuple[Any, ...]]]:
+def _answer(database: duckdb.DuckDBPyConnection, sql: str, tables: list[str]) -> Answer:
     # What was allowed is read; a question may not read or write other files.
     database.execute("set enable_external_access = false")
-    try:
-        asked = database.extract_statements(sql)
-        if not asked:
-            raise ConfigError(
-                "there is no question", kind="config", field="SQL", hint="as `select * from runs limit 5`"
-            )
-        return _interruptible(database, sql)
-    except duckdb.Error as error:
-        raise _refusal(error, tables) from error
 
-
-def _interruptible(database: duckdb.DuckDBPyConnection, sql: str) -> tuple[list[str], list[tuple[Any, ...]]]:
-    """Ask in a thread: DuckDB does not see signals while it works, and ends where it is told to."""
-
-    def ask() -> tuple[list[str], list[tuple[Any, ...]]]:
+    def ask() -> list[str]:
         answer = database.execute(sql)
-        return [column[0] for column in answer.description or []], answer.fetchall()
+        return [column[0] for column in answer.description or []]
 
-    with ThreadPoolExecutor(1) as pool:
+    def rows() -> Iterator[tuple[Any, ...]]:
+        while found := _interruptible(database, lambda: database.fetchmany(_FETCHED), tables):
+            yield from found
+
+    with _refusing(tables):
+        if not database.extract_statements(sql):
+            raise ConfigError(
+                "the query is empty",
+                kind="config",
+                field="SQL",
+                hint="give one, as `select * from runs limit 5`",
+            )
+    return Answer(_interruptible(database, ask, tables), rows())
+
+
+def _interruptible(database: duckdb.DuckDBPyConnection, ask: Callable[[], Given], tables: list[str]) -> Given:
+    """Ask in a thread: DuckDB does not see signals while it works, and ends where it is told to."""
+    with _refusing(tables), ThreadPoolExecutor(1) as pool:
         answering = pool.submit(ask)
         try:
             return answering.result()
@@ -96,16 +128,27 @@ def _interruptible(database: duckdb.DuckDBPyConnection, sql: str) -> tuple[list[
             raise
 
 
+@contextlib.contextmanager
+def _refusing(tables: list[str]) -> Iterator[None]:
+    try:
+        yield
+    except duckdb.Error as error:
+        raise _refusal(error, tables) from error
+
+
 def _refusal(error: duckdb.Error, tables: list[str]) -> ConfigError:
     """Give the first line of a message, where it stands in the question, and the names that come close."""
     first, _, rest = str(error).partition("\n")
     place = re.search(r"^LINE \d+: .*\n *\^", rest, re.MULTILINE)
     near = re.search(r"(?:Candidate bindings: |Did you mean )(.+)", rest)
     columns = f"`describe {'runs' if 'runs' in tables else tables[0]}` lists columns"
-    hint = f"there are: {', '.join(tables)}; {columns}"
+    hint = f"choose one of: {', '.join(tables)}; {columns}"
     if near:
-        names = ", ".join(re.findall(r'"([^"]+)"', near[1])[:3])
-        hint = f"did you mean {names}? {columns}"
+        names = re.findall(r'"([^"]+)"', near[1])[:3]
+        # For a table DuckDB names its own ones, too.
+        names = [name for name in names if name in tables or "Table with name" not in first]
+        if names:
+            hint = f"did you mean {', '.join(names)}? {columns}"
     message = f"{first}\n{place[0]}" if place else first
     return ConfigError(message, kind="config", field="SQL", hint=hint)
 

@@ -127,6 +127,6 @@ class Results:
         if len(found) != 1:
             raise EmmclabError(
                 f"{len(found)} runs of `{grid}` with {wanted}, where one is needed",
-                hint="the study does not hold what this claim or figure needs; run it in full",
+                hint="run the study in full: it does not hold what this claim or figure needs",
             )
         return found[0]

@@ -40,7 +40,7 @@ class Shard:
         """Read `3/16`.
 
         Raises:
-            ConfigError: that is no part of a whole.
+            ConfigError: that is not a part of a whole.
 
         >>> str(Shard.parse("3/16"))
         '3-of-16'

@@ -15,10 +15,11 @@ from emmclab.extras import library
 from emmclab.study.cell import Cell
 from emmclab.study.definition import Study
 from emmclab.study.executors import Executor
+from emmclab.study.kept import Kept
 from emmclab.study.place import Place
 from emmclab.study.run import StudyProgress, require_all
 from emmclab.study.space import Setting, Space
-from emmclab.study.store import IMAGES_BYTES, Keeper, Kept, Store
+from emmclab.study.store import IMAGES_BYTES, Keeper, Store
 from emmclab.study.summary import average
 from emmclab.study.sweep import Sweep
 from emmclab.study.tables import Row, row_of_cell
@@ -108,7 +109,7 @@ def run_search(
     and batch, not on the number of workers or their speed. Cells that are kept already are not run again.
 
     Raises:
-        ConfigError: the study has no section `[search]`, or a metric is no column of the results.
+        ConfigError: the study has no section `[search]`, or a metric is not a column of the results.
         UnsupportedError: optuna is not installed.
     """
     space = study.search
@@ -212,7 +213,8 @@ class _Search:
         while self._ways:
             way, ask = self._ways[0]
             before = sum(one.way == way for one in self.trials)
-            chosen = ask(min(self._batch, self._budget - before))
+            most = len(self._space.fixed) if way == "grid" and self._space.fixed else self._budget
+            chosen = ask(min(self._batch, most - before))
             if not chosen:
                 self._ways.pop(0)
                 continue
@@ -281,7 +283,7 @@ def trial_cells(study: Study, space: Space, values: dict[str, Setting]) -> list[
     tried = replace(
         study,
         inputs=grid.inputs or study.inputs,
-        grids=(replace(grid, set={**grid.set, **values}),),
+        grids=(replace(grid, set={**grid.set, **space.settings(values)}),),
     )
     return [cell for cell in tried.cells() if cell.grid != "profile"]
 

@@ -16,34 +16,42 @@ _HELD_BYTES = 192 << 20
 #: Ranges that the places are split into, of which one is sorted at a time.
 _RANGES = 256
 
+Row = tuple[Any, ...]
 
-def in_ranges(rows: Iterable[tuple[Any, ...]], places: int, aside: Path) -> Iterator[tuple[Any, ...]]:
+
+def in_ranges(batches: Iterable[tuple[int, Iterable[Row]]], places: int, aside: Path) -> Iterator[Row]:
     """Give rows, each of which begins with its place below `places`, in the order of these.
 
-    What does not fit into memory waits in `aside`, by ranges of places.
+    Batches come with a place that no row of them or of later ones is before: what is before it goes out at
+    once. What does not fit into memory waits in `aside`, by ranges of places.
 
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as aside:
-    ...     list(in_ranges([(2, "c"), (0, "a"), (1, "b")], 3, Path(aside)))
+    ...     list(in_ranges([(0, [(2, "c"), (0, "a")]), (1, [(1, "b")])], 3, Path(aside)))
     [(0, 'a'), (1, 'b'), (2, 'c')]
     """
-    held: dict[int, list[tuple[Any, ...]]] = {}
-    size = 0
-    spilled = False
-    for row in rows:
-        held.setdefault(row[0] * _RANGES // places, []).append(row)
-        size += sum(len(one) for one in row if isinstance(one, str))
-        if size > _HELD_BYTES:
-            _spill(held, aside)
-            held, size, spilled = {}, 0, True
-    if spilled:
-        _spill(held, aside)
-    for number in range(_RANGES):
-        found = _taken(_file(aside, number)) if spilled else held.get(number, [])
-        yield from sorted(found, key=_place)
+    held: dict[int, list[Row]] = {}
+    sizes: dict[int, int] = {}
+    size = following = 0
+    for least, rows in batches:
+        while following < least * _RANGES // places:
+            size -= sizes.pop(following, 0)
+            yield from _taken(following, held, aside)
+            following += 1
+        for row in rows:
+            number = row[0] * _RANGES // places
+            length = sum(len(one) for one in row if isinstance(one, str))
+            held.setdefault(number, []).append(row)
+            sizes[number] = sizes.get(number, 0) + length
+            size += length
+            if size > _HELD_BYTES:
+                _spill(held, aside)
+                held, sizes, size = {}, {}, 0
+    for number in range(following, _RANGES):
+        yield from _taken(number, held, aside)
 
 
-def _place(row: tuple[Any, ...]) -> int:
+def _place(row: Row) -> int:
     return int(row[0])
 
 
@@ -51,20 +59,21 @@ def _file(aside: Path, number: int) -> Path:
     return aside / f"range-{number}"
 
 
-def _spill(held: dict[int, list[tuple[Any, ...]]], aside: Path) -> None:
+def _spill(held: dict[int, list[Row]], aside: Path) -> None:
     for number, rows in held.items():
         packed = zlib.compress(pickle.dumps(rows), 1)
         with _file(aside, number).open("ab") as file:
             file.write(len(packed).to_bytes(8, "little") + packed)
 
 
-def _taken(path: Path) -> list[tuple[Any, ...]]:
-    """Give the rows of a file of this module, and remove it."""
-    rows: list[tuple[Any, ...]] = []
+def _taken(number: int, held: dict[int, list[Row]], aside: Path) -> list[Row]:
+    """Give the rows of a range in order, and forget them."""
+    rows = held.pop(number, [])
+    path = _file(aside, number)
     if path.exists():
         with path.open("rb") as file:
             while length := file.read(8):
                 # Written above, into a folder of this process.
                 rows += pickle.loads(zlib.decompress(file.read(int.from_bytes(length, "little"))))  # noqa: S301
         path.unlink()
-    return rows
+    return sorted(rows, key=_place)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 Setting = str | int | float | bool
@@ -21,6 +21,16 @@ class Range:
     step: int | float | None = None
     log: bool = False
     choices: tuple[Setting, ...] = ()
+    #: The settings that each choice stands for, where it is not the value of the setting `name`.
+    means: Mapping[Setting, Mapping[str, Setting]] = field(default_factory=dict)
+
+    def settings(self, value: Setting) -> dict[str, Setting]:
+        """Give the settings that a value stands for.
+
+        >>> Range("gc.policy", choices=("greedy", "fifo")).settings("fifo")
+        {'gc.policy': 'fifo'}
+        """
+        return dict(self.means[value]) if self.means else {self.name: value}
 
     @property
     def is_whole(self) -> bool:
@@ -88,6 +98,14 @@ class Space:
     grid: str
     ranges: tuple[Range, ...]
     bounds: tuple[Bound, ...] = ()
+    #: The points of the grid, where they are not evenly in the ranges; all are tried, whatever the budget.
+    fixed: tuple[dict[str, Setting], ...] = ()
+
+    def settings(self, values: Mapping[str, Setting]) -> dict[str, Setting]:
+        """Give the settings of a device that a trial stands for."""
+        return {
+            key: setting for one in self.ranges for key, setting in one.settings(values[one.name]).items()
+        }
 
     def suggest(self, trial: Any) -> dict[str, Setting]:
         """Let a trial of optuna choose a value of each setting."""
@@ -99,6 +117,8 @@ class Space:
         >>> Space("g", (Range("a", 1, 9), Range("b", choices=("x", "y")))).points(7)[-1]
         {'a': 9, 'b': 'y'}
         """
+        if self.fixed:
+            return list(self.fixed)
         levels = [1 if not one.choices else len(one.choices) for one in self.ranges]
         while True:
             more = None
@@ -124,10 +144,12 @@ def read_space(read: Any, grids: Mapping[str, Any]) -> Space:
     """
     grid = read.text("grid", next(iter(grids), ""))
     if grid not in grids:
-        raise read.fault("grid", f"there is no grid `{grid}`", f"there are: {', '.join(grids) or 'none'}")
+        raise read.fault("grid", f"there is no grid `{grid}`", f"choose one of: {', '.join(grids) or 'none'}")
     ranges = tuple(_ranges(read))
     if not ranges:
-        raise read.fault("setting", "there is nothing to choose", "add `[[search.setting]]` with a name")
+        raise read.fault(
+            "setting", "the section has no setting to choose", "add `[[search.setting]]` with a name"
+        )
     for one in ranges:
         if one.name in grids[grid].axes or one.name in grids[grid].set:
             raise read.fault(
@@ -147,7 +169,9 @@ def _ranges(read: Any) -> Iterator[Range]:
         if part.has("choices"):
             choices = part.one("choices", (list, tuple))
             if len(choices) < 2:
-                raise part.fault("choices", "one choice is none", "give two at least, or put it into `set`")
+                raise part.fault(
+                    "choices", "one value leaves nothing to choose", "give two at least, or put it into `set`"
+                )
             yield Range(name, choices=tuple(choices))
         else:
             low, high = part.one("low", number), part.one("high", number)
@@ -158,7 +182,7 @@ def _ranges(read: Any) -> Iterator[Range]:
             if log and (low <= 0 or step is not None):
                 raise part.fault("log", "a logarithm needs values above 0 and no step", "leave out one")
             if step is not None and step <= 0:
-                raise part.fault("step", f"{step} is no step", "give a number above 0")
+                raise part.fault("step", f"{step} is not a step", "give a number above 0")
             yield Range(name, low, high, step, log)
         part.done()
 
@@ -171,6 +195,6 @@ def _bounds(read: Any) -> Iterator[Bound]:
             metric, float(part.one("most", number, math.inf)), float(part.one("least", number, -math.inf))
         )
         if bound == Bound(metric) or bound.least > bound.most:
-            raise part.fault("most", "this bounds nothing", "give `most`, `least`, or both in order")
+            raise part.fault("most", "this is not a bound", "give `most`, `least`, or both in order")
         yield bound
         part.done()

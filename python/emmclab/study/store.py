@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import csv
 import hashlib
 import itertools
 import json
@@ -13,14 +12,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from emmclab.errors import InputError
 from emmclab.files import lock, sweep
 from emmclab.study.cell import Cell, Images, build_digest
+from emmclab.study.kept import Kept, PartWriter, ask, keys_of, listed
 from emmclab.study.located import scratch
 from emmclab.study.place import Folder, Place
-from emmclab.study.sorting import in_ranges
 from emmclab.study.tables import TABLES, Digest, Line, Run, TableFile, database, kept_rows, quoted
 
 #: Most bytes of preconditioned devices in the results folder of a study, where nothing else is said.
@@ -31,8 +30,6 @@ _CELLS, _WHOLE = "cells", "cells/all.parquet"
 _EACH_S, _MOST_S = 0.1, 10.0
 #: Parts of more cells than this are joined only where there are more parts than that.
 _MANY_CELLS, _MANY_PARTS = 4_096, 1_000
-#: Results that are taken from the database at once.
-_FETCHED = 200
 #: Rows that are written at once where parts are joined, and of a row group of what they become.
 _JOINED, _GROUP = 500, 2_048
 
@@ -68,21 +65,6 @@ class Finished:
     missing: list[Missing] = field(default_factory=list)
 
 
-class Kept(NamedTuple):
-    """The result of a cell as it is kept: a row of a part."""
-
-    key: str
-    #: As JSON.
-    result: str
-    #: The SHA-256 of that, and the flat rows in the form of `lines_of`, made where the cell ran: a line each.
-    rows: str
-
-    @staticmethod
-    def of(key: str, result: str, lines: str) -> Kept:
-        """Make it of a result and its rows."""
-        return Kept(key, result, f"{hashlib.sha256(result.encode()).hexdigest()}\n{lines}")
-
-
 class Store:
     """Keeps the results of one study in a place."""
 
@@ -103,20 +85,20 @@ class Store:
         with self.place.aside() as aside:
             paths = self.place.paths(names, aside)
             try:
-                return _keys_of(paths, aside)
+                return keys_of(paths, aside)
             except InputError:
                 for path, name in zip(paths, names, strict=True):
                     with _naming(f"{self.place}/{name}"):
-                        _keys_of([path], aside)
+                        keys_of([path], aside)
                 raise
 
-    def add(self, results: Sequence[Kept]) -> None:
+    def add(self, results: Sequence[Kept], writer: PartWriter | None = None) -> None:
         """Keep results as one part, which is there whole or not at all."""
         if not results:
             return
-        with self.place.aside() as aside:
+        with self.place.aside() as aside, contextlib.ExitStack() as own:
             made = aside / "part.parquet"
-            _write_part(results, made)
+            (writer or own.enter_context(PartWriter())).write(results, made)
             name = hashlib.sha256(made.read_bytes()).hexdigest()[:32]
             self.place.write(f"{_CELLS}/{name}.parquet", made)
 
@@ -160,13 +142,14 @@ class Store:
         with self.place.aside() as aside:
             pieces: list[Path] = []
             results = (Kept(*row) for row in ask(self.copies(aside), aside, keys, Kept._fields[1:]))
-            while some := list(itertools.islice(results, _JOINED)):
-                pieces.append(aside / f"piece-{len(pieces)}.parquet")
-                _write_part(some, pieces[-1], "snappy")
+            with PartWriter("snappy") as writer:
+                while some := list(itertools.islice(results, _JOINED)):
+                    pieces.append(aside / f"piece-{len(pieces)}.parquet")
+                    writer.write(some, pieces[-1])
             made = aside / "all.parquet"
             with database(aside) as asked:
                 target = f"'{quoted(made)}' (format parquet, compression zstd, row_group_size {_GROUP})"
-                asked.execute(f"copy (from read_parquet({_listed(pieces)})) to {target}")
+                asked.execute(f"copy (from read_parquet({listed(pieces)})) to {target}")
             self.place.write(_WHOLE, made)
         # Until here a cell may be there twice, which does no harm.
         for name in names:
@@ -257,7 +240,8 @@ class Keeper:
         self._waiting: list[Kept] = []
         self._parts = 0
         self._last = time.monotonic()
-        self._writer = ThreadPoolExecutor(1, "keeper")
+        self._thread = ThreadPoolExecutor(1, "keeper")
+        self._writer = PartWriter()
         self._writing: Future[None] | None = None
 
     def keep(self, results: Iterable[Kept]) -> None:
@@ -281,11 +265,12 @@ class Keeper:
             self._write()
             self._written()
         finally:
-            self._writer.shutdown()
+            self._thread.shutdown()
+            self._writer.close()
 
     def _write(self) -> None:
         waiting, self._waiting = self._waiting, []
-        self._writing = self._writer.submit(self._store.add, waiting)
+        self._writing = self._thread.submit(self._store.add, waiting, self._writer)
         self._parts += 1
         self._last = time.monotonic()
 
@@ -293,56 +278,6 @@ class Keeper:
         writing, self._writing = self._writing, None
         if writing is not None:
             writing.result()
-
-
-def ask(
-    parts: Sequence[Path], aside: Path, keys: Sequence[str], columns: Sequence[str]
-) -> Iterator[tuple[Any, ...]]:
-    """Give the key and columns of cells, in the order of `keys`; None for those of cells that no part has."""
-    none = tuple(None for _ in columns)
-    following = 0
-    for number, *values in in_ranges(_numbered(parts, aside, keys, columns), len(keys), aside):
-        if number < following:  # In two parts, of which a killed run left one.
-            continue
-        yield from ((key, *none) for key in keys[following:number])
-        yield (keys[number], *values)
-        following = number + 1
-    yield from ((key, *none) for key in keys[following:])
-
-
-def _numbered(
-    parts: Sequence[Path], aside: Path, keys: Sequence[str], columns: Sequence[str]
-) -> Iterator[tuple[Any, ...]]:
-    """Give the place in `keys` and columns of cells, as they come."""
-    if not parts or not keys:
-        return
-    with database(aside) as asked:
-        # The side that is held in memory is the one without results.
-        asked.execute("set disabled_optimizers = 'build_side_probe_side'")
-        wanted = aside / "wanted.csv"
-        with wanted.open("w", newline="") as file:
-            csv.writer(file).writerows(enumerate(keys))
-        asked.execute(
-            "create table wanted as select * from read_csv($path, header = false, auto_detect = false, "
-            "columns = {number: 'BIGINT', key: 'VARCHAR'})",
-            {"path": str(wanted)},
-        )
-        asked.execute(
-            f"select wanted.number, {', '.join(f'part.{name}' for name in columns)} "  # noqa: S608
-            f"from read_parquet({_listed(parts)}) part "
-            "join wanted on part.key = wanted.key"
-        )
-        while rows := asked.fetchmany(_FETCHED):
-            yield from rows
-
-
-def _write_part(results: Sequence[Kept], path: Path, compression: str = "zstd") -> None:
-    with database(path.parent) as asked:
-        columns = ", ".join(f"unnest(${name}::varchar[]) as {name}" for name in Kept._fields)
-        asked.execute(
-            f"copy (select {columns}) to '{quoted(path)}' (format parquet, compression {compression})",
-            {name: [one[place] for one in results] for place, name in enumerate(Kept._fields)},
-        )
 
 
 def images_beside(folder: Path, limit: int) -> Images:
@@ -367,19 +302,6 @@ class _Notes:
             self._stopped[line.form] = bool(row.get("run_stopped") or row.get("stopped"))
             if self._stopped[line.form]:
                 self._found.early.append(row)
-
-
-def _keys_of(parts: Sequence[Path], aside: Path) -> set[str]:
-    with database(aside) as asked:
-        asked.execute(f"select key from read_parquet({_listed(parts)})")  # noqa: S608
-        found: set[str] = set()
-        while rows := asked.fetchmany(10_000):
-            found.update(key for (key,) in rows)
-        return found
-
-
-def _listed(paths: Sequence[Path]) -> str:
-    return "[" + ", ".join(f"'{quoted(path)}'" for path in paths) + "]"
 
 
 @contextlib.contextmanager

@@ -9,16 +9,19 @@ import time
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from emmclab.study.cell import Cell, Images
 from emmclab.study.executors import Crash, Executor
+from emmclab.study.kept import Kept
 from emmclab.study.located import scratch
-from emmclab.study.store import Kept, images_beside
+from emmclab.study.store import images_beside
 from emmclab.study.tables import lines_of
 
 #: Length of a task that is aimed at, seconds, and its most cells.
 _TASK_S, _TOGETHER = 1.0, 256
+#: Results whose rows are made together, which are in memory meanwhile.
+_FLATTENED = 64
 #: Cells of each grid in a sample.
 _SAMPLE = 4
 #: Times that a cell may crash its process.
@@ -61,18 +64,35 @@ def run_task(images_limit: int, images: Images | None, task: Task) -> list[Outco
     """Run the cells of a task; without `images`, this machine keeps those that its processes share."""
     if images is None:
         images = images_beside(scratch(), images_limit)
-    found = []
-    for cell in task.cells:
-        started = time.monotonic()
-        if not task.wait and not cell.prepare(images):
-            found.append(Outcome(None))
-            continue
-        entry = cell.outcome(images)
-        text = json.dumps(entry, ensure_ascii=False, allow_nan=False)
-        took_s = time.monotonic() - started
-        kept = Kept.of(cell.key, text, lines_of(entry))
-        found.append(Outcome(kept, took_s, "failed" in entry))
+    found: list[Outcome] = []
+    for begin in range(0, len(task.cells), _FLATTENED):
+        done = [_done(cell, images, task) for cell in task.cells[begin : begin + _FLATTENED]]
+        # Rows are made of many results at once: a simulation leaves the processor's caches without this code.
+        found += [Outcome(None) if one is None else one.outcome() for one in done]
     return found
+
+
+class _Done(NamedTuple):
+    """A cell that was run: its result, the same as JSON, and the time that both took."""
+
+    key: str
+    entry: dict[str, Any]
+    text: str
+    took_s: float
+
+    def outcome(self) -> Outcome:
+        kept = Kept.of(self.key, self.text, lines_of(self.entry))
+        return Outcome(kept, self.took_s, "failed" in self.entry)
+
+
+def _done(cell: Cell, images: Images, task: Task) -> _Done | None:
+    """Run a cell; None where another process is at its device, and the task does not wait."""
+    started = time.monotonic()
+    if not task.wait and not cell.prepare(images):
+        return None
+    entry = cell.outcome(images)
+    text = json.dumps(entry, ensure_ascii=False, allow_nan=False)
+    return _Done(cell.key, entry, text, time.monotonic() - started)
 
 
 class Sweep:

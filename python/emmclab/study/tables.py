@@ -324,19 +324,34 @@ def database(aside: Path) -> Iterator[duckdb.DuckDBPyConnection]:
     Raises:
         InputError: the disk is full, or a file is no Parquet.
     """
+    with refusing(aside), memory_database(temp_directory=str(aside)) as opened:
+        yield opened
+
+
+def memory_database(**options: str) -> duckdb.DuckDBPyConnection:
+    """Open a database in memory, whose answers have one order."""
     config: dict[str, Any] = {
         "threads": 1,
         "preserve_insertion_order": True,
         "memory_limit": _MEMORY,
-        "temp_directory": str(aside),
+        **options,
     }
+    return duckdb.connect(config=config)
+
+
+@contextlib.contextmanager
+def refusing(aside: Path) -> Iterator[None]:
+    """Say what a database refused that works in a folder aside.
+
+    Raises:
+        InputError: the disk is full, or a file is no Parquet.
+    """
     try:
-        with duckdb.connect(config=config) as opened:
-            yield opened
+        yield
     except duckdb.Error as error:
         full = "No space left on device" in str(error)
         raise InputError(
-            f"{aside.parent}: {str(error).splitlines()[0]}",
+            f"{aside.parent}: {'No space left on device' if full else str(error).splitlines()[0]}",
             kind="io",
             file=str(aside.parent),
             errno=errno.ENOSPC if full else errno.EIO,
@@ -344,14 +359,16 @@ def database(aside: Path) -> Iterator[duckdb.DuckDBPyConnection]:
         ) from error
 
 
-def write_parquet(path: Path, rows: Sequence[Row], *, empty: bool = False) -> None:
+def write_parquet(path: Path, rows: Iterable[Row], *, columns: Sequence[str] = ()) -> None:
     """Write rows as Parquet, whole or not at all; the same rows give the same bytes.
 
-    `empty`: the rows name the columns only.
+    `columns` are those of a table without rows.
     """
     with folder_aside(path.absolute().parent) as aside, TableFile(aside, "rows") as table:
         for row in rows:
-            (table.name_columns if empty else table.add)(row)
+            table.add(row)
+        if not table.rows:
+            table.name_columns(dict.fromkeys(columns))
         table.write().replace(path)
 
 

@@ -106,7 +106,7 @@ impl<S: Storage> Engine<'_, S> {
         let files = &mut self.files;
         let named = |error: emmclab_base::Error| {
             let thread = &self.fixed.program.threads[number as usize].name;
-            error.hint(format!("it is thread `{thread}` that does"))
+            error.hint(format!("look at the steps of thread `{thread}`"))
         };
         match instruction {
             Instruction::Pick { set, pick } => {

@@ -253,7 +253,7 @@ impl<'a, S: Storage> Engine<'a, S> {
             }
             if at != self.now {
                 return Err(Error::new(Kind::Value, "the parts of an operation do not add up to its time")
-                    .hint("this is a defect of emmclab"));
+                    .hint("report this defect of emmclab with the program and the seed"));
             }
             thread.owed += Nanos((operation.cpu_ns * self.fixed.factor / 1_000_000) as i64);
             if self.asking == Some(number) {

@@ -48,7 +48,7 @@ pub(super) struct Description {
     pub append: bool,
 }
 
-/// What a descriptor stands for.
+/// The file, socket or pipe behind a descriptor.
 #[derive(Clone, Debug)]
 pub(super) enum Open {
     File(Rc<Description>),
@@ -128,7 +128,7 @@ impl Files {
         (number, !file.unlinked)
     }
 
-    /// A file that is open loses its path to another one: the number that it has from now on, under a path of nobody; none where it
+    /// A file that is open loses its path to another one: the number that it has from now on, under a path without a name; none where it
     /// is not open.
     pub fn replaced(&mut self, path: &str) -> Option<(usize, usize)> {
         let old = self.of(path);

@@ -6,7 +6,7 @@ use rustc_hash::FxHashMap;
 use super::call::{Argument, Call};
 use super::strace::seconds;
 
-/// What a line is.
+/// The kinds of lines.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Line {
     /// A call that has returned.

@@ -1,4 +1,4 @@
-//! What the threads of a recording did, as parts of a program.
+//! The work of a recording's threads, as parts of a program.
 
 use super::files::Place;
 

@@ -88,7 +88,7 @@ pub fn learn(mut reader: impl BufRead, options: &LearnOptions) -> Result<Learned
     let (mut strace, mut ftrace) = (Strace::default(), Ftrace::default());
     let mut recording = Recording::default();
     let (mut lines, mut unreadable, mut format, mut problem) =
-        (0_u64, 0_u64, None, "the line is no system call");
+        (0_u64, 0_u64, None, "the line is not a system call");
     let mut bytes = Vec::new();
     loop {
         if lines.is_multiple_of(INTERRUPT_EVERY) {

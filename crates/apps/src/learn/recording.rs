@@ -246,7 +246,7 @@ impl Recording {
         Place { thread, item: items.len() - 1 }
     }
 
-    /// What a call did.
+    /// Takes in the effect of a call.
     fn take(&mut self, thread: usize, call: &Call, took: i64) {
         let name = call.name.as_str();
         if self.on_files(thread, call, name) {

@@ -12,7 +12,7 @@ struct Unfinished {
     arguments: String,
 }
 
-/// What a line is.
+/// The kinds of lines.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Line {
     /// A call that has returned.
@@ -32,7 +32,7 @@ pub(super) struct Strace {
 }
 
 const NO_TIME: &str = "the line has no time";
-const NO_CALL: &str = "the line is no system call";
+const NO_CALL: &str = "the line is not a system call";
 const NO_DURATION: &str = "the call has no duration";
 
 impl Strace {
@@ -135,7 +135,7 @@ fn is_name(name: &str) -> bool {
     !name.is_empty() && name.bytes().all(|c| c.is_ascii_alphanumeric() || c == b'_')
 }
 
-/// What stands before the closing parenthesis, the result, and the duration in ns.
+/// The text before the closing parenthesis, the result, and the duration in ns.
 fn ending(text: &str) -> Option<(&str, i64, Option<i64>)> {
     let text = text.trim_end();
     let (text, took) = match text.rsplit_once(" <") {

@@ -1,4 +1,4 @@
-//! What a program must be beside well formed: names that exist, values that are possible.
+//! Checks of a well-formed program: names that exist, values that are possible.
 
 use std::collections::BTreeSet;
 
@@ -83,7 +83,7 @@ impl Program {
             }
             if database.checkpoint_pages == 0 {
                 let problem = "`checkpoint_pages` must be 1 at least";
-                return fault("database.name", &database.name, problem, "SQLite's own is 1000");
+                return fault("database.name", &database.name, problem, "use 1000, which is SQLite's own");
             }
         }
         Ok(())
@@ -206,7 +206,7 @@ impl<'a> Names<'a> {
                 fault("thread.name", inside, problem, "give `times`")
             }
             Step::Maybe { pct, .. } if !(0.0..=100.0).contains(pct) => {
-                fault("maybe.pct", &pct.to_string(), "must be 0 to 100", "it is a share in per cent")
+                fault("maybe.pct", &pct.to_string(), "must be 0 to 100", "give a share in percent")
             }
             Step::Call { procedure } => known("procedure", procedure, &self.procedures),
             _ => Ok(()),
@@ -249,7 +249,7 @@ fn known(key: &'static str, name: &str, names: &[&str]) -> Checked {
     } else {
         format!("there are: {}", names.join(", "))
     };
-    fault(key, name, "there is nothing of this name", there)
+    fault(key, name, "is not defined in this program", there)
 }
 
 fn amount<T: Quantity>(
@@ -260,7 +260,7 @@ fn amount<T: Quantity>(
     range: std::ops::RangeInclusive<u64>,
 ) -> Checked {
     if let Some(problem) = amount.fault() {
-        return fault(key, inside, problem, "change it there");
+        return fault(key, inside, problem, "define it, or use the name of one that is there");
     }
     let (least, most) = amount.range();
     if range.contains(&least) && range.contains(&most) {

@@ -24,7 +24,7 @@ pub use step::{Access, Pick, Picked, Place, Step};
 pub struct Program {
     /// Its name.
     pub name: String,
-    /// What its user does, in a line.
+    /// The activity of its user, in a line.
     pub about: String,
     /// Where its figures come from, and what is assumed.
     pub source: String,
@@ -50,7 +50,7 @@ pub struct Program {
 pub struct FileSet {
     /// Its name.
     pub name: String,
-    /// What the contents are: `database`, `database_journal`, `cache` or `other`.
+    /// The class of the contents: `database`, `database_journal`, `cache` or `other`.
     #[serde(default)]
     pub class: FileClass,
     /// The partition that holds them.

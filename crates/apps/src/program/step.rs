@@ -118,7 +118,7 @@ pub enum Step {
     },
     /// Steps again and again.
     Repeat {
-        /// How often; without it until the program ends, which only a thread may do that nobody waits for.
+        /// How often; without it until the program ends, which only a thread may do that no thread waits for.
         times: Option<Amount<u64>>,
         /// The steps.
         steps: Vec<Step>,

@@ -239,7 +239,7 @@ impl RealStorage {
             });
             spawned.map_err(|error| {
                 Error::new(Kind::Config, format!("thread {number} of the program cannot start: {error}"))
-                    .hint("a live run takes one thread of this machine for each thread of the program")
+                    .hint("raise the limit of threads (`ulimit -u`): a live run takes one for each thread of the program")
             })?;
             all.push(ask);
         }
@@ -262,7 +262,8 @@ impl Storage for RealStorage {
     fn begin(&mut self, caller: CallerId, now: Nanos, operation: &FileOp) -> Result<()> {
         let asked = Asked { operation: *operation, begun: now };
         self.callers[caller.0 as usize].send(asked).map_err(|_| {
-            Error::new(Kind::Value, "a thread of the program is gone").hint("this is a defect of emmclab")
+            Error::new(Kind::Value, "a thread of the program is gone")
+                .hint("report this defect of emmclab with the program and the seed")
         })?;
         self.under_way += 1;
         Ok(())
@@ -291,7 +292,7 @@ impl Storage for RealStorage {
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => {
                     return Err(Error::new(Kind::Value, "the threads of the program are gone")
-                        .hint("this is a defect of emmclab"));
+                        .hint("report this defect of emmclab with the program and the seed"));
                 }
             }
         }

@@ -50,11 +50,11 @@ impl Input<'_> {
     }
 
     fn wrong(&self, problem: &str, field: &str, value: u64) -> Error {
-        Error::new(Kind::Value, problem).in_file(self.path).at_offset(self.offset).of_field(
-            field,
-            0,
-            value.to_string().as_bytes(),
-        )
+        Error::new(Kind::Value, problem)
+            .in_file(self.path)
+            .at_offset(self.offset)
+            .of_field(field, 0, value.to_string().as_bytes())
+            .hint("check that the file is a log of dm-log-writes, of version 1 and not damaged")
     }
 }
 
@@ -70,17 +70,25 @@ pub(crate) fn read(path: &Path, sectors: u64, base: Option<&Path>) -> Result<Run
     let file = File::open(path).map_err(|error| Error::io(path, error))?;
     let mut input = Input { file: BufReader::with_capacity(1 << 20, file), path, offset: 0 };
     let mut head = [0; SECTOR_BYTES as usize];
-    let short = || Error::new(Kind::Truncated, "the log ends in its first sector").in_file(path);
+    let short = || {
+        Error::new(Kind::Truncated, "the log is cut short in its first sector")
+            .in_file(path)
+            .hint("copy or record the log again")
+    };
     if !input.fill(&mut head)? {
         return Err(short());
     }
     let (version, entries) = (word(&head, 8), word(&head, 16));
     let sector_bytes = word(&head, 24) & 0xffff_ffff;
     if word(&head, 0) != MAGIC || version != VERSION {
-        return Err(input.wrong("the log is of another version", "version", version));
+        return Err(input.wrong("is not a version that can be read", "version", version));
     }
     if !sector_bytes.is_power_of_two() || !(SECTOR_BYTES..=1 << 16).contains(&sector_bytes) {
-        return Err(input.wrong("a sector of the log has an impossible size", "sector size", sector_bytes));
+        return Err(input.wrong(
+            "is not a sector size: a power of two from 512 to 65,536 bytes is",
+            "sector size",
+            sector_bytes,
+        ));
     }
     if !input.fill(&mut vec![0; (sector_bytes - SECTOR_BYTES) as usize])? {
         return Err(short());
@@ -110,7 +118,7 @@ pub(crate) fn read(path: &Path, sectors: u64, base: Option<&Path>) -> Result<Run
         let (sector, length) = (word(&entry, 0).saturating_mul(scale), word(&entry, 8).saturating_mul(scale));
         let (flags, inline) = (word(&entry, 16), word(&entry, 24));
         if length > MOST_SECTORS && flags & DISCARD == 0 || length > u64::from(u32::MAX) {
-            return Err(input.wrong("an entry of the log has an impossible length", "sectors", length));
+            return Err(input.wrong("is longer than an entry of the log can be", "sectors", length));
         }
         let at = Nanos::from_micros(2 * number as i64);
         let done = at + Nanos::from_micros(1);
@@ -158,7 +166,7 @@ pub(crate) fn read(path: &Path, sectors: u64, base: Option<&Path>) -> Result<Run
     builder.finish(header, hash.digest(), truncated)
 }
 
-/// What the device held when the log began.
+/// Reads the device's contents when the log began.
 fn read_base(path: &Path, sectors: u64, builder: &mut RunBuilder) -> Result<()> {
     const AT_ONCE: usize = 1 << 20;
     let fail = |error| Error::io(path, error);

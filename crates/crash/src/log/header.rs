@@ -1,4 +1,4 @@
-//! What a log says of the run before its records.
+//! The header of a log: the run that its records are of.
 
 use emmclab_device::InterfaceKind;
 use emmclab_device::contract::Rules;
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Port;
 
-/// What decides which states a cut of power may leave.
+/// The settings that decide which states a cut of power may leave.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeviceFacts {
     /// Its name.
@@ -18,7 +18,7 @@ pub struct DeviceFacts {
     pub write_through: bool,
     /// Whether its cache promises to be written back in the order in which the host wrote.
     pub fifo: bool,
-    /// What it is to its host, which decides what FUA and a flush of a range promise.
+    /// Its kind of interface, which decides what FUA and a flush of a range promise.
     #[serde(default, skip_serializing_if = "is_emmc")]
     pub interface: InterfaceKind,
     /// Sectors of a map unit.

@@ -50,8 +50,9 @@ impl LogReader {
     pub fn new(mut input: Box<dyn Read>, path: &Path) -> Result<Self> {
         let mut start = [0; 12];
         let fail = |problem: &str| Error::new(Kind::UnknownFormat, problem).in_file(path);
-        let no_log =
-            || fail("this is no crash log").hint("`emmclab crash` writes one; it also reads dm-log-writes");
+        let no_log = || {
+            fail("this is not a crash log").hint("`emmclab crash` writes one; it also reads dm-log-writes")
+        };
         match input.read_exact(&mut start) {
             Ok(()) => {}
             Err(error) if error.kind() == ErrorKind::UnexpectedEof => return Err(no_log()),
@@ -61,11 +62,14 @@ impl LogReader {
             return Err(no_log());
         }
         if start[8..] != VERSION.to_le_bytes() {
-            return Err(fail("the crash log is of another version").at_offset(8).of_field(
-                "version",
-                0,
-                u32::from_le_bytes([start[8], start[9], start[10], start[11]]).to_string().as_bytes(),
-            ));
+            return Err(fail("the crash log is of another version")
+                .at_offset(8)
+                .of_field(
+                    "version",
+                    0,
+                    u32::from_le_bytes([start[8], start[9], start[10], start[11]]).to_string().as_bytes(),
+                )
+                .hint("explore it with the emmclab that wrote it, or run the workload again"));
         }
         let mut reader = Self {
             input,
@@ -78,17 +82,20 @@ impl LogReader {
             truncated: false,
         };
         if !reader.read_block()? {
-            return Err(Error::new(Kind::Truncated, "the crash log ends in its header").in_file(path));
+            return Err(Error::new(Kind::Truncated, "the crash log is cut short in its header")
+                .in_file(path)
+                .hint("copy the log again, or run the workload again"));
         }
         reader.header = serde_json::from_slice(&reader.block).map_err(|error| {
-            Error::new(Kind::Syntax, format!("the header of the crash log: {error}"))
+            Error::new(Kind::Syntax, format!("the header of the crash log is damaged: {error}"))
                 .in_file(path)
                 .at_offset(24)
+                .hint("copy the log again, or run the workload again")
         })?;
         Ok(reader)
     }
 
-    /// What the log says of the run.
+    /// The header of the log.
     pub fn header(&self) -> &LogHeader {
         &self.header
     }
@@ -166,7 +173,7 @@ impl LogReader {
         Error::new(Kind::Syntax, format!("a block of the crash log has {what}"))
             .in_file(&self.path)
             .at_offset(self.offset)
-            .hint("what stands before it can be used: cut the file off there")
+            .hint("cut the file off there: the part before it can be used")
     }
 }
 

@@ -17,7 +17,7 @@ pub enum Port {
 /// its future end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Record<'a> {
-    /// What the device held before the first command.
+    /// The device's contents before the first command.
     Base {
         /// First sector.
         sector: u64,
@@ -31,7 +31,7 @@ pub enum Record<'a> {
         port: Port,
         /// Its number there, counted up.
         number: u64,
-        /// When.
+        /// Time of its arrival.
         at: Nanos,
         /// Its operation.
         op: Op,
@@ -43,7 +43,7 @@ pub enum Record<'a> {
         flags: u8,
         /// Entries of the same packed command that follow.
         packed_after: u16,
-        /// What it writes.
+        /// The data that it writes.
         #[serde(borrow)]
         data: &'a [u8],
     },
@@ -53,7 +53,7 @@ pub enum Record<'a> {
         port: Port,
         /// Its number there.
         number: u64,
-        /// When.
+        /// Time of its completion.
         at: Nanos,
     },
     /// Sectors that a command wrote are in programmed pages from a time on.
@@ -77,7 +77,7 @@ pub enum Record<'a> {
         sector: u64,
         /// Length in sectors.
         sectors: u64,
-        /// When.
+        /// Time of the program.
         at: Nanos,
     },
     /// The workload says what it was told is safe.
@@ -90,7 +90,7 @@ pub enum Record<'a> {
     },
     /// A place in the log with a name.
     Mark {
-        /// When.
+        /// Time of the mark.
         at: Nanos,
         /// The name.
         #[serde(borrow)]

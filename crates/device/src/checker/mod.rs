@@ -161,7 +161,7 @@ impl Checker {
     fn verdict(&mut self) -> Result<()> {
         self.fault.take().map_or(Ok(()), |fault| {
             Err(Error::new(Kind::Value, format!("an invariant of the device is broken: {fault}"))
-                .hint("this is a defect of the simulator; please report it with the settings and the trace"))
+                .hint("report this defect of the simulator with the settings and the trace"))
         })
     }
 

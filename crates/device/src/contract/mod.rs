@@ -76,7 +76,7 @@ pub use promises::{Extent, Promises};
 /// Number of the command that a sector holds the data of, from 1 over all commands; 0 = nothing was ever written there.
 pub type Version = u64;
 
-/// What a sector holds, by the command that put it there.
+/// The contents of a sector, by the command that put them there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Content {
     /// Data of this write.
@@ -94,7 +94,7 @@ impl Content {
     }
 }
 
-/// What of the contract depends on the device.
+/// The parts of the contract that depend on the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rules {
     /// Whether completion of a plain write is a promise (rule 2), or only a flush (rule 3).

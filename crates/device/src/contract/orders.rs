@@ -6,7 +6,7 @@ use emmclab_base::{Nanos, Ranges};
 
 use super::{Content, Promises, Version};
 
-/// What was complete at `came` stands before the versions from `from` on.
+/// A barrier: versions that were complete at `came` stand before those from `from` on.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Barrier {
     pub from: Version,
@@ -74,8 +74,8 @@ impl Promises {
         last.into_iter().chain(self.pack_orders().filter(move |order| order.after.contains(&version)))
     }
 
-    /// What stands before barriers, beyond what is promised anyway: first sector, end, version, and the oldest version with which it has
-    /// to be there. Of a sector of several versions each is given.
+    /// The versions that stand before barriers, beyond what is promised anyway: first sector, end, version, and the
+    /// oldest version with which it has to be there. Of a sector of several versions each is given.
     pub fn prerequisites(&self) -> impl Iterator<Item = (u64, u64, Version, Version)> {
         let last = self.barriers.last().map(of_barrier);
         let owed = last.into_iter().flat_map(|order| self.owed_by(&order).collect::<Vec<_>>());
@@ -87,7 +87,7 @@ impl Promises {
         })
     }
 
-    /// What has to be there where an order holds, beyond what is promised anyway: first sector, end, oldest version.
+    /// The sectors that an order requires, beyond what is promised anyway: first sector, end, oldest version.
     pub fn owed_by(&self, order: &Order) -> impl Iterator<Item = (u64, u64, Version)> {
         self.owed(order.before.clone(), order.complete_by)
     }

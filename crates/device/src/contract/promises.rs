@@ -1,4 +1,4 @@
-//! What a device has promised so far, and what it may have done beyond that.
+//! The promises of a device so far, and the writes that it may have done beyond them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -178,7 +178,7 @@ impl Promises {
         })
     }
 
-    /// What is promised, in order of sectors: first, end, oldest version that may be there.
+    /// The promised sectors, in order: first, end, oldest version that may be there.
     pub fn extents(&self) -> impl Iterator<Item = (u64, u64, Version)> {
         self.bases.iter().flat_map(|(first, end, version)| {
             let parts = self.takers.parts(first, end).filter(|(.., taker)| taker.is_none());
@@ -186,7 +186,7 @@ impl Promises {
         })
     }
 
-    /// What may be there beyond the bases, but need not: in order of versions, then of sectors.
+    /// The writes beyond the bases that may be there, but need not: in order of versions, then of sectors.
     pub fn pending(&self) -> impl Iterator<Item = Extent> {
         let mut takers: Vec<_> = self.takers.iter().collect();
         takers.sort_by_key(|(first, _, taker)| (taker.version, *first));
@@ -315,7 +315,7 @@ impl Promises {
         }
     }
 
-    /// What of the versions below `end` was complete at `came` stands before a barrier, or is promised; returns whether there was more of
+    /// Versions below `end` that were complete at `came` stand before a barrier, or are promised; returns whether there was more of
     /// that than before.
     fn ordered(&mut self, end: Version, came: Nanos) -> bool {
         let (mut more, mut later) = (false, Vec::new());

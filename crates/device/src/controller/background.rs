@@ -40,6 +40,21 @@ struct PoolWork {
     worked: bool,
 }
 
+/// The step that can begin first of those that were considered, where one can begin before a time.
+struct Soonest {
+    before: Nanos,
+    task: Option<Task>,
+}
+
+impl Soonest {
+    #[inline]
+    fn consider(&mut self, at: Nanos, task: Task) {
+        if at < self.before {
+            (self.before, self.task) = (at, Some(task));
+        }
+    }
+}
+
 /// Time since the last work for the host. The times from which write-back, folding and collection count their idle times.
 #[derive(Clone, Copy, Debug)]
 struct Gap {
@@ -169,57 +184,74 @@ impl Background {
         if self.hpi { self.hpi_time } else { Nanos::ZERO }
     }
 
-    /// The step that can begin first, if before `until`, and when.
+    /// The step that can begin first, if before `until`, and when. Work that can begin no sooner than a step that was found is not looked
+    /// at: most gaps are too short for folding and collection, which look at every pool.
+    #[inline]
     fn next<L: Observer>(
         &mut self,
         until: Nanos,
         buffer: Option<&WriteBuffer>,
         below: &Below<'_, L>,
     ) -> Option<(Nanos, Task)> {
-        let mut gap = self.gap?;
-        let mut best: Option<(Nanos, Task)> = None;
-        let mut consider = |at: Nanos, task: Task| {
-            if at < until && best.is_none_or(|(first, _)| at < first) {
-                best = Some((at, task));
-            }
-        };
+        let gap = self.gap?;
+        let mut soonest = Soonest { before: until, task: None };
         if let Some(from) = buffer.and_then(|buffer| write_back_from(buffer, gap.write_back)) {
-            consider(below.nand.first_free().max(from), Task::WriteBack);
+            soonest.consider(below.nand.first_free_from(from), Task::WriteBack);
         }
-        // Most gaps are too short for folding and collection, which look at every pool.
-        if let Some(after) = self.fold_after
-            && plus(gap.fold, after) < until
-            && *gap.folds.get_or_insert_with(|| below.ftl.slc_is_due())
-        {
-            for plane in (0..self.planes).map(PlaneId) {
-                let pool = below.ftl.slc_pool(plane);
-                if !self.pools[pool.index()].exhausted {
-                    consider(below.nand.plane_free(plane).max(plus(gap.fold, after)), Task::Fold(pool));
-                }
+        if let Some(after) = self.fold_after {
+            let from = plus(gap.fold, after);
+            if from < soonest.before && self.folds(below) {
+                self.consider_folds(from, &mut soonest, below);
             }
         }
-        if self.is_urgent(below) {
-            consider(gap.collect, Task::Urgent);
+        if gap.collect < soonest.before && self.is_urgent(below) {
+            soonest.consider(gap.collect, Task::Urgent);
         }
-        if let Some(after) = self.collect_after
-            && plus(gap.collect, after) < until
-        {
+        if let Some(after) = self.collect_after {
             let from = plus(gap.collect, after);
-            for pool in (0..self.pools.len() as u32).map(PoolId) {
-                let due = below.ftl.free_blocks(pool) <= self.free && !below.ftl.is_passed_by(pool);
-                if due && !self.pools[pool.index()].exhausted {
-                    let (plane, _) = below.ftl.geometry().of_pool(pool);
-                    let goes_on = !self.hpi && below.ftl.collects_now(pool);
-                    let at = if goes_on { from } else { below.nand.plane_free(plane).max(from) };
-                    consider(at, Task::Collect(pool));
+            if from < soonest.before {
+                self.consider_collection(from, &mut soonest, below);
+            }
+        }
+        soonest.task.map(|task| (soonest.before, task))
+    }
+
+    /// Whether the SLC cache is folded in this gap, by how full it was before the first step.
+    #[inline]
+    fn folds<L: Observer>(&mut self, below: &Below<'_, L>) -> bool {
+        let Some(gap) = &mut self.gap else { return false };
+        *gap.folds.get_or_insert_with(|| below.ftl.slc_is_due())
+    }
+
+    /// Folding, from `from` on.
+    fn consider_folds<L: Observer>(&self, from: Nanos, soonest: &mut Soonest, below: &Below<'_, L>) {
+        for plane in (0..self.planes).map(PlaneId) {
+            let pool = below.ftl.slc_pool(plane);
+            if !self.pools[pool.index()].exhausted {
+                soonest.consider(below.nand.plane_free(plane).max(from), Task::Fold(pool));
+                // None can begin sooner, and the first of several goes first.
+                if soonest.before <= from {
+                    return;
                 }
             }
         }
-        self.gap = Some(gap);
-        best
+    }
+
+    /// Idle collection, from `from` on.
+    fn consider_collection<L: Observer>(&self, from: Nanos, soonest: &mut Soonest, below: &Below<'_, L>) {
+        for pool in (0..self.pools.len() as u32).map(PoolId) {
+            let due = below.ftl.free_blocks(pool) <= self.free && !below.ftl.is_passed_by(pool);
+            if due && !self.pools[pool.index()].exhausted {
+                let (plane, _) = below.ftl.geometry().of_pool(pool);
+                let goes_on = !self.hpi && below.ftl.collects_now(pool);
+                let at = if goes_on { from } else { below.nand.plane_free(plane).max(from) };
+                soonest.consider(at, Task::Collect(pool));
+            }
+        }
     }
 
     /// Whether a pool has so few free blocks that collection does not wait.
+    #[inline]
     fn is_urgent<L: Observer>(&self, below: &Below<'_, L>) -> bool {
         self.urgent.is_some()
             && (0..self.pools.len() as u32).any(|pool| self.is_pool_urgent(PoolId(pool), below))
@@ -240,11 +272,11 @@ impl Background {
         buffer: Option<&mut WriteBuffer>,
         below: &mut Below<'_, L>,
     ) {
-        let Some(mut gap) = self.gap else { return };
         if self.fold_after.is_some() {
             // The step may fill the cache.
-            gap.folds.get_or_insert_with(|| below.ftl.slc_is_due());
+            self.folds(below);
         }
+        let Some(mut gap) = self.gap else { return };
         match task {
             Task::WriteBack => {
                 let Some(buffer) = buffer else { return };
@@ -333,6 +365,7 @@ fn collect<L: Observer>(pool: PoolId, from: Nanos, below: &mut Below<'_, L>) -> 
 }
 
 /// When write-back may begin, where the buffer holds data that leaves on its own.
+#[inline]
 fn write_back_from(buffer: &WriteBuffer, idle_from: Nanos) -> Option<Nanos> {
     match buffer.write_back {
         _ if buffer.is_empty() => None,
@@ -342,6 +375,7 @@ fn write_back_from(buffer: &WriteBuffer, idle_from: Nanos) -> Option<Nanos> {
     }
 }
 
+#[inline]
 fn plus(at: Nanos, time: Nanos) -> Nanos {
-    if at == Nanos::MIN { Nanos::MIN } else { Nanos(at.0.saturating_add(time.0)).min(Nanos::MAX) }
+    if at == Nanos::MIN { Nanos::MIN } else { Nanos(at.0.saturating_add(time.0)) }
 }

@@ -71,7 +71,8 @@ impl Controller {
             while !buffer.accepts(lpn, covered) && below.stop().is_none() {
                 buffer.leave(now, below);
             }
-            if buffer.written(lpn) == 0 && !buffer.will_fit(1) {
+            let there = buffer.written(lpn) != 0;
+            if !there && !buffer.will_fit(1) {
                 let more = (lpn.0..first.0 + units).filter(|unit| buffer.written(Lpn(*unit)) == 0).count();
                 buffer.make_room(more as u32, now, below);
             }
@@ -79,12 +80,8 @@ impl Controller {
                 return;
             }
             buffer.release(now);
-            while buffer.written(lpn) == 0
-                && !buffer.fits(1)
-                && let Some(at) = buffer.next_release()
-            {
-                now = now.max(at);
-                buffer.release(now);
+            if !there {
+                now = buffer.fits_from(now);
             }
             let overwritten = buffer.write(lpn, covered);
             if let Some(cache) = &mut self.read_cache {
@@ -175,16 +172,12 @@ impl Controller {
 
     /// The data of discarded units leaves RAM.
     pub(super) fn uncache(&mut self, first: Lpn, count: u32) {
-        for lpn in (first.0..first.0 + count).map(Lpn) {
-            if let Some(buffer) = &mut self.write_buffer
-                && buffer.written(lpn) != 0
-            {
-                buffer.drop_unit(lpn);
-                buffer.close_groups(lpn, lpn.plus(1));
-            }
-            if let Some(cache) = &mut self.read_cache {
-                cache.forget(lpn);
-            }
+        let end = first.plus(count);
+        if let Some(buffer) = &mut self.write_buffer {
+            buffer.forget(first, end);
+        }
+        if let Some(cache) = &mut self.read_cache {
+            (first.0..end.0).for_each(|unit| cache.forget(Lpn(unit)));
         }
     }
 }
@@ -198,7 +191,7 @@ impl WriteBuffer {
         }
     }
 
-    /// What has to leave for `units` more leaves together, so that planes work beside each other.
+    /// Units that have to leave to make room for `units` more leave together, so that planes work in parallel.
     fn make_room<L: Observer>(&mut self, units: u32, ready: Nanos, below: &mut Below<'_, L>) {
         while !self.is_empty() && !self.will_fit(units) && below.stop().is_none() {
             self.leave(ready, below);
@@ -208,7 +201,7 @@ impl WriteBuffer {
     /// An eager buffer goes on with what it holds while the data of the next write comes, until `until`.
     fn leave_until<L: Observer>(&mut self, until: Nanos, below: &mut Below<'_, L>) {
         while self.write_back == WriteBack::Eager && !self.is_empty() && below.stop().is_none() {
-            let at = self.since.max(below.nand.first_free());
+            let at = below.nand.first_free_from(self.since);
             if at >= until {
                 break;
             }
@@ -238,7 +231,9 @@ impl WriteBuffer {
     /// Programs the written data of the units `from..to`.
     fn write_units_back<L: Observer>(&mut self, from: Lpn, to: Lpn, ready: Nanos, below: &mut Below<'_, L>) {
         let mut at = from;
-        while let Some((first, end)) = self.run(at, to) {
+        while at < to
+            && let Some((first, end)) = self.run(at, to)
+        {
             let older = self.is_older(first);
             let Below { ftl, nand, log } = below;
             let done = ftl.timed(|ftl| self.write_run((first, end), ready, &mut Below { ftl, nand, log }));
@@ -251,23 +246,21 @@ impl WriteBuffer {
                 self.barrier_end = self.barrier_end.max(done);
             }
             self.busy_until = self.busy_until.max(done);
-            (first.0..end.0).for_each(|unit| self.drop_unit(Lpn(unit)));
+            self.forget(first, end);
             at = end;
         }
-        self.close_groups(from, to);
     }
 
     /// Programs a run of units, cut where sectors between were never written to the buffer.
     fn write_run<L: Observer>(&self, (first, end): (Lpn, Lpn), ready: Nanos, below: &mut Below<'_, L>) {
         let shift = below.ftl.geometry().unit_shift;
-        let written = |sector: &u64| {
-            self.written(Lpn((sector >> shift) as u32)) >> (sector & ((1 << shift) - 1)) & 1 == 1
-        };
         let (mut at, limit) = (u64::from(first.0) << shift, u64::from(end.0) << shift);
-        while let Some(begin) = (at..limit).find(written)
-            && below.stop().is_none()
-        {
-            at = (begin..limit).find(|sector| !written(sector)).unwrap_or(limit);
+        loop {
+            let begin = self.find_sector(at, limit, true, shift);
+            if begin == limit || below.stop().is_some() {
+                return;
+            }
+            at = self.find_sector(begin, limit, false, shift);
             let (op, sectors) = (Op::Write, (at - begin) as u32);
             let (arrival, start, queue_limited) = (ready, ready, false);
             let taken = Taken {

@@ -1,7 +1,8 @@
-//! The fixed part of a command, and the slots of the command queue.
+//! The fixed part of a command, and its slot of the command queue.
 
 use emmclab_base::{Nanos, SECTOR_BYTES};
 
+use super::slots::Slots;
 use crate::geometry::nanos;
 use crate::settings::Settings;
 
@@ -18,8 +19,8 @@ pub(crate) struct Commands {
     pub reliable: Nanos,
     /// Time that a flush takes on top.
     pub flush: Nanos,
-    /// When each slot of the queue is free; empty where there is no limit.
-    slots: Vec<Nanos>,
+    /// The slots of the queue; none where there is no limit.
+    slots: Slots,
 }
 
 impl Commands {
@@ -40,7 +41,7 @@ impl Commands {
                 controller.reliable_write_us
             }),
             flush: nanos(settings.cache.flush_us),
-            slots: vec![Nanos::MIN; controller.queue_depth as usize],
+            slots: Slots::new(controller.queue_depth as usize),
         }
     }
 
@@ -50,49 +51,42 @@ impl Commands {
     }
 
     pub fn rewind(&mut self) {
-        self.slots.fill(Nanos::MIN);
+        self.slots.rewind();
     }
 
     /// Whether the queue has a limit.
     #[inline]
     pub fn is_limited(&self) -> bool {
-        !self.slots.is_empty()
+        self.slots.len() > 0
     }
 
     /// When the device takes a request that comes at `arrival`: the host has fetched it, and a slot is free.
     #[inline]
     pub fn start(&self, arrival: Nanos) -> Nanos {
-        let arrival = arrival + self.fetch;
-        match self.slots.as_slice() {
-            [] => arrival,
-            [only] => arrival.max(*only),
-            slots => slots.iter().min().map_or(arrival, |free| arrival.max(*free)),
-        }
+        (arrival + self.fetch).max(self.slots.first_free())
     }
 
     /// Gives the slot that [`Commands::start`] found until `complete`.
     #[inline]
     pub fn occupy(&mut self, complete: Nanos) {
-        if let Some(slot) = self.slots.iter_mut().min() {
-            *slot = complete;
-        }
+        self.slots.take(complete);
     }
 
-    /// Takes the slot that [`Commands::start`] found for a command whose end is not known, and returns its number.
-    pub fn hold(&mut self) -> Option<usize> {
-        let (slot, free) = self.slots.iter_mut().enumerate().min_by_key(|(_, free)| **free)?;
-        *free = Nanos::MAX;
-        Some(slot)
+    /// Takes the slot that [`Commands::start`] found for a command whose end is not known; false where there is no limit.
+    pub fn hold(&mut self) -> bool {
+        self.slots.take(Nanos::MAX);
+        self.is_limited()
     }
 
-    /// The command that holds this slot ends at `complete`.
-    pub fn release(&mut self, slot: usize, complete: Nanos) {
-        self.slots[slot] = complete;
+    /// A command that holds a slot ends at `complete`.
+    pub fn release(&mut self, complete: Nanos) {
+        self.slots.release(complete);
     }
 
     /// Commands in the queue at `at`.
+    #[inline]
     pub fn in_flight(&self, at: Nanos) -> u32 {
-        self.slots.iter().filter(|free| **free > at).count() as u32
+        self.slots.in_use(at)
     }
 
     /// How many commands the queue holds; 0 where there is no limit.

@@ -93,8 +93,8 @@ impl Controller {
 
     /// The end of a request is known, and with it when its slot of the queue is free.
     pub(super) fn end_of(&mut self, id: u64) {
-        if let Some((slot, complete)) = self.queue.as_mut().and_then(|queue| queue.take_slot(id)) {
-            self.commands.release(slot, complete);
+        if let Some(complete) = self.queue.as_mut().and_then(|queue| queue.give_slot_back(id)) {
+            self.commands.release(complete);
         }
     }
 

@@ -76,7 +76,7 @@ impl Link {
         *queue = request.ready;
         let (queue, end) = (self.next as u32, *queue);
         log.command_taken(&CommandTaken { queue, waited, ready, begin, end, in_flight });
-        self.next = (self.next + 1) % self.queues.len();
+        self.next = if self.next + 1 == self.queues.len() { 0 } else { self.next + 1 };
     }
 
     /// The data of a write comes over the link.

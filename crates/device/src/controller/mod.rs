@@ -13,6 +13,7 @@ mod packed;
 mod power;
 mod queue;
 mod read_cache;
+mod slots;
 mod write_buffer;
 mod zones;
 
@@ -86,7 +87,7 @@ pub(crate) struct Controller {
 }
 
 impl Controller {
-    /// What the device is to its host.
+    /// The device's kind of interface.
     pub fn interface(&self) -> InterfaceKind {
         if self.link.is_some() { InterfaceKind::Ufs } else { InterfaceKind::Emmc }
     }
@@ -430,7 +431,7 @@ fn refused(command: Command) -> Error {
     let at = command.arrival.0.to_string();
     Error::new(Kind::Order, "a request comes before its predecessor, or more than 73 years from time 0")
         .of_field("arrival", 0, at.as_bytes())
-        .hint("requests must be given in order of arrival")
+        .hint("give requests in order of arrival")
 }
 
 #[cold]

@@ -21,8 +21,11 @@ impl Controller {
         let alike = |entry: &Command| entry.op == head.op && entry.arrival == head.arrival;
         let packs = self.queue.is_none() && self.link.is_none();
         if !head.op.has_data() || !packs || !entries.iter().all(alike) {
-            return Err(Error::new(Kind::Value, "a packed command holds reads or writes that come together")
-                .hint("packing needs an eMMC with one command at a time (controller.queue_depth = 1)"));
+            return Err(Error::new(
+                Kind::Value,
+                "a packed command holds reads only or writes only, which arrive together",
+            )
+            .hint("packing needs an eMMC with one command at a time (controller.queue_depth = 1)"));
         }
         entries.iter().try_for_each(|entry| self.accept(entry, below.ftl.geometry()))
     }

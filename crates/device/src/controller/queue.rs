@@ -51,8 +51,8 @@ pub(crate) struct Queue {
 #[derive(Clone, Copy, Debug)]
 struct InFlight {
     state: RequestState,
-    /// The slot of the queue that it holds until its end is known.
-    slot: Option<usize>,
+    /// Whether it holds a slot of the queue until its end is known.
+    holds_slot: bool,
 }
 
 impl Queue {
@@ -78,14 +78,14 @@ impl Queue {
         self.pages.push_back(page);
     }
 
-    pub fn push_request(&mut self, state: RequestState, slot: Option<usize>) {
-        self.requests.push_back(InFlight { state, slot });
+    pub fn push_request(&mut self, state: RequestState, holds_slot: bool) {
+        self.requests.push_back(InFlight { state, holds_slot });
     }
 
-    /// The slot that a request held, whose end is known, and that end.
-    pub fn take_slot(&mut self, id: u64) -> Option<(usize, Nanos)> {
+    /// The end of a request, which is known, where the request held a slot until then.
+    pub fn give_slot_back(&mut self, id: u64) -> Option<Nanos> {
         let request = self.in_flight(id)?;
-        Some((request.slot.take()?, request.state.complete()))
+        std::mem::take(&mut request.holds_slot).then(|| request.state.complete())
     }
 
     /// The request of this number, while it is in flight.

@@ -4,15 +4,74 @@
 //! consecutive units: as many as the largest page holds, or an erase block's with `block_lru`. A barrier makes everything
 //! in the buffer the older generation, which leaves first; there are never more than two.
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::VecDeque;
 
 use emmclab_base::Nanos;
 
+use crate::ftl::span::all_sectors;
 use crate::geometry::{Geometry, Group, nanos};
 use crate::ids::Lpn;
 use crate::lru::Lru;
 use crate::settings::{CachePolicy, Settings, WriteBack};
+
+/// Groups with written data.
+#[derive(Clone, Debug)]
+struct Generation {
+    /// In the order in which they leave.
+    order: Lru,
+    /// Written sectors of each unit of a group, one bit each, by the place of the group in `order`: memory by what the buffer holds, not
+    /// by the capacity of the device.
+    written: Vec<u32>,
+    /// Base-2 logarithm of the units in a group.
+    shift: u32,
+}
+
+impl Generation {
+    fn new(groups: usize, most: usize, shift: u32) -> Self {
+        Self { order: Lru::new(groups, most), written: Vec::new(), shift }
+    }
+
+    /// Written sectors of each unit of a group, where the group is here.
+    #[inline]
+    fn sectors_of(&self, group: u32) -> Option<&[u32]> {
+        let from = self.order.place(group)? << self.shift;
+        Some(&self.written[from..from + (1 << self.shift)])
+    }
+
+    /// Written sectors of a unit of a group, to be added to; the group comes in as the newest where it is not here.
+    #[inline]
+    fn take_in(&mut self, group: u32, position: usize, renew: bool) -> &mut u32 {
+        let at = (self.order.put(group, renew) << self.shift) + position;
+        if at >= self.written.len() {
+            self.grow(at);
+        }
+        &mut self.written[at]
+    }
+
+    #[cold]
+    fn grow(&mut self, at: usize) {
+        self.written.resize(((at >> self.shift) + 1) << self.shift, 0);
+    }
+
+    /// Forgets the units `from..to` of a group, and the group where nothing is left of it; returns how many were written.
+    fn forget(&mut self, group: u32, (from, to): (usize, usize)) -> u32 {
+        let Some(place) = self.order.place(group) else { return 0 };
+        let first = place << self.shift;
+        let sectors = &mut self.written[first..first + (1 << self.shift)];
+        let (mut written, mut left) = (0, 0);
+        for (position, sectors) in sectors.iter_mut().enumerate() {
+            if (from..to).contains(&position) {
+                written += u32::from(*sectors != 0);
+                *sectors = 0;
+            }
+            left |= *sectors;
+        }
+        if left == 0 {
+            self.order.remove(group);
+        }
+        written
+    }
+}
 
 /// Written data that is not on the flash yet.
 #[derive(Clone, Debug)]
@@ -27,14 +86,14 @@ pub(crate) struct WriteBuffer {
     pub idle_after: Nanos,
     /// Base-2 logarithm of the units in a group.
     group_shift: u32,
-    /// Written sectors of each unit, one bit each.
-    dirty: Vec<u32>,
+    /// Units of the device.
+    logical: u32,
     /// Units with written data.
     units: u32,
-    /// Groups with written data: older than the last barrier, and newer.
-    generations: [Lru; 2],
-    /// Until when units that have left still need their room: end of the program and how many.
-    leaving: BinaryHeap<Reverse<(Nanos, u32)>>,
+    /// Older than the last barrier, and newer. A group is in one of them at most.
+    generations: [Generation; 2],
+    /// Until when units that have left still need their room, in order of time: end of the program and how many.
+    leaving: VecDeque<(Nanos, u32)>,
     /// Units in `leaving`.
     left: u32,
     /// When the newest written data came.
@@ -76,10 +135,10 @@ impl WriteBuffer {
             write_back: given.write_back,
             idle_after: nanos(given.idle_after_us),
             group_shift,
-            dirty: vec![0; logical],
+            logical: geometry.logical_units,
             units: 0,
-            generations: [Lru::new(groups, most_groups), Lru::new(groups, most_groups)],
-            leaving: BinaryHeap::with_capacity(most_groups),
+            generations: [(); 2].map(|()| Generation::new(groups, most_groups, group_shift)),
+            leaving: VecDeque::with_capacity(most_groups),
             left: 0,
             since: Nanos::MIN,
             barrier_end: Nanos::MIN,
@@ -100,8 +159,9 @@ impl WriteBuffer {
     }
 
     /// Whether data from before the last barrier is here.
+    #[inline]
     pub fn holds_older(&self) -> bool {
-        self.generations[0].len() > 0
+        self.generations[0].order.len() > 0
     }
 
     /// Units with written data.
@@ -111,84 +171,148 @@ impl WriteBuffer {
 
     /// Whether the unit's group is of the generation before the last barrier.
     pub fn is_older(&self, unit: Lpn) -> bool {
-        self.generations[0].holds(unit.0 >> self.group_shift)
+        self.holds_older() && self.generations[0].order.holds(unit.0 >> self.group_shift)
+    }
+
+    /// Written sectors of each unit of a group, where it has any.
+    #[inline]
+    fn sectors_of(&self, group: u32) -> Option<&[u32]> {
+        let [older, newer] = &self.generations;
+        let newer = newer.sectors_of(group);
+        if newer.is_none() && self.holds_older() { older.sectors_of(group) } else { newer }
+    }
+
+    /// Position of a unit in its group.
+    #[inline]
+    fn position(&self, unit: u32) -> usize {
+        (unit & ((1 << self.group_shift) - 1)) as usize
     }
 
     /// Written sectors of a unit.
     #[inline]
     pub fn written(&self, unit: Lpn) -> u32 {
-        self.dirty[unit.index()]
+        self.sectors_of(unit.0 >> self.group_shift).map_or(0, |sectors| sectors[self.position(unit.0)])
     }
 
     /// Whether sectors of a unit may come in before anything leaves: behind all that has to leave before them.
+    #[inline]
     pub fn accepts(&self, unit: Lpn, sectors: u32) -> bool {
+        if self.keeps_order { self.comes_last(unit, sectors) } else { !self.is_older(unit) }
+    }
+
+    /// Whether sectors of a unit would leave after all that is here.
+    fn comes_last(&self, unit: Lpn, sectors: u32) -> bool {
         let group = unit.0 >> self.group_shift;
-        if !self.keeps_order {
-            return !self.generations[0].holds(group);
-        }
-        if !self.generations[1].holds(group) {
+        let order = &self.generations[1].order;
+        if !order.holds(group) {
             return true;
         }
         // The sectors of a group leave from the lowest on.
         let (_, end) = self.units_of(group);
         let is_last = |unit: Lpn| self.run(unit.plus(1), end).is_none();
-        let is_above = self.dirty[unit.index()].checked_shr(sectors.trailing_zeros()).unwrap_or(0) == 0;
-        self.generations[1].newest() == Some(group) && is_last(unit) && is_above
+        let is_above = self.written(unit).checked_shr(sectors.trailing_zeros()).unwrap_or(0) == 0;
+        order.newest() == Some(group) && is_last(unit) && is_above
     }
 
     /// Takes written sectors of a unit in, which the buffer accepts and has room for.
     /// Returns whether the unit was there.
+    #[inline]
     pub fn write(&mut self, unit: Lpn, sectors: u32) -> bool {
-        let there = self.dirty[unit.index()] != 0;
-        self.dirty[unit.index()] |= sectors;
+        let (group, position) = (unit.0 >> self.group_shift, self.position(unit.0));
+        let written = self.generations[1].take_in(group, position, self.renew);
+        let there = *written != 0;
+        *written |= sectors;
         self.units += u32::from(!there);
-        let group = unit.0 >> self.group_shift;
-        let newer = &mut self.generations[1];
-        if !newer.holds(group) {
-            newer.push(group);
-        } else if self.renew {
-            newer.touch(group);
-        }
         there
     }
 
     /// The units that leave next: the range of their group, where there is one.
     pub fn next_to_leave(&self) -> Option<(Lpn, Lpn)> {
-        let group = self.generations[0].oldest().or_else(|| self.generations[1].oldest())?;
+        let [older, newer] = &self.generations;
+        let group = older.order.oldest().or_else(|| newer.order.oldest())?;
         Some(self.units_of(group))
     }
 
     /// Units `from..to` of a group.
     fn units_of(&self, group: u32) -> (Lpn, Lpn) {
         let first = group << self.group_shift;
-        let end = (u64::from(first) + (1 << self.group_shift)).min(self.dirty.len() as u64);
+        let end = (u64::from(first) + (1 << self.group_shift)).min(u64::from(self.logical));
         (Lpn(first), Lpn(end as u32))
+    }
+
+    /// The unit behind the last one of a group, or `end` where that comes first.
+    #[inline]
+    fn group_end(&self, unit: u32, end: u32) -> u32 {
+        let last = unit | ((1 << self.group_shift) - 1);
+        if last < end { last + 1 } else { end }
     }
 
     /// The first run of units with written data in `from..to`.
     pub fn run(&self, from: Lpn, to: Lpn) -> Option<(Lpn, Lpn)> {
-        let dirty = |unit: &u32| self.dirty[*unit as usize] != 0;
-        let first = (from.0..to.0).find(dirty)?;
-        let end = (first..to.0).find(|unit| !dirty(unit)).unwrap_or(to.0);
-        Some((Lpn(first), Lpn(end)))
-    }
-
-    /// A unit's data is gone: on its way to the flash, or discarded.
-    pub fn drop_unit(&mut self, unit: Lpn) {
-        if self.dirty[unit.index()] != 0 {
-            self.dirty[unit.index()] = 0;
-            self.units -= 1;
-        }
-    }
-
-    /// Takes the groups of the units `from..to` out of the order where nothing of them is left.
-    pub fn close_groups(&mut self, from: Lpn, to: Lpn) {
-        for group in from.0 >> self.group_shift..=to.0.saturating_sub(1).max(from.0) >> self.group_shift {
-            let (first, end) = self.units_of(group);
-            if self.run(first, end).is_none() {
-                self.generations[0].remove(group);
-                self.generations[1].remove(group);
+        let (mut first, mut at) = (None, from.0);
+        while at < to.0 {
+            let end = self.group_end(at, to.0);
+            match self.sectors_of(at >> self.group_shift) {
+                None => {
+                    if let Some(first) = first {
+                        return Some((Lpn(first), Lpn(at)));
+                    }
+                }
+                Some(sectors) => {
+                    for (unit, sectors) in (at..end).zip(&sectors[self.position(at)..]) {
+                        if *sectors != 0 {
+                            first.get_or_insert(unit);
+                        } else if let Some(first) = first {
+                            return Some((Lpn(first), Lpn(unit)));
+                        }
+                    }
+                }
             }
+            at = end;
+        }
+        first.map(|first| (Lpn(first), to))
+    }
+
+    /// The first sector from `at` on, before `limit`, that is written, or that is not; `limit` where there is none. A unit has
+    /// `1 << shift` sectors.
+    pub fn find_sector(&self, mut at: u64, limit: u64, written: bool, shift: u32) -> u64 {
+        let flipped = if written { 0 } else { all_sectors(1 << shift) };
+        while at < limit {
+            let unit = (at >> shift) as u32;
+            let Some(sectors) = self.sectors_of(unit >> self.group_shift) else {
+                if !written {
+                    return at;
+                }
+                at = (u64::from(unit | ((1 << self.group_shift) - 1)) + 1) << shift;
+                continue;
+            };
+            for sectors in &sectors[self.position(unit)..] {
+                let found = (sectors ^ flipped) >> (at & ((1 << shift) - 1));
+                if found != 0 {
+                    return limit.min(at + u64::from(found.trailing_zeros()));
+                }
+                at = ((at >> shift) + 1) << shift;
+            }
+        }
+        limit
+    }
+
+    /// The data of the units `from..to` is gone: on its way to the flash, or discarded.
+    pub fn forget(&mut self, from: Lpn, to: Lpn) {
+        if self.is_empty() {
+            return;
+        }
+        let holds_older = self.holds_older();
+        let mut at = from.0;
+        while at < to.0 {
+            let (group, end) = (at >> self.group_shift, self.group_end(at, to.0));
+            let first = self.position(at);
+            let positions = (first, first + (end - at) as usize);
+            self.units -= self.generations[1].forget(group, positions);
+            if holds_older {
+                self.units -= self.generations[0].forget(group, positions);
+            }
+            at = end;
         }
     }
 
@@ -201,42 +325,51 @@ impl WriteBuffer {
 
     /// `units` need their room until `end`.
     pub fn leaves(&mut self, end: Nanos, units: u32) {
-        self.leaving.push(Reverse((end, units)));
+        if self.leaving.back().is_none_or(|(last, _)| *last <= end) {
+            self.leaving.push_back((end, units));
+        } else {
+            let later = self.leaving.iter().rev().take_while(|(other, _)| *other > end).count();
+            self.leaving.insert(self.leaving.len() - later, (end, units));
+        }
         self.left += units;
         self.last_end = self.last_end.max(end);
     }
 
-    /// Gives up the room of what is on the flash at `at`.
+    /// Gives up the room of what is on the flash at `at`. A command may be ready before one that came earlier and finds the room that
+    /// was given up for that one, so this cannot wait until room is needed.
+    #[inline]
     pub fn release(&mut self, at: Nanos) {
-        while let Some(Reverse((end, units))) = self.leaving.peek().copied() {
-            if end > at {
-                break;
-            }
-            self.leaving.pop();
+        while let Some((end, units)) = self.leaving.front().copied()
+            && end <= at
+        {
+            self.leaving.pop_front();
             self.left -= units;
         }
     }
 
     /// Whether `units` more fit once all that has left is on the flash.
+    #[inline]
     pub fn will_fit(&self, units: u32) -> bool {
         self.units + units <= self.room
     }
 
-    /// Whether `units` more fit now.
-    pub fn fits(&self, units: u32) -> bool {
-        self.units + self.left + units <= self.room
-    }
-
-    /// When the next units that have left are on the flash.
-    pub fn next_release(&self) -> Option<Nanos> {
-        self.leaving.peek().map(|Reverse((end, _))| *end)
+    /// When, from `at` on, a unit more fits: what has left gives up its room.
+    #[inline]
+    pub fn fits_from(&mut self, at: Nanos) -> Nanos {
+        let mut at = at;
+        while self.units + self.left >= self.room
+            && let Some((end, _)) = self.leaving.front()
+        {
+            at = at.max(*end);
+            self.release(at);
+        }
+        at
     }
 
     /// Everything here is gone with the power.
     pub fn lose(&mut self) {
         while let Some((from, to)) = self.next_to_leave() {
-            (from.0..to.0).for_each(|unit| self.drop_unit(Lpn(unit)));
-            self.close_groups(from, to);
+            self.forget(from, to);
         }
     }
 
@@ -249,5 +382,87 @@ impl WriteBuffer {
         self.older_after = Nanos::MIN;
         self.last_end = Nanos::MIN;
         self.busy_until = Nanos::MIN;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::DeviceConfig;
+
+    /// Sectors of a unit, and units that the test writes.
+    const SHIFT: u32 = 3;
+    const UNITS: u32 = 24;
+
+    fn buffer() -> WriteBuffer {
+        let mut config = DeviceConfig::preset("small-1gb").unwrap();
+        let groups = "geometry.block_groups.0.page_kb";
+        config.set_all(&[(groups, "16"), ("cache.size_kb", "64"), ("cache.policy", "lru")]).unwrap();
+        let settings = config.settings();
+        WriteBuffer::new(settings, &Geometry::new(settings)).unwrap()
+    }
+
+    proptest! {
+        #[test]
+        fn it_holds_what_a_plain_map_of_sectors_holds(
+            steps in prop::collection::vec((0..8u8, 0..UNITS, 1..10u32, 1..256u32), 1..80),
+        ) {
+            let (mut buffer, mut plain) = (buffer(), BTreeMap::<u32, u32>::new());
+            for (step, unit, count, sectors) in steps {
+                let (from, to) = (Lpn(unit), Lpn((unit + count).min(UNITS)));
+                match step {
+                    0 => {
+                        buffer.forget(from, to);
+                        plain.retain(|unit, _| !(from.0..to.0).contains(unit));
+                    }
+                    1 if !buffer.holds_older() => buffer.barrier(),
+                    _ if buffer.accepts(from, sectors) => {
+                        prop_assert_eq!(buffer.write(from, sectors), plain.contains_key(&unit));
+                        *plain.entry(unit).or_default() |= sectors;
+                    }
+                    _ => {}
+                }
+                prop_assert_eq!(buffer.units() as usize, plain.len());
+                prop_assert_eq!(buffer.is_empty(), buffer.next_to_leave().is_none());
+                let written = |unit: u32| plain.get(&unit).copied().unwrap_or(0);
+                prop_assert!((0..UNITS).all(|unit| buffer.written(Lpn(unit)) == written(unit)));
+                let first = (from.0..to.0).find(|unit| written(*unit) != 0);
+                let end = |first| (first..to.0).find(|unit| written(*unit) == 0).unwrap_or(to.0);
+                prop_assert_eq!(buffer.run(from, to), first.map(|first| (Lpn(first), Lpn(end(first)))));
+                let (at, limit) = (u64::from(sectors % (UNITS << SHIFT)), u64::from(to.0 << SHIFT));
+                let is_written = |sector: u64| written((sector >> SHIFT) as u32) >> (sector % (1 << SHIFT)) & 1 == 1;
+                for wanted in [true, false] {
+                    let found = (at..limit).find(|sector| is_written(*sector) == wanted).unwrap_or(limit);
+                    prop_assert_eq!(buffer.find_sector(at, limit, wanted, SHIFT), found);
+                }
+            }
+        }
+
+        #[test]
+        fn room_is_given_up_in_order_of_time(
+            left in prop::collection::vec((0..100i64, 1..4u32), 0..8),
+            at in 0..100i64,
+        ) {
+            let mut buffer = buffer();
+            let mut plain = left.clone();
+            for (end, units) in left {
+                buffer.leaves(Nanos(end), units);
+            }
+            let mut now = Nanos(at);
+            for unit in 0..buffer.room() {
+                plain.sort_unstable();
+                let mut wanted = now;
+                while unit + plain.iter().map(|(_, units)| units).sum::<u32>() >= buffer.room() && !plain.is_empty() {
+                    wanted = wanted.max(Nanos(plain.remove(0).0));
+                }
+                now = buffer.fits_from(now);
+                prop_assert_eq!(now, wanted);
+                buffer.write(Lpn(unit), 1);
+            }
+        }
     }
 }

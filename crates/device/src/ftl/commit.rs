@@ -1,4 +1,4 @@
-//! The one way in which programmed pages enter the tables, whoever asked for them.
+//! The one way in which programmed pages enter the tables, whatever their cause.
 #![expect(clippy::inline_always, reason = "the hottest path; arguments stay in registers")]
 
 use std::ops::Range;

@@ -56,9 +56,12 @@ impl Core {
 
     /// Whether idle time that begins now folds the SLC cache.
     pub fn slc_is_due(&self) -> bool {
-        let (free, all) =
-            self.slc_pools().fold((0, 0), |(free, all), pool| (free + pool.free(), all + pool.blocks));
-        self.slc.flush_at_pct >= ALWAYS || free * 100 <= all * self.slc.flush_at_pct
+        if self.slc.flush_at_pct >= ALWAYS {
+            return true;
+        }
+        let blocks = self.geometry.planes * self.geometry.groups[usize::from(self.slc.group)].blocks;
+        let free: u32 = self.slc_pools().map(Pool::free).sum();
+        free * 100 <= blocks * self.slc.flush_at_pct
     }
 
     /// Whether a pool is never collected while a write waits: an SLC cache that is folded in idle time; full, writes pass it by.

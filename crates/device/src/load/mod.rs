@@ -75,8 +75,9 @@ impl DeviceConfig {
     /// # Errors
     /// [`Kind::Config`] with every impossible value at once.
     pub fn from_settings(settings: &Settings) -> Result<Self> {
-        let given = Table::try_from(settings)
-            .map_err(|error| Error::new(Kind::Config, format!("cannot be written as TOML: {error}")))?;
+        let given = Table::try_from(settings).map_err(|error| {
+            Error::new(Kind::Config, format!("the settings cannot be written as TOML: {error}"))
+        })?;
         Self::check(given, BTreeMap::new(), Vec::new())
     }
 
@@ -179,7 +180,7 @@ impl DeviceConfig {
         let groups = &self.settings.geometry.block_groups;
         let impossible = |problem: String| {
             Error::new(Kind::Config, problem).of_field("capacity", 0, label.as_bytes()).hint(format!(
-                "`{}` has {}; give a capacity nearer to that",
+                "give a capacity nearer to {1}, which `{0}` has",
                 self.name(),
                 Bytes(now)
             ))
@@ -252,8 +253,9 @@ impl DeviceConfig {
     /// # Errors
     /// Never for settings that passed the check.
     pub fn to_toml(&self) -> Result<String> {
-        toml::to_string(&self.settings)
-            .map_err(|error| Error::new(Kind::Config, format!("cannot be written as TOML: {error}")))
+        toml::to_string(&self.settings).map_err(|error| {
+            Error::new(Kind::Config, format!("the settings cannot be written as TOML: {error}"))
+        })
     }
 
     /// Every value with its unit, where it came from and what it means.

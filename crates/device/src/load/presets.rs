@@ -31,6 +31,7 @@ pub fn presets() -> &'static [Preset] {
         "emmc50-cache",
         "ufs22",
         "ufs31",
+        "ufs31-hps",
         "ufs40",
         "zufs",
         "pixel6a",

@@ -44,7 +44,7 @@ fn geometry(settings: &Settings, collects: bool, faults: &mut Faults) {
     }
     let unit_kb = settings.mapping.unit_kb;
     if !PAGE_SIZES_KB.contains(&unit_kb) {
-        faults.add(format!("`mapping.unit_kb` is {unit_kb}; it must be 4, 8 or 16"));
+        faults.add(format!("`mapping.unit_kb` is {unit_kb}; it must be 4, 8 or 16 KB"));
     }
     if geometry.block_groups.is_empty() {
         faults.add("`geometry.block_groups` is empty; a device needs at least one group of blocks");
@@ -153,7 +153,7 @@ fn timing(settings: &Settings, faults: &mut Faults) {
     }
     if timing.cache_program && timing.write_complete == WriteComplete::Transferred {
         faults.add(
-            "`timing.cache_program` contradicts write_complete = \"transferred\", where nobody waits for the program",
+            "`timing.cache_program` contradicts write_complete = \"transferred\", which completes a write before its program",
         );
     }
     if power.wake_us > 0.0 && power.sleep_after_us <= 0.0 {

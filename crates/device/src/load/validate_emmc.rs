@@ -36,7 +36,7 @@ fn host(settings: &Settings, faults: &mut Faults) {
     let host = &settings.host;
     faults.amount("host.fetch_us", host.fetch_us);
     if host.block_kb > 0 && !(4..=64).contains(&host.block_kb) || host.block_kb.count_ones() > 1 {
-        faults.add(format!("`host.block_kb` is {}; it must be 4, 8, 16, 32 or 64, or 0", host.block_kb));
+        faults.add(format!("`host.block_kb` is {}; it must be 0, 4, 8, 16, 32 or 64 KB", host.block_kb));
     }
     let features = &settings.features;
     let packs = host.packed_writes > 0 || host.packed_reads > 0;
@@ -66,14 +66,14 @@ fn host(settings: &Settings, faults: &mut Faults) {
     }
     if host.merge_max_kb > 0 && settings.controller.queue_depth == 0 {
         faults.add(
-            "`host.merge_max_kb` merges what waits in the host's queue; set controller.queue_depth to 1..=32",
+            "`host.merge_max_kb` merges what waits in the host's queue; set controller.queue_depth to 1 to 32",
         );
     }
     if host.merge_max_kb > 0 && (host.merge_max_kb < 4 || host.merge_max_kb > MOST_KB) {
-        faults.add(format!("`host.merge_max_kb` is {}; it must be 4 to {MOST_KB}", host.merge_max_kb));
+        faults.add(format!("`host.merge_max_kb` is {}; it must be 4 to {MOST_KB} KB", host.merge_max_kb));
     }
     if packs && (host.packed_max_kb < 8 || host.packed_max_kb > MOST_KB) {
-        faults.add(format!("`host.packed_max_kb` is {}; it must be 8 to {MOST_KB}", host.packed_max_kb));
+        faults.add(format!("`host.packed_max_kb` is {}; it must be 8 to {MOST_KB} KB", host.packed_max_kb));
     }
 }
 
@@ -127,7 +127,7 @@ fn cache(settings: &Settings, faults: &mut Faults) {
     let page_kb = settings.geometry.block_groups.iter().map(|group| group.page_kb).max().unwrap_or(4);
     for (key, kb) in [("cache.size_kb", cache.size_kb), ("cache.read_kb", cache.read_kb)] {
         if kb > 0 && (kb < page_kb || kb > MOST_KB) {
-            faults.add(format!("`{key}` is {kb}; it must be 0, or lie in {page_kb}..={MOST_KB}"));
+            faults.add(format!("`{key}` is {kb}; it must be 0, or {page_kb} to {MOST_KB} KB"));
         }
     }
     faults.amount("cache.idle_after_us", cache.idle_after_us);

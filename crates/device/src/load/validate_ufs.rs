@@ -47,13 +47,13 @@ fn functions_of_ufs(interface: &InterfaceSettings, faults: &mut Faults) {
     ] {
         if given {
             faults.add(format!(
-                "`interface.{key}` is {value}, but an eMMC has no such thing: set interface.kind = \"ufs\", or leave it out"
+                "`interface.{key}` is {value}, which an eMMC does not have: set interface.kind = \"ufs\", or leave it out"
             ));
         }
     }
 }
 
-/// What of `WriteBooster` an SLC cache of an eMMC does not have.
+/// Settings of `WriteBooster` that an SLC cache of an eMMC does not have.
 fn booster_of_ufs(slc: &SlcSettings, faults: &mut Faults) {
     for (key, value, given) in [
         ("flush", "\"hibernate\"".to_owned(), slc.flush == BoosterFlush::Hibernate),
@@ -135,7 +135,7 @@ fn link(settings: &Settings, faults: &mut Faults) {
     }
 }
 
-/// What the standard of the eMMC has and that of the UFS has not.
+/// Settings from the eMMC standard that the UFS standard does not have.
 fn functions_of_emmc(settings: &Settings, faults: &mut Faults) {
     let ControllerSettings { bus_mode, host_us_per_kb, reliable_write_us, .. } = settings.controller;
     let FeatureSettings { reliable_write, barrier, packed_writes, packed_reads } = settings.features;
@@ -212,7 +212,7 @@ fn functions_of_emmc(settings: &Settings, faults: &mut Faults) {
     ];
     for (key, value, given, cure) in cases {
         if given {
-            faults.add(format!("`{key}` is {value}, but a UFS has no such thing: {cure}"));
+            faults.add(format!("`{key}` is {value}, which a UFS does not have: {cure}"));
         }
     }
 }

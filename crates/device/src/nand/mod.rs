@@ -228,6 +228,12 @@ impl Nand {
         self.timelines.first_free()
     }
 
+    /// When the first way is free, or `from` where one is by then.
+    #[inline]
+    pub fn first_free_from(&self, from: Nanos) -> Nanos {
+        self.timelines.first_free_from(from)
+    }
+
     /// Position in striping order of the way that begins a program first, from `cursor` on; see [`Nand::ways`].
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "once for each page")]

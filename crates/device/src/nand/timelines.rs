@@ -218,6 +218,19 @@ impl Timelines {
         self.ways.iter().map(|way| way.free).min().unwrap_or(Nanos::MAX)
     }
 
+    /// When the first way is free, or `from` where one is by then.
+    #[inline]
+    pub fn first_free_from(&self, from: Nanos) -> Nanos {
+        let mut first = Nanos::MAX;
+        for way in &self.ways {
+            if way.free <= from {
+                return from;
+            }
+            first = first.min(way.free);
+        }
+        first
+    }
+
     /// Busy times of channels, dies and planes.
     pub fn load(&self) -> super::Load {
         super::Load {

@@ -1,4 +1,4 @@
-//! What a device can do beyond plain reads and writes.
+//! Capabilities of a device beyond plain reads and writes.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -84,9 +84,9 @@ impl Default for BlockGroup {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum CellMode {
-    /// One.
+    /// One bit per cell.
     Slc,
-    /// Two.
+    /// Two bits per cell.
     #[default]
     Mlc,
     /// Three.

@@ -74,7 +74,7 @@ pub enum KernelEra {
     VendorBarrier,
 }
 
-/// What the block layer and driver of a kernel do.
+/// The rules of a kernel's block layer and driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a rule by itself")]
 pub struct KernelRules {
@@ -91,7 +91,7 @@ pub struct KernelRules {
 }
 
 impl KernelEra {
-    /// What it does; `None` where no kernel is meant.
+    /// Its rules; `None` where no kernel is meant.
     pub const fn rules(self) -> Option<KernelRules> {
         let linux =
             KernelRules { packs: false, reliable_metadata: false, fua: true, barriers: false, queues: true };

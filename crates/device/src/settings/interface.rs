@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct InterfaceSettings {
-    /// What the device is to its host. Settings that the other kind alone has are refused.
+    /// The kind of interface: eMMC or UFS. Settings of the other kind are refused.
     pub kind: InterfaceKind,
     /// UFS: lanes of the link in each direction, 1 or 2. Both directions carry data at once.
     pub lanes: u32,
@@ -34,7 +34,7 @@ impl InterfaceSettings {
     }
 }
 
-/// What a device is to its host.
+/// The kind of a device's interface.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum InterfaceKind {

@@ -17,7 +17,7 @@ pub struct MappingSettings {
     /// Size of a map entry in KB: 4, 8 or 16. Below the page size, a page holds any units of a request, in its order;
     /// at the page size, data is aligned to pages and a smaller overwrite reads the old page first (SSDsim).
     pub unit_kb: u32,
-    /// What reading something never written costs.
+    /// Cost of reading a unit that was never written.
     pub unwritten_read: UnwrittenRead,
     /// Settings of the scheme: those that its entry in the registry names.
     #[serde(flatten)]

@@ -85,19 +85,19 @@ pub struct Settings {
     pub name: String,
     /// One sentence on what the device stands for.
     pub about: String,
-    /// Published figures and recordings that parameters were fitted to: an agreement with them is no evidence.
+    /// Published figures and recordings that parameters were fitted to: an agreement with them is not evidence.
     pub fitted_to: Vec<String>,
     /// How the flash is built.
     pub geometry: GeometrySettings,
     /// How much of the flash the host sees.
     pub capacity: CapacitySettings,
-    /// What runs beside what, and how long the bus takes.
+    /// Parallelism of the flash, and the times of the bus.
     pub timing: TimingSettings,
-    /// What the device is to its host, and the link of a UFS.
+    /// The kind of interface, and the link of a UFS.
     pub interface: InterfaceSettings,
     /// Between the host and the flash.
     pub controller: ControllerSettings,
-    /// What it can do beyond plain reads and writes.
+    /// Capabilities beyond plain reads and writes.
     pub features: FeatureSettings,
     /// Where logical data is found.
     pub mapping: MappingSettings,

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct SlcSettings {
-    /// What the blocks are for.
+    /// The purpose of the blocks.
     pub mode: SlcMode,
     /// Blocks of each plane run in SLC mode; they are taken from `group`.
     pub blocks: u32,

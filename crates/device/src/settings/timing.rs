@@ -52,6 +52,6 @@ pub enum WriteComplete {
     /// The cells are written: what a device without a cache promises.
     #[default]
     Programmed,
-    /// The data has crossed the bus: SSDsim's view; the program time is felt by whoever comes next.
+    /// The data has crossed the bus: SSDsim's view; the next operation waits for the program time.
     Transferred,
 }

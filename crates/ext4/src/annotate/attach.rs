@@ -1,4 +1,4 @@
-//! What an annotator learns from a disk.
+//! Facts that an annotator reads from a disk.
 
 use emmclab_base::{Kind as ErrorKind, Result, Role};
 

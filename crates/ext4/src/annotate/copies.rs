@@ -42,7 +42,7 @@ pub(super) fn early(block: u32) -> u64 {
     1 << 63 | u64::from(block)
 }
 
-/// What a logged block did to the copies.
+/// The effect of a logged block on the copies.
 pub(super) struct Updated {
     /// The sectors that differ from the copy before; `None` where there was none.
     pub changed: Option<SectorSet>,
@@ -118,7 +118,7 @@ impl Copies {
         }
     }
 
-    /// What a home block leads to is known.
+    /// Marks the targets of a home block as known.
     pub fn set_learned(&mut self, home: u64) {
         if let Some(at) = self.index.get(&home) {
             self.slots[*at as usize].learned = true;

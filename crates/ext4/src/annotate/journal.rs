@@ -32,7 +32,7 @@ struct Expected {
     escaped: bool,
 }
 
-/// What the journal's superblock says.
+/// The fields of the journal's superblock.
 struct Log {
     superblock: JournalSuperblock,
     format: LogFormat,

@@ -13,7 +13,7 @@ const SECTOR: usize = SECTOR_BYTES as usize;
 /// Block groups at most: 512 TB in groups of 128 MB.
 const MOST_GROUPS: u64 = 1 << 22;
 
-/// What is known of a file system.
+/// The layout of a file system, as far as it is known.
 pub(super) struct Layout {
     superblock: Superblock,
     places: Places,

@@ -182,7 +182,7 @@ impl Annotator {
         layout.discarded(sector.div_ceil(size), end / size, |block| self.journal.forget(block));
     }
 
-    /// What is known of the file system, and why writes are not named where they are not.
+    /// The status of the annotation: the file system, and the reason where writes are not named.
     pub fn status(&self) -> Status {
         if self.layout.is_none() {
             return self.refused;

@@ -1,10 +1,10 @@
-//! What lies where: runs of blocks of the disk, each of one kind.
+//! The map of the disk: runs of blocks, each of one kind.
 
 use std::collections::BTreeMap;
 
 use emmclab_base::Role;
 
-/// What a run of blocks is.
+/// The kind of a run of blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// Metadata that stays where it is, and leads to no other.
@@ -38,7 +38,7 @@ impl Place {
     }
 }
 
-/// What is at a block.
+/// The contents of a block, by kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum At {
     Place(Place),
@@ -60,7 +60,7 @@ pub(super) struct Places {
 }
 
 impl Places {
-    /// What is at a block.
+    /// The kind of a block.
     pub fn at(&self, block: u64) -> At {
         let before = self.runs.range(..=block).next_back().filter(|(_, run)| run.end > block);
         if let Some((start, run)) = before {

@@ -1,4 +1,4 @@
-//! What was written lately, while it is not known yet where the file system or its journal lies.
+//! Recent writes, kept while the places of the file system and its journal are not known yet.
 
 use std::collections::VecDeque;
 use std::io;

@@ -76,7 +76,7 @@ pub struct Entry<'a> {
     pub name: &'a [u8],
     /// The inode that it leads to.
     pub inode: u32,
-    /// What the directory says of the kind of file.
+    /// The kind of file by the directory's entry.
     pub kind: FileKind,
 }
 

@@ -16,7 +16,7 @@ const CHECKSUM_AT: usize = 0x1E;
 const MAX_BYTES: usize = 1024;
 
 bitflags! {
-    /// What of a group was never written.
+    /// The parts of a group that were never written.
     #[derive(Clone, Copy)]
     struct GroupFlags: u16 {
         const INODE_UNINIT = 1;

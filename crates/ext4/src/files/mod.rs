@@ -49,7 +49,7 @@ impl<B: Blocks> Filesystem<B> {
         Self { disk, superblock }
     }
 
-    /// What the superblock says.
+    /// The fields of the superblock.
     pub fn superblock(&self) -> &Superblock {
         &self.superblock
     }

@@ -26,7 +26,7 @@ impl Run {
     }
 }
 
-/// What was read of an extent tree or of indirect blocks, level by level, so that a file is mapped in order without reading
+/// The part of an extent tree or of indirect blocks that was read, level by level, so that a file is mapped in order without reading
 /// a block twice.
 pub(super) struct Mapper<'a, B> {
     pub filesystem: &'a Filesystem<B>,

@@ -14,7 +14,7 @@ use crate::structure::Structure;
 /// Directories with more links than fit have 1.
 const MANY_LINKS: u16 = 1;
 
-/// What a walk met.
+/// The counts and faults of a walk.
 #[derive(Debug, Default)]
 #[non_exhaustive]
 pub struct Walk {
@@ -24,11 +24,11 @@ pub struct Walk {
     pub directories: u64,
     /// Blocks that hold their contents and maps.
     pub blocks: u64,
-    /// What is wrong, as far as the limit of faults goes.
+    /// The faults, up to the limit.
     pub faults: Vec<Error>,
 }
 
-/// What is known of an inode on the way.
+/// The facts on an inode, while the walk goes on.
 struct Known {
     names: u32,
     links: u16,

@@ -42,7 +42,7 @@ pub(crate) enum Kind {
     Unknown,
 }
 
-/// What every block of the log but a logged one begins with.
+/// The header of every block of the log but a logged one.
 #[derive(Clone, Copy)]
 pub(crate) struct Header {
     pub kind: Kind,
@@ -65,7 +65,7 @@ impl Header {
     }
 }
 
-/// What the journal superblock says of the form of the log's blocks.
+/// The form of the log's blocks by the journal superblock.
 #[derive(Clone, Copy, Debug)]
 pub struct LogFormat {
     pub(super) block_size: usize,
@@ -79,11 +79,11 @@ pub struct LogFormat {
 pub struct Record<'a> {
     /// The transaction that it belongs to.
     pub sequence: u32,
-    /// What it says.
+    /// Its contents.
     pub kind: RecordKind<'a>,
 }
 
-/// What a block of the log says.
+/// The contents of a block of the log.
 #[derive(Clone, Debug)]
 pub enum RecordKind<'a> {
     /// Where the logged blocks behind it belong.
@@ -111,7 +111,7 @@ pub struct Commit {
 pub struct Tag {
     /// Where it belongs, as a block of the file system.
     pub block: u64,
-    /// What was done to it.
+    /// The change that was made to it.
     pub flags: TagFlags,
     pub(super) checksum: u32,
 }

@@ -58,7 +58,7 @@ struct Log<'a> {
     home_blocks: u64,
 }
 
-/// What the SCAN pass found out.
+/// The results of the SCAN pass.
 struct Scanned {
     end: u32,
     failed_commit: Option<(u32, u64)>,

@@ -9,7 +9,7 @@ use super::records::MAGIC;
 use crate::blocks::Blocks;
 use crate::structure::Structure;
 
-/// What a replay did. Transactions are counted with 32 bits and start again at 0.
+/// The counts of a replay. Transactions are counted with 32 bits and start again at 0.
 #[derive(Debug, Default)]
 #[non_exhaustive]
 pub struct Replay {
@@ -53,7 +53,7 @@ pub struct Replayed<'a> {
 }
 
 impl Replayed<'_> {
-    /// What the replay did.
+    /// The counts of the replay.
     pub fn replay(&self) -> &Replay {
         &self.replay
     }
@@ -69,7 +69,7 @@ impl Replayed<'_> {
     ///
     /// # Errors
     ///
-    /// What reading the journal and `write` say.
+    /// Errors of reading the journal and of `write`.
     pub fn write_to(&self, mut write: impl FnMut(u64, &[u8]) -> io::Result<()>) -> Result<()> {
         let size = self.overlay.block_size;
         let mut bytes = vec![0; usize::try_from(size).unwrap_or_default()];

@@ -40,7 +40,7 @@ bitflags! {
 /// Which checksums a journal carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Checksums {
-    /// None.
+    /// Blocks have no checksum.
     None,
     /// One per transaction, in the commit block: CRC-32 over descriptors and logged blocks.
     V1,
@@ -57,7 +57,7 @@ impl Checksums {
     }
 }
 
-/// What the journal superblock says. Blocks are counted from the first of the journal.
+/// The fields of the journal superblock. Blocks are counted from the first of the journal.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct JournalSuperblock {
@@ -89,7 +89,7 @@ impl JournalSuperblock {
     ///
     /// # Errors
     ///
-    /// What Linux refuses to mount: a bad magic number, checksum, size or start; features that are not understood, by name.
+    /// Journals that Linux refuses to mount: a bad magic number, checksum, size or start; features that are not understood, by name.
     pub fn parse(bytes: &[u8], offset: u64) -> Result<Self> {
         let structure = Structure::JournalSuperblock;
         let fault = |at: u64, problem: String| Err(structure.fault(offset + at, problem));

@@ -21,7 +21,7 @@ impl BioId {
     pub const NONE: Self = Self { slot: NONE, generation: 0 };
 }
 
-/// What the blocks of a bio are.
+/// The roles of a bio's blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Content {
     /// Pages of a file, from this one on.
@@ -30,7 +30,7 @@ pub(crate) enum Content {
     Blocks,
 }
 
-/// What is submitted.
+/// The bio that is submitted.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BioRequest {
     pub op: Op,
@@ -42,7 +42,7 @@ pub(crate) struct BioRequest {
     pub class: FileClass,
     pub cause: Cause,
     pub content: Content,
-    /// What the sectors of a write are.
+    /// The roles of a write's sectors.
     pub note: Option<BlockNote>,
 }
 

@@ -108,7 +108,7 @@ impl Elevator {
 mod tests {
     use super::*;
 
-    /// Requests 0 to `others` that nobody waits for, in front of those that come.
+    /// Requests 0 to `others` that no task waits for, in front of those that come.
     fn elevator(kind: Kind, others: u32) -> Elevator {
         let mut elevator = Elevator::new(kind);
         (0..others).for_each(|request| elevator.insert(waiting(request, false)));

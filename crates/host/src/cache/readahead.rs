@@ -1,6 +1,6 @@
 //! The window of read-ahead of a file, as `mm/readahead.c` moves it.
 
-/// What is read ahead of use.
+/// The window of pages that are read ahead of use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ReadAhead {
     start: u64,

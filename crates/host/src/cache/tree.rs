@@ -10,7 +10,7 @@ struct Chunk {
     bits: [[u64; CHUNK / 64]; 2],
 }
 
-/// What a page has a bit for.
+/// The bits that the tree keeps for a page.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Tag {
     Dirty,

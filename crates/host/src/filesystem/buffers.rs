@@ -49,7 +49,7 @@ impl Buffers {
         block * u64::from(self.sectors)
     }
 
-    /// Reads a block unless it is in memory, and lets the task await what is under way of it, during which nobody may change it. Whether
+    /// Reads a block unless it is in memory, and lets the task await what is under way of it, during which it must not change. Whether
     /// there is nothing to await.
     pub fn make_ready(&mut self, core: &mut Core, task: TaskId, block: u64) -> bool {
         if let Some(buffer) = self.blocks.get(&block) {

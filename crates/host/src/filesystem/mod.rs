@@ -54,7 +54,7 @@ pub(crate) trait Filesystem {
         replaced: Option<u32>,
     ) -> Step;
 
-    /// Nobody has the file open any more.
+    /// The last descriptor of the file was closed.
     fn closed(&mut self, _: u32) {}
 
     /// Whether a file may have pages without a place between others; else a write behind the end fills what lies before it.
@@ -67,7 +67,7 @@ pub(crate) trait Filesystem {
         false
     }
 
-    /// What has to be there before a write to the file.
+    /// The blocks that have to be read before a write to the file.
     fn begin_write(&mut self, core: &mut Core, task: TaskId, inode: u32) -> Step;
 
     /// Pages became dirty; whether the file grew.
@@ -81,7 +81,7 @@ pub(crate) trait Filesystem {
         false
     }
 
-    /// What has to be there before dirty pages of the file are placed.
+    /// The blocks that have to be read before dirty pages of the file are placed.
     fn prepare(&mut self, core: &mut Core, task: TaskId, inode: u32) -> Step;
 
     /// Chooses where a run of dirty pages goes: the sector, and how many of them.

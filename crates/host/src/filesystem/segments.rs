@@ -28,7 +28,7 @@ pub(super) const OWN: u32 = 1 << 31;
 pub(super) enum Head {
     Data,
     Node,
-    /// What cleaning moves.
+    /// The blocks that cleaning moves.
     Cold,
 }
 
@@ -50,7 +50,7 @@ struct Segment {
     retired: bool,
 }
 
-/// What the log knows of a file.
+/// The log's state of a file.
 #[derive(Debug, Default)]
 struct File {
     /// By page: the page of the log, less the page.

@@ -42,7 +42,7 @@ impl Names {
             let MountId(mount) = spec.mount;
             return Err(Error::new(Kind::Value, "there is no such mount")
                 .of_field("mount", 0, mount.to_string().as_bytes())
-                .hint(format!("there are {mounts}, numbered from 0")));
+                .hint(format!("use a mount below {mounts}; they are numbered from 0")));
         }
         if file.0 >= MOST {
             return Err(

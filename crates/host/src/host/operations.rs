@@ -17,7 +17,7 @@ use super::names::check_folder;
 /// The longest file, in bytes.
 const LONGEST: u64 = 1 << 43;
 
-/// What [`Host::check`] found out for [`Host::start`].
+/// The facts that [`Host::check`] hands to [`Host::start`].
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Prepared {
     inode: u32,
@@ -172,7 +172,7 @@ impl Host {
         }
     }
 
-    /// The next step of an operation; in the end, files that nobody has any more are freed.
+    /// The next step of an operation; in the end, files without a path or descriptor are freed.
     pub(super) fn operation_step(&mut self, task: TaskId, operation: &FileOp) -> Step {
         if !self.core.tasks[task].ended {
             let step = self.own_step(task, operation);

@@ -14,7 +14,7 @@ use crate::interval_map::Extent;
 use crate::layer::Background;
 use crate::plan::{Memory, Plan};
 
-/// What stands for the number of a request in background work; requests have others.
+/// The number of a request in background work; requests of the host have others.
 const BACKGROUND: u64 = 0;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -45,7 +45,7 @@ enum Step {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Moving {
     phase: Phase,
-    /// What the plan under way does.
+    /// The purpose of the current plan.
     step: Option<Step>,
     hot: Vec<Candidate>,
     /// Copies of the step: from where, and the place of the copy.
@@ -136,7 +136,7 @@ impl Advil {
         true
     }
 
-    /// What the mover read and wrote since the last switch for each KB logged, in bytes.
+    /// The mover's reads and writes since the last switch for each KB logged, in bytes.
     fn cost(&mut self) -> u64 {
         let counts = &self.counters;
         let work = 2 * (counts.moved_bytes + counts.padded_bytes + counts.hot_bytes);

@@ -36,9 +36,9 @@ pub struct AdvilSettings {
     /// Distance of two holes up to which the mover reads them with one command, and what lies between them unused: about what
     /// the device reads in order in the time of one more command. 0 reads each hole by itself; by default a clustered page.
     pub read_through: Option<Size>,
-    /// What stays in the reserved area.
+    /// The data that stays in the reserved area.
     pub hot: HotPolicy,
-    /// What counts as invalidated (`paper`): more of it than the hot region holds makes the region grow, less makes it shrink.
+    /// The data that counts as invalidated (`paper`): more of it than the hot region holds makes the region grow, less makes it shrink.
     /// `pages`: clustered pages written more than once, and each page that stays takes a whole one of the region; `data`:
     /// bytes of logged data overwritten in the log, and pages that stay take their logged bytes.
     pub hot_invalidated: Invalidated,
@@ -71,7 +71,7 @@ pub enum HotPolicy {
     Rewritten,
 }
 
-/// What the size of the hot region follows. The paper's text allows both readings.
+/// The measure that the size of the hot region follows. The paper's text allows both readings.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Invalidated {
@@ -294,7 +294,7 @@ impl AdvilSettings {
                 }
             };
             return Err(Error::new(Kind::Config, problem)
-                .hint(format!("a setting of this layer is given as --set {layer}.NAME=VALUE")));
+                .hint(format!("give a setting of this layer as --set {layer}.NAME=VALUE")));
         }
         let before = Size(before).sectors();
         Ok(Shape {

@@ -8,11 +8,11 @@ pub(super) struct Counters {
     /// Flushes that came, those before a write included, and those that the device did not see.
     pub flushes: u64,
     pub flushes_saved: u64,
-    /// Writes that were made durable although nobody asked.
+    /// Writes that were made durable without a request for it.
     pub forced: u64,
     /// Writes to homes that a flush need not make durable.
     pub home_blocks_left: u64,
-    /// Writes of which nobody said what they are.
+    /// Writes without block notes.
     pub unknown_writes: u64,
     /// Records in the layer's own log, and their sectors; sectors of the journal that they stand for.
     pub records: u64,

@@ -7,7 +7,7 @@
 /// Intervals from flush to flush that are taken as an example of the next one.
 const REMEMBERED: usize = 8;
 
-/// What is programmed at a time, and how much of it waits for a flush at most.
+/// The bytes that are programmed at a time, and how much of them waits for a flush at most.
 #[derive(Clone, Copy, Debug)]
 struct Flash {
     program_sectors: u64,

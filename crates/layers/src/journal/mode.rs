@@ -1,4 +1,4 @@
-//! What each mode does with the commits of a journal: a table of features.
+//! The modes of the journal layer: a table of features.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -13,8 +13,8 @@ pub enum Mode {
     NoBarrier,
     /// Blocks of the journal are not written. Unsafe; the ideal that the others are measured by.
     NoJournal,
-    /// What a commit needs is written durably (forced programming), and the commit block as a reliable write. The cache is flushed
-    /// only where something else has to be durable.
+    /// The blocks that a commit needs are written durably (forced programming), and the commit block as a reliable write.
+    /// The cache is flushed only where something else has to be durable.
     OrderedFua,
     /// Of a logged block, the sectors that changed go into the layer's own log.
     Delta,
@@ -25,7 +25,7 @@ pub enum Mode {
     Aware,
 }
 
-/// What a mode is made of.
+/// The features of a mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a feature by itself")]
 pub(super) struct Features {

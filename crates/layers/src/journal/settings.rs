@@ -14,7 +14,7 @@ use super::mode::Mode;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct JournalSettings {
-    /// What is done with the commits of the journal.
+    /// The treatment of the journal's commits.
     pub mode: Mode,
     /// Size of the layer's own log, at the end of the device, in the modes that have one.
     pub log: Size,

@@ -5,7 +5,7 @@
 //! high mark, or no request is in flight and it is fuller than halfway between its low and high marks. The buffer is a ring of records ([`ring`], [`record`]) on the
 //! second device; long writes go past it. After a cut of power its records are read back ([`recovery`]), and the write-back goes on.
 //!
-//! What a secure erase is about is not in any record that counts any more; bytes of released records stay until their room is used again.
+//! Secure erases remove their sectors from every record that still counts; bytes of released records stay until their room is used again.
 
 mod record;
 mod recovery;

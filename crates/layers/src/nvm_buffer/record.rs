@@ -9,7 +9,7 @@ use emmclab_base::SECTOR_BYTES;
 pub(super) const SECTOR: usize = SECTOR_BYTES as usize;
 const MAGIC: &[u8; 8] = b"nvmbuff1";
 
-/// What a record says.
+/// The contents of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Body {
     /// The data that follows belongs here.

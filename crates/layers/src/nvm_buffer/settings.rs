@@ -115,7 +115,7 @@ impl NvmBufferSettings {
                 format!("layer `{layer}`: there are {} faults:\n  - {}", faults.len(), faults.join("\n  - "))
             };
             return Err(Error::new(Kind::Config, problem)
-                .hint(format!("a setting of this layer is given as --set {layer}.NAME=VALUE")));
+                .hint(format!("give a setting of this layer as --set {layer}.NAME=VALUE")));
         }
         let ring = size.sectors() - u64::from(FIRST);
         let share = |pct: u32| (ring * u64::from(pct) / 100) as u32;

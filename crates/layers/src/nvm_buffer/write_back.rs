@@ -13,7 +13,7 @@ use crate::interval_map::Extent;
 use crate::layer::Background;
 use crate::plan::{Memory, Plan};
 
-/// What is done with the records before a sequence number.
+/// The treatment of records before a sequence number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Phase {
     #[default]
@@ -68,7 +68,7 @@ impl WriteBack {
     }
 }
 
-/// What there is to do.
+/// The next work of the write-back.
 enum Wanted {
     Nothing,
     /// Only while no request is in flight.

@@ -136,7 +136,7 @@ fn impossible_buffers_are_refused() {
         ("low_pct", "75", "must be less"),
         ("high_pct", "101", "at most 100"),
         ("depth", "0", "1 to 1024"),
-        ("sise", "1MB", "unknown field"),
+        ("sise", "1MB", "unknown setting"),
     ] {
         let config = LayerConfig::named("nvm-buffer").with(key, value);
         let Err(error) = build_stack(&[config], &Below::new(1 << 22, Some(1 << 20))) else {

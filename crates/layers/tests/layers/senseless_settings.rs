@@ -40,7 +40,7 @@ fn each_by_itself() {
         ("checkpoint", "16MB", "`recovery` is false"),
         ("mover", "never", "unknown variant"),
         ("hot_step_pct", "-2", "invalid value"),
-        ("reservd", "256MB", "unknown field"),
+        ("reservd", "256MB", "unknown setting"),
     ] {
         let text = refusal(LayerConfig::named("advil").with(key, value));
         assert!(text.contains(said), "{key}={value}: {text}");
@@ -50,7 +50,7 @@ fn each_by_itself() {
         assert!(text.contains("from a small write"), "{value}: {text}");
     }
     let text = refusal(LayerConfig::named("ressd").with("hot", "paper"));
-    assert!(text.contains("unknown field `hot`"), "{text}");
+    assert!(text.contains("unknown setting `hot`"), "{text}");
     let alone = Below { second: None, ..BELOW };
     let second = LayerConfig::named("advil").with("second_device", "true");
     let Err(error) = build_stack(&[second], &alone) else { panic!("it was accepted") };

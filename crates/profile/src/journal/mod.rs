@@ -1,4 +1,4 @@
-//! What journaling costs: by the roles of blocks where a trace has block notes, else as far as flags and addresses tell.
+//! The cost of journaling: by the roles of blocks where a trace has block notes, else as far as flags and addresses tell.
 
 mod commits;
 mod over_time;

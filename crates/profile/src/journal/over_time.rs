@@ -16,7 +16,7 @@ const RATES: [f64; 8] = [0.0, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0];
 #[derive(Clone, Debug)]
 pub(super) struct OverTime(Coarsening<Bin>);
 
-/// What happens in a bin of time.
+/// The events in a bin of time.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Bin {
     written: u64,

@@ -10,7 +10,7 @@ const ROLES: usize = Role::ALL.len();
 /// A block has at most 128 sectors.
 const MOST_SECTORS: usize = 128;
 
-/// What the roles are summed up to.
+/// The groups that roles are summed up to.
 const KINDS: [&str; 3] = ["journal", "data", "home metadata"];
 
 /// Counts by role.

@@ -1,4 +1,4 @@
-//! What flags and addresses tell of the journal where roles are not known.
+//! Signs of the journal in flags and addresses, where roles are not known.
 //!
 //! Writes fall into five signs. A write of the journal's thread has the flag `journal`. Of the others, a write with the flag
 //! fua or preflush may be a commit block; writes that end where it begins may be the descriptors and logged blocks of that
@@ -20,11 +20,11 @@ const SIGNS: [(&str, &str); 5] = [
     ("journal", "written by the thread of the journal"),
     ("fua or preflush", "a commit block, or another write that has to be durable"),
     (
-        "before such a write",
-        "ends where one begins: descriptors and logged blocks lie so before their commit block",
+        "before a durable write",
+        "ends where that write begins: descriptors and logged blocks lie so before their commit block",
     ),
     ("meta", "metadata at its home"),
-    ("none", "data, or what no flag tells"),
+    ("none", "data, or writes that no flag marks"),
 ];
 const JOURNAL: usize = 0;
 const DURABLE: usize = 1;

@@ -319,7 +319,7 @@ pub struct WakeRow {
     pub p90_delay_ms: f64,
 }
 
-/// What one process asks for; beyond 64 processes the rest is one row. Response times are those of reads and writes; their
+/// The requests of one process; beyond 64 processes the rest is one row. Response times are those of reads and writes; their
 /// percentiles are at most 1 / 32 too high, and are kept for the first 1,024 names of a trace.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ProcessRow {
@@ -363,7 +363,7 @@ pub struct ShareRow {
     pub response_max_ms: Option<f64>,
 }
 
-/// What one device is asked for; beyond 64 devices the rest is one row.
+/// The requests to one device; beyond 64 devices the rest is one row.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct DeviceRow {
     /// Its name, or `(unknown)` and `(others)`.

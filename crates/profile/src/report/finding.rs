@@ -11,7 +11,7 @@ pub struct Finding {
     pub kind: FindingKind,
     /// Its number in that list.
     pub number: u32,
-    /// What it is about.
+    /// Its subject.
     pub title: &'static str,
     /// When a trace shows it.
     pub rule: &'static str,
@@ -21,7 +21,7 @@ pub struct Finding {
     pub unit: &'static str,
     /// Whether this trace shows it.
     pub shown: Shown,
-    /// What it means for the device, or why it is unknown.
+    /// Its consequence for the device, or the reason why it is unknown.
     pub meaning: String,
 }
 
@@ -29,9 +29,9 @@ pub struct Finding {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FindingKind {
-    /// What the workload is like.
+    /// The character of the workload.
     Characteristic,
-    /// What follows for the device.
+    /// The consequence for the device.
     Implication,
 }
 

@@ -1,10 +1,10 @@
-//! What journaling costs.
+//! The cost of journaling.
 
 use serde::Serialize;
 
 use super::Quantiles;
 
-/// What journaling costs in a trace: by the roles of blocks where it has block notes, else by flags and addresses.
+/// The cost of journaling in a trace: by the roles of blocks where it has block notes, else by flags and addresses.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct JournalReport {
     /// `roles` where the trace has block notes, else `flags`.
@@ -26,7 +26,7 @@ pub struct JournalReport {
     pub by_kind: Vec<KindRow>,
     /// Roles that occur; nothing where roles are not known.
     pub by_role: Vec<RoleRow>,
-    /// What flags and addresses tell; nothing where roles are known.
+    /// The signs in flags and addresses; nothing where roles are known.
     pub by_sign: Vec<SignRow>,
     /// Commits; `None` where nothing tells of one.
     pub commits: Option<Commits>,
@@ -80,7 +80,7 @@ pub struct RoleRow {
 pub struct SignRow {
     /// Flag or place.
     pub sign: &'static str,
-    /// What it tells.
+    /// The part of a journal that it points to.
     pub about: &'static str,
     /// Writes.
     pub requests: u64,
@@ -93,7 +93,7 @@ pub struct SignRow {
 /// Commits of the journal.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Commits {
-    /// What they are counted by: `commit blocks`, `events of the journal`, or `writes with fua or preflush`.
+    /// The mark that they are counted by: `commit blocks`, `events of the journal`, or `writes with fua or preflush`.
     pub counted_by: &'static str,
     /// Commits.
     pub commits: u64,

@@ -40,7 +40,7 @@ pub struct ProfileReport {
     /// Tables III and IV, flat, in the columns of the published tables.
     #[serde(flatten)]
     pub tables: Tables,
-    /// What the import kept, changed or lost.
+    /// The records that the import kept, changed or lost.
     pub ledger: Ledger,
     /// Where the trace comes from.
     pub header: Header,
@@ -64,7 +64,7 @@ pub struct ProfileReport {
     pub idle_gc: Option<IdleGc>,
     /// The device's low-power threshold and wake-up cost.
     pub power_saving: PowerSaving,
-    /// What journaling costs; `None` where the trace has no block notes.
+    /// The cost of journaling; `None` where the trace has no block notes.
     pub journal: Option<JournalReport>,
     /// Rows of the figures.
     pub figures: Figures,

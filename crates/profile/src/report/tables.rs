@@ -153,7 +153,7 @@ pub struct QueueSummary {
 /// Garbage collection that would fit into idle gaps (implication 2, section IV).
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct IdleGc {
-    /// What is assumed.
+    /// The assumption.
     pub assumed: GcCost,
     /// Time to reclaim one block under that assumption, ms.
     pub block_ms: f64,

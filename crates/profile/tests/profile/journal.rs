@@ -172,7 +172,7 @@ fn without_flags_of_the_journal_writes_that_end_at_one_with_fua_are_taken_for_it
     ];
     let found = report(&rows, &Header { format: "blkparse".into(), ..Header::default() });
     let signs: Vec<_> = found.by_sign.iter().map(|row| (row.sign, row.requests, row.kb)).collect();
-    assert_eq!(signs, [("fua or preflush", 1, 4.0), ("before such a write", 2, 12.0), ("none", 1, 4.0)]);
+    assert_eq!(signs, [("fua or preflush", 1, 4.0), ("before a durable write", 2, 12.0), ("none", 1, 4.0)]);
     assert_eq!(found.journal_pct, Some(80.0));
 }
 

@@ -45,7 +45,7 @@ pub(super) struct Pages {
     pub(super) end: u64,
 }
 
-/// What a file says of itself.
+/// The header of a file.
 pub(super) struct Contents {
     pub(super) compression: Compression,
     pub(super) page_bytes: u64,
@@ -65,8 +65,8 @@ impl Contents {
     /// Reads all but the pages.
     pub(super) fn read(parser: &mut Parser<File>) -> Result<Self> {
         if parser.bytes(MAGIC.len() as u64)? != MAGIC {
-            return Err(Error::new(Kind::UnknownFormat, "is no trace.dat of trace-cmd")
-                .hint("a compressed trace.dat must be unpacked first: its parts are read out of order"));
+            return Err(Error::new(Kind::UnknownFormat, "is not a trace.dat of trace-cmd")
+                .hint("unpack a compressed trace.dat first: its parts are read out of order"));
         }
         let version = parser.word()?;
         let order = parser.number(1)?;
@@ -212,7 +212,8 @@ impl Contents {
                 }
             }
         }
-        Err(Error::new(Kind::Syntax, "the options of the file do not end").hint("the file is damaged"))
+        Err(Error::new(Kind::Syntax, "the options of the file do not end")
+            .hint("copy or record the file again: it is damaged"))
     }
 
     fn buffer_7(&mut self, option: &mut Parser<&[u8]>) -> Result<()> {
@@ -253,7 +254,7 @@ impl Contents {
             if found != name {
                 return Err(Error::new(Kind::Syntax, format!("stands where `{name}` should"))
                     .of_field("section", 0, found.as_bytes())
-                    .hint("the file is damaged"));
+                    .hint("copy or record the file again: it is damaged"));
             }
             self.files.insert(format!("events/{name}"), parser.text()?);
         }
@@ -291,5 +292,5 @@ fn pages(cpu: u64, at: u64, size: u64) -> Option<Pages> {
 fn no_pages(tag: &[u8]) -> Error {
     Error::new(Kind::Unsupported, "holds no pages of events")
         .of_field("data", 0, tag)
-        .hint("this is a latency trace: record events, with `trace-cmd record -e block`")
+        .hint("record events in place of this latency trace, with `trace-cmd record -e block`")
 }

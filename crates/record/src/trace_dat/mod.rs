@@ -75,7 +75,7 @@ impl TraceDat {
         let mut parser = Parser { input: file, order: ByteOrder::Little };
         let mut contents = Contents::read(&mut parser)?;
         let kernel = Kernel::from_files(&contents.files).map_err(|error| {
-            error.hint("the file has no block events: record with `trace-cmd record -e block`")
+            error.hint("record block events, which this file does not have, with `trace-cmd record -e block`")
         })?;
         if kernel.layout().page_bytes() as u64 != contents.page_bytes {
             return Err(nonsense("page size", contents.page_bytes));
@@ -147,8 +147,9 @@ impl TraceDat {
 /// The first buffer with a block event in it; the first where there is none.
 fn choose(parser: &mut Parser<File>, contents: &Contents, kernel: &Kernel, page: &mut [u8]) -> Result<usize> {
     if contents.buffers.is_empty() {
-        return Err(Error::new(Kind::Empty, "there is no event in it")
-            .hint("was the recording stopped before any I/O happened?"));
+        return Err(
+            Error::new(Kind::Empty, "the file holds no event").hint("record again while the device has I/O")
+        );
     }
     if contents.buffers.len() > 1 {
         for (number, buffer) in contents.buffers.iter().enumerate() {
@@ -166,7 +167,7 @@ fn choose(parser: &mut Parser<File>, contents: &Contents, kernel: &Kernel, page:
     Ok(0)
 }
 
-/// What time 0 is; clocks that do not count nanoseconds are refused.
+/// The meaning of time 0; clocks that do not count nanoseconds are refused.
 fn clock(buffer: &Buffer) -> Result<&'static str> {
     match buffer.clock.as_str() {
         "mono" | "mono_raw" | "boot" => Ok("monotonic"),

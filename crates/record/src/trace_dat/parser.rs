@@ -24,9 +24,9 @@ impl Compression {
             "none" => Ok(Compression::None),
             "zlib" => Ok(Compression::Zlib),
             "zstd" => Ok(Compression::Zstd),
-            other => Err(Error::new(Kind::Unsupported, "is no compression that is known here")
+            other => Err(Error::new(Kind::Unsupported, "is not a known compression")
                 .of_field("compression", 0, other.as_bytes())
-                .hint("`trace-cmd convert --compression none` writes a file without one")),
+                .hint("write the file without one: `trace-cmd convert --compression none`")),
         }
     }
 }
@@ -37,22 +37,21 @@ pub(super) struct Parser<R> {
     pub(super) order: ByteOrder,
 }
 
-/// What cannot be read further: cut, or packed data that is damaged.
+/// An error for input that cannot be read further: cut, or packed data that is damaged.
 pub(super) fn damaged(error: &io::Error) -> Error {
     match error.kind() {
         io::ErrorKind::UnexpectedEof => Error::new(Kind::Truncated, "the file ends too early")
-            .hint("was trace-cmd killed? `trace-cmd restore` makes a whole file of what it left"),
-        _ => {
-            Error::new(Kind::Io, format!("reading failed: {error}")).hint("the file is cut short or damaged")
-        }
+            .hint("if trace-cmd was killed, `trace-cmd restore` makes a whole file of what it left"),
+        _ => Error::new(Kind::Io, format!("reading failed: {error}"))
+            .hint("copy or record the file again: it is cut short or damaged"),
     }
 }
 
 /// A number that no file of this kind holds.
 pub(super) fn nonsense(what: &str, value: u64) -> Error {
-    Error::new(Kind::Value, "cannot be")
+    Error::new(Kind::Value, "is impossible in a trace.dat")
         .of_field(what, 0, value.to_string().as_bytes())
-        .hint("the file is damaged")
+        .hint("copy or record the file again: it is damaged")
 }
 
 impl<R: Read> Parser<R> {
@@ -85,7 +84,9 @@ impl<R: Read> Parser<R> {
                 byte => out.push(byte),
             }
         }
-        Err(Error::new(Kind::Syntax, "is no name of a trace.dat").of_field("name", 0, &out))
+        Err(Error::new(Kind::Syntax, "is not a name: 255 bytes at most are")
+            .of_field("name", 0, &out)
+            .hint("copy or record the file again: it is damaged"))
     }
 
     /// A text behind its length.

@@ -40,7 +40,7 @@ echo "@@file byte_order"
 dd if=/proc/self/exe bs=1 skip=5 count=1 2>/dev/null
 echo
 for e in trace_clock events/header_page events/header_event; do f $e $I/$e; done
-for p in "block/block_*" "mmc/mmc_request_*" "mmc/mmc_blk_*" ufs/ufshcd_command "ext4/ext4_sync_file_e*" "f2fs/f2fs_sync_file_e*" jbd2/jbd2_run_stats; do
+for p in "block/block_*" "mmc/mmc_request_*" "mmc/mmc_blk_*" ufs/ufshcd_command ufs/ufshcd_uic_command "ext4/ext4_sync_file_e*" "f2fs/f2fs_sync_file_e*" jbd2/jbd2_run_stats; do
 for e in $I/events/$p/format; do f "${e#"$I/"}" "$e"; done
 done
 f release /proc/sys/kernel/osrelease

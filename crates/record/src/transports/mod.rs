@@ -13,7 +13,7 @@ use crate::disks::Disks;
 use crate::kernel::Files;
 use crate::target::Target;
 
-/// What is to be recorded, worked out from the texts of the recorded machine.
+/// The targets of a recording, worked out from the texts of the recorded machine.
 #[derive(Clone, Debug)]
 pub(crate) struct Setup {
     /// Events by their folder (`block/block_rq_issue`).

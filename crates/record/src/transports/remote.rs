@@ -54,7 +54,7 @@ impl Remote {
             .map_err(|error| {
                 Error::new(Kind::Io, format!("cannot run it: {error}"))
                     .of_field("command", 0, program.as_bytes())
-                    .hint(format!("is `{program}` installed?"))
+                    .hint(format!("install `{program}`, or check its path"))
             })?;
         let (Some(output), Some(input)) = (child.stdout.take(), child.stdin.take()) else {
             return Err(Error::new(Kind::Io, "the command has no input or output"));
@@ -90,7 +90,7 @@ impl Remote {
         match status {
             Some(status) if !status.success() => {
                 Error::new(Kind::Io, format!("the command to the recorded machine ended with {status}"))
-                    .hint("its own message stands above; try the same connection by hand")
+                    .hint("try the same connection by hand; the command's own message stands above")
             }
             _ => error,
         }

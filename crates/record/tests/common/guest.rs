@@ -30,6 +30,11 @@ pub struct Guest {
 impl Guest {
     /// Boots it and waits until it can be logged in to.
     pub fn boot(folder: &Path, clock: Clock) -> Self {
+        Self::boot_as(folder, clock, &Machine::default())
+    }
+
+    /// As [`Guest::boot`], by another QEMU and with further devices.
+    pub fn boot_as(folder: &Path, clock: Clock, machine: &Machine) -> Self {
         let path = |name: &str| folder.join(name).to_str().unwrap().to_owned();
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let console = tempfile::NamedTempFile::new().unwrap();
@@ -48,8 +53,9 @@ impl Guest {
             console.path().display(),
             path("card"),
         );
-        let qemu = Command::new("qemu-system-x86_64")
+        let qemu = Command::new(&machine.qemu)
             .args(words.split_whitespace())
+            .args(&machine.devices)
             .args(["-append", "console=ttyS0 quiet panic=-1"])
             .stdin(Stdio::null())
             .spawn()
@@ -87,6 +93,43 @@ impl Guest {
         ssh.args(&self.options).args(["root@127.0.0.1", command]);
         let output = ssh.stdin(Stdio::null()).stderr(Stdio::null()).output().unwrap();
         output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
+    }
+}
+
+/// The QEMU that runs a guest, and devices beside the card and the network.
+pub struct Machine {
+    qemu: PathBuf,
+    devices: Vec<String>,
+}
+
+impl Default for Machine {
+    fn default() -> Self {
+        Self { qemu: "qemu-system-x86_64".into(), devices: Vec::new() }
+    }
+}
+
+impl Machine {
+    /// With a UFS of these options, whose logical unit is the folder's `ufs`; `None`, with the reason printed, where
+    /// `$EMMCLAB_QEMU` names no QEMU that has the device.
+    pub fn with_ufs(folder: &Path, options: &str) -> Option<Self> {
+        let able = |qemu: &PathBuf| {
+            let help = Command::new(qemu).args(["-device", "ufs,help"]).output();
+            help.is_ok_and(|help| String::from_utf8_lossy(&help.stdout).contains("mcq"))
+        };
+        let qemu = std::env::var_os("EMMCLAB_QEMU").map(PathBuf::from).filter(able);
+        if qemu.is_none() {
+            eprintln!("skipped: EMMCLAB_QEMU names no QEMU whose UFS has queues (9.1 or later)");
+        }
+        let unit = folder.join("ufs");
+        let devices = [
+            "-device",
+            &format!("ufs,id=ufs,{options}"),
+            "-drive",
+            &format!("if=none,id=unit,format=raw,snapshot=on,discard=unmap,file={}", unit.display()),
+            "-device",
+            "ufs-lu,drive=unit,bus=ufs",
+        ];
+        Some(Self { qemu: qemu?, devices: devices.map(str::to_owned).to_vec() })
     }
 }
 

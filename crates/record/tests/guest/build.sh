@@ -1,8 +1,8 @@
 #!/bin/sh
 # Builds what tests/guest.rs boots: sh build.sh FOLDER. Needs a Debian's apt (no root), cpio, binutils, e2fsprogs, fdisk,
-# openssh-client and busybox-static. Leaves FOLDER/vmlinuz, FOLDER/initrd, FOLDER/card and FOLDER/key: Debian's newest
-# kernel 6.12 (or $KERNEL_PACKAGE), a busybox with an ssh server and the modules that are needed, a card of two
-# partitions with ext4 and f2fs, and the key that logs in. What was fetched and unpacked before is used again.
+# openssh-client and busybox-static. Leaves FOLDER/vmlinuz, FOLDER/initrd, FOLDER/card, FOLDER/ufs and FOLDER/key: Debian's
+# newest kernel 6.12 (or $KERNEL_PACKAGE), a busybox with an ssh server and the modules that are needed, a card of two
+# partitions with ext4 and f2fs, a logical unit of a UFS with ext4, and the key that logs in. What was fetched and unpacked before is used again.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 mkdir -p "$1"
@@ -13,8 +13,8 @@ fetch() { # folder, packages...
         apt-get download -qq "$@" 2>/dev/null || { echo "cannot fetch $*" >&2; exit 3; }
     )
 }
-# A folder of before the modules of block devices is filled anew.
-if [ -z "$(find kernel -path '*/drivers/block/*.ko*' 2>/dev/null)" ]; then
+# A folder of before the modules of UFS is filled anew.
+if [ -z "$(find kernel -path '*/drivers/ufs/*.ko*' 2>/dev/null)" ]; then
     rm -rf kernel
     newest=$(apt-cache search --names-only '^linux-image-6\.12\.[^ ]*[0-9]-amd64(-unsigned)?$' | cut -d' ' -f1 | sort -V | tail -1)
     package=${KERNEL_PACKAGE:-${newest:-$(apt-cache depends linux-image-amd64 | sed -n 's/.*Depends: //p' | head -1)}}
@@ -22,7 +22,8 @@ if [ -z "$(find kernel -path '*/drivers/block/*.ko*' 2>/dev/null)" ]; then
     rm -rf unpacked && mkdir unpacked
     dpkg-deb --fsys-tarfile packages/linux-image*.deb | tar -x -C unpacked --wildcards './boot/vmlinuz*' '*/kernel/crypto/*' \
         '*/kernel/arch/x86/crypto/*' '*/kernel/drivers/mmc/*' '*/kernel/drivers/net/*virtio*' '*/kernel/drivers/net/net_failover*' \
-        '*/kernel/drivers/virtio/*' '*/kernel/drivers/scsi/*' '*/kernel/drivers/block/*' '*/kernel/block/*' '*/kernel/fs/*' '*/kernel/lib/*' '*/kernel/net/core/*'
+        '*/kernel/drivers/virtio/*' '*/kernel/drivers/scsi/*' '*/kernel/drivers/ufs/*' \
+        '*/kernel/drivers/devfreq/*' '*/kernel/drivers/block/*' '*/kernel/block/*' '*/kernel/fs/*' '*/kernel/lib/*' '*/kernel/net/core/*'
     rm packages/linux-image*.deb
     mv unpacked kernel
 fi
@@ -56,7 +57,7 @@ rm -rf root
 mkdir -p root/bin root/modules root/proc root/sys root/dev root/mnt root/tmp root/etc root/root/.ssh root/lib root/lib64
 cp "$(command -v busybox)" root/bin/busybox
 : >root/modules/order
-order crc32c_generic libcrc32c crc32_generic virtio_pci virtio_net sdhci-pci mmc_block sd_mod ext4 f2fs vfat nls_cp437 nls_ascii \
+order crc32c_generic libcrc32c crc32_generic virtio_pci virtio_net sdhci-pci mmc_block ufshcd-pci sd_mod ext4 f2fs vfat nls_cp437 nls_ascii \
     ublk_drv scsi_debug | awk '!seen[$0]++' >list
 while read -r file; do
     name=$(basename "$file" | sed 's/\.xz$//; s/\.zst$//')
@@ -73,11 +74,11 @@ cp -L "$(find tools -name 'ld-linux-x86-64.so.2' | head -1)" root/lib64/
 cp key.pub root/root/.ssh/authorized_keys
 echo 'root::0:0:root:/root:/bin/sh' >root/etc/passwd
 echo /bin/sh >root/etc/shells
-cp "$here/init" "$here/work" "$here/requeues" root/
-chmod +x root/init root/work root/requeues
+cp "$here/init" "$here/work" "$here/requeues" "$here/ufs" root/
+chmod +x root/init root/work root/requeues root/ufs
 chmod -R go-w root/root
 (cd root && find . | cpio -o -H newc -R 0:0 --quiet | gzip -1) >initrd
-rm -f card ext4 f2fs
+rm -f card ext4 f2fs ufs
 truncate -s 256M card
 printf '%s\n' '2048,204800' ',204800' | /sbin/sfdisk -q card
 truncate -s 100M ext4 f2fs
@@ -86,3 +87,5 @@ tools/sbin/mkfs.f2fs f2fs >/dev/null 2>&1 || tools/usr/sbin/mkfs.f2fs f2fs >/dev
 dd if=ext4 of=card bs=1M seek=1 conv=notrunc,sparse status=none
 dd if=f2fs of=card bs=1M seek=101 conv=notrunc,sparse status=none
 rm ext4 f2fs
+truncate -s 128M ufs
+/sbin/mkfs.ext4 -q -b 4096 ufs 64M

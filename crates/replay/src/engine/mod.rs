@@ -29,7 +29,7 @@ pub(crate) struct Engine {
     /// Nothing stands between the commands and the device.
     bare: bool,
     in_order: InOrder,
-    /// What a disk reported last, kept to reuse its memory.
+    /// The last report of a disk, kept to reuse its memory.
     known: Vec<RequestCompleted>,
     /// The completion that became known last; with layers, when the latest did.
     completed: Nanos,
@@ -133,7 +133,7 @@ impl Engine {
         self.layers.as_deref()
     }
 
-    /// What the device's host queue did, where there is one.
+    /// The counts of the device's host queue, where there is one.
     pub fn host_counts(&self) -> Option<HostCounts> {
         self.main.host_counts()
     }

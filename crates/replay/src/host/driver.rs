@@ -1,11 +1,11 @@
-//! What the block layer and MMC driver of a kernel make of the flags of a request: a sequence of commands, each sent when the one
+//! The flags of a request as the block layer and MMC driver of a kernel translate them: a sequence of commands, each sent when the one
 //! before it is complete (`block/blk-flush.c`, `drivers/mmc/core/block.c`).
 
 use emmclab_device::{Capabilities, Command, KernelEra, KernelRules, Modifiers, Settings};
 use emmclab_trace::{Nanos, Op};
 use serde::Serialize;
 
-/// What a named kernel did with the flags of requests.
+/// The treatment of the flags of requests by a named kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct DriverCounts {
     /// The kernel, as `host.kernel` names it.
@@ -39,7 +39,7 @@ impl Driver {
         Some(Self { rules: kernel.rules()?, capabilities: Capabilities::of(settings), counts })
     }
 
-    /// What it did so far.
+    /// The counts so far.
     pub fn counts(&self) -> DriverCounts {
         self.counts
     }

@@ -43,7 +43,7 @@ pub struct HostCounts {
     pub packs_by_entries: Vec<u64>,
     /// Bytes of the largest command, header blocks not counted.
     pub largest_command_bytes: u64,
-    /// What became of flags, where `host.kernel` names a kernel.
+    /// The treatment of flags, where `host.kernel` names a kernel.
     pub driver: Option<DriverCounts>,
 }
 
@@ -118,7 +118,7 @@ impl HostQueue {
         })
     }
 
-    /// What it did so far.
+    /// The counts so far.
     pub fn counts(&self) -> HostCounts {
         HostCounts { driver: self.driver.as_ref().map(Driver::counts), ..self.counts.clone() }
     }

@@ -21,7 +21,7 @@ pub(crate) struct Layered {
     pub(super) levels: Vec<Level>,
     /// The task of each command, by disk and number of the command there.
     pub(super) owners: [Numbered<u32>; 2],
-    /// What a disk reported last, kept to reuse its memory.
+    /// The last report of a disk, kept to reuse its memory.
     pub(super) known: Vec<RequestCompleted>,
     pub(super) tasks: Tasks,
     pub(super) events: BinaryHeap<Reverse<(Nanos, u64, u32)>>,
@@ -218,7 +218,7 @@ impl Layered {
             return Ok(false);
         }
         Err(Error::new(Kind::Config, "a layer holds requests and has nothing to do")
-            .hint("this is a defect of the layer"))
+            .hint("report this defect of the layer with the settings and the trace"))
     }
 
     /// Goes on until the layers have started, or as far as a disk that has stopped lets them; returns when that is.
@@ -243,7 +243,7 @@ impl Layered {
         DurableTimes::new(&self.durable)
     }
 
-    /// What the layers did, the first on top.
+    /// The counts of the layers, the first on top.
     pub fn results(&self) -> Vec<LayerResult> {
         self.levels.iter().map(Level::result).collect()
     }

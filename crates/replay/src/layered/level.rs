@@ -25,14 +25,14 @@ pub(super) struct Arrived {
     pub parent: Option<Parent>,
     /// Of a request of the workload, how many came before it.
     pub number: u64,
-    /// What the blocks of a write are; only of a request of the workload.
+    /// The roles of a write's blocks; only of a request of the workload.
     pub notes: Vec<BlockNote>,
     /// The data of a write; empty where the stack moves none.
     pub data: Vec<u8>,
 }
 
 impl Arrived {
-    /// What stands for a request in the plans that a layer runs on its own.
+    /// A stand-in for a request in the plans that a layer runs on its own.
     pub fn own(at: Nanos) -> Self {
         let request =
             HostRequest { id: 0, op: Op::Flush, sector: 0, sectors: 0, modifiers: Modifiers::empty() };
@@ -86,7 +86,7 @@ impl Level {
         self.layer.clear_counters();
     }
 
-    /// What the layer did.
+    /// The counts of the layer.
     pub fn result(&self) -> LayerResult {
         LayerResult {
             name: self.layer.name().to_owned(),

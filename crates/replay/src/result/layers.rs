@@ -20,7 +20,7 @@ pub struct LayerResult {
     pub held_overlap: u64,
     /// How long it held them in all.
     pub held_ms: f64,
-    /// What it left out of what it was asked for, because the devices have not what it needs.
+    /// The features that it left out, because the devices do not have what they need.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub left_out: Vec<&'static str>,
     /// Its own counts.
@@ -59,13 +59,13 @@ pub struct SecondDevice {
     pub block_erases: u64,
     /// Bytes programmed / bytes written to it.
     pub waf: f64,
-    /// What its host queue did, where it has one.
+    /// The counts of its host queue, where it has one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub host: Option<HostCounts>,
 }
 
 impl SecondDevice {
-    /// What a device has done so far.
+    /// The counts of a device so far.
     pub(crate) fn new(name: String, device: &Device, host: Option<HostCounts>) -> Self {
         let counters = device.counters();
         Self {

@@ -41,7 +41,7 @@ pub struct SimulationResult {
     pub configuration: Configuration,
     /// How the workload was driven, and how that ended.
     pub run: Run,
-    /// What the workload asked.
+    /// The requests of the workload.
     pub requests: Requests,
     /// Response times: complete - arrival.
     pub response: ResponseTimes,
@@ -85,11 +85,11 @@ pub struct SimulationResult {
     pub power: PowerStates,
     /// Energy.
     pub energy: Energy,
-    /// What the host did above the device, where it merges or packs.
+    /// The counts of the host above the device, where it merges or packs.
     pub host: Option<HostCounts>,
-    /// What the readers counted, and the requests whose addresses were wrapped.
+    /// The counts of the readers, and the requests whose addresses were wrapped.
     pub ledger: Ledger,
-    /// What each layer did, the first on top.
+    /// The counts of each layer, the first on top.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub layers: Vec<LayerResult>,
     /// With layers, the times of flushes and durable writes, as the workload saw them.
@@ -101,7 +101,7 @@ pub struct SimulationResult {
     /// Settings that changed while the run went on: figures are made under several of them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub setting_changes: Vec<SettingChange>,
-    /// What the second device did, where there is one.
+    /// The counts of the second device, where there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub second_device: Option<SecondDevice>,
     /// Cost of the run on this computer; differs from run to run.
@@ -115,7 +115,7 @@ pub struct Configuration {
     pub capacity_bytes: u64,
     /// RAM of the write buffer and the read cache.
     pub ram_kb: u64,
-    /// What works in parallel: `timing.parallelism`.
+    /// The unit of parallelism: `timing.parallelism`.
     pub parallelism: String,
     /// Mapping scheme: `mapping.scheme`.
     pub mapping_scheme: String,

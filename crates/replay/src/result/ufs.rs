@@ -1,4 +1,4 @@
-//! What link, queues and hibernation of a UFS cost.
+//! The cost of link, queues and hibernation of a UFS.
 
 use emmclab_device::{Cause, Device, Gear, Settings, SlcMode};
 use emmclab_trace::{Nanos, SECTOR_BYTES};
@@ -11,7 +11,7 @@ pub struct UfsUse {
     pub lanes: u32,
     /// Gear of each lane.
     pub gear: Gear,
-    /// What the link can carry in each direction, in MB/s of 1,000,000 bytes.
+    /// The capacity of the link in each direction, in MB/s of 1,000,000 bytes.
     pub link_mb_per_s: f64,
     /// Data of writes.
     pub to_device: LinkDirection,

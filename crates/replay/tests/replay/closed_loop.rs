@@ -1,6 +1,7 @@
 //! A run that callers drive request by request completes requests when a replay of the same requests does.
 
-use emmclab_device::{Device, DeviceConfig, Observer, Quiet, RequestCompleted};
+use crate::common::Reported;
+use emmclab_device::{Device, DeviceConfig, Quiet};
 use emmclab_layers::LayerConfig;
 use emmclab_replay::{ClosedLoop, Mode, ReplayOptions, Simulation};
 use emmclab_trace::{Nanos, Op, Request, Sector};
@@ -30,24 +31,16 @@ fn simulation((settings, layers): Run) -> Simulation {
 /// First sector, arrival and completion.
 type Row = (u64, Nanos, Nanos);
 
-#[derive(Default)]
-struct Completions(Vec<Row>);
-
-impl Observer for Completions {
-    fn request_completed(&mut self, event: &RequestCompleted) {
-        self.0.push((event.sector, event.arrival, event.complete));
-    }
-}
-
 fn replayed(run: usize, requests: &[Request]) -> Vec<Row> {
     let mut simulation = simulation(RUNS[run]);
-    let mut seen = Completions::default();
+    let mut seen = Reported::default();
     for request in requests {
         assert!(simulation.push(request, &mut seen).unwrap());
     }
     simulation.finish(None, &mut seen).unwrap();
-    seen.0.sort_unstable();
-    seen.0
+    let mut rows: Vec<_> = seen.0.iter().map(|event| (event.sector, event.arrival, event.complete)).collect();
+    rows.sort_unstable();
+    rows
 }
 
 fn driven(run: usize, requests: &[Request]) -> Vec<Row> {

@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 use std::io::Write;
 
-use crate::common::parts_ms;
-use emmclab_device::{DeviceConfig, Observer, Quiet, RequestCompleted};
+use crate::common::{Reported, parts_ms};
+use emmclab_device::{DeviceConfig, Quiet};
 use emmclab_replay::{
     Computing, ImageStore, Mode, Precondition, Rate, ReplayOptions, RequestRows, Simulation, SimulationResult,
 };
@@ -46,24 +46,16 @@ fn recorded(arrival_us: i64, complete_us: i64, page: u64) -> Request {
     }
 }
 
-#[derive(Default)]
-struct Arrivals(Vec<i64>);
-
-impl Observer for Arrivals {
-    fn request_completed(&mut self, event: &RequestCompleted) {
-        self.0.push(event.arrival.0 / 1000);
-    }
-}
-
 fn run(config: &DeviceConfig, options: &ReplayOptions, requests: &[Request]) -> (SimulationResult, Vec<i64>) {
     let mut simulation = Simulation::new(config, options, None).unwrap();
-    let mut arrivals = Arrivals::default();
+    let mut reported = Reported::default();
     for request in requests {
-        if !simulation.push(request, &mut arrivals).unwrap() {
+        if !simulation.push(request, &mut reported).unwrap() {
             break;
         }
     }
-    (simulation.finish(None, &mut arrivals).unwrap(), arrivals.0)
+    let result = simulation.finish(None, &mut reported).unwrap();
+    (result, reported.0.iter().map(|event| event.arrival.0 / 1000).collect())
 }
 
 #[test]

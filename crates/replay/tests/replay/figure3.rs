@@ -2,39 +2,28 @@
 //! 256 KB, 5.18 to 56.15 MB/s for writes of 4 KB to 16 MB, 19 MB/s for writes of 256 KB. The curves rise; writes of 256 KB and
 //! more do not reach the published ones on a device that programs one page at a time (docs/concepts/emmc.md).
 
-use emmclab_device::{DeviceConfig, Observer, RequestCompleted};
+use crate::common::Reported;
+use emmclab_device::DeviceConfig;
 use emmclab_replay::{ReplayOptions, Simulation};
 use emmclab_trace::{Combiner, Flags, Nanos, Op, Request, Sector, TraceInput};
 
 /// Longest request of the kernel: larger ones come as several, which the driver may pack.
 const LONGEST_KB: u32 = 512;
 
-#[derive(Default)]
-struct Ends {
-    first: Option<Nanos>,
-    last: Nanos,
-}
-
-impl Observer for Ends {
-    fn request_completed(&mut self, event: &RequestCompleted) {
-        self.first.get_or_insert(event.start);
-        self.last = self.last.max(event.complete);
-    }
-}
-
 /// MB/s of one request of a size, alone on a device that is awake.
 fn rate(settings: &[(&str, &str)], op: Op, kb: u32) -> f64 {
     let mut config = DeviceConfig::preset("nexus5").unwrap();
     config.set_all(settings).unwrap();
     let mut simulation = Simulation::new(&config, &ReplayOptions::default(), None).unwrap();
-    let mut ends = Ends::default();
+    let mut parts = Reported::default();
     for i in 0..kb.div_ceil(LONGEST_KB) {
         let size = LONGEST_KB.min(kb - i * LONGEST_KB);
         let sector = u64::from(i * LONGEST_KB) * 2;
-        simulation.push(&Request::new(Nanos(0), op, Sector(sector), size * 2), &mut ends).unwrap();
+        simulation.push(&Request::new(Nanos(0), op, Sector(sector), size * 2), &mut parts).unwrap();
     }
-    simulation.finish(None, &mut ends).unwrap();
-    f64::from(kb) / 1024.0 / (ends.last - ends.first.unwrap()).as_secs_f64()
+    simulation.finish(None, &mut parts).unwrap();
+    let last = parts.0.iter().map(|part| part.complete).max().unwrap();
+    f64::from(kb) / 1024.0 / (last - parts.0[0].start).as_secs_f64()
 }
 
 /// Planes that work in parallel, with room for as many commands; the driver packs, and packs fill pages.

@@ -3,22 +3,13 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use emmclab_device::{DeviceConfig, Observer, Quiet, RequestCompleted};
+use crate::common::Reported;
+use emmclab_device::DeviceConfig;
 use emmclab_replay::{ByOperation, Mode, ReplayOptions, Simulation, SimulationResult};
 use emmclab_trace::{Combiner, Nanos, Op, Request, TraceInput};
 
 /// Service times in us by write and KB.
 type Times = BTreeMap<(bool, u32), Vec<i64>>;
-
-#[derive(Default)]
-struct BySize(Times);
-
-impl Observer for BySize {
-    fn request_completed(&mut self, event: &RequestCompleted) {
-        let key = (event.op == Op::Write, event.sectors / 2);
-        self.0.entry(key).or_default().push((event.complete - event.start).0 / 1000);
-    }
-}
 
 fn median(times: &mut [i64]) -> f64 {
     times.sort_unstable();
@@ -35,17 +26,14 @@ fn recorded(path: &Path) -> Vec<Request> {
     requests
 }
 
-fn in_closed_loop<O: Observer>(
-    config: &DeviceConfig,
-    requests: &[Request],
-    observer: &mut O,
-) -> SimulationResult {
+fn in_closed_loop(config: &DeviceConfig, requests: &[Request]) -> (SimulationResult, Reported) {
     let options = ReplayOptions { mode: Mode::Closed, ..ReplayOptions::default() };
     let mut simulation = Simulation::new(config, &options, None).unwrap();
+    let mut reported = Reported::default();
     for request in requests {
-        simulation.push(request, observer).unwrap();
+        simulation.push(request, &mut reported).unwrap();
     }
-    simulation.finish(None, observer).unwrap()
+    (simulation.finish(None, &mut reported).unwrap(), reported)
 }
 
 /// Service times of the phone: from the start, or from the completion before where that is later, since the driver fetches the
@@ -69,12 +57,16 @@ fn served(requests: &[Request]) -> Times {
 fn service_times_by_size_are_those_of_the_phone() {
     let Some(path) = crate::common::real_trace("nexus5/log106_Messaging.txt") else { return };
     let requests = recorded(&path);
-    let mut simulated = BySize::default();
-    in_closed_loop(&DeviceConfig::preset("nexus5").unwrap(), &requests, &mut simulated);
+    let (_, reported) = in_closed_loop(&DeviceConfig::preset("nexus5").unwrap(), &requests);
+    let mut simulated = Times::new();
+    for event in &reported.0 {
+        let key = (event.op == Op::Write, event.sectors / 2);
+        simulated.entry(key).or_default().push((event.complete - event.start).0 / 1000);
+    }
     let (mut near, mut all) = (0, 0);
     for (key, times) in &mut served(&requests) {
         let count = times.len();
-        let (found, wanted) = (median(simulated.0.get_mut(key).unwrap()), median(times));
+        let (found, wanted) = (median(simulated.get_mut(key).unwrap()), median(times));
         let error = found / wanted - 1.0;
         all += count;
         near += if error.abs() <= 0.1 { count } else { 0 };
@@ -97,7 +89,7 @@ fn its_own_recording_is_met_in_closed_loop_over_ten_seeds() {
     for seed in 0..10 {
         let mut config = DeviceConfig::preset("nexus5").unwrap();
         config.set("power.seed", &seed.to_string()).unwrap();
-        runs.push(in_closed_loop(&config, &requests, &mut Quiet).recorded);
+        runs.push(in_closed_loop(&config, &requests).0.recorded);
     }
     let response = |op: fn(&ByOperation<emmclab_replay::TimeBeside>) -> emmclab_replay::TimeBeside| {
         let times: Vec<_> = runs.iter().map(|run| op(&run.response)).collect();

@@ -49,7 +49,7 @@ impl FuseFile {
     pub fn start(device: Arc<dyn BlockDevice>) -> Result<Self> {
         if !Path::new("/dev/fuse").exists() {
             return Err(
-                Error::new(Kind::Unsupported, "there is no /dev/fuse").hint("`modprobe fuse` as root")
+                Error::new(Kind::Unsupported, "there is no /dev/fuse").hint("run `modprobe fuse` as root")
             );
         }
         let root = rustix::process::geteuid().is_root();

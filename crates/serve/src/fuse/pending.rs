@@ -24,7 +24,7 @@ pub(super) enum Answer {
 struct Waiting {
     answer: Answer,
     parts_left: usize,
-    /// What is read; parts are put in their place.
+    /// The buffer of a read; parts are put in their place.
     data: Vec<u8>,
     /// Bytes of each part but the last.
     part_bytes: usize,

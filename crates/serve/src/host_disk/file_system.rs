@@ -45,7 +45,7 @@ impl FileSystem {
         Self::ALL.into_iter().find(|kind| kind.name() == name).ok_or_else(|| {
             let names = Self::ALL.map(Self::name).join(", ");
             Error::new(Kind::Config, format!("no file system is named `{name}`"))
-                .hint(format!("there are {names}"))
+                .hint(format!("choose one of: {names}"))
         })
     }
 
@@ -104,14 +104,16 @@ impl Mkfs {
             && let Some(found) = content(device)?
         {
             let problem = format!("the device holds {found}, which a new {} would overwrite", kind.name());
-            return Err(Error::new(Kind::Config, problem).in_file(device).hint("allow it to be overwritten"));
+            return Err(Error::new(Kind::Config, problem)
+                .in_file(device)
+                .hint("allow it to be overwritten (--overwrite)"));
         }
         command.args(kind.quiet()).args(kind.overwrite()).args(&self.options).arg(device);
         programs::run(command).map(drop)
     }
 }
 
-/// What lies on a device, by its signature.
+/// The contents of a device, by their signature.
 fn content(device: &Path) -> Result<Option<String>> {
     let mut command = programs::tool("blkid", "util-linux")?;
     command.args(["--probe", "--output", "export"]).arg(device);

@@ -56,12 +56,13 @@ pub(super) fn check(file: &FuseFile, options: &LoopOptions) -> Result<()> {
             .hint("run it as root, or use the FUSE file without a loop device"));
     }
     if !matches!(block, 512 | 1024 | 2048 | 4096) {
-        return Err(Error::new(Kind::Config, format!("a loop device has no blocks of {block} bytes"))
-            .hint("512, 1024, 2048 or 4096"));
+        return Err(Error::new(Kind::Config, format!("a loop device cannot have blocks of {block} bytes"))
+            .hint("choose 512, 1024, 2048 or 4096 bytes"));
     }
     let sectors = file.limits().sectors;
     if sectors == 0 || !sectors.is_multiple_of(u64::from(block) / SECTOR as u64) {
-        let problem = format!("{sectors} sectors of 512 bytes are no whole blocks of {block}");
+        let problem =
+            format!("{sectors} sectors of 512 bytes are not a whole number of blocks of {block} bytes");
         return Err(Error::new(Kind::Config, problem).hint("choose another size or smaller blocks"));
     }
     Ok(())
@@ -80,7 +81,7 @@ pub(super) fn attach(file: &Path, block_bytes: u32, partitions: bool) -> Result<
         match programs::finish(command) {
             Ok(device) => return Ok(PathBuf::from(device)),
             Err(error) if attempt < ATTEMPTS && taken(&error) => std::thread::sleep(BETWEEN),
-            Err(error) => return Err(error.hint("the kernel needs loop devices (CONFIG_BLK_DEV_LOOP)")),
+            Err(error) => return Err(error.hint("use a kernel with loop devices (CONFIG_BLK_DEV_LOOP)")),
         }
         attempt += 1;
     }
@@ -109,12 +110,12 @@ pub(super) fn check_direct(device: &Path) -> Result<()> {
     }
     Err(Error::new(Kind::Unsupported, "the kernel refuses direct I/O on the loop device")
         .in_file(device)
-        .hint("blocks of 4096 bytes may help"))
+        .hint("try blocks of 4096 bytes"))
 }
 
 /// Limits the data of the device that the host's page cache holds and has yet to write.
 pub(super) fn limit_dirty(device: &Path, most_bytes: u64) -> Result<()> {
-    let refused = |error: Error| error.hint("this limit needs Linux 6.2 or later");
+    let refused = |error: Error| error.hint("use Linux 6.2 or later for this limit");
     set(device, "bdi/strict_limit", "1").map_err(refused)?;
     set(device, "bdi/max_bytes", &most_bytes.to_string()).map_err(refused)
 }
@@ -141,7 +142,9 @@ pub(super) fn detach(device: &Path, file: &Path) -> Result<()> {
     let until = Instant::now() + DETACH;
     while held() {
         if Instant::now() > until {
-            return Err(Error::new(Kind::Io, "the loop device is in use by another process").in_file(device));
+            return Err(Error::new(Kind::Io, "the loop device is in use by another process")
+                .in_file(device)
+                .hint("end that process, then detach it: `losetup -d`"));
         }
         std::thread::sleep(BETWEEN);
     }

@@ -47,7 +47,7 @@ pub(super) fn mount(device: &Path, options: &MountOptions) -> Result<PathBuf> {
     }
     command.arg("--").arg(device).arg(&folder);
     programs::run(command).map_err(|error| {
-        error.hint("is there a file system on it that this kernel knows (/proc/filesystems)?")
+        error.hint("check that it holds a file system that this kernel knows (/proc/filesystems)")
     })?;
     Ok(folder)
 }
@@ -72,7 +72,7 @@ pub(super) fn unmount(folder: &Path, patience: Duration) -> Result<()> {
 pub(super) fn write_back(folder: &Path) {
     if let Ok(mut command) = programs::tool("sync", "coreutils") {
         command.arg("--file-system").arg(folder);
-        // Where it fails, there is nobody to tell but the error of unmounting.
+        // Where it fails, only the error of unmounting can report it.
         let _ = programs::finish(command);
     }
 }

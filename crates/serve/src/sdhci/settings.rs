@@ -1,4 +1,4 @@
-//! What a card says of itself in its registers.
+//! The contents of a card's registers.
 
 use emmclab_base::{Error, Kind, Result, SECTOR_BYTES};
 

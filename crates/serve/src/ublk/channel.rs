@@ -25,7 +25,7 @@ struct Map {
 }
 
 impl Map {
-    /// What the file shows from `offset` on, to be read.
+    /// The file's contents from `offset` on, to be read.
     #[expect(unsafe_code, reason = "mapping memory")]
     fn of_file(file: &File, offset: u64, bytes: usize) -> io::Result<Self> {
         // SAFETY: a new mapping, at a place of the kernel's choice.
@@ -153,7 +153,7 @@ impl Channel {
         self.give(tag, IoCommand::CommitAndFetch, result)
     }
 
-    /// What happened.
+    /// Collects the events since the last call.
     pub(super) fn events(&mut self, found: &mut Vec<Event>) {
         for entry in self.ring.completion() {
             if entry.user_data() == WAKE {
@@ -199,7 +199,7 @@ impl Channel {
         (self.tags.get(at) == Some(&Tag::Ours)).then_some(at)
     }
 
-    /// What the request of a tag wants.
+    /// The operation that the request of a tag wants.
     #[expect(unsafe_code, reason = "memory that the kernel writes")]
     pub(super) fn description(&self, tag: u16) -> Option<Description> {
         let at = self.ours(tag)?;

@@ -14,7 +14,7 @@ use rustix::io::Errno;
 
 use super::abi::{self, ControlCommand, IOCTL_NUMBERS, Info};
 
-/// What came of a command.
+/// The outcome of a command.
 type Outcome<T> = std::result::Result<T, Errno>;
 
 /// The file that takes the commands.
@@ -30,14 +30,14 @@ fn ring() -> io::Result<IoUring<Entry128>> {
 pub(super) fn no_ring(error: &io::Error) -> Error {
     let problem = format!("io_uring, which ublk works by, is not available: {error}");
     Error::new(Kind::Unsupported, problem)
-        .hint("`sysctl kernel.io_uring_disabled` must be 0, or 1 or less for root")
+        .hint("set `sysctl kernel.io_uring_disabled` to 0, or 1 for root alone")
 }
 
 /// The error for a kernel that has no ublk, or has not loaded it.
 fn absent() -> Error {
     let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     Error::new(Kind::Unsupported, format!("there is no {PATH}; this kernel is Linux {}", release.trim())).hint(
-        "`modprobe ublk_drv` as root; it takes Linux 6.0 or later with CONFIG_BLK_DEV_UBLK. A loop device needs neither",
+        "run `modprobe ublk_drv` as root; it takes Linux 6.0 or later with CONFIG_BLK_DEV_UBLK. A loop device needs neither",
     )
 }
 

@@ -1,4 +1,4 @@
-//! What a ublk device leaves behind once its disk is gone: mounts, and after a kill the device itself.
+//! Remains of a ublk device once its disk is gone: mounts, and after a kill the device itself.
 
 use std::ffi::OsString;
 use std::fs;

@@ -77,7 +77,7 @@ fn longest_request(limits: &Limits) -> Result<u32> {
     if longest == 0 {
         let problem =
             format!("the device takes {} sectors at most, and ublk sends whole pages", limits.max_sectors);
-        return Err(Error::new(Kind::Config, problem).hint("its requests must have 8 sectors or more"));
+        return Err(Error::new(Kind::Config, problem).hint("give it requests of 8 sectors or more"));
     }
     Ok(longest)
 }
@@ -94,9 +94,8 @@ fn check(limits: &Limits, options: &UblkOptions) -> Result<()> {
     }
     if options.queues == 0 || options.depth == 0 || options.depth > MOST_DEPTH {
         let problem = format!("{} queues of {} requests are impossible", options.queues, options.depth);
-        return Err(
-            Error::new(Kind::Config, problem).hint(format!("one queue or more, of 1 to {MOST_DEPTH}"))
-        );
+        return Err(Error::new(Kind::Config, problem)
+            .hint(format!("give 1 queue or more, of 1 to {MOST_DEPTH} requests each")));
     }
     Ok(())
 }
@@ -105,7 +104,7 @@ fn check(limits: &Limits, options: &UblkOptions) -> Result<()> {
 fn refused(work: &str, errno: Errno) -> Error {
     Error::new(Kind::Io, format!("ublk_drv refuses to {work}: {}", io::Error::from(errno)))
         .in_file(Path::new(PATH))
-        .hint("`dmesg` may say why")
+        .hint("see `dmesg` for the reason")
 }
 
 /// Opens or finds a file of a new device, which appears soon.
@@ -118,7 +117,8 @@ fn appearing<T>(path: &Path, mut open: impl FnMut(&Path) -> io::Result<T>) -> Re
                 std::thread::sleep(BETWEEN);
             }
             Err(error) => {
-                return Err(Error::io(path, error).hint("/dev must show the devices of this host (devtmpfs)"));
+                return Err(Error::io(path, error)
+                    .hint("mount devtmpfs on /dev, so that it shows the devices of this host"));
             }
         }
     }
@@ -233,7 +233,7 @@ impl Ublk {
         let problem = held.unwrap_or_else(|| "it is in use".to_owned());
         Error::new(Kind::Io, problem)
             .in_file(&path)
-            .hint("the device is gone for these processes; end them before it next time")
+            .hint("end these processes before the device next time; it is gone for them")
     }
 }
 

@@ -53,7 +53,7 @@ impl Inbox {
         self.ring();
     }
 
-    /// What is complete, where that is anything; else the thread may sleep.
+    /// Takes the completed requests, if any; else the thread may sleep.
     fn take(&self, completions: &mut Vec<Completion>) -> bool {
         let mut list = self.list();
         completions.append(&mut list.completions);

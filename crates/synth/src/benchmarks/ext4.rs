@@ -1,7 +1,7 @@
 //! The layout of a file system like ext4: block groups, each with bitmaps and inodes at its start, a file near its
 //! directory, and a journal.
 //!
-//! What the model keeps of ext4 (Linux documentation, "ext4 Data Structures and Algorithms"): 4 KB blocks, groups of
+//! The parts of ext4 that the model keeps (Linux documentation, "ext4 Data Structures and Algorithms"): 4 KB blocks, groups of
 //! 32,768, 8,192 inodes of 256 bytes in each, directories spread over the groups, a file in the group of its directory,
 //! its blocks behind those allocated there last, a journal in one place in the middle of the volume.
 

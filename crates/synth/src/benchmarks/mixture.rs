@@ -16,11 +16,11 @@ pub(super) struct Mixture {
     pub others: u64,
     /// Small random writes that go with them.
     pub small: u64,
-    /// What is counted.
+    /// The quantity that is counted.
     pub by: By,
 }
 
-/// What the shares of a mixture count.
+/// The quantity that the shares of a mixture count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum By {
     Writes,

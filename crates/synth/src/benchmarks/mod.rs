@@ -24,9 +24,9 @@ type Stream = Box<dyn Iterator<Item = Request> + Send>;
 pub struct Entry {
     /// Its name.
     pub name: &'static str,
-    /// What it does, in a few words.
+    /// Its load, in a few words.
     pub about: &'static str,
-    /// Claims and published figures whose words the benchmark was made from: agreement with them is no evidence.
+    /// Claims and published figures whose words the benchmark was made from: agreement with them is not evidence.
     pub made_from: &'static [&'static str],
     make: fn(u64) -> Result<Stream>,
 }

@@ -1,6 +1,6 @@
 //! Postmark (Katcher, "`PostMark`: A New File System Benchmark", 1997) as configured in Kim & Kim, V-A, on an ext4 model.
 //!
-//! What reaches the device: every commit (5 s on a phone, here a number of operations) writes the data of the files that
+//! The load of the device: every commit (5 s on a phone, here a number of operations) writes the data of the files that
 //! changed, file by file, then the journal: descriptor, the metadata blocks that changed, commit block. Metadata comes to
 //! its place some commits later, in order of address. Reads come from the page cache where a file was touched lately.
 

@@ -42,7 +42,7 @@ impl MendClock {
         }
         match parse_duration(text).filter(|length| (1_000_000..=LONGEST_NS).contains(&length.0)) {
             Some(length) => Ok(Self::Above(length)),
-            None => Err(Error::new(Kind::Config, "is no length of a gap")
+            None => Err(Error::new(Kind::Config, "is not the length of a gap")
                 .of_field("--mend-clock", 0, text.as_bytes())
                 .hint(
                     "give 1ms or more, as 90s, 30min, 1h or 2d, or `auto` to cut the jumps that are found",

@@ -1,4 +1,4 @@
-//! What a recording learns beside the requests: the device's commands, who waits for files to be durable, and the
+//! The activity that a recording counts beside the requests: the device's commands, who waits for files to be durable, and the
 //! journal's commits. Stored as JSON in the header of the trace.
 
 use emmclab_base::{Bytes, Nanos};
@@ -9,7 +9,7 @@ use super::command::CommandKind;
 /// Commands of one kind to one device.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CommandCounts {
-    /// What they are for.
+    /// Their purpose.
     pub kind: CommandKind,
     /// How many there were, repeated ones counted each time.
     pub count: u64,
@@ -31,7 +31,7 @@ pub struct CommandCounts {
     pub longest: Nanos,
 }
 
-/// What one host controller did.
+/// The commands of one host controller.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HostActivity {
     /// Its name (`mmc0`, `1d84000.ufshc`; `ufs` where the kernel does not report it).
@@ -89,7 +89,7 @@ pub struct SyncStall {
     pub time: Nanos,
 }
 
-/// What a journal of ext4 (JBD2) wrote.
+/// The writes of a journal of ext4 (JBD2).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JournalCounts {
     /// The device that is mounted.
@@ -102,7 +102,7 @@ pub struct JournalCounts {
     pub blocks: u64,
 }
 
-/// What a recording learned beside the requests.
+/// The activity that a recording counted beside the requests.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Activity {

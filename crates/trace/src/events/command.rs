@@ -10,7 +10,7 @@ use super::kernel_event::KernelEvent;
 use super::values::{Slot, Values};
 use crate::names::fixed;
 
-/// What a command is for.
+/// The purpose of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CommandKind {
@@ -20,7 +20,8 @@ pub enum CommandKind {
     Write,
     /// The cache is written back: eMMC `CMD6` to `FLUSH_CACHE`, SCSI `SYNCHRONIZE CACHE`.
     Flush,
-    /// Discard, trim or erase: eMMC `CMD35`, `CMD36` and `CMD38`, SD `CMD32`, `CMD33` and `CMD38`, SCSI `UNMAP`.
+    /// Discard, trim or erase: eMMC `CMD35`, `CMD36` and `CMD38`, SD `CMD32`, `CMD33` and `CMD38`, SCSI `UNMAP`, and
+    /// `WRITE SAME`, by which Linux discards on disks that prefer it, and writes zeroes.
     Discard,
     /// A status request (`CMD13`), by which the driver polls for the end of busy time.
     Status,
@@ -28,13 +29,17 @@ pub enum CommandKind {
     Switch,
     /// Sleep and awake: `CMD5`, SCSI `START STOP UNIT`.
     Sleep,
+    /// The link of a UFS goes to sleep: `DME_HIBERNATE_ENTER`.
+    Hibernate,
+    /// It wakes up: `DME_HIBERNATE_EXIT`, whose time the next command waits for.
+    WakeUp,
     /// Anything else.
     Other,
 }
 
 impl CommandKind {
     /// All kinds, in the order of their codes.
-    pub const ALL: [CommandKind; 8] = [
+    pub const ALL: [CommandKind; 10] = [
         CommandKind::Read,
         CommandKind::Write,
         CommandKind::Flush,
@@ -42,6 +47,8 @@ impl CommandKind {
         CommandKind::Status,
         CommandKind::Switch,
         CommandKind::Sleep,
+        CommandKind::Hibernate,
+        CommandKind::WakeUp,
         CommandKind::Other,
     ];
 }
@@ -51,7 +58,7 @@ impl CommandKind {
 pub enum CommandStep {
     /// It was given to the device.
     Start {
-        /// What it is for.
+        /// Its purpose.
         kind: CommandKind,
         /// Its data.
         bytes: u64,
@@ -78,7 +85,7 @@ pub struct CommandEvent {
     pub host: [u8; 16],
     /// The same from start to end, and of no two commands at a time.
     pub id: u64,
-    /// What happened.
+    /// The kind of event.
     pub step: CommandStep,
 }
 
@@ -92,9 +99,13 @@ const SWITCH_INDEX_SHIFT: u32 = 16;
 const FLUSH_CACHE: i64 = 32;
 /// `UFS_CMD_SEND` of `enum ufs_trace_str_t`; the event's others are ends.
 const UFS_SEND: i64 = 0;
+/// Commands of the link, one at a time, are no tags of the queue. Opcodes: `enum uic_cmd_dme` of `ufshci.h`.
+const UIC_ID: u64 = 1 << 32;
+const UIC_HIBERNATE_ENTER: i64 = 0x17;
+const UIC_HIBERNATE_EXIT: i64 = 0x18;
 
 impl CommandEvent {
-    /// What an event with these fields says; `None` for one that is of no command.
+    /// The meaning of an event with these fields; `None` where it does not concern a command.
     pub(super) fn read(event: KernelEvent, values: &Values) -> Option<Self> {
         let host = fixed(values.text(Slot::Host));
         Some(match event {
@@ -115,21 +126,28 @@ impl CommandEvent {
                 step: if begins { mmc_block(erase, values) } else { DONE },
             },
             KernelEvent::Ufs => {
-                let begins = if values.has(Slot::Step) {
-                    values.number(Slot::Step) == UFS_SEND
-                } else {
-                    // `send`, `send_req`, else `complete`, `complete_rsp`, `dev_complete`
-                    memmem::find(values.text(Slot::Word), b"compl").is_none()
-                };
-                let step = if begins { ufs_start(values) } else { DONE };
+                let step = if ufs_begins(values) { ufs_start(values) } else { DONE };
                 Self {
                     host: fixed(ufs_host(values.text(Slot::Host))),
                     id: values.number(Slot::Tag) as u64,
                     step,
                 }
             }
+            KernelEvent::UfsLink => {
+                let step = if ufs_begins(values) { link_start(values) } else { DONE };
+                Self { host: fixed(values.text(Slot::Host)), id: UIC_ID, step }
+            }
             KernelEvent::SyncBegin(_) | KernelEvent::SyncEnd(_) | KernelEvent::Commit => return None,
         })
+    }
+}
+
+fn ufs_begins(values: &Values) -> bool {
+    if values.has(Slot::Step) {
+        values.number(Slot::Step) == UFS_SEND
+    } else {
+        // `send`, `send_req`, else `complete`, `complete_rsp`, `dev_complete`
+        memmem::find(values.text(Slot::Word), b"compl").is_none()
     }
 }
 
@@ -184,7 +202,7 @@ fn ufs_start(values: &Values) -> CommandStep {
         0x08 | 0x28 | 0x88 => CommandKind::Read,
         0x0a | 0x2a | 0x8a => CommandKind::Write,
         0x35 | 0x91 => CommandKind::Flush,
-        0x42 => CommandKind::Discard,
+        0x42 | 0x41 | 0x93 => CommandKind::Discard,
         0x1b => CommandKind::Sleep,
         _ => CommandKind::Other,
     };
@@ -194,7 +212,17 @@ fn ufs_start(values: &Values) -> CommandStep {
     CommandStep::Start { kind, bytes: u64::from(bytes), sector: None, packed: false, reliable: false }
 }
 
-/// Kernels from 6.15 on name the disk (`0:0:0:1`) or nothing; tags are those of the controller.
+/// The opcode is in the low byte of the register. An end tells the register as it is then, with any opcode or none.
+fn link_start(values: &Values) -> CommandStep {
+    let kind = match values.number(Slot::Opcode) & 0xff {
+        UIC_HIBERNATE_ENTER => CommandKind::Hibernate,
+        UIC_HIBERNATE_EXIT => CommandKind::WakeUp,
+        _ => CommandKind::Other,
+    };
+    CommandStep::Start { kind, bytes: 0, sector: None, packed: false, reliable: false }
+}
+
+/// Kernels from 6.15 on name the disk (`0:0:0:1`), 6.12 nothing; tags are those of the controller.
 fn ufs_host(name: &[u8]) -> &[u8] {
     let is_disk = name.iter().all(|byte| byte.is_ascii_digit() || *byte == b':');
     if is_disk { b"ufs" } else { name }

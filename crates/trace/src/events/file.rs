@@ -4,7 +4,7 @@
 use super::kernel_event::KernelEvent;
 use super::values::{Slot, Values};
 
-/// What happened.
+/// The kind of event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FsStep {
     /// `fsync` or `fdatasync` begins.
@@ -32,12 +32,12 @@ pub struct FsEvent {
     pub device: u32,
     /// The task that ran.
     pub pid: i32,
-    /// What happened.
+    /// The kind of event.
     pub step: FsStep,
 }
 
 impl FsEvent {
-    /// What an event with these fields says; `None` for one that is of no file system.
+    /// The meaning of an event with these fields; `None` where it does not concern a file system.
     pub(super) fn read(event: KernelEvent, pid: i32, values: &Values) -> Option<Self> {
         let (system, step) = match event {
             KernelEvent::SyncBegin(system) => (system, FsStep::SyncBegin),

@@ -18,6 +18,8 @@ pub enum KernelEvent {
     },
     /// `ufshcd_command`.
     Ufs,
+    /// `ufshcd_uic_command`: of the link.
+    UfsLink,
     /// `ext4_sync_file_enter` and its like of this file system.
     SyncBegin(&'static str),
     /// `ext4_sync_file_exit` and its like.
@@ -28,7 +30,7 @@ pub enum KernelEvent {
 
 impl KernelEvent {
     /// All of them, by their folders below `events/`.
-    pub const ALL: [(&str, KernelEvent); 12] = [
+    pub const ALL: [(&str, KernelEvent); 13] = [
         ("mmc/mmc_request_start", KernelEvent::MmcStart),
         ("mmc/mmc_request_done", KernelEvent::MmcDone),
         ("mmc/mmc_blk_rw_start", KernelEvent::MmcBlock { erase: false, begins: true }),
@@ -36,6 +38,7 @@ impl KernelEvent {
         ("mmc/mmc_blk_erase_start", KernelEvent::MmcBlock { erase: true, begins: true }),
         ("mmc/mmc_blk_erase_end", KernelEvent::MmcBlock { erase: true, begins: false }),
         ("ufs/ufshcd_command", KernelEvent::Ufs),
+        ("ufs/ufshcd_uic_command", KernelEvent::UfsLink),
         ("ext4/ext4_sync_file_enter", KernelEvent::SyncBegin("ext4")),
         ("ext4/ext4_sync_file_exit", KernelEvent::SyncEnd("ext4")),
         ("f2fs/f2fs_sync_file_enter", KernelEvent::SyncBegin("f2fs")),
@@ -61,6 +64,9 @@ impl KernelEvent {
             KernelEvent::MmcDone => has(&[Slot::Host]),
             KernelEvent::MmcBlock { .. } => has(&[Slot::Opcode, Slot::Address, Slot::Blocks]),
             KernelEvent::Ufs => has(&[Slot::Tag, Slot::Opcode]) && (has(&[Slot::Step]) || has(&[Slot::Word])),
+            KernelEvent::UfsLink => {
+                has(&[Slot::Host, Slot::Opcode]) && (has(&[Slot::Step]) || has(&[Slot::Word]))
+            }
             KernelEvent::SyncBegin(_) => has(&[Slot::Device]),
             KernelEvent::SyncEnd(_) => has(&[Slot::Device, Slot::Result]),
             KernelEvent::Commit => has(&[Slot::Device, Slot::Handles, Slot::JournalBlocks]),

@@ -125,7 +125,7 @@ impl Matcher {
         meter.take_syncs(|pid| tasks.name(pid).map(str::to_owned))
     }
 
-    /// What was learned so far beside the requests. `name_of` knows the processes of tasks that no event named.
+    /// The activity so far beside the requests. `name_of` knows the processes of tasks that no event named.
     pub fn activity(&self, name_of: impl Fn(i32) -> Option<String>) -> Activity {
         self.meter.activity(|pid| name_of(pid).or_else(|| self.tasks.name(pid).map(str::to_owned)))
     }

@@ -215,7 +215,7 @@ impl Meter {
         if self.recent.is_empty() { Vec::new() } else { rows(&std::mem::take(&mut self.recent), name_of) }
     }
 
-    /// What was learned so far. `name_of` knows tasks that had no name when they were counted.
+    /// The activity so far. `name_of` knows tasks that had no name when they were counted.
     pub(super) fn activity(&self, name_of: impl Fn(i32) -> Option<String>) -> Activity {
         let host = |(name, host): (&[u8; 16], &Host)| HostActivity {
             host: String::from_utf8_lossy(unfilled(name)).into_owned(),

@@ -2,7 +2,7 @@
 
 macro_rules! slots {
     ($($(#[$doc:meta])* $slot:ident: $($name:literal)|+,)*) => {
-        /// What a field of an event holds.
+        /// The values of an event's fields.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum Slot {
             $($(#[$doc])* $slot,)*
@@ -69,7 +69,7 @@ slots! {
     Step: "str_t",
     /// The same as a word; a text.
     Word: "str",
-    /// What a system call returned.
+    /// The result of a system call.
     Result: "ret",
     /// Changes of metadata in a transaction.
     Handles: "handle_count",

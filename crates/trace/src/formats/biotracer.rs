@@ -175,20 +175,20 @@ fn create(file: AtomicFile, _header: &Header) -> Result<Box<dyn Sink>> {
 
 impl LineWriter for Writer {
     fn line(&mut self, request: &Request, _batch: &Batch, out: &mut Vec<u8>) -> Result<()> {
-        let time =
-            |name: &str, time: Option<Nanos>| {
-                let missing = || {
-                    Error::new(Kind::Unsupported, "a BIOtracer log needs this time of every request")
-                        .of_field(name, 0, b"")
-                        .hint("write Parquet or CSV, which may leave times out")
-                };
-                let Nanos(ns) = time.ok_or_else(missing)?;
-                if ns < 0 {
-                    return Err(Error::new(Kind::Unsupported, "a BIOtracer log has no negative times")
-                        .of_field(name, 0, ns.to_string().as_bytes()));
-                }
-                Ok((ns / 1_000_000_000, ns % 1_000_000_000))
+        let time = |name: &str, time: Option<Nanos>| {
+            let missing = || {
+                Error::new(Kind::Unsupported, "a BIOtracer log needs this time of every request")
+                    .of_field(name, 0, b"")
+                    .hint("write Parquet or CSV, which may leave times out")
             };
+            let Nanos(ns) = time.ok_or_else(missing)?;
+            if ns < 0 {
+                return Err(Error::new(Kind::Unsupported, "a BIOtracer log cannot hold negative times")
+                    .of_field(name, 0, ns.to_string().as_bytes())
+                    .hint("write Parquet or CSV, which hold any time"));
+            }
+            Ok((ns / 1_000_000_000, ns % 1_000_000_000))
+        };
         let (arrival, arrival_ns) = time("arrival", Some(request.arrival))?;
         let (start, start_ns) = time("start", request.start)?;
         let (issue, issue_ns) = time("issue", request.issue)?;
@@ -198,11 +198,9 @@ impl LineWriter for Writer {
         let bytes = sectors * SECTOR_BYTES;
         if packed != (bytes % 4096 == SECTOR_BYTES && sectors > 1) {
             let problem = "a BIOtracer log marks packed requests by one sector above a multiple of 4 KB";
-            return Err(Error::new(Kind::Unsupported, problem).of_field(
-                "sectors",
-                0,
-                request.sectors.to_string().as_bytes(),
-            ));
+            return Err(Error::new(Kind::Unsupported, problem)
+                .of_field("sectors", 0, request.sectors.to_string().as_bytes())
+                .hint("write Parquet or CSV, which hold any size and flag"));
         }
         let write = if request.op == Op::Write { WRITE } else { 0 };
         let no_wait = if request.flags.contains(Flags::NO_WAIT) { NO_WAIT } else { 0 };

@@ -53,7 +53,7 @@ fn open(input: Input, options: &ReadOptions) -> Result<Box<dyn Source>> {
 /// Actions that say nothing of a request: remapping, bouncing, plugging, sleeping, messages.
 const OTHER_ACTIONS: [&[u8]; 9] = [b"A", b"B", b"P", b"S", b"U", b"UT", b"T", b"m", b"?"];
 
-/// What an action means.
+/// The meaning of an action.
 fn action(field: &[u8]) -> Option<EventKind> {
     Some(match field {
         b"Q" => EventKind::Queue,
@@ -77,7 +77,7 @@ struct Blkparse {
     in_summary: bool,
 }
 
-/// What follows the first `count` fields.
+/// The text behind the first `count` fields.
 fn rest_after(line: &[u8], count: usize) -> &[u8] {
     let blank = |byte: &u8| matches!(byte, b' ' | b'\t');
     let mut rest = line;
@@ -143,7 +143,7 @@ impl LineFormat for Blkparse {
             return Ok(());
         }
         let kind = action(field).ok_or_else(|| {
-            Error::new(Kind::Value, "is no action of blkparse").of_field("action", 6, field)
+            Error::new(Kind::Value, "is not an action of blkparse").of_field("action", 6, field)
         })?;
         let letters = need(&mut fields, "rwbs", 7)?;
         let (op, flags) = rwbs::parse(letters, 7)?;

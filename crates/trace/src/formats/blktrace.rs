@@ -219,7 +219,7 @@ impl Records {
         if magic & !0xff != MAGIC {
             return Err(Error::new(Kind::Syntax, "a record does not begin with its magic number")
                 .of_field("magic", 0, format!("{magic:#010x}").as_bytes())
-                .hint("the file is damaged, or was copied as text"));
+                .hint("copy it again, as binary: the file is damaged, or was copied as text"));
         }
         if magic & 0xff != VERSION {
             return Err(Error::new(Kind::Unsupported, format!("is not version {VERSION}")).of_field(
@@ -262,7 +262,8 @@ impl Records {
 }
 
 fn cut(problem: &str) -> Error {
-    Error::new(Kind::Truncated, problem).hint("the recording was cut short; --lenient reads up to there")
+    Error::new(Kind::Truncated, problem)
+        .hint("give --lenient to read up to there: the recording was cut short")
 }
 
 struct Blktrace {

@@ -90,7 +90,7 @@ impl LineFormat for Fio {
             b"trim" => Op::Discard,
             b"sync" | b"datasync" => Op::Flush,
             other => {
-                return Err(Error::new(Kind::Value, "is no action of an I/O log").of_field(
+                return Err(Error::new(Kind::Value, "is not an action of an I/O log").of_field(
                     "action",
                     shift + 2,
                     other,

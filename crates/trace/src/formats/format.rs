@@ -1,9 +1,10 @@
-//! What a format is: how it is recognised, read and written, and the options of reading.
+//! A format: how it is recognised, read and written, and the options of reading.
 
 use std::fmt;
+use std::ops::Range;
 use std::path::Path;
 
-use emmclab_base::Result;
+use emmclab_base::{Nanos, Result};
 
 use super::holds::Holds;
 use super::input::Input;
@@ -21,7 +22,7 @@ pub struct Format {
     pub name: &'static str,
     /// One line on what it is and who writes it.
     pub about: &'static str,
-    /// What its content is known by, in words for `sniff`.
+    /// The mark that its content is known by, in words for `sniff`.
     pub known_by: &'static str,
     /// File-name endings that [`crate::TraceWriter`] takes as this format, without the dot.
     pub extensions: &'static [&'static str],
@@ -31,7 +32,7 @@ pub struct Format {
     pub sniff: fn(&[u8], &Path) -> bool,
     /// Starts reading.
     pub open: fn(Input, &ReadOptions) -> Result<Box<dyn Source>>,
-    /// What it can hold and how writing starts, where the format can be written.
+    /// The values that it can hold and how writing starts, where the format can be written.
     pub writes: Option<(Holds, Create)>,
 }
 
@@ -58,6 +59,15 @@ pub enum Times {
 /// Starts writing a file.
 pub type Create = fn(AtomicFile, &Header) -> Result<Box<dyn Sink>>;
 
+/// A part of a trace that is read by itself, beside the others. It may hold no request, or none that is wanted.
+#[derive(Clone, Debug)]
+pub struct Slice {
+    /// The first arrival of the whole trace, from which [`ReadOptions::only`] counts.
+    pub origin: Nanos,
+    /// Row groups of a Parquet file; all where `None`.
+    pub groups: Option<Range<usize>>,
+}
+
 /// How to read. The default finds out everything by itself.
 #[derive(Clone, Debug, Default)]
 pub struct ReadOptions {
@@ -83,6 +93,8 @@ pub struct ReadOptions {
     pub only: Option<Only>,
     /// A trace of several devices is refused, because their addresses are not of one space.
     pub one_device: bool,
+    /// The file is a part of a trace, or a part of the file is read; `None` where it is read as a whole.
+    pub slice: Option<Slice>,
     /// Formats that other crates read, tried before those of [`crate::formats::FORMATS`].
     pub further: &'static [&'static Format],
 }

@@ -1,10 +1,10 @@
-//! What a format has a place for.
+//! The values that a format has a place for.
 
 use emmclab_base::{BlockNote, Flags, Nanos, Op, Request};
 
 use crate::columns::Column;
 
-/// What a format has a place for; [`crate::TraceWriter`] counts the rest as lost.
+/// The values that a format has a place for; [`crate::TraceWriter`] counts the rest as lost.
 #[derive(Clone, Copy, Debug)]
 pub struct Holds {
     /// The operations; requests of others are left out.

@@ -109,5 +109,5 @@ pub(crate) fn damaged(path: &Path, error: io::Error) -> Error {
     use io::ErrorKind::{InvalidData, InvalidInput, UnexpectedEof};
     let cut = matches!(error.kind(), UnexpectedEof | InvalidData | InvalidInput);
     let error = Error::io(path, error);
-    if cut { error.hint("the compressed file is cut short or damaged") } else { error }
+    if cut { error.hint("copy the compressed file again: it is cut short or damaged") } else { error }
 }

@@ -1,4 +1,4 @@
-//! What all text writers share: a line per request, buffered.
+//! The common part of all text writers: a line per request, buffered.
 
 use std::io::Write;
 

@@ -36,11 +36,11 @@ mod walk;
 use std::path::{Path, PathBuf};
 
 pub use csv::{ColumnName as CsvColumn, NAMES as CSV_COLUMNS};
-pub use format::{Create, Format, ReadOptions, Times};
+pub use format::{Create, Format, ReadOptions, Slice, Times};
 pub(crate) use guard::UnitGuard;
 pub use holds::Holds;
 pub use input::Input;
-pub use parquet::parquet_error;
+pub use parquet::{parquet_error, row_groups};
 pub use perfetto::{Sender, picture_file};
 pub use recorded::recorded_flags;
 pub use rwbs::parse as parse_rwbs;
@@ -134,14 +134,12 @@ pub fn files(path: &Path) -> Vec<PathBuf> {
 pub(crate) fn open(path: &Path, options: &ReadOptions) -> Result<Opened> {
     let input = Input::open(&blktrace::first_of(path))?;
     if input.head().is_empty() {
-        return Err(
-            Error::new(Kind::Empty, "the file is empty").hint("was the recording stopped before any I/O?")
-        );
+        return Err(Error::new(Kind::Empty, "the file is empty").hint("record or copy it again"));
     }
     if options.mend_clock == Some(MendClock::Jumps) && !input.is_regular() {
         return Err(Error::new(
             Kind::Unsupported,
-            "jumps are found in a first pass over the file, and a pipe is read once",
+            "jumps are found in a first pass over the file, but a pipe is read once",
         )
         .of_field("--mend-clock", 0, b"auto")
         .hint("name the length above which a gap is cut, as `--mend-clock 1h`, or write the trace to a file first"));
@@ -186,6 +184,12 @@ fn unused_options(format: &Format, options: &ReadOptions) -> Result<()> {
         }
         ReadOptions { size_unit: Some(unit), .. } if !is_csv => refuse("--size-unit", unit),
         ReadOptions { columns: Some(columns), .. } if !is_csv => refuse("--columns", columns),
+        ReadOptions { slice: Some(Slice { groups: Some(_), .. }), .. }
+            if !std::ptr::eq(format, &raw const parquet::FORMAT) =>
+        {
+            let problem = format!("a file of the format `{}` has no row groups", format.name);
+            Err(Error::new(Kind::Unsupported, problem).hint("convert it to Parquet"))
+        }
         _ => Ok(()),
     }
 }

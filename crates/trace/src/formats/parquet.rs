@@ -100,7 +100,7 @@ fn open(input: Input, options: &ReadOptions) -> Result<Box<dyn Source>> {
         )
         .hint("name the file itself, or write it to one"));
     }
-    Ok(Box::new(ParquetSource::open(input.path(), options.lenient)?))
+    Ok(Box::new(ParquetSource::open(input.path(), options)?))
 }
 
 struct ParquetSource {
@@ -123,10 +123,9 @@ struct ParquetSource {
 }
 
 impl ParquetSource {
-    fn open(path: &Path, lenient: bool) -> Result<Self> {
-        let mut file = File::open(path).map_err(|error| Error::io(path, error))?;
-        let bytes = check_frame(&mut file).map_err(|error| Error::io(path, error))??;
-        let metadata = guarded(|| ArrowReaderMetadata::load(&file, ArrowReaderOptions::new()))?;
+    fn open(path: &Path, read: &ReadOptions) -> Result<Self> {
+        let Footer { file, bytes, metadata } = Footer::of(path)?;
+        let groups = read.slice.as_ref().and_then(|slice| slice.groups.clone());
         let entries = metadata.metadata().file_metadata().key_value_metadata();
         let entry = |key: &str| -> Option<String> {
             entries?.iter().find(|entry| entry.key == key).and_then(|entry| entry.value.clone())
@@ -152,10 +151,14 @@ impl ParquetSource {
         let schema = wanted_schema(metadata.schema());
         let options = ArrowReaderOptions::new().with_schema(schema);
         let reader = guarded(|| {
-            ParquetRecordBatchReaderBuilder::try_new_with_options(file, options)?
-                .with_batch_size(BATCH_ROWS)
-                .build()
+            let builder = ParquetRecordBatchReaderBuilder::try_new_with_options(file, options)?
+                .with_batch_size(BATCH_ROWS);
+            match &groups {
+                Some(groups) => builder.with_row_groups(groups.clone().collect()).build(),
+                None => builder.build(),
+            }
         })?;
+        let before = groups.map_or(0, |groups| rows_of(&metadata).take(groups.start).sum());
         Ok(Self {
             path: path.to_owned(),
             reader,
@@ -164,11 +167,11 @@ impl ParquetSource {
             extent,
             processes: Arc::default(),
             devices: Arc::default(),
-            lenient,
+            lenient: read.lenient,
             skipped: 0,
             notes_left_out: 0,
             last_arrival: i64::MIN,
-            rows_done: 0,
+            rows_done: before,
             rows,
             bytes,
         })
@@ -200,6 +203,35 @@ impl ParquetSource {
     }
 }
 
+/// A file, and what stands at its end.
+struct Footer {
+    file: File,
+    bytes: u64,
+    metadata: ArrowReaderMetadata,
+}
+
+impl Footer {
+    fn of(path: &Path) -> Result<Self> {
+        let mut file = File::open(path).map_err(|error| Error::io(path, error))?;
+        let bytes = check_frame(&mut file).map_err(|error| Error::io(path, error))??;
+        let metadata = guarded(|| ArrowReaderMetadata::load(&file, ArrowReaderOptions::new()))?;
+        Ok(Self { file, bytes, metadata })
+    }
+}
+
+/// Requests in each row group of a Parquet file.
+///
+/// # Errors
+/// Where it cannot be read, or is no Parquet file.
+pub fn row_groups(path: &Path) -> Result<Vec<u64>> {
+    let footer = Footer::of(path).map_err(|error| error.in_file(path))?;
+    Ok(rows_of(&footer.metadata).collect())
+}
+
+fn rows_of(metadata: &ArrowReaderMetadata) -> impl Iterator<Item = u64> {
+    metadata.metadata().row_groups().iter().map(|group| group.num_rows().max(0).cast_unsigned())
+}
+
 /// A file that lacks the closing magic was cut; that is worth a clearer word than the decoder's.
 fn check_frame(file: &mut File) -> std::io::Result<Result<u64>> {
     let bytes = file.metadata()?.len();
@@ -217,11 +249,13 @@ fn check_frame(file: &mut File) -> std::io::Result<Result<u64>> {
     } else {
         Err(Error::new(Kind::Truncated, "the Parquet file does not end as one, or is compressed as a whole")
             .at_offset(bytes)
-            .hint("it was cut short while it was written or copied; Parquet compresses by itself and needs no gzip"))
+            .hint(
+                "write or copy it again: it was cut short, or packed with gzip, which Parquet does not need",
+            ))
     })
 }
 
-/// What the statistics of the footer bound; `None` where they are not all there.
+/// The bounds by the statistics of the footer; `None` where they are not all there.
 fn extent(metadata: &ArrowReaderMetadata) -> std::result::Result<Option<Extent>, ParquetError> {
     let file = metadata.metadata();
     let groups = file.row_groups();

@@ -1,4 +1,4 @@
-//! What a format can say of a request beside its address: without it, a count of zero means nothing.
+//! The facts that a format can record of a request beside its address: without them, a count of zero means nothing.
 
 use emmclab_base::Flags;
 

@@ -11,7 +11,7 @@ use emmclab_base::{Error, Flags, Kind, Op, Result};
 /// # Errors
 /// [`Kind::Value`] on an unknown letter.
 pub fn parse(field: &[u8], column: u64) -> Result<(Op, Flags)> {
-    let bad = || Error::new(Kind::Value, "is no operation").of_field("rwbs", column, field);
+    let bad = || Error::new(Kind::Value, "is not an operation").of_field("rwbs", column, field);
     let (mut flags, rest) = match field {
         [b'F', rest @ ..] if !rest.is_empty() => (Flags::PREFLUSH, rest),
         rest => (Flags::default(), rest),

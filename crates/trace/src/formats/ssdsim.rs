@@ -34,7 +34,7 @@ pub(super) static FORMAT: Format = Format {
     writes: Some((HOLDS, create)),
 };
 
-/// What the five numbers hold.
+/// The values of the five numbers.
 pub(super) const HOLDS: Holds =
     Holds { ops: &[Op::Read, Op::Write], columns: &[], flags: Flags(0), tick_ns: 1 };
 

@@ -1,4 +1,4 @@
-//! What Android's systrace and atrace leave: the kernel tracer's text in a page of HTML, or behind atrace's own words.
+//! Output of Android's systrace and atrace: the kernel tracer's text in a page of HTML, or behind atrace's own words.
 //!
 //! A page holds the text between `<script class="trace-data" type="application/text">` and `</script>` (one of several,
 //! the others hold what other agents saw), before 2015 as a string, `var linuxPerfData = "\`, whose lines end in `\n\`.

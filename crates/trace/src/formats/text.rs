@@ -1,4 +1,4 @@
-//! What all line-by-line formats share: lines, fields, numbers, and errors that name the place.
+//! The common part of all line-by-line formats: lines, fields, numbers, and errors that name the place.
 
 use std::borrow::Cow;
 use std::io::Read;
@@ -19,7 +19,7 @@ const CHUNK: usize = 1 << 18;
 /// Requests parsed at a time: they stay in the cache until the reader has taken them.
 const ROWS: usize = 1 << 8;
 
-/// What a line format keeps and fills while it reads.
+/// The state that a line format keeps and fills while it reads.
 #[derive(Debug, Default)]
 pub(crate) struct Context {
     pub processes: Names,
@@ -115,7 +115,7 @@ impl<F: LineFormat> LineSource<F> {
         if self.end > MAX_LINE {
             return Err(Error::new(Kind::Syntax, format!("the line is longer than {MAX_LINE} bytes"))
                 .at_line(self.line + 1)
-                .hint("this is not a text trace; `emmclab formats` lists what can be read"));
+                .hint("see `emmclab formats` for what can be read; this is not a text trace"));
         }
         let n = loop {
             match self.reader.read(&mut self.buffer[self.end..]) {
@@ -304,7 +304,7 @@ fn not_a_number(field: &[u8], name: &str, column: u64, too_large: bool) -> Error
 #[inline]
 pub(crate) fn pid(field: &[u8], name: &str, column: u64) -> Result<i32> {
     i32::try_from(unsigned(field, name, column)?)
-        .map_err(|_| Error::new(Kind::Value, "is no process id").of_field(name, column, field))
+        .map_err(|_| Error::new(Kind::Value, "is not a process id").of_field(name, column, field))
 }
 
 /// A decimal number of `unit`s as nanoseconds, exact. Digits beyond the nanosecond are rounded half up: some tools
@@ -342,7 +342,7 @@ pub(crate) fn decimal_time(field: &[u8], unit: TimeUnit, name: &str, column: u64
     ns.and_then(|ns| i64::try_from(ns).ok()).ok_or_else(|| {
         Error::new(Kind::Value, "is beyond the year 2262")
             .of_field(name, column, field)
-            .hint("is it in another unit? see --time-unit")
+            .hint("give --time-unit if it is in another unit")
     })
 }
 
@@ -355,7 +355,7 @@ pub(crate) fn sectors(value: u64, field: &[u8], name: &str, column: u64) -> Resu
     u32::try_from(value).map_err(|_| {
         Error::new(Kind::Value, "is a request of more than 2 TB")
             .of_field(name, column, field)
-            .hint("is the size in another unit? see --size-unit")
+            .hint("give --size-unit if the size is in another unit")
     })
 }
 

@@ -47,7 +47,7 @@ impl TimeUnit {
     /// The unit of this name.
     pub(crate) fn by_name(name: &str) -> Result<TimeUnit> {
         TimeUnit::CHOICES.into_iter().find(|unit| unit.name() == name).ok_or_else(|| {
-            Error::new(Kind::Config, "is no unit of time")
+            Error::new(Kind::Config, "is not a unit of time")
                 .of_field("--time-unit", 0, name.as_bytes())
                 .hint("choose one of: s, ms, us, ns")
         })

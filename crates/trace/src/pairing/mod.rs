@@ -66,7 +66,7 @@ pub enum EventKind {
 }
 
 impl EventKind {
-    /// What the kernel's event of this name reports; a split without its second sector.
+    /// The step that the kernel's event of this name reports; a split without its second sector.
     pub fn of_event(name: &[u8]) -> Option<EventKind> {
         Some(match name {
             b"block_bio_queue" => EventKind::Queue,

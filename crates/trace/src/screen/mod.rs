@@ -1,4 +1,4 @@
-//! What happens to the requests of a trace once they stand in order of arrival: suspected re-issues are marked, unwanted
+//! The steps for requests of a trace once they stand in order of arrival: suspected re-issues are marked, unwanted
 //! requests are left out, and re-issues dropped where asked for. In this order: a re-issue is judged by all requests, and
 //! the counts of re-issues are those of the wanted requests.
 
@@ -35,6 +35,8 @@ pub(crate) struct Screen {
     selection: Option<Selection>,
     drop_reissued: bool,
     one_device: bool,
+    /// A part of a trace may lack what the whole has.
+    is_slice: bool,
     /// Marked requests among those that are wanted.
     reissued: u64,
     dropped: u64,
@@ -48,13 +50,15 @@ pub(crate) struct Screen {
 impl Screen {
     /// For a trace with this ledger at its beginning.
     pub fn new(options: &ReadOptions, stored: &Ledger) -> Self {
+        let origin = options.slice.as_ref().map(|slice| slice.origin);
         Self {
             reissues: stored
                 .reissued
                 .is_none()
                 .then(|| Reissues::new(options.reissue_window.unwrap_or_default())),
             window: options.reissue_window,
-            selection: options.only.as_ref().map(Selection::new),
+            selection: options.only.as_ref().map(|only| Selection::new(only, origin)),
+            is_slice: options.slice.is_some(),
             drop_reissued: options.drop_reissued,
             one_device: options.one_device,
             reissued: 0,
@@ -80,7 +84,7 @@ impl Screen {
         self.one_device = true;
     }
 
-    /// What is left of the next batch.
+    /// Applies the steps to the next batch and returns the rest of it.
     pub fn apply(&mut self, mut batch: Batch) -> Batch {
         self.names = Some((batch.processes_shared().clone(), batch.devices_shared().clone()));
         if let Some(reissues) = &mut self.reissues {
@@ -114,7 +118,8 @@ impl Screen {
         if self.refuses() {
             return Err(several_devices(&self.devices, devices));
         }
-        self.selection.as_ref().map_or(Ok(()), |selection| selection.check(processes, devices))
+        let selection = self.selection.as_ref().filter(|_| !self.is_slice);
+        selection.map_or(Ok(()), |selection| selection.check(processes, devices))
     }
 
     /// Adds what was counted to the ledger of the source.

@@ -39,7 +39,7 @@ impl Only {
                     let keys = KEYS.join(", ");
                     let problem = Error::new(Kind::Config, format!("there is no key `{key}`"));
                     return Err(problem.of_field(OPTION, 0, text.as_bytes()).hint(format!(
-                        "the keys are {keys}; as `--only process=kworker/*,from=10s,to=2m30s`"
+                        "use the keys {keys}, as `--only process=kworker/*,from=10s,to=2m30s`"
                     )));
                 }
                 let wrong = |hint: &str| {

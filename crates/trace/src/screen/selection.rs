@@ -60,14 +60,15 @@ impl Wanted {
 }
 
 impl Selection {
-    pub fn new(only: &Only) -> Self {
+    /// For a trace, or for a part of one whose first arrival is the `origin`.
+    pub fn new(only: &Only, origin: Option<Nanos>) -> Self {
         Self {
             devices: Wanted::new(&only.devices),
             processes: Wanted::new(&only.processes),
             only: only.clone(),
             pids: BTreeMap::new(),
             ops: [0; Op::ALL.len()],
-            first: None,
+            first: origin,
             last: Nanos::ZERO,
             left_out: 0,
             selected: 0,
@@ -133,7 +134,7 @@ impl Selection {
             } else {
                 format!("there are: {there}")
             };
-            Err(Error::new(Kind::Config, format!("no request is of {what} `{value}`"))
+            Err(Error::new(Kind::Config, format!("the trace holds no request of {what} `{value}`"))
                 .of_field(OPTION, 0, format!("{what}={value}").as_bytes())
                 .hint(hint))
         };
@@ -164,7 +165,7 @@ impl Selection {
                 format!("no request arrives {} after the first", self.only.from),
             )
             .of_field(OPTION, 0, b"from")
-            .hint(format!("the last one arrives {span} after it")));
+            .hint(format!("take an earlier time: the last one arrives {span} after it")));
         }
         if self.selected == 0 {
             return Err(Error::new(Kind::Config, "no request meets all conditions together")

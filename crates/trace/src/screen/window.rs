@@ -36,7 +36,7 @@ impl ReissueWindow {
             Some(Self { soonest: parse_duration(soonest.trim())?, latest: parse_duration(latest.trim())? })
         });
         range.filter(|range| range.soonest < range.latest && range.latest <= LATEST).ok_or_else(|| {
-            Error::new(Kind::Config, "is no range of times")
+            Error::new(Kind::Config, "is not a range of times")
                 .of_field(OPTION, 0, text.as_bytes())
                 .hint("write SOONEST-LATEST with units, at most 1s, as 0.5ms-3ms or 0-100ms")
         })

@@ -4,8 +4,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use emmclab_trace::{
-    Batch, BatchBuilder, Flags, Header, Kind, Ledger, Names, Nanos, Op, ReadOptions, Request, Sector,
-    TraceReader, TraceWriter, WriteOptions,
+    Batch, BatchBuilder, Flags, Header, Kind, Ledger, Names, Nanos, Only, Op, ReadOptions, Request, Sector,
+    Slice, TraceReader, TraceWriter, WriteOptions, row_groups,
 };
 use proptest::prelude::*;
 
@@ -79,6 +79,48 @@ fn parquet_gives_back_every_value_over_row_groups() {
     let names: Vec<_> = last.unwrap().processes().iter().map(str::to_owned).collect();
     assert_eq!(names, ["kworker/4:1H", "übrige", "<...>"]);
     assert_eq!(reader.progress().done, path.metadata().unwrap().len());
+}
+
+#[test]
+fn slices_of_row_groups_hold_the_requests_of_the_whole_and_name_lines_of_the_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("t.parquet");
+    let rows = (1 << 20) + 20_000;
+    let (mut requests, _) = made(rows);
+    let bad = (1 << 20) + 10_000;
+    requests[bad].complete = Some(Nanos(requests[bad].arrival.0 - 1));
+    let mut builder = BatchBuilder::default();
+    for request in &requests {
+        builder.push(&Request { process: None, device: None, pid: None, ..*request });
+    }
+    write(&path, &[builder.finish(&Arc::default(), &Arc::default())]);
+    assert_eq!(row_groups(&path).unwrap(), [1 << 20, 20_000]);
+    let origin = requests[0].arrival;
+    let read = |groups, lenient, only: Option<&str>| {
+        let slice = Some(Slice { origin, groups: Some(groups) });
+        let only = only.map(|text| Only::parse(&[text.to_owned()]).unwrap());
+        let options = ReadOptions { slice, lenient, only, ..ReadOptions::default() };
+        let mut reader = TraceReader::open(&path, &options).unwrap();
+        let mut arrivals = Vec::new();
+        while let Some(batch) = reader.next_batch()? {
+            arrivals.extend(batch.iter().map(|request| request.arrival));
+        }
+        emmclab_trace::Result::Ok((arrivals, reader.ledger().skipped))
+    };
+    let error = read(1..2, false, None).unwrap_err();
+    assert_eq!((error.field(), error.line()), (Some("complete_ns"), Some(bad as u64 + 1)), "{error}");
+    let (mut arrivals, skipped) = read(0..1, true, None).unwrap();
+    let (later, skipped_later) = read(1..2, true, None).unwrap();
+    assert_eq!((arrivals.len(), skipped, skipped_later), (1 << 20, 3, 4));
+    arrivals.extend(later);
+    requests.remove(bad);
+    assert!(arrivals.iter().eq(requests.iter().map(|request| &request.arrival)));
+    // Times count from the first arrival of the whole, and a slice may hold nothing that is wanted.
+    let to = "op=write,to=1s";
+    let wanted =
+        requests.iter().filter(|one| one.op == Op::Write && one.arrival.0 - origin.0 < 1_000_000_000);
+    assert_eq!(read(0..1, true, Some(to)).unwrap().0.len(), wanted.count());
+    assert!(read(1..2, true, Some(to)).unwrap().0.is_empty());
 }
 
 #[test]

@@ -92,8 +92,8 @@ def drawings(results: Results) -> list[Drawing]:
         _bars(
             results,
             "figure8",
-            "Figure 8: what padding and hot data add",
-            "None is ReSSD; the last bar keeps only clustered pages that were overwritten in the log.",
+            "Figure 8: gains of padding and of hot data",
+            "None of them: ReSSD. The last bar keeps only clustered pages that were overwritten in the log.",
             {
                 "ressd": "None",
                 "padding": "Padding only",

@@ -105,7 +105,7 @@ def _ablation(results: Results, device: str) -> Drawing:
     )
     return Drawing(
         f"ablation-{device}",
-        f"What each feature wins on {device}",
+        f"Time saved by each feature on {device}",
         f"Share of the time between {BASE} (0) and {IDEAL} (100) that a mode saves; below 0 it takes "
         f"longer than {BASE}.",
         rows,
@@ -131,4 +131,4 @@ def _shares(results: Results) -> Drawing:
         )
     )
     about = "By the roles of the blocks that ext4 wrote."
-    return Drawing("shares", "Where written bytes go", about, rows, bars, wide=True)
+    return Drawing("shares", "Written bytes by role", about, rows, bars, wide=True)

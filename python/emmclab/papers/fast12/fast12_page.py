@@ -149,7 +149,7 @@ def _states(name: str, results: Results, devices: Sequence[str]) -> Drawing:
         f"{seconds(runs[fastest]):,.1f} s on {fastest}, {seconds(runs[slowest]):,.1f} s on {slowest}. Over "
         "WiFi, along the critical path."
     )
-    return Drawing(f"states-{name}", f"{name}: what the user waits for", about, rows, bars)
+    return Drawing(f"states-{name}", f"{name}: waits of the user", about, rows, bars)
 
 
 def _color() -> alt.Color:
@@ -179,4 +179,6 @@ def _still(results: Results) -> Drawing:
     about = (
         f"Waiting for reads, syncs and writes held back, on a phone of 2020 over WiFi; {KINGSTON} as in 2012."
     )
-    return Drawing("still", "Is it still true? Storage in what users wait for", about, rows, bars, wide=True)
+    return Drawing(
+        "still", "Share of storage in the waits of users, 2012 and 2020", about, rows, bars, wide=True
+    )

@@ -93,15 +93,23 @@ def drawings(results: Results) -> list[Drawing]:
     ]
     return [
         _points(
-            "sleep", "Characteristic 4: does sleep slow quiet applications?", service, "mean service time, ms"
+            "sleep",
+            "Characteristic 4: mean service time of quiet applications",
+            service,
+            "mean service time, ms",
         ),
-        _points("card", "Implication 1: does an external card in parallel help?", card, _CHANGE),
-        _points("pauses", "Implication 2: are pauses enough for collection?", waits, "mean wait for it, ms"),
-        _points("ram", "Implication 3: is RAM for data hit?", hits, "units that were in RAM, %"),
+        _points("card", "Implication 1: mean response with an external card in parallel", card, _CHANGE),
         _points(
-            "wear", "Implication 4: does simple wear levelling do?", wear, "most worn block over the mean"
+            "pauses",
+            "Implication 2: wait for garbage collection, on demand and in pauses",
+            waits,
+            "mean wait for it, ms",
         ),
-        _points("slc", "Implication 5: do small writes gain from SLC mode?", slc, _CHANGE),
+        _points("ram", "Implication 3: hits of RAM for data", hits, "units that were in RAM, %"),
+        _points(
+            "wear", "Implication 4: evenness of wear by levelling", wear, "most worn block over the mean"
+        ),
+        _points("slc", "Implication 5: mean response with small writes in SLC mode", slc, _CHANGE),
     ]
 
 

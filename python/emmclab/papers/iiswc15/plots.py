@@ -84,7 +84,7 @@ def _reductions(results: Results) -> Drawing:
     chart = bars + _published_rules(base, [PUBLISHED["mean"]], "x") + points
     return Drawing(
         "reduction",
-        "Figure 8: what hybrid pages gain",
+        "Figure 8: gain of hybrid pages in mean response",
         f"Bars: here ({PRIMARY.text}). Diamonds and the dashed line: the paper's -86 % (Booting), -24.0 % "
         "(Movie) and "
         "-61.9 % (mean); it gives no figures for the others.",
@@ -140,7 +140,7 @@ def _utilisation(results: Results) -> Drawing:
     chart = chart.transform_fold(["hybrid", "8 KB pages"], ["device", "utilisation"])
     return Drawing(
         "utilisation",
-        "Figure 9: what hybrid pages save",
+        "Figure 9: space utilisation of hybrid pages",
         "Data written over flash space consumed, 4 KB pages = 1. The paper: hybrid pages equal to 4 KB "
         "pages, and "
         "+24.2 % against 8 KB pages at best (Music), +13.1 % on average.",

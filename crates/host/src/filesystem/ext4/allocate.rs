@@ -67,7 +67,7 @@ impl GroupInodes {
     }
 }
 
-/// What ext4 knows of a file.
+/// The allocation state of a file.
 #[derive(Debug, Default)]
 pub(super) struct File {
     pub group: u64,

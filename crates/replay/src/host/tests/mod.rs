@@ -1,4 +1,4 @@
-//! What is merged, packed and fetched when.
+//! Requests that are merged, packed and fetched, and the times of it.
 
 mod below_layers;
 mod kernels;

@@ -6,7 +6,7 @@ use super::{Area, Card, SECTOR, Status};
 /// Ranges that secure trim remembers until its second step.
 const MOST_MARKED: usize = 4096;
 
-/// What CMD38 does, by its argument.
+/// The operations of CMD38, by its argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// Whole erase groups.

@@ -42,7 +42,7 @@ enum Outcome {
     NoKey = 7,
 }
 
-/// What the next read of the partition returns.
+/// The answer to the next read of the partition.
 enum Answer {
     Nothing,
     /// The result of programming the key or of a write: request, result, address.

@@ -48,7 +48,7 @@ pub(super) struct Write {
     data: Vec<u8>,
 }
 
-/// What a host that clocks the data lines sees.
+/// The result for a host that clocks the data lines.
 #[derive(Debug, PartialEq, Eq)]
 pub(in crate::sdhci) enum Pulled {
     /// No start bit yet.
@@ -184,7 +184,7 @@ impl Card {
         self.next_tag = next_tag;
     }
 
-    /// What became of the blocks that the host clocks.
+    /// The outcome of the blocks that the host clocks.
     pub fn pulled(&mut self) -> Pulled {
         match &mut self.transfer {
             Some(Transfer::Fixed(data)) => {

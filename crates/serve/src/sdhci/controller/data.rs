@@ -19,7 +19,7 @@ enum Engine {
     Adma(Adma, Segment),
 }
 
-/// What a transfer waits for.
+/// The events that a transfer waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Pause {
     /// Nothing: it moves on.

@@ -179,7 +179,7 @@ impl Function {
     fn handle(&mut self, link: &mut Link<'_>, message: Message) -> Result<(), Lost> {
         let header = message.header;
         if header.is_reply() {
-            // A reply that nobody waits for.
+            // A reply that the client does not wait for.
             return Ok(());
         }
         let outcome = self.execute(message);

@@ -1,11 +1,11 @@
-//! What the columns of a CSV mean: names, units, and which must be there.
+//! The columns of a CSV: names, units, and which must be there.
 
 use emmclab_base::{Error, Kind, Result, SECTOR_BYTES};
 
 use crate::formats::format::ReadOptions;
 use crate::formats::time_unit::TimeUnit;
 
-/// What a column of the file means, with its unit.
+/// The meaning of a column of the file, with its unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Meaning {
     Ignored,
@@ -51,7 +51,7 @@ impl Moment {
     }
 }
 
-/// What a column's name says: its meaning, given the unit where the name leaves it to an option.
+/// The meaning that a column's name gives, and the unit where the name leaves it to an option.
 enum Named {
     Known(Meaning),
     TimeWithoutUnit(Moment),
@@ -98,7 +98,7 @@ pub struct ColumnName {
     pub units: &'static [&'static str],
     /// Whether a file needs it (or another one with the same text here).
     pub needed: &'static str,
-    /// What its values mean.
+    /// The meaning of its values.
     pub about: &'static str,
 }
 
@@ -183,7 +183,7 @@ fn size_unit(name: &str) -> Result<u64> {
         "byte" => Ok(1),
         "kb" => Ok(1024),
         "page" => Ok(4096),
-        _ => Err(Error::new(Kind::Config, "is no unit of size")
+        _ => Err(Error::new(Kind::Config, "is not a unit of size")
             .of_field("--size-unit", 0, name.as_bytes())
             .hint("choose one of: sector, byte, kb, page")),
     }
@@ -217,7 +217,9 @@ pub(super) fn meanings(list: &str, separator: u8, options: &ReadOptions) -> Resu
             }
         };
         if column != Meaning::Ignored && columns.iter().any(|other| same(*other, column)) {
-            return Err(place(config("stands twice".into())));
+            return Err(
+                place(config("is named twice".into())).hint("name each column once; `-` passes one over")
+            );
         }
         columns.push(column);
     }
@@ -238,7 +240,7 @@ pub(super) fn meanings(list: &str, separator: u8, options: &ReadOptions) -> Resu
     ] {
         if !columns.iter().any(|column| same(*column, needed)) {
             let missing = config(format!("there is no column {name}"));
-            return Err(missing.of_field("--columns", 0, list.as_bytes()));
+            return Err(missing.of_field("--columns", 0, list.as_bytes()).hint(HINT));
         }
     }
     Ok(columns)

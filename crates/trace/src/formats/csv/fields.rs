@@ -25,14 +25,14 @@ impl<'a> Field<'a> {
         self.quoted && memchr::memchr(b'"', self.raw).is_some()
     }
 
-    /// What the field says.
+    /// The text of the field.
     pub fn text(self) -> Cow<'a, str> {
         let text = text(self.raw);
         if self.is_escaped() { Cow::Owned(text.replace("\"\"", "\"")) } else { text }
     }
 }
 
-/// What may stand between two fields; the first one that gives enough of them is the file's.
+/// The separators of fields; the first one that gives enough of them is the file's.
 const SEPARATORS: [u8; 3] = *b",;\t";
 
 /// The separator of a file by its first line, given how many fields a line has at least.

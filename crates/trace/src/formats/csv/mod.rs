@@ -88,7 +88,7 @@ struct Csv {
     skip_first: bool,
 }
 
-/// What a line says so far.
+/// The values of a line so far.
 #[derive(Default)]
 struct Row<'a> {
     times: [Option<i64>; MOMENTS],
@@ -126,7 +126,8 @@ impl Csv {
                 Meaning::Flags => {
                     let bits = unsigned(raw, "flags", column)?;
                     row.flags = Some(Flags(u16::try_from(bits).map_err(|_| {
-                        Error::new(Kind::Value, "has bits that mean nothing").of_field("flags", column, raw)
+                        Error::new(Kind::Value, "has bits above the 16 that have a meaning")
+                            .of_field("flags", column, raw)
                     })?));
                 }
                 Meaning::Pid => row.pid = Some(signed_pid(raw, column)?),

@@ -165,7 +165,7 @@ pub(super) fn range<'a>(
     }
 }
 
-/// What follows device and operation in a payload.
+/// The text behind device and operation in a payload.
 fn payload_of(payload: &[u8]) -> &[u8] {
     let mut rest = payload.trim_ascii_start();
     for _ in 0..2 {
@@ -277,7 +277,7 @@ impl LineFormat for Ftrace {
         self.matcher.finish(&mut context.ledger, out);
         self.activity = self.matcher.activity(|_| None).to_json();
         if context.ledger.seen == 0 {
-            return Err(Error::new(Kind::Empty, "there is no event of the kernel's tracer in it").hint(
+            return Err(Error::new(Kind::Empty, "the file holds no event of the kernel's tracer").hint(
                 "record block events: `atrace` has them in the category `disk`, tracefs in events/block",
             ));
         }

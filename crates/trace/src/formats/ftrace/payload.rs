@@ -15,7 +15,7 @@ pub(super) fn values(event: KernelEvent, payload: &[u8]) -> Values<'_> {
             values.set_text(Slot::Host, until_colon(payload).0);
         }
         // `send_req: 1d84000.ufshc: tag: 3, ...`
-        KernelEvent::Ufs => {
+        KernelEvent::Ufs | KernelEvent::UfsLink => {
             let (word, rest) = until_colon(payload);
             values.set_text(Slot::Word, word);
             values.set_text(Slot::Host, until_colon(rest).0);
@@ -43,7 +43,7 @@ pub(super) fn values(event: KernelEvent, payload: &[u8]) -> Values<'_> {
     values
 }
 
-/// What stands before the first `: `, and behind it.
+/// The texts before and behind the first `: `.
 fn until_colon(text: &[u8]) -> (&[u8], &[u8]) {
     match memchr::memmem::find(text, b": ") {
         Some(end) => (&text[..end], &text[end + 2..]),
@@ -181,6 +181,22 @@ mod tests {
             ),
         ] {
             assert_eq!(read("ufshcd_command", payload), command(host, 3, step), "{payload}");
+        }
+        // Of the link, in kernel 4.19 and 6.12, whose end tells no opcode.
+        for (payload, host, step) in [
+            (
+                "send: 624000.ufshc: cmd: 0x17, arg1: 0x0, arg2: 0x0, arg3: 0x0",
+                "624000.ufshc",
+                start(CommandKind::Hibernate, 0, None),
+            ),
+            (
+                "send_req: 0000:00:03.0: cmd: 0x18, arg1: 0x0, arg2: 0x0, arg3: 0x0",
+                "0000:00:03.0",
+                start(CommandKind::WakeUp, 0, None),
+            ),
+            ("complete_rsp: 0000:00:03.0: cmd: 0x0, arg1: 0x0, arg2: 0x0, arg3: 0x0", "0000:00:03.0", DONE),
+        ] {
+            assert_eq!(read("ufshcd_uic_command", payload), command(host, 1 << 32, step), "{payload}");
         }
     }
 

@@ -53,7 +53,7 @@ impl Clocks {
         Ok(())
     }
 
-    /// What to add to the times of a bundle on this clock, which stood at `ftrace` when boot stood at `boot`.
+    /// The shift of the times of a bundle on this clock, which stood at `ftrace` when boot stood at `boot`.
     pub(super) fn shift(&mut self, clock: u64, ftrace: Option<i64>, boot: Option<i64>) -> i64 {
         if clock == BOOT {
             return 0;
@@ -78,9 +78,9 @@ pub(super) fn moved(time: u64, shift: i64) -> Result<u64> {
         .and_then(|time| time.checked_add(shift))
         .and_then(|time| u64::try_from(time).ok());
     moved.ok_or_else(|| {
-        Error::new(Kind::Value, "is no time of a machine that runs")
+        Error::new(Kind::Value, "is not a time after the start of the machine")
             .of_field("timestamp", 0, time.to_string().as_bytes())
-            .hint("the file is damaged")
+            .hint("copy or record the file again: it is damaged")
     })
 }
 

@@ -97,7 +97,7 @@ pub(super) struct Found {
     pub(super) what: What,
 }
 
-/// What happened.
+/// The kind of event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum What {
     Block(Block),
@@ -116,7 +116,7 @@ pub(super) struct Block {
     pub(super) sectors: u32,
 }
 
-/// What a record is.
+/// The kind of record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Seen {
     /// An event at this time on the clock of its bundle.

@@ -1,4 +1,4 @@
-//! What the kernel or Perfetto lost on the way. Source: `ftrace_event_bundle.proto` (`lost_events`) and
+//! Losses by the kernel or Perfetto on the way. Source: `ftrace_event_bundle.proto` (`lost_events`) and
 //! `ftrace_stats.proto` of Perfetto.
 
 use std::collections::BTreeMap;
@@ -80,7 +80,7 @@ impl Losses {
         self.cpus.values().map(Cpu::lost).fold(self.packets, u64::saturating_add)
     }
 
-    /// What was lost where, for people.
+    /// The losses by place, for people.
     pub(super) fn note(&self) -> Option<String> {
         let mut out = String::new();
         for (number, cpu) in self.cpus.iter().filter(|(_, cpu)| cpu.lost() > 0) {

@@ -21,7 +21,7 @@ pub(super) struct Processes {
     process_of: HashMap<i32, i32>,
     /// Name of each process: the first word of its command line.
     names: HashMap<i32, Box<[u8]>>,
-    /// What the last event looked up: runs of events of one task are the rule.
+    /// The process that the last event looked up: runs of events of one task are the rule.
     last: Option<(i32, [u8; 16], Option<NameId>)>,
 }
 

@@ -105,7 +105,8 @@ impl<'a> Iterator for Fields<'a> {
 
 #[cold]
 fn damaged() -> Error {
-    Error::new(Kind::Syntax, "a message does not hold together").hint("the file is damaged")
+    Error::new(Kind::Syntax, "a message does not hold together")
+        .hint("copy or record the file again: it is damaged")
 }
 
 #[cfg(test)]

@@ -1,0 +1,36 @@
+"""The form of a help text: paragraphs that fill the terminal, and each example in a line of its own."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+
+def examples(*commands: str) -> str:
+    r"""Give the end of a help text: command lines, each with its purpose behind ` # `, if any.
+
+    >>> examples("emmclab head trace.txt", "emmclab head - # of stdin").split("\n\n")
+    ['Examples:', '[cyan]emmclab head trace.txt[/]', '[cyan]emmclab head -[/] # of stdin']
+    """
+    lines = []
+    for command in commands:
+        line, mark, purpose = command.partition(" # ")
+        lines.append(f"[cyan]{line}[/]{mark}{purpose}")
+    return "\n\n".join(["Example:" if len(lines) == 1 else "Examples:", *lines])
+
+
+def paragraphs(command: Callable[..., Any]) -> str:
+    r"""Give the docstring of a command with each paragraph in one line, which the help wraps to the terminal.
+
+    >>> def head() -> None:
+    ...     '''Show requests.
+    ...
+    ...     In order
+    ...     of arrival.
+    ...     '''
+    >>> paragraphs(head)
+    'Show requests.\n\nIn order of arrival.'
+    """
+    text = inspect.getdoc(command) or ""
+    return "\n\n".join(" ".join(part.split()) for part in text.split("\n\n"))

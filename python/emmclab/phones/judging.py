@@ -1,0 +1,109 @@
+"""The findings of IISWC 2015 judged again: what the page says of each, and by which rule."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+STILL = "still true"
+PART = "in part"
+NO = "no longer"
+BADGES = {STILL: "yes", PART: "near", NO: "no"}
+
+RULE = (
+    "Still true: as large a share of the applications as in 2015, in whole applications; in part: at least "
+    "half of that; no longer: fewer."
+)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A finding of 2015, what it is today, and the verdict.
+
+    Attributes:
+        id: of the row on the page.
+        number: which characteristic or implication it is a part of.
+        finding: what the paper says.
+        published: the figures of 2015.
+        measured: those of today.
+        verdict: one of the three.
+        note: what else is to be known.
+        recorded: the same of the traces as they were recorded, re-issues and clock jumps in; may be empty.
+    """
+
+    id: str
+    number: int
+    finding: str
+    published: str
+    measured: str
+    verdict: str
+    note: str = ""
+    recorded: str = ""
+
+    @property
+    def badge(self) -> str:
+        """The kind of badge of the verdict."""
+        return BADGES[self.verdict]
+
+    def to_dict(self) -> dict[str, str | int]:
+        """Give it for machines."""
+        return {
+            "id": self.id,
+            "number": self.number,
+            "finding": self.finding,
+            "published": self.published,
+            "measured": self.measured,
+            "verdict": self.verdict,
+            "note": self.note,
+            "as_recorded": self.recorded,
+        }
+
+
+def by_share(count: int, of: int, then: int, then_of: int) -> str:
+    """Judge a finding that `count` of `of` applications have, and in 2015 `then` of `then_of` had.
+
+    >>> [by_share(count, 4, 15, 18) for count in (4, 3, 2, 1, 0)]
+    ['still true', 'still true', 'in part', 'no longer', 'no longer']
+    """
+    needed = max(1, round(of * then / then_of))
+    return STILL if count >= needed else PART if 2 * count >= needed else NO
+
+
+def by_majority(count: int, of: int) -> str:
+    """Judge a finding that has to hold for more than half.
+
+    >>> [by_majority(count, 4) for count in (4, 3, 2, 1)]
+    ['still true', 'still true', 'no longer', 'no longer']
+    """
+    return STILL if 2 * count > of else NO
+
+
+def of_parts(verdicts: Sequence[str]) -> str:
+    """Judge a finding of several parts: all of them, some, or none."""
+    if all(verdict == STILL for verdict in verdicts):
+        return STILL
+    return NO if all(verdict == NO for verdict in verdicts) else PART
+
+
+def verdicts_of(findings: Sequence[Finding]) -> dict[int, str]:
+    """Give the verdict of each characteristic or implication by its number."""
+    numbers = dict.fromkeys(finding.number for finding in findings)
+    return {
+        number: of_parts([finding.verdict for finding in findings if finding.number == number])
+        for number in numbers
+    }
+
+
+def counted(verdicts: dict[int, str]) -> dict[str, int]:
+    """Count the verdicts, all three of them."""
+    return {verdict: sum(one == verdict for one in verdicts.values()) for verdict in BADGES}
+
+
+def listed(values: dict[str, float], text: Callable[[float], str]) -> str:
+    """Give values by name in one line, the largest first.
+
+    >>> listed({"PUBG": 23.31, "Telegram": 89.62}, lambda value: f"{value:.1f}")
+    'Telegram 89.6, PUBG 23.3'
+    """
+    order = sorted(values, key=lambda name: -values[name])
+    return ", ".join(f"{name} {text(values[name])}" for name in order)

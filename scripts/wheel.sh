@@ -1,0 +1,23 @@
+#!/usr/bin/env bash
+# Builds wheel and source archive into build/wheels, and tries the wheel in a bare environment: wheel.sh [OPTION OF MATURIN]...
+set -euo pipefail
+cd "$(dirname "$0")/.."
+out=$PWD/build/wheels
+data=$PWD/emmclab._core.data
+bare=$(mktemp -d)
+trap 'rm -rf "$bare" "$data"' EXIT
+rm -rf "$out" "$data"
+# maturin takes the interpreter from here, as it did in the set-up; then nothing is compiled anew.
+export VIRTUAL_ENV=$PWD/.venv
+
+# maturin packs what stands in a folder of this name, where there is one; then the archive of sources has it, too.
+.venv/bin/python scripts/wheel_data.py "$data/data"
+.venv/bin/maturin sdist --out "$out"
+.venv/bin/maturin build --release --locked --quiet --auditwheel check --out "$out" "$@"
+
+# The environment knows neither this folder nor the wheel's: pip notes where it installs from.
+cp "$out"/*.whl "$bare"
+python3 -m venv "$bare/environment"
+"$bare/environment/bin/python" -m pip install --quiet --disable-pip-version-check "$bare"/*.whl
+.venv/bin/python scripts/wheel_smoke.py "$bare/environment" .
+ls -l "$out"

@@ -1,0 +1,260 @@
+"""Tries an installed emmclab away from its sources: `wheel_smoke.py PREFIX [CHECKOUT]`.
+
+PREFIX is the virtual environment that the wheel was installed into, CHECKOUT the sources, which no installed
+file may name. Needs the standard library alone; prints a line for each step, and ends with 1 at the first
+that fails.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+#: Requests of the trace that is made on the spot, and seconds that a step may take.
+REQUESTS, PATIENCE_S = 600, 300
+#: The NBD protocol: magic numbers, options, replies (its `doc/proto.md`).
+NBD_MAGIC, OPTION_MAGIC, OPTION_GO, REPLY_ACK, REPLY_INFO = 0x4E42444D41474943, 0x49484156454F5054, 7, 1, 3
+REQUEST_MAGIC, SIMPLE_MAGIC, READ, WRITE, END = 0x25609513, 0x67446698, 0, 1, 2
+BLOCK = 4096
+
+
+class SmokeError(Exception):
+    """A step did not do what it has to."""
+
+
+class Installed:
+    """An installation, run in a folder of its own with nothing else of this user."""
+
+    def __init__(self, prefix: Path, folder: Path) -> None:
+        """Take the environment below `prefix`; `folder` is where commands run."""
+        self.prefix, self.folder = prefix, folder
+        path = f"{prefix / 'bin'}:/usr/bin:/bin"
+        self.environment = {"PATH": path, "HOME": str(folder), "NO_COLOR": "1", "LANG": "C.UTF-8"}
+
+    def run(self, *words: str, program: str = "emmclab") -> str:
+        """Run a command that has to succeed; give what it prints."""
+        done = subprocess.run(
+            [str(self.prefix / "bin" / program), *words],
+            capture_output=True,
+            text=True,
+            cwd=self.folder,
+            env=self.environment,
+            timeout=PATIENCE_S,
+            check=False,
+        )
+        if done.returncode != 0:
+            ended = f"`{program} {' '.join(words)}` ended with {done.returncode}"
+            raise SmokeError(f"{ended}: {done.stderr.strip()}")
+        return done.stdout
+
+    def json(self, *words: str) -> Any:
+        """Run a command for its JSON."""
+        return json.loads(self.run(*words, "--json"))
+
+    def start(self, *words: str, output: Path) -> subprocess.Popen[bytes]:
+        """Start a command whose output goes to a file."""
+        command = [str(self.prefix / "bin" / "emmclab"), *words]
+        with output.open("wb") as file:
+            return subprocess.Popen(
+                command, cwd=self.folder, env=self.environment, stdout=file, stderr=subprocess.PIPE
+            )
+
+    def files(self) -> list[Path]:
+        """Give all files that the wheel brought."""
+        ask = (
+            "from importlib.metadata import files; print(*(f.locate() for f in files('emmclab')), sep='\\n')"
+        )
+        return [Path(line).resolve() for line in self.run("-c", ask, program="python").splitlines()]
+
+
+def expect(holds: bool, what: str) -> None:
+    """Fail where something does not hold."""
+    if not holds:
+        raise SmokeError(what)
+
+
+def write_trace(path: Path) -> None:
+    """Write a trace: bursts of writes of 4 and 16 KB, a read now and then, half a minute in all."""
+    rows = ["arrival_ns,complete_ns,sector,sectors,op"]
+    for number in range(REQUESTS):
+        at = number * 50_000_000
+        kind = "read" if number % 5 == 0 else "write"
+        rows.append(f"{at},{at + 2_000_000},{number % 97 * 64},{32 if number % 3 else 8},{kind}")
+    path.write_text("\n".join(rows) + "\n", encoding="ascii")
+
+
+def check_files(installed: Installed, checkout: Path | None) -> None:
+    """Everything stands below the prefix, and nothing names the sources."""
+    found = installed.files()
+    expect(len(found) > 100, f"only {len(found)} files are installed")
+    outside = [str(path) for path in found if not path.is_relative_to(installed.prefix)]
+    expect(not outside, f"files outside {installed.prefix}: {outside[:3]}")
+    ask = "import emmclab, emmclab._core as core; print(emmclab.__file__, core.__file__, sep='\\n')"
+    for line in installed.run("-c", ask, program="python").splitlines():
+        expect(Path(line).resolve().is_relative_to(installed.prefix), f"{line} is imported")
+    if checkout is not None:
+        named = os.fsencode(checkout)
+        holders = [str(path) for path in found if path.is_file() and named in path.read_bytes()]
+        expect(not holders, f"files that name {checkout}: {holders[:3]}")
+
+
+def check_data(installed: Installed) -> None:
+    """The manual and the completion of shells stand where they are looked for."""
+    share = installed.prefix / "share"
+    pages = [*(share / "man" / "man1").glob("emmclab*.1")]
+    expect(len(pages) > 30, f"{len(pages)} manual pages in {share}")
+    for place in ("bash-completion/completions/emmclab", "zsh/site-functions/_emmclab"):
+        expect((share / place).is_file(), f"there is no {share / place}")
+    expect((share / "fish/vendor_completions.d/emmclab.fish").is_file(), f"no completion of fish in {share}")
+
+
+def check_presets(installed: Installed) -> None:
+    """Devices, hosts, applications and workloads are part of the program."""
+    expect(len(installed.json("devices")) >= 20, "presets of devices are missing")
+    expect(len(installed.json("apps", "list")) >= 5, "applications are missing")
+    installed.run("explain", "watermark")
+    installed.run("synth", "Messaging", "twin.parquet")
+    expect(len(installed.json("papers")) >= 4, "papers are missing")
+
+
+def check_traces(installed: Installed) -> None:
+    """A trace is profiled, shown, converted and simulated."""
+    trace = "trace.csv"
+    write_trace(installed.folder / trace)
+    (profile,) = installed.json("profile", trace)
+    expect(profile["requests"] == REQUESTS, f"the profile has {profile['requests']} requests")
+    installed.run("profile", trace, "--html", "page.html")
+    page = (installed.folder / "page.html").read_text(encoding="utf-8")
+    expect("<html" in page and "</html>" in page and "<svg" in page, "the page is not whole")
+    result = installed.json("simulate", trace, "--device", "nexus5")
+    expect(result["response"]["mean_response_ms"] > 0, "the simulation has no response time")
+    results = installed.json("compare", trace, "--devices", "iiswc15-4ps,iiswc15-hps")
+    expect(len(results) == 2, f"{len(results)} devices are compared")
+    installed.run("convert", trace, "trace.parquet")
+    asked = json.loads(
+        installed.run("query", "select count(*) as n from trace", "--trace", "trace.parquet", "--json")
+    )
+    expect(asked[0]["n"] == REQUESTS, f"the query counts {asked}")
+
+
+def check_apps(installed: Installed) -> None:
+    """An application runs in closed loop."""
+    result = installed.json("apps", "run", "webbench", "--device", "nexus5")
+    result = result[0] if isinstance(result, list) else result
+    expect(result["app"]["runtime_ns"] > 0, "the application took no time")
+
+
+def check_served(installed: Installed) -> None:
+    """A served device keeps what an NBD client writes."""
+    place, control = installed.folder / "nbd.sock", installed.folder / "control.sock"
+    output = installed.folder / "served.json"
+    process = installed.start(
+        *("serve", "small-1gb", "--clock", "free", "--nbd", str(place), "--control", str(control), "--json"),
+        output=output,
+    )
+    try:
+        end = time.monotonic() + PATIENCE_S
+        while not (place.exists() and control.exists()):
+            expect(process.poll() is None, f"`emmclab serve` ended with {process.returncode}")
+            expect(time.monotonic() < end, "`emmclab serve` makes no socket")
+            time.sleep(0.05)
+        with nbd_client(place) as client:
+            data = os.urandom(BLOCK)
+            request(client, WRITE, 7 * BLOCK, data)
+            expect(request(client, READ, 7 * BLOCK, b"") == data, "the device gives back other data")
+            client.sendall(struct.pack(">IHHQQI", REQUEST_MAGIC, 0, END, 0, 0, 0))
+        installed.run("control", str(control), "status")
+        installed.run("control", str(control), "stop")
+        _, said = process.communicate(timeout=PATIENCE_S)
+        expect(process.returncode == 0, f"`emmclab serve` ended with {process.returncode}: {said.decode()}")
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.communicate(timeout=PATIENCE_S)
+    served = json.loads(output.read_text(encoding="utf-8"))["live"]["requests"]
+    expect(served == 2, f"{served} requests were served")
+
+
+@contextmanager
+def nbd_client(place: Path) -> Iterator[socket.socket]:
+    """Connect to the default export of an NBD server, by its newstyle handshake."""
+    with socket.socket(socket.AF_UNIX) as client:
+        client.settimeout(PATIENCE_S)
+        client.connect(str(place))
+        magic, option, _ = struct.unpack(">QQH", received(client, 18))
+        expect((magic, option) == (NBD_MAGIC, OPTION_MAGIC), "this is no NBD server")
+        # Fixed newstyle, without zeroes; the default export, no information in particular.
+        client.sendall(struct.pack(">I", 3))
+        client.sendall(struct.pack(">QIIIH", OPTION_MAGIC, OPTION_GO, 6, 0, 0))
+        while True:
+            _, _, reply, length = struct.unpack(">QIII", received(client, 20))
+            received(client, length)
+            if reply == REPLY_ACK:
+                break
+            expect(reply == REPLY_INFO, f"the NBD server refuses: {reply:#x}")
+        yield client
+
+
+def request(client: socket.socket, kind: int, offset: int, data: bytes) -> bytes:
+    """Send a request of a block; give what is read."""
+    client.sendall(struct.pack(">IHHQQI", REQUEST_MAGIC, 0, kind, 1, offset, BLOCK) + data)
+    magic, error, _ = struct.unpack(">IIQ", received(client, 16))
+    expect((magic, error) == (SIMPLE_MAGIC, 0), f"the NBD server answers {magic:#x}, error {error}")
+    return received(client, BLOCK) if kind == READ else b""
+
+
+def received(client: socket.socket, length: int) -> bytes:
+    """Receive so many bytes."""
+    data = b""
+    while len(data) < length:
+        more = client.recv(length - len(data))
+        expect(bool(more), "the NBD server closed the connection")
+        data += more
+    return data
+
+
+def main(arguments: list[str]) -> int:
+    """Try everything, in a folder that is removed again."""
+    if not 1 <= len(arguments) <= 2 or not (Path(arguments[0]) / "bin" / "emmclab").exists():
+        print(
+            "error: there is no bin/emmclab below the prefix\nhint: wheel_smoke.py PREFIX [CHECKOUT]",
+            file=sys.stderr,
+        )
+        return 2
+    checkout = Path(arguments[1]).resolve() if len(arguments) == 2 else None
+    with tempfile.TemporaryDirectory() as folder:
+        installed = Installed(Path(arguments[0]).resolve(), Path(folder).resolve())
+        steps = {
+            "version": lambda: expect(
+                installed.run("--version").startswith("emmclab "), "no version is printed"
+            ),
+            "files": lambda: check_files(installed, checkout),
+            "manual and completion": lambda: check_data(installed),
+            "presets": lambda: check_presets(installed),
+            "traces, page, simulation, comparison, query": lambda: check_traces(installed),
+            "applications": lambda: check_apps(installed),
+            "a served device": lambda: check_served(installed),
+        }
+        for name, step in steps.items():
+            begin = time.monotonic()
+            try:
+                step()
+            except (SmokeError, OSError, ValueError, KeyError, subprocess.TimeoutExpired) as error:
+                print(f"FAILED: {name}: {type(error).__name__}: {error}", file=sys.stderr)
+                return 1
+            print(f"ok: {name} ({time.monotonic() - begin:.1f} s)", flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

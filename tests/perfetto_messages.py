@@ -1,0 +1,64 @@
+"""A recording of our own as Perfetto would have written it, by Perfetto's own message classes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as perfetto
+
+LINE = re.compile(
+    r"\s*(?P<task>.+)-(?P<pid>\d+)\s+\[(?P<cpu>\d+)\] \S+\s+(?P<s>\d+)\.(?P<us>\d+): (?P<event>\w+): "
+    r"(?P<major>\d+),(?P<minor>\d+) (?P<rwbs>\w+) .*?(?P<sector>\d+) [+/] (?P<number>\d+)"
+)
+
+
+def events(text: str) -> Iterator[tuple[int, Any]]:
+    """CPU and Perfetto event of each line of the tracer's text."""
+    for number, line in enumerate(text.splitlines()):
+        found = LINE.match(line)
+        if found is None:
+            assert line.startswith("#"), line
+            continue
+        # The text is cut to microseconds; its order tells more.
+        time = int(found["s"]) * 10**9 + int(found["us"]) * 1000 + number % 1000
+        event = perfetto.FtraceEvent(timestamp=time, pid=int(found["pid"]))
+        device = int(found["major"]) << 8 | int(found["minor"])
+        fields = {"dev": device, "sector": int(found["sector"]), "rwbs": found["rwbs"], "comm": found["task"]}
+        if found["event"] == "block_rq_merge":
+            event.generic.event_name = found["event"]
+            for name, value in (fields | {"nr_sector": int(found["number"])}).items():
+                kind = {"str_value": value} if isinstance(value, str) else {"uint_value": value}
+                event.generic.field.add(name=name, **kind)
+        else:
+            if found["event"] == "block_rq_complete":
+                del fields["comm"]
+            length = "new_sector" if found["event"] == "block_split" else "nr_sector"
+            message = getattr(event, found["event"])
+            for name, value in (fields | {length: int(found["number"])}).items():
+                setattr(message, name, value)
+        yield int(found["cpu"]), event
+
+
+def recording(text: str) -> bytes:
+    """The trace of the text of a SQLite workload: bundles of each CPU, and what stands beside them."""
+    trace = perfetto.Trace()
+    clocks = trace.packet.add(trusted_packet_sequence_id=1).clock_snapshot.clocks
+    for clock, time in ((1, 1_700_000_000_000_000_000), (6, 5_000_000_000_000)):
+        clocks.add(clock_id=clock, timestamp=time)
+    trace.packet.add(timestamp=1).trace_config.buffers.add(size_kb=1024)
+    found = list(events(text))
+    for begin in range(0, len(found), 300):
+        for cpu in (0, 1):
+            bundle = trace.packet.add(trusted_packet_sequence_id=2).ftrace_events
+            bundle.cpu = cpu
+            bundle.event.extend(event for at, event in found[begin : begin + 300] if at == cpu)
+            bundle.event.add(timestamp=1, pid=1).sched_switch.prev_comm = "swapper"
+    threads = {event.pid for _, event in found if event.block_bio_queue.comm == "sqlite3"}
+    tree = trace.packet.add().process_tree
+    for pid in sorted(threads):
+        tree.processes.add(pid=pid, ppid=1, cmdline=["com.example.chat", "--now"])
+    trace.packet.add().ftrace_stats.phase = perfetto.FtraceStats.END_OF_TRACE
+    data: bytes = trace.SerializeToString()
+    return data

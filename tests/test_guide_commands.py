@@ -1,0 +1,165 @@
+"""The commands of guides, concepts and README: the program takes each, and those of guides are run."""
+
+from __future__ import annotations
+
+import functools
+import gzip
+import re
+import shlex
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+
+import emmclab as lab
+from conftest import ROOT, biotracer
+from emmclab.cli import application
+from emmclab.cli.spelling import spelled_out
+from pages import BLOCK, Step, run
+from perfetto_messages import recording
+from test_coming_from import host_text
+from test_house_rules import complain, place
+
+GUIDES = sorted((ROOT / "docs/guides").glob("*.md"))
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+#: Where a command begins in a line: at its start, behind a prompt, a pipe or a word that starts it.
+BEGIN = re.compile(r"(?:^|\$ |# |\| |sudo |exec |; )(?=emmclab [a-z])")
+#: Commands of guides that are not run here, by their beginning, and why.
+NOT_RUN = {
+    "record --adb|top --adb": "a phone; crates/record tests a stand-in behind the real adb server",
+    "serve|control": "test_serve.py, test_tutorials.py",
+    "crash": "test_guides.py, test_crash.py, test_tutorials.py",
+    "apps live": "root; test_apps_live.py",
+    "apps learn|apps run app.toml": "strace; test_tutorials.py",
+    "apps compare|apps solutions": "a minute; test_apps.py, test_solutions.py",
+    "run power-cuts|report power-cuts|query .* --study power-cuts": "root, minutes; test_cut_study.py",
+    "reproduce|papers|claims": "minutes; test_reproduce.py, test_claims.py, test_dsn17.py, test_fast12.py",
+    "run study.toml --on|run study.toml --shard .*SLURM|run .*JOB_COMPLETION": "a cluster; test_cluster.py",
+    "run .* s3:": "a bucket; test_bucket.py",
+    "fleet": "test_fleet.py, test_fleet_page.py, test_fleet_bucket.py",
+    "collect study.toml /shared|report study.toml --results all|search": "test_cluster.py, test_search.py",
+    "query .*roles.sql": "test_journal.py",
+    "advise": "some seconds; test_advise.py, test_tutorials.py",
+    "synth behaviour.toml|compare-profiles trace.txt twin": "a million requests; test_workload_presets.py",
+    "calibrate fio.json": "ten minutes of fio; test_calibrate.py",
+}
+#: Devices and processes of traces here that have none.
+STANDS_FOR = {"device=8,0": "op=read", "process=kworker/*,from=10s,to=2m30s": "from=1s"}
+STUDY = """name = "study"
+inputs = ["trace.txt"]
+[[grid]]
+name = "collection"
+devices = ["small-1gb"]
+wrap_addresses = true
+[grid.axes]
+"gc.policy" = ["greedy", "fifo"]
+"""
+
+
+def lines(page: Path) -> list[str]:
+    """The lines of the code blocks of a page, continued ones joined."""
+    text = page.read_text()
+    fenced = [inside for _, inside in BLOCK.findall(text)]
+    rest = BLOCK.sub("", text)
+    indented = [line.strip() for line in re.sub(r"\\\n +", " ", rest).splitlines() if re.match(" {4,}", line)]
+    return [*indented, *(line for inside in fenced for line in re.sub(r"\\\n +", " ", inside).splitlines())]
+
+
+def words_of(text: str) -> list[str]:
+    """The words of the command that a text begins with, up to an operator of the shell or a comment."""
+    lexer = shlex.shlex(text, posix=True, punctuation_chars="|;&<>()")
+    lexer.whitespace_split = True
+    lexer.commenters = ""
+    words: list[str] = []
+    for word in lexer:
+        if word[0] in "|;&<>#":
+            break
+        words.append(word)
+    return words
+
+
+def commands(page: Path) -> list[list[str]]:
+    """The commands of the program on a page, in words: in blocks, and between backticks in a line."""
+    found = [line[begin.end() :] for line in lines(page) for begin in BEGIN.finditer(line)]
+    found += re.findall(r"(?<!`)`(emmclab [a-z][^`\n]*)`(?!`)", BLOCK.sub("", page.read_text()))
+    split = []
+    for text in found:
+        # SQL goes on in the next lines; `...` stands for more of a command.
+        if text.count('"') % 2 == 0 and text.count("'") % 2 == 0 and "..." not in text:
+            split.append(words_of(text))
+    return split
+
+
+@functools.cache
+def program() -> Any:
+    """The commands of the program."""
+    return typer.main.get_command(application())
+
+
+def fault(words: list[str]) -> str | None:
+    """Why the program refuses a command by its options alone."""
+    if not words or words[0].startswith("-"):
+        return None
+    command = program().commands.get(words[0])
+    if command is None:
+        return f"there is no command {words[0]}"
+    context = command.context_class(command, info_name=words[0])
+    try:
+        # A sentence may name a command by its first words, or an option of it.
+        command.make_parser(context).parse_args(spelled_out(words)[1:])
+    except Exception as error:  # typer has exceptions of its own for options.
+        said = getattr(error, "format_message", None)
+        if said is None:
+            raise
+        named = "Missing argument" in said() or said() == f"Option '{words[-1]}' requires an argument."
+        return None if named else str(said())
+    return None
+
+
+def test_the_program_takes_every_command_that_a_page_names() -> None:
+    faults, seen = [], 0
+    for page in PAGES:
+        for command in commands(page):
+            seen += 1
+            if said := fault(command[1:]):
+                faults.append(f"{place(page)}: {shlex.join(command)}: {said}")
+    assert seen > 300
+    complain(faults, "name a command and options of the program")
+
+
+def bring(folder: Path) -> None:
+    """Puts what guides call their files into a folder, each small."""
+    bundled = {path.stem: path for path in [*lab.bundled(), *lab.bundled(annotated=True)]}
+    (folder / "trace.txt").write_text(biotracer(400))
+    for name in ("old", "music.txt", "chat.txt"):
+        (folder / name).write_text(biotracer(200, 1_400_000_000 + len(name)))
+    with gzip.open(folder / "old.Z", "wb") as packed:
+        packed.write((folder / "old").read_bytes())
+    shutil.copy(bundled["messages-wal"], folder / "trace.parquet")
+    shutil.copy(bundled["messages-wal"], folder / "phone.parquet")
+    (folder / "chat.perfetto-trace").write_bytes(recording(host_text()))
+    shutil.copy(ROOT / "crates/record/tests/fixtures/host.dat", folder / "trace.dat")
+    script = '<script class="trace-data" type="application/text">\n'
+    (folder / "page.html").write_text(f"<!DOCTYPE html>\n<html>\n{script}{host_text()}</script>\n</html>\n")
+    for name in ("trace", "monday", "tuesday"):
+        lab.convert(folder / "trace.txt", folder / f"{name}.csv.gz")
+    (folder / "trace-in-parts").mkdir()
+    shutil.copy(folder / "trace.txt", folder / "trace-in-parts/1.txt")
+    (folder / "trace-in-parts/2.txt").write_text(biotracer(100, 1_400_009_000))
+    (folder / "study.toml").write_text(STUDY)
+    (folder / "my-study.toml").write_text(STUDY.replace('"study"', '"my-study"'))
+
+
+@pytest.mark.parametrize("page", GUIDES, ids=lambda page: page.stem)
+def test_every_command_of_a_guide_runs_or_says_why_it_does_not(page: Path, tmp_path: Path) -> None:
+    bring(tmp_path)
+    for line in lines(page):
+        begin = BEGIN.search(line)
+        if begin is None or any(re.match(one, line[begin.end() + len("emmclab ") :]) for one in NOT_RUN):
+            continue
+        shell = re.sub(r"^\S*\$ ", "", line.partition("   #")[0])
+        for given, here in STANDS_FOR.items():
+            shell = shell.replace(given, here)
+        run(Step(shell, ()), tmp_path)

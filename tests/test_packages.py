@@ -1,0 +1,244 @@
+"""What leaves the project in packages: metadata, manual pages, container file, numbers of the files."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conftest import PATIENCE_S, ROOT
+from emmclab import __version__
+from emmclab.cli import COMMANDS
+
+sys.path.insert(0, str(ROOT / "scripts"))
+from wheel_data import write
+
+VERSIONS = ROOT / "docs" / "project" / "versioning.md"
+
+
+@cache
+def pyproject() -> dict[str, Any]:
+    """What pyproject.toml says."""
+    return tomllib.loads((ROOT / "pyproject.toml").read_text())
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The files that a wheel installs beside the Python package, below a prefix."""
+    folder = tmp_path_factory.mktemp("data")
+    write(folder)
+    return folder
+
+
+def numbers() -> list[tuple[str, str, str, Path]]:
+    """Name, number, constant and file of each row of the table of versions."""
+    row = re.compile(r"^\| ([^|]+) \| ([\d.]+) \| \[`(\w+)`\]\(([^)]+)\)", re.MULTILINE)
+    found = row.findall(VERSIONS.read_text())
+    return [(name, number, constant, VERSIONS.parent / path) for name, number, constant, path in found]
+
+
+def test_the_numbers_of_files_on_the_page_of_versions_are_those_of_the_code() -> None:
+    assert len(numbers()) == 11
+    for name, number, constant, path in numbers():
+        text = path.read_text()
+        found = re.search(rf'\b{constant}\b[^=\n]*=\s*b?"?([^";\n]+)"?;?$', text, re.MULTILINE)
+        assert found is not None, f"{name}: no {constant} in {path}"
+        stated = found[1] if constant != "MAGIC" else found[1][-1]
+        assert stated == number, f"{name}: {path} says {stated}"
+
+
+def test_every_number_of_a_file_stands_on_the_page_of_versions() -> None:
+    """A new constant of this kind needs a row; those of other projects' formats and protocols do not."""
+    ours = re.compile(r"^(?:pub(?:\(\w+\))? )?const \w*VERSION: [^=]+= .*$|^_KEPT_AS = ", re.MULTILINE)
+    foreign = {"blktrace.rs", "fio.rs", "dm.rs", "message.rs", "registers.rs"}
+    sources = [*ROOT.glob("crates/*/src/**/*.rs"), *ROOT.glob("python/emmclab/**/*.py")]
+    holders = {path for path in sources if path.name not in foreign and ours.search(path.read_text())}
+    assert holders - {path.resolve() for *_, path in numbers()} == set()
+
+
+def test_metadata_agrees_with_itself_and_with_the_workspace() -> None:
+    project = pyproject()["project"]
+    cargo = tomllib.loads((ROOT / "Cargo.toml").read_text())["workspace"]["package"]
+    assert __version__ == cargo["version"]
+    assert project["license"] == cargo["license"] == "Apache-2.0"
+    least = re.fullmatch(r">=3\.(\d+)", project["requires-python"])
+    assert least is not None
+    assert f"Programming Language :: Python :: 3.{least[1]}" in project["classifiers"]
+    assert pyproject()["tool"]["ruff"]["target-version"] == f"py3{least[1]}"
+    features = tomllib.loads((ROOT / "Cargo.toml").read_text())["workspace"]["dependencies"]["pyo3"][
+        "features"
+    ]
+    assert features == [f"abi3-py3{least[1]}"]
+    # Nothing is claimed of a place where the project cannot be found.
+    assert "urls" not in project
+
+
+def test_the_changelog_has_the_version_and_room_for_the_next() -> None:
+    headings = re.findall(
+        r"^## \[([^\]]+)\](?: - (\S+))?$", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE
+    )
+    assert headings[0] == ("Unreleased", "")
+    assert headings[1][0] == __version__
+    assert all(re.fullmatch(r"\d{4}-\d\d-\d\d", day) for _, day in headings[1:])
+
+
+def test_every_command_has_a_manual_page_with_every_option(data: Path) -> None:
+    import typer
+
+    from emmclab.cli import application
+
+    folder = data / "share" / "man" / "man1"
+    assert {path.name for path in folder.iterdir()} == {
+        "emmclab.1",
+        *(f"emmclab-{name}.1" for name in COMMANDS),
+    }
+    group: Any = typer.main.get_command(application())
+    for name, command in group.commands.items():
+        page = (folder / f"emmclab-{name}.1").read_text().replace("\\-", "-")
+        for parameter in command.params:
+            if not getattr(parameter, "hidden", False) and parameter.param_type_name == "option":
+                assert all(f"\\fB{option}\\fR" in page for option in parameter.opts), (name, parameter.opts)
+        for example in re.findall(r"\[cyan\](.*?)\[/\]", command.epilog or ""):
+            assert example.replace("~", "\\(ti") in page, (name, example)
+
+
+def test_manual_pages_have_no_fault(data: Path) -> None:
+    if shutil.which("mandoc") is None:
+        pytest.skip("mandoc is missing")
+    pages = sorted((data / "share" / "man" / "man1").iterdir())
+    done = subprocess.run(
+        ["mandoc", "-T", "lint", "-W", "warning", *pages], capture_output=True, text=True, check=False
+    )
+    assert (done.stdout, done.stderr, done.returncode) == ("", "", 0)
+
+
+def test_man_finds_the_page_of_a_command_beside_the_bin_folder_of_the_path(data: Path) -> None:
+    if shutil.which("man") is None:
+        pytest.skip("man is missing")
+    (data / "bin").mkdir(exist_ok=True)
+    environment = {
+        "PATH": f"{data / 'bin'}:/usr/bin:/bin",
+        "LANG": "C.UTF-8",
+        "MANWIDTH": "100",
+        "HOME": "/nonexistent",
+    }
+    done = subprocess.run(
+        ["man", "-P", "cat", "emmclab", "simulate"],
+        capture_output=True,
+        text=True,
+        env=environment,
+        check=False,
+    )
+    if "has been minimized" in done.stdout:
+        pytest.skip("man is a stand-in on this system")
+    assert done.returncode == 0, done.stderr
+    assert "EMMCLAB-SIMULATE(1)" in done.stdout and "--device PRESET|FILE" in done.stdout
+
+
+def instructions() -> list[tuple[str, str]]:
+    """The instructions of the container file with their arguments; lines that go on are one."""
+    text = re.sub(r"^#.*\n", "", (ROOT / "Containerfile").read_text(), flags=re.MULTILINE)
+    lines = [line.strip() for line in text.replace("\\\n", " ").splitlines() if line.strip()]
+    return [(word, rest) for word, _, rest in (line.partition(" ") for line in lines)]
+
+
+def test_the_container_file_copies_what_is_there_and_runs_as_a_user() -> None:
+    steps = instructions()
+    stages = [rest.split(" AS ")[1] for word, rest in steps if word == "FROM" and " AS " in rest]
+    sent = (ROOT / ".dockerignore").read_text().splitlines()
+    for word, rest in steps:
+        assert word in {"FROM", "RUN", "COPY", "ENV", "USER", "WORKDIR", "ENTRYPOINT", "CMD"}, word
+        if word != "COPY":
+            continue
+        *sources, _ = [part for part in rest.split() if not part.startswith("--from=")]
+        if found := re.search(r"--from=(\S+)", rest):
+            assert found[1] in stages
+            continue
+        for source in sources:
+            assert f"!{source}" in sent, f"{source} is not sent to the builder"
+            # The wheel is what `make wheel` writes.
+            assert source == "build/wheels/*.whl" or (ROOT / source).is_file(), source
+    last = max(place for place, (word, _) in enumerate(steps) if word == "FROM")
+    final = dict(steps[last:])
+    assert (
+        final["USER"] not in ("root", "0")
+        and f"useradd --create-home --uid 1000 {final['USER']}" in final["RUN"]
+    )
+    assert json.loads(final["ENTRYPOINT"]) == ["emmclab"]
+    assert '"$out"' in (ROOT / "scripts" / "wheel.sh").read_text() and "build/wheels" in sent[-1]
+
+
+def test_the_packages_of_the_container_file_exist_and_have_a_python_that_is_new_enough() -> None:
+    # Without lists, apt knows the packages that are installed, and no others.
+    if shutil.which("apt-cache") is None or not [*Path("/var/lib/apt/lists").glob("*_Packages*")]:
+        pytest.skip("apt-cache or its lists of packages are missing")
+    release = re.search(r"^VERSION_CODENAME=(\w+)", Path("/etc/os-release").read_text(), re.MULTILINE)
+    bases = {re.split(r"[:\s]", rest)[1] for word, rest in instructions() if word == "FROM"}
+    if release is None or bases != {f"{release[1]}-slim"}:
+        pytest.skip(f"this is not the release of {', '.join(bases)}")
+    installed = [
+        name
+        for word, rest in instructions()
+        if word == "RUN"
+        for listed in re.findall(r"--no-install-recommends ([^&]+)", rest)
+        for name in listed.split()
+    ]
+    assert {"python3", "python3-venv"} <= {*installed}
+    command = ["apt-cache", "policy", *sorted({*installed})]
+    found = subprocess.run(command, capture_output=True, text=True, check=True, timeout=PATIENCE_S).stdout
+    candidates = dict(re.findall(r"^(\S+):\n  Installed: .*\n  Candidate: (.+)$", found, re.MULTILINE))
+    assert [name for name in installed if candidates.get(name, "(none)") == "(none)"] == []
+    least = int(pyproject()["project"]["requires-python"].removeprefix(">=3."))
+    assert int(candidates["python3"].split(".")[1]) >= least
+
+
+@pytest.mark.parametrize("wheel", [False, True], ids=["without a wheel", "without a builder"])
+def test_an_image_that_cannot_be_built_is_refused_with_what_to_do(wheel: bool, tmp_path: Path) -> None:
+    (tmp_path / "scripts").mkdir()
+    script = shutil.copy(ROOT / "scripts" / "image.sh", tmp_path / "scripts")
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    for name in ("bash", "dirname"):
+        (programs / name).symlink_to(shutil.which(name) or pytest.fail(f"no {name}"))
+    # A client whose service does not run.
+    (programs / "docker").write_text("#!/bin/bash\nexit 1\n")
+    (programs / "docker").chmod(0o755)
+    if wheel:
+        (tmp_path / "build" / "wheels").mkdir(parents=True)
+        (tmp_path / "build" / "wheels" / "emmclab-0.1.0-cp311-abi3-linux_x86_64.whl").touch()
+    done = subprocess.run(
+        [script], capture_output=True, text=True, env={"PATH": str(programs)}, timeout=PATIENCE_S, check=False
+    )
+    assert done.returncode == 2, done.stderr
+    error, hint = done.stderr.splitlines()
+    assert error.startswith("error: ") and hint.startswith("hint: ")
+    assert ("docker" in error) if wheel else ("make wheel" in hint)
+
+
+def test_an_image_is_built_by_the_first_builder_that_works(tmp_path: Path) -> None:
+    (tmp_path / "scripts").mkdir()
+    script = shutil.copy(ROOT / "scripts" / "image.sh", tmp_path / "scripts")
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    for name, code in (("podman", 1), ("docker", 0)):
+        text = f'#!/bin/bash\n[ "$1" != info ] || exit {code}\necho "{name} $*"\n'
+        (programs / name).write_text(text)
+        (programs / name).chmod(0o755)
+    (tmp_path / "build" / "wheels").mkdir(parents=True)
+    (tmp_path / "build" / "wheels" / "emmclab-0.1.0-cp311-abi3-linux_x86_64.whl").touch()
+    environment = {"PATH": f"{programs}:{os.environ['PATH']}"}
+    done = subprocess.run(
+        [script], capture_output=True, text=True, env=environment, timeout=PATIENCE_S, check=False
+    )
+    assert (done.returncode, done.stdout) == (0, "docker build --file Containerfile --tag emmclab .\n"), (
+        done.stderr
+    )
