@@ -48,7 +48,7 @@ pub use result::{
     FlashOperations, LayerResult, Lifetime, LinkDirection, Load, LogBlockMerges, MapCounts, PageOperations,
     PercentileRow, Percentiles, PowerStates, RecordedBeside, Requests, ResponseRow, ResponseTimes, Run,
     SecondDevice, ServiceTimes, ShareBeside, SimulationResult, SlcCounts, Space, TimeBeside, UfsUse,
-    Utilisation, WaitTimes, Wear, WriteAmplification, WriteBoosterUse,
+    Utilisation, WaitTimes, Wear, WriteAmplification, WriteBoosterUse, ZoneUse,
 };
 pub use rows::RequestRows;
 pub use simulation::{Simulation, simulate};

@@ -138,7 +138,7 @@ impl Stack {
     }
 
     /// Its zones, as layers above it need to know them.
-    pub fn zones(&self) -> Option<Zones> {
+    pub fn zones(&self) -> Option<layers::Zones> {
         self.main.below(None).zones
     }
 

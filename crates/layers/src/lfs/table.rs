@@ -90,7 +90,9 @@ impl Table {
         to.clear();
         to.append(&mut self.changed);
         to.sort_unstable();
-        to.iter().for_each(|page| self.is_changed[*page as usize] = false);
+        for page in to.iter() {
+            self.is_changed[*page as usize] = false;
+        }
     }
 
     /// The entries of a page, as they are stored.
