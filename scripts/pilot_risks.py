@@ -5,7 +5,7 @@
 Needs root, FUSE, loop devices and mkfs.ext4. Each solution runs the workloads of `emmclab crash` on a device
 with a cache; files that are not synced have syncs that return at once. States are those that the contract of
 the devices allows. For the log-structured file system stands the layer `lfs` under ext4: the explorer reads
-ext4, and both are a log with the same order of writes and flushes. With `--solution` the others stay as they are.
+ext4, and both are a log with the same order of writes and flushes. With `--solution` the others stay.
 """
 
 from __future__ import annotations

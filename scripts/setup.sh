@@ -36,6 +36,10 @@ if [ "$what" = dev ]; then
     for need in nbdinfo:libnbd-bin qemu-img:qemu-utils fio:fio nbdkit:nbdkit; do
         command -v "${need%%:*}" >/dev/null || package "${need#*:}" "some tests of the NBD server are skipped"
     done
+    # Completion is tried in the shells themselves, and manual pages are checked.
+    for need in zsh:zsh fish:fish mandoc:mandoc; do
+        command -v "${need%%:*}" >/dev/null || package "${need#*:}" "some tests of completion and manual pages are skipped"
+    done
     # The module belongs to Debian's own Python.
     /usr/bin/python3 -c 'import nbd' 2>/dev/null || package python3-libnbd "a test of the NBD server is skipped"
     # Root records real devices, machines over ssh, and a stand-in phone behind the real adb server.

@@ -648,5 +648,5 @@ def test_options_that_do_not_fit_a_log_are_refused(crash: Runs) -> None:
     log = str(crash.folder / "run.log")
     crash(*DEVICE, "--workload", "append-log", "--operations", "5", "--cuts", "2", "--save-log", log)
     run, facts = open_run(log)
-    with pytest.raises(Exception, match="moments 0 to"):
+    with pytest.raises(Exception, match="beyond the moments of the log, 0 to"):
         explore(run, Options(only=(facts["moments"], 0)))

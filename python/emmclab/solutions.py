@@ -219,7 +219,7 @@ def risk_of(known: Mapping[str, Any], name: str) -> str:
     """Say in a sentence or two what a cut of power may lose with a solution, from the measured states."""
     explored = known["solutions"].get(name)
     if not explored:
-        return "not explored: the explorer cuts the power under ext4"
+        return "not explored"
     states = sum(one["states"] for one in explored)
     cuts = sum(one["cuts"] for one in explored)
     lost = [one for one in explored if one["lost_states"]]

@@ -167,7 +167,7 @@ fn what_cannot_be_read_is_said_with_a_way_out() {
     let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
     packed.write_all(&version_6()).unwrap();
     let error = open_and_read(&packed.finish().unwrap()).unwrap_err();
-    assert!(error.hint_text().unwrap().contains("unpacked first"), "{error}");
+    assert!(error.hint_text().unwrap().contains("unpack a compressed trace.dat first"), "{error}");
     // Cycles of a processor are no times.
     let mut bytes = version_6();
     let at = bytes.windows(19).position(|found| found == b"local global [mono]").unwrap();

@@ -147,7 +147,10 @@ fn a_file_that_is_no_log_and_an_empty_one_are_refused_by_name() {
     for bytes in [&b""[..], b"EMMC", b"this is a text, and no log of any kind"] {
         fs::write(file.path(), bytes).unwrap();
         let error = Run::open(file.path()).err().unwrap().to_string();
-        assert!(error.contains("no crash log") && error.contains(file.path().to_str().unwrap()), "{error}");
+        assert!(
+            error.contains("this is not a crash log") && error.contains(file.path().to_str().unwrap()),
+            "{error}"
+        );
     }
 }
 

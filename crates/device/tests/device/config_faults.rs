@@ -140,7 +140,7 @@ fn contradictions_and_impossible_values_are_refused() {
         (&[("controller.share_packed_pages", "true"), ("mapping.scheme", "bast")], "any units share a page"),
         (&[("controller.share_packed_pages", "true"), ("cache.size_kb", "512")], "writes back by address"),
         (&[("controller.share_packed_pages", "true"), ("slc.mode", "cache")], "routes each request"),
-        (&[("cache.size_kb", "2")], "lie in"),
+        (&[("cache.size_kb", "2")], "must be 0, or 4 to"),
         (&[("cache.idle_after_us", "5")], "nothing waits"),
         (&[("cache.size_kb", "512"), ("mapping.scheme", "dftl")], "by the page map"),
         (&[("cache.size_kb", "512"), ("controller.scheduling", "read_first")], "read_first"),

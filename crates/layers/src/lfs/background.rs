@@ -11,7 +11,7 @@ use crate::plan::{Memory, Plan};
 /// Segments that are reset in one step.
 const RESETS: usize = 8;
 
-/// What is under way.
+/// The step under way.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Step {
     #[default]

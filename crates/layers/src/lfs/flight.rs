@@ -1,6 +1,6 @@
 //! Requests that are planned and not complete: what each will change.
 
-/// What a request changes when it is complete.
+/// The change that a request makes when it is complete.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Effect {
     /// Its blocks lie where it wrote them; the next flush records that.

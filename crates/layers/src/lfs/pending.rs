@@ -80,7 +80,7 @@ impl Pending {
         self.changes.push(Change { block, place, write, order: self.order, dead: false });
     }
 
-    /// What is known of a block is durable by itself.
+    /// A change of a block is durable by itself, and needs no record.
     #[inline]
     pub fn kill(&mut self, block: u32) {
         if let Some(place) = self.index.remove(&block) {

@@ -1,4 +1,4 @@
-//! What is written of the log beside data: records, packs of a checkpoint, and pages of the map. Little-endian.
+//! Metadata of the log: records, packs of a checkpoint, and pages of the map. Little-endian.
 //!
 //! A *record* is a block. Its first sector: 0 magic, 8 checksum of the sector, 16 checksum of what follows (both the driver's), 24 life of the
 //! layer (8), 32 number of the record (8), 40 place (4), 44 blocks of data behind it that it covers (4), 48 segment that the log of records

@@ -2,7 +2,7 @@
 //!
 //! Records stand one behind the other from the place that the pack names on, and go on in the segment that each of them names. One that
 //! never became durable may be missing between others. Of each block the newest write counts, by its number, in whatever record it stands.
-//! What was written and not recorded is not looked for.
+//! Data without a record is not looked for.
 //!
 //! Where the disk tells write pointers, a segment that is written in part and holds something alive goes on as an open one, so that no more
 //! zones are active after any number of cuts; others are closed as they are.
@@ -24,10 +24,10 @@ use crate::window::Window;
 /// Sectors that are filled up at a time.
 const FILL: u64 = 1024;
 
-/// What records say: by block the newest write, and where it lies.
+/// The newest write of each block in the records, and the place that it went to.
 type Newest = FxHashMap<u32, (u64, u32)>;
 
-/// What was found behind the pack.
+/// Everything found behind the pack.
 #[derive(Default)]
 struct Found {
     newest: Newest,

@@ -39,9 +39,9 @@ pub struct LfsSettings {
     pub low_pct: u32,
     /// The same for cleaning while no request is in flight.
     pub idle_pct: u32,
-    /// What is copied in one step of cleaning.
+    /// Data copied in one step of cleaning.
     pub step: Size,
-    /// What is logged from one checkpoint to the next.
+    /// Data logged from one checkpoint to the next.
     pub checkpoint: Size,
     /// Whether blocks that were never written are read from the disk, so that they take its time, before they come as zeros.
     pub read_unwritten: bool,
