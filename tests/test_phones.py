@@ -73,7 +73,7 @@ def _outcome(cell: Cell) -> dict[str, object]:
 
 def test_the_study_has_every_device_with_the_capacity_of_the_phone() -> None:
     cells = [cell for cell in Study.named("phones").cells() if cell.device]
-    assert len(cells) == 360
+    assert len(cells) == 372
     # Wear is that of the small device of the study `implications`.
     assert {cell.device_name.rpartition("-")[2] for cell in cells if cell.grid != "wear"} == {"128GB"}
 
@@ -85,7 +85,7 @@ def test_a_recorded_trace_runs_on_every_new_device_and_is_read_as_those_of_the_m
     trace.write_text(biotracer(40))
     study = Study.named("phones").with_inputs([str(trace)])
     mine = [cell for cell in study.cells() if cell.input.name == "mine"]
-    assert [cell.grid for cell in mine] == ["profile", *["new"] * 6]
+    assert [cell.grid for cell in mine] == ["profile", *["new"] * 6, "zoned"]
     assert study.reading == {"mend_clock": True, "drop_reissued": True}
 
 
