@@ -48,7 +48,7 @@ def test_words_go_to_stderr_and_the_preset_to_its_file(trace: Path, tmp_path: Pa
     [
         ("0 0 8 8 0\n1000 0 16 8 0\n", (), "no service times|has a start or issue"),
         ('{"fio version": "fio-3.33"}', (), "jobs"),
-        ('{"fio version": "fio-3.33", "jobs": [', (), "no JSON"),
+        ('{"fio version": "fio-3.33", "jobs": [', (), "not JSON"),
         ("nonsense", (), "unrecognised trace format"),
         ("0 0 8 8 0\n", ("--capacity-gb", "0"), "--capacity-gb|capacity"),
     ],

@@ -112,15 +112,14 @@ def results(reproduced: Reproduced, ledger: list[dict[str, Any]]) -> dict[str, R
     return {name: Results.load(reproduced.results / name) for name in names}
 
 
-def test_the_ledger_has_every_published_claim_once_in_the_published_words(shared_traces: Path) -> None:
+def test_the_ledger_has_every_published_claim_once_with_its_published_figures(shared_traces: Path) -> None:
     with (shared_traces.parent / "published" / "claims.csv").open(newline="") as file:
         published = {row["id"]: row for row in csv.DictReader(file)}
     assert len(RULES) == len(BY_ID)
     assert set(BY_ID) - BESIDE == set(published)
     for rule in (rule for rule in RULES if rule.id not in BESIDE):
-        words = (rule.source, rule.claim, rule.published)
         row = published[rule.id]
-        assert words == (row["source"], row["claim"], row["published"]), rule.id
+        assert (rule.source, rule.published) == (row["source"], row["published"]), rule.id
 
 
 def test_the_command_prints_one_verdict_for_every_claim(ledger: list[dict[str, Any]]) -> None:

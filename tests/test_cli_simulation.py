@@ -197,7 +197,7 @@ def test_a_device_that_runs_full_ends_the_run_with_a_result(tmp_path: Path) -> N
         (["--precondition", "random:lots"], "lots"),
         (["--precondition", "sideways"], "sideways"),
         (["--rate", "0"], "rate"),
-        (["--passes", "0"], "at least once"),
+        (["--passes", "0"], "give 1 or more"),
     ],
 )
 def test_a_wrong_option_is_named_with_a_hint_and_exit_2(
@@ -287,7 +287,7 @@ def test_a_device_without_published_figures_cannot_be_checked() -> None:
     done = emmclab("devices", "--check", "nexusone")
     assert done.returncode == 2
     assert "`nexusone` was not fitted to published figures" in done.stderr
-    assert "hint: these presets were:" in done.stderr
+    assert "hint: choose one of: galaxys2" in done.stderr
 
 
 def test_messaging_means_on_the_paper_s_devices(shared_traces: Path) -> None:

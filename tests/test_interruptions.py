@@ -15,6 +15,8 @@ from conftest import COMMAND, PATIENCE_S, emmclab, environment, kept_cells
 #: Work that takes far longer than the patience below on any machine, within one call of the core or of a
 #: library: only a command that looks for the signal while it works can end before it.
 ENDLESS_PRECONDITION = ("--precondition", "steady:1000", "--wrap-addresses")
+#: A device whose blocks stand any number of erases ends no run.
+UNWORN = [f"--set=geometry.block_groups.{group}.erase_limit=0" for group in (0, 1)]
 
 
 def started(command: list[str], folder: Path) -> subprocess.Popen[str]:
@@ -63,7 +65,7 @@ def interrupted(command: list[str], folder: Path, after_s: float = 1.5) -> tuple
         ["simulate", "{trace}", "--device", "emmc51-tlc", *ENDLESS_PRECONDITION, "--images", "images"],
         ["compare", "{trace}", "--devices", "emmc51-tlc,small-1gb", *ENDLESS_PRECONDITION],
         ["simulate", "{long}", "--wrap-addresses", "--passes", "1000", "--events", "rows.parquet"],
-        ["simulate", "{long}", "--precondition", "{long}", "--passes", "1000", "--wrap-addresses"],
+        ["simulate", "{long}", "--precondition", "{long}", "--passes", "1000", "--wrap-addresses", *UNWORN],
         ["synth", "Messaging", "out.parquet", "--requests", "1000000000"],
         ["serve", "emmc51-tlc", "--precondition", "steady:1000", "--nbd", "x.sock", "--image", "x.img"],
     ],

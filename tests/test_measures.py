@@ -67,7 +67,7 @@ def test_what_is_no_percentile_is_refused_with_the_value_and_a_hint(trace: Path,
     for command in (("profile",), ("simulate", *DEVICE)):
         done = emmclab(command[0], trace, *command[1:], "--percentiles", value)
         assert done.returncode == 2 and done.stdout == ""
-        assert "is not a percentile" in done.stderr and "hint: numbers above 0" in done.stderr
+        assert "is not a percentile" in done.stderr and "hint: give numbers above 0" in done.stderr
 
 
 def test_without_a_choice_a_result_has_no_percentiles_of_its_own(trace: Path) -> None:

@@ -210,7 +210,7 @@ def test_rubbish_is_refused_with_a_way_out(
         "block_rq_issue": accounting.SerializeToString(),
         "no event": b"<!DOCTYPE html>\n<html></html>\n",
         "is not `task-pid": systrace.read_bytes().replace(b"# tracer", b"# tracer\nwhat", 1),
-        "unpacked first": gzip.compress(trace_dat.read_bytes()),
+        "unpack a compressed trace.dat first": gzip.compress(trace_dat.read_bytes()),
         "ends too early": trace_dat.read_bytes()[:-3000],
     }
     for words, content in cases.items():

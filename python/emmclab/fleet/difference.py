@@ -100,7 +100,9 @@ def _exact(ranks: Sequence[int], few: int, away: int, expected: int) -> float:
 
 
 def least_p(before: int, after: int) -> float:
-    """Give the smallest p-value that the test can give for so many values: that of complete separation.
+    """Give the smallest p-value of so many values that all differ, that of complete separation.
+
+    With ties p may be half of it.
 
     >>> least_p(3, 3)
     0.1

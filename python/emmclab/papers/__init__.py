@@ -1,6 +1,6 @@
 """The reproduced papers: each is one folder here, found by itself.
 
-A folder holds `paper.toml` (title, authors, state), `claims.toml` (every claim with its published words and
+A folder holds `paper.toml` (title, authors, state), `claims.toml` (every claim with its published figures and
 the rule that judges it), the studies as `NAME.study.toml`, the modules that measure the claims, and for each
 study `NAME_page.py` with its template `NAME.html.j2`. A new paper touches nothing outside its folder.
 """
