@@ -4,9 +4,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use emmclab_base::{Error, Kind, Nanos, Result};
-use emmclab_device::{Observer, Quiet};
 use emmclab_host::{Host, Mount};
-use emmclab_replay::{ClosedLoop, RunTracks, SimulationResult};
+use emmclab_replay::{ClosedLoop, SimulationResult};
 
 use crate::block_device::BlockDevice;
 use crate::code::Code;
@@ -14,7 +13,6 @@ use crate::engine::{Engine, Fixed};
 use crate::files::Files;
 use crate::hosts::{HostSetup, mount_of};
 use crate::program::Program;
-use crate::replayed::Observed;
 use crate::result::{AppResult, Attribution};
 use crate::storage::{FileStore, RealFiles, RealStorage, Simulated, Storage};
 use crate::tracks::ThreadTimes;
@@ -54,37 +52,24 @@ pub fn run<D: BlockDevice>(
     run_in_detail(program, setup, device, options).map(|(result, _)| result)
 }
 
-/// Runs a program on a simulated device with its layers, and ends the device: the results of both. `tracks`, where given, shows what
-/// the threads and the device did.
+/// Runs a program on a simulated device with its layers, and ends the device: the results of both. A picture that the device's recorder
+/// draws shows the threads, too.
 ///
 /// # Errors
-/// As [`run`].
+/// As [`run`], and where the recorder could not write.
 pub fn run_simulated(
     program: &Program,
     setup: &HostSetup,
-    device: ClosedLoop,
-    tracks: Option<&mut RunTracks>,
+    mut device: ClosedLoop,
     options: &RunOptions,
 ) -> Result<(AppResult, SimulationResult)> {
-    let Some(tracks) = tracks else {
-        let (app, _, device) = run_observed(program, setup, device, &mut Quiet, options)?;
-        return Ok((app, device));
-    };
-    let (app, threads, device) = run_observed(program, setup, device, tracks, options)?;
-    tracks.draw(|tracks| threads.draw(tracks));
-    Ok((app, device))
-}
-
-fn run_observed<O: Observer>(
-    program: &Program,
-    setup: &HostSetup,
-    mut device: ClosedLoop,
-    observer: &mut O,
-    options: &RunOptions,
-) -> Result<(AppResult, ThreadTimes, SimulationResult)> {
-    let mut observed = Observed { device: &mut device, observer: &mut *observer };
-    let (app, threads) = run_in_detail(program, setup, &mut observed, options)?;
-    Ok((app, threads, device.finish(observer)?))
+    let (app, threads) = run_in_detail(program, setup, &mut device, options)?;
+    let (mut result, mut recorder) = device.finish()?;
+    if let Some(tracks) = &mut recorder.tracks {
+        tracks.draw(|tracks| threads.draw(tracks));
+    }
+    recorder.finish(&mut result)?;
+    Ok((app, result))
 }
 
 fn run_in_detail<D: BlockDevice>(

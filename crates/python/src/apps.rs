@@ -8,7 +8,7 @@ use emmclab_apps::{
     HostSetup, LearnOptions, Program, RunOptions, State, WhatIf, learn, prepare_live, preset_names,
     preset_text, run_live, run_simulated,
 };
-use emmclab_replay::{ClosedLoop, ReplayOptions, RunTracks, Simulation};
+use emmclab_replay::{ClosedLoop, Recorder, ReplayOptions, RunTracks, Simulation};
 use emmclab_trace::{Error, Nanos, SECTOR_BYTES};
 use pyo3::prelude::*;
 use serde::Deserialize;
@@ -194,9 +194,8 @@ pub(crate) fn run_app(
         if let Some(tracks) = &mut tracks {
             tracks.begin(config.settings().name(), simulation.device(), Nanos::ZERO)?;
         }
-        let device = ClosedLoop::new(simulation);
-        let (app, device) = run_simulated(&program.0, &host, device, tracks.as_mut(), &options)?;
-        tracks.map_or(Ok(()), RunTracks::finish)?;
+        let device = ClosedLoop::recorded(simulation, Recorder { tracks, ..Recorder::default() });
+        let (app, device) = run_simulated(&program.0, &host, device, &options)?;
         to_json(&json!({ "app": app, "device": device }))
     })
 }

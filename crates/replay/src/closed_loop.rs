@@ -1,15 +1,17 @@
 //! A run whose requests come from callers that wait for their completions.
 
-use emmclab_device::Observer;
-use emmclab_trace::{BlockNote, Error, Kind, Ledger, Nanos, Request, Result};
+use emmclab_device::Quiet;
+use emmclab_trace::{BlockNote, Error, Kind, Nanos, Request, Result};
 
 use crate::numbered::Numbered;
+use crate::recorder::Recorder;
 use crate::result::SimulationResult;
 use crate::simulation::Simulation;
 
 /// A device, with the layers above it, driven request by request. Requests have numbers of the caller's choice.
 pub struct ClosedLoop {
     simulation: Simulation,
+    recorder: Recorder,
     numbers: Numbered<u64>,
     known: Vec<(u64, Nanos)>,
 }
@@ -17,7 +19,13 @@ pub struct ClosedLoop {
 impl ClosedLoop {
     /// A simulation that has not begun; time 0 is that of its device.
     pub fn new(simulation: Simulation) -> Self {
-        Self { simulation: simulation.watched(), numbers: Numbered::default(), known: Vec::new() }
+        Self::recorded(simulation, Recorder::default())
+    }
+
+    /// The same with a recorder that listens.
+    pub fn recorded(simulation: Simulation, recorder: Recorder) -> Self {
+        let simulation = simulation.watched();
+        Self { simulation, recorder, numbers: Numbered::default(), known: Vec::new() }
     }
 
     /// Sectors that it takes requests for.
@@ -29,16 +37,14 @@ impl ClosedLoop {
     ///
     /// # Errors
     /// For a request beyond the device, once a device has stopped, and for a broken invariant under `check`.
-    pub fn submit<O: Observer>(
-        &mut self,
-        at: Nanos,
-        number: u64,
-        request: &Request,
-        notes: &[BlockNote],
-        observer: &mut O,
-    ) -> Result<()> {
+    pub fn submit(&mut self, at: Nanos, number: u64, request: &Request, notes: &[BlockNote]) -> Result<()> {
         self.numbers.push(number);
-        if self.simulation.submit(at, request, notes, observer)? {
+        let is_taken = if self.recorder.is_on() {
+            self.simulation.submit(at, request, notes, &mut self.recorder.listeners())
+        } else {
+            self.simulation.submit(at, request, notes, &mut Quiet)
+        };
+        if is_taken? {
             return Ok(());
         }
         let reason = self.simulation.stopped().unwrap_or("the device has stopped");
@@ -55,8 +61,12 @@ impl ClosedLoop {
     ///
     /// # Errors
     /// As [`ClosedLoop::submit`].
-    pub fn advance<O: Observer>(&mut self, until: Nanos, observer: &mut O) -> Result<()> {
-        self.simulation.advance(until, observer)
+    pub fn advance(&mut self, until: Nanos) -> Result<()> {
+        if self.recorder.is_on() {
+            self.simulation.advance(until, &mut self.recorder.listeners())
+        } else {
+            self.simulation.advance(until, &mut Quiet)
+        }
     }
 
     /// Adds the completions that have become known, by the numbers of their requests. A completion may be known before its time.
@@ -66,11 +76,12 @@ impl ClosedLoop {
         out.extend(taken.filter_map(|(number, at)| Some((number?, at))));
     }
 
-    /// Ends the run and sums it up, after every request that is under way.
+    /// Ends the run and sums it up, after every request that is under way; the recorder has its files to put in place.
     ///
     /// # Errors
     /// For a broken invariant under `check`.
-    pub fn finish<O: Observer>(self, observer: &mut O) -> Result<SimulationResult> {
-        self.simulation.finish(None::<&Ledger>, observer)
+    pub fn finish(mut self) -> Result<(SimulationResult, Recorder)> {
+        let result = self.recorder.end(self.simulation, None)?;
+        Ok((result, self.recorder))
     }
 }

@@ -52,11 +52,12 @@ impl Recorder {
     }
 
     /// Whether anything is kept.
-    fn is_on(&self) -> bool {
+    pub(crate) fn is_on(&self) -> bool {
         self.rows.is_some() || self.over_time.is_some() || self.tracks.is_some()
     }
 
-    fn listeners(&mut self) -> impl Observer {
+    /// The listeners to the run.
+    pub(crate) fn listeners(&mut self) -> impl Observer {
         (self.rows.as_mut(), (self.over_time.as_mut(), self.tracks.as_mut()))
     }
 

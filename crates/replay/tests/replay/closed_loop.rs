@@ -1,7 +1,7 @@
 //! A run that callers drive request by request completes requests when a replay of the same requests does.
 
 use crate::common::Reported;
-use emmclab_device::{Device, DeviceConfig, Quiet};
+use emmclab_device::{Device, DeviceConfig};
 use emmclab_layers::LayerConfig;
 use emmclab_replay::{ClosedLoop, Mode, ReplayOptions, Simulation};
 use emmclab_trace::{Nanos, Op, Request, Sector};
@@ -48,17 +48,17 @@ fn driven(run: usize, requests: &[Request]) -> Vec<Row> {
     let mut known = Vec::new();
     for (number, request) in (100..).zip(requests) {
         while let Some(at) = device.next_event().filter(|at| *at < request.arrival) {
-            device.advance(at, &mut Quiet).unwrap();
+            device.advance(at).unwrap();
             device.take_completed(&mut known);
         }
-        device.submit(request.arrival, number, request, &[], &mut Quiet).unwrap();
+        device.submit(request.arrival, number, request, &[]).unwrap();
         device.take_completed(&mut known);
     }
     while let Some(at) = device.next_event() {
-        device.advance(at, &mut Quiet).unwrap();
+        device.advance(at).unwrap();
         device.take_completed(&mut known);
     }
-    let result = device.finish(&mut Quiet).unwrap();
+    let (result, _) = device.finish().unwrap();
     assert_eq!(result.requests.total, requests.len() as u64);
     let row = |(number, at): (u64, Nanos)| {
         let request = &requests[number as usize - 100];
@@ -93,6 +93,6 @@ proptest! {
 fn a_request_beyond_the_device_is_refused() {
     let mut device = ClosedLoop::new(simulation(RUNS[0]));
     let request = Request::new(Nanos(0), Op::Write, Sector(device.sectors()), 8);
-    let error = device.submit(Nanos(0), 1, &request, &[], &mut Quiet).unwrap_err();
+    let error = device.submit(Nanos(0), 1, &request, &[]).unwrap_err();
     assert!(error.to_string().contains("behind the last sector"), "{error}");
 }
