@@ -28,11 +28,18 @@ def scratch(parent: Path | None = None) -> Iterator[Path]:
     """
     parent = Path(tempfile.gettempdir()) if parent is None else parent
     remove_left(parent)
-    with folder_aside(parent) as folder:
-        try:
-            yield folder
-        finally:
-            unmount_below(folder)
+    # A SIGTERM between the folder and the `try` that removes it would leave the folder behind.
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+    try:
+        with folder_aside(parent) as folder:
+            try:
+                signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+                yield folder
+            finally:
+                signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+                unmount_below(folder)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
 
 def remove_left(parent: Path | None = None) -> None:
