@@ -11,8 +11,8 @@ from conftest import emmclab
 from emmclab.claims import CANNOT, judge_study
 from emmclab.papers.iiswc15.implications_page import drawings, render
 from emmclab.study import Study
-from emmclab.study.definition import Grid
 from emmclab.study.executors import Serial
+from emmclab.study.grid import Grid
 from emmclab.study.results import Results
 from emmclab.study.run import run_study
 

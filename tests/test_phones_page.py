@@ -21,7 +21,7 @@ from emmclab.phones.judging import BADGES, STILL, verdicts_of
 from emmclab.phones.page import headline, render, sections, to_dict
 from emmclab.profile import Profile
 from emmclab.study import Pool, Results, Study
-from emmclab.study.definition import Grid
+from emmclab.study.grid import Grid
 from emmclab.study.run import run_study
 from test_pages import PHONE_PX, axe, check_fit
 from test_report_page import Visit

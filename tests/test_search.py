@@ -25,6 +25,7 @@ inputs = ["Email"]
 [[grid]]
 name = "gc"
 devices = ["small-1gb"]
+modes = ["open"]
 precondition = "random:90"
 wrap_addresses = true
 [grid.set]
@@ -144,6 +145,7 @@ def test_bounds_that_nothing_keeps_give_an_empty_front_and_a_page(study: Path, t
         ("[search]", '[search]\ngrid = "other"', "there is no grid `other`"),
         ("most = 60.0", "", "not a bound"),
         ("[search]", '[search]\nbudget = "x"', "there is no such key"),
+        ("[[search.setting]]", "[[search.space]]", "search.space`: there is no such key"),
     ],
 )
 def test_a_wrong_space_is_refused_with_a_hint(before: str, after: str, says: str) -> None:

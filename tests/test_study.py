@@ -299,7 +299,7 @@ def test_what_decides_a_result_decides_its_key() -> None:
         ("devices", "device", "did you mean `devices`"),
         ("[grid.axes]", "[grid.axis]", "did you mean `axes`"),
         ("seeds = [1, 2]", 'seeds = ["1"]', "a list of numbers"),
-        ('"open", "closed"', '"open", "half"', "use open, closed, back_to_back, live, cuts or app"),
+        ('"open", "closed"', '"open", "half"', "use auto, open, closed, back_to_back, live, cuts or app"),
         ('name = "small"', 'name = "../small"', "letters, digits"),
         ("timing.parallelism", "timing.paralelism", "did you mean `timing.parallelism`"),
         ("iiswc15-hps", "iiswc15-hpz", "iiswc15-hps"),
@@ -334,6 +334,21 @@ def test_a_fault_of_a_device_names_study_grid_and_key(before: str, after: str, p
     assert str(caught.value).startswith("mine.toml: grid `pages`: `grid[1]")
     assert place in str(caught.value)
     assert caught.value.hint
+
+
+def test_without_modes_a_trace_decides_as_in_simulate(tmp_path: Path) -> None:
+    arrivals = tmp_path / "arrivals.mqsim"
+    arrivals.write_text("0 0 0 8 0\n1000000 0 8 8 0\n2000000 0 16 8 1\n")
+    text = f"""
+name = "modes"
+inputs = ["Messaging", "{arrivals}"]
+[[grid]]
+name = "all"
+devices = ["nexus5"]
+"""
+    cells = [cell for cell in Study.parse(text, "modes.toml").cells() if cell.grid == "all"]
+    modes = {cell.input.name: cell.outcome()["result"]["run"]["mode"] for cell in cells}
+    assert modes == {"Messaging": "closed", "arrivals.mqsim": "open"}
 
 
 AGED = """

@@ -10,12 +10,14 @@ from emmclab.advise import ORDERS, Option, options
 from emmclab.device import Device
 from emmclab.errors import ConfigError
 from emmclab.extras import library
-from emmclab.study.definition import Grid, Study
+from emmclab.layers import Setting
+from emmclab.study.definition import Study
 from emmclab.study.executors import Executor
+from emmclab.study.grid import Grid
 from emmclab.study.place import Place
 from emmclab.study.run import StudyProgress
 from emmclab.study.search import WAYS, Found, Objective, Trial, run_search
-from emmclab.study.space import Range, Setting, Space
+from emmclab.study.space import Range, Space
 
 #: The column of results that options are ranked by. A lifetime takes a run of its own for each option.
 METRICS = {"mean": "mean_response_ms", "p99": "response_p99_ms", "waf": "waf"}

@@ -12,8 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from emmclab.crash import workloads
+from emmclab.crash.judging import RECOVERIES
 from emmclab.errors import ConfigError
 from emmclab.study.program import package_version
+from emmclab.study.toml_table import TomlTable
 
 
 @dataclass(frozen=True)
@@ -68,6 +70,40 @@ class Cuts:
             "states": self.states,
             "recovery_cuts": self.recovery_cuts,
         }
+
+
+def read_cuts(read: TomlTable) -> Cuts | None:
+    """Read what all cells of a study of power cuts have in common."""
+    if not read.has("cuts"):
+        return None
+    part = read.inner("cuts")
+    named = part.inner("file_systems")
+    file_systems = {}
+    for name in named.names():
+        how = named.inner(name)
+        file_systems[name] = FileSystem(
+            name,
+            mkfs=how.many("mkfs", str, ()),
+            mount=how.text("mount", ""),
+            recovery=how.text("recovery", "process"),
+            share=how.one("share", (int, float), 1.0),
+        )
+        if file_systems[name].recovery not in RECOVERIES:
+            raise how.fault("recovery", "this is not a way of recovery", f"use {', '.join(RECOVERIES)}")
+        how.done()
+    found = Cuts(
+        capacity=part.text("capacity"),
+        operations=part.one("operations", int),
+        cuts=part.one("cuts", int),
+        states=part.text("states"),
+        recovery_cuts=part.one("recovery_cuts", int, 0),
+        file_systems=file_systems,
+    )
+    for key in ("operations", "cuts"):
+        if getattr(found, key) < 1:
+            raise part.fault(key, f"{getattr(found, key)} is too few", "give at least 1")
+    part.done()
+    return found
 
 
 @functools.cache

@@ -17,6 +17,7 @@ from typing import Any
 from emmclab.device import Device
 from emmclab.errors import InputError
 from emmclab.live import MORE_PATH, LiveDevice, require_loop, require_tools, serve
+from emmclab.study.toml_table import TomlTable
 
 #: What a live study needs on this machine beside the tools of its programs, with its Debian package.
 _TOOLS = {"sh": "dash", "setsid": "util-linux", "setpriv": "util-linux", "sync": "coreutils"}
@@ -73,6 +74,53 @@ def expanded(program: Program, axes: Mapping[str, tuple[int | str, ...]]) -> lis
         name = " ".join([program.name, *map(str, values)])
         made.append(Program(**{**program.__dict__, "name": name, "numbers": numbers}))
     return made
+
+
+def read_programs(read: TomlTable) -> tuple[Program, ...]:
+    """Read the programs of a live study, which share a file system and numbers."""
+    parts = read.tables("program")
+    if not parts:
+        return ()
+    shared = read.inner("live")
+    scale = shared.one("scale", (int, float), 1.0)
+    if not 0 < scale <= 1:
+        raise shared.fault(
+            "scale", f"{scale} is not a share of the numbers", "give a number above 0, at most 1"
+        )
+    # The one place where a study is made smaller.
+    numbers = {key: max(1, round(value * scale)) for key, value in shared.table("numbers", int).items()}
+    file_system = FileSystem(
+        format=shared.text("format"),
+        mount_options=shared.text("mount_options", ""),
+        dirty_mb=shared.one("dirty_mb", int, 0),
+    )
+    shared.done()
+    made = []
+    for part in parts:
+        program = Program(
+            name=part.text("name"),
+            about=part.text("about", ""),
+            run=part.text("run"),
+            prepare=part.text("prepare", ""),
+            needs=part.table("needs", str),
+            numbers=numbers,
+            file_system=file_system,
+        )
+        axes = {key: tuple(values) for key, values in part.table("each", list).items()}
+        for key in (*numbers, *axes):
+            if not key.isidentifier():
+                raise part.fault("each", f"`{key}` is not a name of a variable", "use letters, digits and _")
+        for values in axes.values():
+            for value in values:
+                if not (isinstance(value, int) or (isinstance(value, str) and value.isalnum())):
+                    raise part.fault("each", f"`{value}` is not a number or a word", "use letters and digits")
+        made += expanded(program, axes)
+        part.done()
+    names = [program.name for program in made]
+    for name in names:
+        if names.count(name) > 1:
+            raise read.fault("program", f"there are two programs `{name}`", "name them apart")
+    return tuple(made)
 
 
 @functools.cache

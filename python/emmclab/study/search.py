@@ -12,13 +12,14 @@ from typing import Any
 
 from emmclab.errors import ConfigError
 from emmclab.extras import library
+from emmclab.layers import Setting
 from emmclab.study.cell import Cell
 from emmclab.study.definition import Study
 from emmclab.study.executors import Executor
 from emmclab.study.kept import Kept
 from emmclab.study.place import Place
 from emmclab.study.run import StudyProgress, require_all
-from emmclab.study.space import Setting, Space
+from emmclab.study.space import Space
 from emmclab.study.store import IMAGES_BYTES, Keeper, Store
 from emmclab.study.summary import average
 from emmclab.study.sweep import Sweep

@@ -8,7 +8,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-Setting = str | int | float | bool
+from emmclab.layers import Setting
+from emmclab.study.grid import Grid
+from emmclab.study.toml_table import TomlTable
 
 
 @dataclass(frozen=True)
@@ -136,7 +138,7 @@ class Space:
         return [dict(zip(names, point, strict=True)) for point in itertools.product(*values)][:budget]
 
 
-def read_space(read: Any, grids: Mapping[str, Any]) -> Space:
+def read_space(read: TomlTable, grids: Mapping[str, Grid]) -> Space:
     """Read the section `[search]`; `grids` are those of the study by name, with their axes.
 
     Raises:
@@ -145,7 +147,9 @@ def read_space(read: Any, grids: Mapping[str, Any]) -> Space:
     grid = read.text("grid", next(iter(grids), ""))
     if grid not in grids:
         raise read.fault("grid", f"there is no grid `{grid}`", f"choose one of: {', '.join(grids) or 'none'}")
-    ranges = tuple(_ranges(read))
+    ranges, bounds = tuple(_ranges(read)), tuple(_bounds(read))
+    # A key that is misspelt explains best why nothing was found to choose.
+    read.done()
     if not ranges:
         raise read.fault(
             "setting", "the section has no setting to choose", "add `[[search.setting]]` with a name"
@@ -157,12 +161,10 @@ def read_space(read: Any, grids: Mapping[str, Any]) -> Space:
             )
         if [other.name for other in ranges].count(one.name) > 1:
             raise read.fault("setting", f"`{one.name}` is there twice", "give each setting once")
-    bounds = tuple(_bounds(read))
-    read.done()
     return Space(grid, ranges, bounds)
 
 
-def _ranges(read: Any) -> Iterator[Range]:
+def _ranges(read: TomlTable) -> Iterator[Range]:
     number = (int, float)
     for part in read.tables("setting"):
         name = part.text("name")
@@ -187,7 +189,7 @@ def _ranges(read: Any) -> Iterator[Range]:
         part.done()
 
 
-def _bounds(read: Any) -> Iterator[Bound]:
+def _bounds(read: TomlTable) -> Iterator[Bound]:
     number = (int, float)
     for part in read.tables("constraint"):
         metric = part.text("metric")

@@ -1,0 +1,110 @@
+"""A TOML table being read: each key once, of its type, and none that is unknown."""
+
+from __future__ import annotations
+
+import difflib
+from typing import Any, cast
+
+from emmclab.errors import ConfigError
+
+#: Hints by the type of a key, and of the elements of its list.
+_FORMS = {
+    str: 'write text: `{key} = "..."`',
+    int: "write a number: `{key} = 1`",
+    bool: "write `{key} = true` or `{key} = false`",
+    list: 'write a list: `{key} = ["...", "..."]`',
+    dict: "write a table: `[{key}]`",
+}
+_LISTS = {
+    str: 'write a list of text: `{key} = ["...", "..."]`',
+    int: "write a list of numbers: `{key} = [1, 2]`",
+}
+
+
+class TomlTable:
+    """A TOML table being read; keys that are never asked for are unknown."""
+
+    def __init__(self, table: dict[str, Any], file: str, place: str) -> None:
+        self._table, self.file, self.place = table, file, place
+        self._asked: list[str] = []
+
+    def one(self, key: str, kind: Any, default: Any = None) -> Any:
+        """Take a value of a type; `default` None means that it has to be there."""
+        self._asked.append(key)
+        if key not in self._table:
+            if default is None:
+                near = difflib.get_close_matches(key, self._table, n=1)
+                said = f"there is `{near[0]}`; did you mean `{key}`?" if near else f"add `{key} = ...`"
+                raise self.fault(key, "this key is missing", said)
+            return default
+        value = self._table[key]
+        if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+            kinds = kind if isinstance(kind, tuple) else (kind,)
+            raise self.fault(key, f"`{value}` is of the wrong type", _FORMS[kinds[0]].format(key=key))
+        return value
+
+    def has(self, key: str) -> bool:
+        """Whether there is such a key."""
+        return key in self._table
+
+    def names(self) -> list[str]:
+        """Give the keys, where each names something."""
+        return list(self._table)
+
+    def text(self, key: str, default: str | None = None) -> str:
+        """Take a string."""
+        return cast("str", self.one(key, str, default))
+
+    def many(self, key: str, kind: type, default: tuple[Any, ...] | None = None) -> tuple[Any, ...]:
+        """Take a list of a type, not empty."""
+        values = self.one(key, (list, tuple), default)
+        for value in values:
+            if not isinstance(value, kind) or isinstance(value, bool):
+                raise self.fault(key, f"`{value}` is of the wrong type", _LISTS[kind].format(key=key))
+        if not values and default is None:
+            raise self.fault(key, "this list is empty", "name at least one")
+        return tuple(values)
+
+    def table(self, key: str, kind: Any) -> dict[str, Any]:
+        """Take a table whose values are of a type; lists in it are not empty."""
+        table: dict[str, Any] = self.one(key, dict, {})
+        for name, value in table.items():
+            if not isinstance(value, kind) or value == []:
+                hint = "see docs/guides/reproduce.md"
+                if key in ("set", "axes"):
+                    hint = "`[grid.axes]` has a list of values to try for each key, `[grid.set]` one value"
+                raise self.fault(f"{key}.{name}", f"`{value}` is of the wrong type", hint)
+        return table
+
+    def tables(self, key: str) -> list[TomlTable]:
+        """Take a list of tables; none is none."""
+        parts = self.one(key, (list, tuple), ())
+        for part in parts:
+            if not isinstance(part, dict):
+                raise self.fault(key, "this is not a table", f"write `[[{key}]]`")
+        return [
+            TomlTable(part, self.file, f"{self.place}{key}[{number}].")
+            for number, part in enumerate(parts, 1)
+        ]
+
+    def inner(self, key: str) -> TomlTable:
+        """Take a table that has to be there, with its own keys."""
+        return TomlTable(self.one(key, dict), self.file, f"{self.place}{key}.")
+
+    def done(self) -> None:
+        """Refuse keys that were never asked for."""
+        for key in self._table:
+            if key not in self._asked:
+                near = difflib.get_close_matches(key, self._asked, n=1)
+                known = f"did you mean `{near[0]}`?" if near else f"known are: {', '.join(self._asked)}"
+                raise self.fault(key, "there is no such key", known)
+
+    def fault(self, key: str, problem: str, hint: str) -> ConfigError:
+        """Make the error for a key."""
+        return ConfigError(
+            f"{self.file}: `{self.place}{key}`: {problem}",
+            kind="config",
+            file=self.file,
+            field=f"{self.place}{key}",
+            hint=hint,
+        )
