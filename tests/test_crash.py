@@ -527,21 +527,39 @@ def test_a_truncated_log_is_explored_up_to_its_end_and_a_damaged_one_refused(cra
     assert done.returncode == 2 and "checksum" in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("option", "value", "says"),
+    [
+        ("--states", "device,omit2", "is not a way to choose states"),
+        ("--tear", "half", "is not a way to tear"),
+        ("--recovery", "fsck", "is not a way of recovery"),
+        ("--check", "sqlte --strict", "is neither a check nor a program"),
+        ("--shard", "0/3", "is not a part"),
+    ],
+)
+def test_what_cannot_be_explored_is_refused_before_the_workload_runs(
+    crash: Runs, option: str, value: str, says: str
+) -> None:
+    done = crash.run(*DEVICE, "--workload", "files", option, value)
+    assert (done.returncode, says in done.stderr) == (2, True), done.stderr
+    assert "running" not in done.stderr and not (crash.folder / "emmclab-results").exists()
+
+
 def test_an_exploration_that_is_interrupted_goes_on_where_it_was(crash: Runs) -> None:
     log = str(crash.folder / "run.log")
-    crash(*DEVICE, "--workload", "files", "--operations", "150", "--cuts", "2", "--save-log", log)
-    arguments = ["--log", log, "--check", "files", "--cuts", "2000", "--jobs", "1", "--json"]
+    crash(*DEVICE, "--workload", "files", "--operations", "400", "--cuts", "2", "--save-log", log)
+    arguments = ["--log", log, "--check", "files", "--cuts", "12000", "--jobs", "1", "--json"]
     process = crash.begin(*arguments)
-    time.sleep(4)
+    assert process.stderr is not None
+    # The first report comes after some 4 seconds, and all states take more than 10.
+    assert any(" states, " in line for line in process.stderr)
     process.send_signal(signal.SIGINT)
     begun = time.monotonic()
     _, stderr = process.communicate(timeout=PATIENCE_S)
-    if process.returncode == 0:
-        pytest.skip("this machine was done before it could be interrupted")
     assert process.returncode == 130, stderr
     assert time.monotonic() - begun < PATIENCE_S / 2
-    resumed = crash("--log", log, "--check", "files", "--cuts", "2000", "--jobs", "1")
-    fresh = crash("--log", log, "--check", "files", "--cuts", "2000", "--jobs", "1", "--results", "other")
+    resumed = crash("--log", log, "--check", "files", "--cuts", "12000", "--jobs", "1")
+    fresh = crash("--log", log, "--check", "files", "--cuts", "12000", "--jobs", "2", "--results", "other")
     for key in ("findings", "states", "cuts", "covered"):
         assert resumed[key] == fresh[key], key
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use emmclab_crash::log::{Port, dm};
 use emmclab_crash::{
-    Broken, ExploreOptions, Explorer, HostView, Judge, Level, Problem, Run, State, What, journal_rules,
+    Broken, ExploreOptions, Explorer, HostView, Judge, Level, Problem, Run, State, Ways, What, journal_rules,
 };
 use emmclab_trace::{Error, Kind, SECTOR_BYTES};
 use pyo3::prelude::*;
@@ -338,6 +338,12 @@ impl PyExplorer {
             covered.most_unpromised,
         )
     }
+}
+
+/// The ways to choose states, each with its most, of a text that may leave these out.
+#[pyfunction]
+pub(crate) fn crash_ways(py: Python<'_>, states: &str) -> PyResult<String> {
+    run(py, || Ok(states.parse::<Ways>()?.to_string()))
 }
 
 /// Files of an ext4 image, with what its journal holds.

@@ -208,7 +208,7 @@ def crash(
         recovery_cuts=recovery_cuts,
         share=_share(shard),
     )
-    options.core()
+    options.require()
     if log is not None:
         kept = session.take(log, base)
     else:

@@ -11,7 +11,7 @@ from typing import Any
 from emmclab import _core
 from emmclab.crash.checks import Lost
 from emmclab.crash.finding import COMMANDS, LEVELS, CutTally, Finding
-from emmclab.crash.judging import Judge, RuleBreak, rules_of
+from emmclab.crash.judging import Judge, RuleBreak, require, rules_of
 from emmclab.crash.recording import MOUNTED
 from emmclab.errors import ConfigError
 
@@ -47,6 +47,16 @@ class Options:
     recovery_cuts: int = 0
     share: tuple[int, int] = (0, 1)
     only: tuple[int, int | None] | None = None
+
+    def require(self) -> None:
+        """Refuse, before anything runs, what could not be explored afterwards.
+
+        Raises:
+            ConfigError: states, tear, check or recovery are wrong, or not possible for this user and machine.
+        """
+        self.core()
+        _core.crash_ways(self.states)
+        require(self.check, self.recovery)
 
     def core(self) -> str:
         """Give the options of the core, as JSON."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
@@ -25,6 +26,8 @@ from emmclab.errors import ConfigError, EmmclabError
 RECOVERIES = ("process", "e2fsck", "mount")
 #: Time for a check or a recovery by a program, seconds.
 _PATIENCE_S = 120.0
+#: A word that stands for a program, not for a path or a construct of the shell.
+_PLAIN = re.compile(r"[\w.+-]+")
 _PATH = {"PATH": os.environ.get("PATH", "") + ":/usr/sbin:/sbin"}
 
 
@@ -74,6 +77,55 @@ class _Mounted:
             return None
 
 
+def require(check: str | None, recovery: str) -> None:
+    """Refuse a way of judging before there is anything to judge.
+
+    Raises:
+        ConfigError: the recovery is not known, or this user or machine cannot do it; the check is no program.
+    """
+    if recovery not in RECOVERIES:
+        raise ConfigError(
+            f"`{recovery}` is not a way of recovery",
+            kind="config",
+            field="recovery",
+            hint=f"use {', '.join(RECOVERIES)}",
+        )
+    if recovery == "e2fsck" and shutil.which("e2fsck", path=_PATH["PATH"]) is None:
+        raise ConfigError(
+            "e2fsck is not installed",
+            kind="config",
+            field="recovery",
+            hint="install the Debian package e2fsprogs",
+        )
+    is_command = check is not None and not _is_named(check)
+    if check is not None and is_command and not _is_runnable(check):
+        raise ConfigError(
+            f"`{check}` is neither a check nor a program",
+            kind="config",
+            field="check",
+            hint="use sqlite, files, append-log or a shell command",
+        )
+    if (recovery == "mount" or is_command) and os.geteuid() != 0:
+        raise ConfigError(
+            "only root can mount the disk that a cut left",
+            kind="config",
+            field="recovery",
+            hint="run as root, or recover in emmclab: --recovery process",
+        )
+
+
+def _is_named(check: str) -> bool:
+    return check == "sqlite" or workloads.is_known(check)
+
+
+def _is_runnable(command: str) -> bool:
+    """Whether the shell knows the first word; one that is not plain is left to it, and a path to the disk."""
+    word = command.split(maxsplit=1)[0] if command.split() else ""
+    if word and not _PLAIN.fullmatch(word):
+        return True
+    return _run(["/bin/sh", "-c", 'command -v "$0"', word]).returncode == 0
+
+
 class Judge:
     """Judges the states of an explorer; a context manager that leaves nothing behind."""
 
@@ -90,38 +142,18 @@ class Judge:
         """Know how to recover and what to check; `rules` are from `rules_of`, `tear` as in `Options`.
 
         Raises:
-            ConfigError: the recovery is not known, or this user or machine cannot do it.
+            ConfigError: as `require`.
         """
-        if recovery not in RECOVERIES:
-            raise ConfigError(
-                f"`{recovery}` is not a way of recovery",
-                kind="config",
-                field="recovery",
-                hint=f"use {', '.join(RECOVERIES)}",
-            )
+        require(check, recovery)
         self._explorer, self._recovery, self._recovery_cuts = explorer, recovery, recovery_cuts
         self._tears = tear != "none"
         self._command: list[str] | None = None
         self._check: Check | None = None
-        if check is not None and (check == "sqlite" or workloads.is_known(check)):
+        if check is not None and _is_named(check):
             self._check = check_for(check, garbles=tear == "inside")
         elif check is not None:
             self._command = ["/bin/sh", "-c", check]
             self._recovery = "mount"
-        if self._recovery == "mount" and os.geteuid() != 0:
-            raise ConfigError(
-                "only root can mount the disk that a cut left",
-                kind="config",
-                field="recovery",
-                hint="run as root, or recover in emmclab: --recovery process",
-            )
-        if self._recovery == "e2fsck" and shutil.which("e2fsck", path=_PATH["PATH"]) is None:
-            raise ConfigError(
-                "e2fsck is not installed",
-                kind="config",
-                field="recovery",
-                hint="install the Debian package e2fsprogs",
-            )
         self._rules = rules
         self._end = ExitStack()
 

@@ -19,7 +19,7 @@ from emmclab.errors import EmmclabError
 from emmclab.study.executors import Crash, Executor, Pool, Serial, each
 
 #: Time between two states of a share that are kept, seconds.
-_KEEP_S = 5.0
+_KEEP_S = 2.0
 
 
 @dataclass(frozen=True)

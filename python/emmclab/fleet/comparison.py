@@ -132,7 +132,7 @@ def _differences(before: Group, after: Group) -> Sequence[Difference]:
     testable = {
         name: mann_whitney(first, second)
         for name, first, second in known
-        if least_p(len(first), len(second)) * len(known) <= ALPHA
+        if least_p(first, second) * len(known) <= ALPHA
     }
     corrected = dict(zip(testable, holm(list(testable.values()), len(known)), strict=True))
     found = []

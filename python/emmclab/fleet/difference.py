@@ -99,15 +99,20 @@ def _exact(ranks: Sequence[int], few: int, away: int, expected: int) -> float:
     return far / divisions
 
 
-def least_p(before: int, after: int) -> float:
-    """Give the smallest p-value of so many values that all differ, that of complete separation.
+def least_p(before: Sequence[float], after: Sequence[float]) -> float:
+    """Give the smallest p-value that can be reached with so many values, or with these and their ties.
 
-    With ties p may be half of it.
+    Where all differ, complete separation either way is as far as values go; ties may leave only one way.
 
-    >>> least_p(3, 3)
-    0.1
+    >>> least_p([1, 2, 3], [4, 5, 6]), least_p([1], [0, 0])
+    (0.1, 0.3333333333333333)
     """
-    return min(1.0, 2 / math.comb(before + after, before))
+    values, size = sorted([*before, *after]), len(before)
+    return min(
+        2 / math.comb(len(values), size),
+        mann_whitney(values[:size], values[size:]),
+        mann_whitney(values[-size:], values[:-size]),
+    )
 
 
 def holm(values: Sequence[float], tests: int) -> list[float]:

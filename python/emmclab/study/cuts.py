@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from emmclab import _core
 from emmclab.crash import workloads
 from emmclab.crash.judging import RECOVERIES
 from emmclab.errors import ConfigError
@@ -99,6 +100,10 @@ def read_cuts(read: TomlTable) -> Cuts | None:
         recovery_cuts=part.one("recovery_cuts", int, 0),
         file_systems=file_systems,
     )
+    try:
+        _core.crash_ways(found.states)
+    except ConfigError as error:
+        raise part.fault("states", str(error), error.hint or "") from error
     for key in ("operations", "cuts"):
         if getattr(found, key) < 1:
             raise part.fault(key, f"{getattr(found, key)} is too few", "give at least 1")
