@@ -211,6 +211,12 @@ def test_output_is_not_the_input(trace: Path) -> None:
     assert trace.read_bytes() == before
 
 
+def test_an_empty_word_is_not_the_current_folder(trace: Path) -> None:
+    assert_refused(emmclab("profile", ""), "argument 2 behind `profile` is empty", "variable of the shell")
+    assert_refused(emmclab("profile", trace, "--html", ""), "argument 4 behind `--html` is empty")
+    assert_refused(emmclab(""), "argument 1 is empty")
+
+
 def test_one_trace_cannot_be_combined(trace: Path) -> None:
     assert_refused(emmclab("profile", trace, "--combine"), "combine")
 

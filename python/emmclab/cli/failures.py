@@ -15,7 +15,7 @@ import typer
 
 from emmclab import __version__
 from emmclab.cli.console import ClosedPipe, say
-from emmclab.errors import EmmclabError, InputError
+from emmclab.errors import ConfigError, EmmclabError, InputError
 from emmclab.files import written
 
 BAD_INPUT, FAILED_RUN, EARLY_END, INTERRUPTED, CLOSED_PIPE = 2, 1, 3, 130, 141
@@ -33,6 +33,7 @@ def run(command: Callable[..., Any], arguments: list[str]) -> int:
     closed = _replace_closed()
     _prepare_stdout()
     try:
+        _refuse_empty(arguments)
         code = command(args=arguments, prog_name="emmclab", standalone_mode=False)
         if code == INTERRUPTED:  # Typer's answer to Ctrl-C.
             raise KeyboardInterrupt
@@ -77,6 +78,20 @@ def run(command: Callable[..., Any], arguments: list[str]) -> int:
         return FAILED_RUN
     finally:
         _settle_stdout()
+
+
+def _refuse_empty(words: list[str]) -> None:
+    """Refuse an empty word, which as a path is the current folder; a command behind `--` may have some."""
+    if "" not in words[: words.index("--") if "--" in words else len(words)]:
+        return
+    place = words.index("")
+    behind = f" behind `{words[place - 1]}`" if place else ""
+    raise ConfigError(
+        f"argument {place + 1}{behind} is empty",
+        kind="config",
+        field="argument",
+        hint="see whether a variable of the shell is unset; write an empty value as `--option=`",
+    )
 
 
 def _kept() -> str:

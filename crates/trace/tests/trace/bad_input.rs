@@ -55,7 +55,8 @@ fn a_time_before_an_earlier_one_is_named_or_counted() {
             (Kind::Value, Some(field), Some(3)),
             "{line}"
         );
-        assert!(value.is_empty() || error.to_string().contains(&format!("`{value}`")), "{line}: {error}");
+        let named = if value.is_empty() { "): is ".to_owned() } else { format!("): `{value}`: is ") };
+        assert!(error.to_string().contains(&named), "{line}: {error}");
         let trace = read_bytes(text.as_bytes(), "csv", &lenient()).unwrap();
         assert_eq!((trace.requests.len(), trace.ledger.skipped), (1, 1), "{line}");
     }
