@@ -442,7 +442,7 @@ def test_a_question_that_is_no_sql_is_refused(finished: Path) -> None:
     assert done.returncode == 2
     assert "`describe runs` lists columns" in done.stderr
     assert emmclab("query", "select 1", "--results", finished / "nowhere").returncode == 2
-    for nothing in ("", " ; -- nothing"):
+    for nothing in (" ", " ; -- nothing"):
         done = emmclab("query", nothing, "--results", finished)
         assert (done.returncode, "the query is empty" in done.stderr) == (2, True)
 

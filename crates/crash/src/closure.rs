@@ -4,11 +4,27 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use emmclab_device::contract::{Promises, Version};
+use emmclab_layers::Zones;
 
 use crate::choice::{Levels, Unpromised};
 
 /// An entry of a pack and those after it: their versions, and the atoms that they need with the least level of each.
 type PackEntry = (Range<Version>, Vec<(usize, u16)>);
+
+/// The writes to a zone that are not promised, in the order in which they fill it.
+struct ZoneOrder {
+    /// Of each write of an atom: its version, the atom, and the least level that has it.
+    writes: Vec<(Version, usize, u16)>,
+    /// How many of them stand before what is promised.
+    promised: usize,
+}
+
+/// The zones of a device, by the newest version that is promised of each, and the resets that are not promised.
+pub(crate) struct Zoned<'a> {
+    pub zones: &'a Zones,
+    pub promised: &'a BTreeMap<u32, Version>,
+    pub is_reset: &'a dyn Fn(Version) -> bool,
+}
 
 /// The orders of a cut, by its atoms. Work for a state is proportional to the writes that are not promised.
 pub(crate) struct Closure<'a> {
@@ -16,13 +32,15 @@ pub(crate) struct Closure<'a> {
     /// By atom and write: the oldest version with which the write has to be there.
     with: Vec<Vec<Version>>,
     packs: Vec<PackEntry>,
+    zones: Vec<ZoneOrder>,
+    is_reset: Option<&'a dyn Fn(Version) -> bool>,
     preflushes: &'a BTreeMap<Version, u32>,
     /// The newest data that is promised, and so there in every state.
     promised: Version,
 }
 
 impl<'a> Closure<'a> {
-    /// `size` are the sectors of an atom; `preflushes` the writes in flight whose flush comes first, each with the number of commands
+    /// `size` are the sectors of an atom, of which none lies in two zones; `preflushes` the writes in flight whose flush comes first, each with the number of commands
     /// that were complete when it came; `promised` the newest data that is.
     pub fn new(
         promises: &Promises,
@@ -30,7 +48,10 @@ impl<'a> Closure<'a> {
         size: u64,
         preflushes: &'a BTreeMap<Version, u32>,
         promised: Version,
+        zoned: Option<Zoned<'a>>,
     ) -> Self {
+        let zones = zoned.as_ref().map_or_else(Vec::new, |zoned| zone_orders(zoned, atoms, size));
+        let is_reset = zoned.map(|zoned| zoned.is_reset);
         let numbers: Vec<u64> = atoms.keys().copied().collect();
         let places = |first: u64, end: u64| {
             numbers.partition_point(|atom| *atom < first / size)
@@ -58,12 +79,13 @@ impl<'a> Closure<'a> {
             (order.after.clone(), needs.collect())
         });
         let packs = packs.collect();
-        Self { atoms, with, packs, preflushes, promised }
+        Self { atoms, with, packs, zones, is_reset, preflushes, promised }
     }
 
     /// Adds what has to be there because of what is there.
     pub fn apply(&self, levels: &mut Levels) {
-        while self.barriers(levels) | self.preflushes(levels) | self.packs(levels) {}
+        while self.barriers(levels) | self.preflushes(levels) | self.packs(levels) | self.beginnings(levels) {
+        }
     }
 
     /// Whether anything of these versions is there.
@@ -120,4 +142,39 @@ impl<'a> Closure<'a> {
         }
         changed
     }
+
+    /// Of a zone there is a beginning: a write only with those before it, a reset as a whole; whether that added anything.
+    fn beginnings(&self, levels: &mut Levels) -> bool {
+        let mut changed = false;
+        for ZoneOrder { writes, promised } in &self.zones {
+            let there = writes.iter().rposition(|(_, atom, level)| levels[*atom] >= *level);
+            let mut end = there.map_or(0, |place| place + 1).max(*promised);
+            if let Some((last, ..)) = end.checked_sub(1).map(|place| writes[place])
+                && self.is_reset.is_some_and(|is_reset| is_reset(last))
+            {
+                end = writes.partition_point(|(version, ..)| *version <= last);
+            }
+            for (_, atom, level) in &writes[..end] {
+                changed |= levels[*atom] < *level;
+                levels[*atom] = levels[*atom].max(*level);
+            }
+        }
+        changed
+    }
+}
+
+fn zone_orders(zoned: &Zoned<'_>, atoms: &BTreeMap<u64, Vec<Unpromised>>, size: u64) -> Vec<ZoneOrder> {
+    let mut orders: BTreeMap<u32, Vec<(Version, usize, u16)>> = BTreeMap::new();
+    for (place, (atom, writes)) in atoms.iter().enumerate() {
+        let Some(zone) = zoned.zones.zone_of(atom * size) else { continue };
+        let levels = writes.iter().zip(1..).map(|(write, level)| (write.version, place, level));
+        orders.entry(zone).or_default().extend(levels);
+    }
+    let order = |(zone, mut writes): (u32, Vec<(Version, usize, u16)>)| {
+        writes.sort_unstable();
+        let newest = zoned.promised.get(&zone).copied().unwrap_or(0);
+        let promised = writes.partition_point(|(version, ..)| *version <= newest);
+        ZoneOrder { writes, promised }
+    };
+    orders.into_iter().map(order).collect()
 }

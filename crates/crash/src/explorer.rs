@@ -20,6 +20,7 @@ use crate::log::Port;
 use crate::run::{Run, What};
 use crate::tear::Tear;
 use crate::view::View;
+use crate::zoned::keep_beginnings;
 
 /// Options of an exploration.
 #[derive(Clone, Debug)]
@@ -240,7 +241,7 @@ impl Explorer {
             chosen.push(if places.contains(&place) { *level } else { all });
             place += 1;
         }
-        self.legal.closure().apply(&mut chosen);
+        self.legal.closure(&|version| is_reset(&self.run, version)).apply(&mut chosen);
         let changes = Arc::new(self.legal.changes(&self.run, &chosen, self.seed_of(state.cut)));
         State { changes, levels: Some(chosen), ..state.clone() }
     }
@@ -353,14 +354,18 @@ impl Explorer {
         self.covered.cuts += 1;
         self.covered.legal_log10 = add_log10(self.covered.legal_log10, self.legal.count_log10());
         self.covered.most_unpromised = self.covered.most_unpromised.max(most);
-        let closure = self.legal.closure();
+        let is_reset = |version| is_reset(&run, version);
+        let closure = self.legal.closure(&is_reset);
         chosen.iter_mut().filter_map(|(_, levels)| levels.as_mut()).for_each(|levels| closure.apply(levels));
         for (number, (way, levels)) in (0..).zip(chosen) {
             let Some(levels) = levels else {
                 let commands = run.commands(Port::Device);
                 let reliable = |command: u32| commands[command as usize].command.modifiers.durable();
                 let broken = self.durable.broken(reliable);
-                let changes = self.durable.torn(commands);
+                let mut changes = self.durable.torn(commands);
+                if let Some(zones) = &run.header().device.zones {
+                    keep_beginnings(zones, self.durable.contents(), &mut changes);
+                }
                 self.keep(cut, number, way, (self.durable.contents().clone(), changes, None), broken);
                 continue;
             };
@@ -417,6 +422,11 @@ impl Explorer {
 fn add_log10(one: f64, other: f64) -> f64 {
     let (most, least) = if one > other { (one, other) } else { (other, one) };
     most + (10_f64.powf(least - most)).ln_1p() / std::f64::consts::LN_10
+}
+
+/// Whether a version at the device is a discard.
+fn is_reset(run: &Run, version: Version) -> bool {
+    run.commands(Port::Device)[version as usize - 1].command.op != Op::Write
 }
 
 /// Whether power can go right after a moment: what is programmed at one time counts together.

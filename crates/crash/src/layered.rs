@@ -10,28 +10,76 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use emmclab_base::{Op, Result, SECTOR_BYTES};
 use emmclab_device::Modifiers;
 use emmclab_ext4::Blocks;
-use emmclab_layers::{Below, Disk, Executor, LayerConfig, build_stack};
+use emmclab_layers::{Below, Disk, Executor, LayerConfig, Zones, build_stack};
 
 use crate::view::View;
 
 const SECTOR: usize = SECTOR_BYTES as usize;
 
-/// Sectors that are written over a view, in memory.
+/// A write or a discard of recovery.
+#[derive(Clone)]
+enum Change {
+    Write(Box<[u8]>),
+    Discard(u32),
+}
+
+/// Sectors of a view that recovery has written or discarded, in memory.
 #[derive(Clone, Default)]
-struct Overlay(BTreeMap<u64, Box<[u8]>>);
+struct Overlay {
+    written: BTreeMap<u64, Box<[u8]>>,
+    /// Ranges that were discarded; what was written to them since is in `written`.
+    discarded: Vec<(u64, u64)>,
+    zones: Option<Zones>,
+    /// By zone.
+    pointers: Vec<u64>,
+}
 
 impl Overlay {
-    fn write(&mut self, sector: u64, data: &[u8]) {
-        for (sector, part) in (sector..).zip(data.chunks_exact(SECTOR)) {
-            self.0.insert(sector, part.into());
+    fn over(view: &View, zones: Option<Zones>) -> Self {
+        let pointers = zones.map_or_else(Vec::new, |zones| view.write_pointers(&zones));
+        Self { zones, pointers, ..Self::default() }
+    }
+
+    fn pointer(&mut self, sector: u64) -> Option<(&Zones, u32, &mut u64)> {
+        let zones = self.zones.as_ref()?;
+        let zone = zones.zone_of(sector)?;
+        Some((zones, zone, &mut self.pointers[zone as usize]))
+    }
+
+    fn change(&mut self, sector: u64, change: &Change) {
+        match change {
+            Change::Write(data) => {
+                for (sector, part) in (sector..).zip(data.chunks_exact(SECTOR)) {
+                    self.written.insert(sector, part.into());
+                }
+                if let Some((.., pointer)) = self.pointer(sector) {
+                    *pointer = (*pointer).max(sector + (data.len() / SECTOR) as u64);
+                }
+            }
+            Change::Discard(sectors) => {
+                let end = sector + u64::from(*sectors);
+                let mut behind = self.written.split_off(&sector);
+                self.written.append(&mut behind.split_off(&end));
+                self.discarded.push((sector, end));
+                if let Some((zones, zone, pointer)) = self.pointer(sector) {
+                    // A zone is reset as a whole.
+                    *pointer = zones.start(zone);
+                }
+            }
         }
     }
 
     fn patch(&self, sector: u64, buffer: &mut [u8]) {
         let end = sector + (buffer.len() / SECTOR) as u64;
-        for (at, data) in self.0.range(sector..end) {
-            let from = (at - sector) as usize * SECTOR;
-            buffer[from..from + SECTOR].copy_from_slice(data);
+        let place = |at: u64| (at - sector) as usize * SECTOR;
+        for (first, last) in &self.discarded {
+            let (from, to) = ((*first).max(sector), (*last).min(end));
+            if from < to {
+                buffer[place(from)..place(to)].fill(0);
+            }
+        }
+        for (at, data) in self.written.range(sector..end) {
+            buffer[place(*at)..][..SECTOR].copy_from_slice(data);
         }
     }
 }
@@ -42,9 +90,17 @@ struct StateDisk {
     /// Its first sector in the state, which has one device behind the other.
     first: u64,
     overlay: Overlay,
-    /// The writes of recovery: their numbers among those to all devices, their places in the state, and data.
-    writes: Vec<(usize, u64, Box<[u8]>)>,
-    written: Arc<AtomicUsize>,
+    /// The changes of recovery: their numbers among those to all devices, and their places in the state.
+    changes: Vec<(usize, u64, Change)>,
+    changed: Arc<AtomicUsize>,
+}
+
+impl StateDisk {
+    fn change(&mut self, sector: u64, change: Change) {
+        let sector = self.first + sector;
+        self.overlay.change(sector, &change);
+        self.changes.push((self.changed.fetch_add(1, Ordering::Relaxed), sector, change));
+    }
 }
 
 impl Disk for StateDisk {
@@ -56,15 +112,22 @@ impl Disk for StateDisk {
     }
 
     fn write(&mut self, sector: u64, data: &[u8], _: Modifiers) -> io::Result<()> {
-        let sector = self.first + sector;
-        self.overlay.write(sector, data);
-        self.writes.push((self.written.fetch_add(1, Ordering::Relaxed), sector, data.into()));
+        self.change(sector, Change::Write(data.into()));
         Ok(())
     }
 
     fn discard(&mut self, sector: u64, sectors: u32, _: bool) -> io::Result<()> {
-        let zeros = vec![0; sectors as usize * SECTOR];
-        self.write(sector, &zeros, Modifiers::empty())
+        self.change(sector, Change::Discard(sectors));
+        Ok(())
+    }
+
+    fn write_pointer(&mut self, sector: u64) -> io::Result<Option<u64>> {
+        let sector = self.first + sector;
+        Ok(self
+            .overlay
+            .pointer(sector)
+            .filter(|(zones, zone, _)| zones.start(*zone) == sector)
+            .map(|found| *found.2))
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -99,21 +162,22 @@ impl HostView {
         }
         let start = |overlay: Overlay| -> Result<_> {
             let layers = build_stack(layers, below)?;
-            let written = Arc::<AtomicUsize>::default();
+            let changed = Arc::<AtomicUsize>::default();
             let disk = |first| {
-                let (view, overlay, written) = (view.clone(), overlay.clone(), written.clone());
-                StateDisk { view, first, overlay, writes: Vec::new(), written }
+                let (view, overlay, changed) = (view.clone(), overlay.clone(), changed.clone());
+                StateDisk { view, first, overlay, changes: Vec::new(), changed }
             };
             let disks = [Some(0), below.second.map(|_| below.main)].into_iter().flatten().map(disk).collect();
             Ok(Executor::start(layers, disks, true))
         };
-        let mut started: io::Result<Executor<StateDisk>> = start(Overlay::default())?;
+        let new = Overlay::over(&view, below.zones);
+        let mut started: io::Result<Executor<StateDisk>> = start(new.clone())?;
         if let (Some(writes), Ok(executor)) = (cut_after, &mut started) {
-            let mut left = Overlay::default();
-            let mut done: Vec<_> = executor.disks().iter().flat_map(|disk| &disk.writes).collect();
+            let mut left = new;
+            let mut done: Vec<_> = executor.disks().iter().flat_map(|disk| &disk.changes).collect();
             done.sort_unstable_by_key(|(number, ..)| *number);
-            for (_, sector, data) in done.into_iter().take(writes) {
-                left.write(*sector, data);
+            for (_, sector, change) in done.into_iter().take(writes) {
+                left.change(*sector, change);
             }
             started = start(left)?;
         }
@@ -125,7 +189,7 @@ impl HostView {
         match &self.source {
             Source::Plain(_) => 0,
             Source::Layered(executor) => {
-                executor.borrow_mut().disks().iter().map(|disk| disk.writes.len()).sum()
+                executor.borrow_mut().disks().iter().map(|disk| disk.changes.len()).sum()
             }
         }
     }

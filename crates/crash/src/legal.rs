@@ -6,10 +6,11 @@ use std::sync::Arc;
 use emmclab_base::{Nanos, Op};
 use emmclab_device::contract::{Promises, Version};
 use emmclab_device::{Command, Modifiers};
+use emmclab_layers::Zones;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::choice::{Levels, Unpromised};
-use crate::closure::Closure;
+use crate::closure::{Closure, Zoned};
 use crate::contents::{BLOCK, Block, Contents};
 use crate::log::Port;
 use crate::run::{Logged, Run};
@@ -41,6 +42,12 @@ pub(crate) struct Legal {
     newest_durable: Version,
     /// Writes in flight whose flush comes first, each with the number of commands that were complete when it came.
     preflushes: BTreeMap<Version, u32>,
+    /// The zones of the device, which are filled in order.
+    zones: Option<Zones>,
+    /// By zone, the newest write that is promised. A reset after it may be undone, but not to what was there before that write.
+    promised_zones: BTreeMap<u32, Version>,
+    /// Flushes of a zoned device, each with the number of commands that were complete when it came.
+    flushes: BTreeMap<Version, u32>,
 }
 
 impl Legal {
@@ -59,6 +66,9 @@ impl Legal {
             completed: 0,
             newest_durable: 0,
             preflushes: BTreeMap::new(),
+            zones: run.header().device.zones.filter(|_| port == Port::Device),
+            promised_zones: BTreeMap::new(),
+            flushes: BTreeMap::new(),
         }
     }
 
@@ -119,6 +129,9 @@ impl Legal {
         if logged.command.modifiers.contains(Modifiers::PREFLUSH) {
             self.preflushes.insert(Version::from(place) + 1, self.completed);
         }
+        if self.zones.is_some() && logged.command.op == Op::Flush {
+            self.flushes.insert(Version::from(place) + 1, self.completed);
+        }
         if changes {
             let version = Version::from(place) + 1;
             let garbles = self.garbles && self.promises.leaves_undefined(version);
@@ -139,7 +152,10 @@ impl Legal {
         let version = Version::from(place) + 1;
         self.promises.completed(version, at);
         self.completed += 1;
-        self.preflushes.remove(&version);
+        let flushed = self.preflushes.remove(&version).or_else(|| self.flushes.remove(&version));
+        if let Some(before) = flushed {
+            self.note_flushed(run, before);
+        }
         let (own, whole) = ((first, end), (0, u64::MAX));
         let modifiers = logged.command.modifiers;
         match logged.command.op {
@@ -147,6 +163,7 @@ impl Legal {
                 self.note_complete(own, version);
                 if modifiers.durable() {
                     self.newest_durable = self.newest_durable.max(version);
+                    self.note_promised(first, version);
                 }
                 if modifiers.contains(Modifiers::PREFLUSH) {
                     self.fold_promised(run, whole, &mut promised);
@@ -167,6 +184,31 @@ impl Legal {
         }
     }
 
+    /// A write to a zone is promised.
+    fn note_promised(&mut self, sector: u64, version: Version) {
+        if let Some(zone) = self.zones.and_then(|zones| zones.zone_of(sector)) {
+            let newest = self.promised_zones.entry(zone).or_default();
+            *newest = (*newest).max(version);
+        }
+    }
+
+    /// A flush promises the writes that were among the first so many commands to be complete.
+    fn note_flushed(&mut self, run: &Run, before: u32) {
+        let Some(zones) = self.zones else { return };
+        let commands = run.commands(self.port);
+        let is_promised = |write: &&Unpromised| {
+            (1..=before).contains(&write.complete)
+                && commands[write.version as usize - 1].command.op == Op::Write
+        };
+        let newest = |(atom, writes): (&u64, &Vec<Unpromised>)| {
+            Some((zones.zone_of(atom * self.atom)?, writes.iter().rfind(is_promised)?.version))
+        };
+        let promised: Vec<(u32, Version)> = self.atoms.iter().filter_map(newest).collect();
+        for (zone, version) in promised {
+            self.note_promised(zones.start(zone), version);
+        }
+    }
+
     fn is_wide(&self, logged: &Logged) -> bool {
         u64::from(logged.command.sectors) / self.atom > MOST_DISCARDED
     }
@@ -184,7 +226,7 @@ impl Legal {
 
     /// Takes what is promised by now out of the writes of the atoms that the range touches.
     fn fold_promised(&mut self, run: &Run, (first, end): (u64, u64), promised: &mut impl FnMut(Extent)) {
-        let Self { promises, atoms, atom: size, promised: contents, port, .. } = self;
+        let Self { promises, atoms, atom: size, promised: contents, port, zones, promised_zones, .. } = self;
         let commands = run.commands(*port);
         let contents = Arc::make_mut(contents);
         let end = if end == u64::MAX { end } else { end.div_ceil(*size) };
@@ -196,6 +238,10 @@ impl Legal {
                 part.clone().next().is_some_and(|sector| promises.promised(sector) >= write.version)
             };
             let Some(last) = writes.iter().rposition(is_promised) else { continue };
+            if let Some(zone) = zones.and_then(|zones| zones.zone_of(sectors.0)) {
+                let newest = promised_zones.entry(zone).or_default();
+                *newest = (*newest).max(writes[last].version);
+            }
             for write in writes.drain(..=last) {
                 let logged = &commands[write.version as usize - 1];
                 for sector in part(logged, sectors).filter(|_| !write.garbled) {
@@ -239,8 +285,12 @@ impl Legal {
     }
 
     /// The orders that add to a state the writes without which it is not legal.
-    pub fn closure(&self) -> Closure<'_> {
-        Closure::new(&self.promises, &self.atoms, self.atom, &self.preflushes, self.newest_durable)
+    ///
+    /// `is_reset` says whether a version is a discard.
+    pub fn closure<'a>(&'a self, is_reset: &'a dyn Fn(Version) -> bool) -> Closure<'a> {
+        let promised = &self.promised_zones;
+        let zoned = self.zones.as_ref().map(|zones| Zoned { zones, promised, is_reset });
+        Closure::new(&self.promises, &self.atoms, self.atom, &self.preflushes, self.newest_durable, zoned)
     }
 
     /// The blocks in which a state differs from what is promised; `seed` decides what garbled sectors hold.

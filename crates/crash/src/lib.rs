@@ -21,6 +21,7 @@ mod run;
 mod spool;
 mod tear;
 mod view;
+mod zoned;
 
 pub use annotate::annotate;
 pub use choice::{Way, Ways};

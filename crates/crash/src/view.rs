@@ -5,10 +5,12 @@ use std::io;
 use std::sync::Arc;
 
 use emmclab_base::SECTOR_BYTES;
+use emmclab_layers::Zones;
 
 use crate::contents::{BLOCK, Block, Contents};
 use crate::run::Run;
 use crate::spool::Source;
+use crate::zoned::write_pointers;
 
 /// A state of a disk: contents of the run, and the blocks in which it differs from them.
 #[derive(Clone)]
@@ -70,6 +72,11 @@ impl View {
         (sector..sector + sectors).fold(0xcbf2_9ce4_8422_2325, |sum: u64, sector| {
             (sum ^ digest(sector)).wrapping_mul(0x0000_0100_0000_01b3).rotate_left(29)
         })
+    }
+
+    /// The write pointers of the disk's zones.
+    pub(crate) fn write_pointers(&self, zones: &Zones) -> Vec<u64> {
+        write_pointers(zones, &self.base, &self.changes)
     }
 
     /// The blocks of eight sectors that may hold something, in order.

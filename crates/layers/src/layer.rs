@@ -68,6 +68,19 @@ pub struct Zones {
     pub max_active: u32,
 }
 
+impl Zones {
+    /// The zone of a sector; `None` before the first one and behind the last.
+    pub fn zone_of(&self, sector: u64) -> Option<u32> {
+        let zone = sector.checked_sub(self.first)? / self.sectors;
+        (zone < u64::from(self.count)).then_some(zone as u32)
+    }
+
+    /// First sector of a zone.
+    pub fn start(&self, zone: u32) -> u64 {
+        self.first + u64::from(zone) * self.sectors
+    }
+}
+
 /// The disks below a layer: their sizes in sectors. Disk 0 is the layer below or the device, disk 1 the second device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Below {

@@ -5,3 +5,4 @@ mod annotate;
 mod log;
 mod states;
 mod support;
+mod zones;

@@ -1,6 +1,5 @@
 //! The states of a cut are those that the contract allows, and the device's own is among them if it keeps the contract.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::support::{Toy, filled, header};
@@ -43,51 +42,38 @@ fn run_of(steps: &[Step], lies: bool, path: &std::path::Path) -> Arc<Run> {
 
 fn run_on(header: &LogHeader, steps: &[Step], lies: bool, path: &std::path::Path) -> Arc<Run> {
     let mut toy = Toy::new(path, header);
-    // By block: the command whose data is in the cache.
-    let mut cache: BTreeMap<u64, u64> = BTreeMap::new();
-    let mut open = Vec::new();
     for (i, step) in steps.iter().enumerate() {
         let byte = i as u8 + 1;
         match *step {
             Step::Write(block) => {
                 let number = toy.write(block * 8, byte, Modifiers::empty());
-                cache.insert(block, number);
-                open.push(number);
+                toy.cache.insert(block, number);
+                toy.open.push_back(number);
             }
             Step::Durable(block) => {
                 let number = toy.write(block * 8, byte, Modifiers::RELIABLE);
-                cache.remove(&block);
+                toy.cache.remove(&block);
                 toy.programmed(number, block * 8, 8);
-                open.push(number);
+                toy.open.push_back(number);
             }
             Step::Flush => {
                 let number = toy.flush();
                 if !lies {
-                    for (block, number) in std::mem::take(&mut cache) {
-                        toy.programmed(number, block * 8, 8);
-                    }
+                    toy.write_back_all();
                 }
-                open.push(number);
+                toy.open.push_back(number);
             }
             Step::Discard(block) => {
                 let number = toy.comes(Op::Discard, block * 8, 8, Modifiers::empty(), &[]);
-                cache.remove(&block);
+                toy.cache.remove(&block);
                 let at = emmclab_base::Nanos(toy.now);
                 toy.log
                     .add(&emmclab_crash::log::Record::Discarded { number, sector: block * 8, sectors: 8, at })
                     .unwrap();
-                open.push(number);
+                toy.open.push_back(number);
             }
-            Step::WriteBack(block) => {
-                if let Some(number) = cache.remove(&block) {
-                    toy.programmed(number, block * 8, 8);
-                }
-            }
-            Step::Complete => {
-                if !open.is_empty() {
-                    toy.complete(open.remove(0));
-                }
-            }
+            Step::WriteBack(block) => toy.write_back(block),
+            Step::Complete => toy.complete_next(),
         }
     }
     toy.run(path)

@@ -1,5 +1,6 @@
 //! Logs of a toy device, made by hand.
 
+use std::collections::{BTreeMap, VecDeque};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -31,11 +32,21 @@ pub struct Toy {
     pub log: LogWriter,
     pub now: i64,
     pub next: u64,
+    /// By block: the command whose data is in the cache.
+    pub cache: BTreeMap<u64, u64>,
+    /// Commands that are not complete, the oldest first.
+    pub open: VecDeque<u64>,
 }
 
 impl Toy {
     pub fn new(path: &Path, header: &LogHeader) -> Self {
-        Self { log: LogWriter::create(path, header).unwrap(), now: 0, next: 0 }
+        Self {
+            log: LogWriter::create(path, header).unwrap(),
+            now: 0,
+            next: 0,
+            cache: BTreeMap::new(),
+            open: VecDeque::new(),
+        }
     }
 
     pub fn at(&mut self) -> Nanos {
@@ -67,6 +78,26 @@ impl Toy {
     pub fn programmed(&mut self, number: u64, sector: u64, sectors: u32) {
         let (begin, end) = (Nanos(self.now), self.at());
         self.log.add(&Record::Programmed { number, sector, sectors, begin, end }).unwrap();
+    }
+
+    /// The cells take a block out of the cache.
+    pub fn write_back(&mut self, block: u64) {
+        if let Some(number) = self.cache.remove(&block) {
+            self.programmed(number, block * 8, 8);
+        }
+    }
+
+    pub fn write_back_all(&mut self) {
+        while let Some((&block, _)) = self.cache.first_key_value() {
+            self.write_back(block);
+        }
+    }
+
+    /// The oldest command is complete.
+    pub fn complete_next(&mut self) {
+        if let Some(number) = self.open.pop_front() {
+            self.complete(number);
+        }
     }
 
     pub fn flush(&mut self) -> u64 {

@@ -1,0 +1,51 @@
+//! Zones after a cut, which are written in order: a beginning of each is left, and its write pointer stands right behind.
+
+use std::collections::BTreeMap;
+
+use emmclab_layers::Zones;
+
+use crate::contents::{BLOCK, Block, Contents};
+use crate::spool::Source;
+
+/// The write pointers of a disk: behind the last sector of each zone that holds anything. Costs as much as there are blocks that were
+/// ever written.
+pub(crate) fn write_pointers(zones: &Zones, base: &Contents, changes: &BTreeMap<u64, Block>) -> Vec<u64> {
+    let mut pointers: Vec<u64> = (0..zones.count).map(|zone| zones.start(zone)).collect();
+    let unchanged = base.blocks().filter(|(block, _)| !changes.contains_key(block));
+    for (block, sources) in unchanged.chain(changes.iter().map(|(block, sources)| (*block, sources))) {
+        let Some(zone) = zones.zone_of(block * BLOCK) else { continue };
+        if let Some(last) = sources.iter().rposition(|source| *source != Source::ZEROS) {
+            let pointer = &mut pointers[zone as usize];
+            *pointer = (*pointer).max(block * BLOCK + last as u64 + 1);
+        }
+    }
+    pointers
+}
+
+/// Takes away what stands behind a gap of a zone: programs of several planes end in any order, and the device finds the beginning alone.
+pub(crate) fn keep_beginnings(zones: &Zones, base: &Contents, changes: &mut BTreeMap<u64, Block>) {
+    let mut blocks: Vec<u64> = base.blocks().map(|(block, _)| block).chain(changes.keys().copied()).collect();
+    blocks.retain(|block| zones.zone_of(block * BLOCK).is_some());
+    blocks.sort_unstable();
+    blocks.dedup();
+    // Where the beginning of the present zone ends.
+    let (mut present, mut end) = (None, 0);
+    for block in blocks {
+        let zone = zones.zone_of(block * BLOCK);
+        if zone != present {
+            (present, end) = (zone, zone.map_or(0, |zone| zones.start(zone)));
+        }
+        let mut sources = changes.get(&block).copied().unwrap_or_else(|| base.block(block));
+        let before = sources;
+        for (sector, source) in (block * BLOCK..).zip(&mut sources) {
+            if sector == end && *source != Source::ZEROS {
+                end += 1;
+            } else {
+                *source = Source::ZEROS;
+            }
+        }
+        if sources != before {
+            changes.insert(block, sources);
+        }
+    }
+}

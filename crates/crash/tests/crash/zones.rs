@@ -1,0 +1,180 @@
+//! Of a zone a cut leaves what a beginning of its writes and resets makes of it.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::support::{Toy, filled, header};
+use emmclab_base::{Nanos, Op, SECTOR_BYTES};
+use emmclab_crash::log::{DeviceFacts, LogHeader, Port, Record};
+use emmclab_crash::{ExploreOptions, Explorer, Run, Tear, What};
+use emmclab_device::Modifiers;
+use emmclab_layers::Zones;
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+/// Blocks of eight sectors: one that may be written anywhere, then two zones.
+const ZONE_BLOCKS: u64 = 3;
+const BLOCKS: u64 = 1 + 2 * ZONE_BLOCKS;
+
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    /// A write at a zone's write pointer, or a reset where the zone is full; reliable or not.
+    Append(u64, bool),
+    Reset(u64),
+    Flush,
+    /// The cells take a block out of the cache.
+    WriteBack(u64),
+    Complete,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        6 => (0..2u64, any::<bool>()).prop_map(|(zone, reliable)| Step::Append(zone, reliable && zone == 0)),
+        1 => (0..2u64).prop_map(Step::Reset),
+        1 => Just(Step::Flush),
+        3 => (0..BLOCKS).prop_map(Step::WriteBack),
+        4 => Just(Step::Complete),
+    ]
+}
+
+fn start(zone: u64) -> u64 {
+    1 + zone * ZONE_BLOCKS
+}
+
+fn zoned() -> LogHeader {
+    let zones =
+        Zones { first: 8, sectors: ZONE_BLOCKS * 8, count: 2, write_sectors: 8, max_open: 0, max_active: 0 };
+    let header = header(BLOCKS * 8);
+    let device = DeviceFacts { zones: Some(zones), ..header.device };
+    LogHeader { device, ..header }
+}
+
+/// Runs the steps on a toy device, whose cells take blocks of the cache in any order.
+fn run_of(steps: &[Step], path: &Path) -> Arc<Run> {
+    let mut toy = Toy::new(path, &zoned());
+    let mut filled_blocks = [0; 2];
+    for (i, step) in steps.iter().enumerate() {
+        let byte = i as u8 + 1;
+        match *step {
+            Step::Append(zone, reliable) if filled_blocks[zone as usize] < ZONE_BLOCKS => {
+                let block = start(zone) + filled_blocks[zone as usize];
+                filled_blocks[zone as usize] += 1;
+                let flags = if reliable { Modifiers::RELIABLE } else { Modifiers::empty() };
+                let number = toy.write(block * 8, byte, flags);
+                toy.cache.insert(block, number);
+                if reliable {
+                    // What stands before it in the zone goes first.
+                    (start(zone)..=block).for_each(|block| toy.write_back(block));
+                }
+                toy.open.push_back(number);
+            }
+            Step::Append(zone, _) | Step::Reset(zone) => {
+                let (first, sectors) = (start(zone), ZONE_BLOCKS as u32 * 8);
+                filled_blocks[zone as usize] = 0;
+                let number = toy.comes(Op::Discard, first * 8, sectors, Modifiers::empty(), &[]);
+                toy.cache.retain(|block, _| !(first..first + ZONE_BLOCKS).contains(block));
+                let (sector, sectors, at) = (first * 8, sectors.into(), Nanos(toy.now));
+                toy.log.add(&Record::Discarded { number, sector, sectors, at }).unwrap();
+                toy.open.push_back(number);
+            }
+            Step::Flush => {
+                let number = toy.flush();
+                toy.write_back_all();
+                toy.open.push_back(number);
+            }
+            Step::WriteBack(block) => toy.write_back(block),
+            Step::Complete => toy.complete_next(),
+        }
+    }
+    toy.run(path)
+}
+
+/// What a zone may hold after a cut: the first byte of each block, by how many of its commands have happened.
+fn allowed(run: &Run, cut: usize, zone: u64) -> Vec<Vec<u8>> {
+    let commands = run.commands(Port::Device);
+    let happened = |what| run.moments()[..=cut].iter().any(|moment| moment.what == what);
+    let position = |what| run.moments().iter().position(|moment| moment.what == what);
+    let complete = |place: u32| position(What::Completes(Port::Device, place)).filter(|at| *at <= cut);
+    let own = start(zone) * 8..(start(zone) + ZONE_BLOCKS) * 8;
+    let mut present = vec![0; ZONE_BLOCKS as usize];
+    let mut all = vec![present.clone()];
+    for (place, logged) in (0..).zip(commands) {
+        if !own.contains(&logged.command.sector)
+            || logged.command.sectors == 0
+            || !happened(What::Arrives(Port::Device, place))
+        {
+            continue;
+        }
+        if logged.command.op == Op::Discard {
+            present.fill(0);
+        } else {
+            let mut data = [0; SECTOR_BYTES as usize];
+            run.spool().read(&[logged.source], &mut data).unwrap();
+            present[((logged.command.sector - own.start) / 8) as usize] = data[0];
+        }
+        let is_promised = logged.command.op == Op::Write
+            && complete(place).is_some_and(|at| {
+                logged.command.modifiers.durable()
+                    || (0..).zip(commands).any(|(flush, other)| {
+                        other.command.op == Op::Flush
+                            && position(What::Arrives(Port::Device, flush)).is_some_and(|came| came > at)
+                            && complete(flush).is_some()
+                    })
+            });
+        if is_promised {
+            all.clear();
+        }
+        all.push(present.clone());
+    }
+    all
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(96))]
+
+    #[test]
+    fn every_state_of_a_zone_is_a_beginning_of_its_commands(steps in vec(step(), 1..50)) {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let run = run_of(&steps, file.path());
+        prop_assume!(!run.moments().is_empty());
+        let ways = "device,boundary,omit1:99,only1:99,pairs:20,random:20".parse().unwrap();
+        let options = ExploreOptions { ways, ..ExploreOptions::default() };
+        let mut explorer = Explorer::new(&run, &options).unwrap();
+        while let Some(state) = explorer.next_state() {
+            prop_assert!(state.broken.is_empty());
+            let mut disk = filled(0, BLOCKS as u32 * 8);
+            explorer.view(&state).read(0, &mut disk).unwrap();
+            for zone in 0..2 {
+                let blocks = start(zone)..start(zone) + ZONE_BLOCKS;
+                let found: Vec<u8> = blocks.map(|block| disk[block as usize * 8 * 512]).collect();
+                let may = allowed(&run, state.cut, zone);
+                prop_assert!(
+                    may.contains(&found),
+                    "{:?} at cut {}: zone {zone} holds {found:?}, may hold {may:?}", state.way, state.cut
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn a_torn_write_is_the_last_of_its_zone(steps in vec(step(), 1..40), inside in any::<bool>()) {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let run = run_of(&steps, file.path());
+        prop_assume!(!run.moments().is_empty());
+        let tear = if inside { Tear::Inside } else { Tear::Sector };
+        let ways = "boundary,omit1:99,only1:99,pairs:20,random:20".parse().unwrap();
+        let options = ExploreOptions { ways, tear, ..ExploreOptions::default() };
+        let mut explorer = Explorer::new(&run, &options).unwrap();
+        while let Some(state) = explorer.next_state() {
+            let mut disk = filled(0, BLOCKS as u32 * 8);
+            explorer.view(&state).read(0, &mut disk).unwrap();
+            for zone in 0..2 {
+                let (from, to) = (start(zone) * 8, (start(zone) + ZONE_BLOCKS) * 8);
+                let sectors: Vec<&[u8]> = disk[from as usize * 512..to as usize * 512].chunks_exact(512).collect();
+                let holds = |sector: &&[u8]| sector.iter().any(|byte| *byte != 0);
+                let end = sectors.iter().position(|sector| !holds(sector)).unwrap_or(sectors.len());
+                prop_assert!(!sectors[end..].iter().any(holds), "{:?} at cut {}: a gap", state.way, state.cut);
+            }
+        }
+    }
+}
