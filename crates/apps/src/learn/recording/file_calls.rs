@@ -1,0 +1,290 @@
+//! Calls on files and on their descriptors.
+
+use rustc_hash::FxHashMap;
+
+use super::{Recording, UNKNOWN_FOLDER};
+use crate::learn::call::Call;
+use crate::learn::files::{Before, Description, Open};
+use crate::learn::items::{Item, Operation};
+
+impl Recording {
+    /// Calls on files and descriptors; false for others.
+    pub(super) fn on_files(&mut self, thread: usize, call: &Call, name: &str) -> bool {
+        let done = call.result >= 0;
+        match name {
+            "open" | "creat" | "openat" | "openat2" => {
+                if done {
+                    self.opens(thread, call, name);
+                }
+            }
+            "close" => {
+                let table = self.threads[thread].table;
+                if let Some(old) = call.number(0).and_then(|number| self.tables[table].remove(&number)) {
+                    self.gone(thread, old);
+                }
+            }
+            "dup" | "dup2" | "dup3" | "fcntl" | "fcntl64" => {
+                let copies = !name.starts_with("fcntl")
+                    || call.has_flag(1, "F_DUPFD")
+                    || call.has_flag(1, "F_DUPFD_CLOEXEC");
+                if done
+                    && copies
+                    && let Some(open) = self.open(thread, call, 0).cloned()
+                {
+                    self.put(thread, call.result, open);
+                }
+            }
+            "read" | "readv" | "pread64" | "preadv" | "preadv2" => {
+                let Some(description) = self.described(thread, call, 0) else { return false };
+                if call.result > 0 {
+                    let at = positioned(call, name);
+                    self.reads(thread, &description, at, call.result as u64);
+                }
+            }
+            "write" | "writev" | "pwrite64" | "pwritev" | "pwritev2" => {
+                let Some(description) = self.described(thread, call, 0) else { return false };
+                if call.result > 0 {
+                    let at = positioned(call, name);
+                    self.writes(thread, &description, at, call.result as u64);
+                }
+            }
+            "sendfile" | "sendfile64" | "copy_file_range" => {
+                let (from, to) = if name == "copy_file_range" { (0, 2) } else { (1, 0) };
+                let (source, target) = (self.described(thread, call, from), self.described(thread, call, to));
+                if source.is_none() && target.is_none() {
+                    return false;
+                }
+                let bytes = call.result.max(0) as u64;
+                if let Some(source) = source.filter(|_| bytes > 0) {
+                    self.reads(thread, &source, None, bytes);
+                }
+                if let Some(target) = target.filter(|_| bytes > 0) {
+                    self.writes(thread, &target, None, bytes);
+                }
+            }
+            "lseek" | "_llseek" => {
+                if let Some(description) = self.described(thread, call, 0).filter(|_| done) {
+                    if call.has_flag(2, "SEEK_END") && call.number(1) == Some(0) {
+                        self.files.has(description.file.get(), call.result as u64);
+                    }
+                    description.position.set(call.result as u64);
+                }
+            }
+            "fsync" | "fdatasync" => {
+                let Some(description) = self.described(thread, call, 0) else { return true };
+                let data_only = name == "fdatasync";
+                self.uses(thread, description.file.get(), Operation::Fsync { data_only });
+            }
+            "chdir" => {
+                if let Some(path) = self.path(thread, call, None, 0).filter(|_| done) {
+                    let table = self.threads[thread].table;
+                    self.folders[table] = path;
+                }
+            }
+            "sync" | "syncfs" => {
+                self.known.file_operations += 1;
+                self.threads[thread].items.push(Item::Sync);
+            }
+            "ftruncate" | "ftruncate64" => {
+                if let Some(description) = self.described(thread, call, 0).filter(|_| done) {
+                    self.truncates(thread, description.file.get(), call.number(1));
+                }
+            }
+            "truncate" | "truncate64" => {
+                if let Some(path) = self.path(thread, call, None, 0).filter(|_| done) {
+                    let file = self.files.of(&path);
+                    self.truncates(thread, file, call.number(1));
+                }
+            }
+            "unlink" | "unlinkat" => {
+                let at = usize::from(name == "unlinkat");
+                let folder = call.has_flag(2, "AT_REMOVEDIR");
+                if let Some(path) = self.path(thread, call, at.checked_sub(1), at).filter(|_| done && !folder)
+                {
+                    let (file, goes) = self.files.unlinked(&path);
+                    if goes {
+                        self.change(thread, file, Operation::Delete);
+                    }
+                }
+            }
+            "rename" | "renameat" | "renameat2" => {
+                let paths = if name == "rename" {
+                    (self.path(thread, call, None, 0), self.path(thread, call, None, 1))
+                } else {
+                    (self.path(thread, call, Some(0), 1), self.path(thread, call, Some(2), 3))
+                };
+                if let (Some(old), Some(new), true) = (paths.0, paths.1, done) {
+                    self.renames(thread, &old, &new);
+                }
+            }
+            "fstat" | "fstat64" | "newfstatat" | "fstatat64" | "stat" | "stat64" | "lstat" | "lstat64"
+            | "statx" | "access" | "faccessat" | "faccessat2" => self.status(thread, call, name),
+            "mmap" | "mmap2" => {
+                let Some(description) = self.described(thread, call, 4) else { return false };
+                self.known.mapped_files += u64::from(done);
+                self.files.settle(description.file.get());
+            }
+            "io_uring_enter" | "io_submit" => {
+                self.known.unseen_requests += call.number(1).unwrap_or(0).max(0) as u64;
+                return false;
+            }
+            _ => return false,
+        }
+        true
+    }
+
+    fn opens(&mut self, thread: usize, call: &Call, name: &str) {
+        let (folder, path, flags) = if name.starts_with("openat") { (Some(0), 1, 2) } else { (None, 0, 1) };
+        let shown = call.arguments.get(path).is_some_and(|argument| argument.word().is_some());
+        let Some(path) = self.path(thread, call, folder, path) else {
+            // ftrace has the address of the path: a file for each time that it is opened.
+            if shown {
+                let file = self.files.of(&format!("{UNKNOWN_FOLDER}/opened-{}", self.known.calls));
+                self.files.settle(file);
+                self.insert(thread, call.result, file, false);
+            } else {
+                self.put(thread, call.result, Open::Other);
+            }
+            return;
+        };
+        if call.has_flag(flags, "O_DIRECTORY") || call.has_flag(flags, "O_PATH") {
+            self.put(thread, call.result, Open::Folder(path));
+            return;
+        }
+        let file = self.files.of(&path);
+        let creates = name == "creat" || call.has_flag(flags, "O_CREAT");
+        let empties = name == "creat" || call.has_flag(flags, "O_TRUNC");
+        let known = &mut self.files.all[file];
+        if creates && call.has_flag(flags, "O_EXCL") && known.before == Before::Unknown {
+            known.before = Before::Absent;
+        }
+        let existed = known.before == Before::There || known.changed || known.last_change.is_some();
+        if !creates && known.before == Before::Unknown && known.last_change.is_none() {
+            known.before = Before::There;
+        }
+        self.insert(thread, call.result, file, call.has_flag(flags, "O_APPEND"));
+        if creates && !existed {
+            self.change(thread, file, Operation::OpenOrCreate);
+        }
+        if empties {
+            self.truncates(thread, file, Some(0));
+        }
+    }
+
+    fn truncates(&mut self, thread: usize, file: usize, bytes: Option<i64>) {
+        let bytes = bytes.unwrap_or(0).max(0) as u64;
+        let known = &mut self.files.all[file];
+        if known.size == bytes && known.before != Before::Unknown {
+            return;
+        }
+        (known.size, known.changed) = (bytes, true);
+        self.uses(thread, file, Operation::Truncate { bytes });
+    }
+
+    fn renames(&mut self, thread: usize, old: &str, new: &str) {
+        if old == new {
+            return;
+        }
+        if let Some((file, kept)) = self.files.replaced(new) {
+            self.moves(thread, file, kept);
+        }
+        let (from, to) = self.files.renamed(old, new);
+        self.moves(thread, from, to);
+    }
+
+    /// A file has the path of another one from now on, also for those that have it open.
+    fn moves(&mut self, thread: usize, from: usize, to: usize) {
+        for open in self.tables.iter().flat_map(FxHashMap::values) {
+            if let Open::File(description) = open
+                && description.file.get() == from
+            {
+                description.file.set(to);
+            }
+        }
+        let mut others = std::mem::take(&mut self.files.all[to].uses);
+        others.extend(self.files.all[to].last_change);
+        self.files.all[from].uses.append(&mut others);
+        self.change(thread, from, Operation::Rename { to });
+        let place = self.files.all[from].last_change;
+        self.files.all[to].last_change = place;
+    }
+
+    fn status(&mut self, thread: usize, call: &Call, name: &str) {
+        if matches!(name, "fstat" | "fstat64") {
+            if let (Some(description), Some(size)) = (self.described(thread, call, 0), size_of(call, 1)) {
+                self.files.has(description.file.get(), size);
+            }
+            return;
+        }
+        let relative = matches!(name, "newfstatat" | "fstatat64" | "statx" | "faccessat" | "faccessat2");
+        let at = usize::from(relative);
+        let Some(path) = self.path(thread, call, at.checked_sub(1), at) else { return };
+        let file = self.files.of(&path);
+        if call.result < 0 {
+            if self.files.all[file].before == Before::Unknown && !self.files.all[file].changed {
+                self.files.all[file].before = Before::Absent;
+            }
+        } else if let Some(size) = size_of(call, at + 1).or_else(|| size_of(call, 4)) {
+            self.files.has(file, size);
+        }
+    }
+
+    fn reads(&mut self, thread: usize, description: &Description, at: Option<u64>, bytes: u64) {
+        let file = description.file.get();
+        let offset = at.unwrap_or(description.position.get());
+        if at.is_none() {
+            description.position.set(offset + bytes);
+        }
+        self.files.has(file, offset.saturating_add(bytes));
+        self.known.read_bytes += bytes;
+        let cursor = self.threads[thread].cursors.insert(file, offset.saturating_add(bytes)).unwrap_or(0);
+        self.uses(thread, file, Operation::Read { bytes, sequential: cursor == offset });
+    }
+
+    fn writes(&mut self, thread: usize, description: &Description, at: Option<u64>, bytes: u64) {
+        let file = description.file.get();
+        self.files.settle(file);
+        let size = self.files.all[file].size;
+        let offset = if description.append { size } else { at.unwrap_or(description.position.get()) };
+        let end = offset.saturating_add(bytes);
+        if at.is_none() {
+            description.position.set(end);
+        }
+        if offset > size {
+            self.uses(thread, file, Operation::Truncate { bytes: offset });
+        }
+        self.known.written_bytes += bytes;
+        let cursor = self.threads[thread].cursors.insert(file, end).unwrap_or(0);
+        let operation = if offset >= size {
+            Operation::Append { bytes }
+        } else if cursor == offset {
+            Operation::Write { bytes }
+        } else {
+            Operation::Overwrite { bytes }
+        };
+        if matches!(operation, Operation::Append { .. }) {
+            // An append of the model leaves its cursor where it was.
+            self.threads[thread].cursors.insert(file, cursor);
+        }
+        self.uses(thread, file, operation);
+        let known = &mut self.files.all[file];
+        (known.size, known.changed) = (known.size.max(end), true);
+    }
+}
+
+/// The offset that a call names; none where it is at the position of the descriptor.
+fn positioned(call: &Call, name: &str) -> Option<u64> {
+    if !name.starts_with('p') {
+        return None;
+    }
+    call.number(3).and_then(|offset| u64::try_from(offset).ok())
+}
+
+/// `st_size=` of a status, or `stx_size=`.
+fn size_of(call: &Call, at: usize) -> Option<u64> {
+    let words = call.arguments.get(at)?.word()?;
+    let regular = words.contains("S_IFREG");
+    let (_, rest) = words.split_once("_size=")?;
+    let end = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
+    rest[..end].parse().ok().filter(|_| regular)
+}
