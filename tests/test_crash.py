@@ -551,12 +551,13 @@ def test_an_exploration_that_is_interrupted_goes_on_where_it_was(crash: Runs) ->
     arguments = ["--log", log, "--check", "files", "--cuts", "12000", "--jobs", "1", "--json"]
     process = crash.begin(*arguments)
     assert process.stderr is not None
-    # The first report comes after some 4 seconds, and all states take more than 10.
+    # A report comes after some 4 seconds, and all states take more than 10.
     assert any(" states, " in line for line in process.stderr)
     process.send_signal(signal.SIGINT)
     begun = time.monotonic()
     _, stderr = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 130, stderr
+    assert f"go on with --log {log} --check files" in stderr
     assert time.monotonic() - begun < PATIENCE_S / 2
     resumed = crash("--log", log, "--check", "files", "--cuts", "12000", "--jobs", "1")
     fresh = crash("--log", log, "--check", "files", "--cuts", "12000", "--jobs", "2", "--results", "other")

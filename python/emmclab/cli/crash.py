@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-import time
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,7 +11,9 @@ import typer
 
 from emmclab import _core
 from emmclab.cli.console import print_json, say, stdout
+from emmclab.cli.failures import kept as left_behind
 from emmclab.cli.helping import examples
+from emmclab.cli.meter import Counter
 from emmclab.cli.names import crash_workload_names, filesystem_names, one_of
 from emmclab.cli.options import AsJson, option, with_groups
 from emmclab.cli.simulation import Layers, Settings, configured, device_names, layered
@@ -297,14 +299,27 @@ def _explored(kept: Kept, options: Options, jobs: int) -> Exploration:
         f"safe; exploring {options.cuts:,} cuts"
     )
 
-    begun = time.monotonic()
+    meter = Counter("crash", "cuts")
+    before = None
 
     def told(found: Exploration) -> None:
+        nonlocal before
         cuts = found.covered.get("cuts", 0)
-        took = time.monotonic() - begun
-        say(f"{cuts:,} cuts, {found.states:,} states, {len(found.findings())} findings after {took:.0f} s")
+        # The first report is of what an interrupted exploration kept.
+        before = cuts if before is None else before
+        total = min(options.cuts, found.covered.get("moments", options.cuts))
+        meter(cuts, total, before, f", {found.states:,} states, {len(found.findings())} findings")
 
-    return kept.explore(options, jobs, told)
+    try:
+        return kept.explore(options, jobs, told)
+    except KeyboardInterrupt:
+        # A workload that runs again makes another log, of which nothing is explored.
+        check = "" if options.check is None else f" --check {shlex.quote(options.check)}"
+        log = shlex.quote(str(kept.log))
+        left_behind.append(
+            f"what was found is kept: go on with --log {log}{check} and the same options of states"
+        )
+        raise
 
 
 def _minimized(kept: Kept, options: Options, found: Exploration) -> dict[int, Minimal]:

@@ -83,8 +83,8 @@ class Counter:
         self.tasks = tasks
         self._started = self._last = time.monotonic()
 
-    def __call__(self, done: int, total: int, before: int) -> None:
-        """Take note of tasks done, all of them, and those that were done before."""
+    def __call__(self, done: int, total: int, before: int, found: str = "") -> None:
+        """Take note of tasks done, all of them, those that were done before, and what they have found."""
         now = time.monotonic()
         terminal = sys.stderr.isatty()
         if now - self._last < (0.1 if terminal else _LINE_S) and done < total:
@@ -95,7 +95,7 @@ class Counter:
         earlier = f", {before:,} were finished before" if before else ""
         ran = done - before
         left = remaining((now - self._started) / ran * (total - done) if ran else None)
-        line = f"{self.what}: {done:,} of {total:,} {self.tasks}{earlier}{left}"
+        line = f"{self.what}: {done:,} of {total:,} {self.tasks}{found}{earlier}{left}"
         end = "\r" if terminal and done < total else "\n"
         # On a terminal a shorter line has to cover the one before.
         print(f"{line:<79}" if terminal else line, end=end, file=sys.stderr, flush=True)

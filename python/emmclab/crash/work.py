@@ -111,7 +111,7 @@ def explore_in_parallel(
         base: what the device held before a log of dm-log-writes began.
         jobs: processes.
         folder: keeps what each process has found, so that an interrupted exploration goes on.
-        told: is told every few seconds what came of it so far, where there is a folder.
+        told: is told what came of it before, every two seconds, and in the end, where there is a folder.
     """
     # What is known already is not explored again, but what a killed exploration left goes all the same.
     remove_left()
@@ -128,6 +128,7 @@ def explore_in_parallel(
         tasks.append(Share(log, base, part, kept))
     executor: Executor = Serial() if jobs == 1 else Pool(jobs)
     every = Exploration(finished=True)
+    _report(tasks, told)
     with repeated(_KEEP_S, lambda: _report(tasks, told)):
         for _, found in executor.run(run_share, each(tasks)):
             if isinstance(found, Crash):
@@ -138,6 +139,7 @@ def explore_in_parallel(
                     "further process",
                 )
             every.merge(found)
+    _report(tasks, told)
     return every
 
 
@@ -147,5 +149,4 @@ def _report(tasks: Sequence[Share], told: Callable[[Exploration], None]) -> None
     for path in filter(None, (task.kept for task in tasks)):
         if (found := _kept(Path(path))) is not None:
             so_far.merge(found)
-    if so_far.states:
-        told(so_far)
+    told(so_far)
