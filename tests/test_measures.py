@@ -65,7 +65,7 @@ def test_chosen_percentiles_stand_in_the_tables(trace: Path, command: tuple[str,
 @pytest.mark.parametrize("value", ["0", "101", "-1", "p99", "", "50,,99", "nan", "50 90"])
 def test_what_is_no_percentile_is_refused_with_the_value_and_a_hint(trace: Path, value: str) -> None:
     for command in (("profile",), ("simulate", *DEVICE)):
-        done = emmclab(command[0], trace, *command[1:], "--percentiles", value)
+        done = emmclab(command[0], trace, *command[1:], f"--percentiles={value}")
         assert done.returncode == 2 and done.stdout == ""
         assert "is not a percentile" in done.stderr and "hint: give numbers above 0" in done.stderr
 
