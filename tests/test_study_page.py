@@ -87,6 +87,11 @@ def test_the_headline_names_the_best_and_the_worst_setting_as_the_results_have_t
     assert "has the lowest mean response" in title
 
 
+def test_the_page_says_in_which_loop_traces_were_replayed(folder: Path) -> None:
+    (page,) = folder.glob("*.html")
+    assert "simulations of 3 inputs, closed loop, seeds 1, 2." in page.read_text()
+
+
 def test_a_recorded_trace_has_one_row_and_one_profile_whatever_the_seeds(folder: Path) -> None:
     results = Results.load(folder / "emmclab-results" / "sweep")
     assert list(results.profiles) == ["Messaging", "Messaging (seed 2)", "Movie", "Movie (seed 2)", "chat"]

@@ -147,9 +147,17 @@ def mode_line(result: Result) -> str:
     >>> mode_line(emmclab.Device.preset("nexus5").simulate(emmclab.read(emmclab.bundled()[0])))
     'closed loop (completions are recorded)'
     """
-    mode = result["run.mode"].replace("_", " ")
-    name = mode if mode == "back to back" else f"{mode} loop"
+    name = mode_name(result["run.mode"])
     return f"{name} ({reason})" if (reason := result["run.mode_reason"]) else name
+
+
+def mode_name(mode: str) -> str:
+    """Name a mode in words.
+
+    >>> mode_name("closed"), mode_name("back_to_back")
+    ('closed loop', 'back to back')
+    """
+    return mode.replace("_", " ") if mode == "back_to_back" else f"{mode} loop"
 
 
 def device_before(result: Result) -> str:

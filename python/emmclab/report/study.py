@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from emmclab.answers import mode_name
 from emmclab.fields import TABLES
 from emmclab.files import write_whole
 from emmclab.plots import FIGURES, Figure, Row, Rows, swept
@@ -100,12 +101,18 @@ def _head(
         answer=headline(results, found),
         lead=[
             f"Study {about['name']}{told}. {len(results.runs):,} simulations of {inputs} "
-            f"input{'s' if inputs != 1 else ''}{with_seeds}."
+            f"input{'s' if inputs != 1 else ''}{_modes(results)}{with_seeds}."
         ],
         tiles=_tiles(results, found),
         notices=notices,
         picture=drawn[0].name if drawn else "",
     )
+
+
+def _modes(results: Results) -> str:
+    """Name the modes in which traces were replayed; nothing where none was."""
+    modes = dict.fromkeys(mode for cell in results.runs if (mode := cell.get("run", {}).get("mode")))
+    return f", {' and '.join(map(mode_name, modes))}" if modes else ""
 
 
 def incomplete(results: Results) -> list[Notice]:

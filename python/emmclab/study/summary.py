@@ -72,7 +72,7 @@ _USUAL = (99.0,)
 
 
 #: Fields that `summaries` reads beside the metrics' figures.
-_READ = ("grid", "input", "seed", "device", "settings", "percentiles", "stopped", "run.stopped")
+_READ = ("grid", "input", "seed", "device", "settings", "percentiles", "stopped", "run.stopped", "run.mode")
 #: Options that are swept beside the settings.
 _OPTIONS = ("mode", "routing", "network")
 
