@@ -1,11 +1,16 @@
 //! The header of a log: the run that its records are of.
 
+use emmclab_base::{Error, Kind, Result};
 use emmclab_device::InterfaceKind;
 use emmclab_device::contract::Rules;
 use emmclab_layers::{Below, LayerConfig, Zones};
 use serde::{Deserialize, Serialize};
 
 use super::Port;
+use crate::contents::BLOCK;
+
+/// More zones than a device has; each costs memory in every state.
+const MOST_ZONES: u32 = 1 << 20;
 
 /// The settings that decide which states a cut of power may leave.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -64,6 +69,21 @@ pub struct LogHeader {
 }
 
 impl LogHeader {
+    /// Refuses zones that no device has: they are made of blocks of 4 KiB and lie on the device.
+    pub(super) fn check(&self) -> Result<()> {
+        let Some(Zones { first, sectors, count, .. }) = self.device.zones else { return Ok(()) };
+        let end = sectors.checked_mul(count.into()).and_then(|length| first.checked_add(length));
+        let are_blocks = sectors > 0 && sectors.is_multiple_of(BLOCK) && first.is_multiple_of(BLOCK);
+        if are_blocks && count <= MOST_ZONES && end.is_some_and(|end| end <= self.device.sectors) {
+            return Ok(());
+        }
+        let value = format!("{count} of {sectors} sectors from {first} on");
+        let problem = format!("these are not the zones of a device of {} sectors", self.device.sectors);
+        Err(Error::new(Kind::Value, problem)
+            .of_field("device.zones", 0, value.as_bytes())
+            .hint("copy the log again, or run the workload again"))
+    }
+
     /// Sectors of all devices.
     pub fn all_sectors(&self) -> u64 {
         self.device.sectors.saturating_add(self.second_sectors)

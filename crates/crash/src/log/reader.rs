@@ -92,6 +92,7 @@ impl LogReader {
                 .at_offset(24)
                 .hint("copy the log again, or run the workload again")
         })?;
+        reader.header.check().map_err(|error| error.in_file(path))?;
         Ok(reader)
     }
 

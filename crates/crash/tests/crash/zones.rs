@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::support::{Toy, filled, header};
-use emmclab_base::{Nanos, Op, SECTOR_BYTES};
+use emmclab_base::{Kind, Nanos, Op, SECTOR_BYTES};
 use emmclab_crash::log::{DeviceFacts, LogHeader, Port, Record};
 use emmclab_crash::{ExploreOptions, Explorer, Run, Tear, What};
 use emmclab_device::Modifiers;
@@ -41,9 +41,10 @@ fn start(zone: u64) -> u64 {
     1 + zone * ZONE_BLOCKS
 }
 
-fn zoned() -> LogHeader {
-    let zones =
-        Zones { first: 8, sectors: ZONE_BLOCKS * 8, count: 2, write_sectors: 8, max_open: 0, max_active: 0 };
+const ZONES: Zones =
+    Zones { first: 8, sectors: ZONE_BLOCKS * 8, count: 2, write_sectors: 8, max_open: 0, max_active: 0 };
+
+fn zoned(zones: Zones) -> LogHeader {
     let header = header(BLOCKS * 8);
     let device = DeviceFacts { zones: Some(zones), ..header.device };
     LogHeader { device, ..header }
@@ -51,7 +52,7 @@ fn zoned() -> LogHeader {
 
 /// Runs the steps on a toy device, whose cells take blocks of the cache in any order.
 fn run_of(steps: &[Step], path: &Path) -> Arc<Run> {
-    let mut toy = Toy::new(path, &zoned());
+    let mut toy = Toy::new(path, &zoned(ZONES));
     let mut filled_blocks = [0; 2];
     for (i, step) in steps.iter().enumerate() {
         let byte = i as u8 + 1;
@@ -176,5 +177,26 @@ proptest! {
                 prop_assert!(!sectors[end..].iter().any(holds), "{:?} at cut {}: a gap", state.way, state.cut);
             }
         }
+    }
+}
+
+#[test]
+fn zones_that_no_device_has_are_refused_with_their_figures() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    for wrong in [
+        Zones { sectors: 0, ..ZONES },
+        Zones { sectors: 12, ..ZONES },
+        Zones { first: 4, ..ZONES },
+        Zones { count: 3, ..ZONES },
+        Zones { sectors: u64::MAX - 7, ..ZONES },
+        Zones { first: u64::MAX - 7, ..ZONES },
+    ] {
+        Toy::new(file.path(), &zoned(wrong)).log.finish().unwrap();
+        let Err(error) = Run::open(file.path()) else { panic!("{wrong:?} was read") };
+        assert_eq!((error.kind(), error.field()), (Kind::Value, Some("device.zones")), "{error}");
+        assert!(
+            error.to_string().contains(&format!("`{} of {} sectors", wrong.count, wrong.sectors)),
+            "{error}"
+        );
     }
 }
