@@ -5,6 +5,8 @@ use std::ops::Range;
 
 use emmclab_device::contract::{Promises, Version};
 use emmclab_layers::Zones;
+use rand_pcg::Pcg64Mcg;
+use rand_pcg::rand_core::Rng;
 
 use crate::choice::{Levels, Unpromised};
 
@@ -19,7 +21,16 @@ struct ZoneOrder {
     promised: usize,
 }
 
-/// The zones of a device, by the newest version that is promised of each, and the resets that are not promised.
+impl ZoneOrder {
+    /// Takes out all writes from a place on.
+    fn end_at(&self, end: usize, levels: &mut Levels) {
+        for (_, atom, level) in &self.writes[end..] {
+            levels[*atom] = levels[*atom].min(*level - 1);
+        }
+    }
+}
+
+/// The zones of a device, the newest version that is promised of each, and whether a version is a reset.
 pub(crate) struct Zoned<'a> {
     pub zones: &'a Zones,
     pub promised: &'a BTreeMap<u32, Version>,
@@ -85,6 +96,25 @@ impl<'a> Closure<'a> {
     /// Adds what has to be there because of what is there.
     pub fn apply(&self, levels: &mut Levels) {
         while self.barriers(levels) | self.preflushes(levels) | self.packs(levels) | self.beginnings(levels) {
+        }
+    }
+
+    /// Takes out of each zone what stands behind the first write that is lacking, so that a write that was left out stays out.
+    pub fn drop_behind_gaps(&self, levels: &mut Levels) {
+        for order in &self.zones {
+            let gap = order.writes.iter().position(|(_, atom, level)| levels[*atom] < *level);
+            order.end_at(gap.unwrap_or(order.writes.len()), levels);
+        }
+    }
+
+    /// Ends each zone somewhere, each place as likely as the others.
+    pub fn end_zones(&self, levels: &mut Levels, random: &mut Pcg64Mcg) {
+        for order in &self.zones {
+            let end = random.next_u64() % (order.writes.len() as u64 + 1);
+            for (_, atom, level) in &order.writes[..end as usize] {
+                levels[*atom] = levels[*atom].max(*level);
+            }
+            order.end_at(end as usize, levels);
         }
     }
 

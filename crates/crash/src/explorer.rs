@@ -356,7 +356,16 @@ impl Explorer {
         self.covered.most_unpromised = self.covered.most_unpromised.max(most);
         let is_reset = |version| is_reset(&run, version);
         let closure = self.legal.closure(&is_reset);
-        chosen.iter_mut().filter_map(|(_, levels)| levels.as_mut()).for_each(|levels| closure.apply(levels));
+        let mut random = Pcg64Mcg::seed_from_u64(seed);
+        for (way, levels) in &mut chosen {
+            let Some(levels) = levels else { continue };
+            match way {
+                Way::Omit1 | Way::Pairs => closure.drop_behind_gaps(levels),
+                Way::Random => closure.end_zones(levels, &mut random),
+                Way::Device | Way::Boundary | Way::Only1 => {}
+            }
+            closure.apply(levels);
+        }
         for (number, (way, levels)) in (0..).zip(chosen) {
             let Some(levels) = levels else {
                 let commands = run.commands(Port::Device);

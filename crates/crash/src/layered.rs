@@ -61,9 +61,11 @@ impl Overlay {
                 let mut behind = self.written.split_off(&sector);
                 self.written.append(&mut behind.split_off(&end));
                 self.discarded.push((sector, end));
-                if let Some((zones, zone, pointer)) = self.pointer(sector) {
-                    // A zone is reset as a whole.
+                // A discard resets whole zones.
+                let mut at = sector;
+                while let Some((zones, zone, pointer)) = self.pointer(at).filter(|_| at < end) {
                     *pointer = zones.start(zone);
+                    at = zones.start(zone) + zones.sectors;
                 }
             }
         }

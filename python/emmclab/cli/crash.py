@@ -192,6 +192,7 @@ def crash(
     Exit status 4: a promise was broken.
     """
     from emmclab.crash.explore import Options
+    from emmclab.crash.recording import Workload
     from emmclab.crash.session import Session
 
     own, layer_settings = layered(settings, layers)
@@ -210,12 +211,14 @@ def crash(
         recovery_cuts=recovery_cuts,
         share=_share(shard),
     )
+    chosen = Workload(workload or "", tuple(command or ()), operations, seed, timeout)
+    if log is None:
+        # A workload that is not known is told before the check that would belong to it.
+        chosen.arguments()
     options.require()
     if log is not None:
         kept = session.take(log, base)
     else:
-        from emmclab.crash.recording import Workload
-
         if device is None:
             raise ConfigError(
                 "the device is missing",
@@ -223,8 +226,6 @@ def crash(
                 field="device",
                 hint="name one, as --device emmc51-cache",
             )
-        chosen = Workload(workload or "", tuple(command or ()), operations, seed, timeout)
-        chosen.arguments()
         kept = session.record(
             configured(device, own, capacity),
             chosen,
@@ -239,7 +240,8 @@ def crash(
     for path, write in ((save_log, _copy), (save_dm_log, _copy_dm)):
         if path is not None:
             write(kept, path)
-    found = _explored(kept, options, jobs or (os.cpu_count() or 1))
+    named = None if results == RESULTS else results
+    found = _explored(kept, options, jobs or (os.cpu_count() or 1), named)
     _end(kept, options, found, as_json, html, results)
 
 
@@ -292,7 +294,7 @@ def _copy_dm(kept: Kept, path: Path) -> None:
     say(f"log of dm-log-writes: {path}")
 
 
-def _explored(kept: Kept, options: Options, jobs: int) -> Exploration:
+def _explored(kept: Kept, options: Options, jobs: int, results: Path | None) -> Exploration:
     lines = kept.facts["acknowledgements"]
     say(
         f"{kept.facts['commands']:,} commands, {kept.facts['moments']:,} moments, {lines:,} lines said to be "
@@ -314,11 +316,9 @@ def _explored(kept: Kept, options: Options, jobs: int) -> Exploration:
         return kept.explore(options, jobs, told)
     except KeyboardInterrupt:
         # A workload that runs again makes another log, of which nothing is explored.
-        check = "" if options.check is None else f" --check {shlex.quote(options.check)}"
-        log = shlex.quote(str(kept.log))
-        left_behind.append(
-            f"what was found is kept: go on with --log {log}{check} and the same options of states"
-        )
+        named = {"log": kept.log, "base": kept.base, "check": options.check, "results": results}
+        words = " ".join(f"--{name} {shlex.quote(str(value))}" for name, value in named.items() if value)
+        left_behind.append(f"what was found is kept: go on with {words} and the other options")
         raise
 
 

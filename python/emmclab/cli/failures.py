@@ -20,6 +20,9 @@ from emmclab.files import written
 
 BAD_INPUT, FAILED_RUN, EARLY_END, INTERRUPTED, CLOSED_PIPE = 2, 1, 3, 130, 141
 
+#: Commands behind whose options another command may stand without `--`.
+_COMMANDS_WITHIN = {"record"}
+
 #: What a command keeps when it is interrupted, where that is more than files.
 kept: list[str] = []
 
@@ -81,8 +84,9 @@ def run(command: Callable[..., Any], arguments: list[str]) -> int:
 
 
 def _refuse_empty(words: list[str]) -> None:
-    """Refuse an empty word, which as a path is the current folder; a command behind `--` may have some."""
-    if "" not in words[: words.index("--") if "--" in words else len(words)]:
+    """Refuse an empty word, which as a path is the current folder; a command of the user's may have some."""
+    end = words.index("--") if "--" in words else len(words)
+    if "" not in words[:end] or words[0] in _COMMANDS_WITHIN:
         return
     place = words.index("")
     behind = f" behind `{words[place - 1]}`" if place else ""

@@ -82,6 +82,7 @@ class Counter:
         self.what = what
         self.tasks = tasks
         self._started = self._last = time.monotonic()
+        self._is_over = False
 
     def __call__(self, done: int, total: int, before: int, found: str = "") -> None:
         """Take note of tasks done, all of them, those that were done before, and what they have found."""
@@ -89,9 +90,9 @@ class Counter:
         terminal = sys.stderr.isatty()
         if now - self._last < (0.1 if terminal else _LINE_S) and done < total:
             return
-        if not terminal and now - self._started < _SILENCE_S:
+        if self._is_over or (not terminal and now - self._started < _SILENCE_S):
             return
-        self._last = now
+        self._last, self._is_over = now, done >= total
         earlier = f", {before:,} were finished before" if before else ""
         ran = done - before
         left = remaining((now - self._started) / ran * (total - done) if ran else None)

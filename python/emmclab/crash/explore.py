@@ -110,7 +110,9 @@ class Exploration:
         """Add another share."""
         self.states += other.states
         self.took_s = max(self.took_s, other.took_s)
-        self.covered = other.covered or self.covered
+        # Each share goes through all cuts: the slowest says how far all are.
+        reports = [covered for covered in (self.covered, other.covered) if covered]
+        self.covered = min(reports, key=lambda covered: covered["cuts"], default={})
         self.finished &= other.finished
         for finding in other.kinds.values():
             self.add(replace(finding))

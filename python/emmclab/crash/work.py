@@ -145,6 +145,8 @@ def explore_in_parallel(
 
 def _report(tasks: Sequence[Share], told: Callable[[Exploration], None]) -> None:
     """Report what the shares have kept so far."""
+    if not any(task.kept for task in tasks):
+        return
     so_far = Exploration()
     for path in filter(None, (task.kept for task in tasks)):
         if (found := _kept(Path(path))) is not None:

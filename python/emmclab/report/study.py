@@ -15,6 +15,7 @@ from emmclab.profile import ledger_line
 from emmclab.report.assemble import assemble
 from emmclab.report.head import Head, Notice, Provenance, Tile, lost, tile
 from emmclab.spread import Spread
+from emmclab.study.grid import REPLAYS
 from emmclab.study.results import Results
 from emmclab.study.summary import (
     Metric,
@@ -111,7 +112,8 @@ def _head(
 
 def _modes(results: Results) -> str:
     """Name the modes in which traces were replayed; nothing where none was."""
-    modes = dict.fromkeys(mode for cell in results.runs if (mode := cell.get("run", {}).get("mode")))
+    replays = [cell for cell in results.runs if cell.get("options", {}).get("mode") in REPLAYS]
+    modes = dict.fromkeys(cell["run"]["mode"] for cell in replays)
     return f", {' and '.join(map(mode_name, modes))}" if modes else ""
 
 

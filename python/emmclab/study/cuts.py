@@ -103,7 +103,8 @@ def read_cuts(read: TomlTable) -> Cuts | None:
     try:
         _core.crash_ways(found.states)
     except ConfigError as error:
-        raise part.fault("states", str(error), error.hint or "") from error
+        problem = str(error).removeprefix("field `states`: ")
+        raise part.fault("states", problem, 'write it as `states = "device,omit1:64"`') from error
     for key in ("operations", "cuts"):
         if getattr(found, key) < 1:
             raise part.fault(key, f"{getattr(found, key)} is too few", "give at least 1")

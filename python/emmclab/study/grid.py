@@ -18,7 +18,7 @@ from emmclab.study.toml_table import TomlTable
 #: The mode of a grid whose inputs are programs.
 LIVE = "live"
 #: Modes of grids whose inputs are traces.
-_REPLAYS = ("auto", "open", "closed", "back_to_back")
+REPLAYS = ("auto", "open", "closed", "back_to_back")
 
 
 @dataclass(frozen=True)
@@ -62,6 +62,11 @@ class Grid:
     networks: tuple[str, ...] = ()
     host: str = ""
 
+    def __post_init__(self) -> None:
+        """Let a device beside a card be in open loop, which is the only one that it has."""
+        if self.card and self.modes == ("auto",):
+            object.__setattr__(self, "modes", ("open",))
+
     @property
     def runs_apps(self) -> bool:
         """Whether applications run in closed loop on the devices, in place of traces."""
@@ -78,18 +83,13 @@ class Grid:
         return self.modes == (CUTS,)
 
 
-def _modes(read: TomlTable) -> tuple[str, ...]:
-    """Read the modes; without, each trace decides, and a device beside a card is in open loop."""
-    return read.many("modes", str, ("open",) if read.has("card") else ("auto",))
-
-
 def _shared(read: TomlTable) -> dict[str, Any]:
     """Read what grids of every mode have."""
     return {
         "name": read.text("name"),
         "place": read.place,
         "devices": read.many("devices", str),
-        "modes": _modes(read),
+        "modes": read.many("modes", str, ("auto",)),
         "seeds": read.many("seeds", int, ()),
         "axes": {key: tuple(values) for key, values in read.table("axes", list).items()},
         "set": read.table("set", (str, int, float, bool)),
@@ -154,7 +154,7 @@ def read_grid(read: TomlTable, cuts: Cuts | None) -> Grid:
     Raises:
         ConfigError: a key is unknown, missing or wrong.
     """
-    modes = _modes(read)
+    modes = read.many("modes", str, ("auto",))
     for alone in (LIVE, CUTS, APP):
         if alone in modes and len(modes) > 1:
             raise read.fault(
@@ -190,8 +190,8 @@ def read_grid(read: TomlTable, cuts: Cuts | None) -> Grid:
             "card", "a device beside a card is new, in open loop at the recorded rate", "drop the rest"
         )
     for mode in grid.modes:
-        if mode not in _REPLAYS:
-            known = f"use {', '.join(_REPLAYS)}, {LIVE}, {CUTS} or {APP}"
+        if mode not in REPLAYS:
+            known = f"use {', '.join(REPLAYS)}, {LIVE}, {CUTS} or {APP}"
             raise read.fault("modes", f"there is no mode `{mode}`", known)
     if grid.requests < 0:
         raise read.fault(

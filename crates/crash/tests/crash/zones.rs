@@ -1,5 +1,6 @@
 //! Of a zone a cut leaves what a beginning of its writes and resets makes of it.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -198,5 +199,32 @@ fn zones_that_no_device_has_are_refused_with_their_figures() {
             error.to_string().contains(&format!("`{} of {} sectors", wrong.count, wrong.sectors)),
             "{error}"
         );
+    }
+}
+
+#[test]
+fn random_states_and_omissions_end_a_zone_anywhere() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let blocks = 64;
+    let zones = Zones { first: 0, sectors: blocks * 8, count: 1, ..ZONES };
+    let header = header(blocks * 8);
+    let device = DeviceFacts { zones: Some(zones), ..header.device };
+    let mut toy = Toy::new(file.path(), &LogHeader { device, cells: false, ..header });
+    for block in 0..blocks {
+        let number = toy.write(block * 8, 1, Modifiers::empty());
+        toy.complete(number);
+    }
+    let run = toy.run(file.path());
+    for way in ["random:200", "omit1:200"] {
+        let only = Some((run.moments().len() - 1, None));
+        let options = ExploreOptions { ways: way.parse().unwrap(), only, ..ExploreOptions::default() };
+        let mut explorer = Explorer::new(&run, &options).unwrap();
+        let mut ends = BTreeSet::new();
+        while let Some(state) = explorer.next_state() {
+            let mut disk = filled(0, blocks as u32 * 8);
+            explorer.view(&state).read(0, &mut disk).unwrap();
+            ends.insert(disk.iter().filter(|byte| **byte == 1).count());
+        }
+        assert!(ends.len() > 50, "{way} ends at {} places", ends.len());
     }
 }
