@@ -211,12 +211,8 @@ def crash(
         recovery_cuts=recovery_cuts,
         share=_share(shard),
     )
-    chosen = Workload(workload or "", tuple(command or ()), operations, seed, timeout)
-    if log is None:
-        # A workload that is not known is told before the check that would belong to it.
-        chosen.arguments()
-    options.require()
     if log is not None:
+        options.require()
         kept = session.take(log, base)
     else:
         if device is None:
@@ -226,6 +222,10 @@ def crash(
                 field="device",
                 hint="name one, as --device emmc51-cache",
             )
+        chosen = Workload(workload or "", tuple(command or ()), operations, seed, timeout)
+        # A workload that is not known is told before the check that would belong to it.
+        chosen.arguments()
+        options.require()
         kept = session.record(
             configured(device, own, capacity),
             chosen,
