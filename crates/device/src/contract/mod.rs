@@ -51,8 +51,8 @@
 //! of it, and after a cut its write pointer stands right behind that, nowhere before what the other rules make durable. A zone that was
 //! finished stays full. None is open after a cut. A reset is a discard (rule 6). To keep this where planes finish out of order, pages
 //! count after a cut only in their order, over all zones, and so does data that leaves the cache: FUA and flushes of a range take all
-//! that is older along. [`Promises`] do not know this rule, so that what they allow is more than a zoned device leaves: what recovers from
-//! all of that recovers from this, too.
+//! that is older along. [`Promises`] do not know this rule, so that they allow more than a zoned device leaves: `emmclab-crash` adds it to
+//! the states of its cuts.
 //!
 //! Nothing else is promised. In particular, plain writes in a cache that is not FIFO reach the flash in any order, and one of two
 //! overlapping requests in flight may win.
