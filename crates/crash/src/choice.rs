@@ -112,6 +112,8 @@ pub(crate) struct Unpromised {
     pub complete: u32,
     /// Garbage that it may leave instead of its data; stands right before the data.
     pub garbled: bool,
+    /// Whether the command is a discard, which resets a zone.
+    pub discards: bool,
 }
 
 /// A state: for each atom that has writes that are not promised, how many of them are there, from the oldest on.
@@ -242,11 +244,11 @@ mod tests {
     use super::*;
 
     fn write(version: Version, complete: bool) -> Unpromised {
-        Unpromised { version, complete: u32::from(complete), garbled: false }
+        Unpromised { version, complete: u32::from(complete), garbled: false, discards: false }
     }
 
     fn garbled(version: Version) -> Unpromised {
-        Unpromised { version, complete: 0, garbled: true }
+        Unpromised { version, complete: 0, garbled: true, discards: false }
     }
 
     #[test]

@@ -30,12 +30,8 @@ impl ZoneOrder {
     }
 }
 
-/// The zones of a device, the newest version that is promised of each, and whether a version is a reset.
-pub(crate) struct Zoned<'a> {
-    pub zones: &'a Zones,
-    pub promised: &'a BTreeMap<u32, Version>,
-    pub is_reset: &'a dyn Fn(Version) -> bool,
-}
+/// The zones of a device, and the newest version that is promised of each.
+type Zoned<'a> = (&'a Zones, &'a BTreeMap<u32, Version>);
 
 /// The orders of a cut, by its atoms. Work for a state is proportional to the writes that are not promised.
 pub(crate) struct Closure<'a> {
@@ -44,7 +40,6 @@ pub(crate) struct Closure<'a> {
     with: Vec<Vec<Version>>,
     packs: Vec<PackEntry>,
     zones: Vec<ZoneOrder>,
-    is_reset: Option<&'a dyn Fn(Version) -> bool>,
     preflushes: &'a BTreeMap<Version, u32>,
     /// The newest data that is promised, and so there in every state.
     promised: Version,
@@ -59,10 +54,9 @@ impl<'a> Closure<'a> {
         size: u64,
         preflushes: &'a BTreeMap<Version, u32>,
         promised: Version,
-        zoned: Option<Zoned<'a>>,
+        zoned: Option<Zoned<'_>>,
     ) -> Self {
-        let zones = zoned.as_ref().map_or_else(Vec::new, |zoned| zone_orders(zoned, atoms, size));
-        let is_reset = zoned.map(|zoned| zoned.is_reset);
+        let zones = zoned.map_or_else(Vec::new, |zoned| zone_orders(zoned, atoms, size));
         let numbers: Vec<u64> = atoms.keys().copied().collect();
         let places = |first: u64, end: u64| {
             numbers.partition_point(|atom| *atom < first / size)
@@ -90,7 +84,7 @@ impl<'a> Closure<'a> {
             (order.after.clone(), needs.collect())
         });
         let packs = packs.collect();
-        Self { atoms, with, packs, zones, is_reset, preflushes, promised }
+        Self { atoms, with, packs, zones, preflushes, promised }
     }
 
     /// Adds what has to be there because of what is there.
@@ -179,8 +173,8 @@ impl<'a> Closure<'a> {
         for ZoneOrder { writes, promised } in &self.zones {
             let there = writes.iter().rposition(|(_, atom, level)| levels[*atom] >= *level);
             let mut end = there.map_or(0, |place| place + 1).max(*promised);
-            if let Some((last, ..)) = end.checked_sub(1).map(|place| writes[place])
-                && self.is_reset.is_some_and(|is_reset| is_reset(last))
+            if let Some((last, atom, level)) = end.checked_sub(1).map(|place| writes[place])
+                && self.atoms[atom][usize::from(level) - 1].discards
             {
                 end = writes.partition_point(|(version, ..)| *version <= last);
             }
@@ -193,16 +187,20 @@ impl<'a> Closure<'a> {
     }
 }
 
-fn zone_orders(zoned: &Zoned<'_>, atoms: &BTreeMap<u64, Vec<Unpromised>>, size: u64) -> Vec<ZoneOrder> {
+fn zone_orders(
+    (zones, promised): Zoned<'_>,
+    atoms: &BTreeMap<u64, Vec<Unpromised>>,
+    size: u64,
+) -> Vec<ZoneOrder> {
     let mut orders: BTreeMap<u32, Vec<(Version, usize, u16)>> = BTreeMap::new();
     for (place, (atom, writes)) in atoms.iter().enumerate() {
-        let Some(zone) = zoned.zones.zone_of(atom * size) else { continue };
+        let Some(zone) = zones.zone_of(atom * size) else { continue };
         let levels = writes.iter().zip(1..).map(|(write, level)| (write.version, place, level));
         orders.entry(zone).or_default().extend(levels);
     }
     let order = |(zone, mut writes): (u32, Vec<(Version, usize, u16)>)| {
         writes.sort_unstable();
-        let newest = zoned.promised.get(&zone).copied().unwrap_or(0);
+        let newest = promised.get(&zone).copied().unwrap_or(0);
         let promised = writes.partition_point(|(version, ..)| *version <= newest);
         ZoneOrder { writes, promised }
     };

@@ -241,7 +241,7 @@ impl Explorer {
             chosen.push(if places.contains(&place) { *level } else { all });
             place += 1;
         }
-        self.legal.closure(&|version| is_reset(&self.run, version)).apply(&mut chosen);
+        self.legal.closure().apply(&mut chosen);
         let changes = Arc::new(self.legal.changes(&self.run, &chosen, self.seed_of(state.cut)));
         State { changes, levels: Some(chosen), ..state.clone() }
     }
@@ -354,8 +354,7 @@ impl Explorer {
         self.covered.cuts += 1;
         self.covered.legal_log10 = add_log10(self.covered.legal_log10, self.legal.count_log10());
         self.covered.most_unpromised = self.covered.most_unpromised.max(most);
-        let is_reset = |version| is_reset(&run, version);
-        let closure = self.legal.closure(&is_reset);
+        let closure = self.legal.closure();
         let mut random = Pcg64Mcg::seed_from_u64(seed);
         for (way, levels) in &mut chosen {
             let Some(levels) = levels else { continue };
@@ -431,11 +430,6 @@ impl Explorer {
 fn add_log10(one: f64, other: f64) -> f64 {
     let (most, least) = if one > other { (one, other) } else { (other, one) };
     most + (10_f64.powf(least - most)).ln_1p() / std::f64::consts::LN_10
-}
-
-/// Whether a version at the device is a discard.
-fn is_reset(run: &Run, version: Version) -> bool {
-    run.commands(Port::Device)[version as usize - 1].command.op != Op::Write
 }
 
 /// Whether power can go right after a moment: what is programmed at one time counts together.

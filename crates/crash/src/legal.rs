@@ -10,7 +10,7 @@ use emmclab_layers::Zones;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::choice::{Levels, Unpromised};
-use crate::closure::{Closure, Zoned};
+use crate::closure::Closure;
 use crate::contents::{BLOCK, Block, Contents};
 use crate::log::Port;
 use crate::run::{Logged, Run};
@@ -134,13 +134,14 @@ impl Legal {
         }
         if changes {
             let version = Version::from(place) + 1;
+            let discards = logged.command.op != Op::Write;
             let garbles = self.garbles && self.promises.leaves_undefined(version);
             for atom in first / self.atom..end.div_ceil(self.atom) {
                 let writes = self.atoms.entry(atom).or_default();
                 if garbles {
-                    writes.push(Unpromised { version, complete: 0, garbled: true });
+                    writes.push(Unpromised { version, complete: 0, garbled: true, discards });
                 }
-                writes.push(Unpromised { version, complete: 0, garbled: false });
+                writes.push(Unpromised { version, complete: 0, garbled: false, discards });
             }
         }
     }
@@ -154,7 +155,7 @@ impl Legal {
         self.completed += 1;
         let flushed = self.preflushes.remove(&version).or_else(|| self.flushes.remove(&version));
         if let Some(before) = flushed {
-            self.note_flushed(run, before);
+            self.note_flushed(before);
         }
         let (own, whole) = ((first, end), (0, u64::MAX));
         let modifiers = logged.command.modifiers;
@@ -163,7 +164,7 @@ impl Legal {
                 self.note_complete(own, version);
                 if modifiers.durable() {
                     self.newest_durable = self.newest_durable.max(version);
-                    self.note_promised(first, version);
+                    note_promised(self.zones, &mut self.promised_zones, first, version);
                 }
                 if modifiers.contains(Modifiers::PREFLUSH) {
                     self.fold_promised(run, whole, &mut promised);
@@ -184,28 +185,16 @@ impl Legal {
         }
     }
 
-    /// A write to a zone is promised.
-    fn note_promised(&mut self, sector: u64, version: Version) {
-        if let Some(zone) = self.zones.and_then(|zones| zones.zone_of(sector)) {
-            let newest = self.promised_zones.entry(zone).or_default();
-            *newest = (*newest).max(version);
-        }
-    }
-
     /// A flush promises the writes that were among the first so many commands to be complete.
-    fn note_flushed(&mut self, run: &Run, before: u32) {
-        let Some(zones) = self.zones else { return };
-        let commands = run.commands(self.port);
-        let is_promised = |write: &&Unpromised| {
-            (1..=before).contains(&write.complete)
-                && commands[write.version as usize - 1].command.op == Op::Write
-        };
-        let newest = |(atom, writes): (&u64, &Vec<Unpromised>)| {
-            Some((zones.zone_of(atom * self.atom)?, writes.iter().rfind(is_promised)?.version))
-        };
-        let promised: Vec<(u32, Version)> = self.atoms.iter().filter_map(newest).collect();
-        for (zone, version) in promised {
-            self.note_promised(zones.start(zone), version);
+    fn note_flushed(&mut self, before: u32) {
+        if self.zones.is_none() {
+            return;
+        }
+        let is_promised = |write: &&Unpromised| (1..=before).contains(&write.complete) && !write.discards;
+        for (atom, writes) in &self.atoms {
+            if let Some(write) = writes.iter().rfind(is_promised) {
+                note_promised(self.zones, &mut self.promised_zones, atom * self.atom, write.version);
+            }
         }
     }
 
@@ -238,10 +227,7 @@ impl Legal {
                 part.clone().next().is_some_and(|sector| promises.promised(sector) >= write.version)
             };
             let Some(last) = writes.iter().rposition(is_promised) else { continue };
-            if let Some(zone) = zones.and_then(|zones| zones.zone_of(sectors.0)) {
-                let newest = promised_zones.entry(zone).or_default();
-                *newest = (*newest).max(writes[last].version);
-            }
+            note_promised(*zones, promised_zones, sectors.0, writes[last].version);
             for write in writes.drain(..=last) {
                 let logged = &commands[write.version as usize - 1];
                 for sector in part(logged, sectors).filter(|_| !write.garbled) {
@@ -285,11 +271,8 @@ impl Legal {
     }
 
     /// The orders that add to a state the writes without which it is not legal.
-    ///
-    /// `is_reset` says whether a version is a discard.
-    pub fn closure<'a>(&'a self, is_reset: &'a dyn Fn(Version) -> bool) -> Closure<'a> {
-        let promised = &self.promised_zones;
-        let zoned = self.zones.as_ref().map(|zones| Zoned { zones, promised, is_reset });
+    pub fn closure(&self) -> Closure<'_> {
+        let zoned = self.zones.as_ref().map(|zones| (zones, &self.promised_zones));
         Closure::new(&self.promises, &self.atoms, self.atom, &self.preflushes, self.newest_durable, zoned)
     }
 
@@ -313,6 +296,14 @@ impl Legal {
             }
         }
         changes
+    }
+}
+
+/// A write to a sector is promised, and with it what stands before it in its zone.
+fn note_promised(zones: Option<Zones>, promised: &mut BTreeMap<u32, Version>, sector: u64, version: Version) {
+    if let Some(zone) = zones.and_then(|zones| zones.zone_of(sector)) {
+        let newest = promised.entry(zone).or_default();
+        *newest = (*newest).max(version);
     }
 }
 

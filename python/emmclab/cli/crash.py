@@ -240,9 +240,13 @@ def crash(
     for path, write in ((save_log, _copy), (save_dm_log, _copy_dm)):
         if path is not None:
             write(kept, path)
-    named = None if results == RESULTS else results
-    found = _explored(kept, options, jobs or (os.cpu_count() or 1), named)
+    found = _explored(kept, options, jobs or (os.cpu_count() or 1), results)
     _end(kept, options, found, as_json, html, results)
+
+
+def _named(results: Path) -> Path | None:
+    """Give the folder of results where it has to be named when something is shown again."""
+    return None if results == RESULTS else results
 
 
 def _end(
@@ -255,8 +259,7 @@ def _end(
         from emmclab.crash.summary import summary
         from emmclab.report.crash import write_crash_report
 
-        named = None if results == RESULTS else results
-        write_crash_report(summary(kept, options, found, minimal), kept, found, html, results=named)
+        write_crash_report(summary(kept, options, found, minimal), kept, found, html, results=_named(results))
         say(f"report: {html}")
     raise typer.Exit(FOUND if found.findings() else 0)
 
@@ -294,7 +297,7 @@ def _copy_dm(kept: Kept, path: Path) -> None:
     say(f"log of dm-log-writes: {path}")
 
 
-def _explored(kept: Kept, options: Options, jobs: int, results: Path | None) -> Exploration:
+def _explored(kept: Kept, options: Options, jobs: int, results: Path) -> Exploration:
     lines = kept.facts["acknowledgements"]
     say(
         f"{kept.facts['commands']:,} commands, {kept.facts['moments']:,} moments, {lines:,} lines said to be "
@@ -316,7 +319,7 @@ def _explored(kept: Kept, options: Options, jobs: int, results: Path | None) -> 
         return kept.explore(options, jobs, told)
     except KeyboardInterrupt:
         # A workload that runs again makes another log, of which nothing is explored.
-        named = {"log": kept.log, "base": kept.base, "check": options.check, "results": results}
+        named = {"log": kept.log, "base": kept.base, "check": options.check, "results": _named(results)}
         words = " ".join(f"--{name} {shlex.quote(str(value))}" for name, value in named.items() if value)
         left_behind.append(f"what was found is kept: go on with {words} and the other options")
         raise

@@ -90,6 +90,16 @@ def require(check: str | None, recovery: str) -> None:
             field="recovery",
             hint=f"use {', '.join(RECOVERIES)}",
         )
+    command = _command_of(check)
+    if command is not None and not _is_runnable(command):
+        raise ConfigError(
+            f"`{command}` is neither a check nor a program",
+            kind="config",
+            field="check",
+            hint="use sqlite, files, append-log or a shell command",
+        )
+    # A command looks at files that the kernel mounts.
+    recovery = recovery if command is None else "mount"
     if recovery == "e2fsck" and shutil.which("e2fsck", path=_PATH["PATH"]) is None:
         raise ConfigError(
             "e2fsck is not installed",
@@ -97,15 +107,7 @@ def require(check: str | None, recovery: str) -> None:
             field="recovery",
             hint="install the Debian package e2fsprogs",
         )
-    is_command = check is not None and not _is_named(check)
-    if check is not None and is_command and not _is_runnable(check):
-        raise ConfigError(
-            f"`{check}` is neither a check nor a program",
-            kind="config",
-            field="check",
-            hint="use sqlite, files, append-log or a shell command",
-        )
-    if (recovery == "mount" or is_command) and os.geteuid() != 0:
+    if recovery == "mount" and os.geteuid() != 0:
         raise ConfigError(
             "only root can mount the disk that a cut left",
             kind="config",
@@ -114,8 +116,10 @@ def require(check: str | None, recovery: str) -> None:
         )
 
 
-def _is_named(check: str) -> bool:
-    return check == "sqlite" or workloads.is_known(check)
+def _command_of(check: str | None) -> str | None:
+    """Give the shell command that a check is; none where it is one that comes with emmclab."""
+    is_named = check is None or check == "sqlite" or workloads.is_known(check)
+    return None if is_named else check
 
 
 def _is_runnable(command: str) -> bool:
@@ -149,11 +153,12 @@ class Judge:
         self._tears = tear != "none"
         self._command: list[str] | None = None
         self._check: Check | None = None
-        if check is not None and _is_named(check):
-            self._check = check_for(check, garbles=tear == "inside")
-        elif check is not None:
-            self._command = ["/bin/sh", "-c", check]
+        command = _command_of(check)
+        if command is not None:
+            self._command = ["/bin/sh", "-c", command]
             self._recovery = "mount"
+        elif check is not None:
+            self._check = check_for(check, garbles=tear == "inside")
         self._rules = rules
         self._end = ExitStack()
 

@@ -111,7 +111,7 @@ def explore_in_parallel(
         base: what the device held before a log of dm-log-writes began.
         jobs: processes.
         folder: keeps what each process has found, so that an interrupted exploration goes on.
-        told: is told what came of it before, every two seconds, and in the end, where there is a folder.
+        told: is told what came of it in the end, and where there is a folder, before and every two seconds.
     """
     # What is known already is not explored again, but what a killed exploration left goes all the same.
     remove_left()
@@ -139,16 +139,17 @@ def explore_in_parallel(
                     "further process",
                 )
             every.merge(found)
-    _report(tasks, told)
+    told(every)
     return every
 
 
 def _report(tasks: Sequence[Share], told: Callable[[Exploration], None]) -> None:
     """Report what the shares have kept so far."""
-    if not any(task.kept for task in tasks):
+    kept = [task.kept for task in tasks if task.kept]
+    if not kept:
         return
     so_far = Exploration()
-    for path in filter(None, (task.kept for task in tasks)):
+    for path in kept:
         if (found := _kept(Path(path))) is not None:
             so_far.merge(found)
     told(so_far)

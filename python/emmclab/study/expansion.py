@@ -46,7 +46,7 @@ def expand(study: Study) -> list[Cell]:
     for grid in study.grids:
         with _naming(study.file, grid):
             _check(grid)
-            shared = _shared_options(grid)
+            shared, layered = _shared_options(grid), _layer_options(grid)
             sources = inputs.of(grid)
         points = list(_points(grid))
         count += len(points) * len(sources)
@@ -58,12 +58,7 @@ def expand(study: Study) -> list[Cell]:
             if point not in devices:
                 with _naming(study.file, grid):
                     devices[point] = _name_and_digest(device, settings, grid.capacity)
-            options = {
-                "mode": mode,
-                **shared,
-                **_varied_options(study, grid, variant),
-                **_layer_options(grid),
-            }
+            options = {"mode": mode, **shared, **_varied_options(study, grid, variant), **layered}
             # One text for all: a study may have a million cells.
             text = json.dumps(options)
             for source in sources:

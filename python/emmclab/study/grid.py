@@ -64,7 +64,7 @@ class Grid:
 
     def __post_init__(self) -> None:
         """Let a device beside a card be in open loop, which is the only one that it has."""
-        if self.card and self.modes == ("auto",):
+        if self.card and self.modes == Grid.modes:
             object.__setattr__(self, "modes", ("open",))
 
     @property
@@ -89,7 +89,7 @@ def _shared(read: TomlTable) -> dict[str, Any]:
         "name": read.text("name"),
         "place": read.place,
         "devices": read.many("devices", str),
-        "modes": read.many("modes", str, ("auto",)),
+        "modes": read.many("modes", str, Grid.modes),
         "seeds": read.many("seeds", int, ()),
         "axes": {key: tuple(values) for key, values in read.table("axes", list).items()},
         "set": read.table("set", (str, int, float, bool)),
@@ -154,7 +154,7 @@ def read_grid(read: TomlTable, cuts: Cuts | None) -> Grid:
     Raises:
         ConfigError: a key is unknown, missing or wrong.
     """
-    modes = read.many("modes", str, ("auto",))
+    modes = read.many("modes", str, Grid.modes)
     for alone in (LIVE, CUTS, APP):
         if alone in modes and len(modes) > 1:
             raise read.fault(

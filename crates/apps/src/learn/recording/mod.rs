@@ -12,16 +12,8 @@ use super::call::{Argument, Call};
 use super::files::{Description, Files, Open, Place};
 use super::items::{Behind, Item, Operation, Thread};
 
-/// Calls that wait for something that no recording of calls names.
+/// Calls beside [`POLLS`] that wait for something that no recording of calls names.
 const WAITS: &[&str] = &[
-    "poll",
-    "ppoll",
-    "select",
-    "_newselect",
-    "pselect6",
-    "epoll_wait",
-    "epoll_pwait",
-    "epoll_pwait2",
     "futex",
     "nanosleep",
     "clock_nanosleep",
@@ -37,13 +29,12 @@ const WAITS: &[&str] = &[
     "ioctl",
     "futex_time64",
     "clock_nanosleep_time64",
-    "ppoll_time64",
     "pselect6_time64",
     "flock",
     "msgrcv",
     "semop",
 ];
-/// Of these, calls that wait for an answer of the network where one follows.
+/// Calls that wait as these do, and for an answer of the network where one follows.
 const POLLS: &[&str] = &[
     "poll",
     "ppoll",
@@ -259,7 +250,9 @@ impl Recording {
             return;
         }
         self.on_processes(thread, call, name);
-        let waits = WAITS.contains(&name) || matches!(name, "read" | "readv" | "recvfrom" | "recvmsg");
+        let polls = POLLS.contains(&name);
+        let waits =
+            polls || WAITS.contains(&name) || matches!(name, "read" | "readv" | "recvfrom" | "recvmsg");
         if !waits {
             self.known.work_ns += took;
             self.threads[thread].work(took);
@@ -268,7 +261,7 @@ impl Recording {
             self.known.pause_ns += took;
             let found = &mut self.threads[thread];
             found.pause(took);
-            found.polled = POLLS.contains(&name);
+            found.polled = polls;
         }
     }
 
