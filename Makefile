@@ -1,13 +1,18 @@
 # The doors of the project; each sets up what it needs.
-.PHONY: demo docs test test-guest soak soak-live check bench generate wheel image setup clean
+.PHONY: demo docs test test-all test-guest soak soak-live check bench generate wheel image setup clean
 
 demo: ## the main job: reproduces IISWC 2015 from bundled models, ending with the path of a report
 	@scripts/setup.sh run
 	@.venv/bin/emmclab reproduce iiswc15
 
-test: ## every test: Rust, Python, command line, browser
+test: ## what guards correctness, in at most 15 minutes: Rust, Python, command line, browser
 	@scripts/setup.sh dev
 	@scripts/test.sh
+
+test-all: ## every test: beside those of `make test` the long ones, builds of packages, and guest machines
+	@scripts/setup.sh dev
+	@scripts/test.sh all
+	@scripts/test_guest.sh
 
 test-guest: ## records guests with an SD card and a UFS over ssh, and drives the eMMC of an export (QEMU, Debian's packages)
 	@scripts/test_guest.sh
@@ -17,26 +22,27 @@ soak: ## random tests with new cases each time, seeds printed: make soak ROUNDS=
 	@scripts/soak.sh $(or $(ROUNDS),10) $(TESTS)
 
 soak-live: ## files and xfstests on served devices, as root: make soak-live SECONDS=1200 XFSTESTS=/path
-	@scripts/setup.sh dev
+	@scripts/setup.sh run dev
 	@XFSTESTS=$(XFSTESTS) scripts/soak_live.sh $(SECONDS)
 
 docs: ## the documentation site, which opens from disk: build/docs/index.html
-	@scripts/setup.sh dev
+	@scripts/setup.sh run dev
+	@.venv/bin/python scripts/generate_reference.py
 	@.venv/bin/python -m sphinx -q -W --keep-going docs build/docs
 	@echo build/docs/index.html
 
-check: ## formatting, lints, types, generated files, house rules
+check: ## formatting, lints, types, imports
 	@scripts/setup.sh dev
 	@scripts/check.sh
 
 bench: ## the speed table
-	@scripts/setup.sh dev
+	@scripts/setup.sh run dev
 	@scripts/bench.sh
 
-generate: ## write the reference pages and the kept messages anew
-	@scripts/setup.sh dev
-	@.venv/bin/python scripts/generate_reference.py write
-	@.venv/bin/python scripts/messages.py write
+generate: ## write the outputs of the notebooks and the kept outputs of commands anew
+	@scripts/setup.sh run dev
+	@.venv/bin/python scripts/notebooks.py
+	@.venv/bin/python scripts/command_outputs.py
 
 wheel: ## build/wheels: a wheel for abi3 and a source archive, tried in a bare environment
 	@scripts/setup.sh dev
@@ -46,7 +52,7 @@ image: ## the container image `emmclab`, of that wheel
 	@scripts/image.sh
 
 setup: ## everything that the other doors need
-	@scripts/setup.sh dev
+	@scripts/setup.sh run dev
 
 clean:
 	rm -rf .venv build

@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any
 
 import emmclab
-from emmclab.device import Device
-from emmclab.trace import Trace
-from emmclab.workload import Workload, benchmark, benchmarks
+from emmclab.devices.device import Device
+from emmclab.traces.trace import Trace
+from emmclab.traces.workload import Workload, benchmark, benchmarks
 
 LAYERS: dict[str, tuple[str, dict[str, Any]]] = {
     "bare": ("pass-through", {}),

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from emmclab.crash import Options, Workload, explore, record_run
 from emmclab.crash.explore import open_run
-from emmclab.device import Device
+from emmclab.devices.device import Device
 
 #: Recovery, check, and cuts: programs are slow.
 CASES = (

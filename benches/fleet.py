@@ -21,8 +21,8 @@ from pathlib import Path
 
 import emmclab
 from emmclab import _core
-from emmclab.files import folder_aside
-from emmclab.workload import Workload, workloads
+from emmclab.runtime.files import folder_aside
+from emmclab.traces.workload import Workload, workloads
 
 GOAL_PER_MINUTE = 10_000
 #: Recordings that are measured by parts.

@@ -20,8 +20,8 @@ from pathlib import Path
 
 import duckdb
 
-from emmclab.files import folder_aside
-from emmclab.workload import Workload
+from emmclab.runtime.files import folder_aside
+from emmclab.traces.workload import Workload
 
 LIMIT_MB = 300
 #: Time between two parts.

@@ -22,7 +22,7 @@ from emmclab import _core
 from emmclab.crash import Workload, record_run
 from emmclab.crash.scratch import scratch
 from emmclab.crash.timeline import acknowledged_at
-from emmclab.theme import LIGHT
+from emmclab.pages.theme import LIGHT
 
 ROOT = Path(__file__).parents[1]
 DATA = ROOT / "docs" / "concepts" / "journal-commit.json"

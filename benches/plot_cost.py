@@ -19,7 +19,7 @@ from typing import Any
 import altair as alt
 import vl_convert
 
-from emmclab.theme import LIGHT
+from emmclab.pages.theme import LIGHT
 
 ROOT = Path(__file__).parents[1]
 DATA = ROOT / "docs" / "concepts" / "device-cost.json"

@@ -75,6 +75,7 @@ fn later(batch: &Batch, by: i64) -> Batch {
             arrival: put(request.arrival),
             start: request.start.map(put),
             issue: request.issue.map(put),
+            served: request.served.map(put),
             complete: request.complete.map(put),
             ..request
         });

@@ -19,11 +19,11 @@ import time
 from pathlib import Path
 
 from emmclab.cli.studies import executor
-from emmclab.files import folder_aside
-from emmclab.study import Study
-from emmclab.study.place import Folder
-from emmclab.study.run import run_cells
-from emmclab.study.sweep import Progress
+from emmclab.runtime.files import folder_aside
+from emmclab.runtime.place import Folder
+from emmclab.studies import Study
+from emmclab.studies.run import run_cells
+from emmclab.studies.sweep import Progress
 
 #: Cells of an input with one seed: the devices, settings and modes below.
 EACH = 1 + 2 * 2 * 2 * 12

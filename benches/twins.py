@@ -19,9 +19,9 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import emmclab
-from emmclab.device import Device
-from emmclab.trace import Trace
-from emmclab.workload import Workload, differences, fit
+from emmclab.devices.device import Device
+from emmclab.traces.trace import Trace
+from emmclab.traces.workload import Workload, differences, fit
 
 DEVICES = ("iiswc15-4ps", "iiswc15-8ps", "iiswc15-hps")
 UNITS = {"none": "2-way", "both": "8-way"}

@@ -1,20 +1,26 @@
-"""Whole processes against SSDsim on the same two workloads, in every input format.
+"""Time of whole processes that simulate two workloads, in every input format, and SSDsim's if it is given.
 
-    .venv/bin/python benches/whole_process.py [FOLDER OF THE REAL TRACES]
+    .venv/bin/python benches/whole_process.py [--traces FOLDER] [--ssdsim FOLDER] [--rounds 9]
 
-* a Pixel 6a `telegram_exec` (251,879 requests, 1.54 million pages) on a 32 GB device; SSDsim took 5.1 s;
-* 786,432 uniform random writes of 4 KB on a new 1 GB device with 7 %; SSDsim took 2.75 s.
+* a Pixel 6a `telegram_exec` (251,879 requests, 1.54 million pages) on a 32 GB device;
+* 786,432 uniform random writes of 4 KB on a new 1 GB device with 7 %.
 
-SSDsim reads ASCII lines of five columns. All processes run in turn, many times, so that none has the quiet
-moments of the machine for itself, and the fastest run of each counts: seconds by the wall, which a user
-waits, and seconds on the processor, which other work disturbs less; both are set against SSDsim's, which has
-one thread. Here a second thread reads the trace ahead.
+All processes run in turn in each round, so that none has the quiet moments of the machine for itself. The
+table has medians: seconds by the wall, which a user waits, and seconds on the processor, which other work
+disturbs less. Here a second thread reads the trace ahead.
+
+`--ssdsim`, or the variable EMMCLAB_SSDSIM, names a folder with SSDsim's program `ssd` and its parameters for
+each workload, `telegram.parameters` and `random.parameters`. SSDsim then runs in the same rounds, and the
+table has the ratio of the medians. Without it there is no ratio.
 """
 
 from __future__ import annotations
 
+import argparse
 import os
 import random
+import shutil
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -26,19 +32,34 @@ from typing import NamedTuple
 import emmclab
 
 ROOT = Path(__file__).parents[1]
-ROUNDS = 40
-SSDSIM_S = {"telegram": 5.1, "random": 2.75}
+SSDSIM = "SSDsim"
 TELEGRAM = Path("pixel6a") / "telegram_exec.csv.gz"
 
 
-def timed(command: list[str]) -> tuple[float, float]:
+class Case(NamedTuple):
+    """A row of the table: one process, where it runs, and what it reads from stdin."""
+
+    workload: str
+    label: str
+    device: str
+    command: list[str]
+    folder: Path = ROOT
+    answer: str = ""
+
+
+def timed(case: Case) -> tuple[float, float]:
     """Wall seconds and processor seconds of a run."""
     begin = time.perf_counter()
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    process = subprocess.Popen(case.command, cwd=case.folder, stdin=subprocess.PIPE, text=True, **quiet)
+    if process.stdin is not None:
+        process.stdin.write(case.answer)
+        process.stdin.close()
     _, status, usage = os.wait4(process.pid, 0)
     wall = time.perf_counter() - begin
-    if status:
-        sys.exit(f"failed: {' '.join(command)}")
+    # SSDsim ends with 1 when it is done.
+    if status and case.label != SSDSIM:
+        sys.exit(f"failed: {' '.join(case.command)}")
     return wall, usage.ru_utime + usage.ru_stime
 
 
@@ -69,48 +90,61 @@ def make_random(folder: Path) -> dict[str, Path]:
     return files
 
 
-class Case(NamedTuple):
-    """A row of the table: one process."""
+def ssdsim(folder: Path, workload: str, trace: Path, scratch: Path) -> Case:
+    """SSDsim on a trace: it asks for the name, and waits for ever behind a last line feed."""
+    own = scratch / f"ssdsim-{workload}"
+    own.mkdir()
+    shutil.copy(folder / f"{workload}.parameters", own / "page.parameters")
+    (own / "trace").write_text(trace.read_text().rstrip("\n"))
+    return Case(workload, SSDSIM, "", [str((folder / "ssd").resolve())], own, "trace\n")
 
-    workload: str
-    label: str
-    device: str
-    command: list[str]
 
-
-def cases(traces: Path, folder: Path) -> Iterator[Case]:
+def cases(traces: Path, peer: Path | None, folder: Path) -> Iterator[Case]:
     """Every process that is measured, its files written to `folder`."""
     build = "cargo build --release --quiet --workspace --example whole_process"
     subprocess.run(build.split(), check=True, cwd=ROOT)
     target = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
     program = str(target / "release" / "examples" / "whole_process")
     cli = [sys.executable, "-m", "emmclab", "simulate", "--json", "--wrap-addresses", "--device"]
-    if (traces / TELEGRAM).exists():
-        for label, path in make_telegram(traces / TELEGRAM, folder).items():
+    telegram = (traces / TELEGRAM).resolve()
+    if telegram.exists():
+        for label, path in make_telegram(telegram, folder).items():
             for device in ("iiswc15-4ps", "ssdsim"):
                 yield Case("telegram", label, device, [program, str(path), device])
         path = folder / "telegram.ssdsim"
         yield Case("telegram", "emmclab simulate", "iiswc15-4ps", [*cli, "iiswc15-4ps", str(path)])
+        if peer:
+            yield ssdsim(peer, "telegram", path, folder)
     else:
-        print(f"there is no {traces / TELEGRAM}: give the folder of the real traces")
+        print(f"there is no {telegram}: give the folder of the real traces")
     for label, path in make_random(folder).items():
         yield Case("random", label, "small-1gb", [program, str(path), "small-1gb"])
     path = folder / "random.ssdsim"
     yield Case("random", "emmclab simulate", "small-1gb", [*cli, "small-1gb", str(path)])
+    if peer:
+        yield ssdsim(peer, "random", path, folder)
 
 
 def main() -> None:
     """Print the table."""
-    traces = Path(sys.argv[1] if len(sys.argv) > 1 else os.environ.get("EMMCLAB_TRACES", "../shared/traces"))
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--traces", type=Path, default=os.environ.get("EMMCLAB_TRACES", "../shared/traces"))
+    parser.add_argument("--ssdsim", type=Path, default=os.environ.get("EMMCLAB_SSDSIM") or None)
+    parser.add_argument("--rounds", type=int, default=9)
+    given = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
-        rows = list(cases(traces, Path(name)))
-        rounds = [[timed(row.command) for row in rows] for _ in range(ROUNDS)]
-    print(f"{'input':<34} {'device':<12} {'wall s':>8} {'SSDsim /':>9} {'cpu s':>8} {'SSDsim /':>9}")
-    for row, runs in zip(rows, zip(*rounds, strict=True), strict=True):
-        wall, cpu = min(run[0] for run in runs), min(run[1] for run in runs)
-        by_wall, by_cpu = SSDSIM_S[row.workload] / wall, SSDSIM_S[row.workload] / cpu
+        rows = list(cases(given.traces, given.ssdsim, Path(name)))
+        rounds = [[timed(row) for row in rows] for _ in range(given.rounds)]
+    medians = [
+        tuple(statistics.median(run[which] for run in runs) for which in (0, 1))
+        for runs in zip(*rounds, strict=True)
+    ]
+    peers = {row.workload: wall for row, (wall, _) in zip(rows, medians, strict=True) if row.label == SSDSIM}
+    print(f"{'input':<34} {'device':<12} {'wall s':>8} {'cpu s':>8}{' SSDsim / ours, wall' if peers else ''}")
+    for row, (wall, cpu) in zip(rows, medians, strict=True):
         label = f"{row.workload}, {row.label}"
-        print(f"{label:<34} {row.device:<12} {wall:>8.3f} {by_wall:>7.1f} x {cpu:>8.3f} {by_cpu:>7.1f} x")
+        ratio = f" {peers[row.workload] / wall:>8.1f}" if row.workload in peers else ""
+        print(f"{label:<34} {row.device:<12} {wall:>8.3f} {cpu:>8.3f}{ratio}")
 
 
 if __name__ == "__main__":

@@ -29,6 +29,10 @@ rm "$folder/large.parquet"
 printf '\n== A fleet of small recordings, whole processes\n'
 .venv/bin/python benches/fleet.py ||
     printf 'below the goal\n'
+printf '\n== A trace in parts, whole processes\n'
+.venv/bin/python benches/parts.py
+printf '\n== Sweeps beside their cells, by their number\n'
+.venv/bin/python benches/sweep_overhead.py
 printf '\n== Simulated device\n'
 for case in new trace random full; do
     run emmclab-replay device_speed "$case"
@@ -39,8 +43,18 @@ run emmclab-replay picture_speed simulate 1000000
 run emmclab-replay picture_speed quiet 1000000
 printf '\n== Layers: decisions, memory, recovery\n'
 run emmclab-layers layer_speed
+printf '\n== Advil and its peers: bandwidth of writes\n'
+.venv/bin/python benches/advil_apps.py SequentialWrite RandomWrite Postmark Phone_6H WebBench
+if [ $# -gt 0 ]; then
+    .venv/bin/python benches/advil_apps.py "$@"
+    printf '\n== Traces and their synthetic twins\n'
+    .venv/bin/python benches/twins.py "$@"
+fi
 printf '\n== The host above the device: operations on files, one core\n'
 run emmclab-host host_files speed
+printf '\n== Requests of the model of the host, beside those of Linux\n'
+.venv/bin/python benches/host_against_linux.py ||
+    printf 'needs root, FUSE and loop devices\n'
 printf '\n== Applications in closed loop: operations on files, one core\n'
 run emmclab-apps apps_speed
 printf '\n== Crash states of ext4: replay and lookup in memory, beside e2fsck\n'
@@ -57,7 +71,14 @@ run emmclab-serve fuse_speed ||
 printf '\n== A served device beside a plain file of another FUSE file system\n'
 .venv/bin/python benches/live_speed.py ||
     printf 'needs root, fio and bindfs\n'
-printf "\n== Beside SSDsim, whole processes\n"
+printf '\n== The layer journal under ext4: live and replayed\n'
+.venv/bin/python benches/live_journal.py ||
+    printf 'needs root, FUSE and loop devices\n'
+printf '\n== Recording: what it costs, and the requests that its log adds\n'
+cargo build --release --locked --quiet -p emmclab-record --example record
+{ .venv/bin/python benches/record_overhead.py && .venv/bin/python benches/tracer_overhead.py; } ||
+    printf 'needs root and loop devices\n'
+printf "\n== Simulations, whole processes (EMMCLAB_SSDSIM=FOLDER: beside SSDsim)\n"
 .venv/bin/python benches/whole_process.py
 printf "\n== Presets of real devices\n"
 .venv/bin/python benches/real_presets.py

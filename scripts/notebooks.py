@@ -1,4 +1,4 @@
-"""Runs the notebooks among the guides: their stored outputs are those of this code."""
+"""Runs the notebooks among the guides and stores their outputs; `make generate` runs it."""
 
 from __future__ import annotations
 
@@ -61,3 +61,8 @@ def _run(source: str, names: dict[str, Any], count: int) -> list[dict[str, Any]]
 
 def _lines(text: str) -> list[str]:
     return text.splitlines(keepends=True)
+
+
+if __name__ == "__main__":
+    for guide in notebooks():
+        guide.write_text(executed(guide), encoding="utf-8")

@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 
 from emmclab import read
-from emmclab.workload import fit
+from emmclab.traces.workload import fit
 
 MODELS = Path(__file__).parents[1] / "presets" / "workloads" / "phones"
 #: Model and trace. Models of traces as they were recorded end in `Recorded`.

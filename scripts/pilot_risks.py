@@ -16,9 +16,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from emmclab.crash.cell import run_cuts
-from emmclab.device import Device
-from emmclab.solutions import SOLUTIONS
+from emmclab.apps.solutions import SOLUTIONS
+from emmclab.devices.device import Device
+from emmclab.studies.cuts_cell import run_cuts
 
 _OUT = Path(__file__).parents[1] / "python/emmclab/data/pilot-risks.json"
 _DEVICE, _CAPACITY = "emmc51-cache", "256MB"
@@ -27,7 +27,7 @@ _SECOND = {"nvm-buffer": "pcm-16mb", "raid0": "emmc51-tlc"}
 #: A small buffer is read back faster.
 _SETTINGS = {
     "nvm-buffer": {"nvm-buffer.size": "1MB"},
-    "advil": {"advil.reserved": "16MiB", "advil.recovery": True},
+    "advil": {"advil.reserved": "16MiB"},
 }
 _SYNCED = ("files", "append-log", "sqlite-delete", "sqlite-wal")
 _WORKLOADS = {
@@ -43,11 +43,13 @@ def _scaled(name: str) -> Device:
     return Device.named(name) if name == "pcm-16mb" else Device.named(name).with_capacity(_CAPACITY)
 
 
-def _explore(solution: str, workload: str, layers: list[str], cuts: int, operations: int) -> dict[str, Any]:
+def _explore(
+    solution: str, workload: str, layers: list[str], settings: dict[str, Any], cuts: int, operations: int
+) -> dict[str, Any]:
     second = _SECOND.get(solution)
     options = {
         "layers": layers,
-        "layer_settings": _SETTINGS.get(solution, {}),
+        "layer_settings": settings,
         "second": None if second is None else _scaled(second),
         "operations": operations,
         "cuts": cuts,
@@ -86,7 +88,8 @@ def main() -> None:
         measured[name] = []
         for workload in _WORKLOADS.get(name, _SYNCED):
             layers = _AS_LAYER.get(name, list(solution.layers))
-            row = _explore(name, workload, layers, given.cuts, given.operations)
+            settings = {**solution.layer_settings, **_SETTINGS.get(name, {})}
+            row = _explore(name, workload, layers, settings, given.cuts, given.operations)
             measured[name].append(row)
             print(f"{name} {workload}: {row['lost_states']:,} of {row['states']:,} states", file=sys.stderr)
     command = f"scripts/pilot_risks.py --cuts {given.cuts} --operations {given.operations}"

@@ -1,31 +1,54 @@
 #!/usr/bin/env bash
-# Runs every test and ends with a line that counts them all.
+# Runs the tests and ends with a line that counts them.
+#   test.sh           what guards correctness, in some minutes
+#   test.sh all       also the tests that are marked, each with its reason: `#[ignore = "slow: ..."]` in Rust, `slow` and `build` in Python
+#   test.sh long 0    of the marked tests a quarter: 0 to 3
+# Functions named helper_process_* are not tests: other tests run them in a process of their own.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 log=$(mktemp)
-trap 'rm -f "$log"' EXIT
+# Each skipped test writes a line: what is missing, and the command that brings it.
+EMMCLAB_SKIPPED=$(mktemp)
+export EMMCLAB_SKIPPED
+trap 'rm -f "$log" "$EMMCLAB_SKIPPED"' EXIT
 status=0
+ignored=() marked=(-m "not slow and not build")
+case "${1:-}" in
+'') ;;
+all) ignored=(-- --include-ignored --skip helper_process_) marked=() ;;
+long)
+    quarter=$(printf '%s\n' tests/test_*.py | awk -v part="${2:-0}" 'NR % 4 == part')
+    ignored=(-- --ignored --skip helper_process_) marked=(-m "slow or build" $quarter)
+    ;;
+*)
+    printf 'error: `%s` is not a set of tests\nhint: give nothing, all, or long 0 to 3\n' "$1" >&2
+    exit 2
+    ;;
+esac
 
-# The binding is built by the set-up; its tests are the Python ones. It is not excluded here: with it in the workspace, crates have
-# the features that the set-up built them with, and are not built again.
-# Examples have no tests, and `make check` compiles them: without `--tests` each would be built here once more.
-rust() { cargo test --release --locked --no-fail-fast --workspace "$@"; }
+rust() { cargo test --locked --no-fail-fast --workspace "$@"; }
 {
-    rust --tests
+    rust --tests "${ignored[@]}"
     tests=$?
-    rust --doc && [ $tests = 0 ]
+    { [ "${1:-}" = long ] || rust --doc; } && [ $tests = 0 ]
 } 2>&1 | tee "$log" || status=1
 rust_passed=$(awk '/^test result:/ {n += $4} END {print n + 0}' "$log")
 rust_failed=$(awk '/^test result:/ {n += $6} END {print n + 0}' "$log")
 grep -qE '^error' "$log" && [ "$rust_failed" = 0 ] && rust_failed=1
 
+# The core that was built with the Rust tests, of the package in this folder.
+target=$(realpath "${CARGO_TARGET_DIR:-target}")
+export EMMCLAB_TESTED_CORE=$target/debug/deps/lib_core.so PYTHONPATH=$PWD/python:$PWD/tests/tested_core
 # Most of them wait for processes of their own; a worker for each processor takes the next test that none has begun.
-.venv/bin/python -m pytest --numprocesses auto --dist worksteal 2>&1 | tee "$log" || status=1
+.venv/bin/python -m pytest --numprocesses auto --dist worksteal "${marked[@]}" 2>&1 | tee "$log" || [ $? = 5 ] || status=1
 count() { grep -oE "[0-9]+ $1" "$log" | tail -n 1 | cut -d' ' -f1; }
 python_passed=$(count passed)
 python_failed=$(($(count failed || echo 0) + $(count 'errors?' || echo 0)))
-skipped=$(count skipped)
+skipped=$(wc -l <"$EMMCLAB_SKIPPED")
 
+sort "$EMMCLAB_SKIPPED" | uniq -c | while read -r number reason; do
+    printf '%s skipped: %s\n' "$number" "$reason"
+done
 printf '%s passed, %s failed, %s skipped\n' \
-    $((rust_passed + ${python_passed:-0})) $((rust_failed + python_failed)) "${skipped:-0}"
+    $((rust_passed + ${python_passed:-0})) $((rust_failed + python_failed)) "$skipped"
 exit $status

@@ -5,12 +5,12 @@
 set -uo pipefail
 cd "$(dirname "$0")/.."
 # The packages of scripts/test.sh: with others, features of libraries would differ and everything would be built again.
-rust() { cargo test --release --locked --workspace "$@"; }
+rust() { cargo test --locked --workspace "$@"; }
 skip() { printf 'skipped: %s\n' "$1"; exit 0; }
 PATH=$PATH:/usr/sbin:/sbin
 [ "$(uname -m)" = x86_64 ] || skip "the guest is of x86_64, this machine is not"
 command -v apt-get >/dev/null || skip "the guest is made of Debian's packages, and there is no apt-get"
-declare -A packages=([qemu-system-x86_64]=qemu-system-x86 [busybox]=busybox-static [cpio]=cpio [strings]=binutils
+declare -A packages=([qemu-system-x86_64]=qemu-system-x86 [cpio]=cpio [strings]=binutils
     [ssh-keygen]=openssh-client [sfdisk]=fdisk [mkfs.ext4]=e2fsprogs [xz]=xz-utils [mkfs.f2fs]=f2fs-tools
     [mkfs.vfat]=dosfstools)
 for tool in "${!packages[@]}"; do
@@ -28,7 +28,7 @@ case $? in
 3) skip "Debian's packages cannot be fetched" ;;
 *) exit 1 ;;
 esac
-rust --test guest --test guest_reissues -- --test-threads 1 --nocapture || exit
+rust --test record -- guest:: guest_reissues:: --test-threads 1 --nocapture || exit
 EMMCLAB_QEMU=$(scripts/qemu_new.sh "$EMMCLAB_GUEST/qemu")
 case $? in
 0) export EMMCLAB_QEMU ;;
@@ -41,4 +41,5 @@ case $? in
 3) skip "Debian's mmc-utils cannot be fetched" ;;
 *) exit 1 ;;
 esac
-rust --test guest_ufs --test sdhci_guest --test ublk -- --test-threads 1 --nocapture
+rust --test record -- guest_ufs:: --test-threads 1 --nocapture || exit
+rust --test sdhci_guest --test ublk -- --test-threads 1 --nocapture

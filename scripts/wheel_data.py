@@ -1,36 +1,53 @@
-"""Writes what a wheel installs beside its Python package, from the command line: `wheel_data.py FOLDER`.
-
-Manual pages go to `share/man/man1`, completion to where bash, zsh and fish look below the prefix.
-"""
+"""Writes what a wheel installs beside its Python package, manual pages: `wheel_data.py FOLDER`."""
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
+from typing import Any
+from unittest import mock
 
-from emmclab.cli.completion import SHELLS, script
-from man_pages import man_pages
+import click_man.core
+import typer
+from typer.core import TyperOption
 
+from emmclab import __version__
+from emmclab.cli import application
+from emmclab.cli.failures import EXIT_CODES
 
-def write(folder: Path) -> list[Path]:
-    """Write the files into a folder; give their paths."""
-    texts = {f"share/man/man1/{name}": text for name, text in man_pages()}
-    texts |= {place: script(shell) for shell, place in SHELLS.items()}
-    for place, text in texts.items():
-        path = folder / place
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
-    return [folder / place for place in texts]
+CHANGELOG = Path(__file__).parents[1] / "CHANGELOG.md"
 
 
-def main(arguments: list[str]) -> int:
-    """Write the files."""
-    if len(arguments) != 1 or arguments[0].startswith("-"):
-        print("error: name the folder to write to\nhint: wheel_data.py FOLDER", file=sys.stderr)
-        return 2
-    write(Path(arguments[0]))
-    return 0
+def write(folder: Path) -> None:
+    """Write a page for each command and one of all to `share/man/man1`."""
+    pages = folder / "share" / "man" / "man1"
+    pages.mkdir(parents=True, exist_ok=True)
+    group: Any = typer.main.get_command(application())
+    codes = ", ".join(f"{code} {about}" for code, about in EXIT_CODES.items())
+    group.help += f"\n\nExit status: {codes}."
+    for command in (group, *group.commands.values()):
+        command.short_help = command.help.partition("\n")[0].rstrip(".")
+        if command.epilog:
+            command.help += "\n\n" + re.sub(r"\[/?\w*\]", "", command.epilog)
+    # Typer comes with a click of its own, whose options are of another class.
+    with mock.patch.object(click_man.core.click, "Option", TyperOption):
+        click_man.core.write_man_pages(
+            "emmclab", group, version=__version__, target_dir=str(pages), date=_released()
+        )
+
+
+def _released() -> str:
+    """Give the day of the newest version in CHANGELOG.md."""
+    found = re.search(r"^## \[\d[^\]]*\] - (\S+)$", CHANGELOG.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    if found is None:
+        raise SystemExit(
+            "error: CHANGELOG.md has no `## [VERSION] - YYYY-MM-DD`\nhint: add the released version"
+        )
+    return found[1]
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    if len(sys.argv) != 2:
+        sys.exit("error: name the folder to write to\nhint: wheel_data.py FOLDER")
+    write(Path(sys.argv[1]))

@@ -5,26 +5,38 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import importlib.util
+import itertools
 import json
 import os
 import shutil
 import subprocess
 import sys
+import tempfile
+import threading
+import time
 import urllib.request
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, NoReturn
 
 import hypothesis
 import pytest
 from playwright.sync_api import Browser, sync_playwright
 
-#: As with the random tests in Rust, a failure concerns the change that shows it.
-hypothesis.settings.register_profile("same", derandomize=True)
+#: As with the random tests in Rust, a failure concerns the change that shows it, and not a slow machine.
+hypothesis.settings.register_profile(
+    "same",
+    derandomize=True,
+    deadline=None,
+    suppress_health_check=[hypothesis.HealthCheck.too_slow],
+)
 hypothesis.settings.load_profile("same")
 
 ROOT = Path(__file__).parents[1]
+#: The package of this checkout, and what takes the core that `scripts/test.sh` has built.
+PYTHONPATH = f"{ROOT / 'python'}:{ROOT / 'tests' / 'tested_core'}"
 COMMAND = [sys.executable, "-m", "emmclab"]
 #: A test that waits longer than this hangs; a busy machine is no failure.
 PATIENCE_S = 600
@@ -34,7 +46,7 @@ def environment(**more: str) -> dict[str, str]:
     """The environment of a user without a terminal."""
     ours = ("COLUMNS", "EMMCLAB_DEBUG", "EMMCLAB_TRACES")
     kept = {name: value for name, value in os.environ.items() if name not in ours}
-    return kept | {"PYTHONPATH": str(ROOT / "python"), "NO_COLOR": "1"} | more
+    return kept | {"PYTHONPATH": PYTHONPATH, "NO_COLOR": "1"} | more
 
 
 def emmclab(*arguments: object, **options: Any) -> subprocess.CompletedProcess[str]:
@@ -109,7 +121,7 @@ class Reproduced:
 def kept_cells(results: Path) -> int:
     """The number of cells that are kept below a results folder, of all studies."""
     from emmclab.errors import InputError
-    from emmclab.study.kept import keys_of
+    from emmclab.studies.kept import keys_of
 
     while True:
         found: dict[Path, set[str]] = {}
@@ -130,18 +142,102 @@ def kept_cells(results: Path) -> int:
 _keys_of_parts: dict[tuple[str, int, int], set[str]] = {}
 
 
-def missing(what: str) -> None:
-    """A part of the environment is not there: a failure in continuous integration, else a skipped test."""
+#: The marker of a test that uses a fixture, also by another: what it needs of the machine.
+MARKERS = {"root": "root", "chromium": "browser", "cargo": "build", "ublk": "guest", "reproduced": "slow"}
+
+#: Debian's packages, with the programs whose names differ from theirs.
+PACKAGES = {
+    "btrfs-progs": ("mkfs.btrfs",),
+    "e2fsprogs": ("debugfs", "e2fsck", "fsck.ext4", "mkfs.ext4", "resize2fs", "tune2fs"),
+    "libnbd-bin": ("nbdinfo",),
+    "man-db": ("man",),
+    "mount": ("losetup", "mount"),
+    "qemu-utils": ("qemu-io",),
+    "util-linux": ("setpriv",),
+}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark tests by the fixtures that they use."""
+    for item in items:
+        for fixture, marker in MARKERS.items():
+            if fixture in getattr(item, "fixturenames", ()):
+                item.add_marker(marker)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """One line for each thing that tests lack; into the file of EMMCLAB_SKIPPED a line for each test."""
+    reports = terminalreporter.stats.get("skipped", [])
+    reasons = [str(report.longrepr[2]).removeprefix("Skipped: ") for report in reports]
+    if file := os.environ.get("EMMCLAB_SKIPPED"):
+        with Path(file).open("a") as skipped:
+            skipped.writelines(f"{reason}\n" for reason in reasons)
+        return
+    for reason, count in sorted(Counter(reasons).items()):
+        terminalreporter.write_line(f"{count} test{'s' if count > 1 else ''} skipped: {reason}")
+
+
+def missing(what: str, command: str) -> NoReturn:
+    """What the test needs is not there: a failure in continuous integration, else a skipped test.
+
+    `command` brings it.
+    """
     if os.environ.get("CI") == "true":
-        pytest.fail(f"{what} is missing, and CI=true", pytrace=False)
-    pytest.skip(f"{what} is missing")
+        pytest.fail(f"{what} is missing, and CI=true; {command}", pytrace=False)
+    pytest.skip(f"{what} is missing; {command}")
 
 
 def need_library(*names: str) -> None:
     """Skip a test without these Python libraries."""
     for name in names:
-        if importlib.util.find_spec(name) is None:
-            missing(f"the Python library {name}")
+        found = importlib.util.find_spec(name)
+        if found is None or found.origin is None:
+            missing(f"the Python library {name}", "make setup")
+
+
+def need(*tools: str) -> None:
+    """Skip a test without these programs; those of root may lie in `/sbin`."""
+    for tool in tools:
+        if shutil.which(tool, path=f"{os.environ['PATH']}:/usr/sbin:/sbin") is None:
+            package = next((name for name, tools in PACKAGES.items() if tool in tools), tool)
+            missing(tool, f"apt-get install {package}")
+
+
+@contextlib.contextmanager
+def alone_on_this_machine(name: str) -> Iterator[None]:
+    """Hold what the machine has once, against other tests, other copies of the suite, and those in Rust."""
+    with (Path(tempfile.gettempdir()) / f"emmclab-{name}-tests.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+@pytest.fixture(scope="session")
+def root() -> None:
+    """Root, with FUSE and loop devices."""
+    if os.geteuid() != 0:
+        missing("root", "run the tests with sudo")
+    if not Path("/dev/fuse").exists():
+        missing("/dev/fuse", "modprobe fuse")
+    if not Path("/dev/loop-control").exists():
+        missing("/dev/loop-control", "modprobe loop")
+
+
+@pytest.fixture
+def ublk(root: None) -> Iterator[None]:
+    """The driver of ublk, for this test alone: its devices share one namespace."""
+    del root
+    if not Path("/dev/ublk-control").exists():
+        # A kernel without it is no fault of the machine.
+        pytest.skip("ublk_drv is missing; modprobe ublk_drv")
+    with alone_on_this_machine("ublk"):
+        yield
+
+
+@pytest.fixture(scope="session")
+def cargo() -> str:
+    """The builder of Rust."""
+    need("cargo")
+    return "cargo"
 
 
 def biotracer(requests: int, first_s: int = 1_400_000_000) -> str:
@@ -158,6 +254,33 @@ def biotracer(requests: int, first_s: int = 1_400_000_000) -> str:
         stamps = [f"{time // 10**6}.{time % 10**6:06d}000" for time in times]
         lines.append("\t\t".join([str(sector), str(size_kb * 2), str(size_kb * 1024), str(flags), *stamps]))
     return "\n".join(lines) + "\n"
+
+
+def ended_in_the_middle(command: list[object], folder: Path, number: int) -> tuple[int, str]:
+    """Send a signal to a command that reads an endless trace, once it writes; give exit status and words."""
+    process = subprocess.Popen(
+        [*COMMAND, *map(str, command)],
+        stdin=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment(),
+    )
+
+    def feed(pipe: IO[str]) -> None:
+        with contextlib.suppress(OSError):
+            for part in itertools.count():
+                pipe.write(biotracer(2_000, first_s=1_400_000_000 + part * 1_000))
+
+    feeder = threading.Thread(target=feed, args=(process.stdin,), daemon=True)
+    feeder.start()
+    deadline = time.monotonic() + PATIENCE_S
+    while not list(folder.iterdir()) and process.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.002)
+    process.send_signal(number)
+    feeder.join(PATIENCE_S)
+    assert process.stderr is not None
+    words = process.stderr.read()
+    return process.wait(PATIENCE_S), words
 
 
 @pytest.fixture(scope="session")
@@ -192,25 +315,37 @@ def shared_traces() -> Path:
     """The folder of real traces."""
     folder = Path(os.environ.get("EMMCLAB_TRACES", ROOT.parent / "shared" / "traces"))
     if not (folder / "nexus5").is_dir():
-        missing(f"the folder of real traces ({folder}; EMMCLAB_TRACES names another)")
+        missing("the folder of real traces", "set EMMCLAB_TRACES to it")
     return folder
 
 
 @pytest.fixture(scope="session")
 def chromium() -> str:
     """The browser that the page is tested in."""
-    path = shutil.which("chromium")
-    if path is None:
-        missing("Debian's chromium")
-    return str(path)
+    need("chromium")
+    return str(shutil.which("chromium"))
 
 
 @pytest.fixture(scope="session")
 def browser(chromium: str) -> Iterator[Browser]:
     """The browser, started once."""
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        patience_ms = 1000 * PATIENCE_S
+        browser = playwright.chromium.launch(
+            executable_path=chromium, args=["--no-sandbox"], timeout=patience_ms
+        )
+        monkeypatch = pytest.MonkeyPatch()
+        for kind in ("new_page", "new_context"):
+            make = getattr(browser, kind)
+
+            def patient(*words: Any, make: Any = make, **options: Any) -> Any:
+                made = make(*words, **options)
+                made.set_default_timeout(patience_ms)
+                return made
+
+            monkeypatch.setattr(browser, kind, patient)
         yield browser
+        monkeypatch.undo()
         browser.close()
 
 
@@ -232,33 +367,51 @@ def ledger(reproduced: Reproduced) -> list[dict[str, Any]]:
 
 
 def instances(loop: str) -> list[str]:
-    """Give the tracefs instances that record this loop device; others on the machine are not of this test."""
+    """Give the tracefs instances that record this loop device and no other disk.
+
+    Recordings of all disks are not of this test, nor is what recorded an earlier disk of its number.
+    """
+    return sorted(_instances(loop) - _instances_before.get(loop, set()))
+
+
+def _instances(loop: str) -> set[str]:
     major, minor = Path(f"/sys/block/{Path(loop).name}/dev").read_text().split(":")
     filter_of_loop = f"dev == {int(major) << 20 | int(minor)}"
-    found = []
+    found = set()
     for entry in Path("/sys/kernel/tracing/instances").iterdir():
         with contextlib.suppress(OSError):
-            text = (entry / "events/block/block_rq_issue/filter").read_text()
-            if filter_of_loop in map(str.strip, text.split("||")):
-                found.append(entry.name)
+            if (entry / "events/block/block_rq_issue/filter").read_text().strip() == filter_of_loop:
+                found.add(entry.name)
     return found
 
 
-@pytest.fixture(scope="module")
-def loop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A loop device of 16 MB, for tests that record this host."""
+#: Instances that were there before the loop device of a test.
+_instances_before: dict[str, set[str]] = {}
+
+
+@pytest.fixture(scope="session")
+def tracefs(root: None) -> None:
+    """The kernel's traces."""
+    del root
     tracing = Path("/sys/kernel/tracing/instances")
-    if os.geteuid() != 0 or not Path("/dev/loop-control").exists():
-        missing("root with loop devices")
+    with alone_on_this_machine("tracefs"):
+        if not tracing.exists():
+            subprocess.run(["mount", "-t", "tracefs", "nodev", str(tracing.parent)], check=False)
     if not tracing.exists():
-        subprocess.run(["mount", "-t", "tracefs", "nodev", str(tracing.parent)], check=False)
-    if not tracing.exists():
-        missing("tracefs")
+        missing("tracefs", "use a kernel with CONFIG_FTRACE")
+
+
+@pytest.fixture(scope="module")
+def loop(tracefs: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A loop device of 16 MB, for tests that record this host."""
+    del tracefs
+    need("losetup")
     disk = tmp_path_factory.mktemp("disk") / "disk"
     with disk.open("wb") as file:
         file.truncate(16 << 20)
     find = ["losetup", "--find", "--show", str(disk)]
     name = subprocess.run(find, capture_output=True, text=True, check=True).stdout.strip()
+    _instances_before[name] = _instances(name)
     yield name
     subprocess.run(["losetup", "-d", name], check=True)
 

@@ -44,18 +44,23 @@ def lost_in(disk: Disk, cut: Callable[[], None], restore: Callable[[], None]) ->
     newest, promised = [0] * BLOCKS, [0] * BLOCKS
     version, lost = 0, []
     for number in range(CUTS):
-        over = threading.Event()
+        busy, over = threading.Event(), threading.Event()
+        # By writes and not by the clock, so that a slow machine has its writes, too.
+        writes = version + dice.randrange(1, 40)
 
-        def power(after_s: float, over: threading.Event = over) -> None:
+        def power(after_s: float, busy: threading.Event = busy, over: threading.Event = over) -> None:
+            busy.wait()
             time.sleep(after_s)
             cut()
             over.set()
 
-        thread = threading.Thread(target=power, args=(dice.uniform(0, 0.03),))
+        thread = threading.Thread(target=power, args=(dice.uniform(0, 0.003),))
         thread.start()
         try:
             while not over.is_set():
                 version += 1
+                if version >= writes:
+                    busy.set()
                 block = dice.randrange(BLOCKS)
                 # It may be found although its write failed.
                 newest[block] = version

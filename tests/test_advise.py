@@ -1,4 +1,4 @@
-"""Design options on one's own trace, and a device beside a card."""
+"""Design options on one's own trace, and the study of the implications."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ import annotated
 import emmclab
 from conftest import emmclab as run_emmclab
 from conftest import emmclab_json, need_library
-from emmclab.advise import ORDERS, advise, options
-from emmclab.advise_deep import Deep, advise_deep, space_of, taken
-from emmclab.device import Device, parse_routing
+from emmclab.devices.advise import ORDERS, advise, options
+from emmclab.devices.device import Device
 from emmclab.errors import ConfigError
-from emmclab.report.advice import write_advice
-from emmclab.study import Serial, Study
-from emmclab.study.place import Folder
+from emmclab.pages.advice import write_advice
+from emmclab.runtime.place import Folder
+from emmclab.studies import Serial, Study
+from emmclab.studies.advise_deep import Deep, advise_deep, space_of, taken
 from test_report_page import Visit
 
 
@@ -172,39 +172,12 @@ def test_an_unknown_order_is_refused(trace: emmclab.Trace) -> None:
         advise(Device.preset("nexus5"), [trace], by="beauty")
 
 
-def test_sharing_with_a_card_moves_the_bytes_it_says(trace: emmclab.Trace) -> None:
-    phone, card = Device.preset("nexus5"), Device.preset("sdcard")
-    alone = phone.beside(card, "internal", trace)
-    assert alone["card_requests"] == 0
-    everything = phone.beside(card, "by_size:0", trace)
-    assert everything["card_bytes"] == alone["internal_bytes"]
-    assert everything["response"]["mean_ms"] > alone["response"]["mean_ms"]
-    with pytest.raises(ConfigError, match="stripes of 6 KB"):
-        phone.beside(card, "striping:6", trace)
-
-
-@pytest.mark.parametrize("text", ["striping", "striping:x", "internal:4", "by_mood:4", ""])
-def test_an_impossible_routing_is_refused(text: str) -> None:
-    with pytest.raises(ConfigError, match="not a way to share"):
-        parse_routing(text)
-
-
 def test_the_study_of_the_implications_has_every_cell_that_its_claims_need() -> None:
     cells = Study.named("implications").cells()
     grids = {cell.grid for cell in cells}
     assert {"new", "aged", "card", "idle-gc", "ram-write", "ram-read", "wear", "slc-new", "slc-aged"} <= grids
-    routings = {json.loads(cell.options)["routing"] for cell in cells if cell.grid == "card"}
-    assert len(routings) == 4
-
-
-def test_a_card_and_its_routings_go_together() -> None:
-    text = 'name = "x"\ninputs = ["Idle"]\n[[grid]]\nname = "g"\ndevices = ["nexus5"]\n'
-    with pytest.raises(ConfigError, match="go together"):
-        Study.parse(text + 'card = "sdcard"\n', "x.toml")
-    with pytest.raises(ConfigError, match="not a way to share"):
-        Study.parse(text + 'card = "sdcard"\nroutings = ["sideways"]\n', "x.toml")
-    with pytest.raises(ConfigError, match="open loop"):
-        Study.parse(text + 'card = "sdcard"\nroutings = ["internal"]\nmodes = ["closed"]\n', "x.toml")
+    options = [json.loads(cell.options) for cell in cells if cell.grid == "card"]
+    assert len({one["layer_settings"]["pair.routing"] for one in options}) == 3
 
 
 def test_modes_of_the_journal_s_layer_are_ranked_by_the_time_of_the_run() -> None:

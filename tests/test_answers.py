@@ -10,8 +10,10 @@ from playwright.sync_api import Browser
 
 import emmclab as api
 from conftest import emmclab, emmclab_json
-from emmclab.answers import headline, warnings
+from emmclab.devices.result_text import headline, warnings
 from test_report_page import Visit
+
+pytestmark = pytest.mark.slow
 
 #: Keeps up with 4 KB writes 1 ms apart, and stays awake.
 FAST = ("--device", "small-1gb", "--wrap-addresses")
@@ -81,7 +83,7 @@ def test_without_recorded_times_a_dash_stands_there_and_null_in_json(light: Path
     beside = emmclab_json("simulate", light, *FAST)["recorded"]["response"]["all"]
     assert (beside["recorded_ms"], beside["error_pct"]) == (None, None) and beside["simulated_ms"] > 0
     text = emmclab("simulate", light, *FAST).stdout
-    assert "no response times are recorded" in text and "Recorded beside simulated" not in text
+    assert "no response times are recorded" in text and "Recorded and simulated" not in text
     row = next(
         line
         for line in emmclab(
@@ -154,7 +156,7 @@ def test_advise_never_ranks_on_overload_without_a_word(overloaded: Path) -> None
     done = emmclab("advise", overloaded, *FAST, "--new")
     assert done.returncode == 0, done.stderr
     first = done.stdout.splitlines()[0]
-    assert first.startswith("warning: overloaded") and "fall behind the trace" in first
+    assert first.startswith("warning: overloaded") and "too slow for the trace" in first
     found = emmclab_json("advise", overloaded, *FAST, "--new")["options"]
     trusts = [option["trusted"] for option in found]
     assert trusts == sorted(trusts, reverse=True) and not all(trusts)

@@ -11,7 +11,7 @@ import pytest
 import typer
 
 from conftest import ROOT, emmclab, emmclab_json
-from emmclab.apps import STATES, applications, dominating, hosts, parts_of, run_application
+from emmclab.apps.closed_loop import STATES, applications, dominating, hosts, parts_of, run_application
 from emmclab.cli import application
 from emmclab.errors import ConfigError
 
@@ -200,7 +200,7 @@ def test_a_deadlock_names_the_threads(small: Path) -> None:
         (("run", "email", "--device", "small-1gb", "--capacity", "64MB"), "too small"),
         (("run", "email", "--what-if", "seek"), "is not KEY=VALUE"),
         (("run", "email", "--precondition", "trace.csv"), "way to precondition"),
-        (("compare", "email", "maps", "--what-if", "all"), "about one run"),
+        (("compare", "email", "maps", "--what-if", "all"), "applies to a single run"),
         (("run", "no/such.toml"), "not found"),
     ],
 )

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from conftest import COMMAND, PATIENCE_S, Server, emmclab, environment, need_library
 from emmclab.errors import ConfigError, InputError, UnsupportedError
-from emmclab.study import bucket as buckets
-from emmclab.study.bucket import Bucket
-from emmclab.study.place import place_of
+from emmclab.runtime import bucket as buckets
+from emmclab.runtime.bucket import Bucket
+from emmclab.runtime.place import place_of
+
+pytestmark = pytest.mark.slow
 
 STUDY = """
 name = "small"
@@ -35,8 +39,9 @@ def study(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def quick_signs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who waits for the sign of a living run waits as long as it takes."""
     monkeypatch.setattr(buckets, "SIGN_S", 0.2)
-    monkeypatch.setattr(buckets, "LEASE_S", 1.5)
+    monkeypatch.setattr(buckets, "LEASE_S", PATIENCE_S)
 
 
 @pytest.mark.usefixtures("server")
@@ -68,7 +73,7 @@ def test_a_bucket_holds_what_a_folder_holds(study: Path, tmp_path: Path) -> None
 
 
 @pytest.mark.usefixtures("server", "quick_signs")
-def test_a_living_run_keeps_others_out_and_a_killed_one_does_not() -> None:
+def test_a_living_run_keeps_others_out_and_a_killed_one_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
     first, second = Bucket("s3://sweeps/locked"), Bucket("s3://sweeps/locked")
     with first.lock(""):
         for shard in ("", "1-of-2"):
@@ -78,6 +83,7 @@ def test_a_living_run_keeps_others_out_and_a_killed_one_does_not() -> None:
     with first.lock("1-of-2"), second.lock("2-of-2"), pytest.raises(ConfigError), second.lock("1-of-2"):
         pass
     first.write("running/all", b"{}")
+    monkeypatch.setattr(buckets, "LEASE_S", 1.5)
     started = time.monotonic()
     with second.lock(""):
         assert time.monotonic() - started >= buckets.LEASE_S
@@ -86,10 +92,19 @@ def test_a_living_run_keeps_others_out_and_a_killed_one_does_not() -> None:
 
 @pytest.mark.usefixtures("server", "quick_signs")
 def test_a_run_whose_lock_was_taken_says_so() -> None:
-    bucket = Bucket("s3://sweeps/lost")
+    bucket, seen = Bucket("s3://sweeps/lost"), threading.Event()
+    renew = bucket.renew
+
+    def watched(at: str, sign: Any) -> Any:
+        found = renew(at, sign)
+        if found is None:
+            seen.set()
+        return found
+
+    bucket.renew = watched  # type: ignore[method-assign]
     with pytest.raises(ConfigError, match="no sign of life"), bucket.lock(""):
         bucket.write("running/all", b"another")
-        time.sleep(5 * buckets.SIGN_S)
+        assert seen.wait(PATIENCE_S)
 
 
 @pytest.mark.usefixtures("server")
@@ -130,7 +145,7 @@ def test_a_missing_library_is_named_with_the_line_that_brings_it(monkeypatch: py
 
 def test_a_bucket_that_goes_ends_the_run_and_the_next_one_goes_on(server: Server, tmp_path: Path) -> None:
     study = tmp_path / "long.toml"
-    study.write_text(STUDY.replace("[1, 2, 3]", str(list(range(1, 400)))))
+    study.write_text(STUDY.replace("[1, 2, 3]", str(list(range(1, 2000)))))
     command = [*COMMAND, "run", str(study), "--jobs", "1", "--results", "s3://sweeps/gone"]
     run = subprocess.Popen(
         command, env=environment(), stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True

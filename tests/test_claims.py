@@ -17,8 +17,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conftest import ROOT, Reproduced, emmclab, emmclab_json, missing
-from emmclab.claims import (
+from conftest import ROOT, Reproduced, emmclab, emmclab_json, need
+from emmclab.errors import ConfigError
+from emmclab.papers import sources
+from emmclab.papers.claims import (
     CANNOT,
     DIRECTION,
     NOT,
@@ -37,11 +39,10 @@ from emmclab.claims import (
     studies_of,
     verdict,
 )
-from emmclab.errors import ConfigError
-from emmclab.papers import WORKS, papers, sources, studies
 from emmclab.papers.iiswc15.readings import PRIMARY, readings
 from emmclab.papers.measuring import find_measure, taken
-from emmclab.study import Results
+from emmclab.papers.registry import WORKS, papers, studies
+from emmclab.studies import Results
 
 RULES = [rule for paper in papers().values() for rule in rules(paper)]
 BY_ID = {rule.id: rule for rule in RULES}
@@ -343,7 +344,7 @@ def test_readings_are_all_twenty_and_agree_with_single_runs(results: dict[str, R
     found = readings(results["iiswc15"])
     assert len(found) == 20
     import emmclab
-    from emmclab.workload import Workload
+    from emmclab.traces.workload import Workload
 
     trace = Workload.preset("Movie").trace(1)
     rules_of_ssdsim = {
@@ -403,6 +404,7 @@ def test_the_papers_are_listed_with_their_state() -> None:
         "dsn17": "works",
         "fast12": "works",
         "iiswc15": "works",
+        "phones": "works",
     }
     assert sum(paper["claims"] for paper in found.values()) == len(RULES)
     shown = emmclab("papers").stdout
@@ -450,8 +452,7 @@ def _run_copy(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
 def test_the_log_of_the_papers_recorder_adds_what_the_ledger_says(loop: str) -> None:
     """Measured again on this machine's kernel, with few logs."""
     assert loop
-    if shutil.which("mkfs.ext4", path="/usr/sbin:/sbin:/usr/bin") is None:
-        missing("mkfs.ext4")
+    need("mkfs.ext4")
     bench = ROOT / "benches" / "tracer_overhead.py"
     done = subprocess.run(
         [sys.executable, bench, "--logs", "5", "--logs-only"], capture_output=True, text=True, check=False
@@ -459,3 +460,14 @@ def test_the_log_of_the_papers_recorder_adds_what_the_ledger_says(loop: str) -> 
     assert done.returncode == 0, done.stderr
     added = float(re.findall(r'"added_per_log": ([\d.]+)', done.stdout)[0])
     assert 3 <= added < 6, done.stdout
+
+
+def test_numbers_of_published_claims_are_in_their_sentences() -> None:
+    number = re.compile(r"\d+(?:[.,]\d+)*")
+    faults = [
+        f"{rule.id}: {missing} of `{rule.published}`"
+        for paper in papers().values()
+        for rule in rules(paper)
+        if (missing := sorted({*number.findall(rule.published)} - {*number.findall(rule.claim)}))
+    ]
+    assert faults == []

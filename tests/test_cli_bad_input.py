@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from conftest import PATIENCE_S, ROOT, biotracer, emmclab, emmclab_json
+from conftest import PATIENCE_S, ROOT, biotracer, emmclab, emmclab_json, environment
 
 
 def assert_refused(done: subprocess.CompletedProcess[str], *words: str, code: int = 2) -> None:
@@ -212,8 +213,8 @@ def test_output_is_not_the_input(trace: Path) -> None:
 
 
 def test_an_empty_word_is_not_the_current_folder(trace: Path) -> None:
-    assert_refused(emmclab("profile", ""), "argument 2 behind `profile` is empty", "variable of the shell")
-    assert_refused(emmclab("profile", trace, "--html", ""), "argument 4 behind `--html` is empty")
+    assert_refused(emmclab("profile", ""), "argument 2 after `profile` is empty", "variable of the shell")
+    assert_refused(emmclab("profile", trace, "--html", ""), "argument 4 after `--html` is empty")
     assert_refused(emmclab(""), "argument 1 is empty")
 
 
@@ -239,16 +240,51 @@ def test_bad_trace_leaves_the_old_output_alone(tmp_path: Path) -> None:
     assert {path.name for path in tmp_path.iterdir()} == {"bad.txt", "out.parquet"}
 
 
-def test_bug_is_one_line_and_shows_its_traceback_only_when_asked(trace: Path, tmp_path: Path) -> None:
-    (tmp_path / "sitecustomize.py").write_text(
-        "import emmclab.trace\n"
+def test_bug_is_one_line_and_shows_its_traceback_only_when_asked(trace: Path) -> None:
+    program = (
+        "import sys, emmclab.traces.trace, emmclab.__main__\n"
         "def broken(self, limit): raise ZeroDivisionError('planted')\n"
-        "emmclab.trace.Trace.rows = broken\n"
+        "emmclab.traces.trace.Trace.rows = broken\n"
+        "sys.exit(emmclab.__main__.main())\n"
     )
-    from conftest import ROOT
 
-    path = f"{tmp_path}:{ROOT / 'python'}"
-    quiet = emmclab("head", trace, env={"PYTHONPATH": path})
-    assert_refused(quiet, "bug in emmclab", "planted", "EMMCLAB_DEBUG=1", code=1)
-    loud = emmclab("head", trace, env={"PYTHONPATH": path, "EMMCLAB_DEBUG": "1"})
-    assert "Traceback" in loud.stderr
+    def head(**more: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-c", program, "head", str(trace)]
+        return subprocess.run(command, capture_output=True, text=True, env=environment(**more), check=False)
+
+    assert_refused(head(), "bug in emmclab", "planted", "EMMCLAB_DEBUG=1", code=1)
+    assert "Traceback" in head(EMMCLAB_DEBUG="1").stderr
+
+
+def test_the_folder_of_traces_has_to_be_there(tmp_path: Path) -> None:
+    done = emmclab(
+        *("reproduce", "iiswc15", "--results", tmp_path / "results"), env={"EMMCLAB_TRACES": "/nope/never"}
+    )
+    assert done.returncode == 2
+    assert "/nope/never: folder not found" in done.stderr and "EMMCLAB_TRACES" in done.stderr
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_near_setting_is_named_by_its_whole_key(trace: Path) -> None:
+    done = emmclab("simulate", trace, "--device", "small-1gb", "--set", "gc.polcy=fifo")
+    assert done.returncode == 2
+    assert "did you mean `gc.policy`?" in done.stderr
+
+
+def test_a_wrong_amount_of_preconditioning_is_answered_for_its_kind(trace: Path) -> None:
+    for what, hint in (("steady:abc", "steady:4"), ("random:x", "random:90")):
+        done = emmclab("simulate", trace, "--device", "nexus5", "--precondition", what)
+        assert done.returncode == 2
+        assert f"`{hint}`" in done.stderr
+
+
+def test_ranges_are_written_for_people(trace: Path) -> None:
+    done = emmclab("simulate", trace, "--device", "nexus5", "--set", "geometry.channels=-1")
+    assert done.returncode == 2
+    assert "must be 0 to 4,294,967,295" in done.stderr
+
+
+def test_a_missing_file_or_folder_is_called_so(trace: Path, tmp_path: Path) -> None:
+    assert "nothing.txt: file not found" in emmclab("profile", tmp_path / "nothing.txt").stderr
+    assert "folder not found" in emmclab("convert", trace, tmp_path / "gone" / "x.csv").stderr
+    assert "unrecognised trace format" in emmclab("profile", ROOT / "LICENSE").stderr

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import re
-import shutil
 import signal
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from conftest import COMMAND, PATIENCE_S, emmclab, environment, kept_cells, missing
-from emmclab.workload import Workload
+from conftest import COMMAND, PATIENCE_S, emmclab, ended_in_the_middle, environment, kept_cells
+from emmclab.traces.workload import Workload
 
 
 def test_closed_pipe_on_stdout_is_quiet(long_trace: Path) -> None:
@@ -51,32 +48,22 @@ def test_full_stdout_is_a_failed_run(trace: Path) -> None:
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_signal_in_the_middle_of_a_conversion_leaves_nothing(
-    long_trace: Path, tmp_path: Path, number: signal.Signals, code: int
+    tmp_path: Path, number: signal.Signals, code: int
 ) -> None:
-    target = tmp_path / "out.parquet"
-    command = [*COMMAND, "convert", str(long_trace), str(target)]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment())
-    deadline = time.monotonic() + PATIENCE_S
-    while not list(tmp_path.iterdir()) and time.monotonic() < deadline:
-        time.sleep(0.002)
-    assert process.poll() is None, "the conversion ended before it could be interrupted"
-    process.send_signal(number)
-    _, words = process.communicate(timeout=PATIENCE_S)
-    assert process.returncode == code
+    status, words = ended_in_the_middle(["convert", "-", tmp_path / "out.parquet"], tmp_path, number)
+    assert status == code
     assert "Traceback" not in words
     assert not list(tmp_path.iterdir())
 
 
 @pytest.fixture
-def tiny_disk(tmp_path: Path) -> Iterator[Path]:
+def tiny_disk(root: None, tmp_path: Path) -> Iterator[Path]:
     """A file system of 256 KB."""
+    del root
     folder = tmp_path / "disk"
     folder.mkdir()
-    if os.geteuid() != 0 or shutil.which("mount") is None:
-        missing("the right to mount a small file system")
     mount = ["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(folder)]
-    if subprocess.run(mount, capture_output=True, check=False).returncode != 0:
-        missing("the right to mount a small file system")
+    subprocess.run(mount, capture_output=True, check=True)
     yield folder
     subprocess.run(["umount", str(folder)], check=True)
 

@@ -46,7 +46,7 @@ def test_a_name_that_is_no_utf8_is_shown_with_a_replacement(oddly_named: bytes, 
 def test_a_study_takes_such_a_name(oddly_named: bytes, tmp_path: Path) -> None:
     study = tmp_path / "small.toml"
     study.write_text('name = "small"\ninputs = ["Idle"]\n')
-    from emmclab.study import Serial, Study, run_study
+    from emmclab.studies import Serial, Study, run_study
 
     named = Study.named(str(study)).with_inputs([os.fsdecode(oddly_named)])
     found = run_study(named, tmp_path / "results", Serial())

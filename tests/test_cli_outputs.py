@@ -270,7 +270,7 @@ def test_a_fitted_model_does_not_name_its_trace(kind: str, tmp_path: Path) -> No
         both = package.combine([package.read(source), package.read(source)])
         both.write(tmp_path / "both.parquet")
         assert TELLING in both.name
-        from emmclab.workload import fit
+        from emmclab.traces.workload import fit
 
         texts = [fit(both).to_toml()]
         source = tmp_path / "both.parquet"

@@ -26,7 +26,8 @@ def test_a_command_is_recorded_whole_and_nothing_is_left_behind(loop: str, tmp_p
     assert done.returncode == 0, done.stderr
     said = json.loads(done.stdout)
     assert said["ledger"]["lost"] == said["ledger"]["unpaired"] == 0 and said["ended_early"] is None
-    profiled = json.loads(emmclab("profile", path, "--json").stdout)[0]
+    # The machine may look at the disk, too.
+    profiled = json.loads(emmclab("profile", path, "--only", "process=dd", "--json").stdout)[0]
     assert profiled["write_requests_pct"] == 100
     assert profiled["data_size_kb"] * 2 == _sectors_written(loop) - before == 32 * 128
     assert (
@@ -122,7 +123,7 @@ def test_a_dropped_link_leaves_a_whole_trace_and_says_so(loop: str, tmp_path: Pa
     said, words = recording.communicate(timeout=PATIENCE_S)
     assert recording.returncode == 0, words
     assert "link to the recorded machine was lost" in words
-    assert "link" in json.loads(said)["ended_early"] and json.loads(said)["ledger"]["kept"] >= 100
+    assert "link" in json.loads(said)["ended_early"] and json.loads(said)["ledger"]["kept"] > 0
     assert json.loads(emmclab("profile", path, "--json").stdout)[0]["write_requests_pct"] == 0
     while instances(loop) and time.monotonic() < deadline:
         time.sleep(0.1)
@@ -179,3 +180,12 @@ def test_a_recording_is_told_apart_from_a_file_that_was_read(loop: str, tmp_path
     assert emmclab("record", "--device", loop, "-o", path, "--", *read).returncode == 0
     said = " ".join(emmclab("explain", path).stdout.split())
     assert "recorded by emmclab" in said and "None" not in said and "not recorded)" not in said
+
+
+def test_a_relative_mount_point_is_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
+    from emmclab.cli.machine import _mount_point
+
+    monkeypatch.chdir("/")
+    assert _mount_point("proc") == _mount_point("./proc/") == _mount_point("/proc/") == "/proc"
+    assert _mount_point("sda") == "sda"
+    assert _mount_point("usr/no-mount-point") == "usr/no-mount-point"

@@ -10,8 +10,8 @@ import pytest
 
 import emmclab as api
 from conftest import emmclab, emmclab_json
-from emmclab.result_fields import at, old_names, result_fields
-from emmclab.study import Study
+from emmclab.devices.result import at
+from emmclab.devices.result_fields import result_fields
 
 #: Keys that other programs look for at any depth of the JSON; there is one of each.
 HEADLINES = [
@@ -96,19 +96,6 @@ def test_blocks_of_16_kb_widen_the_requests_of_a_trace(trace: Path) -> None:
 def test_each_headline_of_a_result_stands_in_it_once(trace: Path) -> None:
     keys = _keys(emmclab_json("simulate", trace, "--device", "iiswc15-hps"))
     assert [keys.count(name) for name in HEADLINES] == [1] * len(HEADLINES)
-
-
-def test_names_of_flat_results_still_work_in_python(trace: Path) -> None:
-    result = api.Device.preset("iiswc15-hps").simulate(api.read(trace))
-    with pytest.deprecated_call(match=r"response\.p99_ms"):
-        assert result["p99_response_ms"] == result["response"]["p99_ms"] == result["response.p99_ms"]
-    for name, path in old_names().items():
-        if name != "space_gain_ratio" and not name.startswith(("waf_by", "states")):
-            with pytest.deprecated_call():
-                assert result[name] == result[path], name
-    assert "waf" not in result
-    with pytest.raises(KeyError):
-        result["no_such_field"]
 
 
 def test_two_runs_give_the_same_result(trace: Path) -> None:
@@ -224,23 +211,6 @@ def test_a_trace_beyond_the_device_is_refused_unless_addresses_are_wrapped(tmp_p
     assert (
         emmclab_json("simulate", path, "--device", "small-1gb", "--wrap-addresses")["ledger"]["folded"] == 1
     )
-
-
-def test_the_former_name_of_wrapping_still_works_with_a_note(tmp_path: Path) -> None:
-    path = tmp_path / "far.txt"
-    path.write_text("999999992\t\t8\t\t4096\t\t5\t\t1.0\t\t1.1\t\t1.2\t\t1.3\n")
-    for command in ("simulate", "advise"):
-        done = emmclab(command, path, "--device", "small-1gb", "--fold", "--json")
-        assert done.returncode == 0 and json.loads(done.stdout)
-        assert done.stderr.count("--fold is deprecated; its name is --wrap-addresses") == 1
-    assert "--fold" not in emmclab("simulate", "--help").stdout
-    trace, device = api.read(path), api.Device.preset("small-1gb")
-    with pytest.deprecated_call():
-        old = device.simulate(trace, fold=True)
-    assert old.deterministic() == device.simulate(trace, wrap_addresses=True).deterministic()
-    grid = 'name = "g"\ndevices = ["small-1gb"]\nfold = true\n'
-    study = Study.parse(f'name = "s"\ninputs = ["Idle"]\n[[grid]]\n{grid}', "s.toml")
-    assert study.grids[0].wrap_addresses
 
 
 def test_all_that_would_stop_a_run_is_refused_before_it_begins(trace: Path, tmp_path: Path) -> None:

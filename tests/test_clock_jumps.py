@@ -113,9 +113,9 @@ def test_a_mended_trace_lasts_as_long_as_its_requests(
 
 def test_mending_is_said_on_stderr(forward: Path, whole: Path, tmp_path: Path) -> None:
     done = emmclab("profile", forward, "--mend-clock", "--json")
-    assert "note: forward: 1 clock jump or pause of the recording taken out (--mend-clock)" in done.stderr
+    assert "note: forward: 1 clock jump or pause of the recording removed (--mend-clock)" in done.stderr
     done = emmclab("profile", whole, "--mend-clock", "--json")
-    assert "note: whole: 0 clock jumps or pauses of the recording taken out" in done.stderr
+    assert "note: whole: 0 clock jumps or pauses of the recording removed" in done.stderr
     for command in (
         ["convert", forward, tmp_path / "out.csv"],
         ["simulate", forward, "--device", "small-1gb"],
@@ -125,7 +125,7 @@ def test_mending_is_said_on_stderr(forward: Path, whole: Path, tmp_path: Path) -
     ):
         done = emmclab(*command, "--mend-clock")
         assert done.returncode == 0, done.stderr
-        assert done.stderr.count("1 clock jump or pause of the recording taken out") == 1, command
+        assert done.stderr.count("1 clock jump or pause of the recording removed") == 1, command
 
 
 def test_a_converted_trace_keeps_its_mended_times_and_its_ledger(backward: Path, tmp_path: Path) -> None:

@@ -19,14 +19,16 @@ from conftest import ROOT, emmclab, need_library
 from emmclab import cli
 from emmclab.cli.studies import executor
 from emmclab.errors import UnsupportedError
-from emmclab.study import Serial, Study
-from emmclab.study import cluster as engine
-from emmclab.study.cluster import RayCluster
-from emmclab.study.collect import collect
-from emmclab.study.executors import Crash, each
-from emmclab.study.place import Folder
-from emmclab.study.run import run_cells
-from emmclab.study.sweep import Progress
+from emmclab.runtime.executors import Crash, each
+from emmclab.runtime.place import Folder
+from emmclab.studies import Serial, Study
+from emmclab.studies import cluster as engine
+from emmclab.studies.cluster import RayCluster
+from emmclab.studies.collect import collect
+from emmclab.studies.run import run_cells
+from emmclab.studies.sweep import Progress
+
+pytestmark = pytest.mark.slow
 
 STUDY = """
 name = "small"
@@ -145,9 +147,11 @@ def test_a_node_with_another_build_is_refused(joined: RayCluster, monkeypatch: p
 
 
 def test_an_interruption_leaves_no_task_behind(joined: RayCluster) -> None:
-    run = joined.run(time.sleep, each([600.0] * 4))
-    threading.Timer(1.0, signal.raise_signal, [signal.SIGINT]).start()
+    run = joined.run(time.sleep, each([3600.0] * 4))
     with pytest.raises(KeyboardInterrupt):
+        # To the thread that waits: one that is sent to another does not wake it.
+        main = threading.main_thread().ident
+        threading.Timer(1.0, signal.pthread_kill, [main, signal.SIGINT]).start()
         next(run)
     run.close()
     assert dict(joined.run(fall, each([2]))) == {2: 4}

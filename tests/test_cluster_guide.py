@@ -6,13 +6,12 @@ import re
 import shlex
 from typing import Any
 
-import pytest
 import typer
 
-from conftest import ROOT, emmclab, need_library
+from conftest import ROOT, need_library
 from emmclab.cli import application
-from emmclab.study import Study
-from emmclab.study.run import Shard
+from emmclab.studies import Study
+from emmclab.studies.run import Shard
 
 TEXT = (ROOT / "docs/guides/cluster.md").read_text()
 
@@ -68,9 +67,3 @@ def test_the_section_of_the_guide_is_a_space() -> None:
     study = Study.parse(grid + "\n".join(line[4:] for line in section.splitlines()), "x.toml")
     assert study.search is not None
     assert [one.name for one in study.search.ranges] == ["gc.policy", "capacity.over_provisioning_pct"]
-
-
-@pytest.mark.parametrize("command", ["run", "collect", "search"])
-def test_the_help_of_each_command_names_an_example(command: str) -> None:
-    done = emmclab(command, "--help")
-    assert done.returncode == 0 and f"emmclab {command}" in done.stdout.partition("Example")[2]

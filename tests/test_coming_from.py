@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import gzip
 import re
-import shutil
 from pathlib import Path
 
 import pyarrow
 import pytest
 
-from conftest import ROOT, missing
-from emmclab.device import Device
-from emmclab.result_fields import result_groups
+from conftest import ROOT, need
+from emmclab.devices.device import Device
+from emmclab.devices.result_fields import result_groups
 from pages import follow
 from perfetto_messages import recording
-from test_house_rules import complain, place
+from repository import complain, place
+
+pytestmark = pytest.mark.slow
 
 PAGES = sorted((ROOT / "docs/coming-from").glob("*.md"))
 NEEDS = {"fio": ("fio", "jq")}
@@ -46,9 +47,7 @@ def bring(page: Path, folder: Path) -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_every_command_prints_what_the_page_shows(page: Path, tmp_path: Path) -> None:
-    for tool in NEEDS.get(page.stem, ("jq",)):
-        if shutil.which(tool) is None:
-            missing(tool)
+    need(*NEEDS.get(page.stem, ("jq",)))
     bring(page, tmp_path)
     complain(follow(page, tmp_path), "show what the command prints, or mend the command")
 

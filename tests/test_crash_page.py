@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import importlib.util
-import os
 import re
 import subprocess
 import sys
@@ -14,11 +13,13 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser
 
-from conftest import PATIENCE_S, environment, missing
+from conftest import PATIENCE_S, environment, need_library
 from emmclab.crash.finding import CutTally
 from emmclab.crash.timeline import LoggedCommand
-from emmclab.report.crash import Scene, render
+from emmclab.pages.crash import Scene, render
 from test_report_page import Visit
+
+pytestmark = pytest.mark.slow
 
 #: A run of ext4 without barriers: the commit of a transaction does not wait for its blocks.
 SUMMARY: dict[str, Any] = {
@@ -192,7 +193,7 @@ def test_without_a_finding_the_answer_is_that_nothing_safe_was_lost(
 ) -> None:
     visit = Visit(browser, pages["clean"])
     assert visit.page.locator("h1").inner_text() == (
-        "Nothing that was said to be safe was lost in 11,555 states of 300 cuts"
+        "No acknowledged data was lost in 11,555 states of 300 cuts"
     )
     assert visit.page.locator("#findings").count() == visit.page.locator(".badge.broken").count() == 0
     visit.page.close()
@@ -342,9 +343,9 @@ def test_foreign_words_are_text_not_markup(browser: Browser, tmp_path: Path) -> 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("name", ["broken", "documented"])
 def test_axe_finds_nothing(browser: Browser, pages: dict[str, Path], name: str, scheme: str) -> None:
+    need_library("axe_playwright_python")
     axe = importlib.util.find_spec("axe_playwright_python")
-    if axe is None or axe.origin is None:
-        missing("axe-playwright-python")
+    assert axe is not None and axe.origin is not None
     visit = Visit(browser, pages[name], scheme=scheme)
     visit.draw_all()
     visit.page.evaluate("document.querySelectorAll('details').forEach(fold => { fold.open = true; })")
@@ -365,9 +366,8 @@ def test_neither_paper_nor_a_phone_cuts_anything_off(
     visit.page.close()
 
 
+@pytest.mark.usefixtures("root")
 def test_the_command_writes_the_page_of_a_device_that_lies(browser: Browser, tmp_path: Path) -> None:
-    if os.geteuid() != 0 or not Path("/dev/fuse").exists() or not Path("/dev/loop-control").exists():
-        missing("root with FUSE and loop devices")
     page = tmp_path / "page.html"
     done = subprocess.run(
         [

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 import emmclab as package
-from conftest import ROOT, emmclab
+from conftest import emmclab
+from reference import reference
 
 HEADING = ["arrival_us", "op", "offset_bytes", "size_kb", "process"]
 ROWS = [["1", "write", "4096", "4", "a"], ["5", "read", "8192", "8", '"b;c,d"']]
@@ -44,7 +45,7 @@ def test_an_unknown_heading_names_the_column_and_what_is_accepted(separator: str
     assert done.returncode == 2
     assert f"{path}:1: field `heading` (column 2): `rw`" in done.stderr
     assert "nor are: len" in done.stderr
-    for name in ("--columns", "arrival", "sectors", "process"):
+    for name in ("--columns", "arrival", "size", "process"):
         assert name in done.stderr.partition("hint:")[2]
 
 
@@ -56,7 +57,7 @@ def test_a_bad_value_behind_a_semicolon_is_named_by_column(tmp_path: Path) -> No
 
 
 def test_the_reference_lists_every_column_name() -> None:
-    page = (ROOT / "docs/reference/trace-formats.md").read_text()
+    page = reference("trace-formats.md")
     columns = package._core.csv_columns()
     assert len(columns) > 10
     for column in columns:

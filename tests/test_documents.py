@@ -1,37 +1,119 @@
-"""Documents: links lead somewhere, and DESIGN.md stays short."""
+"""Documents name what exists: files, headings, crates, types and functions."""
 
 from __future__ import annotations
 
+import operator
 import re
+from functools import cache
 from pathlib import Path
 
+import emmclab
 from conftest import ROOT
-from test_house_rules import complain, place, tracked
+from reference import FOLDER, PAGES, reference
+from repository import complain, place, tracked
 
-DESIGN_LINES = 150
 
-
+@cache
 def anchors(page: Path) -> set[str]:
     """The anchors of a Markdown page's headings, as GitHub makes them."""
-    headings = re.findall(r"^#+ (.+)$", page.read_text(), re.MULTILINE)
+    text = reference(page.name) if generated(page) else page.read_text()
+    headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
     words = [re.sub(r"[^\w\- ]", "", heading.lower()) for heading in headings]
     return {heading.replace(" ", "-") for heading in words}
+
+
+def generated(page: Path) -> bool:
+    """Whether `make docs` writes this page."""
+    return page.parent == FOLDER and page.name in PAGES
 
 
 def test_every_link_of_a_document_leads_to_a_file_and_heading() -> None:
     faults = []
     for page in tracked(".md"):
+        # Only the site has the generated pages.
+        in_site = page.is_relative_to(ROOT / "docs")
         for target in re.findall(r"\]\(([^)\s]+)\)", page.read_text()):
             name, _, anchor = target.partition("#")
             if "://" in target:
                 continue
             there = (page.parent / name).resolve() if name else page
-            if not there.exists() or (anchor and there.suffix == ".md" and anchor not in anchors(there)):
+            exists = in_site if generated(there) else there.exists()
+            if not exists or (anchor and there.suffix == ".md" and anchor not in anchors(there)):
                 faults.append(f"{place(page)}: {target}")
     complain(faults, "name a file, and a heading in it, that exist")
 
 
-def test_the_design_can_be_read_at_one_sitting() -> None:
-    lines = (ROOT / "DESIGN.md").read_text().count("\n")
-    cure = "move the details to a page of docs/concepts"
-    complain([f"DESIGN.md has {lines} lines"] if lines >= DESIGN_LINES else [], cure)
+def test_every_crate_has_its_sentence() -> None:
+    table = (ROOT / "crates" / "README.md").read_text()
+    crates = sorted(path.parent.name for path in (ROOT / "crates").glob("*/Cargo.toml"))
+    complain([name for name in crates if f"| {name} |" not in table], "add its row to crates/README.md")
+
+
+#: Files of ours by their ending, and what is in a folder of ours.
+SOURCE = re.compile(r"[\w./-]+\.(?:rs|py)|(?:crates|python|presets|benches|scripts|tests|docs|fuzz)/[\w./-]*")
+#: A method of a Rust type, or a function of a Rust module.
+RUST_NAME = re.compile(r"(\b[A-Z]\w*|(?<=::)\w+)::(\w+)\b(?!::)")
+PYTHON_NAME = re.compile(r"(emmclab|[A-Z]\w+)((?:\.\w+)+)(?:\(.*)?")
+#: A key of Parquet files.
+NO_ATTRIBUTE = "emmclab.schema"
+
+
+def text_of(page: Path) -> str:
+    """The text of a page without blocks of code, nor files that it tells to write, nor placeholders."""
+    text = re.sub(r"^ *```.*?^ *```", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+    return re.sub(r"Write `[^`]+`|`[^`\n]*NAME[^`\n]*`", "", text)
+
+
+def quoted(page: Path) -> list[str]:
+    """What a page has in backquotes."""
+    return re.findall(r"`([^`\n]+)`", text_of(page))
+
+
+def test_every_path_of_the_repository_that_a_page_names_exists() -> None:
+    files = "\n".join(f"/{path.relative_to(ROOT)}" for path in tracked("")) + "\n"
+    faults = [
+        f"{place(page)}: {name}"
+        for page in tracked(".md")
+        for name in quoted(page)
+        if SOURCE.fullmatch(name)
+        and not (ROOT / name).exists()
+        and ROOT / name != FOLDER
+        and f"/{name}\n" not in files
+    ]
+    complain(faults, "name a file or folder that exists, by its path or the end of it")
+
+
+def test_every_rust_function_that_a_page_names_exists() -> None:
+    sources = {path: path.read_text() for path in tracked(".rs") if "src" in path.parts}
+    faults = []
+    for page in tracked(".md"):
+        for owner, item in RUST_NAME.findall(text_of(page) if page.name != "CONTRIBUTING.md" else ""):
+            impl = r"impl(?:<.*?>)?(?: [\w:<>]+ for)?"
+            declared = re.compile(rf"\b(?:struct|enum|trait|{impl}) {owner}\b(?! for)")
+            variant = rf"|^\s*{item}\b[,({{ ]" if item[0].isupper() else ""
+            holds = re.compile(rf"\bfn {item}\b|^\s*(?:pub )?{item}: {variant}", re.MULTILINE)
+            theirs = (
+                text
+                for path, text in sources.items()
+                if owner in (path.stem, path.parent.name) or declared.search(text)
+            )
+            if not any(holds.search(text) for text in theirs):
+                faults.append(f"{place(page)}: {owner}::{item}")
+    complain(faults, "name a function, field or variant that exists, by its type or module")
+
+
+def test_every_python_name_that_a_page_names_exists() -> None:
+    faults = []
+    for page in tracked(".md"):
+        for name in quoted(page):
+            match = PYTHON_NAME.fullmatch(name)
+            if match is None or name == NO_ATTRIBUTE:
+                continue
+            owner, path = match.groups()
+            if owner != "emmclab" and not hasattr(emmclab, owner):
+                continue
+            try:
+                operator.attrgetter(f"{owner}{path}".removeprefix("emmclab."))(emmclab)
+            except AttributeError:
+                faults.append(f"{place(page)}: {name}")
+    complain(faults, "name a function or class that exists")

@@ -10,13 +10,13 @@ import pytest
 
 import emmclab as lab
 from conftest import ROOT, Reproduced
-from emmclab.claims import judge_study
+from emmclab.papers.claims import judge_study
 from emmclab.papers.dsn17.crash import recovers
 from emmclab.papers.dsn17.journaling import APPLICATIONS, DEVICES, MODES, won
 from emmclab.papers.measuring import taken
 from emmclab.papers.pages import write_page
-from emmclab.study import Results
-from emmclab.study.cell import Input
+from emmclab.studies import Results
+from emmclab.studies.cell import Input
 
 TRACES = {path.stem: path for path in lab.bundled(annotated=True)}
 

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from conftest import Reproduced, emmclab, emmclab_json
-from emmclab.apps import application_text
-from emmclab.claims import REPRODUCED, TESTED, judge_study
+from emmclab.apps.closed_loop import application_text
+from emmclab.papers.claims import REPRODUCED, TESTED, judge_study
 from emmclab.papers.fast12.applications import APPLICATIONS, CARDS, OTHERS, runs_of, seconds, spread
 from emmclab.papers.pages import write_page
-from emmclab.study import Results, Study
+from emmclab.studies import Results, Study
 
 _GRID = """
 name = "mine"

@@ -13,6 +13,8 @@ from conftest import biotracer, emmclab
 from test_fleet import make
 from test_report_page import Visit
 
+pytestmark = pytest.mark.slow
+
 
 def slower(text: str, factor: float) -> str:
     """The same trace with completions that take so many times as long after the issue."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import multiprocessing
 from pathlib import Path
 
-from emmclab.files import folder_aside, sweep
+from emmclab.runtime.files import folder_aside, sweep
 
 
 def work(parent: str) -> None:

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from conftest import emmclab
-from emmclab.claims import CANNOT, judge_study
+from emmclab.papers.claims import CANNOT, judge_study
 from emmclab.papers.iiswc15.implications_page import drawings, render
-from emmclab.study import Study
-from emmclab.study.executors import Serial
-from emmclab.study.grid import Grid
-from emmclab.study.results import Results
-from emmclab.study.run import run_study
+from emmclab.runtime.executors import Serial
+from emmclab.studies import Study
+from emmclab.studies.grid import Grid
+from emmclab.studies.results import Results
+from emmclab.studies.run import run_study
 
 #: The five applications of Characteristic 4 and another.
 _INPUTS = ("Idle", "CallIn", "CallOut", "YouTube", "WebBrowsing", "Messaging")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import signal
 import subprocess
@@ -45,8 +46,12 @@ def interrupted(command: list[str], folder: Path, after_s: float = 1.5) -> tuple
         used = busy_s(process)
         time.sleep(0.01)
     assert process.poll() is None, "the command ended before it could be interrupted"
+    # It stands still while the signal is sent, so that this process may wait for a processor.
+    process.send_signal(signal.SIGSTOP)
+    os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WNOWAIT)
+    last = used = busy_s(process)
     process.send_signal(signal.SIGINT)
-    last = used
+    process.send_signal(signal.SIGCONT)
     while process.poll() is None and time.monotonic() < deadline:
         try:
             last = busy_s(process)

@@ -14,7 +14,7 @@ from pyarrow import parquet
 import annotated
 import emmclab as lab
 from conftest import ROOT, emmclab
-from emmclab.study.query import query_trace
+from emmclab.studies.query import query_trace
 
 GUIDE = ROOT / "docs/guides/journal.md"
 

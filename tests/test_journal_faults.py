@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import emmclab as lab
-from test_serve import need, need_loop
+from conftest import need
 
 _MB = 1 << 20
 #: A journal of 4 MB goes round within a test, and is made by mkfs, not by the kernel afterwards.
@@ -105,12 +105,12 @@ def _resized(disk: lab.LiveDevice) -> None:
     _shell(disk, "e2fsck -fy $DISK && resize2fs $DISK 60M && e2fsck -fy $DISK && resize2fs $DISK")
 
 
+@pytest.mark.usefixtures("root")
 @pytest.mark.parametrize("mode", ["ordered_fua", "delta", "aware"])
 @pytest.mark.parametrize("change", [_damaged, _removed, _made_anew, _other_identity, _resized])
 def test_a_journal_may_be_damaged_removed_resized_or_made_anew_between_mounts(
     mode: str, change: Callable[[lab.LiveDevice], None], tmp_path: Path
 ) -> None:
-    need_loop()
     need("mkfs.ext4", "tune2fs", "debugfs", "e2fsck")
     mount = tmp_path / "mnt"
     with _served(mode, mkfs="ext4", mkfs_options=_MKFS, mount=mount) as disk:
@@ -129,9 +129,9 @@ def test_a_journal_may_be_damaged_removed_resized_or_made_anew_between_mounts(
         assert disk.stats()["failed"] == 0
 
 
+@pytest.mark.usefixtures("root")
 @pytest.mark.parametrize("mode", ["ordered_fua", "delta", "aware"])
 def test_a_file_system_may_grow_while_it_is_written_to(mode: str, tmp_path: Path) -> None:
-    need_loop()
     need("mkfs.ext4", "resize2fs", "e2fsck")
     mount = tmp_path / "mnt"
     with _served(mode) as disk:
@@ -154,9 +154,9 @@ def test_a_file_system_may_grow_while_it_is_written_to(mode: str, tmp_path: Path
         files.check()
 
 
+@pytest.mark.usefixtures("root")
 @pytest.mark.parametrize("mode", ["delta", "aware"])
 def test_another_file_system_in_its_place_finds_nothing_of_the_one_before(mode: str, tmp_path: Path) -> None:
-    need_loop()
     need("mkfs.ext4", "mkfs.btrfs", "e2fsck")
     mount = tmp_path / "mnt"
     with _served(mode, mkfs="ext4", mkfs_options=_MKFS, mount=mount) as disk:

@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 
 from conftest import emmclab, emmclab_json
-from emmclab.claims import judge_study, rules
-from emmclab.device import Device
+from emmclab.devices.device import Device
+from emmclab.devices.layers import layers
 from emmclab.errors import ConfigError
-from emmclab.layers import layers
-from emmclab.papers import papers
 from emmclab.papers.advil12.advil12_page import drawings, render
-from emmclab.study import Results, Serial, Study, run_study
-from emmclab.workload import benchmark, benchmarks
+from emmclab.papers.claims import judge_study, rules
+from emmclab.papers.registry import papers
+from emmclab.studies import Results, Serial, Study, run_study
+from emmclab.traces.workload import benchmark, benchmarks
 
 SMALL = {"advil.reserved": "16MB", "advil.second_device": True}
 

@@ -13,15 +13,16 @@ from typing import Any
 
 import pytest
 
-from conftest import COMMAND, PATIENCE_S, emmclab, environment, kept_cells
-from emmclab.claims import judge_study
+from conftest import COMMAND, PATIENCE_S, emmclab, environment, kept_cells, need
 from emmclab.errors import ConfigError, UnsupportedError
-from emmclab.papers import studies
 from emmclab.papers.advil12.live import published_rates, rates
+from emmclab.papers.claims import judge_study
 from emmclab.papers.pages import write_page
-from emmclab.study import Pool, Results, Serial, Study, run_study
-from emmclab.study import program as programs
-from test_serve import need, need_loop
+from emmclab.papers.registry import studies
+from emmclab.studies import Pool, Results, Serial, Study, run_study
+from emmclab.studies import program as programs
+
+pytestmark = pytest.mark.slow
 
 TEXT = studies()["advil-live"].study_text("advil-live")
 SMALL = """
@@ -53,9 +54,9 @@ def small(run: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def live(tmp_path_factory: pytest.TempPathFactory) -> Results:
+def live(root: None, tmp_path_factory: pytest.TempPathFactory) -> Results:
     """Run the study of the paper with a hundredth of its numbers, and short models of the programs."""
-    need_loop()
+    del root
     need("fio", "postmark", "sqlite3", "mkfs.ext4", "setpriv")
     study = Study.parse(TEXT.replace("scale = 1.0", "scale = 0.01"), "scaled.toml")
     grids = [grid if grid.is_live else replace(grid, requests=3000) for grid in study.grids]
@@ -119,8 +120,8 @@ def test_the_paper_s_claims_are_judged_on_live_results_by_the_same_rules(
     assert "Table II" in text and "SQLite" in text and "kernel" in text
 
 
+@pytest.mark.usefixtures("root")
 def test_direct_writes_of_one_request_at_a_time_are_the_same_in_each_run(tmp_path: Path) -> None:
-    need_loop()
     need("mkfs.ext4", "setpriv")
     study = Study.parse(small(COPY), "small.toml")
     one, two = (run_study(study, tmp_path / name, Serial()) for name in ("one", "two"))
@@ -133,10 +134,10 @@ def test_direct_writes_of_one_request_at_a_time_are_the_same_in_each_run(tmp_pat
         assert first["live"]["file_system"]["dirty_mb"] == 8
 
 
+@pytest.mark.usefixtures("root")
 def test_a_program_that_fails_is_named_with_what_it_said_and_is_not_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    need_loop()
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     need("mkfs.ext4", "setpriv")
     file = tmp_path / "broken.toml"
@@ -147,11 +148,11 @@ def test_a_program_that_fails_is_named_with_what_it_said_and_is_not_kept(
     assert str(tmp_path) not in Path("/proc/mounts").read_text()
 
 
+@pytest.mark.usefixtures("root")
 @pytest.mark.parametrize("jobs", ["1", "2"])
 def test_ctrl_c_ends_programs_and_leaves_no_mount(
     tmp_path: Path, jobs: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    need_loop()
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     need("mkfs.ext4", "setpriv")
     file, mark = tmp_path / "slow.toml", f"emmclab-test-{os.getpid()}-{jobs}"

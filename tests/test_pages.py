@@ -15,20 +15,24 @@ import pytest
 from playwright.sync_api import Browser
 
 import emmclab
-from conftest import biotracer, missing, need_library
+from conftest import biotracer, need_library
 from conftest import emmclab as emmclab_command
-from emmclab.advise import advise
-from emmclab.probe import Place, Point, Probe
-from emmclab.report import write_probe_report, write_report, write_simulation_report
-from emmclab.report.advice import write_advice
-from emmclab.report.crash import render as render_crash
+from emmclab.devices.advise import advise
+from emmclab.devices.probe import Place, Point, Probe
+from emmclab.pages.advice import write_advice
+from emmclab.pages.crash import render as render_crash
+from emmclab.pages.probe import write_probe_report
+from emmclab.pages.profiles import write_report
+from emmclab.pages.simulation import write_simulation_report
+from repository import complain, place, tracked
 from test_apps import NEW, SMALL
 from test_crash_page import SUMMARY
 from test_crash_page import _clean as crash_clean
 from test_crash_page import _scene as crash_scene
 from test_fleet import make as make_fleet
-from test_house_rules import complain, place, tracked
 from test_report_page import Visit
+
+pytestmark = pytest.mark.slow
 
 #: A phone, a tablet or half a screen, and a screen.
 WIDTHS = (1280, 820, 390)
@@ -236,9 +240,8 @@ def _axe(visit: Visit, axe: str) -> str:
 @pytest.fixture(scope="module")
 def axe() -> str:
     """The source of axe-core."""
+    need_library("axe_playwright_python")
     found = importlib.util.find_spec("axe_playwright_python")
-    if found is None or found.origin is None:
-        missing("axe-playwright-python")
     return Path(str(found and found.origin)).with_name("axe.min.js").read_text()
 
 
@@ -344,7 +347,7 @@ def test_pictures_and_data_can_be_taken_away(
 
 
 def test_templates_fill_only_blocks_that_what_they_extend_has() -> None:
-    folders = [jinja2.PackageLoader("emmclab", name) for name in ("report", "papers")]
+    folders = [jinja2.PackageLoader("emmclab", name) for name in ("pages", "papers")]
     environment = jinja2.Environment(loader=jinja2.ChoiceLoader(folders), autoescape=True)
     faults = []
     for path in tracked(".j2"):

@@ -14,15 +14,15 @@ from playwright.sync_api import Browser
 
 from conftest import Reproduced, emmclab, emmclab_json
 from emmclab.errors import EmmclabError
-from emmclab.phones.characteristics import characteristics
-from emmclab.phones.figures import drawings
-from emmclab.phones.implications import implications
-from emmclab.phones.judging import BADGES, STILL, verdicts_of
-from emmclab.phones.page import headline, render, sections, to_dict
-from emmclab.profile import Profile
-from emmclab.study import Pool, Results, Study
-from emmclab.study.grid import Grid
-from emmclab.study.run import run_study
+from emmclab.papers.phones.characteristics import characteristics
+from emmclab.papers.phones.figures import drawings
+from emmclab.papers.phones.implications import implications
+from emmclab.papers.phones.judging import BADGES, STILL, verdicts_of
+from emmclab.papers.phones.phones_page import headline, render, sections, to_dict
+from emmclab.studies import Pool, Results, Study
+from emmclab.studies.grid import Grid
+from emmclab.studies.run import run_study
+from emmclab.traces.profile import Profile
 from test_pages import PHONE_PX, axe, check_fit
 from test_report_page import Visit
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import gzip
 import json
 import signal
-import subprocess
-import time
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,8 +16,8 @@ from google.protobuf.unknown_fields import UnknownFieldSet
 from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as perfetto
 
 import emmclab as api
-from conftest import COMMAND, PATIENCE_S, emmclab, emmclab_json, environment
-from emmclab.apps import STATES
+from conftest import emmclab, emmclab_json, ended_in_the_middle
+from emmclab.apps.closed_loop import STATES
 from test_cli_bad_input import assert_refused
 
 EVENT = perfetto.TrackEvent
@@ -295,7 +293,7 @@ def test_an_application_shows_its_threads_and_the_critical_path(program: str, tm
         (["apps", "run", "email", "--perfetto", "{folder}/run.parquet", *NEW], [".pftrace"]),
         (
             ["apps", "compare", "email", "--perfetto", "{folder}/run.pftrace"],
-            ["is about one run", "use `emmclab apps run`"],
+            ["applies to a single run", "use `emmclab apps run`"],
         ),
     ],
     ids=["ending", "folder", "seeds", "application", "comparison"],
@@ -325,16 +323,10 @@ def test_a_picture_is_not_read_as_a_trace(trace: Path, tmp_path: Path) -> None:
     assert_refused(emmclab("profile", out), "chat.pftrace", "picture", "read the trace that")
 
 
-def test_a_run_that_is_interrupted_leaves_no_picture(long_trace: Path, tmp_path: Path) -> None:
+def test_a_run_that_is_interrupted_leaves_no_picture(tmp_path: Path) -> None:
     out = tmp_path / "run.pftrace"
-    command = [*COMMAND, "simulate", str(long_trace), "--wrap-addresses", "--perfetto", str(out)]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment())
-    deadline = time.monotonic() + PATIENCE_S
-    while not list(tmp_path.iterdir()) and time.monotonic() < deadline:
-        time.sleep(0.002)
-    assert process.poll() is None, "the run ended before it could be interrupted"
-    process.send_signal(signal.SIGINT)
-    _, words = process.communicate(timeout=PATIENCE_S)
-    assert process.returncode == 130
+    command = ["simulate", "-", "--wrap-addresses", "--perfetto", out]
+    status, words = ended_in_the_middle(command, tmp_path, signal.SIGINT)
+    assert status == 130
     assert "Traceback" not in words
     assert not list(tmp_path.iterdir())

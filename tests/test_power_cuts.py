@@ -13,7 +13,7 @@ import pytest
 import emmclab as lab
 from conftest import PATIENCE_S, missing
 from cut_rounds import BLOCK, CUTS, lost_in, stamp
-from emmclab.control import Control
+from emmclab.live.control import Control
 
 CACHED = {
     "geometry.block_groups.0.blocks": 64,
@@ -45,10 +45,9 @@ class Direct:
         os.close(self._file)
 
 
+@pytest.mark.usefixtures("root")
 @pytest.mark.parametrize("layers", [[], ["advil"]])
 def test_nothing_acknowledged_is_lost_under_a_loop_device(layers: list[str]) -> None:
-    if os.geteuid() != 0 or not Path("/dev/fuse").exists() or not Path("/dev/loop-control").exists():
-        missing("root with FUSE and loop devices")
     sizes = {"advil.reserved": "8MiB"} if layers else {}
     device = lab.Device.preset("small-1gb").set(CACHED)
     with lab.serve(device, layers=layers, layer_settings=sizes, loop=True, clock="x0.1") as served:
@@ -60,9 +59,8 @@ def test_nothing_acknowledged_is_lost_under_a_loop_device(layers: list[str]) -> 
         assert served.stats()["cuts"] == CUTS
 
 
+@pytest.mark.usefixtures("root")
 def test_a_device_that_ignores_flushes_is_caught_under_a_loop_device() -> None:
-    if os.geteuid() != 0 or not Path("/dev/fuse").exists() or not Path("/dev/loop-control").exists():
-        missing("root with FUSE and loop devices")
     device = lab.Device.preset("small-1gb").set(CACHED | {"cache.lies": "flush"})
     with lab.serve(device, loop=True, clock="x0.1") as served:
         disk = Direct(served.path)
@@ -108,7 +106,7 @@ print(json.dumps(rounds.lost_in(Remote(), lambda: ask("cut"), lambda: ask("resto
 @pytest.mark.parametrize("lie", ["none", "flush"])
 def test_nothing_acknowledged_is_lost_over_nbd_but_by_a_device_that_lies(tmp_path: Path, lie: str) -> None:
     if subprocess.run([SYSTEM_PYTHON, "-c", "import nbd"], capture_output=True, check=False).returncode:
-        missing("Debian's python3-libnbd")
+        missing("python3-libnbd", "apt-get install python3-libnbd")
     tmp_path.chmod(0o700)
     device = lab.Device.preset("small-1gb").set(CACHED | {"cache.lies": lie})
     control = tmp_path / "control.sock"

@@ -10,8 +10,8 @@ import pytest
 
 import emmclab
 from conftest import biotracer
-from emmclab.device import Device
-from emmclab.workload import Workload
+from emmclab.devices.device import Device
+from emmclab.traces.workload import Workload
 
 
 def test_read_profile_table(trace: Path) -> None:
@@ -133,10 +133,10 @@ def test_what_is_public_shows_how_it_is_used() -> None:
     """Functions and methods with something to give carry an example, which is run with the tests."""
     import inspect
 
-    import emmclab.workload
+    import emmclab.traces.workload
 
     named = [getattr(emmclab, name) for name in emmclab.__all__]
-    named += [one for name, one in vars(emmclab.workload).items() if not name.startswith("_")]
+    named += [one for name, one in vars(emmclab.traces.workload).items() if not name.startswith("_")]
     functions = [one for one in named if inspect.isfunction(one)]
     for one in filter(inspect.isclass, named):
         own = {name: inspect.getattr_static(one, name) for name in vars(one) if not name.startswith("_")}

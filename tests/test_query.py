@@ -13,7 +13,7 @@ import duckdb
 import pytest
 
 from conftest import COMMAND, emmclab, environment
-from emmclab.study import Serial, Study, run_study
+from emmclab.studies import Serial, Study, run_study
 
 SQL = "select input, seed, requests, 63668 * 1000 as n, 1234567.5 as big from profiles order by all"
 

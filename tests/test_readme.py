@@ -1,7 +1,8 @@
-"""README's Python examples run with what `make demo` installs, and with the extra that it names."""
+"""README's commands print what it shows; its Python examples run with what `make demo` installs."""
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -10,6 +11,8 @@ from importlib.metadata import packages_distributions
 from pathlib import Path
 
 from conftest import PATIENCE_S, ROOT, biotracer, environment
+from pages import follow
+from repository import complain
 
 #: Runs a program as if only these libraries were installed.
 BLOCKED = """
@@ -72,13 +75,19 @@ def test_a_missing_library_names_the_line_of_readme_that_brings_it(tmp_path: Pat
         code += "except emmclab.UnsupportedError as error:\n    print(error.hint)"
         done = run(code, tmp_path, beyond_the_lock())
         assert done.stdout == f"run `{sys.executable} -m pip install 'emmclab[dataframes]'`\n", done.stderr
-    for page in ("README.md", "docs/guides/python.ipynb", "docs/reference/python.md"):
+    for page in ("README.md", "docs/guides/python.ipynb", "scripts/reference_python.py"):
         assert "pip install 'emmclab[dataframes]'" in (ROOT / page).read_text(), page
 
 
 def test_the_extra_brings_every_library_that_is_imported_with_it() -> None:
-    from emmclab.extras import EXTRAS
+    from emmclab.runtime.extras import EXTRAS
 
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     for library, extra in EXTRAS.items():
         assert any(re.match(rf"{library}\b", line) for line in extras[extra]), library
+
+
+def test_every_command_of_the_readme_prints_what_the_readme_shows(tmp_path: Path) -> None:
+    as_root = os.geteuid() == 0 and Path("/dev/fuse").exists() and Path("/dev/loop-control").exists()
+    faults = follow(ROOT / "README.md", tmp_path, as_root=as_root)
+    complain(faults, "show what the command prints, or mend the command")

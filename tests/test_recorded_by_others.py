@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import json
+import lzma
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -102,6 +105,17 @@ def test_a_compressed_perfetto_trace_reads_the_same(perfetto_trace: Path, tmp_pa
     packed.write_bytes(gzip.compress(perfetto_trace.read_bytes()))
     assert api.read(packed).rows(REQUESTS) == api.read(perfetto_trace).rows(REQUESTS)
     assert api.read(packed).ledger == api.read(perfetto_trace).ledger
+
+
+@pytest.mark.parametrize(
+    ("ending", "pack"), [("gz", gzip.compress), ("bz2", bz2.compress), ("xz", lzma.compress)]
+)
+def test_a_trace_dat_is_read_through_its_compression(
+    ending: str, pack: Callable[[bytes], bytes], trace_dat: Path, tmp_path: Path
+) -> None:
+    packed = _written(tmp_path / f"host.dat.{ending}", pack(trace_dat.read_bytes()))
+    assert api.read(packed).rows(REQUESTS) == api.read(trace_dat).rows(REQUESTS)
+    assert api.read(packed).ledger == api.read(trace_dat).ledger
 
 
 BESIDE = re.compile(
@@ -207,11 +221,13 @@ def test_rubbish_is_refused_with_a_way_out(
     accounting.packet.add(timestamp=1).ftrace_events.event.add(timestamp=1, pid=1).block_io_start.sector = 8
     cases = {
         "middle of a packet": whole[: len(whole) // 2],
-        "block_rq_issue": accounting.SerializeToString(),
+        "1 block_io_start, no block_rq_issue": accounting.SerializeToString(),
         "no event": b"<!DOCTYPE html>\n<html></html>\n",
-        "is not `task-pid": systrace.read_bytes().replace(b"# tracer", b"# tracer\nwhat", 1),
-        "unpack a compressed trace.dat first": gzip.compress(trace_dat.read_bytes()),
+        "is not `task-pid": systrace.read_bytes().replace(
+            b"# tracer", b"# tracer\nwhat block_rq_issue: 8,0 W", 1
+        ),
         "ends too early": trace_dat.read_bytes()[:-3000],
+        "cut short or damaged": gzip.compress(trace_dat.read_bytes())[:-3000],
     }
     for words, content in cases.items():
         bad.write_bytes(content)

@@ -9,7 +9,8 @@ import pytest
 
 from conftest import ROOT
 from emmclab import ConfigError, bundled, read
-from emmclab.device import Device
+from emmclab.devices.device import Device
+from reference import reference
 
 #: What a policy's own setting needs beside it.
 NEEDS = {
@@ -29,7 +30,7 @@ NEEDS = {
 
 def settings() -> dict[str, list[str]]:
     """The rows of the page of settings, by key."""
-    text = (ROOT / "docs/reference/settings.md").read_text()
+    text = reference("settings.md")
     rows = [line.strip("| ").split(" | ") for line in text.splitlines() if line.startswith("| `")]
     return {row[0].strip("`"): row for row in rows}
 
@@ -75,13 +76,14 @@ def test_a_word_that_the_page_does_not_list_is_refused_with_those_that_it_does(p
 
 
 def test_every_preset_is_on_the_page_of_devices() -> None:
-    page = (ROOT / "docs/reference/devices.md").read_text()
-    files = {path.stem for path in Path(ROOT / "presets/devices").glob("*.toml")}
+    page = reference("devices.md")
+    folders = ("presets/devices", "python/emmclab/papers/*/devices")
+    files = {path.stem for folder in folders for path in Path(ROOT).glob(f"{folder}/*.toml")}
     assert files == set(re.findall(r"^\| `([^`]+)` \|", page, re.MULTILINE))
 
 
 def test_every_count_of_the_ledger_is_defined_on_the_page_of_columns() -> None:
-    page = (ROOT / "docs/reference/trace-columns.md").read_text().partition("## Ledger")[2]
+    page = reference("trace-columns.md").partition("## Ledger")[2]
     rows = [line.strip("| ").split(" | ") for line in page.splitlines() if line.startswith("| `")]
     counts = set(read(bundled()[0]).ledger)
     assert {row[0].strip("`") for row in rows} == counts

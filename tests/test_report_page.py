@@ -11,8 +11,10 @@ from playwright.sync_api import Browser, Page, Route
 
 import emmclab
 from conftest import PATIENCE_S
-from emmclab.plots import simulated as simulated_plots
-from emmclab.report import write_report, write_simulation_report
+from emmclab.pages.plots import simulated as simulated_plots
+from emmclab.pages.profiles import write_report
+from emmclab.pages.simulation import write_simulation_report
+from repository import complain, place, tracked
 
 
 @pytest.fixture(scope="module")
@@ -349,3 +351,18 @@ def test_print_view_shows_every_chart(browser: Browser, one: Path, tmp_path: Pat
     visit.page.pdf(path=str(tmp_path / "page.pdf"))
     assert (tmp_path / "page.pdf").stat().st_size > 20_000
     visit.page.close()
+
+
+def test_no_part_of_a_page_loads_anything() -> None:
+    load = re.compile(
+        r"""(src|href)\s*=\s*["']?(https?:)?//|@import|url\(\s*["']?(https?:)?//|fetch\(|XMLHttp"""
+    )
+    parts = [path for path in tracked(".j2", ".css", ".js", ".html") if "emmclab" in path.parts]
+    assert parts
+    faults = [
+        place(path, number)
+        for path in parts
+        for number, line in enumerate(path.read_text().splitlines(), 1)
+        if load.search(line)
+    ]
+    complain(faults, "inline it: the page has to open from disk, without a network")

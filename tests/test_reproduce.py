@@ -10,9 +10,9 @@ import pytest
 from playwright.sync_api import Browser
 
 from conftest import Reproduced, emmclab, emmclab_json
-from emmclab.claims import rules
-from emmclab.papers import papers
-from emmclab.workload import workload_groups
+from emmclab.papers.claims import rules
+from emmclab.papers.registry import papers
+from emmclab.traces.workload import workload_groups
 from test_report_page import Visit
 
 MOST_BYTES = 3_000_000

@@ -10,7 +10,7 @@ import pytest
 
 import emmclab as lab
 from conftest import emmclab, emmclab_json
-from emmclab.study.results import Results
+from emmclab.studies.results import Results
 
 HEADING = "arrival_ns,start_ns,issue_ns,complete_ns,op,sector,sectors,pid,process,device"
 
@@ -105,7 +105,7 @@ def test_a_trace_that_cannot_be_judged_has_no_count_of_reissues(tmp_path: Path) 
     assert profile["ledger"]["reissued"] is None and profile["reissues"] is None
     shown = emmclab("explain", path).stdout
     assert any("–" in line and "suspected re-issues" in line for line in shown.splitlines())
-    assert "cannot be told" in emmclab("profile", path, "--drop-reissued").stderr
+    assert "are unknown" in emmclab("profile", path, "--drop-reissued").stderr
 
 
 @pytest.mark.parametrize(

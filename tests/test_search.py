@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from conftest import COMMAND, PATIENCE_S, emmclab, emmclab_json, environment, kept_cells, need_library
 from emmclab.cli import main
 from emmclab.errors import ConfigError
-from emmclab.study import Study
-from emmclab.study.search import Found, Objective, Trial, dominates
-from emmclab.study.space import Range, Space
+from emmclab.studies import Study
+from emmclab.studies.search import Found, Objective, Trial, dominates
+from emmclab.studies.space import Range, Space
 
 STUDY = """
 name = "tuned"

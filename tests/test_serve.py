@@ -6,7 +6,6 @@ import contextlib
 import json
 import os
 import re
-import shutil
 import signal
 import subprocess
 import time
@@ -17,24 +16,11 @@ from typing import Any
 import pytest
 
 import emmclab as lab
-from conftest import COMMAND, PATIENCE_S, ROOT, emmclab, emmclab_json, environment, missing
-from emmclab.live import CHANGING
+from conftest import COMMAND, PATIENCE_S, ROOT, emmclab, emmclab_json, environment, missing, need
+from emmclab.live.serve import CHANGING
 
 #: Small, so that preparing it takes no time, and one that keeps data in a cache.
 TINY = ("small-1gb", "--set", "geometry.block_groups.0.blocks=32")
-
-
-def need(*tools: str) -> None:
-    """Skip without tools; as root's, they may lie in `/sbin`."""
-    for tool in tools:
-        if shutil.which(tool, path=f"{os.environ['PATH']}:/usr/sbin:/sbin") is None:
-            missing(tool)
-
-
-def need_loop() -> None:
-    """Skip without root, FUSE and loop devices."""
-    if os.geteuid() != 0 or not Path("/dev/fuse").exists() or not Path("/dev/loop-control").exists():
-        missing("root with FUSE and loop devices")
 
 
 class Served:
@@ -220,8 +206,8 @@ def test_contents_stay_with_an_image_and_another_device_is_refused(serve: Any, f
     assert other.returncode == 2 and "the image holds" in other.stderr
 
 
+@pytest.mark.usefixtures("root")
 def test_a_command_runs_on_a_mounted_file_system_and_nothing_is_left(folder: Path) -> None:
-    need_loop()
     need("mkfs.ext4", "sqlite3")
     mount = folder / "mnt"
     script = f"sqlite3 {mount}/db 'create table t(a); insert into t values(42); select a from t;' && exit 7"
@@ -235,8 +221,8 @@ def test_a_command_runs_on_a_mounted_file_system_and_nothing_is_left(folder: Pat
     assert not mount.exists()
 
 
+@pytest.mark.usefixtures("root")
 def test_figures_begin_once_the_file_system_is_mounted(folder: Path) -> None:
-    need_loop()
     need("mkfs.ext4")
     words = ["serve", *TINY, "--clock", "free", "--mkfs", "ext4", "--mount", folder / "mnt", "--json"]
     result = json.loads(emmclab(*words, "--", "true").stdout)
@@ -274,8 +260,8 @@ def _ids(children: Path) -> list[str]:
     return [child for child in children.read_text().split() if Path(f"/proc/{child}/comm").exists()]
 
 
+@pytest.mark.usefixtures("root")
 def test_a_killed_server_leaves_no_mount(folder: Path) -> None:
-    need_loop()
     need("mkfs.ext4")
     mount = folder / "mnt"
     words = ["serve", *TINY, "--clock", "free", "--mkfs", "ext4", "--mount", str(mount)]
@@ -312,10 +298,9 @@ def test_a_device_is_a_loop_device_or_a_ublk_device(folder: Path) -> None:
     assert not (folder / "disk.img").exists()
 
 
+@pytest.mark.usefixtures("ublk")
 @pytest.mark.parametrize("more", [[], ["--mkfs", "ext4"]])
 def test_a_ublk_device_of_a_killed_server_is_deleted(folder: Path, more: list[str]) -> None:
-    if os.geteuid() != 0 or not Path("/dev/ublk-control").exists():
-        pytest.skip("root with ublk_drv; the guest of `make test-guest` has it, but no Python")
     before = set(Path("/dev").glob("ublk*"))
     mount = folder / "mnt"
     words = ["serve", *TINY, "--clock", "free", "--ublk", *more]
@@ -402,21 +387,21 @@ def test_a_device_is_served_from_python() -> None:
     assert [change["to"] for change in disk.result()["setting_changes"]] == ["77.0"]
 
 
+@pytest.mark.usefixtures("root")
 def test_a_loop_device_is_named_by_its_path_as_text() -> None:
-    need_loop()
     config = lab.Device.preset("small-1gb").set({"geometry.block_groups.0.blocks": 32})
     with lab.serve(config, loop=True, clock="free") as disk:
         assert repr(disk) == f"<LiveDevice 'small-1gb' at {disk.path}>"
         assert disk.run(["test", "-b", disk.path]) == 0
 
 
+@pytest.mark.usefixtures("root")
 def test_the_page_cache_of_a_loop_device_is_limited_while_it_is_served() -> None:
-    need_loop()
     config = lab.Device.preset("small-1gb").set({"geometry.block_groups.0.blocks": 32})
     with lab.serve(config, loop=True, clock="free", dirty_bytes=64 << 20) as disk:
         limits = Path("/sys/block", Path(disk.path).name, "bdi")
         if not (limits / "strict_limit").exists():
-            missing("a kernel that limits dirty data of a device (6.2)")
+            missing("a kernel that limits dirty data of a device", "use Linux 6.2 or later")
         assert (limits / "strict_limit").read_text() == "1\n"
         # The kernel keeps a share of its own limit, in steps of a millionth.
         assert int((limits / "max_bytes").read_text()) <= 72 << 20
@@ -424,9 +409,9 @@ def test_the_page_cache_of_a_loop_device_is_limited_while_it_is_served() -> None
     assert (limits / "max_ratio").read_text() == "100\n"
 
 
+@pytest.mark.usefixtures("root")
 @pytest.mark.parametrize("road", ["file", "loop"])
 def test_a_path_is_text_on_every_road(road: str) -> None:
-    need_loop()
     config = lab.Device.preset("small-1gb").set({"geometry.block_groups.0.blocks": 32})
     with lab.serve(config, clock="free", file=road == "file", loop=road == "loop") as disk:
         # The view of a terminal joins them.
@@ -443,11 +428,9 @@ def requests_of(path: Path) -> list[tuple[str, int, int, int]]:
     ]
 
 
+@pytest.mark.usefixtures("tracefs")
 def test_the_kernel_and_the_device_record_the_same_requests(folder: Path) -> None:
-    need_loop()
     need("fio")
-    if not Path("/sys/kernel/tracing/instances").exists():
-        subprocess.run(["mount", "-t", "tracefs", "nodev", "/sys/kernel/tracing"], check=False)
     own, kernels = folder / "own.parquet", folder / "kernel.parquet"
     config = lab.Device.preset("small-1gb").set({"geometry.block_groups.0.blocks": 32})
     with lab.serve(config, loop=True, record=own, clock="real") as disk:
@@ -468,11 +451,11 @@ def test_the_kernel_and_the_device_record_the_same_requests(folder: Path) -> Non
     assert all(kernel[3] >= device[3] for kernel, device in seen)
 
 
+@pytest.mark.usefixtures("root")
 @pytest.mark.parametrize("check", [[], ["--check"]])
 def test_a_large_device_takes_little_memory_while_all_of_it_is_discarded(
     folder: Path, check: list[str]
 ) -> None:
-    need_loop()
     need("mkfs.ext4")
     mount = folder / "mnt"
     words = ["serve", "emmc51-tlc", "--clock", "free", *check, "--mkfs", "ext4", "--mount", mount]
@@ -482,10 +465,9 @@ def test_a_large_device_takes_little_memory_while_all_of_it_is_discarded(
     assert int(line.split()[1]) < 300 * 1024, line
 
 
+@pytest.mark.usefixtures("root")
 def test_a_full_disk_below_the_image_loses_nothing_durable_and_room_ends_it(serve: Any, folder: Path) -> None:
     need("qemu-io")
-    if os.geteuid() != 0:
-        missing("root, for a small file system")
     small = folder / "small"
     small.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", small], check=True)

@@ -17,9 +17,10 @@ from conftest import PATIENCE_S, ROOT, need_library
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The site; a link to nothing and a page that no menu has are warnings, and a warning fails."""
+    """The site with its reference pages; a dead link or a page that no menu has is a warning, which fails."""
     need_library("sphinx", "furo", "myst_parser")
     folder = tmp_path_factory.mktemp("site")
+    subprocess.run([sys.executable, str(ROOT / "scripts" / "generate_reference.py")], check=True)
     doctrees = ["-d", str(folder / ".doctrees")]
     command = [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", *doctrees, str(ROOT / "docs")]
     done = subprocess.run(

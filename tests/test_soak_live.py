@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 import emmclab as lab
-from file_rounds import SECONDS, SEED, DifferenceError, File, Rounds
-from test_serve import need, need_loop
+from conftest import need
+from file_rounds import SECONDS, SEED, DifferenceError, Rounds
 
 DEVICES: dict[str, tuple[str, dict[str, Any]]] = {
     "nexus5": ("nexus5", {}),
@@ -21,9 +21,9 @@ DEVICES: dict[str, tuple[str, dict[str, Any]]] = {
 MKFS = ["-E", "lazy_itable_init=0,lazy_journal_init=0", "-J", "size=8", "-N", "4096"]
 
 
+@pytest.mark.usefixtures("root")
 @pytest.mark.parametrize("name", DEVICES)
 def test_files_on_a_served_device_hold_what_was_written(name: str, tmp_path: Path) -> None:
-    need_loop()
     need("mkfs.ext4", "fsck.ext4")
     preset, options = DEVICES[name]
     mount = tmp_path / "mnt"
@@ -46,15 +46,3 @@ def test_files_on_a_served_device_hold_what_was_written(name: str, tmp_path: Pat
         assert disk.stats()["failed"] == 0
     print(f"{name}: {sum(rounds.done.values()):,} operations: {rounds.done}")
     assert all(rounds.done.values())
-
-
-def test_the_rounds_find_a_byte_that_is_not_what_was_written(tmp_path: Path) -> None:
-    path = tmp_path / "file"
-    path.touch()
-    file = File.__new__(File)
-    file.path, file.held = path, bytearray(b"abcdef")
-    file.check(2, b"cdef", 100, "read")
-    with pytest.raises(DifferenceError, match="the first other one at 4"):
-        file.check(2, b"cdXf", 100, "read")
-    with pytest.raises(DifferenceError, match="3 bytes for 4"):
-        file.check(2, b"cde", 100, "read")

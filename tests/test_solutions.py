@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from conftest import emmclab, emmclab_json
-from emmclab.apps import run_application
+from emmclab.apps.closed_loop import run_application
+from emmclab.apps.solutions import SOLUTIONS, compare_solutions, loses, risk_of, risks, solutions_named
+from emmclab.devices.layers import layers
 from emmclab.errors import ConfigError
-from emmclab.layers import layers
-from emmclab.solutions import SOLUTIONS, compare_solutions, loses, risk_of, risks, solutions_named
 
 #: Saves a note and a thumbnail twenty times, each with its sync.
 SMALL = """

@@ -10,10 +10,11 @@ import emmclab
 HEAVY = {
     "altair",
     "duckdb",
-    "emmclab.claims",
-    "emmclab.plots",
-    "emmclab.report",
-    "emmclab.study",
+    "emmclab.crash",
+    "emmclab.fleet",
+    "emmclab.pages",
+    "emmclab.papers",
+    "emmclab.studies",
     "jinja2",
     "matplotlib",
     "multiprocessing",
@@ -37,7 +38,7 @@ def modules_after(code: str) -> set[str]:
 
 
 def test_the_names_of_heavy_modules_are_right() -> None:
-    assert modules_after("import emmclab.study, emmclab.report, rich") >= {
+    assert modules_after("import emmclab.studies, emmclab.pages.assemble, rich") >= {
         "rich",
         "altair",
         "duckdb",

@@ -8,8 +8,8 @@ import pytest
 
 import emmclab as lab
 from conftest import emmclab, emmclab_json
-from emmclab.device import Device
-from emmclab.workload import Workload, differences, fit, workloads
+from emmclab.devices.device import Device
+from emmclab.traces.workload import Workload, differences, fit, workloads
 
 
 def test_the_workloads_are_those_of_the_paper() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from conftest import emmclab
 from emmclab.errors import FormatError, InputError
-from emmclab.files import read_text
+from emmclab.runtime.files import read_text
 from test_cli_bad_input import assert_refused
 
 LATIN_1 = "name = 'Küche'\n".encode("latin-1")

@@ -12,8 +12,6 @@ import sysconfig
 import tarfile
 import venv
 import zipfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from email import message_from_bytes
 from pathlib import Path
 
@@ -21,9 +19,6 @@ import pytest
 
 from conftest import PATIENCE_S, ROOT, missing
 from emmclab import __version__
-
-sys.path.insert(0, str(ROOT / "scripts"))
-import wheel_smoke
 
 #: Largest wheel in bytes; the core is 33.9 million of it, packed 11.0 million.
 MOST_BYTES = 14_000_000
@@ -46,12 +41,13 @@ def maturin(*words: object) -> None:
 
 
 @pytest.fixture(scope="module")
-def packages(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def packages(cargo: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with wheel and source archive; the core is the one that the set-up compiled."""
-    if not MATURIN.exists() or shutil.which("cargo") is None:
-        missing("maturin or cargo")
+    del cargo
+    if not MATURIN.exists():
+        missing("maturin", "make setup")
     if not (ROOT / "target" / "release").is_dir():
-        missing("a compiled core in target/release")
+        missing("a compiled core in target/release", "make setup")
     base = tmp_path_factory.getbasetemp()
     # Workers have folders of their own in that of the session; the first one that asks packs for all.
     folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "packages"
@@ -104,51 +100,6 @@ def test_a_wheel_works_away_from_the_sources(installed: Path) -> None:
     assert done.stdout.count("ok: ") == 7
 
 
-def test_the_smoke_test_names_the_step_that_fails(
-    installed: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with changed(installed / "bin" / "emmclab", "#!/bin/sh\nexit 3\n"):
-        assert wheel_smoke.main([str(installed)]) == 1
-    assert "FAILED: version: SmokeError: `emmclab --version` ended with 3" in capsys.readouterr().err
-    assert wheel_smoke.main([str(installed / "share")]) == 2
-    assert "hint: wheel_smoke.py PREFIX" in capsys.readouterr().err
-
-
-def test_the_smoke_test_finds_what_a_wheel_lacks(installed: Path, tmp_path: Path) -> None:
-    """Each fault is found by its step, and mended before the next."""
-    tried = wheel_smoke.Installed(installed, tmp_path)
-    (package,) = installed.glob("lib/python3*/site-packages/emmclab")
-    bug = "raise RuntimeError\n"
-    faults: list[tuple[Path, str | None, Callable[[wheel_smoke.Installed], None]]] = [
-        (package / "extras.py", f"HOME = {str(ROOT)!r}\n", lambda one: wheel_smoke.check_files(one, ROOT)),
-        (installed / "share" / "man" / "man1", None, wheel_smoke.check_data),
-        (installed / "share" / "zsh" / "site-functions", None, wheel_smoke.check_data),
-        (package / "data" / "glossary.toml", None, wheel_smoke.check_presets),
-        (package / "papers" / "fast12" / "paper.toml", None, wheel_smoke.check_presets),
-        (package / "report" / "page.html.j2", None, wheel_smoke.check_traces),
-        (package / "apps.py", bug, wheel_smoke.check_apps),
-        (package / "control.py", bug, wheel_smoke.check_served),
-    ]
-    for path, text, check in faults:
-        with changed(path, text), pytest.raises(wheel_smoke.SmokeError):
-            check(tried)
-
-
-@contextmanager
-def changed(path: Path, text: str | None) -> Iterator[None]:
-    """A file that is another one for some time, or with its folder is not there."""
-    aside = path.with_name("aside")
-    path.rename(aside)
-    try:
-        if text is not None:
-            path.write_text(text)
-            path.chmod(0o755)
-        yield
-    finally:
-        path.unlink(missing_ok=True)
-        aside.rename(path)
-
-
 def test_a_wheel_is_for_every_python_and_says_which_system_it_needs(wheel: Path) -> None:
     name = rf"emmclab-{re.escape(__version__)}-cp311-abi3-manylinux_(2_\d+)_\w+\.whl"
     found = re.fullmatch(name, wheel.name)
@@ -196,6 +147,8 @@ def test_a_source_archive_holds_everything_that_the_core_is_made_of(packages: Pa
     for kind in ("devices", "apps", "hosts", "workloads", "published"):
         ours = {path.name for path in (ROOT / "presets" / kind).iterdir()}
         assert {path.name for path in (folder / "presets" / kind).iterdir()} == ours, kind
+    papers = sorted(path.relative_to(ROOT) for path in ROOT.glob("python/emmclab/papers/*/devices/*.toml"))
+    assert papers and [path for path in papers if not (folder / path).is_file()] == []
     assert (folder / "Cargo.lock").read_bytes() == (ROOT / "Cargo.lock").read_bytes()
     # Every manifest is whole: what it names is there, and no crate is missing.
     done = subprocess.run(

@@ -12,6 +12,16 @@ use emmclab_trace::ReadOptions;
 
 /// Reads `data` in each of the formats, strictly and leniently, to its end.
 pub fn read_as(formats: &[&str], data: &[u8]) {
+    let formats: Vec<_> = formats.iter().map(|format| Some(*format)).collect();
+    read_each(&formats, data);
+}
+
+/// Reads `data` as what it looks like, or has it refused by its name.
+pub fn read_as_found(data: &[u8]) {
+    read_each(&[None], data);
+}
+
+fn read_each(formats: &[Option<&str>], data: &[u8]) {
     let Ok(mut file) = tempfile::NamedTempFile::new_in("/dev/shm").or_else(|_| tempfile::NamedTempFile::new()) else {
         return;
     };
@@ -20,7 +30,7 @@ pub fn read_as(formats: &[&str], data: &[u8]) {
     }
     for format in formats {
         for lenient in [false, true] {
-            let options = ReadOptions { format: Some((*format).to_owned()), lenient, ..ReadOptions::default() };
+            let options = ReadOptions { format: format.map(str::to_owned), lenient, ..ReadOptions::default() };
             if let Ok(mut reader) = open_trace(file.path(), &options) {
                 while let Ok(Some(batch)) = reader.next_batch() {
                     std::hint::black_box(batch.iter().map(|request| request.bytes().0).max());

@@ -12,16 +12,17 @@ True
 `Profile` and `Result` are mappings: `list(profile)` names the fields, which end in their unit. Every error is
 an `EmmclabError` with `file`, `line`, `field` and `hint` where they are known.
 
-Beside what stands here: `emmclab.workload` (synthetic traces, and models taken from traces), `emmclab.layers`
-(host software above a device), `emmclab.apps` (applications in closed loop), `emmclab.study` and
-`emmclab.claims` (papers reproduced), `emmclab.fleet` (many recordings as one table), `emmclab.parts` (a trace
-in many files), `emmclab.advise`, `emmclab.probe`, `emmclab.published`, and `emmclab.report` and
-`emmclab.plots` (pages and figures).
+The rest is in rooms, each with a paragraph that says what it holds: `emmclab.traces` (also synthetic
+workloads and published figures), `emmclab.fleet` (many recordings as one table), `emmclab.devices`
+(simulation, layers, design options, probes), `emmclab.live` (served devices), `emmclab.crash` (power cuts),
+`emmclab.apps` (applications in closed loop), `emmclab.studies`, `emmclab.pages` (HTML pages and figures) and
+`emmclab.papers` (reproduced papers and their claims).
 """
 
 from emmclab._core import __version__
-from emmclab.calibration import calibrate
-from emmclab.device import Device, VictimPolicy, VictimView, compare
+from emmclab.devices.calibration import calibrate
+from emmclab.devices.device import Device, VictimPolicy, VictimView, compare
+from emmclab.devices.result import Result
 from emmclab.errors import (
     ConfigError,
     EmmclabError,
@@ -30,11 +31,10 @@ from emmclab.errors import (
     UnitError,
     UnsupportedError,
 )
-from emmclab.live import LiveDevice, serve
-from emmclab.profile import Profile
-from emmclab.reading import bundled, combine, convert, profile, read
-from emmclab.result import Result
-from emmclab.trace import Trace
+from emmclab.live.serve import LiveDevice, serve
+from emmclab.traces.profile import Profile
+from emmclab.traces.reading import bundled, combine, convert, profile, read
+from emmclab.traces.trace import Trace
 
 __all__ = [
     "ConfigError",

@@ -31,12 +31,14 @@ bitflags! {
         const JOURNAL = 1 << 8;
         /// It is suspected to be another request, issued a second time; found on reading, not recorded.
         const REISSUED = 1 << 9;
+        /// It ended with an error: its times are not those of a device that does its work.
+        const FAILED = 1 << 10;
     }
 }
 
 impl Flags {
     /// Names in the order of the bits.
-    pub const NAMES: [&'static str; 10] = [
+    pub const NAMES: [&'static str; 11] = [
         "sync",
         "fua",
         "preflush",
@@ -47,5 +49,6 @@ impl Flags {
         "no_wait_known",
         "journal",
         "reissued",
+        "failed",
     ];
 }

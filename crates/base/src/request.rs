@@ -17,6 +17,8 @@ pub struct Request {
     pub start: Option<Nanos>,
     /// When it was submitted to the device.
     pub issue: Option<Nanos>,
+    /// When the driver saw the end of its command at the device.
+    pub served: Option<Nanos>,
     /// When the device had finished it.
     pub complete: Option<Nanos>,
     /// First sector.
@@ -43,6 +45,7 @@ impl Request {
             arrival,
             start: None,
             issue: None,
+            served: None,
             complete: None,
             sector,
             sectors,
@@ -66,23 +69,40 @@ impl Request {
         Sector(self.sector.0.saturating_add(self.sectors as u64))
     }
 
-    /// Response time: from arrival to completion, as the application sees it.
+    /// Completion of a request that succeeded: times of failed ones are in no figure of latency.
+    #[inline]
+    pub fn succeeded(&self) -> Option<Nanos> {
+        self.complete.filter(|_| !self.flags.contains(Flags::FAILED))
+    }
+
+    /// Response time: from arrival to completion, as the application sees it; `None` where it failed.
     #[inline]
     pub fn response(&self) -> Option<Nanos> {
-        self.complete.map(|complete| complete - self.arrival)
+        self.succeeded().map(|complete| complete - self.arrival)
     }
 
-    /// Service time: from start to completion, as the driver sees it.
+    /// Service time: that of the device, from issue to the end of its command, where the driver's events tell both; else from
+    /// start to completion, as the driver sees it. `None` where it failed.
     #[inline]
     pub fn service(&self) -> Option<Nanos> {
-        Some(self.complete? - self.start?)
+        let complete = self.succeeded()?;
+        let (begin, end) = match (self.issue, self.served) {
+            (Some(issue), Some(served)) => (issue, served),
+            _ => (self.start?, complete),
+        };
+        Some(Nanos(end.0.saturating_sub(begin.0)))
     }
 
-    /// The first of start, issue and complete that is earlier than a time that comes before it, with its name.
+    /// The first of start, issue, served and complete that is earlier than a time that comes before it, with its name.
     #[inline]
     pub fn early_time(&self) -> Option<(&'static str, Nanos)> {
         let mut latest = self.arrival;
-        for (name, time) in [("start", self.start), ("issue", self.issue), ("complete", self.complete)] {
+        for (name, time) in [
+            ("start", self.start),
+            ("issue", self.issue),
+            ("served", self.served),
+            ("complete", self.complete),
+        ] {
             let Some(time) = time else { continue };
             if time < latest {
                 return Some((name, time));

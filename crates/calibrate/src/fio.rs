@@ -1,11 +1,13 @@
 //! Results of `fio --output-format=json` (fio 3 HOWTO, "JSON output"): completion latency by operation and block size.
 //!
+//! Notes around the JSON are passed over; a job with an error is refused, as its times are not those of the device.
 //! The size of a request is `io_bytes / total_ios`. The percentiles of `clat_ns` represent the requests; without
 //! them, the mean does. Every second job in order of size is held out of the fit.
 
 use emmclab_trace::{Error, Kind, Op, Result, SECTOR_BYTES};
 use serde_json::Value;
 
+use crate::fio_json::{check_errors, results};
 use crate::samples::Samples;
 
 /// Range of the percentiles that are used.
@@ -24,30 +26,15 @@ struct Job {
 /// # Errors
 /// Where the text is no fio result, or a job ran more than one request at a time.
 pub fn samples_of_fio(text: &str) -> Result<Samples> {
-    // fio may print warnings before the JSON.
-    let text = text.find('{').map_or(text, |at| &text[at..]);
-    let root: Value = serde_json::from_str(text).map_err(|error| {
-        Error::new(Kind::Syntax, format!("is not JSON: {error}")).hint("run fio with --output-format=json")
-    })?;
-    let Some(entries) = root["jobs"].as_array() else {
-        return Err(Error::new(Kind::Syntax, "has no list of jobs")
-            .of_field("jobs", 0, b"")
-            .hint("run fio with --output-format=json"));
-    };
     let mut jobs = Vec::new();
-    for entry in entries {
-        let depth = [&entry["job options"]["iodepth"], &root["global options"]["iodepth"]]
-            .into_iter()
-            .find_map(|depth| depth.as_str()?.parse::<u32>().ok())
-            .unwrap_or(1);
-        let name = entry["jobname"].as_str().unwrap_or("");
-        if depth > 1 {
-            return Err(Error::new(Kind::Value, format!("job `{name}` ran {depth} requests at once"))
-                .of_field("iodepth", 0, depth.to_string().as_bytes())
-                .hint("run fio without waiting in its latencies, one request at a time: fio with --iodepth=1 --numjobs=1 --direct=1"));
-        }
-        for (key, op) in [("read", Op::Read), ("write", Op::Write)] {
-            jobs.extend(job(&entry[key], op, name)?);
+    for result in results(text)? {
+        let Some(entries) = result["jobs"].as_array() else {
+            return Err(Error::new(Kind::Syntax, "has no list of jobs")
+                .of_field("jobs", 0, b"")
+                .hint("run fio with --output-format=json"));
+        };
+        for entry in entries {
+            jobs.extend(jobs_of(entry, &result["global options"])?);
         }
     }
     if jobs.is_empty() {
@@ -64,6 +51,26 @@ pub fn samples_of_fio(text: &str) -> Result<Samples> {
         }
     }
     Ok(samples)
+}
+
+/// The directions of a job that did I/O.
+fn jobs_of(entry: &Value, global: &Value) -> Result<Vec<Job>> {
+    check_errors(entry)?;
+    let depth = [&entry["job options"]["iodepth"], &global["iodepth"]]
+        .into_iter()
+        .find_map(|depth| depth.as_str()?.parse::<u32>().ok())
+        .unwrap_or(1);
+    let name = entry["jobname"].as_str().unwrap_or("");
+    if depth > 1 {
+        return Err(Error::new(Kind::Value, format!("job `{name}` ran {depth} requests at once"))
+            .of_field("iodepth", 0, depth.to_string().as_bytes())
+            .hint("run fio without waiting in its latencies, one request at a time: fio with --iodepth=1 --numjobs=1 --direct=1"));
+    }
+    let mut jobs = Vec::new();
+    for (key, op) in [("read", Op::Read), ("write", Op::Write)] {
+        jobs.extend(job(&entry[key], op, name)?);
+    }
+    Ok(jobs)
 }
 
 /// One direction of a job; `None` where it did no I/O.

@@ -5,6 +5,7 @@
 mod calibration;
 mod durability;
 mod fio;
+mod fio_json;
 mod fit;
 mod model;
 mod power;

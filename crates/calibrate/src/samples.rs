@@ -118,6 +118,9 @@ impl Samples {
             let earlier = completions.partition_point(|end| *end < complete);
             let free = if earlier > 0 { completions[earlier - 1] } else { begin };
             let service_us = (complete - begin.max(free)).0 as f64 / 1e3;
+            if request.flags.contains(Flags::FAILED) {
+                continue;
+            }
             if service_us <= 0.0 || self.durability.take(&request, service_us) || !request.op.has_data() {
                 continue;
             }

@@ -39,6 +39,14 @@ pub struct Problem {
     pub detail: String,
 }
 
+impl Problem {
+    /// What refuses the recovery of an ext4.
+    pub fn of_file_system(error: &Error) -> Self {
+        let (promise, detail) = (promise_of(error), one_line(error));
+        Self { level: Level::FileSystem, promise, detail }
+    }
+}
+
 /// A state after its recovery.
 #[derive(Clone, Debug, Default)]
 pub struct Recovered {
@@ -93,7 +101,10 @@ impl Judge {
             Ok(recovered) => recovered,
             Err(error) if error.kind() == Kind::Unsupported => return Err(error),
             Err(error) => {
-                return broken(Level::FileSystem, promise_of(&error), one_line(&error));
+                return Ok(Recovered {
+                    problem: Some(Problem::of_file_system(&error)),
+                    ..Recovered::default()
+                });
             }
         };
         recovered.layer_writes = layer_writes;
@@ -108,8 +119,7 @@ impl Judge {
         let replayed = self.recovery.replay(host)?;
         let replay = replayed.replay();
         if let Some(refused) = &replay.refused {
-            let (promise, detail) = (promise_of(refused), one_line(refused));
-            let problem = Some(Problem { level: Level::FileSystem, promise, detail });
+            let problem = Some(Problem::of_file_system(refused));
             return Ok(Recovered { problem, ..Recovered::default() });
         }
         let files = Filesystem::open(&replayed)?;

@@ -3,7 +3,7 @@
 
 use serde::Serialize;
 
-use crate::settings::{InterfaceKind, Settings};
+use emmclab_settings::{InterfaceKind, Settings};
 
 /// Functions that a host may find in the registers or descriptors of a device, and use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]

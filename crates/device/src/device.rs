@@ -5,7 +5,7 @@ use emmclab_base::{Nanos, Result};
 use crate::command::Command;
 use crate::controller::{Below, Controller, Zones};
 use crate::counters::Counters;
-use crate::events::{Observer, Quiet};
+use crate::events::{AnyObserver, Observer, Quiet, Shared};
 use crate::ftl::gc::VictimPolicy;
 use crate::ftl::{Ftl, Stop};
 use crate::geometry::Geometry;
@@ -13,11 +13,12 @@ use crate::ids::{BlockId, Lpn, PlaneId, Ppn};
 use crate::image;
 use crate::load::DeviceConfig;
 use crate::nand::{BlockState, Load, Nand};
-use crate::settings::InterfaceKind;
 use crate::zones::{Zone, ZoneAction};
+use emmclab_settings::InterfaceKind;
 
 /// A simulated eMMC or UFS: a controller above an FTL above flash, and counters, which are the first listener. Memory is taken as it is
 /// used: a new device of any size is there at once.
+#[derive(Clone)]
 pub struct Device {
     pub(crate) controller: Controller,
     pub(crate) ftl: Ftl,
@@ -40,6 +41,17 @@ pub struct Block {
     pub group: u8,
     /// Its state.
     pub state: BlockState,
+}
+
+/// What a device is asked to do.
+#[derive(Clone, Copy)]
+enum Work<'a> {
+    Submit(&'a Command),
+    Packed(&'a [Command]),
+    Zone(u32, ZoneAction),
+    Advance(Nanos),
+    Settle,
+    PowerOff,
 }
 
 impl Device {
@@ -69,19 +81,54 @@ impl Device {
         image::save(&self.ftl, &self.nand)
     }
 
-    /// Has `work` done by the controller, with the counters and `observer` listening.
+    /// Does some work with the counters and `observer` listening; returns the completion, where the work has one. Observers that are rare,
+    /// and all observers in a build for tests, are called through a pointer: compiling the device for each of them takes long.
     #[inline(always)]
     #[expect(
         clippy::inline_always,
         reason = "in a loop, fields of the device are then found without a pointer"
     )]
-    fn with<O: Observer, T>(
+    fn act<O: Observer>(&mut self, work: Work<'_>, observer: &mut O) -> Result<Option<Nanos>> {
+        if O::RARE || cfg!(debug_assertions) {
+            return self.act_through_pointer(work, observer, O::UNITS);
+        }
+        self.act_directly(work, observer)
+    }
+
+    #[inline(never)]
+    fn act_through_pointer(
         &mut self,
-        observer: &mut O,
-        work: impl FnOnce(&mut Controller, &mut Below<'_, (&mut Counters, &mut O)>) -> T,
-    ) -> T {
-        let mut log = (&mut self.counters, observer);
-        work(&mut self.controller, &mut Below { ftl: &mut self.ftl, nand: &mut self.nand, log: &mut log })
+        work: Work<'_>,
+        observer: &mut dyn AnyObserver,
+        units: bool,
+    ) -> Result<Option<Nanos>> {
+        if units {
+            self.act_directly(work, &mut Shared::<true>(observer))
+        } else {
+            self.act_directly(work, &mut Shared::<false>(observer))
+        }
+    }
+
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "as above")]
+    fn act_directly<O: Observer>(&mut self, work: Work<'_>, observer: &mut O) -> Result<Option<Nanos>> {
+        let Self { controller, ftl, nand, counters } = self;
+        if let Work::Submit(command) = work {
+            controller.accept(command, ftl.geometry())?;
+        }
+        let below = &mut Below { ftl, nand, log: &mut (counters, observer) };
+        match work {
+            Work::Submit(command) => return Ok(controller.submit(command, below)),
+            Work::Packed(entries) => {
+                controller.accept_packed(entries, below)?;
+                return Ok(controller.submit_packed(entries, below));
+            }
+            Work::Zone(zone, action) => controller.manage_zone(zone, action, below)?,
+            Work::Advance(until) => controller.advance(until, below),
+            Work::Settle => controller.settle(below),
+            Work::PowerOff => controller.power_off(below),
+        }
+        Ok(None)
     }
 
     /// Takes a request. Returns its completion, or `None` where that is not known yet (reads go first and it is a write)
@@ -96,8 +143,34 @@ impl Device {
         reason = "in a loop, fields of the device are then found without a pointer"
     )]
     pub fn submit<O: Observer>(&mut self, command: &Command, observer: &mut O) -> Result<Option<Nanos>> {
-        self.controller.accept(command, self.ftl.geometry())?;
-        Ok(self.with(observer, |controller, below| controller.submit(command, below)))
+        self.act(Work::Submit(command), observer)
+    }
+
+    /// Takes a request that no one listens to and completes it: for many writes one after the other, as when a device is filled. Returns the
+    /// completion. Compiled here, once.
+    ///
+    /// # Errors
+    /// As [`Device::submit`].
+    #[inline(never)]
+    pub fn complete(&mut self, command: &Command) -> Result<Nanos> {
+        self.submit(command, &mut Quiet)?;
+        Ok(self.settle(&mut Quiet))
+    }
+
+    /// As [`Device::advance`], with no one listening. Compiled here, once.
+    #[inline(never)]
+    pub fn idle_until(&mut self, until: Nanos) {
+        self.advance(until, &mut Quiet);
+    }
+
+    /// Completes all that was taken, idles for `idle`, and is switched off in good order, with no one listening. Compiled here, once.
+    #[inline(never)]
+    pub fn switch_off(&mut self, idle: Nanos) {
+        self.settle(&mut Quiet);
+        if idle > Nanos::ZERO {
+            self.advance(self.idle_from() + idle, &mut Quiet);
+        }
+        self.power_off(&mut Quiet);
     }
 
     /// Takes a packed command: requests of one operation, read or write, that all come at the same time. A single one is
@@ -113,10 +186,7 @@ impl Device {
         if let [single] = entries {
             return self.submit(single, observer);
         }
-        self.with(observer, |controller, below| {
-            controller.accept_packed(entries, below)?;
-            Ok(controller.submit_packed(entries, below))
-        })
+        self.act(Work::Packed(entries), observer)
     }
 
     /// Opens, closes or finishes a zone when the last command came; it takes no time. A discard of its sectors resets it.
@@ -130,7 +200,7 @@ impl Device {
         action: ZoneAction,
         observer: &mut O,
     ) -> Result<()> {
-        self.with(observer, |controller, below| controller.manage_zone(zone, action, below))
+        self.act(Work::Zone(zone, action), observer).map(|_| ())
     }
 
     /// The zones that are written in order, as they are.
@@ -147,7 +217,7 @@ impl Device {
     /// Does everything that begins before `until` without a command: waiting pages, write-back, folding, idle collection. Any series
     /// of calls gives the same events, counters and times as its last one alone. The next command must not come before `until`.
     pub fn advance<O: Observer>(&mut self, until: Nanos, observer: &mut O) {
-        self.with(observer, |controller, below| controller.advance(until, below));
+        let _ = self.act(Work::Advance(until), observer);
     }
 
     /// When the device will next do something that may complete a request that it holds; `None` where it holds none.
@@ -157,14 +227,13 @@ impl Device {
 
     /// Dispatches all that waits, and returns the completion of the last request.
     pub fn settle<O: Observer>(&mut self, observer: &mut O) -> Nanos {
-        let mut log = (&mut self.counters, observer);
-        self.controller.settle(&mut Below { ftl: &mut self.ftl, nand: &mut self.nand, log: &mut log })
+        let _ = self.act(Work::Settle, observer);
+        self.controller.last_complete()
     }
 
     /// An orderly end: all that is in the write buffer is written (power-off notification, `EXT_CSD` `POWER_OFF_NOTIFICATION`).
     pub fn power_off<O: Observer>(&mut self, observer: &mut O) {
-        let mut log = (&mut self.counters, observer);
-        self.controller.power_off(&mut Below { ftl: &mut self.ftl, nand: &mut self.nand, log: &mut log });
+        let _ = self.act(Work::PowerOff, observer);
     }
 
     /// Makes the data stay and everything else new: time, counters and numbers start again. The write buffer is written first.

@@ -122,6 +122,16 @@ pub struct Superblock {
     backup_groups: [u32; 2],
 }
 
+/// Has the bytes of a superblock no longer ask for a replay of the journal, with the checksum that belongs to that.
+pub(crate) fn clear_recover(bytes: &mut [u8; BYTES]) {
+    let features = le32(bytes, 0x60) & !Incompat::RECOVER.bits();
+    bytes[0x60..0x64].copy_from_slice(&features.to_le_bytes());
+    if RoCompat::from_bits_retain(le32(bytes, 0x64)).contains(RoCompat::METADATA_CSUM) {
+        let checksum = crc32c(!0, &bytes[..0x3FC]);
+        bytes[0x3FC..].copy_from_slice(&checksum.to_le_bytes());
+    }
+}
+
 impl Superblock {
     /// Reads and checks the superblock of a file system.
     ///

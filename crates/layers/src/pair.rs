@@ -1,7 +1,9 @@
-//! Pair: the device and a second one beside it share the requests (Implication 1 of IISWC 2015).
+//! Pair: the device and a second one share the requests (Implication 1 of IISWC 2015; RAID 0 of FAST 2012).
 //!
 //! The address of a request, or its length, decides which disk each part goes to. The two work independently, and a request
-//! is complete when all its parts are. Addresses are packed, so that each disk sees a range without holes.
+//! is complete when all its parts are. Addresses are packed, so that each disk sees a range without holes. Parts of a request
+//! that are adjacent on a disk go there as one command, as with Linux `md`, whose commands the block layer merges. The layer
+//! keeps nothing but addresses: after a cut of power there is nothing to restore.
 
 use emmclab_base::{BlockNote, Error, Kind as ErrorKind, Modifiers, Result};
 use schemars::JsonSchema;
@@ -10,7 +12,7 @@ use toml::Table;
 
 use crate::kind::{Kind, read_settings};
 use crate::layer::{Area, Below, Decision, Layer};
-use crate::plan::Plan;
+use crate::plan::{Memory, Plan};
 use crate::request::HostRequest;
 use crate::setting::settings_of;
 use crate::size::Size;
@@ -18,7 +20,7 @@ use crate::stripes::Stripes;
 
 pub(crate) const KIND: Kind = Kind {
     name: "pair",
-    about: "shares requests between the device and a second one, by stripes, address or size",
+    about: "shares requests between the device and a second one, by stripes (RAID 0), address or size",
     build,
     settings: settings_of::<PairSettings>,
 };
@@ -30,7 +32,7 @@ pub enum Routing {
     /// Everything goes to the device.
     #[default]
     Internal,
-    /// Stripes take turns (RAID 0).
+    /// Stripes take turns (RAID 0). Of disks of different size, twice the smaller one is offered.
     Striping,
     /// Addresses from a border on lie on the second device.
     ByFile,
@@ -86,8 +88,17 @@ struct Pair {
     shares: [Share; 2],
 }
 
-/// A part of a request: disk, first sector there, sectors.
-type Part = (u8, u64, u32);
+/// A part of a request.
+#[derive(Clone, Copy)]
+struct Part {
+    disk: u8,
+    /// First sector on the disk.
+    sector: u64,
+    /// Length in sectors.
+    sectors: u32,
+    /// First sector of its data in that of the request.
+    offset: u32,
+}
 
 fn build(table: &Table, below: &Below) -> Result<Box<dyn Layer>> {
     let given: PairSettings = read_settings(KIND.name, table)?;
@@ -96,10 +107,20 @@ fn build(table: &Table, below: &Below) -> Result<Box<dyn Layer>> {
     if !alone && below.second.is_none() {
         return refuse("layer `pair`: there is no second device".to_owned(), "name one, as --device2 sdcard");
     }
-    if given.chunk.0 == 0 || !given.chunk.0.is_multiple_of(4096) {
+    let chunk = given.chunk;
+    if chunk.0 == 0 || !chunk.0.is_multiple_of(4096) {
         return refuse(
-            format!("stripes of {} KB are impossible", given.chunk.0 as f64 / 1024.0),
-            "give a multiple of 4 KB, as 64KB",
+            format!("layer `pair`: `chunk` is {chunk}; it must be a multiple of 4KB"),
+            "give one, as --set pair.chunk=64KB",
+        );
+    }
+    let stripes = Stripes(chunk.sectors());
+    let disks = [below.main, below.second.unwrap_or(0)];
+    if given.routing == Routing::Striping && !given.wrap_addresses && stripes.capacity(disks) == 0 {
+        let smaller = Size(disks[0].min(disks[1]).saturating_mul(512));
+        return refuse(
+            format!("layer `pair`: `chunk` is {chunk}, the smaller disk has {smaller}"),
+            "give a smaller chunk",
         );
     }
     let border = given.border.map_or(below.main, Size::sectors);
@@ -111,18 +132,19 @@ fn build(table: &Table, below: &Below) -> Result<Box<dyn Layer>> {
     }
     Ok(Box::new(Pair {
         routing: given.routing,
-        stripes: Stripes(given.chunk.sectors()),
+        stripes,
         border,
         longest: u32::try_from(given.longest.sectors()).unwrap_or(u32::MAX),
         wrap: given.wrap_addresses,
-        disks: [below.main, below.second.unwrap_or(0)],
+        disks,
         shares: [Share::default(); 2],
     }))
 }
 
 impl Pair {
-    /// The first part of `left` sectors from `sector` on, of a request of `all`.
-    fn part(&self, sector: u64, left: u32, all: u32) -> Part {
+    /// The disk of the first of `left` sectors from `sector` on, of a request of `all`; the sector there, and how many of them
+    /// are in one run on that disk.
+    fn place(&self, sector: u64, left: u32, all: u32) -> (u8, u64, u32) {
         match self.routing {
             Routing::Internal => (0, sector, left),
             Routing::Striping => {
@@ -135,14 +157,49 @@ impl Pair {
         }
     }
 
+    /// The parts of a request, in order of their addresses.
+    fn parts(&self, request: &HostRequest) -> impl Iterator<Item = Part> {
+        let (first, all) = (request.sector, request.sectors);
+        let mut offset = 0;
+        std::iter::from_fn(move || {
+            let left = all - offset;
+            if left == 0 {
+                return None;
+            }
+            let (disk, sector, sectors) = self.place(first.saturating_add(u64::from(offset)), left, all);
+            let part = self.wrapped(Part { disk, sector, sectors, offset });
+            offset += sectors;
+            Some(part)
+        })
+    }
+
     /// The part on its disk: its address modulo the disk's size, moved down where its end would lie beyond.
-    fn wrapped(&self, (disk, sector, sectors): Part) -> Part {
-        let capacity = self.disks[usize::from(disk)];
-        if sector.saturating_add(u64::from(sectors)) <= capacity {
-            return (disk, sector, sectors);
+    fn wrapped(&self, part: Part) -> Part {
+        let capacity = self.disks[usize::from(part.disk)];
+        if part.sector.saturating_add(u64::from(part.sectors)) <= capacity {
+            return part;
         }
-        let sectors = u64::from(sectors).min(capacity);
-        (disk, (sector % capacity).min(capacity - sectors), sectors as u32)
+        let sectors = u64::from(part.sectors).min(capacity);
+        let sector = (part.sector % capacity).min(capacity - sectors);
+        Part { sector, sectors: sectors as u32, ..part }
+    }
+
+    /// Adds the commands for the parts of a request on one disk, and returns their sectors.
+    fn add_commands(&self, disk: u8, request: &HostRequest, plan: &mut Plan) -> u64 {
+        let (mut end, mut sum) = (None, 0);
+        for part in self.parts(request).filter(|part| part.disk == disk) {
+            if end != Some(part.sector) {
+                plan.begin(disk, request.op, part.sector);
+            }
+            if request.op.has_data() {
+                plan.piece(Memory::Payload, part.offset, part.sectors);
+            } else {
+                plan.lengthen(part.sectors);
+            }
+            end = Some(part.sector + u64::from(part.sectors));
+            sum += u64::from(part.sectors);
+        }
+        sum
     }
 }
 
@@ -163,8 +220,12 @@ impl Layer for Pair {
     }
 
     fn areas(&self) -> Vec<Area> {
-        let second = Area { disk: 1, sector: 0, sectors: self.disks[1] };
-        if self.routing == Routing::Internal { Vec::new() } else { vec![second] }
+        let sectors = match self.routing {
+            Routing::Internal => return Vec::new(),
+            Routing::Striping if !self.wrap => self.capacity() / 2,
+            _ => self.disks[1],
+        };
+        vec![Area { disk: 1, sector: 0, sectors }]
     }
 
     fn accepts(&self) -> Modifiers {
@@ -183,23 +244,11 @@ impl Layer for Pair {
             }
             return Decision::Run;
         }
-        let (mut sector, mut left) = (request.sector, request.sectors);
-        let mut has_part = [false; 2];
-        while left > 0 {
-            let part @ (.., length) = self.part(sector, left, request.sectors);
-            let (disk, to, sectors) = self.wrapped(part);
-            if request.op.has_data() {
-                plan.payload(disk, request.op, to, request.sectors - left, sectors);
-            } else {
-                plan.bare(disk, request.op, to, sectors);
-            }
-            has_part[usize::from(disk)] = true;
-            self.shares[usize::from(disk)].bytes += u64::from(sectors) * 512;
-            sector = sector.saturating_add(u64::from(length));
-            left -= length;
-        }
-        for (share, has_part) in self.shares.iter_mut().zip(has_part) {
-            share.requests += u64::from(has_part);
+        for disk in 0..2 {
+            let sectors = self.add_commands(disk, request, plan);
+            let share = &mut self.shares[usize::from(disk)];
+            share.requests += u64::from(sectors > 0);
+            share.bytes += sectors * 512;
         }
         Decision::Run
     }

@@ -238,8 +238,14 @@ impl Plan {
     #[inline]
     pub fn bare(&mut self, disk: u8, op: Op, sector: u64, sectors: u32) {
         self.begin(disk, op, sector);
+        self.lengthen(sectors);
+    }
+
+    /// Adds sectors to the command begun last, which has no data.
+    #[inline]
+    pub fn lengthen(&mut self, sectors: u32) {
         if let Some(Step::Command(command)) = self.steps.last_mut() {
-            command.sectors = sectors;
+            command.sectors += sectors;
         }
     }
 

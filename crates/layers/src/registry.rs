@@ -9,7 +9,6 @@ const LAYERS: &[Kind] = &[
     crate::advil::KIND,
     crate::ressd::KIND,
     crate::pair::KIND,
-    crate::raid0::KIND,
     crate::nvm_buffer::KIND,
     crate::journal::KIND,
     crate::lfs::KIND,

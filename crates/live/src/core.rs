@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use emmclab_base::{Error, Kind, Nanos, Op, Result};
-use emmclab_device::{BlockState, Command, Device, DeviceConfig, Observer, Quiet, SettingChange, Stop};
+use emmclab_device::{BlockState, Command, Device, DeviceConfig, Observer, Quiet, Rare, SettingChange, Stop};
 use emmclab_layers::LayerConfig;
 use emmclab_replay::{Answer, Measure, Mode, ReplayOptions, SimulationResult, Stack};
 use emmclab_serve::{BlockRequest, Completion, Completions, Failure, Limits};
@@ -152,7 +152,7 @@ impl Core {
             if let Some(recording) = &mut self.recording {
                 recording.noted(self.stack.next_request(), &notes);
             }
-            let sent = self.stack.submit(&command, notes, data, &mut Quiet);
+            let sent = self.stack.submit(&command, notes, data, &mut Rare(Quiet));
             match sent {
                 Ok(id) => {
                     self.owners.insert(id, number);
@@ -204,8 +204,8 @@ impl Core {
         loop {
             let done = self
                 .stack
-                .advance(now, &mut Quiet)
-                .and_then(|()| self.stack.take_answers(now, &mut Quiet, &mut answers));
+                .advance(now, &mut Rare(Quiet))
+                .and_then(|()| self.stack.take_answers(now, &mut Rare(Quiet), &mut answers));
             if let Err(error) = done {
                 self.fail(error);
             }
@@ -315,7 +315,7 @@ impl Core {
             return;
         }
         let now = self.clock.now();
-        if let Err(error) = self.stack.pass(now, &mut Quiet) {
+        if let Err(error) = self.stack.pass(now, &mut Rare(Quiet)) {
             self.fail(error);
         }
         self.image_error = self.stack.land(now).err();
@@ -406,7 +406,7 @@ impl Core {
             .hint(hint));
         }
         let now = self.clock.now();
-        let done = self.stack.drain(now, &mut Quiet)?;
+        let done = self.stack.drain(now, &mut Rare(Quiet))?;
         self.clock.served(done);
         self.image_error = self.stack.land(done).err();
         Ok(())
@@ -432,7 +432,7 @@ impl Core {
         }
         logged?;
         if self.stack.stop().is_none() {
-            self.stack.power_off(now, &mut Quiet)?;
+            self.stack.power_off(now, &mut Rare(Quiet))?;
         }
         self.recording.take().map_or(Ok(()), |recording| recording.finish(&self.changes))
     }

@@ -9,7 +9,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 
 use emmclab_base::{Error, Kind, Nanos, Op, Result};
-use emmclab_device::{Command, Device, DeviceConfig, Lpn, Quiet, SettingChange};
+use emmclab_device::{Command, Device, DeviceConfig, Lpn, SettingChange};
 use emmclab_layers::LayerConfig;
 use emmclab_media::Image;
 use emmclab_replay::{ImageStore, Part, ReplayOptions, Simulation, Stack};
@@ -61,14 +61,23 @@ impl Head {
     }
 }
 
+/// Whether a layer sends several addresses to one place.
+fn shares_places(layer: &LayerConfig) -> bool {
+    let setting = |name: &str| layer.settings.get(name);
+    layer.name == "pair"
+        && (setting("wrap_addresses").is_some_and(|value| value.as_bool() == Some(true))
+            || setting("routing").is_some_and(|value| value.as_str() == Some("by_size")))
+}
+
 /// Layers that can be restored after a cut of power, which every live run must be ready for.
 pub(crate) fn recoverable(layers: &[LayerConfig]) -> Result<Vec<LayerConfig>> {
-    if layers.iter().any(|layer| layer.name == "pair") {
+    if layers.iter().any(shares_places) {
         return Err(Error::new(
             Kind::Config,
-            "the layer `pair` sends addresses modulo a device's size, so contents would overwrite each other",
+            "the layer `pair` has several addresses share a place with `wrap_addresses` or `routing = \"by_size\"`, so contents \
+             would overwrite each other",
         )
-        .hint("serve one device, with or without other layers"));
+        .hint("set pair.wrap_addresses=false, and pair.routing to internal, striping or by_file"));
     }
     let mut all = layers.to_vec();
     let can_recover = |layer: &&mut LayerConfig| {
@@ -239,8 +248,7 @@ fn enter(device: &mut Device, image: &Image) -> Result<u64> {
     missing.dedup();
     for lpn in missing {
         let command = Command::new(now, Op::Write, u64::from(lpn.0) * unit, unit as u32);
-        device.submit(&command, &mut Quiet)?;
-        now = device.settle(&mut Quiet).max(now);
+        now = device.complete(&command)?.max(now);
         entered += 1;
     }
     device.rewind();

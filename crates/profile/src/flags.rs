@@ -8,8 +8,9 @@ use crate::report::FlagRow;
 
 /// Combinations of the flags that there are.
 const COMBINATIONS: usize = 1 << Flags::NAMES.len();
-/// Flags that are about the recording rather than the request; re-issues have a figure of their own.
-const NOT_SHOWN: [&str; 3] = ["no_wait", "no_wait_known", "reissued"];
+/// Flags that are about the recording rather than the request; re-issues have a figure of their own, and failures stand in the
+/// ledger.
+const NOT_SHOWN: [&str; 4] = ["no_wait", "no_wait_known", "reissued", "failed"];
 
 /// Requests by their flags.
 #[derive(Clone, Debug)]

@@ -1,6 +1,6 @@
 //! Per operation: counts, sizes, times and rates (Table III, figures 3, 4 and 5).
 
-use emmclab_trace::{Bytes, Op, Request, SECTOR_BYTES};
+use emmclab_trace::{Bytes, Nanos, Op, Request, SECTOR_BYTES};
 
 use crate::bins::{Doubling, Quarters, pct, size_label, time_label};
 use crate::elapsed;
@@ -50,13 +50,13 @@ impl Operation {
         let sectors = u64::from(request.sectors);
         self.sizes.add(sectors);
         self.size_bins.add(sectors, 1);
-        if let Some(complete) = request.complete {
+        if let Some(complete) = request.succeeded() {
             let response = elapsed(request.arrival, complete);
             self.response.add(response);
             self.response_bins.add(response, 1);
             self.response_quarters.add(response);
-            if let Some(start) = request.start {
-                let service = elapsed(start, complete);
+            if let Some(service) = request.service() {
+                let service = elapsed(Nanos::ZERO, service);
                 self.service.add(service);
                 self.service_bins.add(service, 1);
                 if service > 0 && request.op.has_data() {

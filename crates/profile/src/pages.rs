@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use emmclab_trace::{Op, Request};
-use roaring::RoaringTreemap;
+use rustc_hash::FxHashSet;
 
 use crate::bins::{Doubling, pct, time_label};
 use crate::merge::Join;
@@ -20,13 +20,13 @@ type IntervalBins = Doubling<1_000, 28>;
 const HOT_PCT: [u64; 3] = [1, 5, 20];
 
 /// Statistics of pages. This part of a profile alone grows with the trace: by 12 bytes for each 4 KB page
-/// of a 512 KB range that is touched (so by 12 bytes for each unique page where they lie together), and by a
-/// compressed bitmap of the start addresses that are not on a page boundary.
+/// of a 512 KB range that is touched (so by 12 bytes for each unique page where they lie together), and by some
+/// 18 bytes for each start address that is not on a page boundary.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Pages {
     table: PageTable,
     /// Start addresses off the page boundary, by device.
-    odd_starts: BTreeMap<u32, RoaringTreemap>,
+    odd_starts: BTreeMap<u32, FxHashSet<u64>>,
     /// Microsecond on the clock that times of pages count from.
     base_us: Option<i64>,
     address_hits: u64,
@@ -151,8 +151,9 @@ impl Pages {
         }
         for (space, theirs) in other.odd_starts {
             let mine = self.odd_starts.entry(space_of(space)).or_default();
-            self.address_hits += mine.intersection_len(&theirs);
-            *mine |= theirs;
+            for start in theirs {
+                self.address_hits += u64::from(!mine.insert(start));
+            }
         }
     }
 

@@ -82,7 +82,7 @@ impl Shares {
             _ => share.others += 1,
         }
         share.pids.add(request.pid.map_or(Pids::Several, Pids::One));
-        if let (Some(complete), true) = (request.complete, request.op.has_data()) {
+        if let (Some(complete), true) = (request.succeeded(), request.op.has_data()) {
             self.times_of(index).add(elapsed(request.arrival, complete));
         }
     }

@@ -61,7 +61,7 @@ impl Timeline {
                 return;
             }
         };
-        let response = request.complete.map(|complete| elapsed(request.arrival, complete));
+        let response = request.succeeded().map(|complete| elapsed(request.arrival, complete));
         self.0.add(request.arrival, side, request.sectors, response);
     }
 

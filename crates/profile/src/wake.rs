@@ -140,7 +140,7 @@ impl WakeUp {
 
 fn delays(request: &Request) -> RequestDelays {
     let issue = request.start.zip(request.issue).map(|(start, issue)| elapsed(start, issue));
-    (issue, request.start.zip(request.complete).map(|(start, complete)| elapsed(start, complete)))
+    (issue, request.start.zip(request.succeeded()).map(|(start, complete)| elapsed(start, complete)))
 }
 
 fn bucket(delay_ns: u64) -> usize {

@@ -169,7 +169,7 @@ impl Options {
 /// Runs a program on a host above a device, made ready as the replay options say: the result of the program, and that of the
 /// device, as JSON. `perfetto` is a file for a picture of the run.
 #[pyfunction]
-#[pyo3(signature = (program, host, config, options, replay, *, images=None, layers=None, second=None, perfetto=None))]
+#[pyo3(signature = (program, host, config, options, replay, *, images=None, images_limit=None, layers=None, second=None, perfetto=None))]
 #[expect(clippy::too_many_arguments, reason = "named arguments in Python")]
 pub(crate) fn run_app(
     py: Python<'_>,
@@ -179,6 +179,7 @@ pub(crate) fn run_app(
     options: &str,
     replay: &str,
     images: Option<PathBuf>,
+    images_limit: Option<u64>,
     layers: Option<Layers>,
     second: Option<&PyDeviceConfig>,
     perfetto: Option<PathBuf>,
@@ -188,7 +189,7 @@ pub(crate) fn run_app(
         let (host, options) = from_json::<Options>(options)?.checked(&host.0)?;
         let replay: ReplayOptions = from_json(replay)?;
         let mut tracks = perfetto.map(RunTracks::create).transpose()?;
-        let images = images.map(|folder| store(folder, None)).transpose()?;
+        let images = images.map(|folder| store(folder, images_limit)).transpose()?;
         let simulation = Simulation::new(config.settings(), &replay, images.as_ref())?;
         let simulation = under_layers(simulation, layers, second, &replay, images.as_ref())?;
         if let Some(tracks) = &mut tracks {
@@ -238,10 +239,11 @@ pub(crate) fn learn_app(
     name: String,
     partitions: Vec<(String, String)>,
     user_waits_for: Option<String>,
+    keep_pauses: bool,
 ) -> PyResult<String> {
     run(py, || {
         let file = File::open(&path).map_err(|error| Error::io(&path, error))?;
-        let options = LearnOptions { name, partitions, user_waits_for };
+        let options = LearnOptions { name, partitions, user_waits_for, keep_pauses };
         to_json(&learn(BufReader::new(file), &options).map_err(|error| error.in_file(&path))?)
     })
 }

@@ -1,14 +1,10 @@
 //! A run of requests, shared with Arrow.
 
-use std::sync::Arc;
-
-use arrow::array::StructArray;
-use arrow::datatypes::{DataType, Field};
 use emmclab_trace::{Batch, BlockNote, Column, Flags};
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyDict, PyTuple};
-use pyo3_arrow::ffi::{to_array_pycapsules, to_schema_pycapsule};
 
+use crate::capsules::{export_batch, export_schema};
 use crate::errors::run;
 
 /// A run of requests in order of arrival; any Arrow library takes it without a copy.
@@ -22,7 +18,7 @@ impl PyBatch {
     }
 
     fn __arrow_c_schema__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyCapsule>> {
-        Ok(to_schema_pycapsule(py, Batch::schema(self.0.has_notes()).as_ref())?)
+        export_schema(py, &Batch::schema(self.0.has_notes()))
     }
 
     #[pyo3(signature = (requested_schema=None))]
@@ -32,8 +28,9 @@ impl PyBatch {
         requested_schema: Option<Bound<'py, PyCapsule>>,
     ) -> PyResult<Bound<'py, PyTuple>> {
         let record = run(py, || self.0.to_record_batch(self.0.has_notes()))?;
-        let field = Field::new("", DataType::Struct(record.schema().fields().clone()), false);
-        Ok(to_array_pycapsules(py, Arc::new(field), &StructArray::from(record), requested_schema)?)
+        // The interface lets the consumer convert to the types that it prefers.
+        drop(requested_schema);
+        export_batch(py, record)
     }
     /// The first `limit` requests as dictionaries in the columns of the schema, for people to look at; flags are
     /// names. Whole traces go through Arrow.
@@ -55,6 +52,7 @@ impl PyBatch {
         out.set_item("arrival_ns", request.arrival.0)?;
         out.set_item("start_ns", request.start.map(|time| time.0))?;
         out.set_item("issue_ns", request.issue.map(|time| time.0))?;
+        out.set_item("served_ns", request.served.map(|time| time.0))?;
         out.set_item("complete_ns", request.complete.map(|time| time.0))?;
         out.set_item("sector", request.sector.0)?;
         out.set_item("sectors", request.sectors)?;

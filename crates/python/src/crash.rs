@@ -301,8 +301,10 @@ impl PyExplorer {
         self.state = self.chosen.as_ref().map(|chosen| self.explorer.with_omitted(chosen, &places));
     }
 
-    /// Writes what the host sees of the state to an image, which is made anew.
-    fn write_image(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
+    /// Writes what the host sees of the state to an image, which is made anew; with `replayed`, as the replay of an ext4's journal leaves it,
+    /// so that the kernel has nothing to recover. Where ext4 cannot be recovered, gives the problem as JSON.
+    #[pyo3(signature = (path, *, replayed=false))]
+    fn write_image(&self, py: Python<'_>, path: PathBuf, replayed: bool) -> PyResult<Option<String>> {
         let write = || {
             let state = self.state()?;
             let header = self.explorer.run().header();
@@ -310,7 +312,9 @@ impl PyExplorer {
             let view = self.explorer.view(state);
             let host = HostView::recover(view, (&header.layers, &header.below()), header.sectors, None)?
                 .map_err(fail)?;
-            let file = File::create(&path).map_err(fail)?;
+            let mut options = File::options();
+            let file =
+                options.read(true).write(true).create(true).truncate(true).open(&path).map_err(fail)?;
             file.set_len(header.sectors * SECTOR_BYTES).map_err(fail)?;
             let mut buffer = Vec::new();
             for range in host.written() {
@@ -320,10 +324,11 @@ impl PyExplorer {
                     file.write_all_at(&buffer, range.start * SECTOR_BYTES).map_err(fail)?;
                 }
             }
-            Ok(())
+            if replayed { replay(&file) } else { Ok(None) }
         };
         // The state is not shared between threads, so the lock of Python stays.
-        write().map_err(|error| to_python(py, &error))
+        let problem = write().map_err(|error| to_python(py, &error))?;
+        problem.map(|problem| run(py, || to_json(&Told::from(problem)))).transpose()
     }
 
     /// The coverage so far: moments, cuts, logarithm (10) of those that are legal at most, chosen, equal ones, most writes beyond promises.
@@ -338,6 +343,26 @@ impl PyExplorer {
             covered.most_unpromised,
         )
     }
+}
+
+/// Writes the home blocks of an ext4's journal to their places in its image, and has the superblock ask for no replay; the problem where
+/// Linux would not mount it.
+fn replay(image: &File) -> Result<Option<Problem>, Error> {
+    let mut recovery = emmclab_ext4::Recovery::new();
+    let replayed = match recovery.replay(image) {
+        Ok(replayed) => replayed,
+        Err(error) if error.kind() == Kind::Unsupported => return Err(error),
+        Err(error) => return Ok(Some(Problem::of_file_system(&error))),
+    };
+    if let Some(refused) = &replayed.replay().refused {
+        return Ok(Some(Problem::of_file_system(refused)));
+    }
+    let (offset, superblock) = replayed.superblock_after()?;
+    replayed.write_to(|at, bytes| image.write_all_at(bytes, at))?;
+    image
+        .write_all_at(&superblock, offset)
+        .map_err(|error| Error::new(Kind::Io, format!("the recovered superblock is not written: {error}")))?;
+    Ok(None)
 }
 
 /// The ways to choose states, each with its most, of a text that may leave these out.

@@ -1,10 +1,13 @@
 //! One mapping from the core's errors to the exceptions of `emmclab.errors`.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::io::ErrorKind;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use emmclab_trace::interrupt::interruptible;
 use emmclab_trace::{Error, Kind};
+use pyo3::exceptions::PyKeyboardInterrupt;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -56,10 +59,42 @@ pub(crate) fn to_python(py: Python<'_>, error: &Error) -> PyErr {
 thread_local! {
     /// The exception of a signal that came while core code ran on this thread.
     static SIGNAL: Cell<Option<PyErr>> = const { Cell::new(None) };
+    /// What this thread follows.
+    static FOLLOWED: RefCell<Option<Arc<AtomicBool>>> = const { RefCell::new(None) };
 }
 
-/// Whether a signal has come that raises an exception, as Ctrl-C does.
+/// Ends core code on the threads that follow it with `KeyboardInterrupt`: signals reach the main thread only.
+#[pyclass(name = "Interruption", module = "emmclab._core", frozen)]
+pub(crate) struct PyInterruption(Arc<AtomicBool>);
+
+#[pymethods]
+impl PyInterruption {
+    #[new]
+    fn new() -> Self {
+        Self(Arc::default())
+    }
+
+    /// Lets the calling thread follow.
+    fn follow(&self) {
+        FOLLOWED.set(Some(self.0.clone()));
+    }
+
+    /// Ends what runs on the threads that follow, now and later.
+    fn set(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+fn interrupted() -> bool {
+    FOLLOWED.with_borrow(|followed| followed.as_ref().is_some_and(|flag| flag.load(Ordering::Relaxed)))
+}
+
+/// Whether a signal has come that raises an exception, as Ctrl-C does, or what this thread follows has ended its work.
 fn signalled() -> bool {
+    if interrupted() {
+        SIGNAL.set(Some(PyKeyboardInterrupt::new_err(())));
+        return true;
+    }
     let raised = Python::attach(|py| py.check_signals().err());
     let came = raised.is_some();
     if came {

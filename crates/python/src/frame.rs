@@ -5,9 +5,9 @@ use std::sync::{Mutex, PoisonError};
 use emmclab_trace::TraceReader;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use pyo3_arrow::input::AnyRecordBatch;
 
 use crate::batch::PyBatch;
+use crate::capsules::AnyRecords;
 use crate::errors::run;
 use crate::reader::{header_to_python, ledger_to_python};
 
@@ -26,9 +26,8 @@ impl PyFrame {
 impl PyFrame {
     /// `table` has `__arrow_c_stream__` or `__arrow_c_array__`; `name` stands in the header and in errors.
     #[new]
-    fn new(py: Python<'_>, table: AnyRecordBatch, name: String) -> PyResult<Self> {
-        let records = table.into_reader()?;
-        run(py, || TraceReader::of_arrow(records, &name)).map(|reader| Self(Mutex::new(reader)))
+    fn new(py: Python<'_>, table: AnyRecords, name: String) -> PyResult<Self> {
+        run(py, || TraceReader::of_arrow(table.0, &name)).map(|reader| Self(Mutex::new(reader)))
     }
 
     /// Where the trace comes from.

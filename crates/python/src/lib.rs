@@ -10,13 +10,14 @@ mod apps;
 mod batch;
 mod benchmark;
 mod calibrate;
+mod capsules;
 mod crash;
 mod direct;
 mod errors;
+mod fio;
 mod frame;
 mod json;
 mod live;
-mod pair;
 mod presets;
 mod profile;
 mod reader;
@@ -47,17 +48,21 @@ mod _core {
     #[pymodule_export]
     use crate::direct::{PyDirectIo, bandwidths, fitted_figures};
     #[pymodule_export]
+    use crate::errors::PyInterruption;
+    #[pymodule_export]
+    use crate::fio::PyFioTrace;
+    #[pymodule_export]
     use crate::frame::PyFrame;
     #[pymodule_export]
     use crate::live::{PyLive, delete_left};
-    #[pymodule_export]
-    use crate::pair::PyPair;
     #[pymodule_export]
     use crate::presets::published_csv;
     #[pymodule_export]
     use crate::profile::{PyJournalProfiler, PyProfiler, cache_policies, published_tables};
     #[pymodule_export]
-    use crate::reader::{PyReader, csv_columns, formats, ledger_labels, row_groups, trace_columns};
+    use crate::reader::{
+        PyReader, csv_columns, file_kinds, formats, ledger_labels, row_groups, trace_columns,
+    };
     #[pymodule_export]
     use crate::record::PyRecorder;
     #[pymodule_export]

@@ -142,6 +142,11 @@ impl PyReader {
         self.inner().recognised().map(|found| (found.format, found.by)).collect()
     }
 
+    /// Requests of the whole trace, where a single file says that it is a part of one.
+    fn whole(&mut self) -> Option<u64> {
+        self.inner().whole()
+    }
+
     /// Bytes of the file read so far, and in all where known.
     fn progress(&mut self) -> (u64, Option<u64>) {
         let progress = self.inner().progress();
@@ -174,7 +179,7 @@ pub(crate) fn header_to_python<'py>(py: Python<'py>, header: &Header) -> PyResul
     Ok(out)
 }
 
-/// Every trace format: `name`, `about`, `known_by`, `reads`, `writes`.
+/// Every trace format: `name`, `about`, `known_by`, `from`, `gives`, `unknown`, `reads`, `writes`.
 #[pyfunction]
 pub(crate) fn formats(py: Python<'_>) -> PyResult<Vec<Bound<'_, PyDict>>> {
     FORMATS
@@ -185,6 +190,10 @@ pub(crate) fn formats(py: Python<'_>) -> PyResult<Vec<Bound<'_, PyDict>>> {
             out.set_item("name", format.name)?;
             out.set_item("about", format.about)?;
             out.set_item("known_by", format.known_by)?;
+            out.set_item("from", format.origin.from)?;
+            let gives: Vec<_> = format.origin.gives.iter().map(|column| column.name()).collect();
+            out.set_item("gives", gives)?;
+            out.set_item("unknown", format.origin.unknown)?;
             out.set_item("reads", true)?;
             out.set_item("writes", format.writes.is_some())?;
             Ok(out)
@@ -222,6 +231,12 @@ pub(crate) fn ledger_labels(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
         out.set_item(field, label)?;
     }
     Ok(out)
+}
+
+/// The kinds of files that are no traces and are refused by their name: what they are, and the cure.
+#[pyfunction]
+pub(crate) fn file_kinds() -> Vec<(&'static str, &'static str)> {
+    emmclab_trace::formats::file_kinds().collect()
 }
 
 /// The columns of a trace: name, type, unit, optional, about.

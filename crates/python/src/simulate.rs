@@ -77,11 +77,6 @@ impl PyDeviceConfig {
         self.0.name()
     }
 
-    /// Notes on the settings: keys that had another name before.
-    fn notes(&self) -> Vec<String> {
-        self.0.notes().to_vec()
-    }
-
     /// Every setting in full; the same settings give the same text.
     fn to_toml(&self, py: Python<'_>) -> PyResult<String> {
         run(py, || self.0.to_toml())

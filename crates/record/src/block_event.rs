@@ -20,6 +20,10 @@ pub(crate) const EVENTS: [(&str, bool); 9] = [
     ("block_rq_complete", false),
 ];
 
+/// Events that requests are made of where others recorded no other block events, and the steps that they stand for.
+pub(crate) const ACCOUNTED: [(&str, EventKind); 2] =
+    [("block_io_start", EventKind::Insert), ("block_io_done", EventKind::Complete)];
+
 /// A decoded record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockEvent {
@@ -37,6 +41,10 @@ pub struct BlockEvent {
     pub pid: i32,
     /// Name of that task, filled with zeros; empty where the event has none.
     pub comm: [u8; 16],
+    /// Whether a completion reports an error.
+    pub failed: bool,
+    /// Whether it is `block_io_start` or `block_io_done`.
+    pub accounted: bool,
 }
 
 /// Decodes the records of one event.
@@ -50,6 +58,8 @@ pub(crate) struct BlockDecoder {
     second: Option<Field>,
     rwbs: Field,
     comm: Option<Field>,
+    error: Option<Field>,
+    accounted: bool,
 }
 
 impl BlockDecoder {
@@ -66,7 +76,17 @@ impl BlockDecoder {
             second: if split { Some(required("new_sector")?) } else { None },
             rwbs: required("rwbs")?,
             comm: format.field("comm").cloned(),
+            // `errors` before kernel 4.13.
+            error: (kind == EventKind::Complete)
+                .then(|| format.field("error").or_else(|| format.field("errors")).cloned())
+                .flatten(),
+            accounted: false,
         })
+    }
+
+    /// The same of an event of [`ACCOUNTED`].
+    pub(crate) fn accounted(kind: EventKind, format: &EventFormat) -> Result<Self> {
+        Ok(Self { accounted: true, ..Self::new(kind, format)? })
     }
 
     /// The event; `None` where the record is too short for its format.
@@ -92,6 +112,11 @@ impl BlockDecoder {
                 Some(comm) => fixed(comm.text(order, record)?),
                 None => [0; 16],
             },
+            failed: match &self.error {
+                Some(error) => number(error)? as i32 != 0,
+                None => false,
+            },
+            accounted: self.accounted,
         })
     }
 }

@@ -15,6 +15,21 @@ pub struct Disk {
     pub sectors: u64,
     /// The name that the device gives itself, or the file behind a loop device.
     pub about: Option<String>,
+    /// The kernel's number of what is in it now, another for each medium and each file (`diskseq`, since Linux 5.15).
+    pub sequence: Option<u64>,
+}
+
+impl Disk {
+    /// Whether `now`, a later look at the disk of this name, is the same disk: the kernel gives names and numbers again.
+    pub(crate) fn is_same(&self, now: &Self) -> bool {
+        let differ = match (self.sequence, now.sequence) {
+            (Some(before), Some(now)) => before != now,
+            // A file that is removed stays behind its loop device.
+            _ => matches!((&self.about, &now.about), (Some(before), Some(now))
+                if before.trim_end_matches(" (deleted)") != now.trim_end_matches(" (deleted)")),
+        };
+        now.name == self.name && now.device == self.device && now.sectors > 0 && !differ
+    }
 }
 
 /// All disks of a machine.
@@ -40,7 +55,7 @@ fn device_number(text: &str) -> Option<u32> {
 
 impl Disks {
     /// From lines `disk NAME MAJOR:MINOR SECTORS`, `part NAME MAJOR:MINOR DISK`, `slave NAME DISK-ABOVE`,
-    /// `back NAME FILE`, `model NAME TEXT`, and the text of `/proc/mounts`. Lines of another form are passed over.
+    /// `back NAME FILE`, `model NAME TEXT`, `seq NAME DISKSEQ`, and the text of `/proc/mounts`. Lines of another form are passed over.
     pub fn parse(disks: &str, mounts: &str) -> Self {
         let mut out = Self::default();
         for line in disks.lines() {
@@ -51,7 +66,7 @@ impl Disks {
                 ("disk", [number, sectors]) => {
                     let Some(device) = device_number(number) else { continue };
                     let sectors = sectors.trim().parse().unwrap_or(0);
-                    let disk = Disk { name: name.to_owned(), device, sectors, about: None };
+                    let disk = Disk { name: name.to_owned(), device, sectors, ..Disk::default() };
                     out.numbers.insert((*number).to_owned(), name.to_owned());
                     out.all.insert(name.to_owned(), disk);
                 }
@@ -63,6 +78,11 @@ impl Disks {
                 ("back" | "model", [_, ..]) => {
                     if let Some(disk) = out.all.get_mut(name) {
                         disk.about = Some(rest.join(" ").trim().to_owned());
+                    }
+                }
+                ("seq", [sequence]) => {
+                    if let Some(disk) = out.all.get_mut(name) {
+                        disk.sequence = sequence.trim().parse().ok();
                     }
                 }
                 _ => {}
@@ -83,9 +103,9 @@ impl Disks {
         self.all.values()
     }
 
-    /// Whether this disk is still there, with something in it.
+    /// Whether this disk is still there, with the same in it.
     pub(crate) fn hold(&self, disk: &Disk) -> bool {
-        self.all.get(&disk.name).is_some_and(|now| now.device == disk.device && now.sectors > 0)
+        self.all.get(&disk.name).is_some_and(|now| disk.is_same(now))
     }
 
     /// The disks that requests for `name` reach: a disk, a partition, a mapped device (with or without `/dev/`),
@@ -210,6 +230,18 @@ mod tests {
         let above = disks.standing_on(&disks.resolve("mmcblk0").unwrap());
         assert_eq!(above.values().collect::<Vec<_>>(), ["mmcblk0", "mmcblk0p1", "dm-0", "dm-1"]);
         assert_eq!(disks.resolve("loop1").unwrap()[0].about.as_deref(), Some("/data/a b.img"));
+    }
+
+    #[test]
+    fn another_disk_of_the_same_name_and_number_is_not_the_one_that_was() {
+        let look = |more: &str| Disks::parse(&format!("disk loop0 7:0 64\n{more}\n"), "");
+        let is_held = |before: &str, now: &str| look(now).hold(&look(before).all["loop0"]);
+        assert!(is_held("seq loop0 7\nback loop0 /a", "seq loop0 7\nback loop0 /a (deleted)"));
+        assert!(!is_held("seq loop0 7\nback loop0 /a", "seq loop0 9\nback loop0 /a"));
+        // Kernels before 5.15 give no number.
+        assert!(is_held("back loop0 /a", "back loop0 /a (deleted)") && is_held("", ""));
+        assert!(!is_held("back loop0 /a", "back loop0 /b"));
+        assert!(!Disks::parse("disk loop0 7:0 0\n", "").hold(&look("").all["loop0"]));
     }
 
     #[test]

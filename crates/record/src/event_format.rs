@@ -89,6 +89,12 @@ impl Field {
     /// The field as text up to its first zero byte; `None` where the record is too short.
     #[inline]
     pub fn text<'a>(&self, order: ByteOrder, record: &'a [u8]) -> Option<&'a [u8]> {
+        self.bytes(order, record).map(unfilled)
+    }
+
+    /// All bytes of the field; `None` where the record is too short.
+    #[inline]
+    pub fn bytes<'a>(&self, order: ByteOrder, record: &'a [u8]) -> Option<&'a [u8]> {
         let (at, size) = match self.storage {
             Storage::Inline => (self.offset, self.size),
             Storage::DataLoc | Storage::RelLoc => {
@@ -98,7 +104,7 @@ impl Field {
                 (base + at, size)
             }
         };
-        record.get(at..at.checked_add(size)?).map(unfilled)
+        record.get(at..at.checked_add(size)?)
     }
 }
 

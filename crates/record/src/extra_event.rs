@@ -35,7 +35,9 @@ impl ExtraDecoder {
     pub(crate) fn decode(&self, order: ByteOrder, record: &[u8]) -> Option<DecodedEvent> {
         let mut values = Values::default();
         for (slot, field) in &self.fields {
-            if slot.is_text() {
+            if *slot == Slot::Cdb {
+                values.set_text(*slot, field.bytes(order, record)?);
+            } else if slot.is_text() {
                 values.set_text(*slot, field.text(order, record)?);
             } else {
                 values.set(*slot, field.number(order, record)?);
@@ -49,7 +51,7 @@ impl ExtraDecoder {
 mod tests {
     use std::fmt::Write as _;
 
-    use emmclab_trace::{CommandKind, CommandStep, unfilled};
+    use emmclab_trace::{CommandKind, CommandStep, Target, unfilled};
 
     use super::*;
 
@@ -78,7 +80,13 @@ mod tests {
     }
 
     fn start(kind: CommandKind, bytes: u64) -> CommandStep {
-        CommandStep::Start { kind, bytes, sector: None, packed: false, reliable: false }
+        CommandStep::Start { kind, bytes, target: Target::Nowhere, packed: false, reliable: false }
+    }
+
+    /// A command of data at this block, whose length the event gives in bytes only.
+    fn start_at(first: u64, kind: CommandKind, bytes: u64) -> CommandStep {
+        let target = Target::Blocks { first, count: None, is_recent: false };
+        CommandStep::Start { kind, bytes, target, packed: false, reliable: false }
     }
 
     const DONE: CommandStep = CommandStep::Done { failed: false, again: false };
@@ -102,7 +110,7 @@ mod tests {
             command(&decoder, &record(&[host, word, tag, bytes, 8, 0, opcode], &texts))
         };
         let host = || "624000.ufshc".to_owned();
-        assert_eq!(decode(b"send\0", 3, 4096, 0x2a), (host(), 3, start(CommandKind::Write, 4096)));
+        assert_eq!(decode(b"send\0", 3, 4096, 0x2a), (host(), 3, start_at(8, CommandKind::Write, 4096)));
         assert_eq!(decode(b"complete\0", 3, 4096, 0x2a), (host(), 3, DONE));
         assert_eq!(decode(b"dev_complete\0", 3, 0, 0), (host(), 3, DONE));
         // No length: -1.
@@ -124,8 +132,8 @@ mod tests {
         let decoder = decoder("ufshcd_command", &fields).unwrap();
         let decode =
             |step, opcode| command(&decoder, &record(&[1, 2, 3, 4, step, 31, 0, 65536, 5, 0, opcode], b""));
-        assert_eq!(decode(0, 0x28), ("ufs".to_owned(), 31, start(CommandKind::Read, 65536)));
-        assert_eq!(decode(0, 0x42).2, start(CommandKind::Discard, 65536));
+        assert_eq!(decode(0, 0x28), ("ufs".to_owned(), 31, start_at(5, CommandKind::Read, 65536)));
+        assert!(matches!(decode(0, 0x42).2, CommandStep::Start { kind: CommandKind::Discard, .. }));
         assert_eq!(decode(1, 0x28).2, DONE);
         assert!(decoder.decode(ByteOrder::Little, &record(&[1, 2, 3, 4, 0], b"")).is_none());
     }
@@ -155,11 +163,11 @@ mod tests {
         let begin = decoder("mmc_blk_rw_start", &fields).unwrap();
         let end = decoder("mmc_blk_rw_end", &fields).unwrap();
         let record = record(&[25, 0x8000_2000, 16], b"");
-        let sector = Some(0x8000_2000);
+        let target = Target::Sectors { first: 0x8000_2000, count: 16 };
         let step = CommandStep::Start {
             kind: CommandKind::Write,
             bytes: 8192,
-            sector,
+            target,
             packed: false,
             reliable: false,
         };

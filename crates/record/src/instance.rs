@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use emmclab_trace::{Error, Kind, Result};
 use rustix::mount::{MountFlags, mount};
@@ -15,6 +16,9 @@ const PREFIX: &str = "emmclab";
 pub(crate) struct Instance {
     path: PathBuf,
 }
+
+/// Attempts to remove an instance that is busy, 10 ms apart.
+const TRIES: u32 = 100;
 
 /// Place of the mount of tracefs.
 const TRACEFS: &str = "/sys/kernel/tracing";
@@ -119,8 +123,15 @@ impl Instance {
 
 impl Drop for Instance {
     fn drop(&mut self) {
-        // Removing it turns its events off. Nothing more can be done where that fails; the next run tries again.
-        let _ = fs::remove_dir(&self.path);
+        // Removing it turns its events off. It cannot be removed while another process looks into it, which takes moments. Nothing
+        // more can be done where that fails; the next run tries again.
+        for _ in 0..TRIES {
+            let removed = fs::remove_dir(&self.path);
+            if removed.map_or_else(|error| error.kind() != io::ErrorKind::ResourceBusy, |()| true) {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
     }
 }
 

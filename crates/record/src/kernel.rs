@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use emmclab_trace::{DecodedEvent, Error, EventKind, KernelEvent, Kind, Result};
 
-use crate::block_event::{BlockDecoder, BlockEvent, EVENTS};
+use crate::block_event::{ACCOUNTED, BlockDecoder, BlockEvent, EVENTS};
 use crate::byte_order::ByteOrder;
 use crate::event_format::EventFormat;
 use crate::extra_event::ExtraDecoder;
@@ -60,6 +60,18 @@ impl Kernel {
     /// # Errors
     /// [`Kind::Unsupported`] where a file that is needed is missing or describes another layout.
     pub fn from_files(files: &Files) -> Result<Self> {
+        Self::read(files, true)
+    }
+
+    /// The same of a kernel whose records others made: block events may be missing.
+    ///
+    /// # Errors
+    /// As [`Kernel::from_files`].
+    pub fn of_any_events(files: &Files) -> Result<Self> {
+        Self::read(files, false)
+    }
+
+    fn read(files: &Files, needs_block: bool) -> Result<Self> {
         let file = |name: &str| {
             files.get(name).map(String::as_str).filter(|text| !text.trim().is_empty()).ok_or_else(|| {
                 Error::new(Kind::Unsupported, format!("the recorded machine gave no `{name}`")).hint(
@@ -85,7 +97,7 @@ impl Kernel {
         for (name, may_lack) in EVENTS {
             let path = format!("events/block/{name}/format");
             let text = match files.get(&path) {
-                None if may_lack => continue,
+                None if may_lack || !needs_block => continue,
                 _ => file(&path)?,
             };
             let format = EventFormat::parse(text).map_err(|error| error.of_field(name, 0, b""))?;
@@ -94,7 +106,16 @@ impl Kernel {
             decoders.push((format.id, Decoder::Block(Box::new(BlockDecoder::new(kind, &format)?))));
             events.push(format!("block/{name}"));
         }
-        for (path, event) in KernelEvent::ALL {
+        for (name, kind) in ACCOUNTED.into_iter().filter(|_| !needs_block) {
+            let Some(text) = files.get(&format!("events/block/{name}/format")) else { continue };
+            let format = EventFormat::parse(text).map_err(|error| error.of_field(name, 0, b""))?;
+            smallest_record = smallest_record.min(format.record_bytes());
+            decoders.push((format.id, Decoder::Block(Box::new(BlockDecoder::accounted(kind, &format)?))));
+        }
+        // Beside block events, those of SCSI say nothing new.
+        for (path, event) in
+            KernelEvent::ALL.into_iter().filter(|(_, event)| !(needs_block && event.is_scsi()))
+        {
             // Vendors' kernels have events of these names with other fields: requests can be recorded without.
             let format =
                 files.get(&format!("events/{path}/format")).and_then(|text| EventFormat::parse(text).ok());
@@ -107,6 +128,14 @@ impl Kernel {
             }
         }
         Ok(Self { layout, decoders, events, smallest_record })
+    }
+
+    /// Gives the number of each record of a page to `record`: the number of its event's format.
+    pub(crate) fn numbers(&self, page: &[u8], mut record: impl FnMut(u16)) {
+        let Ok(records) = self.layout.open(page) else { return };
+        for found in records.map_while(Result::ok) {
+            record(self.layout.order().unsigned(found.data, 0, 2).unwrap_or(0) as u16);
+        }
     }
 
     /// The layout of its pages.

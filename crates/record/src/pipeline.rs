@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use emmclab_trace::formats::parse_rwbs;
+use emmclab_trace::formats::{Letters, read_rwbs};
 use emmclab_trace::{
-    Activity, BATCH_ROWS, Batch, BatchBuilder, DecodedEvent, Event, Ledger, Matcher, Merge, NameId, Names,
-    Nanos, Request, unfilled,
+    Activity, BATCH_ROWS, Batch, BatchBuilder, DecodedEvent, Event, Flags, Ledger, Matcher, Merge, NameId,
+    Names, Nanos, Request, unfilled,
 };
 
 use crate::block_event::BlockEvent;
@@ -45,12 +45,22 @@ pub(crate) struct Pipeline {
 }
 
 impl Pipeline {
-    /// A pipeline for the pages of this kernel.
+    /// A pipeline for pages that may hold block events, or those of drivers alone.
+    pub(crate) fn of_any_events(kernel: Kernel, watched: Watched) -> Self {
+        Self { matcher: Matcher::default(), ..Self::new(kernel, watched) }
+    }
+
+    /// What has to be known of how the requests were made.
+    pub(crate) fn note(&self) -> Option<String> {
+        self.matcher.note()
+    }
+
+    /// A pipeline for the pages of a recording of block events.
     pub(crate) fn new(kernel: Kernel, watched: Watched) -> Self {
         Self {
             kernel,
             merge: Merge::default(),
-            matcher: Matcher::default(),
+            matcher: Matcher::of_block_events(),
             order: ArrivalOrder::default(),
             ledger: Ledger::default(),
             cpus: BTreeMap::new(),
@@ -60,6 +70,11 @@ impl Pipeline {
             done: Vec::new(),
             builder: BatchBuilder::default(),
         }
+    }
+
+    /// The kernel whose pages it reads.
+    pub(crate) fn kernel(&self) -> &Kernel {
+        &self.kernel
     }
 
     /// Decodes a page.
@@ -108,7 +123,7 @@ impl Pipeline {
         for (time, event) in events {
             self.event(time, &event);
         }
-        self.matcher.finish(&mut self.ledger, &mut self.done);
+        self.matcher.finish(self.watched.names_mut(), &mut self.ledger, &mut self.done);
         self.take_done();
     }
 
@@ -119,7 +134,8 @@ impl Pipeline {
             Traced::Extra(DecodedEvent::Command(event)) => {
                 if self.watched.is_recorded(event) {
                     let disk = self.watched.disk_of(event);
-                    self.matcher.command(time, event, disk, &mut self.ledger, &mut self.done);
+                    let devices = self.watched.names_mut();
+                    self.matcher.command(time, event, disk, devices, &mut self.ledger, &mut self.done);
                 }
             }
             Traced::Extra(DecodedEvent::File(event)) => {
@@ -133,18 +149,32 @@ impl Pipeline {
 
     fn block(&mut self, time: Nanos, event: &BlockEvent) {
         let BlockEvent { kind, sector, sectors, pid, .. } = *event;
-        let Ok((op, flags)) = parse_rwbs(unfilled(&event.rwbs), 0) else {
-            // Passed-through commands (`N`), which carry no block I/O.
-            self.ledger.skipped += 1;
-            return;
+        let (op, flags) = match read_rwbs(unfilled(&event.rwbs), 0) {
+            Ok(Letters::Request(op, flags)) => (op, flags),
+            Ok(Letters::Zone(command)) => {
+                self.matcher.zone(command, kind);
+                self.ledger.skipped += 1;
+                return;
+            }
+            Err(_) => {
+                // Passed-through commands, which carry no block I/O.
+                self.ledger.skipped += 1;
+                return;
+            }
         };
         let process = if kind.is_by_submitter() { self.process(&event.comm) } else { None };
         let (device, is_new) = self.watched.disk(event.device);
-        if is_new && event.device >> 20 == Matcher::MMC_MAJOR {
-            self.matcher.add_mmc_disk(device);
+        if is_new {
+            self.matcher.add_disk(device, event.device >> 20);
         }
+        let flags = if event.failed { Flags::FAILED } else { flags };
         let read = Event { time, kind, device, op, flags, sector, sectors, pid: Some(pid), process };
-        self.matcher.block(read, unfilled(&event.comm), &mut self.ledger, &mut self.done);
+        let task = unfilled(&event.comm);
+        if event.accounted {
+            self.matcher.accounted(read, task, &mut self.ledger, &mut self.done);
+        } else {
+            self.matcher.block(read, task, &mut self.ledger, &mut self.done);
+        }
     }
 
     fn take_done(&mut self) {
@@ -373,6 +403,33 @@ mod tests {
         let ledger = pipeline.ledger();
         assert_eq!((batch.len(), ledger.seen, ledger.paired, ledger.unpaired), (1, 7, 1, 0));
         assert_eq!(batch.devices().get(request.device.unwrap()), Some("mmcblk0"));
+    }
+
+    #[test]
+    fn pages_without_block_events_give_the_commands_of_the_driver() {
+        let mut files = phone();
+        files.retain(|name, _| !name.starts_with("events/block"));
+        assert!(Kernel::from_files(&files).is_err());
+        let kernel = Kernel::of_any_events(&files).unwrap();
+        let mut pipeline = Pipeline::of_any_events(kernel, Watched::default());
+        let records = [
+            mmc(8, 64, 1 << 8, b"mmc0\0", [25, 64, 1 << 31 | 8]),
+            mmc_done(25, 0, b"mmc0\0"),
+            mmc(8, 128, 1 << 9, b"mmc0\0", [18, 128, 0]),
+            mmc_done(18, (-84i32) as u32, b"mmc0\0"),
+            mmc(8, 128, 1 << 9, b"mmc0\0", [18, 128, 0]),
+            mmc_done(18, 0, b"mmc0\0"),
+        ];
+        pipeline.page(0, &page(&records));
+        pipeline.finish();
+        let batch = pipeline.take_batch(1, |_| false, &mut Meter::default()).unwrap();
+        let rows: Vec<_> = batch
+            .iter()
+            .map(|row| (row.sector.0, row.sectors, row.arrival.0, row.complete.unwrap().0))
+            .collect();
+        assert_eq!(rows, [(64, 8, 1_000, 2_000), (128, 8, 3_000, 6_000)]);
+        assert_eq!(batch.devices().get(batch.get(0).device.unwrap()), Some("mmc0"));
+        assert!(pipeline.note().unwrap().contains("no block events"));
     }
 
     #[test]

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -18,8 +18,10 @@ use crate::target::Target;
 use crate::transports::{self, Setup, Transport};
 use crate::watched::Watched;
 
-/// Batches that may wait for the reader; 4 full ones are some 20 MB.
+/// Batches that may wait for the caller while the recording runs; 4 full ones are some 20 MB.
 const WAITING_BATCHES: usize = 4;
+/// Interval of checks that the caller has taken one.
+const LOOK_AFTER_CALLER: Duration = Duration::from_millis(1);
 /// A partial batch is handed on after this long.
 const PATIENCE: Duration = Duration::from_millis(250);
 
@@ -66,6 +68,8 @@ pub struct Outcome {
 #[derive(Default)]
 struct Shared {
     stop: AtomicBool,
+    /// Batches that wait for the caller.
+    waiting: AtomicUsize,
     live: Mutex<Live>,
 }
 
@@ -135,13 +139,14 @@ impl Recorder {
         let mut watched = Watched::new(names);
         watched.mounted_on(all.standing_on(&disks));
         let shared = Arc::new(Shared::default());
-        let (sender, batches) = sync_channel(WAITING_BATCHES);
+        let (sender, batches) = channel();
         let worker = Worker {
             transport,
             pipeline: Pipeline::new(kernel, watched),
             shared: shared.clone(),
             sender: Some(sender),
             own: BTreeMap::new(),
+            stopping: false,
             disks: disks.clone(),
             // Without named disks, disks that appear during the recording are reported; named ones exclude others.
             before: options.devices.is_empty().then(|| all.default_disks()),
@@ -172,11 +177,12 @@ impl Recorder {
 
     /// The next batch, in order of arrival; `None` where none came within `timeout`, or the recording has ended.
     pub fn next_batch(&self, timeout: Duration) -> Option<Batch> {
-        let batches = self.batches.as_ref()?;
-        batches.recv_timeout(timeout).ok()
+        let batch = self.batches.as_ref()?.recv_timeout(timeout).ok()?;
+        self.shared.waiting.fetch_sub(1, Ordering::Relaxed);
+        Some(batch)
     }
 
-    /// Whether the recording has ended by itself (a lost link). Batches may still be waiting.
+    /// Whether the recording has ended by itself (a lost link, a disk that is gone). Batches may still be waiting.
     pub fn has_ended(&self) -> bool {
         self.worker.as_ref().is_none_or(JoinHandle::is_finished)
     }
@@ -226,9 +232,11 @@ struct Worker {
     pipeline: Pipeline,
     shared: Arc<Shared>,
     /// `None` once the receiver is dropped.
-    sender: Option<SyncSender<Batch>>,
+    sender: Option<Sender<Batch>>,
     /// Tasks seen, and whether they are the recorder's own.
     own: BTreeMap<i32, bool>,
+    /// Whether nothing more is recorded: what is left is no more than the kernel's buffers hold.
+    stopping: bool,
     /// The disks that are recorded.
     disks: Vec<Disk>,
     /// The disks that there were at the start, where all were to be recorded.
@@ -239,17 +247,16 @@ impl Worker {
     fn run(mut self, mut header: Header) -> Outcome {
         let mut interrupted = None;
         let mut broken = false;
-        let mut stopping = false;
         let (mut given, mut looked) = (Instant::now(), Instant::now());
         loop {
-            if !stopping && looked.elapsed() >= LOOK_AFTER_DISKS {
+            if !self.stopping && looked.elapsed() >= LOOK_AFTER_DISKS {
                 looked = Instant::now();
                 interrupted = self.all_gone();
             }
             let over = self.shared.stop.load(Ordering::Relaxed) || self.sender.is_none();
-            if !stopping && (over || interrupted.is_some()) {
+            if !self.stopping && (over || interrupted.is_some()) {
                 self.transport.stop();
-                stopping = true;
+                self.stopping = true;
             }
             let pipeline = &mut self.pipeline;
             match self.transport.round(&mut |cpu, page| pipeline.page(cpu, page)) {
@@ -270,6 +277,7 @@ impl Worker {
                 given = Instant::now();
             }
         }
+        self.stopping = true;
         if broken {
             self.pipeline.break_off();
         } else {
@@ -312,7 +320,10 @@ impl Worker {
             let gone = self.disks.iter().filter(|disk| !now.hold(disk));
             out.extend(gone.map(|disk| format!("{} was removed during the recording", disk.name)));
             if let Some(before) = &self.before {
-                let new = now.default_disks().into_iter().filter(|disk| !before.contains(disk));
+                let new = now
+                    .default_disks()
+                    .into_iter()
+                    .filter(|disk| !before.iter().any(|old| old.is_same(disk)));
                 out.extend(
                     new.map(|disk| format!("{} came during the recording and is not in it", disk.name)),
                 );
@@ -321,12 +332,21 @@ impl Worker {
         out
     }
 
+    /// Whether a batch can be given on: the recording is over, or the caller keeps up.
+    fn has_room(&self) -> bool {
+        self.stopping
+            || self.shared.stop.load(Ordering::Relaxed)
+            || self.shared.waiting.load(Ordering::Relaxed) < WAITING_BATCHES
+    }
+
     /// Gives on batches of at least so many requests; true where there was one.
     fn give(&mut self, at_least: usize) -> bool {
         let mut any = false;
-        let Self { pipeline, transport, own, .. } = self;
         loop {
-            let mut live = self.shared.live();
+            // A partial batch can grow until there is room: a worker that waits for its caller does not see the recording end.
+            let at_least = if self.has_room() { at_least } else { BATCH_ROWS };
+            let Self { pipeline, transport, own, shared, .. } = &mut *self;
+            let mut live = shared.live();
             let is_own = |task| *own.entry(task).or_insert_with(|| transport.is_own(task));
             let batch = pipeline.take_batch(at_least, is_own, &mut live.meter);
             live.processes = pipeline.processes().clone();
@@ -335,6 +355,10 @@ impl Worker {
             let Some(batch) = batch else { return any };
             any = true;
             // Waits while the caller has enough to do; meanwhile the kernel's own buffers fill.
+            while !self.has_room() {
+                std::thread::sleep(LOOK_AFTER_CALLER);
+            }
+            self.shared.waiting.fetch_add(1, Ordering::Relaxed);
             if self.sender.as_ref().is_some_and(|sender| sender.send(batch).is_err()) {
                 self.sender = None;
             }

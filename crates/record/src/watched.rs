@@ -74,6 +74,11 @@ impl Watched {
         (id, true)
     }
 
+    /// Names of the disks, to add those of hosts.
+    pub(crate) fn names_mut(&mut self) -> &mut Names {
+        Arc::make_mut(&mut self.names)
+    }
+
     /// Names of the disks met so far.
     pub(crate) fn names(&self) -> &Arc<Names> {
         &self.names

@@ -1,7 +1,7 @@
 //! A device under synchronous direct I/O, as a program with `O_DIRECT` and `O_SYNC` drives it: the next transfer begins when
 //! the last is complete. Nothing waits in the host's queue then, so transfers go to the bare device.
 
-use emmclab_device::{Command, Device, DeviceConfig, Modifiers, Quiet, Stop};
+use emmclab_device::{Command, Device, DeviceConfig, Modifiers, Quiet, Rare, Stop};
 use emmclab_trace::{Error, Kind, Nanos, Op, Result, interrupt};
 
 use crate::engine::Engine;
@@ -125,12 +125,12 @@ impl DirectIo {
     /// The program does nothing for a while, and the device what it does then.
     pub fn pause(&mut self, time: Nanos) {
         self.now += time;
-        self.engine.device_mut().advance(self.now, &mut Quiet);
+        self.engine.device_mut().idle_until(self.now);
     }
 
     fn command(&mut self, command: &Command) -> Result<()> {
-        self.engine.submit(command, &[], &mut Quiet)?;
-        self.now = self.engine.settle(&mut Quiet)?.max(self.now);
+        self.engine.submit(command, &[], &mut Rare(Quiet))?;
+        self.now = self.engine.settle(&mut Rare(Quiet))?.max(self.now);
         match self.engine.stop() {
             None => Ok(()),
             Some(stop) => Err(Error::new(Kind::Value, stop.reason()).hint(match stop {

@@ -8,8 +8,8 @@ use std::io;
 
 use emmclab_device::checker::Checker;
 use emmclab_device::{
-    Command, Device, DeviceConfig, Lie, Observer, OnCompletion, RequestCompleted, Scheduling, SettingChange,
-    Settings, Stop, UndoLog,
+    AnyObserver, Command, Device, DeviceConfig, Lie, Observer, OnCompletion, Rare, RequestCompleted,
+    Scheduling, SettingChange, Settings, Shared, Stop, UndoLog,
 };
 use emmclab_layers::{Below, Zones};
 use emmclab_media::{Image, Media};
@@ -344,39 +344,48 @@ impl Disk {
     }
 
     fn act<O: Observer>(&mut self, action: &Action<'_>, observer: &mut O) -> Result<()> {
+        if O::RARE || self.contents.is_some() || self.checker.is_some() {
+            return self.act_watched(action, observer);
+        }
+        let Self { device, host, completed, .. } = self;
+        let complete = |_: &mut O, event: &RequestCompleted| note(host, completed, event);
+        action.perform(device, &mut OnCompletion { observer, completed: complete })
+    }
+
+    /// The same with checker and contents, for any listener: compiled once.
+    #[inline(never)]
+    fn act_watched(&mut self, action: &Action<'_>, observer: &mut dyn AnyObserver) -> Result<()> {
         let Self { device, checker, host, completed, contents, now, .. } = self;
         let known = completed.len();
-        let complete = |_: &mut O, event: &RequestCompleted| match host {
-            Some(host) => host.completed(event, completed),
-            None => completed.push(*event),
-        };
-        let mut listener = OnCompletion { observer, completed: complete };
-        if let Some(contents) = contents.as_deref_mut() {
-            let Contents { media, undo, tapped, .. } = contents;
-            if let Action::Submit(commands) = action {
-                if let Some(checker) = &mut *checker {
-                    commands.iter().for_each(|command| checker.expect(command));
-                }
-                if let Some(tapped) = tapped {
-                    tapped.commands(device.next_command(), commands);
-                }
-            }
-            let mut listeners = (checker.as_deref_mut(), ((&mut *media, undo), &mut listener));
-            action.perform(device, &mut listeners)?;
-            if let Some(tapped) = tapped {
-                tapped.after(*now, media, &completed[known..]);
-            }
-            return match (checker, action) {
-                (Some(checker), Action::Submit(_)) => checker.verify_now_and_then(device),
-                _ => Ok(()),
-            };
-        }
-        let Some(checker) = checker.as_deref_mut() else { return action.perform(device, &mut listener) };
+        let complete = |_: &mut Shared<'_>, event: &RequestCompleted| note(host, completed, event);
+        let listener = &mut OnCompletion { observer: &mut Shared(observer), completed: complete };
         if let Action::Submit(commands) = action {
-            commands.iter().for_each(|command| checker.expect(command));
+            if let Some(checker) = checker.as_deref_mut() {
+                commands.iter().for_each(|command| checker.expect(command));
+            }
+            if let Some(tapped) = contents.as_deref_mut().and_then(|contents| contents.tapped.as_mut()) {
+                tapped.commands(device.next_command(), commands);
+            }
         }
-        action.perform(device, &mut (&mut *checker, &mut listener))?;
-        if matches!(action, Action::Submit(_)) { checker.verify_now_and_then(device) } else { Ok(()) }
+        {
+            let data = contents.as_deref_mut().map(|contents| (&mut contents.media, &mut contents.undo));
+            action.perform(device, &mut Rare((checker.as_deref_mut(), (data, listener))))?;
+        }
+        if let Some(Contents { media, tapped: Some(tapped), .. }) = contents.as_deref_mut() {
+            tapped.after(*now, media, &completed[known..]);
+        }
+        match (checker, action) {
+            (Some(checker), Action::Submit(_)) => checker.verify_now_and_then(device),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// A request is complete at the device.
+fn note(host: &mut Option<HostQueue>, completed: &mut Vec<RequestCompleted>, event: &RequestCompleted) {
+    match host {
+        Some(host) => host.completed(event, completed),
+        None => completed.push(*event),
     }
 }
 

@@ -3,6 +3,7 @@
 use std::fs::{File, TryLockError};
 use std::io::{ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use emmclab_device::{Device, DeviceConfig};
@@ -15,11 +16,18 @@ const LEVEL: i32 = 3;
 const PIECE: usize = 1 << 16;
 
 /// Changes where the same recipe makes another device.
-const FORM: u32 = 2;
+const FORM: u32 = 3;
 /// Ending of the files of images.
 const ENDING: &str = "emmcimg";
 /// Time between two looks at whether another process has finished an image.
 const PATIENCE: Duration = Duration::from_millis(20);
+
+/// Map units of the largest device of which a copy stays in memory; the copy takes some 8 bytes for each.
+const MOST_UNITS: u32 = 1 << 26;
+
+/// The device that a limited store of this process gave last, by path of its image and settings. A copy of it takes a tenth of the time
+/// that reading the image takes.
+static LAST: Mutex<Option<(PathBuf, String, Device)>> = Mutex::new(None);
 
 /// A folder of device images. Processes share it: each image is made by one of them, while the others wait.
 #[derive(Clone, Debug)]
@@ -46,10 +54,11 @@ impl ImageStore {
         Self { limit: Some(limit), ..self }
     }
 
-    /// The file for a device aged by `recipe`: the name is a hash (xxh3, no secret) of settings,
-    /// recipe, version and form.
+    /// The file for a device aged by `recipe`: the name is a hash (xxh3, no secret) of the settings that decide what it holds,
+    /// the recipe, version and form. Devices that differ in other settings share it.
     fn path(&self, config: &DeviceConfig, recipe: &str) -> Result<PathBuf> {
-        let text = format!("{}\n{recipe}\n{}\n{FORM}", config.to_toml()?, env!("CARGO_PKG_VERSION"));
+        let text =
+            format!("{}\n{recipe}\n{}\n{FORM}", config.deciding_contents()?, env!("CARGO_PKG_VERSION"));
         Ok(self.folder.join(format!("{:032x}.{ENDING}", xxh3_128(text.as_bytes()))))
     }
 
@@ -64,11 +73,62 @@ impl ImageStore {
         make: impl FnOnce() -> Result<Device>,
     ) -> Result<Device> {
         let path = self.path(config, recipe)?;
-        if let Some(device) = self.load(&path, config)? {
+        self.remembered(&path, config, || self.stored(&path, config, make))
+    }
+
+    /// The aged device where making it takes no longer than reading it: kept in memory only.
+    ///
+    /// # Errors
+    /// Those of `make`.
+    pub(crate) fn device_in_memory(
+        &self,
+        config: &DeviceConfig,
+        recipe: &str,
+        make: impl FnOnce() -> Result<Device>,
+    ) -> Result<Device> {
+        self.remembered(&self.path(config, recipe)?, config, make)
+    }
+
+    /// Whether the store is a cache.
+    pub(crate) fn is_limited(&self) -> bool {
+        self.limit.is_some()
+    }
+
+    /// A copy of the last device where it is this one, else the one that `get` gives. Only a cache has a last one.
+    fn remembered(
+        &self,
+        path: &Path,
+        config: &DeviceConfig,
+        get: impl FnOnce() -> Result<Device>,
+    ) -> Result<Device> {
+        if !self.is_limited() {
+            return get();
+        }
+        let settings = config.to_toml()?;
+        let last = || LAST.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, _, device)) = last().as_ref().filter(|(of, with, _)| of == path && *with == settings)
+        {
+            return Ok(device.clone());
+        }
+        let device = get()?;
+        *last() = None;
+        if device.geometry().logical_units <= MOST_UNITS {
+            *last() = Some((path.to_owned(), settings, device.clone()));
+        }
+        Ok(device)
+    }
+
+    fn stored(
+        &self,
+        path: &Path,
+        config: &DeviceConfig,
+        make: impl FnOnce() -> Result<Device>,
+    ) -> Result<Device> {
+        if let Some(device) = self.load(path, config)? {
             return Ok(device);
         }
         let _claim = loop {
-            match Claim::of(&path) {
+            match Claim::of(path) {
                 Ok(Some(claim)) => break claim,
                 Ok(None) => std::thread::sleep(PATIENCE),
                 Err(_) if self.limit.is_some() => return make(),
@@ -76,11 +136,11 @@ impl ImageStore {
             }
             interrupt::check()?;
         };
-        if let Some(device) = self.load(&path, config)? {
+        if let Some(device) = self.load(path, config)? {
             return Ok(device);
         }
         let device = make()?;
-        self.save(&path, &device)?;
+        self.save(path, &device)?;
         Ok(device)
     }
 

@@ -2,12 +2,11 @@
 
 use std::fmt::Write;
 
-use emmclab_device::{Command, Device, DeviceConfig, Quiet};
+use emmclab_device::{Command, Device, DeviceConfig, PREFETCHED};
 use emmclab_trace::{Combiner, Error, Kind, Nanos, Op, Result, TraceInput, interrupt};
 use rand_pcg::Pcg64;
 use rand_pcg::rand_core::Rng;
 
-use crate::engine::Engine;
 use crate::images::{ImageStore, file_hash};
 use crate::options::{Precondition, ReplayOptions};
 use crate::wrap_addresses::place;
@@ -33,6 +32,9 @@ pub(crate) fn precondition(
         return Ok(Device::new(config));
     }
     match store {
+        Some(store) if is_quick(options) && store.is_limited() => {
+            store.device_in_memory(config, &recipe(options), || Ok(off(config, make(config, options)?)))
+        }
         Some(store) => store.device(config, &recipe(options), || Ok(off(config, make(config, options)?))),
         None => Ok(off(config, make(config, options)?)),
     }
@@ -44,7 +46,7 @@ pub(crate) fn precondition(
 /// # Errors
 /// As [`crate::Simulation::new`].
 pub fn prepare(config: &DeviceConfig, options: &ReplayOptions, store: &ImageStore) -> Result<bool> {
-    if options.precondition == Precondition::None {
+    if options.precondition == Precondition::None || (is_quick(options) && store.is_limited()) {
         return Ok(true);
     }
     store.keep(config, &recipe(options), || Ok(off(config, make(config, options)?)))
@@ -56,6 +58,11 @@ pub fn prepare(config: &DeviceConfig, options: &ReplayOptions, store: &ImageStor
 /// As [`age_by_traces`].
 pub fn prepare_by_traces(config: &DeviceConfig, inputs: Vec<TraceInput>, store: &ImageStore) -> Result<bool> {
     store.keep(config, &recipe_of_traces(&inputs)?, || Ok(off(config, replay(config, inputs)?)))
+}
+
+/// Whether making the device takes no longer than reading its image: 128 GB are filled in 2 s.
+fn is_quick(options: &ReplayOptions) -> bool {
+    matches!(options.precondition, Precondition::Sequential(_))
 }
 
 fn recipe(options: &ReplayOptions) -> String {
@@ -78,11 +85,7 @@ fn recipe_of_traces(inputs: &[TraceInput]) -> Result<String> {
 /// Switches a device off in good order, as it is before every run. A UFS has hibernated before: a run must not pay for a
 /// write booster that preconditioning filled.
 fn off(config: &DeviceConfig, mut device: Device) -> Device {
-    device.settle(&mut Quiet);
-    if config.settings().interface.is_ufs() {
-        device.advance(device.idle_from() + HIBERNATION, &mut Quiet);
-    }
-    device.power_off(&mut Quiet);
+    device.switch_off(if config.settings().interface.is_ufs() { HIBERNATION } else { Nanos::ZERO });
     device
 }
 
@@ -114,13 +117,13 @@ fn replay(config: &DeviceConfig, inputs: Vec<TraceInput>) -> Result<Device> {
             age.submit(request.op, sector, sectors)?;
         }
     }
-    Ok(age.engine.into_device())
+    Ok(age.device)
 }
 
 fn make(config: &DeviceConfig, options: &ReplayOptions) -> Result<Device> {
     let mut age = Age::new(config, options.seed);
     let share = match options.precondition {
-        Precondition::None => return Ok(age.engine.into_device()),
+        Precondition::None => return Ok(age.device),
         Precondition::Sequential(share) | Precondition::Random(share) => share,
         Precondition::SteadyState { most_capacities } => {
             if !(most_capacities.is_finite() && (0.0..=1000.0).contains(&most_capacities)) {
@@ -144,16 +147,16 @@ fn make(config: &DeviceConfig, options: &ReplayOptions) -> Result<Device> {
     if let Precondition::SteadyState { most_capacities } = options.precondition {
         age.until_flat(most_capacities)?;
     }
-    Ok(age.engine.into_device())
+    Ok(age.device)
 }
 
 fn bad(problem: String, hint: &str) -> Error {
     Error::new(Kind::Config, problem).hint(hint)
 }
 
-/// The engine over a new device that is being aged, and what random writes need.
+/// A new device that is being aged, and what random writes need.
 struct Age {
-    engine: Engine,
+    device: Device,
     units: u32,
     unit_sectors: u32,
     random: Pcg64,
@@ -168,7 +171,7 @@ impl Age {
             units: geometry.logical_units,
             unit_sectors: geometry.unit_sectors,
             random: Pcg64::new(u128::from(seed), 0x00C0_FFEE),
-            engine: Engine::bare(device),
+            device,
             commands: 0,
         }
     }
@@ -183,10 +186,9 @@ impl Age {
         if self.commands.is_multiple_of(BETWEEN_CHECKS) {
             interrupt::check()?;
         }
-        let arrival = Nanos(self.engine.device().idle_from().0.max(0));
-        self.engine.submit(&Command::new(arrival, op, sector, sectors), &[], &mut Quiet)?;
-        self.engine.settle(&mut Quiet)?;
-        match self.engine.stop() {
+        let arrival = Nanos(self.device.idle_from().0.max(0));
+        self.device.complete(&Command::new(arrival, op, sector, sectors))?;
+        match self.device.stop() {
             None => Ok(()),
             Some(stop) => Err(bad(
                 format!("preconditioning had to stop: {}", stop.reason()),
@@ -213,9 +215,18 @@ impl Age {
             let left = u64::from(self.units - i);
             let other = i + (((self.random.next_u64() >> 32) * left) >> 32) as u32;
             order.swap(i as usize, other as usize);
-            self.write(order[i as usize], 1)?;
         }
-        Ok(())
+        order[..units as usize].chunks(PREFETCHED).try_for_each(|units| self.write_each(units))
+    }
+
+    /// Writes units one after the other. Their places are known beforehand, so that the cache misses overlap.
+    fn write_each(&mut self, units: &[u32]) -> Result<()> {
+        let mut sectors = [0; PREFETCHED];
+        for (sector, unit) in sectors.iter_mut().zip(units) {
+            *sector = u64::from(*unit) * u64::from(self.unit_sectors);
+        }
+        self.device.prefetch(&sectors[..units.len()]);
+        units.iter().try_for_each(|unit| self.write(*unit, 1))
     }
 
     /// Overwrites at random until the write amplification of a capacity is that of the one before.
@@ -224,12 +235,16 @@ impl Age {
         let samples = (most_capacities / STEP).ceil() as u64;
         let mut programs: Vec<u64> = Vec::new();
         for _ in 0..samples {
-            let before = self.engine.device().counters().all_page_programs();
-            for _ in 0..step {
-                let unit = ((self.random.next_u64() >> 32) * u64::from(self.units)) >> 32;
-                self.write(unit as u32, 1)?;
+            let before = self.device.counters().all_page_programs();
+            let mut left = step as usize;
+            while left > 0 {
+                let mut units = [0; PREFETCHED];
+                let units = &mut units[..left.min(PREFETCHED)];
+                units.fill_with(|| (((self.random.next_u64() >> 32) * u64::from(self.units)) >> 32) as u32);
+                self.write_each(units)?;
+                left -= units.len();
             }
-            programs.push(self.engine.device().counters().all_page_programs() - before);
+            programs.push(self.device.counters().all_page_programs() - before);
             let counted = programs.len();
             if counted > SAMPLES && counted.is_multiple_of(SAMPLES) {
                 let (earlier, last) = programs[counted - 2 * SAMPLES..].split_at(SAMPLES);

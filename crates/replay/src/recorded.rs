@@ -57,9 +57,9 @@ impl Recorded {
         };
         sums.completed += 1;
         sums.response_ns += i128::from((complete - arrival).0);
-        if let Some(start) = request.start {
+        if let Some(service) = request.service() {
             sums.served += 1;
-            sums.service_ns += i128::from((complete - start).0);
+            sums.service_ns += i128::from(service.0);
         }
         sums.no_wait += u64::from(end.is_none_or(|end| arrival >= end));
         self.soon += u64::from(end.is_some_and(|end| arrival >= end && arrival - end <= SOON));

@@ -1,6 +1,6 @@
 //! Keeps what a caller asks for beside the sums of a run.
 
-use emmclab_device::{Observer, Quiet};
+use emmclab_device::{Observer, Quiet, Rare};
 use emmclab_trace::{Batch, Ledger, Result};
 
 use crate::over_time::RunOverTime;
@@ -58,7 +58,7 @@ impl Recorder {
 
     /// The listeners to the run.
     pub(crate) fn listeners(&mut self) -> impl Observer {
-        (self.rows.as_mut(), (self.over_time.as_mut(), self.tracks.as_mut()))
+        Rare((self.rows.as_mut(), (self.over_time.as_mut(), self.tracks.as_mut())))
     }
 
     /// Puts the files in place, and the run over time into the result.

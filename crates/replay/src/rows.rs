@@ -3,11 +3,10 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use arrow::array::{
-    ArrayRef, DictionaryArray, Int64Array, StringArray, UInt8Array, UInt32Array, UInt64Array,
-};
-use arrow::datatypes::{DataType, Field, Schema, SchemaRef, UInt8Type};
-use arrow::record_batch::RecordBatch;
+use arrow_array::RecordBatch;
+use arrow_array::types::UInt8Type;
+use arrow_array::{ArrayRef, DictionaryArray, Int64Array, StringArray, UInt8Array, UInt32Array, UInt64Array};
+use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use emmclab_device::{Observer, RequestCompleted};
 use emmclab_trace::{AtomicFile, BATCH_ROWS, Error, Op, Result, parquet_error};
 use parquet::arrow::ArrowWriter;

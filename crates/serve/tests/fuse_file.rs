@@ -329,8 +329,8 @@ fn a_request_that_the_device_never_completes_fails_when_the_file_is_stopped() {
 
 /// Serves a file as another user and checks it; see the test below.
 #[test]
-#[ignore = "run by `a_user_without_root_gets_the_file`"]
-fn as_a_user() {
+#[ignore = "run by other tests in a process of its own"]
+fn helper_process_serves_as_a_user() {
     assert!(!rustix::process::geteuid().is_root());
     let export = FuseFile::start(Arc::new(MemoryDevice::new(1000))).unwrap();
     let file = open(&export.path());
@@ -359,7 +359,7 @@ fn a_user_without_root_gets_the_file() {
         mkdir -m 777 "$TMPDIR/work" && chmod 755 "$TMPDIR" "$TMPDIR/test" &&
         mount --bind "$TMPDIR/fuse" /dev/fuse && program=$TMPDIR/test && TMPDIR=$TMPDIR/work &&
         setpriv --reuid=65534 --regid=65534 --clear-groups "$program" "$@" && ls "$TMPDIR""#;
-    let inner = again("as_a_user", &path);
+    let inner = again("helper_process_serves_as_a_user", &path);
     let mut command = std::process::Command::new("unshare");
     command.args(["--mount", "sh", "-c", script]).arg(inner.get_program()).args(inner.get_args());
     let output = command.env("TMPDIR", &path).current_dir("/").output().unwrap();

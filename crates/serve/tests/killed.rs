@@ -21,8 +21,8 @@ const INSIDE: &str = "EMMCLAB_TEST_INSIDE";
 
 /// Serves until it is killed; see `Served`.
 #[test]
-#[ignore = "run by the other tests"]
-fn serve_until_killed() {
+#[ignore = "run by other tests in a process of its own"]
+fn helper_process_serves_until_killed() {
     let point = std::env::var(POINT).unwrap();
     let file = FuseFile::start(Arc::new(LateDevice::new(1 << 17))).unwrap();
     let mut disk = HostDisk::on_loop(file, &LoopOptions::default()).unwrap();
@@ -82,7 +82,7 @@ impl Served {
     fn start_with(variables: &[(&str, &str)]) -> Self {
         let (folder, temporary) = folder();
         let point = temporary.join("point");
-        let mut command = again("serve_until_killed", &temporary);
+        let mut command = again("helper_process_serves_until_killed", &temporary);
         let mut process = command
             .env(POINT, &point)
             .envs(variables.iter().copied())
@@ -180,7 +180,7 @@ fn killed_at_any_moment_of_its_start() {
     }
     for moment in 0..12_u64 {
         let (_folder, temporary) = folder();
-        let mut command = again("serve_until_killed", &temporary);
+        let mut command = again("helper_process_serves_until_killed", &temporary);
         let mut process = command.env(POINT, temporary.join("point")).stdout(Stdio::null()).spawn().unwrap();
         std::thread::sleep(std::time::Duration::from_millis(moment * 17));
         process.kill().unwrap();

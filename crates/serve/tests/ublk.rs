@@ -9,11 +9,11 @@ use std::io::{BufRead, BufReader};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use common::guest::{Guest, Parts};
-use common::{LateDevice, Noted, again, attribute, commits, folder, has, mounts_below, run, wait_until};
+use common::{LateDevice, Noted, again, attribute, commits, folder, mounts_below, run, wait_until};
 use emmclab_base::{Kind, Modifiers};
 use emmclab_serve::{
     Action, BlockDevice, BlockRequest, Completion, Completions, Extent, Failure, FileSystem, HostDisk,
@@ -25,25 +25,34 @@ const CONTROL: &str = "/dev/ublk-control";
 const POINT: &str = "EMMCLAB_TEST_POINT";
 /// Set in the guest, where nothing may be missing.
 const REQUIRED: &str = "EMMCLAB_TEST_UBLK";
-/// Ublk devices share one namespace of the host, so that each test looks for its own alone.
+/// Ublk devices share one namespace of the host, so that each test looks for its own alone, also of other runs.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
-/// Whether the host can run a test that needs ublk, root, and these tools; the reason is printed where not.
-fn ublk(tools: &[&str]) -> bool {
-    let missing = tools.iter().find(|tool| !has(tool)).map(|tool| format!("`{tool}` is not installed"));
-    let reason = match (rustix::process::geteuid().is_root(), Path::new(CONTROL).exists(), missing) {
-        (false, _, _) => "not root".to_owned(),
-        (_, false, _) => format!("no {CONTROL}; `make test-guest` runs it in a guest"),
-        (_, _, Some(missing)) => missing,
-        _ => return true,
-    };
-    assert!(std::env::var_os(REQUIRED).is_none(), "{reason}");
-    eprintln!("skipped: {reason}");
-    false
+/// Holds the driver for a test.
+struct Alone {
+    _here: MutexGuard<'static, ()>,
+    _elsewhere: fs::File,
+}
+
+/// Takes the driver for a test that needs these tools, too; `None` where it has to be skipped.
+fn ublk(tools: &[&str]) -> Option<Alone> {
+    let has_driver = Path::new(CONTROL).exists();
+    if std::env::var_os(REQUIRED).is_some() {
+        assert!(has_driver && tools.iter().all(|tool| emmclab_testing::has_tool(tool)), "{tools:?}");
+    } else if !emmclab_testing::has_root() || !emmclab_testing::has_tools(tools) {
+        return None;
+    } else if !has_driver {
+        emmclab_testing::skip_always(CONTROL, "make test-guest");
+        return None;
+    }
+    let here = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    let lock = fs::File::create(std::env::temp_dir().join("emmclab-ublk-tests.lock")).unwrap();
+    lock.lock().unwrap();
+    Some(Alone { _here: here, _elsewhere: lock })
 }
 
 fn options() -> UblkOptions {
-    let cleaner = again("delete_what_was_left", Path::new("/tmp"));
+    let cleaner = again("helper_process_deletes_what_was_left", Path::new("/tmp"));
     let mut words = vec![cleaner.get_program().to_owned()];
     words.extend(cleaner.get_args().map(ToOwned::to_owned));
     UblkOptions { patience: Duration::from_secs(1), cleaner: words, ..UblkOptions::default() }
@@ -74,15 +83,14 @@ fn nothing_is_left(disk: &Path) {
 
 /// Run by the process that cleans up.
 #[test]
-#[ignore = "run by the other tests"]
-fn delete_what_was_left() {
+#[ignore = "run by other tests in a process of its own"]
+fn helper_process_deletes_what_was_left() {
     delete_left_ublk(std::env::args().next_back().unwrap().parse().unwrap()).unwrap();
 }
 
 #[test]
 fn a_host_without_the_driver_is_told_what_it_takes() {
-    if Path::new(CONTROL).exists() || !rustix::process::geteuid().is_root() {
-        eprintln!("skipped: not root, or the driver is there");
+    if Path::new(CONTROL).exists() || !emmclab_testing::has_root() {
         return;
     }
     let device: Arc<dyn BlockDevice> = Arc::new(MemoryDevice::new(MIB));
@@ -96,8 +104,7 @@ fn a_host_without_the_driver_is_told_what_it_takes() {
 
 #[test]
 fn impossible_options_and_sizes_are_refused_before_anything_is_made() {
-    if !rustix::process::geteuid().is_root() {
-        eprintln!("skipped: not root");
+    if !emmclab_testing::has_root() {
         return;
     }
     let mut short = Noted::new(MIB);
@@ -116,10 +123,7 @@ fn impossible_options_and_sizes_are_refused_before_anything_is_made() {
 
 #[test]
 fn the_queue_of_the_ublk_device_has_the_limits_of_the_device() {
-    if !ublk(&[]) {
-        return;
-    }
-    let _one = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    let Some(_alone) = ublk(&[]) else { return };
     for (max_sectors, longest_kb) in [(1 << 16, "512"), (256, "128")] {
         for (write_cache, mode, fua) in [(true, "write back", "1"), (false, "write through", "0")] {
             let mut device = Noted::new(64 * MIB);
@@ -155,10 +159,7 @@ fn the_queue_of_the_ublk_device_has_the_limits_of_the_device() {
 
 #[test]
 fn requests_arrive_as_the_kernel_sends_them_with_fua_apart_from_flushes() {
-    if !ublk(&["dd", "blkdiscard"]) {
-        return;
-    }
-    let _one = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    let Some(_alone) = ublk(&["dd", "blkdiscard"]) else { return };
     let device = Arc::new(Noted::new(64 * MIB));
     let disk = served(Arc::<Noted>::clone(&device));
     let path = disk.path().to_str().unwrap();
@@ -198,10 +199,7 @@ fn requests_arrive_as_the_kernel_sends_them_with_fua_apart_from_flushes() {
 
 #[test]
 fn ext4_syncs_by_a_flush_and_a_commit_with_fua_and_keeps_its_files() {
-    if !ublk(&["mkfs.ext4", "e2fsck", "fstrim"]) {
-        return;
-    }
-    let _one = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    let Some(_alone) = ublk(&["mkfs.ext4", "e2fsck", "fstrim"]) else { return };
     let (_folder, temporary) = folder();
     let device = Arc::new(Noted::new(64 * MIB));
     let mut disk = served(Arc::<Noted>::clone(&device));
@@ -243,15 +241,13 @@ fn ext4_syncs_by_a_flush_and_a_commit_with_fua_and_keeps_its_files() {
 
 #[test]
 fn file_systems_of_phones_are_made_mounted_and_found_clean() {
-    if !ublk(&["mkfs.f2fs", "fsck.f2fs", "mkfs.vfat", "fsck.vfat", "blkid"]) {
-        return;
-    }
-    let _one = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    let Some(_alone) = ublk(&["mkfs.f2fs", "fsck.f2fs", "mkfs.vfat", "fsck.vfat", "blkid"]) else { return };
     let known = fs::read_to_string("/proc/filesystems").unwrap();
     for (kind, check) in [(FileSystem::F2fs, "fsck.f2fs"), (FileSystem::Vfat, "fsck.vfat")] {
         if !known.contains(kind.name()) {
             assert!(std::env::var_os(REQUIRED).is_none(), "the kernel has no {}", kind.name());
-            eprintln!("skipped: the kernel has no {}", kind.name());
+            let module = format!("modprobe {}", kind.name());
+            emmclab_testing::skip_always(&format!("{} in the kernel", kind.name()), &module);
             continue;
         }
         let (_folder, temporary) = folder();
@@ -301,10 +297,7 @@ fn file_systems_of_phones_are_made_mounted_and_found_clean() {
 
 #[test]
 fn a_device_without_a_volatile_cache_gets_no_flushes() {
-    if !ublk(&["mkfs.ext4"]) {
-        return;
-    }
-    let _one = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    let Some(_alone) = ublk(&["mkfs.ext4"]) else { return };
     let (_folder, temporary) = folder();
     let mut device = Noted::new(64 * MIB);
     device.limits.write_cache = false;
@@ -324,10 +317,7 @@ fn a_device_without_a_volatile_cache_gets_no_flushes() {
 
 #[test]
 fn completions_that_come_late_and_in_another_order_are_those_of_their_requests() {
-    if !ublk(&["dd"]) {
-        return;
-    }
-    let _one = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    let Some(_alone) = ublk(&["dd"]) else { return };
     let device: Arc<dyn BlockDevice> = Arc::new(LateDevice::new(64 * MIB));
     let disk = HostDisk::on_ublk(&device, &UblkOptions { queues: 2, depth: 16, ..options() }).unwrap();
     let path = disk.path().to_owned();
@@ -379,10 +369,7 @@ impl BlockDevice for Bad {
 
 #[test]
 fn a_failure_of_the_device_is_an_error_of_that_block_only() {
-    if !ublk(&["dd"]) {
-        return;
-    }
-    let _one = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    let Some(_alone) = ublk(&["dd"]) else { return };
     let disk = served(Arc::new(Bad(MemoryDevice::new(64 * MIB), 8 * 1000)));
     let path = disk.path().to_str().unwrap();
     let works = |block: u64, writes: bool| {
@@ -402,10 +389,7 @@ fn a_failure_of_the_device_is_an_error_of_that_block_only() {
 
 #[test]
 fn a_disk_taken_from_its_users_leaves_nothing_and_names_them() {
-    if !ublk(&["mkfs.ext4"]) {
-        return;
-    }
-    let _one = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    let Some(_alone) = ublk(&["mkfs.ext4"]) else { return };
     let (_folder, temporary) = folder();
     let mut disk = served(Arc::new(MemoryDevice::new(64 * MIB)));
     let path = disk.path().to_owned();
@@ -437,8 +421,8 @@ fn a_disk_taken_from_its_users_leaves_nothing_and_names_them() {
 }
 
 #[test]
-#[ignore = "run by the other tests"]
-fn serve_until_killed() {
+#[ignore = "run by other tests in a process of its own"]
+fn helper_process_serves_until_killed() {
     let mut disk = served(Arc::new(LateDevice::new(1 << 17)));
     disk.mkfs(&Mkfs::new(FileSystem::Ext4)).unwrap();
     disk.mount(&MountOptions::at(std::env::var(POINT).unwrap())).unwrap();
@@ -460,12 +444,9 @@ fn is_undone(temporary: &Path) -> bool {
 
 #[test]
 fn a_killed_process_leaves_no_device_no_mount_and_no_folder() {
-    if !ublk(&["mkfs.ext4", "dd"]) {
-        return;
-    }
-    let _one = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    let Some(_alone) = ublk(&["mkfs.ext4", "dd"]) else { return };
     let serve = |temporary: &Path| {
-        let mut command = again("serve_until_killed", temporary);
+        let mut command = again("helper_process_serves_until_killed", temporary);
         command.env(POINT, temporary.join("point"));
         command
     };
@@ -510,7 +491,7 @@ fn initrd(parts: &Parts, folder: &Path) -> PathBuf {
 fn all_of_these_tests_pass_in_a_guest() {
     let Some(parts) = Parts::find() else { return };
     if !parts.folder.join("root-serve/modules/ublk_drv.ko").exists() {
-        eprintln!("skipped: the kernel of the guest has no ublk_drv");
+        emmclab_testing::skip_always("ublk_drv in the kernel of the guest", "make test-guest");
         return;
     }
     let (_folder, temporary) = folder();

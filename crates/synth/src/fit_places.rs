@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use emmclab_trace::{Op, Request, Sector};
-use roaring::RoaringTreemap;
+use rustc_hash::FxHashSet;
 
 use crate::classes::sizes_kb;
 use crate::classes::{Classes, round};
@@ -37,7 +37,7 @@ struct Locality {
 /// Follows addresses.
 #[derive(Default)]
 pub(crate) struct Places {
-    seen: RoaringTreemap,
+    seen: FxHashSet<u64>,
     end: Option<Sector>,
     in_run: bool,
     furthest: u64,

@@ -25,6 +25,7 @@ mod chapter;
 mod check;
 mod classes;
 mod deal;
+pub mod fio;
 mod fit;
 mod fit_load;
 mod fit_places;

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use emmclab_trace::{Op, Sector};
-use roaring::RoaringBitmap;
+use rustc_hash::FxHashSet;
 
 use crate::deal::{Dice, Weighted, percent_of};
 use crate::layout::Role;
@@ -100,7 +100,7 @@ struct Places {
 /// The address space of a device and what has been touched of it.
 pub(crate) struct Space {
     sectors: u64,
-    seen: RoaringBitmap,
+    seen: FxHashSet<u32>,
     places: [Places; 2],
     /// For reads, for writes, and last the journal.
     extents: Vec<Extent>,
@@ -130,7 +130,7 @@ impl Space {
             sectors,
             extent_sectors,
             unused: Scattered::new(sectors / extent_sectors, dice),
-            seen: RoaringBitmap::new(),
+            seen: FxHashSet::default(),
             places,
             extents: vec![Extent::default(); 2 * EXTENTS + 1],
             current: None,
@@ -164,7 +164,7 @@ impl Space {
 
     fn choose(&mut self, visit: &Visit, dice: &mut Dice) -> u64 {
         let fits = self.end.checked_add(visit.sectors).is_some_and(|end| end <= self.sectors);
-        let known = fits && self.seen.contains(self.end as u32);
+        let known = fits && self.seen.contains(&(self.end as u32));
         let own = &mut self.places[visit.op as usize];
         own.planned -= i64::from(visit.returns);
         // A sequential request that runs into a place seen before is one of the returns, while any are wanted.
@@ -235,7 +235,7 @@ impl Space {
                 };
                 extent.end = start + room;
             }
-            if start == self.end || self.seen.contains(start as u32) {
+            if start == self.end || self.seen.contains(&(start as u32)) {
                 extent.next = start + PAGE;
             } else {
                 extent.next = start + visit.sectors;

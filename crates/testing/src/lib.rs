@@ -1,7 +1,9 @@
 //! For the tests of all crates: the path of the real traces, which are no part of the project, the tools of the machine, a small
 //! device, and a seeded die.
 
-use std::path::{Path, PathBuf};
+mod needs;
+
+pub use needs::{has_root, has_tool, has_tools, real_trace, skip, skip_always};
 
 /// Settings of a device of some 10 MB, small enough that a test fills it and has it collect: two channels, pages of 8 KB.
 pub const SMALL_DEVICE: &str = "gc.policy = \"greedy\"
@@ -35,33 +37,4 @@ impl Die {
         z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
         ((z ^ (z >> 31)) % sides as u64) as usize
     }
-}
-
-/// A real trace in the folder that `EMMCLAB_TRACES` names, or else in `../shared/traces` beside the repository.
-/// Without it `None`, for the test to be skipped with a word on stderr; a failure where `CI=true`.
-pub fn real_trace(name: &str) -> Option<PathBuf> {
-    let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/traces");
-    let path = std::env::var_os("EMMCLAB_TRACES").map_or(beside, PathBuf::from).join(name);
-    if path.exists() {
-        return Some(path);
-    }
-    assert!(
-        std::env::var_os("CI").is_none_or(|ci| ci != "true"),
-        "{} is missing, and CI=true",
-        path.display()
-    );
-    eprintln!("skipped: {} is missing (EMMCLAB_TRACES names the folder of real traces)", path.display());
-    None
-}
-
-/// Whether a program can be found; those of the administrator count, too.
-pub fn has_tool(name: &str) -> bool {
-    let path = std::env::var("PATH").unwrap_or_default();
-    path.split(':').chain(["/usr/sbin", "/sbin"]).any(|folder| Path::new(folder).join(name).exists())
-}
-
-/// Says why a test is skipped; a failure where `CI=true`.
-pub fn skip(reason: &str) {
-    assert!(std::env::var("CI").as_deref() != Ok("true"), "{reason}");
-    eprintln!("skipped: {reason}");
 }

@@ -27,6 +27,7 @@ const PATIENCE: Duration = Duration::from_millis(50);
 /// batches taken, not those read ahead. Reading starts with the first call.
 pub(crate) struct ReadAhead {
     recognised: Recognised,
+    whole: Option<u64>,
     state: State,
     /// As of the batch that was taken last.
     seen: Seen,
@@ -74,6 +75,7 @@ impl ReadAhead {
         let reader = TraceReader::open(path, options)?;
         Ok(Self {
             recognised: reader.recognised(),
+            whole: reader.whole(),
             seen: Seen::of(&reader),
             state: State::Waiting(Box::new(reader)),
         })
@@ -167,6 +169,11 @@ impl ReadAhead {
 
     pub fn header(&self) -> &Header {
         &self.seen.header
+    }
+
+    /// As [`TraceReader::whole`].
+    pub fn whole(&self) -> Option<u64> {
+        self.whole
     }
 
     pub fn recognised(&self) -> Recognised {

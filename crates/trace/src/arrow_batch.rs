@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use arrow::array::{
-    Array, ArrayRef, AsArray, DictionaryArray, Int64Array, PrimitiveArray, RecordBatch, StringArray,
-    UInt16Array, UInt32Array, UInt64Array,
+use arrow_array::cast::AsArray;
+use arrow_array::types::{Int32Type, Int64Type, UInt8Type, UInt16Type, UInt32Type, UInt64Type};
+use arrow_array::{
+    Array, ArrayRef, DictionaryArray, Int64Array, PrimitiveArray, RecordBatch, StringArray, UInt16Array,
+    UInt32Array, UInt64Array,
 };
-use arrow::buffer::{BooleanBuffer, NullBuffer, ScalarBuffer};
-use arrow::datatypes::{
-    DataType, Field, Int32Type, Int64Type, Schema, SchemaRef, UInt8Type, UInt16Type, UInt32Type, UInt64Type,
-};
+use arrow_buffer::{BooleanBuffer, NullBuffer, ScalarBuffer};
+use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use emmclab_base::{Error, Kind, NameId, Op, Result};
 
 use crate::batch::Batch;
@@ -44,6 +44,7 @@ impl Batch {
             Arc::new(Int64Array::new(self.arrival.clone(), None)),
             to_arrow::<Int64Type>(&self.start, rows, NO_TIME),
             to_arrow::<Int64Type>(&self.issue, rows, NO_TIME),
+            to_arrow::<Int64Type>(&self.served, rows, NO_TIME),
             to_arrow::<Int64Type>(&self.complete, rows, NO_TIME),
             Arc::new(UInt64Array::new(self.sector.clone(), None)),
             Arc::new(UInt32Array::new(self.sectors.clone(), None)),
@@ -79,7 +80,7 @@ impl Batch {
                     continue;
                 }
                 return Err(Error::new(Kind::Syntax, format!("there is no column `{}`", column.name()))
-                    .hint("see the columns of a trace in docs/reference/trace-columns.md"));
+                    .hint("compare with `emmclab.read(emmclab.bundled()[0]).to_arrow().schema`"));
             };
             if array.data_type() != &column.data_type() {
                 return Err(wrong_type(column.name(), array.data_type()));
@@ -98,6 +99,7 @@ impl Batch {
             arrival: from_arrow::<Int64Type>(found(Column::Arrival), NO_TIME),
             start: from_arrow::<Int64Type>(found(Column::Start), NO_TIME),
             issue: from_arrow::<Int64Type>(found(Column::Issue), NO_TIME),
+            served: from_arrow::<Int64Type>(found(Column::Served), NO_TIME),
             complete: from_arrow::<Int64Type>(found(Column::Complete), NO_TIME),
             sector: from_arrow::<UInt64Type>(found(Column::Sector), 0),
             sectors: from_arrow::<UInt32Type>(found(Column::Sectors), 0),
@@ -114,21 +116,21 @@ impl Batch {
 }
 
 #[allow(clippy::needless_pass_by_value)] // `map_err` hands it over.
-pub(crate) fn arrow_error(error: arrow::error::ArrowError) -> Error {
+pub(crate) fn arrow_error(error: arrow_schema::ArrowError) -> Error {
     Error::new(Kind::Syntax, error.to_string())
 }
 
 pub(crate) fn wrong_type(name: &str, found: &DataType) -> Error {
     Error::new(Kind::Syntax, format!("column `{name}` is of type {found}"))
-        .hint("see the columns of a trace in docs/reference/trace-columns.md")
+        .hint("compare with `emmclab.read(emmclab.bundled()[0]).to_arrow().schema`")
 }
 
 fn to_arrow<T>(column: &ScalarBuffer<T::Native>, rows: usize, none: T::Native) -> ArrayRef
 where
-    T: arrow::datatypes::ArrowPrimitiveType,
+    T: arrow_array::ArrowPrimitiveType,
 {
     if column.is_empty() && rows > 0 {
-        return arrow::array::new_null_array(&T::DATA_TYPE, rows);
+        return arrow_array::new_null_array(&T::DATA_TYPE, rows);
     }
     let valid = BooleanBuffer::collect_bool(column.len(), |i| column[i] != none);
     let nulls = Some(NullBuffer::new(valid)).filter(|nulls| nulls.null_count() > 0);
@@ -138,7 +140,7 @@ where
 /// The values of an array whose type has been checked; empty where the column is missing or holds nothing.
 fn from_arrow<T>(array: Option<&ArrayRef>, none: T::Native) -> ScalarBuffer<T::Native>
 where
-    T: arrow::datatypes::ArrowPrimitiveType,
+    T: arrow_array::ArrowPrimitiveType,
 {
     let Some(array) = array.and_then(|array| array.as_primitive_opt::<T>()) else { return Vec::new().into() };
     match array.nulls() {

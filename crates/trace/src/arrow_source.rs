@@ -8,11 +8,13 @@ use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, DictionaryArray, RecordBatch, RecordBatchReader, UInt8Array};
-use arrow::compute::{CastOptions, cast_with_options};
-use arrow::datatypes::{DataType, Schema, UInt32Type};
+use arrow_array::cast::AsArray;
+use arrow_array::types::UInt32Type;
+use arrow_array::{Array, ArrayRef, DictionaryArray, RecordBatch, RecordBatchReader, UInt8Array};
+use arrow_schema::{DataType, Schema};
 use emmclab_base::{Error, Kind, Op, Request, Result};
 
+use crate::arrow_conversions::{Misfit, converted};
 use crate::batch::{BATCH_ROWS, Batch};
 use crate::columns::Column;
 use crate::formats::{ReadOptions, Times, UnitGuard};
@@ -227,47 +229,21 @@ fn conform(record: &RecordBatch) -> std::result::Result<RecordBatch, (usize, Err
     RecordBatch::try_new(Arc::new(Schema::new(fields)), columns).map_err(|error| (0, refused(&error)))
 }
 
-fn refused(error: &arrow::error::ArrowError) -> Error {
+fn refused(error: &arrow_schema::ArrowError) -> Error {
     Error::new(Kind::Value, error.to_string())
 }
 
 fn cast(array: &ArrayRef, column: Column) -> std::result::Result<ArrayRef, (usize, Error)> {
-    let target = column.data_type();
-    if array.data_type() == &target {
-        return Ok(array.clone());
-    }
-    let strict = CastOptions { safe: false, ..CastOptions::default() };
-    // Text first becomes plain text: not every kind can become a dictionary in one step.
-    let plain = match (&target, array.data_type()) {
-        (DataType::Dictionary(..), found) if *found != DataType::Utf8 => {
-            cast_with_options(array, &DataType::Utf8, &strict)
-        }
-        _ if column == Column::Role => {
-            cast_with_options(array, &DataType::new_list(DataType::Utf8, true), &strict)
-        }
-        _ => Ok(array.clone()),
-    };
-    plain.and_then(|plain| cast_with_options(&plain, &target, &strict)).map_err(|_| {
-        let lenient = cast_with_options(array, &target, &CastOptions::default());
-        let row = lenient
-            .ok()
-            .and_then(|cast| (0..cast.len()).find(|row| cast.is_null(*row) && array.is_valid(*row)));
-        let error = Error::new(Kind::Value, format!("holds a value that is not of type {target}"));
-        (row.unwrap_or(0), error.in_field(column.name()).hint(format!("give {}", meaning(column))))
+    let wanted = column.data_type();
+    converted(array, &wanted).map_err(|Misfit(row)| {
+        let error = Error::new(Kind::Value, format!("holds a value that is not of type {wanted}"));
+        (row, error.in_field(column.name()).hint(format!("give {}", meaning(column))))
     })
 }
 
 /// Operations by name as their codes. A name that no row uses, as categories have them, is no fault.
 fn operations(array: &ArrayRef) -> std::result::Result<ArrayRef, (usize, Error)> {
-    let by_number = DataType::Dictionary(Box::new(DataType::UInt32), Box::new(DataType::Utf8));
-    let named = if array.data_type() == &by_number {
-        array.clone()
-    } else {
-        let strict = CastOptions { safe: false, ..CastOptions::default() };
-        cast_with_options(array, &DataType::Utf8, &strict)
-            .and_then(|plain| cast_with_options(&plain, &by_number, &strict))
-            .map_err(|error| (0, refused(&error)))?
-    };
+    let named = cast_names(array)?;
     let (Some(named), Some(values)) = (
         named.as_dictionary_opt::<UInt32Type>(),
         named.as_dictionary_opt::<UInt32Type>().and_then(|named| named.values().as_string_opt::<i32>()),
@@ -293,9 +269,15 @@ fn operations(array: &ArrayRef) -> std::result::Result<ArrayRef, (usize, Error)>
         })
     });
     let codes = UInt8Array::from(codes.collect::<std::result::Result<Vec<u8>, _>>()?);
-    let names = arrow::array::StringArray::from_iter_values(Op::ALL.map(Op::name));
+    let names = arrow_array::StringArray::from_iter_values(Op::ALL.map(Op::name));
     let coded = DictionaryArray::try_new(codes, Arc::new(names)).map_err(|error| (0, refused(&error)))?;
     Ok(Arc::new(coded))
+}
+
+fn cast_names(array: &ArrayRef) -> std::result::Result<ArrayRef, (usize, Error)> {
+    let by_number = DataType::Dictionary(Box::new(DataType::UInt32), Box::new(DataType::Utf8));
+    converted(array, &by_number)
+        .map_err(|Misfit(row)| (row, Error::new(Kind::Syntax, "is not text").in_field("op")))
 }
 
 impl Source for ArrowSource {

@@ -4,7 +4,7 @@ use std::hint::black_box;
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::buffer::ScalarBuffer;
+use arrow_buffer::ScalarBuffer;
 use emmclab_base::{BlockNote, Request};
 
 use crate::columns::each_column;

@@ -33,7 +33,7 @@ impl Batch {
         let goes_back = |earlier: &[i64], later: &[i64]| {
             earlier.iter().zip(later).fold(false, |bad, (a, b)| bad | ((*b < *a) & (*b != NO_TIME)))
         };
-        let times = [&self.arrival, &self.start, &self.issue, &self.complete];
+        let times = [&self.arrival, &self.start, &self.issue, &self.served, &self.complete];
         let early = (0..times.len()).any(|i| times[i + 1..].iter().any(|later| goes_back(times[i], later)));
         let flush = Op::Flush as u8;
         let empty =
@@ -59,7 +59,11 @@ impl Batch {
 /// The faults of a row.
 fn fault(request: &Request) -> Option<Error> {
     if request.sectors == 0 && request.op != Op::Flush {
-        return Some(Error::new(Kind::Value, "is a request without data").of_field("sectors", 6, b"0"));
+        return Some(Error::new(Kind::Value, "is a request without data").of_field(
+            Column::Sectors.name(),
+            Column::Sectors as u64 + 1,
+            b"0",
+        ));
     }
     let (name, time) = request.early_time()?;
     let column = Column::ALL.into_iter().zip(1..).find(|(column, _)| column.name().starts_with(name));

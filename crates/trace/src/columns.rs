@@ -1,7 +1,7 @@
 //! The columns of a trace: names, units and meaning, in one list that the Parquet schema, the CSV formats and the
 //! reference pages are made from.
 
-use arrow::datatypes::DataType;
+use arrow_schema::DataType;
 
 /// A column of a trace, in the order of the schema.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -13,6 +13,8 @@ pub enum Column {
     Start,
     /// Time of submission.
     Issue,
+    /// Time at which the driver saw the end of its command.
+    Served,
     /// Time of completion.
     Complete,
     /// First sector.
@@ -43,10 +45,11 @@ pub enum Column {
 
 impl Column {
     /// All columns, in the order of the schema.
-    pub const ALL: [Column; 16] = [
+    pub const ALL: [Column; 17] = [
         Column::Arrival,
         Column::Start,
         Column::Issue,
+        Column::Served,
         Column::Complete,
         Column::Sector,
         Column::Sectors,
@@ -68,6 +71,7 @@ impl Column {
             Column::Arrival => "arrival_ns",
             Column::Start => "start_ns",
             Column::Issue => "issue_ns",
+            Column::Served => "served_ns",
             Column::Complete => "complete_ns",
             Column::Sector => "sector",
             Column::Sectors => "sectors",
@@ -97,6 +101,26 @@ impl Column {
     /// Those that a request has whether or not it has block notes.
     pub const OF_REQUEST: &[Column] = Column::ALL.split_at(Column::Role as usize).0;
 
+    /// Those that a request may lack.
+    pub const ALL_OPTIONAL: [Column; 13] = [
+        Column::Start,
+        Column::Issue,
+        Column::Served,
+        Column::Complete,
+        Column::Flags,
+        Column::Pid,
+        Column::Process,
+        Column::Device,
+        Column::Role,
+        Column::RoleSectors,
+        Column::HomeSector,
+        Column::ChangedSectors,
+        Column::Transaction,
+    ];
+
+    /// Those that a recording of the kernel's events gives: all that a request may lack, but its block notes.
+    pub const OF_EVENTS: &[Column] = Column::ALL_OPTIONAL.split_at(8).0;
+
     /// Those of block notes: in each a list with an entry for each note of a request. A trace without notes has none of them.
     pub const OF_NOTES: &[Column] = Column::ALL.split_at(Column::Role as usize).1;
 
@@ -110,7 +134,9 @@ impl Column {
         let text = |key| DataType::Dictionary(Box::new(key), Box::new(DataType::Utf8));
         let list = |item| DataType::new_list(item, true);
         match self {
-            Column::Arrival | Column::Start | Column::Issue | Column::Complete => DataType::Int64,
+            Column::Arrival | Column::Start | Column::Issue | Column::Served | Column::Complete => {
+                DataType::Int64
+            }
             Column::Sector => DataType::UInt64,
             Column::Sectors => DataType::UInt32,
             Column::Op => text(DataType::UInt8),
@@ -127,7 +153,9 @@ impl Column {
     /// The unit of the values; empty for names and numbers without one.
     pub const fn unit(self) -> &'static str {
         match self {
-            Column::Arrival | Column::Start | Column::Issue | Column::Complete => "ns on the trace's clock",
+            Column::Arrival | Column::Start | Column::Issue | Column::Served | Column::Complete => {
+                "ns on the trace's clock"
+            }
             Column::Sector
             | Column::Sectors
             | Column::RoleSectors
@@ -151,12 +179,15 @@ impl Column {
             }
             Column::Start => "when the driver fetched it and began to process it",
             Column::Issue => "when it was submitted to the device",
+            Column::Served => {
+                "when the driver saw the end of its command at the device: from issue to here is the service time of the device"
+            }
             Column::Complete => "when the device had finished it",
             Column::Sector => "first sector, from the start of the device",
             Column::Sectors => "length; 0 only for a flush",
             Column::Op => "`read`, `write`, `discard`, `flush` or `secure_erase`",
             Column::Flags => {
-                "bits from the lowest: sync, fua, preflush, meta, readahead, packed, no_wait, no_wait_known, journal, reissued (suspected on reading)"
+                "bits from the lowest: sync, fua, preflush, meta, readahead, packed, no_wait, no_wait_known, journal, reissued (suspected on reading), failed"
             }
             Column::Pid => "id of the process behind it",
             Column::Process => "name of that process",
@@ -196,6 +227,7 @@ macro_rules! each_column {
             optional {
                 start: i64, NO_TIME, request => request.start.map(|time| time.0), Nanos;
                 issue: i64, NO_TIME, request => request.issue.map(|time| time.0), Nanos;
+                served: i64, NO_TIME, request => request.served.map(|time| time.0), Nanos;
                 complete: i64, NO_TIME, request => request.complete.map(|time| time.0), Nanos;
                 pid: i32, NO_PID, request => request.pid, identity;
                 process: u32, NO_NAME, request => request.process.map(|name| name.0), NameId;

@@ -10,7 +10,7 @@ use emmclab_base::{BlockNote, Error, Kind, NameId, Nanos, Request, Result};
 use crate::ahead::ReadAhead;
 use crate::batch::{BATCH_ROWS, Batch};
 use crate::builder::BatchBuilder;
-use crate::formats::ReadOptions;
+use crate::formats::{self, ReadOptions};
 use crate::header::{Header, Recognised};
 use crate::ledger::Ledger;
 use crate::names::Names;
@@ -39,6 +39,8 @@ pub struct Combiner {
     builder: BatchBuilder,
     /// True for one trace, read once, without an offset.
     plain: bool,
+    /// True for parts of one trace, which keep their distance in time.
+    in_parts: bool,
     /// Passes still to come.
     passes: u32,
     /// Added to the times of this pass.
@@ -74,9 +76,11 @@ impl Combiner {
             let error = Error::new(Kind::Config, "there is no trace to combine");
             return Err(error.hint("name at least one trace"));
         }
+        let inputs = one_per_recording(inputs);
         let mut combiner = Self {
             plain: inputs.len() == 1 && passes <= 1 && inputs[0].start_offset == Nanos::ZERO,
             inputs,
+            in_parts: false,
             streams: Vec::new(),
             processes: Arc::default(),
             devices: Arc::default(),
@@ -134,12 +138,18 @@ impl Combiner {
             };
             if !self.plain {
                 stream.advance(&mut self.processes, &mut self.devices)?;
-                if let Some(head) = &mut stream.head {
-                    stream.origin = head.arrival - input.start_offset;
-                    *head = since(head, stream.origin);
-                }
+                stream.origin = stream.head.map_or(Nanos::ZERO, |head| head.arrival - input.start_offset);
             }
             self.streams.push(stream);
+        }
+        self.in_parts = are_parts(&self.streams);
+        if self.in_parts {
+            let heads = self.streams.iter().filter(|stream| stream.head.is_some());
+            let first = heads.map(|stream| stream.origin).min().unwrap_or_default();
+            self.streams.iter_mut().for_each(|stream| stream.origin = first);
+        }
+        for stream in self.streams.iter_mut().filter(|_| !self.plain) {
+            stream.head = stream.head.map(|head| since(&head, stream.origin));
         }
         Ok(())
     }
@@ -182,9 +192,15 @@ impl Combiner {
         self.open_streams()
     }
 
-    /// The ledgers of all traces and passes, added up.
+    /// The ledgers of all traces and passes, added up; parts of one trace share the ledger of the whole.
     pub fn ledger(&self) -> Ledger {
         let mut all = self.earlier.clone();
+        if let ([first, ..], true) = (self.streams.as_slice(), self.in_parts) {
+            let mut whole = first.reader.ledger().clone();
+            whole.kept = self.streams.iter().map(|stream| stream.reader.ledger().kept).sum();
+            all.add(&whole);
+            return all;
+        }
         self.streams.iter().for_each(|stream| all.add(stream.reader.ledger()));
         all
     }
@@ -214,12 +230,24 @@ impl Combiner {
             recognised: None,
             device,
             clock: "relative".to_owned(),
-            note: Some(format!("{} traces combined, all from time 0", headers.len())),
+            note: Some(if self.in_parts {
+                format!("{} parts of one trace", headers.len())
+            } else {
+                format!("{} traces combined, all from time 0", headers.len())
+            }),
             clock_jumps: None,
             reissue_window,
             block_notes: headers.iter().find_map(|header| header.block_notes.clone()),
             // Each trace's own says nothing about all of them together.
             activity: None,
+        }
+    }
+
+    /// As [`crate::TraceReader::whole`], of a single trace.
+    pub fn whole(&self) -> Option<u64> {
+        match self.streams.as_slice() {
+            [only] => only.reader.whole(),
+            _ => None,
         }
     }
 
@@ -233,6 +261,35 @@ impl Combiner {
         let parts = || self.streams.iter().map(|stream| stream.reader.progress());
         Progress { done: parts().map(|part| part.done).sum(), total: parts().map(|part| part.total).sum() }
     }
+}
+
+/// Whether these are parts of one trace: each says that it is a part, of a trace with the same number of requests and of the same
+/// origin.
+fn are_parts(streams: &[Stream]) -> bool {
+    let [first, others @ ..] = streams else { return false };
+    let origin = |stream: &Stream| {
+        let header = stream.reader.header();
+        let Header { source, format, clock, .. } = header.clone();
+        (stream.reader.whole(), source, format, clock)
+    };
+    let whole = origin(first);
+    whole.0.is_some() && !others.is_empty() && others.iter().all(|other| origin(other) == whole)
+}
+
+/// The inputs without further files of a recording that an earlier one already stands for: each reads all of them. A file that is
+/// named twice is meant twice.
+fn one_per_recording(inputs: Vec<TraceInput>) -> Vec<TraceInput> {
+    let mut kept: Vec<(TraceInput, Vec<PathBuf>)> = Vec::with_capacity(inputs.len());
+    for input in inputs {
+        let files = formats::files(&input.path);
+        let is_further = |(before, its): &(TraceInput, Vec<PathBuf>)| {
+            *its == files && before.path != input.path && before.start_offset == input.start_offset
+        };
+        if files.len() < 2 || !kept.iter().any(is_further) {
+            kept.push((input, files));
+        }
+    }
+    kept.into_iter().map(|(input, _)| input).collect()
 }
 
 impl Stream {
@@ -278,6 +335,7 @@ fn since(request: &Request, origin: Nanos) -> Request {
         arrival: shift(request.arrival),
         start: request.start.map(shift),
         issue: request.issue.map(shift),
+        served: request.served.map(shift),
         complete: request.complete.map(shift),
         ..*request
     }

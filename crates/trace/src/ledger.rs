@@ -62,6 +62,12 @@ ledger! {
     kept: u64, "kept";
     /// Bad records left out under `--lenient`, or records of a kind that is no request.
     skipped: u64, "skipped";
+    /// Lines of other origin around the trace, such as the output of a benchmark.
+    foreign: u64, "foreign lines";
+    /// Lines of call stacks below events.
+    stack_lines: u64, "lines of call stacks";
+    /// Lines that a mail program or a page had broken off the line before, and that were joined to it.
+    joined: u64, "broken lines joined";
     /// Requests that the block layer split.
     split: u64, "split";
     /// Requests that were merged into another.
@@ -84,8 +90,16 @@ ledger! {
     notes_left_out: u64, "without their block notes";
     /// Packed-command header blocks taken off a request's size.
     headers_stripped: u64, "headers stripped";
+    /// Requests that did not begin and end at a sector of 512 bytes, and were rounded.
+    rounded: u64, "rounded to sectors";
     /// Requests that could be matched in more than one way.
     ambiguous: u64, "ambiguous";
+    /// Requests that were not queued on the record, though others were: their arrival is their issue.
+    unqueued: u64, "with their issue as arrival";
+    /// Requests of which only the completion was recorded: its time is their arrival.
+    from_completion: u64, "with their completion as arrival";
+    /// Requests that ended with an error.
+    failed: u64, "failed";
     /// Requests without a completion, or completions without a request, at the edges of a recording.
     unpaired: u64, "unpaired";
     /// Records that the recorder says it lost.

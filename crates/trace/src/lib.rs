@@ -6,6 +6,7 @@
 
 mod ahead;
 mod arrow_batch;
+mod arrow_conversions;
 mod arrow_source;
 mod aside;
 mod atomic_file;
@@ -16,22 +17,27 @@ mod clock;
 mod columns;
 mod combine;
 mod compression;
+mod diagnosis;
 mod duration;
 mod events;
 pub mod formats;
 mod header;
+mod kinds;
 mod ledger;
 mod merge;
 mod names;
 mod notes;
 mod notes_arrow;
+mod opcodes;
 mod pairing;
 mod reader;
 mod rows;
 mod screen;
 mod sink;
 mod source;
+mod tally;
 mod writer;
+mod zones;
 
 pub use aside::sweep;
 pub use atomic_file::AtomicFile;
@@ -46,18 +52,20 @@ pub use emmclab_base::{
     SectorSet, interrupt,
 };
 pub use events::{
-    Activity, CommandCounts, CommandEvent, CommandKind, CommandStep, DecodedEvent, FsEvent, FsStep,
-    HostActivity, JournalCounts, KernelEvent, Matcher, Slot, SyncCounts, SyncStall, Values,
+    Activity, CommandCounts, CommandEvent, CommandKind, CommandStep, DecodedEvent, Erase, FsEvent, FsStep,
+    HostActivity, JournalCounts, KernelEvent, Matcher, Slot, SyncCounts, SyncStall, Target, Values,
 };
 pub use formats::{ReadOptions, Sender, Slice, parquet_error, picture_file, row_groups};
 pub use header::{Header, Recognised};
 pub use ledger::Ledger;
 pub use merge::Merge;
 pub use names::{Names, dev_t_label, fixed, unfilled};
-pub use pairing::{Event, EventKind, Pairer};
+pub use pairing::{Event, EventCounts, EventKind, Pairer};
 pub use reader::{REORDER_WINDOW, TraceReader};
 pub use rows::Requests;
 pub use screen::{Only, ReissueWindow};
 pub use sink::Sink;
 pub use source::{Extent, Progress, Source};
+pub use tally::Tally;
 pub use writer::{Losses, TraceWriter, WriteOptions};
+pub use zones::ZoneCommand;

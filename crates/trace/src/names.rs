@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use arrow::array::StringArray;
+use arrow_array::StringArray;
 use emmclab_base::NameId;
 
 /// A growing table of distinct names. Ids are handed out in order of first appearance and never change.

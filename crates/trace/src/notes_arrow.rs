@@ -3,12 +3,13 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::array::{
-    Array, ArrayRef, ArrowPrimitiveType, AsArray, DictionaryArray, ListArray, PrimitiveArray, RecordBatch,
-    StringArray,
+use arrow_array::cast::AsArray;
+use arrow_array::types::{UInt8Type, UInt16Type, UInt32Type, UInt64Type};
+use arrow_array::{
+    Array, ArrayRef, ArrowPrimitiveType, DictionaryArray, ListArray, PrimitiveArray, RecordBatch, StringArray,
 };
-use arrow::buffer::{NullBuffer, OffsetBuffer};
-use arrow::datatypes::{Field, UInt8Type, UInt16Type, UInt32Type, UInt64Type};
+use arrow_buffer::{NullBuffer, OffsetBuffer};
+use arrow_schema::Field;
 use emmclab_base::{BlockNote, Error, Kind, Result, Role, SectorSet};
 
 use crate::arrow_batch::{arrow_error, wrong_type};

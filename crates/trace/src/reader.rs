@@ -9,6 +9,7 @@ use emmclab_base::{Error, Kind, Nanos, Request, Result, interrupt};
 use crate::batch::{BATCH_ROWS, Batch};
 use crate::builder::BatchBuilder;
 use crate::clock::{ClockJump, ClockJumps, Direction, FileClock, Gaps, MOST_JUMPS, MendClock, Mender};
+use crate::diagnosis;
 use crate::formats::{self, ReadOptions};
 use crate::header::{Header, Recognised};
 use crate::ledger::Ledger;
@@ -42,6 +43,7 @@ pub struct TraceReader {
     ended: bool,
     /// Whether a trace without a request is none: a part of one may be empty.
     needs_requests: bool,
+    lenient: bool,
     kept: u64,
     reordered: u64,
     guard: formats::UnitGuard,
@@ -121,6 +123,7 @@ impl TraceReader {
             last_in_file: i64::MIN,
             ended: false,
             needs_requests: options.slice.is_none(),
+            lenient: options.lenient,
             kept: 0,
             reordered: 0,
         }
@@ -137,13 +140,13 @@ impl TraceReader {
             self.kept += batch.len() as u64;
             self.clock.gaps.extend(batch.arrivals());
         } else if self.kept == 0 && self.needs_requests {
-            let ledger = self.ledger();
-            let hint = if ledger.skipped > 0 {
-                format!("all {} records were skipped; read without --lenient to see why", ledger.skipped)
-            } else {
-                "record again while the device has I/O".to_owned()
-            };
-            return Err(Error::new(Kind::Empty, "the trace holds no request").hint(hint).in_file(&self.path));
+            let error = diagnosis::no_request(
+                &self.source.tally(),
+                &self.ledger(),
+                &self.source.header(),
+                self.lenient,
+            );
+            return Err(error.in_file(&self.path));
         }
         Ok(batch)
     }
@@ -344,6 +347,11 @@ impl TraceReader {
     /// How far reading has come.
     pub fn progress(&self) -> Progress {
         self.source.progress()
+    }
+
+    /// The requests of the whole trace, where the file says that it is a part of one.
+    pub fn whole(&self) -> Option<u64> {
+        self.source.whole()
     }
 
     /// The facts on the whole trace that are known without reading it; nothing where requests may be left out.

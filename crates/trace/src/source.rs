@@ -3,9 +3,11 @@
 use emmclab_base::{Request, Result, Sector};
 
 use crate::batch::Batch;
+use crate::formats::Times;
 use crate::header::Header;
 use crate::ledger::Ledger;
 use crate::names::Names;
+use crate::tally::Tally;
 
 /// Progress of a reader, in bytes of the (possibly compressed) input.
 #[derive(Clone, Copy, Debug, Default)]
@@ -53,6 +55,18 @@ pub trait Source: Send {
     /// late those that are long open.
     fn in_file_order(&self) -> bool {
         true
+    }
+    /// How this file states times, where that differs from what its format says of all files.
+    fn times(&self) -> Option<Times> {
+        None
+    }
+    /// The events that the recording holds, for formats that match requests from events.
+    fn tally(&self) -> Tally {
+        Tally::default()
+    }
+    /// The requests of the whole trace, where the file says that it is a part of one.
+    fn whole(&self) -> Option<u64> {
+        None
     }
     /// The extent of all requests, for formats that store it.
     fn extent(&self) -> Option<Extent> {

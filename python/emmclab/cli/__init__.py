@@ -1,11 +1,13 @@
 """The command line: one file per command.
 
-Only the command that runs is imported, and of slow imports (tables, charts, SQL, studies) only those that it
-needs.
+Only the command that runs is imported, and of slow imports (tables, charts, SQL, studies) only those that
+it needs; so commands import rooms inside their functions, which no other room does. This room may import
+all others, and none imports it.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable
 from importlib import import_module
 from typing import Annotated, Any
@@ -54,15 +56,16 @@ COMMANDS = (
     "claims",
     "reproduce",
 )
+#: Set by the scripts of `--show-completion` when a shell asks for completion.
+_COMPLETING = "_EMMCLAB_COMPLETE"
 
 
 def application(commands: Iterable[str] = COMMANDS) -> typer.Typer:
-    """Make the application with these commands."""
+    """Make the application with these commands; with all commands it also has the completion options."""
     app = typer.Typer(
         name="emmclab",
         rich_markup_mode="rich",
-        # Scripts of our own start no process for each word that is completed.
-        add_completion=False,
+        add_completion=commands is COMMANDS or _COMPLETING in os.environ,
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"]},
     )
@@ -82,36 +85,25 @@ def emmclab(
     version: Annotated[
         bool, typer.Option("--version", help="Print the version and stop.", is_eager=True)
     ] = False,
-    completion: Annotated[
-        str | None,
-        typer.Option(
-            "--show-completion",
-            metavar="bash|zsh|fish",
-            help="Print the script that completes emmclab's command line in a shell.",
-            is_eager=True,
-        ),
-    ] = None,
 ) -> None:
     """A laboratory for the flash storage of phones and boards: record, characterise and simulate its I/O."""
     if version:
         put(f"emmclab {__version__}")
-        raise typer.Exit
-    if completion is not None:
-        from emmclab.cli.completion import script
-
-        put(script(completion).rstrip("\n"))
         raise typer.Exit
     if context.invoked_subcommand is None:
         stdout().print(context.get_help(), end="", markup=False)
 
 
 def prepared(words: list[str]) -> Callable[..., Any]:
-    """Make what runs these words: with the command that they begin with, or with all for a page of help."""
+    """Make an application for these words: with their command only, or with all commands for help."""
     if words == ["--version"]:
         return typer.main.get_command(application([]))
+    if _COMPLETING in os.environ:
+        # A shell asks for completion; the words before the one that is completed are in the environment.
+        words = (os.environ.get("COMP_WORDS") or os.environ.get("_TYPER_COMPLETE_ARGS", "")).split()[1:-1]
     return typer.main.get_command(application(words[:1] if words and words[0] in COMMANDS else COMMANDS))
 
 
 def main(words: list[str]) -> int:
-    """Run the command line; return the exit code, whose numbers stand in `failures`."""
+    """Run the command line; return the exit code (see `failures`)."""
     return failures.run(prepared(words), spelled_out(words))

@@ -6,8 +6,8 @@ from typing import Any
 
 from rich.console import Console
 
-from emmclab.activity import activity_tables
 from emmclab.cli.show import show_table
+from emmclab.traces.activity import activity_tables
 
 
 def show_activity(console: Console, activity: dict[str, Any]) -> None:

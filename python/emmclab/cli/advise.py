@@ -12,18 +12,16 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from emmclab.advise import ORDERS, USED, Advised, Life, said
-from emmclab.advise import advise as try_options
 from emmclab.cli.console import print_json, say, stdout
 from emmclab.cli.helping import examples
 from emmclab.cli.meter import Meter
+from emmclab.cli.names import one_of
 from emmclab.cli.options import AsJson, Reading, TraceFiles, with_groups
 from emmclab.cli.show import framed
 from emmclab.cli.show_runs import show_provenance
 from emmclab.cli.simulation import (
     Capacity,
     DeviceName,
-    Fold,
     Images,
     Mode,
     Precondition,
@@ -34,9 +32,11 @@ from emmclab.cli.simulation import (
 )
 from emmclab.cli.studies import RESULTS, executor
 from emmclab.cli.study_meter import StudyMeter
+from emmclab.devices.advise import ORDERS, USED, Advised, Life, said
+from emmclab.devices.advise import advise as try_options
 
 if TYPE_CHECKING:
-    from emmclab.advise_deep import Deep
+    from emmclab.studies.advise_deep import Deep
 
 #: Combinations that are printed.
 _SHOWN = 10
@@ -56,7 +56,12 @@ def advise(
     settings: Settings = [],  # noqa: B006
     capacity: Capacity = None,
     by: Annotated[
-        str, typer.Option(metavar="mean|p99|waf|lifetime", help="Figure by which the options are ranked.")
+        str,
+        typer.Option(
+            metavar="mean|p99|waf|lifetime",
+            help="Figure by which the options are ranked.",
+            autocompletion=one_of("mean", "p99", "waf", "lifetime"),
+        ),
     ] = "mean",
     mode: Mode = "auto",
     precondition: Precondition = USED,
@@ -69,7 +74,6 @@ def advise(
         ),
     ] = False,
     wrap_addresses: Wrap = False,
-    fold: Fold = False,
     images: Images = None,
     lifetime: Annotated[
         bool,
@@ -102,8 +106,7 @@ def advise(
         typer.Option(
             min=0,
             metavar="N",
-            help="With --deep: processes; 0 for one per processor.",
-            rich_help_panel="Together",
+            help="Simulations at a time; 0 for one per processor.",
         ),
     ] = 0,
     results: Annotated[
@@ -123,7 +126,7 @@ def advise(
     Exit status 3: the device as it is stopped before the end of the trace (full or worn out).
     """
     if deep and by in ORDERS:
-        from emmclab.advise_deep import require_order
+        from emmclab.studies.advise_deep import require_order
 
         require_order(by)
     configuration = configured(device, settings, capacity)
@@ -139,9 +142,10 @@ def advise(
             by=by,
             lifetime=lifetime,
             progress=note,
+            jobs=jobs,
             mode=mode,
             precondition="none" if new else None if precondition == USED else precondition,
-            wrap_addresses=wrap_addresses or fold,
+            wrap_addresses=wrap_addresses,
             images=images,
         )
     reading.note_changed(advised.base["trace"], advised.base["ledger"])
@@ -159,15 +163,15 @@ def advise(
             reading=reading.given(),
             mode=mode,
             precondition=advised.base["options"]["precondition"],
-            wrap_addresses=wrap_addresses or fold,
+            wrap_addresses=wrap_addresses,
         )
     if html is not None:
-        from emmclab.report.advice import write_advice
+        from emmclab.pages.advice import write_advice
 
         write_advice(advised, html)
         say(f"report: {html}")
         if together is not None:
-            from emmclab.report.search import write_search_report
+            from emmclab.pages.search import write_search_report
 
             beside = html.with_name(f"{html.stem}-deep{html.suffix}")
             write_search_report(together.found, beside)
@@ -195,8 +199,8 @@ def advise(
 
 def run_deep(device: str, traces: list[Path], results: str, jobs: int, **options: Any) -> Deep:
     """Search combinations under a progress meter; options are those of `advise_deep`."""
-    from emmclab.advise_deep import advise_deep
-    from emmclab.study.place import place_of
+    from emmclab.runtime.place import place_of
+    from emmclab.studies.advise_deep import advise_deep
 
     engine = executor(jobs)
     with contextlib.closing(engine), StudyMeter("options together") as meter:
@@ -205,7 +209,7 @@ def run_deep(device: str, traces: list[Path], results: str, jobs: int, **options
 
 
 def _show_together(console: Console, together: Deep) -> None:
-    from emmclab.advise_deep import CAPACITY, RAM, taken
+    from emmclab.studies.advise_deep import CAPACITY, RAM, taken
 
     console.print()
     console.print(Text(together.headline, "bold"), soft_wrap=True)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from emmclab.apps import (
+from emmclab.apps.closed_loop import (
     HOST,
     LIMIT_S,
     NETWORK,
@@ -22,11 +22,11 @@ from emmclab.apps import (
     parts_of,
     run_application,
 )
-from emmclab.apps_live import LIVE_HOST, agreement, run_live
+from emmclab.apps.processes import LIVE_HOST, agreement, run_live
 from emmclab.cli.console import print_json, put, say, stdout
 from emmclab.cli.helping import examples
 from emmclab.cli.meter import Meter
-from emmclab.cli.names import application_names, host_names, network_names, solution_names
+from emmclab.cli.names import application_names, host_names, names_of, network_names, several, solution_names
 from emmclab.cli.options import AsJson, option, with_groups
 from emmclab.cli.outputs import Perfetto
 from emmclab.cli.simulation import (
@@ -40,11 +40,11 @@ from emmclab.cli.simulation import (
     layered,
 )
 from emmclab.errors import ConfigError
-from emmclab.files import write_whole
+from emmclab.runtime.files import write_whole
 
 if TYPE_CHECKING:
-    from emmclab.device import Device
-    from emmclab.solutions import Solution
+    from emmclab.apps.solutions import Solution
+    from emmclab.devices.device import Device
 
 _RUN = "Run"
 _ACTIONS = ("list", "show", "schema", "hosts", "run", "compare", "solutions", "live", "learn")
@@ -82,7 +82,7 @@ class Running:
     def run(
         self, name: str, device: Device, network: str, *, solution: Solution | None = None, **more: Any
     ) -> AppResult:
-        """Run an application under a progress meter, with a solution or with what `more` says."""
+        """Run an application with a progress meter, a solution, or other options from `more`."""
         run = run_application if solution is None else solution.run
         under = "" if solution is None else f", {solution.name}"
         with Meter(f"{name} on {device.name} over {network}{under}"):
@@ -135,7 +135,7 @@ def apps(
         list[str] | None,
         typer.Argument(
             metavar="[list|show|schema|hosts|run|compare|solutions|live|learn] [NAME|FILE]...",
-            autocompletion=application_names,
+            autocompletion=names_of(lambda: [*_ACTIONS, *application_names("")]),
             help="Action: list (the default), show, schema, hosts, run, compare, solutions, live or learn; "
             "and applications: presets or TOML files; of `learn` a recording.",
             show_default=False,
@@ -150,7 +150,7 @@ def apps(
             "--device",
             "--devices",
             metavar="DEVICE,...",
-            autocompletion=device_names,
+            autocompletion=several(device_names),
         ),
     ] = "nexus5",
     network: Annotated[
@@ -161,7 +161,7 @@ def apps(
             "--network",
             "--networks",
             metavar="NAME,...",
-            autocompletion=network_names,
+            autocompletion=several(network_names),
         ),
     ] = NETWORK,
     what_if: Annotated[
@@ -176,7 +176,7 @@ def apps(
     filesystems: Annotated[
         list[str],
         option(
-            "A file system in place of the host's: PARTITION=NAME, or NAME on all partitions; ext4, fat32, "
+            "A file system instead of the host's: PARTITION=NAME, or NAME on all partitions; ext4, fat32, "
             "yaffs2, lfs. Repeated.",
             _RUN,
             "--filesystem",
@@ -227,11 +227,21 @@ def apps(
     user_waits_for: Annotated[
         str | None,
         option(
-            "Of `learn`: number of the thread that the user waits for; default: the first.",
+            "Of `learn`: the thread that the user waits for, by the number that the kernel gave it (PID in "
+            "the recording); default: the first.",
             "Learn",
-            metavar="N",
+            metavar="PID",
         ),
     ] = None,
+    keep_pauses: Annotated[
+        bool,
+        option(
+            "Of `learn`: accept that this thread mostly waits for causes that are not in the recording; these"
+            " waits are then as long on every device.",
+            "Learn",
+            "--keep-pauses",
+        ),
+    ] = False,
     record: Annotated[
         Path | None, option("Of `live`: write the trace of the device too.", _RUN, metavar="FILE")
     ] = None,
@@ -253,7 +263,7 @@ def apps(
         _tell(action, names, as_json)
         return
     if action == "learn":
-        _learn(names[0], output, partition, user_waits_for, as_json)
+        _learn(names[0], output, partition, as_json, user_waits_for=user_waits_for, keep_pauses=keep_pauses)
         return
     devices, networks = _split(device, "--device"), _split(network, "--network")
     if action not in ("compare", "solutions") and len(names) * len(devices) * len(networks) != 1:
@@ -265,7 +275,10 @@ def apps(
         )
     if perfetto is not None and action != "run":
         raise ConfigError(
-            "`--perfetto` is about one run", kind="config", field="--perfetto", hint="use `emmclab apps run`"
+            "`--perfetto` applies to a single run",
+            kind="config",
+            field="--perfetto",
+            hint="use `emmclab apps run`",
         )
     own, layer_settings = layered(settings, layers)
     if action == "solutions":
@@ -315,7 +328,7 @@ def apps(
     if what_if:
         if len(results) > 1:
             raise ConfigError(
-                "`--what-if` is about one run",
+                "`--what-if` applies to a single run",
                 kind="config",
                 field="--what-if",
                 hint="use `emmclab apps run`",
@@ -328,9 +341,7 @@ def apps(
     _report(results, faster, html)
 
 
-def _learn(
-    recording: str, output: Path | None, partitions: list[str], user_waits_for: str | None, as_json: bool
-) -> None:
+def _learn(recording: str, output: Path | None, partitions: list[str], as_json: bool, **more: Any) -> None:
     """Learn a program and write its file."""
     if output is None:
         raise ConfigError(
@@ -353,7 +364,7 @@ def _learn(
             recording,
             name=output.stem if str(output) != "-" else None,
             partitions={name: folder for name, _, folder in pairs},
-            user_waits_for=user_waits_for,
+            **more,
         )
     if str(output) == "-":
         put(found.program.rstrip("\n"))
@@ -369,7 +380,7 @@ def _learn(
 
 def _report(results: list[AppResult], faster: list[AppResult], html: Path | None) -> None:
     if html is not None:
-        from emmclab.report import write_apps_report
+        from emmclab.pages.applications import write_apps_report
 
         write_apps_report(results, faster, html)
         say(f"report: {html}")
@@ -386,7 +397,7 @@ def _show_live(found: AppResult, model: AppResult, as_json: bool) -> None:
 
 
 def _action(words: list[str]) -> tuple[str, list[str]]:
-    """Give what to do and with which applications."""
+    """Return the action and its applications."""
     action, names = words[0], words[1:]
     one, none = (1, 1), (0, 0)
     needs = {"list": none, "schema": none, "hosts": none, "show": one, "run": one, "live": one, "learn": one}
@@ -406,7 +417,7 @@ def _action(words: list[str]) -> tuple[str, list[str]]:
 
 
 def _split(text: str, field: str) -> list[str]:
-    """Take the parts between commas."""
+    """Split at commas."""
     parts = [part.strip() for part in text.split(",")]
     if "" in parts or len(set(parts)) < len(parts):
         raise ConfigError(
@@ -419,7 +430,7 @@ def _split(text: str, field: str) -> list[str]:
 
 
 def _tell(action: str, names: list[str], as_json: bool) -> None:
-    """Print what needs no run."""
+    """Print listings that need no run."""
     if action == "show":
         put(application_text(names[0]).rstrip("\n"))
         return

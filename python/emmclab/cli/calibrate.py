@@ -9,14 +9,14 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from emmclab.calibration import calibrate as calibrate_device
-from emmclab.calibration import is_fio
 from emmclab.cli.console import print_json, say, stderr
 from emmclab.cli.helping import examples
 from emmclab.cli.options import AsJson, Reading, with_groups
 from emmclab.cli.show import framed
+from emmclab.devices.calibration import calibrate as calibrate_device
+from emmclab.devices.calibration import is_fio
 from emmclab.errors import ConfigError
-from emmclab.files import write_whole
+from emmclab.runtime.files import write_whole
 
 
 def register(app: typer.Typer) -> None:

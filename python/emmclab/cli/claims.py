@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from emmclab.claims import Claim
-    from emmclab.papers import Paper
-    from emmclab.study import Results
+    from emmclab.papers.claims import Claim
+    from emmclab.papers.registry import Paper
+    from emmclab.studies import Results
 
 
 def register(app: typer.Typer) -> None:
@@ -57,9 +57,9 @@ def claims(
 
     Options of reading are for the recorded traces; workloads that are made do not change.
     """
-    from emmclab.claims import judge
-    from emmclab.papers import paper as find
-    from emmclab.papers import papers
+    from emmclab.papers.claims import judge
+    from emmclab.papers.registry import paper as find
+    from emmclab.papers.registry import papers
 
     chosen = list(papers().values()) if paper is None else [find(paper)]
     recorded = recorded_traces(traces)
@@ -76,9 +76,9 @@ def claims(
 def results_of(
     chosen: Sequence[Paper], recorded: Sequence[str], reading: Mapping[str, Any], folder: Path, jobs: int
 ) -> dict[str, Results]:
-    """Run what is missing of the studies that the claims of these papers need."""
-    from emmclab.claims import studies_of
-    from emmclab.study import Study
+    """Run the missing cells of the studies that the claims of these papers need."""
+    from emmclab.papers.claims import studies_of
+    from emmclab.studies import Study
 
     return {
         name: run_with_meter(
@@ -90,7 +90,7 @@ def results_of(
 
 def show_claims(console: Console, judged: list[Claim]) -> None:
     """Print the ledger."""
-    from emmclab.claims import CANNOT, DIRECTION, NOT, NOT_YET, REPRODUCED, RESTATED
+    from emmclab.papers.claims import CANNOT, DIRECTION, NOT, NOT_YET, REPRODUCED, RESTATED
 
     styles = {
         REPRODUCED: "green",
@@ -114,7 +114,7 @@ def show_claims(console: Console, judged: list[Claim]) -> None:
 
 
 def show_headline(console: Console, judged: list[Claim]) -> None:
-    """Print how many claims were tested and what came out: the last line of a command."""
-    from emmclab.claims import headline
+    """Print the numbers of tested claims and verdicts: the last line of a command."""
+    from emmclab.papers.claims import headline
 
     console.print(headline(judged), markup=False, soft_wrap=True)

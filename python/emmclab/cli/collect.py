@@ -12,7 +12,7 @@ from emmclab.cli.helping import examples
 from emmclab.cli.options import AsJson, Percentiles, Reading, with_groups
 from emmclab.cli.studies import StudyName, incomplete
 from emmclab.errors import EmmclabError
-from emmclab.files import digest, refuse_other_endings
+from emmclab.runtime.files import digest, refuse_other_endings
 
 
 def register(app: typer.Typer) -> None:
@@ -48,9 +48,9 @@ def collect(
     a cell as columns and its whole result as JSON; `emmclab report STUDY --results FILE` draws it. Exit
     status 1: cells are missing; the file has the others.
     """
-    from emmclab.study import Study
-    from emmclab.study.collect import collect as write
-    from emmclab.study.place import place_of
+    from emmclab.runtime.place import place_of
+    from emmclab.studies import Study
+    from emmclab.studies.collect import collect as write
 
     refuse_other_endings(output, (".parquet",), "--output")
     chosen = Study.named(study).with_reading(reading.given()).with_percentiles(percentiles)

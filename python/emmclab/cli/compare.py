@@ -9,7 +9,7 @@ import typer
 
 from emmclab.cli.console import print_json, say, stdout
 from emmclab.cli.helping import examples
-from emmclab.cli.names import layer_names
+from emmclab.cli.names import layer_names, several
 from emmclab.cli.options import AsJson, Reading, TraceFiles, with_groups
 from emmclab.cli.profile import distinct
 from emmclab.cli.simulation import (
@@ -22,9 +22,9 @@ from emmclab.cli.simulation import (
     layered,
     warn,
 )
+from emmclab.devices.layers import settings_of, stack, stacks
+from emmclab.devices.result import Result
 from emmclab.errors import ConfigError
-from emmclab.layers import settings_of, stack, stacks
-from emmclab.result import Result
 
 
 def register(app: typer.Typer) -> None:
@@ -46,7 +46,7 @@ def compare(
         typer.Option(
             metavar="A,B,...",
             help="Devices: presets or TOML files; the first is the baseline.",
-            autocompletion=device_names,
+            autocompletion=several(device_names),
             rich_help_panel="Device",
         ),
     ] = "iiswc15-4ps,iiswc15-8ps,iiswc15-hps",
@@ -54,7 +54,7 @@ def compare(
         str,
         typer.Option(
             metavar="A,B+C,...",
-            autocompletion=layer_names,
+            autocompletion=several(layer_names),
             help="Stacks of layers above each device, `none` for no layer, + from one to the next below; "
             "the first is the baseline. Settings: --set NAME.KEY=VALUE, for every stack with the layer.",
             rich_help_panel="Layers",
@@ -98,7 +98,7 @@ def compare(
 
         show_compared_results(stdout(), results)
     if html is not None:
-        from emmclab.report import write_simulation_report
+        from emmclab.pages.simulation import write_simulation_report
 
         write_simulation_report(results, configurations, html)
         say(f"report: {html}")

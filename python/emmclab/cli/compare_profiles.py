@@ -12,8 +12,8 @@ from emmclab.cli.helping import examples
 from emmclab.cli.options import AsJson, Reading, with_groups
 from emmclab.cli.profile import run
 from emmclab.cli.show import framed
-from emmclab.fields import TABLES
-from emmclab.workload import differences, open_input
+from emmclab.traces.profile_fields import TABLES
+from emmclab.traces.workload import differences, open_input
 
 _HELP = "A trace, a workload of the paper by name, or a model (.toml)."
 _First = Annotated[str, typer.Argument(metavar="FIRST", help=_HELP)]

@@ -39,7 +39,7 @@ def harmless(text: str) -> str:
 
 
 def stdout() -> Console:
-    """Give the console for data; colours only on a terminal and without NO_COLOR."""
+    """Return the console for data; colours only on a terminal and without NO_COLOR."""
     from emmclab.cli.data_console import DataConsole
 
     wide = None if sys.stdout.isatty() or "COLUMNS" in os.environ else _PIPE_WIDTH
@@ -47,7 +47,7 @@ def stdout() -> Console:
 
 
 def stderr() -> Console:
-    """Give the console for messages."""
+    """Return the console for messages."""
     from emmclab.cli.data_console import HarmlessConsole
 
     return HarmlessConsole(file=sys.stderr, highlight=False, emoji=False)

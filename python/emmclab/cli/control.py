@@ -41,7 +41,7 @@ def control(
     ] = None,
 ) -> None:
     """Print the figures of a served device (JSON), cut its power, restore it, change a setting, or end it."""
-    from emmclab.control import COMMANDS, ask
+    from emmclab.live.control import COMMANDS, ask
 
     if command not in COMMANDS:
         raise ConfigError(
@@ -52,7 +52,7 @@ def control(
         )
     if (command == "set") != (setting is not None):
         raise ConfigError(
-            "`set` takes KEY=VALUE, the other commands nothing",
+            "`set` takes KEY=VALUE; the other commands take no argument",
             kind="config",
             field="KEY=VALUE",
             hint="write it as `emmclab control SOCKET set clock=x0.1`",

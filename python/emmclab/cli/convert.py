@@ -12,7 +12,7 @@ from emmclab.cli.meter import Meter
 from emmclab.cli.options import AsJson, Reading, TraceFile, with_groups
 from emmclab.cli.outputs import To, TraceOutput, note_picture, report, to_stdout
 from emmclab.errors import ConfigError
-from emmclab.profile import ledger_line
+from emmclab.traces.ledger import ledger_line
 
 
 def register(app: typer.Typer) -> None:

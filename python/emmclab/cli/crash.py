@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -18,15 +19,22 @@ from emmclab.cli.names import crash_workload_names, filesystem_names, one_of
 from emmclab.cli.options import AsJson, option, with_groups
 from emmclab.cli.simulation import Layers, Settings, configured, device_names, layered
 from emmclab.cli.studies import RESULTS, ResultsFolder
-from emmclab.errors import ConfigError
+from emmclab.errors import ConfigError, UnsupportedError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from emmclab.crash import Exploration, Options
     from emmclab.crash.minimal import Minimal
-    from emmclab.crash.session import Kept
+    from emmclab.crash.repeated import Tried
+    from emmclab.crash.session import Kept, Session
 
 #: Exit status where a promise was broken.
 FOUND = 4
+#: Where ext4 names its compatible features, and the one of fast commits.
+_EXT4_COMPAT, _FAST_COMMIT = 1024 + 0x5C, 0x400
+#: Who recovers a state, in words.
+_RECOVERED = {"process": "emmclab", "e2fsck": "e2fsck", "mount": "the kernel"}
 _RUN, _STATES, _LOGS = "The run", "Cuts and states", "Logs"
 
 
@@ -35,7 +43,7 @@ def register(app: typer.Typer) -> None:
     app.command(
         epilog=examples(
             "emmclab crash --device emmc51-cache --workload sqlite-wal --cuts 10000",
-            "emmclab crash --device nexus5 --layer advil --check ./check.sh -- ./workload.sh",
+            "emmclab crash --device emmc51-cache --repeat 5 --check $PWD/check.sh -- $PWD/workload.sh",
             "emmclab crash --again c3f2:8812:17:5f0a31",
         )
     )(with_groups(crash))
@@ -95,38 +103,51 @@ def crash(
     workload: Annotated[
         str | None,
         option(
-            "A workload that comes with emmclab: files, append-log, sqlite-MODE[-LEVEL]; with -unsynced "
-            "behind its name, syncs return at once.",
+            "An included workload: files, append-log, sqlite-MODE[-LEVEL]; with -unsynced after its name, "
+            "syncs return at once without effect.",
             _RUN,
             metavar="NAME",
             autocompletion=crash_workload_names,
         ),
     ] = None,
     operations: Annotated[
-        int, option("Number of operations of the workload that comes with emmclab.", _RUN, metavar="N", min=1)
+        int, option("Number of operations of an included workload.", _RUN, metavar="N", min=1)
     ] = 200,
     timeout: Annotated[
         float, option("Seconds after which the workload is ended.", _RUN, metavar="S", min=0.1)
     ] = 300.0,
+    repeat: Annotated[
+        int,
+        option(
+            "Number of recordings of the workload, which are explored together; in all but the first it "
+            "pauses at random moments until all data is written back, as if it waited for its user.",
+            _RUN,
+            metavar="N",
+            min=1,
+            max=1000,
+        ),
+    ] = 1,
     check: Annotated[
         str | None,
         option(
-            "Check of the files: sqlite, files, append-log, or a shell command that is run where they are "
-            "mounted, with EMMCLAB_ACKNOWLEDGED naming a file of the lines; it fails if something is lost.",
+            "Check of the recovered files: sqlite, files, append-log, or a shell command that runs in the "
+            "mounted folder and fails if data is lost; EMMCLAB_ACKNOWLEDGED names a file of the lines.",
             _RUN,
             metavar="NAME|CMD",
             autocompletion=one_of("sqlite", "files", "append-log"),
         ),
     ] = None,
-    cuts: Annotated[int, option("Most moments at which power is cut.", _STATES, metavar="N", min=1)] = 1000,
+    cuts: Annotated[
+        int, option("Maximum number of moments at which power is cut.", _STATES, metavar="N", min=1)
+    ] = 1000,
     states: Annotated[
         str,
         option(
-            "Ways to choose the states of a cut, each with or without its most, as omit1:64: device, "
+            "Methods that select the states of a cut, each with an optional maximum, as omit1:64: device, "
             "boundary, omit1, only1, pairs, random.",
             _STATES,
             metavar="LIST",
-            show_default="all ways",
+            show_default="all methods",
         ),
     ] = "device,boundary,omit1,only1,pairs,random",
     seed: Annotated[int, option("Seed of the cuts and states that are tried.", _STATES, metavar="N")] = 1,
@@ -137,16 +158,20 @@ def crash(
             "flight that is not reliable, any 512 bytes may hold garbage.",
             _STATES,
             metavar="none|sector|inside",
+            autocompletion=one_of("none", "sector", "inside"),
         ),
     ] = "none",
     recovery: Annotated[
-        str,
+        str | None,
         option(
-            "How the file system recovers: process (in emmclab, fast), e2fsck, or mount (by the kernel).",
+            "How the file system recovers: process (in emmclab, fast), e2fsck, or mount (by the kernel). For "
+            "a check by a command, the kernel mounts what any of them leaves.",
             _STATES,
             metavar="process|e2fsck|mount",
+            show_default="process; mount if the check is a command",
+            autocompletion=one_of("process", "e2fsck", "mount"),
         ),
-    ] = "process",
+    ] = None,
     recovery_cuts: Annotated[
         int,
         option("Number of cuts during the recovery of layers, for each state.", _STATES, metavar="N", min=0),
@@ -162,12 +187,16 @@ def crash(
     ] = None,
     base: Annotated[
         Path | None,
-        option("Image of the device as it was before a log of dm-log-writes began.", _LOGS, metavar="IMAGE"),
+        option("Image of the device from before the log of dm-log-writes.", _LOGS, metavar="IMAGE"),
     ] = None,
+    fresh: Annotated[
+        bool,
+        option("Judge every state again, even if an earlier run has judged it.", _LOGS, "--fresh"),
+    ] = False,
     again: Annotated[
         str | None,
         option(
-            "Repeat exactly this state of a kept log, as a finding names it.",
+            "Repeat exactly this state of a stored log; a finding prints its name.",
             _LOGS,
             metavar="LOG:CUT:STATE:OPTIONS",
         ),
@@ -178,7 +207,7 @@ def crash(
         option("Also write the commands as a log of dm-log-writes.", _LOGS, metavar="FILE"),
     ] = None,
     save_image: Annotated[
-        Path | None, option("With --again: write the disk of this state.", _LOGS, metavar="FILE")
+        Path | None, option("With --again: write the disk image of this state.", _LOGS, metavar="FILE")
     ] = None,
     results: ResultsFolder = RESULTS,
     html: Annotated[
@@ -189,10 +218,12 @@ def crash(
     """Cut the power of a device under real software, and name the level that loses acknowledged data.
 
     Runs a workload on a file system on a simulated device, then tries the states that a cut may leave.
-    Exit status 4: a promise was broken.
+    One recording has one timing; --repeat makes several. Exit status 4: a promise was broken.
     """
-    from emmclab.crash.explore import Options
+    from emmclab.crash.explore import Options, no_ext4
+    from emmclab.crash.grounds import command_of
     from emmclab.crash.recording import Workload
+    from emmclab.crash.repeated import Tried
     from emmclab.crash.session import Session
 
     own, layer_settings = layered(settings, layers)
@@ -200,20 +231,21 @@ def crash(
     if again is not None:
         kept, options = session.again(again)
         found = _shown_again(kept, options, save_image)
-        _end(kept, options, found, as_json, html, results)
+        _end([Tried(kept, found, _minimized(kept, options, found))], options, as_json, html, results)
+    judged_by = _check_named(check, workload)
+    recovery = recovery or ("process" if command_of(judged_by) is None else "mount")
     options = Options(
         cuts=cuts,
         states=states,
         seed=seed,
         tear=tear,
         recovery=recovery,
-        check=_check_named(check, workload),
+        check=judged_by,
         recovery_cuts=recovery_cuts,
         share=_share(shard),
     )
     if log is not None:
-        options.require()
-        kept = session.take(log, base)
+        recordings = [_taken(session, options, log, base, repeat)]
     else:
         if device is None:
             raise ConfigError(
@@ -226,46 +258,98 @@ def crash(
         # A workload that is not known is told before the check that would belong to it.
         chosen.arguments()
         options.require()
-        kept = session.record(
-            configured(device, own, capacity),
-            chosen,
-            layers=layers,
-            layer_settings=layer_settings,
-            second=None if second is None else configured(second, []),
-            file_system=fs,
-            mkfs_options=mkfs_options,
-            mount_options=mount_options,
-            said=say,
-        )
+        if fs != "ext4" and recovery != "mount":
+            raise no_ext4(recovery, f"the file system is to be {fs}")
+        recordings = [
+            session.record(
+                configured(device, own, capacity),
+                replace(chosen, thinks=number),
+                layers=layers,
+                layer_settings=layer_settings,
+                second=None if second is None else configured(second, []),
+                file_system=fs,
+                mkfs_options=mkfs_options,
+                mount_options=mount_options,
+                said=say,
+                ready=lambda disk: _require_in_process(disk, options),
+            )
+            for number in range(repeat)
+        ]
     for path, write in ((save_log, _copy), (save_dm_log, _copy_dm)):
-        if path is not None:
-            write(kept, path)
-    found = _explored(kept, options, jobs or (os.cpu_count() or 1), results)
-    _end(kept, options, found, as_json, html, results)
+        for number, kept in enumerate(recordings, 1):
+            if path is not None:
+                write(kept, path if number == 1 else path.with_stem(f"{path.stem}-{number}"))
+    tried = []
+    for kept in recordings:
+        found = _explored(kept, options, jobs or (os.cpu_count() or 1), results, fresh=fresh)
+        tried.append(Tried(kept, found, _minimized(kept, options, found)))
+    _end(tried, options, as_json, html, results)
+
+
+def _taken(session: Session, options: Options, log: Path, base: Path | None, repeat: int) -> Kept:
+    """Load a log of an earlier recording."""
+    from emmclab.crash.explore import require_recoverable
+    from emmclab.crash.session import open_whole
+
+    if repeat > 1:
+        raise ConfigError(
+            "a log is one recording, which cannot be repeated",
+            kind="config",
+            field="repeat",
+            hint="omit --repeat, or record again with --device",
+        )
+    options.require()
+    kept = session.take(log, base)
+    require_recoverable(open_whole(kept.log, kept.base)[0], options)
+    return kept
+
+
+def _require_in_process(disk: str, options: Options) -> None:
+    """Reject, before the workload runs, a file system that recovery in process does not support.
+
+    Raises:
+        UnsupportedError: it has unsupported features, such as fast commits.
+    """
+    from emmclab.crash.explore import not_in_process
+
+    if options.recovery != "process":
+        return
+    with Path(disk).open("rb") as file:
+        file.seek(_EXT4_COMPAT)
+        compat = int.from_bytes(file.read(4), "little")
+    try:
+        if compat & _FAST_COMMIT:
+            raise UnsupportedError(
+                "the file system has fast commits, which recovery in process does not replay",
+                kind="unsupported",
+            )
+        _core.read_ext4(disk, [])
+    except UnsupportedError as error:
+        raise not_in_process(error) from error
 
 
 def _named(results: Path) -> Path | None:
-    """Give the folder of results where it has to be named when something is shown again."""
+    """Return the results folder, or None if it is the default."""
     return None if results == RESULTS else results
 
 
-def _end(
-    kept: Kept, options: Options, found: Exploration, as_json: bool, html: Path | None, results: Path
-) -> None:
-    """Make the findings small, show everything, and end with the status that says whether there are any."""
-    minimal = _minimized(kept, options, found)
-    _show(kept, options, found, minimal, as_json)
+def _end(tried: Sequence[Tried], options: Options, as_json: bool, html: Path | None, results: Path) -> None:
+    """Print the results, and exit with a status that depends on the findings."""
+    _show(tried, options, as_json)
     if html is not None:
         from emmclab.crash.summary import summary
-        from emmclab.report.crash import write_crash_report
+        from emmclab.pages.crash import write_crash_report
 
-        write_crash_report(summary(kept, options, found, minimal), kept, found, html, results=_named(results))
+        # The page is of one recording: the first that shows a finding, else the first.
+        one = next((one for one in tried if one.found.findings()), tried[0])
+        said = summary(one.kept, options, one.found, one.minimal) | {"recordings": len(tried)}
+        write_crash_report(said, one.kept, one.found, html, results=_named(results))
         say(f"report: {html}")
-    raise typer.Exit(FOUND if found.findings() else 0)
+    raise typer.Exit(FOUND if any(one.found.findings() for one in tried) else 0)
 
 
 def _check_named(check: str | None, workload: str | None) -> str | None:
-    """Give the check; a workload that comes with emmclab has its own."""
+    """Return the check; an included workload has its own."""
     from emmclab.crash import workloads
 
     if check == "sqlite":
@@ -284,7 +368,7 @@ def _share(shard: str) -> tuple[int, int]:
 
 
 def _copy(kept: Kept, path: Path) -> None:
-    from emmclab.files import write_whole
+    from emmclab.runtime.files import write_whole
 
     write_whole(path, kept.log.read_bytes())
     say(f"log: {path}")
@@ -297,11 +381,11 @@ def _copy_dm(kept: Kept, path: Path) -> None:
     say(f"log of dm-log-writes: {path}")
 
 
-def _explored(kept: Kept, options: Options, jobs: int, results: Path) -> Exploration:
+def _explored(kept: Kept, options: Options, jobs: int, results: Path, *, fresh: bool) -> Exploration:
     lines = kept.facts["acknowledgements"]
     say(
-        f"{kept.facts['commands']:,} commands, {kept.facts['moments']:,} moments, {lines:,} lines said to be "
-        f"safe; exploring {options.cuts:,} cuts"
+        f"{kept.facts['commands']:,} commands, {kept.facts['moments']:,} moments, {lines:,} lines "
+        f"acknowledged; exploring {options.cuts:,} cuts, recovery by {_RECOVERED[options.recovery]}"
     )
 
     meter = Counter("crash", "cuts")
@@ -316,12 +400,12 @@ def _explored(kept: Kept, options: Options, jobs: int, results: Path) -> Explora
         meter(cuts, total, before, f", {found.states:,} states, {len(found.findings())} findings")
 
     try:
-        return kept.explore(options, jobs, told)
+        return kept.explore(options, jobs, told, fresh=fresh)
     except KeyboardInterrupt:
         # A workload that runs again makes another log, of which nothing is explored.
         named = {"log": kept.log, "base": kept.base, "check": options.check, "results": _named(results)}
         words = " ".join(f"--{name} {shlex.quote(str(value))}" for name, value in named.items() if value)
-        left_behind.append(f"what was found is kept: go on with {words} and the other options")
+        left_behind.append(f"the results so far are stored: continue with {words} and the other options")
         raise
 
 
@@ -333,22 +417,23 @@ def _minimized(kept: Kept, options: Options, found: Exploration) -> dict[int, Mi
     findings = found.findings()
     if not findings:
         return {}
-    say(f"making {len(findings)} findings smaller")
+    say(f"minimising {len(findings)} findings")
     run, _ = open_run(str(kept.log), base=kept.base)
     small = {number: minimize(run, options, one) for number, one in enumerate(findings)}
     return {number: one for number, one in small.items() if one is not None}
 
 
-def _show(
-    kept: Kept, options: Options, found: Exploration, minimal: dict[int, Minimal], as_json: bool
-) -> None:
+def _show(tried: Sequence[Tried], options: Options, as_json: bool) -> None:
     from emmclab.cli.show_crash import show_crash
+    from emmclab.crash.repeated import together
     from emmclab.crash.summary import summary
 
-    if as_json:
-        print_json(summary(kept, options, found, minimal))
+    if not as_json:
+        show_crash(stdout(), tried, options)
+    elif len(tried) == 1:
+        print_json(summary(tried[0].kept, options, tried[0].found, tried[0].minimal))
     else:
-        show_crash(stdout(), kept, options, found, minimal)
+        print_json(together(tried, options))
 
 
 def _shown_again(kept: Kept, options: Options, save_image: Path | None) -> Exploration:

@@ -14,7 +14,7 @@ from emmclab.cli.options import AsJson
 from emmclab.cli.profile import run
 from emmclab.cli.show import show_compared
 from emmclab.errors import EmmclabError
-from emmclab.reading import bundled, read
+from emmclab.traces.reading import bundled, read
 
 
 def register(app: typer.Typer) -> None:
@@ -29,7 +29,7 @@ def demo(
     as_json: AsJson = False,
 ) -> None:
     """Profile the traces that come with emmclab and write the report page."""
-    from emmclab.report import write_report  # Here, because charts take long to import.
+    from emmclab.pages.profiles import write_report  # Here, because charts take long to import.
 
     paths = bundled()
     if not paths:

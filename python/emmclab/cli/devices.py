@@ -13,7 +13,7 @@ from emmclab.cli.helping import examples
 from emmclab.cli.options import AsJson
 from emmclab.cli.show import framed
 from emmclab.cli.simulation import Capacity, device_names
-from emmclab.device import Device, presets
+from emmclab.devices.device import Device, presets
 from emmclab.errors import ConfigError
 
 
@@ -22,7 +22,7 @@ def register(app: typer.Typer) -> None:
     app.command(
         epilog=examples(
             "emmclab explain nexus5 # prints every setting of a device",
-            "emmclab devices --capacity 128GB # what each is at that capacity",
+            "emmclab devices --capacity 128GB # each device scaled to this capacity",
             "emmclab devices --check emmc51-cache # how far it is from the figures that it was fitted to",
         )
     )(devices)
@@ -40,7 +40,7 @@ def devices(
     capacity: Capacity = None,
     as_json: AsJson = False,
 ) -> None:
-    """List the simulated devices that come with emmclab, or what each is at another capacity."""
+    """List the included simulated devices, also scaled to another capacity."""
     if check is not None:
         if capacity is not None:
             raise ConfigError(
@@ -80,7 +80,7 @@ def _check(name: str, as_json: bool) -> None:
     if as_json:
         print_json(rows)
         return
-    table = framed(f"{name} beside the figures that it was fitted to")
+    table = framed(f"{name} and the figures that it was fitted to")
     for heading in ("Figure", "Unit", "Published", "Bounds", "Here", "Deviation\n%", "Source"):
         table.add_column(heading, justify="left" if heading in ("Figure", "Unit", "Source") else "right")
     for row in rows:
@@ -108,7 +108,7 @@ def _gb(amount: float | None) -> str:
 
 
 def _row(name: str, capacity: str | None) -> dict[str, Any]:
-    """Describe a preset; without sizes where it cannot have the capacity."""
+    """Describe a preset; without sizes if it cannot have the capacity."""
     device, possible = Device.preset(name), True
     if capacity is not None:
         try:

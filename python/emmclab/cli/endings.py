@@ -16,13 +16,13 @@ class Ending:
         self.asked = False
 
     def __call__(self, _number: int, _frame: FrameType | None) -> None:
-        """Take note of a signal."""
+        """Record that a signal arrived."""
         self.asked = True
 
 
 @contextmanager
 def asked_by_signal() -> Iterator[Ending]:
-    """Take Ctrl-C and SIGTERM as a wish to end, rather than as an interruption."""
+    """Handle Ctrl-C and SIGTERM as a request to stop."""
     ending = Ending()
     former = {number: signal.signal(number, ending) for number in (signal.SIGINT, signal.SIGTERM)}
     try:

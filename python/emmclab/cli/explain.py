@@ -17,17 +17,17 @@ from rich.text import Text
 from emmclab import _core
 from emmclab.cli.activity import show_activity
 from emmclab.cli.console import print_json, stdout
+from emmclab.cli.glossary import Term, define, glossary, words
 from emmclab.cli.helping import examples
 from emmclab.cli.meter import Meter
 from emmclab.cli.names import explained_words
 from emmclab.cli.options import AsJson, Reading, with_groups
 from emmclab.cli.show import framed
 from emmclab.cli.simulation import Capacity, configured
-from emmclab.device import Device
+from emmclab.devices.device import Device
 from emmclab.errors import ConfigError, InputError
-from emmclab.fields import JUMP_FIELDS, LEDGER_MEANINGS, jump_cells
-from emmclab.glossary import Term, define, glossary, words
-from emmclab.quantity import size
+from emmclab.runtime.quantity import size
+from emmclab.traces.profile_fields import JUMP_FIELDS, LEDGER_MEANINGS, jump_cells
 
 #: Why a file was read as the format it was read as.
 _SIGNS = {"content": "its content", "--format": "--format", "--columns": "--columns"}
@@ -126,7 +126,7 @@ def explain(
 
 
 def _is_word(text: str) -> bool:
-    """Tell whether an argument that names no file may be meant as a word: a path has a slash or an ending."""
+    """Return whether an argument may be a word of the glossary: a path has a slash or an ending."""
     return define(text) is not None or not ("/" in text or "." in text or text == "-")
 
 
@@ -228,7 +228,7 @@ def _show(console: Console, explained: dict[str, Any]) -> None:
 
 
 def _devices(devices: Sequence[dict[str, Any]]) -> str:
-    """Name the devices, with their shares of the requests where there are several.
+    """Return the devices with their shares of the requests, if there are several.
 
     >>> _devices([{"device": "8,0", "requests": 3, "requests_pct": 75.0}])
     '8,0'

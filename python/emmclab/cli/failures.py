@@ -16,9 +16,19 @@ import typer
 from emmclab import __version__
 from emmclab.cli.console import ClosedPipe, say
 from emmclab.errors import ConfigError, EmmclabError, InputError
-from emmclab.files import written
+from emmclab.runtime.files import written
 
 BAD_INPUT, FAILED_RUN, EARLY_END, INTERRUPTED, CLOSED_PIPE = 2, 1, 3, 130, 141
+#: Exit codes of every command, with their meaning.
+EXIT_CODES = {
+    0: "done",
+    FAILED_RUN: "failed run",
+    BAD_INPUT: "bad input or option",
+    EARLY_END: "a simulated device stopped before the end of its trace",
+    4: "a power cut broke a promise",
+    INTERRUPTED: "Ctrl-C",
+    CLOSED_PIPE: "closed pipe",
+}
 
 #: Commands behind whose options another command may stand without `--`.
 _COMMANDS_WITHIN = {"record"}
@@ -62,7 +72,7 @@ def run(command: Callable[..., Any], arguments: list[str]) -> int:
         context = getattr(error, "ctx", None)
         path = context.command_path if context is not None else "emmclab"
         message = error.format_message().rstrip(".")
-        _report(message[:1].lower() + message[1:], f"`{path} --help` lists what it takes")
+        _report(message[:1].lower() + message[1:], f"`{path} --help` lists its options")
         return BAD_INPUT
     except OSError as error:
         refusal = InputError.of(error)
@@ -89,7 +99,7 @@ def _refuse_empty(words: list[str]) -> None:
     if "" not in words[:end] or words[0] in _COMMANDS_WITHIN:
         return
     place = words.index("")
-    behind = f" behind `{words[place - 1]}`" if place else ""
+    behind = f" after `{words[place - 1]}`" if place else ""
     raise ConfigError(
         f"argument {place + 1}{behind} is empty",
         kind="config",
@@ -99,7 +109,7 @@ def _refuse_empty(words: list[str]) -> None:
 
 
 def _kept() -> str:
-    """Say which files were complete when the command was interrupted; what was not has been removed."""
+    """Print which files were complete when the command was interrupted; incomplete ones were removed."""
     if kept:
         return kept[-1]
     if not written:
@@ -109,7 +119,7 @@ def _kept() -> str:
 
 
 class _Nowhere(io.TextIOBase):
-    """What stands in for a stream that was closed before the start; takes note of what is lost."""
+    """A replacement for a stream that was closed before the start; records lost output."""
 
     encoding = "utf-8"
     lost = False
@@ -123,7 +133,7 @@ class _Nowhere(io.TextIOBase):
 
 
 def _replace_closed() -> _Nowhere | None:
-    """Put something in the place of closed standard streams; give what replaces stdout.
+    """Replace closed standard streams; return the replacement of stdout.
 
     Python has None there, and the next file opened would get the number of the stream, and what is printed.
     """
@@ -141,7 +151,7 @@ def _replace_closed() -> _Nowhere | None:
 
 
 def _settle_stdout() -> None:
-    """Drop what stdout did not take, so that the interpreter does not complain once more when it ends."""
+    """Discard unwritten output of stdout, so that the interpreter prints no second error at exit."""
     try:
         sys.stdout.flush()
     except (OSError, ValueError):

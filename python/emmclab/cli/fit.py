@@ -12,8 +12,8 @@ from emmclab.cli.helping import examples
 from emmclab.cli.meter import Meter
 from emmclab.cli.options import Reading, TraceFile, with_groups
 from emmclab.cli.outputs import STDOUT, write_text
-from emmclab.workload import FITTED
-from emmclab.workload import fit as fit_workload
+from emmclab.traces.workload import FITTED
+from emmclab.traces.workload import fit as fit_workload
 
 
 def register(app: typer.Typer) -> None:

@@ -15,7 +15,7 @@ from emmclab.cli.meter import Counter
 from emmclab.cli.options import AsJson, Reading, with_groups
 from emmclab.cli.studies import Jobs, executor
 from emmclab.errors import ConfigError, EmmclabError, InputError
-from emmclab.files import refuse_other_endings, write_whole
+from emmclab.runtime.files import refuse_other_endings, write_whole
 
 if TYPE_CHECKING:
     from emmclab.fleet import Counts, Table
@@ -120,7 +120,7 @@ def fleet(
         else:
             show_comparison(stdout(), found, _SHOWN)
     if html is not None:
-        from emmclab.report import fleet as report
+        from emmclab.pages import fleet as report
 
         write_whole(html, report.render([table for table, _ in tables], found))
         say(f"report: {html}")
@@ -131,7 +131,7 @@ def fleet(
 
 
 def _places(folder: str, output: str | None, against: str | None) -> list[str | None]:
-    """Give the table of each fleet; None for one that is a table itself.
+    """Return the table of each fleet; None if the fleet is a table itself.
 
     Raises:
         ConfigError: both would have the same, or a table is given another name.
@@ -157,7 +157,7 @@ def _places(folder: str, output: str | None, against: str | None) -> list[str | 
 
 
 def _is_table(place: str) -> bool:
-    """Whether this is a file, rather than a folder; a bucket without a prefix is none."""
+    """Whether this is a file and not a folder or a bucket."""
     from emmclab.fleet.copy import Copy
 
     _, scheme, below = place.rstrip("/").partition("://")
@@ -165,7 +165,7 @@ def _is_table(place: str) -> bool:
 
 
 def _usual(place: str) -> str:
-    """Give the table of a folder where none is named: here, by the last part of its name."""
+    """Return the default table of a folder: in the current folder, named after its last part."""
     if "://" not in place:
         return f"{Path(place).resolve().name}{_ENDING}"
     return f"{place.rstrip('/').rpartition('/')[2]}{_ENDING}"
@@ -197,7 +197,7 @@ def _table(
 
 
 def _fail(runs: list[tuple[Table, Counts]]) -> None:
-    """Fail where a file could not be read.
+    """Fail if a file could not be read.
 
     Raises:
         InputError: none could.

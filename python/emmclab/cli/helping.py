@@ -8,7 +8,7 @@ from typing import Any
 
 
 def examples(*commands: str) -> str:
-    r"""Give the end of a help text: command lines, each with its purpose behind ` # `, if any.
+    r"""Return the examples of a help text: command lines, each with an optional purpose after ` # `.
 
     >>> examples("emmclab head trace.txt", "emmclab head - # of stdin").split("\n\n")
     ['Examples:', '[cyan]emmclab head trace.txt[/]', '[cyan]emmclab head -[/] # of stdin']

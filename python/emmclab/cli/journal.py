@@ -12,7 +12,7 @@ from emmclab.cli.console import print_json, say, stdout
 from emmclab.cli.helping import examples
 from emmclab.cli.meter import Meter
 from emmclab.cli.options import AsJson, Reading, TraceFile, with_groups
-from emmclab.profile import ledger_line
+from emmclab.traces.ledger import ledger_line
 
 
 def register(app: typer.Typer) -> None:

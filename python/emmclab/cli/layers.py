@@ -11,7 +11,7 @@ from emmclab.cli.console import print_json, stdout
 from emmclab.cli.helping import examples
 from emmclab.cli.options import AsJson
 from emmclab.cli.show import framed
-from emmclab.layers import layers as kinds
+from emmclab.devices.layers import layers as kinds
 
 
 def register(app: typer.Typer) -> None:
@@ -46,7 +46,7 @@ def layers(as_json: AsJson = False) -> None:
 
 
 def default_text(value: str | float | bool | None) -> str:
-    """Give a default as it would be set."""
+    """Format a default as a setting."""
     if value is None:
         return "derived"
     return value if isinstance(value, str) else json.dumps(value)

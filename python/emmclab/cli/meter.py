@@ -19,7 +19,7 @@ _LINE_S = 5.0
 
 
 class Meter:
-    """Shows how far a pass over a trace has come: a bar on a terminal, plain lines elsewhere."""
+    """Shows the progress of a pass over a trace: a bar on a terminal, plain lines elsewhere."""
 
     def __init__(self, what: str) -> None:
         """Name the work."""
@@ -38,7 +38,7 @@ class Meter:
             self._bar.stop()
 
     def __call__(self, done: int, total: int | None, requests: int) -> None:
-        """Take note of bytes done, bytes in all, and requests so far."""
+        """Update the meter: bytes done, total bytes, and requests so far."""
         now = time.monotonic()
         if now < self._next:
             return
@@ -78,14 +78,14 @@ class Counter:
     """Shows how many tasks are done and how long the rest will take: a line that changes, or plain lines."""
 
     def __init__(self, what: str, tasks: str) -> None:
-        """Name the work, and what it consists of."""
+        """Set the title and the unit of the work."""
         self.what = what
         self.tasks = tasks
         self._started = self._last = time.monotonic()
         self._is_over = False
 
     def __call__(self, done: int, total: int, before: int, found: str = "") -> None:
-        """Take note of tasks done, all of them, those that were done before, and what they have found."""
+        """Update the meter: tasks done, total, reused, and findings so far."""
         now = time.monotonic()
         terminal = sys.stderr.isatty()
         if now - self._last < (0.1 if terminal else _LINE_S) and done < total:
@@ -103,7 +103,7 @@ class Counter:
 
 
 def remaining(left_s: float | None) -> str:
-    """Say how long the cells that are left will take.
+    """Estimate the time for the remaining cells.
 
     >>> remaining(120), remaining(None), remaining(0)
     (', about 2 min left', '', '')
@@ -112,7 +112,7 @@ def remaining(left_s: float | None) -> str:
 
 
 def length(seconds: float) -> str:
-    """Give a time in the unit that suits it.
+    """Format a time in a suitable unit.
 
     >>> length(6 * 3600), length(90), length(0.2)
     ('6 h', '90 s', '1 s')

@@ -26,6 +26,20 @@ def names_of(give: Callable[[], Iterable[str]]) -> Completer:
     return matching
 
 
+def several(names: Completer) -> Completer:
+    """Complete the last of several names with commas between.
+
+    >>> several(one_of("ext4", "xfs"))("xfs,e")
+    ['xfs,ext4']
+    """
+
+    def matching(incomplete: str) -> list[str]:
+        before, comma, last = incomplete.rpartition(",")
+        return [f"{before}{comma}{name}" for name in names(last)]
+
+    return matching
+
+
 def _formats() -> list[str]:
     from emmclab import _core
 
@@ -39,20 +53,20 @@ def _writable_formats() -> list[str]:
 
 
 def _workloads() -> list[str]:
-    from emmclab.workload import workloads
+    from emmclab.traces.workload import workloads
 
     return workloads()
 
 
 def _layers() -> list[str]:
-    from emmclab.layers import layers
+    from emmclab.devices.layers import layers
 
     return [layer["name"] for layer in layers()]
 
 
 def _settings() -> list[str]:
-    from emmclab.device import Device, presets
-    from emmclab.layers import layers
+    from emmclab.devices.device import Device, presets
+    from emmclab.devices.layers import layers
 
     rows = (row for name in presets() for row in Device.preset(name).explain())
     keys = {row["key"]: None for row in rows if "." in row["key"] and ".0" not in row["key"]}
@@ -61,56 +75,56 @@ def _settings() -> list[str]:
 
 
 def _applications() -> list[str]:
-    from emmclab.apps import applications
+    from emmclab.apps.closed_loop import applications
 
     return [one["name"] for one in applications()]
 
 
 def _hosts() -> list[str]:
-    from emmclab.apps import hosts
+    from emmclab.apps.closed_loop import hosts
 
     return [host["name"] for host in hosts()]
 
 
 def _networks() -> list[str]:
-    from emmclab.apps import hosts
+    from emmclab.apps.closed_loop import hosts
 
     return sorted({network["name"] for host in hosts() for network in host["network"]})
 
 
 def _solutions() -> list[str]:
-    from emmclab.solutions import SOLUTIONS
+    from emmclab.apps.solutions import SOLUTIONS
 
     return [one.name for one in SOLUTIONS]
 
 
 def _studies() -> list[str]:
-    from emmclab.study.bundled import bundled
+    from emmclab.studies.bundled import bundled
 
     return bundled()
 
 
 def _papers() -> list[str]:
-    from emmclab.papers import papers
+    from emmclab.papers.registry import papers
 
     return list(papers())
 
 
 def _studies_of_papers() -> list[str]:
-    from emmclab.papers import studies
+    from emmclab.papers.registry import studies
 
     return list(studies())
 
 
 def _explained() -> list[str]:
-    from emmclab.device import presets
-    from emmclab.glossary import words
+    from emmclab.cli.glossary import words
+    from emmclab.devices.device import presets
 
     return [*presets(), *(word for word in words() if " " not in word)]
 
 
 def _control_commands() -> tuple[str, ...]:
-    from emmclab.control import COMMANDS
+    from emmclab.live.control import COMMANDS
 
     return COMMANDS
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import inspect
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -14,14 +15,14 @@ import typer
 
 from emmclab.cli.console import say
 from emmclab.cli.names import format_names, one_of
-from emmclab.fields import counted_jumps
-from emmclab.measures import bin_ns
-from emmclab.reading import read, reading_options
-from emmclab.trace import Trace
+from emmclab.traces.profile_fields import counted_jumps
+from emmclab.traces.profile_options import bin_ns
+from emmclab.traces.reading import read, reading_options
+from emmclab.traces.trace import Trace
 
 if TYPE_CHECKING:
-    from emmclab.profile import Profile
-    from emmclab.result import Result
+    from emmclab.devices.result import Result
+    from emmclab.traces.profile import Profile
 
 
 def option(help_: str, panel: str, *names: str, **more: Any) -> Any:
@@ -30,11 +31,38 @@ def option(help_: str, panel: str, *names: str, **more: Any) -> Any:
 
 
 TraceFile = Annotated[
-    Path, typer.Argument(metavar="TRACE", help="A trace of any format; gzip, zstd, xz too; `-` for stdin.")
+    Path,
+    typer.Argument(metavar="TRACE", help="A trace of any format; gzip, bzip2, zstd, xz too; `-` for stdin."),
 ]
+#: A file of blktrace, of one processor: the name of the recording stands before it.
+_PROCESSOR = re.compile(r"(?P<recording>.+)\.blktrace\.\d+(\.(gz|zst|zstd|xz))?")
+
+
+def stands_for_several(path: Path) -> bool:
+    """Return whether a file is one of several of one recording; naming one of them reads all."""
+    return _PROCESSOR.fullmatch(path.name) is not None
+
+
+def one_per_recording(paths: list[Path]) -> list[Path]:
+    """Keep one file of each blktrace recording; the reader finds the other processors' files.
+
+    >>> one_per_recording([Path("sda.blktrace.0"), Path("sda.blktrace.1"), Path("sdb.blktrace.1.gz")])
+    [PosixPath('sda.blktrace.0'), PosixPath('sdb.blktrace.1.gz')]
+    """
+    kept: dict[Path, Path] = {}
+    for path in paths:
+        match = _PROCESSOR.fullmatch(path.name)
+        kept.setdefault(path.with_name(match["recording"]) if match else path, path)
+    return [path for path in paths if path in kept.values()]
+
+
 TraceFiles = Annotated[
     list[Path],
-    typer.Argument(metavar="TRACE...", help="Traces of any format; gzip, zstd, xz too; `-` for stdin."),
+    typer.Argument(
+        metavar="TRACE...",
+        help="Traces of any format; gzip, bzip2, zstd, xz too; `-` for stdin.",
+        callback=one_per_recording,
+    ),
 ]
 Format = Annotated[
     str | None,
@@ -87,8 +115,8 @@ MendClock = Annotated[
     str | None,
     typer.Option(
         metavar="[LENGTH]",
-        help="Cut clock jumps and pauses of the recording to the median gap, and put what follows a backward "
-        "jump behind what came before. With a length, as 1h: cut the gaps above it, in one pass.",
+        help="Cut clock jumps and pauses of the recording to the median gap, and move the requests after a "
+        "backward jump to the end of those before it. With a length, as 1h: cut longer gaps, in one pass.",
         rich_help_panel="Reading",
     ),
 ]
@@ -102,7 +130,7 @@ Percentiles = Annotated[
     str | None,
     typer.Option(
         metavar="P,P,...",
-        help="Percentiles of response times in place of the usual, above 0 to 100, as 50,90,99,99.9,99.99; "
+        help="Percentiles of response times instead of the usual ones, above 0 to 100, as 50,90,99,99.9; "
         "within 0.1 %.",
     ),
 ]
@@ -117,7 +145,7 @@ Bin = Annotated[
     str | None,
     typer.Option(
         metavar="WIDTH",
-        help="Width of the bins of time, as 1s or 100ms; doubled where there would be more than 16,384. "
+        help="Width of the bins of time, as 1s or 100ms; doubled if there would be more than 16,384. "
         "Default: at most 256 bins.",
     ),
 ]
@@ -134,7 +162,7 @@ DropReissued = Annotated[
     bool,
     typer.Option(
         "--drop-reissued",
-        help="Drop suspected re-issues: requests that the driver gave back and the kernel issued again.",
+        help="Drop suspected re-issues: requests that the driver returned and the kernel issued again.",
         rich_help_panel="Reading",
     ),
 ]
@@ -142,7 +170,7 @@ Only = Annotated[
     list[str] | None,
     typer.Option(
         metavar="KEY=VALUE,...",
-        help="Take these requests only, as `device=8,0`, `process=kworker/*|fio`, `pid=71`, `op=read`, "
+        help="Select these requests, as `device=8,0`, `process=kworker/*|fio`, `pid=71`, `op=read`, "
         "`from=10s,to=2m30s` (from the first arrival); several conditions hold together.",
         rich_help_panel="Reading",
     ),
@@ -170,7 +198,7 @@ class Reading:
         return read("/dev/stdin" if str(path) == "-" else path, **self.given())
 
     def given(self) -> dict[str, Any]:
-        """Give the options that are not the usual ones, as `emmclab.read` takes them."""
+        """Return the options that differ from the defaults, as `emmclab.read` takes them."""
         usual = reading_options()
         return {
             name: value
@@ -184,14 +212,14 @@ class Reading:
         return bool(self.mend_clock or self.reissue_window or self.drop_reissued or self.only)
 
     def note_changed(self, name: str, ledger: Mapping[str, Any]) -> None:
-        """Print what the options took out of a trace, by its ledger."""
+        """Print what the options removed from a trace, by its ledger."""
         if self.mend_clock:
-            say(f"note: {name}: {counted_jumps(ledger['mended_jumps'])} taken out (--mend-clock)")
+            say(f"note: {name}: {counted_jumps(ledger['mended_jumps'])} removed (--mend-clock)")
         if self.reissue_window and ledger["reissued"] is not None:
             count, window = ledger["reissued"], self.reissue_window
             say(f"note: {name}: {count:,} suspected re-issues within {window} (--reissue-window)")
         if self.drop_reissued and ledger["reissued"] is None:
-            say(f"note: {name}: re-issues cannot be told without processes and completions (--drop-reissued)")
+            say(f"note: {name}: re-issues are unknown without processes and completions (--drop-reissued)")
         elif self.drop_reissued:
             say(f"note: {name}: {ledger['dropped_reissues']:,} suspected re-issues dropped (--drop-reissued)")
         if self.only:
@@ -200,7 +228,7 @@ class Reading:
 
 def note_over_time(found: Sequence[Profile | Result], path: Path, width: str | None) -> None:
     """Write the bins of time, and print how many there are and whether they are wider than asked for."""
-    from emmclab.over_time import over_time_rows, write_over_time
+    from emmclab.devices.over_time import over_time_rows, write_over_time
 
     rows = over_time_rows(found)
     write_over_time(rows, path)
@@ -216,7 +244,7 @@ def note_over_time(found: Sequence[Profile | Result], path: Path, width: str | N
 
 
 def with_groups(command: Callable[..., None]) -> Callable[..., None]:
-    """Let a command take groups of options whole: the fields of a dataclass among its parameters."""
+    """Expand parameters that are dataclasses into one option for each field."""
     hints = get_type_hints(command, include_extras=True)
     parameters: list[inspect.Parameter] = []
     groups: dict[str, type] = {}
@@ -239,7 +267,7 @@ def with_groups(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def _options(group: type) -> list[inspect.Parameter]:
-    """Give a parameter for each field of a dataclass."""
+    """Return a parameter for each field of a dataclass."""
     hints = get_type_hints(group, include_extras=True)
     return [
         parameter.replace(annotation=hints[name], kind=inspect.Parameter.KEYWORD_ONLY)

@@ -1,4 +1,4 @@
-"""Outputs of commands: a file, whose ending names format and compression, or `-` for stdout."""
+"""Outputs of commands: a file, whose ending selects format and compression, or `-` for stdout."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import typer
 from emmclab.cli.console import put, say
 from emmclab.cli.names import writable_format_names
 from emmclab.errors import ConfigError, InputError
-from emmclab.files import write_whole
+from emmclab.runtime.files import write_whole
 
 #: The name that stands for stdout.
 STDOUT = Path("-")
@@ -21,7 +21,7 @@ TraceOutput = Annotated[
     Path,
     typer.Argument(
         metavar="OUT",
-        help="Output file; its ending selects the format, .gz, .zst or .xz behind it compress text. "
+        help="Output file; its ending selects the format; .gz, .zst or .xz after it compress text. "
         "`-` for stdout, with --to.",
     ),
 ]
@@ -46,7 +46,7 @@ Perfetto = Annotated[
 
 
 def to_stdout(output: Path, as_json: bool = False) -> None:
-    """Refuse stdout as an output where it is closed, or where the report in JSON goes there too."""
+    """Reject stdout as an output if it is closed, or if the report in JSON goes there, too."""
     if output != STDOUT:
         return
     if as_json:
@@ -62,19 +62,19 @@ def to_stdout(output: Path, as_json: bool = False) -> None:
 
 
 def note_picture(output: Path, to: str | None = None) -> None:
-    """Print that the output shows requests and holds none, where it is a picture for Perfetto."""
+    """Print a note if the output is a picture for Perfetto, which cannot be read as a trace."""
     named = {".pftrace", ".perfetto-trace"} & {suffix.lower() for suffix in output.suffixes[-2:]}
     if to.partition(".")[0] == "perfetto" if to else named:
         say("note: this is a picture for ui.perfetto.dev, which cannot be read as a trace")
 
 
 def report(output: Path, text: str) -> None:
-    """Print what was written: on stdout, or on stderr where the output itself went to stdout."""
+    """Print a summary of the output: on stdout, or on stderr if the output itself went to stdout."""
     (say if output == STDOUT else put)(text)
 
 
 def write_text(output: Path | None, text: str) -> None:
-    """Write a text whole to a file, or to stdout for `-` and for none."""
+    """Write a text atomically to a file, or to stdout for `-` or no name."""
     if output is None or output == STDOUT:
         put(text.removesuffix("\n"))
     else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
 
 import typer
 from rich.text import Text
@@ -12,6 +13,9 @@ from emmclab.cli.helping import examples
 from emmclab.cli.options import AsJson
 from emmclab.cli.show import framed
 
+if TYPE_CHECKING:
+    from emmclab.papers.registry import Paper
+
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
@@ -20,13 +24,13 @@ def register(app: typer.Typer) -> None:
 
 def papers(as_json: AsJson = False) -> None:
     """List the papers: their studies, how many claims each has, and whether its system works yet."""
-    from emmclab.claims import rules
-    from emmclab.papers import papers as find
+    from emmclab.papers.claims import rules
+    from emmclab.papers.registry import papers as find
 
     found = list(find().values())
     counts = {paper.name: len(rules(paper)) for paper in found}
     if as_json:
-        print_json([{**asdict(paper), "claims": counts[paper.name]} for paper in found])
+        print_json([{**_shown(paper), "claims": counts[paper.name]} for paper in found])
         return
     table = framed("Papers")
     for heading in ("Paper", "State", "Claims", "Studies"):
@@ -41,3 +45,8 @@ def papers(as_json: AsJson = False) -> None:
     console = stdout()
     console.print(table)
     console.print("Next: emmclab reproduce iiswc15", markup=False)
+
+
+def _shown(paper: Paper) -> dict[str, Any]:
+    """Return the description of a paper, without its studies."""
+    return {name: value for name, value in asdict(paper).items() if name != "takes_traces"}

@@ -15,9 +15,9 @@ from emmclab.cli.meter import Meter
 from emmclab.cli.options import AsJson
 from emmclab.cli.show import framed
 from emmclab.cli.simulation import Capacity, Settings, configured, device_names
-from emmclab.device import presets
+from emmclab.devices.device import presets
+from emmclab.devices.probe import Disk, Probe, Simulated, probe
 from emmclab.errors import ConfigError
-from emmclab.probe import Disk, Probe, Simulated, probe
 
 #: Span where none is given, MB: of a simulated device, and of a real one.
 _SIMULATED_MB = 1024
@@ -90,7 +90,7 @@ def probe_command(
         with Disk(path, write=write) as disk:
             found = _run(disk, write, span_mb, _REAL_MB, seed)
     if html is not None:
-        from emmclab.report import write_probe_report
+        from emmclab.pages.probe import write_probe_report
 
         write_probe_report(found, html)
     if as_json:

@@ -13,7 +13,7 @@ import typer
 from emmclab.cli.console import print_json, say, stdout
 from emmclab.cli.helping import examples
 from emmclab.cli.meter import Counter, Meter
-from emmclab.cli.names import one_of
+from emmclab.cli.names import one_of, several
 from emmclab.cli.options import (
     AsJson,
     Bin,
@@ -23,13 +23,14 @@ from emmclab.cli.options import (
     Reading,
     TraceFiles,
     note_over_time,
+    stands_for_several,
     with_groups,
 )
 from emmclab.cli.studies import Jobs
-from emmclab.over_time import check_target
-from emmclab.profile import Profile
-from emmclab.reading import combine
-from emmclab.trace import Trace
+from emmclab.devices.over_time import check_target
+from emmclab.traces.profile import Profile
+from emmclab.traces.reading import combine
+from emmclab.traces.trace import Trace
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,7 @@ class Caches:
             metavar="A,B,...",
             help="Simulate caches of 4 KB pages, and give miss ratios by size: lru, fifo, clock, arc, "
             "s3-fifo, or all.",
-            autocompletion=one_of("lru", "fifo", "clock", "arc", "s3-fifo", "all"),
+            autocompletion=several(one_of("lru", "fifo", "clock", "arc", "s3-fifo", "all")),
             rich_help_panel="Caches",
         ),
     ] = ""
@@ -57,7 +58,10 @@ class Caches:
     cache_ops: Annotated[
         str,
         typer.Option(
-            metavar="all|read|write", help="Requests that go through the caches.", rich_help_panel="Caches"
+            metavar="all|read|write",
+            help="Requests that go through the caches.",
+            autocompletion=one_of("all", "read", "write"),
+            rich_help_panel="Caches",
         ),
     ] = "all"
     cache_exact: Annotated[
@@ -113,7 +117,7 @@ def profile(
         check_target(over_time)
     in_parts = [] if together else [path for path in traces if path.is_dir() or is_sliced(path, jobs)]
     sources = distinct([reading.open(path) for path in traces if path not in in_parts])
-    if together:
+    if together and not (len(traces) == 1 and stands_for_several(traces[0])):
         sources = [combine(sources)]
     profiles = [run(source, **measures) for source in sources]
     profiles += [run_parts(place, jobs, reading, **measures) for place in in_parts]
@@ -127,12 +131,12 @@ def profile(
 
         (show_compared if compare else show_each)(stdout(), profiles)
     if html is not None:
-        from emmclab.report import write_report
+        from emmclab.pages.profiles import write_report
 
         write_report(profiles, html)
         say(f"report: {html}")
     if figures is not None:
-        from emmclab.plots import write_figures
+        from emmclab.pages.plots import write_figures
 
         count = write_figures(profiles, figures)
         say(f"figures: {count} in {figures}")
@@ -147,10 +151,10 @@ def run(source: Trace, **measures: Any) -> Profile:
 
 
 def is_sliced(path: Path, jobs: int) -> bool:
-    """Whether a file is profiled in slices: where `--jobs` is given, and there are several."""
+    """Whether a file is profiled in slices: if `--jobs` is given and it has several."""
     if not jobs:
         return False
-    from emmclab.parts import slices_of
+    from emmclab.traces.parallel_profile import slices_of
 
     if len(slices_of(path)) > 1:
         return True
@@ -160,7 +164,7 @@ def is_sliced(path: Path, jobs: int) -> bool:
 
 def run_parts(place: Path, jobs: int, reading: Reading, **measures: Any) -> Profile:
     """Profile a trace in parts under a progress meter."""
-    from emmclab.parts import profile_parts
+    from emmclab.traces.parallel_profile import profile_parts
 
     counter = Counter(f"profile {place}", "parts")
     count = jobs or os.cpu_count() or 1
@@ -168,7 +172,7 @@ def run_parts(place: Path, jobs: int, reading: Reading, **measures: Any) -> Prof
 
 
 def distinct(sources: list[Trace]) -> list[Trace]:
-    """Number the traces whose files have the same name, so that every row can be told apart."""
+    """Number traces whose files have the same name, so that rows can be distinguished."""
     seen: collections.Counter[str] = collections.Counter()
     for source in sources:
         seen[source.name] += 1

@@ -12,9 +12,9 @@ from emmclab.cli.console import print_json, stdout
 from emmclab.cli.helping import examples
 from emmclab.cli.options import AsJson
 from emmclab.cli.show import as_printed, framed
-from emmclab.fields import TABLES
-from emmclab.published import doubts
-from emmclab.published import published as published_tables
+from emmclab.traces.profile_fields import TABLES
+from emmclab.traces.published import doubts
+from emmclab.traces.published import published as published_tables
 
 
 def register(app: typer.Typer) -> None:

@@ -21,8 +21,8 @@ from emmclab.cli.options import AsJson
 from emmclab.cli.show import framed
 from emmclab.cli.studies import RESULTS, ResultsFolder
 from emmclab.errors import ConfigError, InputError
-from emmclab.files import refuse_other_endings, write_pieces
-from emmclab.reading import read
+from emmclab.runtime.files import refuse_other_endings, write_pieces
+from emmclab.traces.reading import read
 
 #: Endings of output files.
 _ENDINGS = (".csv", ".json", ".parquet")
@@ -71,7 +71,7 @@ def query(
     as_json: AsJson = False,
 ) -> None:
     """Query results, or a trace, in SQL (DuckDB's); any notebook can read the same Parquet files."""
-    from emmclab.study.query import asked, asked_trace
+    from emmclab.studies.query import asked, asked_trace
 
     if as_csv and as_json:
         raise ConfigError(
@@ -111,12 +111,12 @@ def _folder_of(study: str, results: Path) -> Path:
     Raises:
         InputError: the study has not been run, or has changed since.
     """
-    from emmclab.study.store import Store
+    from emmclab.studies.store import Store
 
     # Studies that have been run are known by their names alone.
     if not study.endswith(".toml") and (results / study / "index.json").is_file():
         return results / study
-    from emmclab.study import Study
+    from emmclab.studies import Study
 
     chosen = Study.named(study)
     about = Store(results / chosen.name).index()["study"]
@@ -163,7 +163,7 @@ def _write(output: Path, names: list[str], rows: Iterable[tuple[Any, ...]]) -> i
     if ending != ".parquet":
         write_pieces(output, _csv(names, counted) if ending == ".csv" else _json(names, counted))
         return counted.count
-    from emmclab.study.tables import write_parquet
+    from emmclab.runtime.parquet import write_parquet
 
     records = (
         {name: json.dumps(one) if isinstance(one, (list, dict)) else one for name, one in record.items()}

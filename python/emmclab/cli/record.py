@@ -21,7 +21,7 @@ from emmclab.cli.machine import Duration, Machine, parse_duration
 from emmclab.cli.options import AsJson, with_groups
 from emmclab.cli.outputs import note_picture
 from emmclab.errors import ConfigError
-from emmclab.profile import ledger_line
+from emmclab.traces.ledger import ledger_line
 
 #: Longest wait for a batch; how soon an end is noticed, seconds.
 _WAIT_S = 0.1
@@ -114,7 +114,7 @@ def record(
 
 
 def _status(child: subprocess.Popen[bytes] | None) -> int:
-    """Give the exit status of a command that has ended by itself, as a shell gives it; else 0."""
+    """Return the exit status of a command as a shell does; 0 if it did not end by itself."""
     code = None if child is None else child.poll()
     if code is None:
         return 0
@@ -122,7 +122,7 @@ def _status(child: subprocess.Popen[bytes] | None) -> int:
 
 
 def _nearly_full(output: Path) -> str | None:
-    """Give a message if the disk has too little space left for the end of the file."""
+    """Return a message if the disk has too little space for the end of the file."""
     try:
         free = shutil.disk_usage(output.resolve().parent).free
     except OSError:
@@ -134,7 +134,7 @@ def _nearly_full(output: Path) -> str | None:
 def _run(
     recorder: _core.Recorder, writer: _core.Writer, output: Path, command: list[str], seconds: float | None
 ) -> tuple[_Ended, int]:
-    """Write batches until the end; a signal is an end like any other. Give the command's exit status too."""
+    """Write batches until the end or a signal; also return the exit status of the command."""
     child = None
     full = None
     with asked_by_signal() as ending:
@@ -150,7 +150,7 @@ def _run(
                         f"`{command[0]}` cannot be run: {error.strerror}",
                         kind="config",
                         field="COMMAND",
-                        hint="check the command behind `--`",
+                        hint="check the command after `--`",
                     ) from None
             begin = time.monotonic()
             written, reported = 0, begin

@@ -14,7 +14,7 @@ from emmclab.cli.studies import RESULTS, StudyName, incomplete
 from emmclab.errors import InputError
 
 if TYPE_CHECKING:
-    from emmclab.study import Results, Study
+    from emmclab.studies import Results, Study
 
 
 def register(app: typer.Typer) -> None:
@@ -43,16 +43,15 @@ def report(
 
     With --json, print what the page of a bundled study says (claims or verdicts, and their figures) as well.
     """
-    from emmclab.papers import studies
-    from emmclab.study import Results, Study
-    from emmclab.study.bundled import own_page
-    from emmclab.study.summary import summed
+    from emmclab.papers.registry import studies
+    from emmclab.studies import Results, Study
+    from emmclab.studies.summary import summed
 
     chosen = Study.named(study).with_reading(reading.given())
-    is_ours, own = chosen.name in studies(), own_page(chosen.name)
-    of_run = None if is_ours or own else summed
+    is_ours = chosen.name in studies()
+    of_run = None if is_ours else summed
     if results.suffix == ".parquet":
-        from emmclab.study.collect import collected
+        from emmclab.studies.collect import collected
 
         found = collected(results, of_run=of_run)
     else:
@@ -62,30 +61,28 @@ def report(
     _refuse_others(chosen, found, study, given=bool(reading.given()))
     page = html or Path(f"{chosen.name}.html")
     told: dict[str, Any] = {"digest": found.digest}
-    if own:
-        count, told = own.write_page(found, page, figures), own.to_dict(found)
-    elif is_ours:
-        from emmclab.claims import judge_study
-        from emmclab.papers.pages import write_page
+    if is_ours:
+        from emmclab.papers.claims import judge_study
+        from emmclab.papers.pages import told_of, write_page
 
         judged = judge_study(found)
         count = write_page(found, judged, page, figures)
-        told["claims"] = [claim.to_dict() for claim in judged]
+        told |= told_of(found, judged)
     elif found.cuts:
-        from emmclab.report.cuts import write_cuts_report
+        from emmclab.pages.cuts import write_cuts_report
 
         write_cuts_report(found, page)
         count = 0
     elif not found.runs and not found.failures:
-        from emmclab.plots import write_figures
-        from emmclab.report import write_report
+        from emmclab.pages.plots import write_figures
+        from emmclab.pages.profiles import write_report
 
         profiles = found.inputs_once()
         write_report(profiles, page)
         count = write_figures(profiles, figures) if figures is not None else 0
     else:
-        from emmclab.plots import write_charts
-        from emmclab.report import study as pages
+        from emmclab.pages import study as pages
+        from emmclab.pages.plots import write_charts
 
         pages.write_study_report(found, page)
         drawn = pages.figures(found) if figures is not None else []

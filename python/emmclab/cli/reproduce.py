@@ -58,27 +58,21 @@ def reproduce(
 
     Options of reading are for the recorded traces; workloads that are made do not change.
     """
-    from emmclab.claims import judge_study
-    from emmclab.papers.pages import write_page
-    from emmclab.study import Study
-    from emmclab.study.bundled import own_page
+    from emmclab.papers.claims import judge_study
+    from emmclab.papers.pages import told_of, write_page
+    from emmclab.papers.registry import studies
+    from emmclab.studies import Study
 
-    own = own_page(paper)
-    # What EMMCLAB_TRACES has is of the paper's phone.
-    recorded = [] if own and not traces else recorded_traces(traces)
+    study_of = studies()[_known(paper)]
+    recorded = recorded_traces(traces) if traces or study_of.takes_traces else []
     note_reading(reading, recorded)
-    study = Study.named(_known(paper)).with_inputs(recorded).with_reading(reading.given())
+    study = Study.named(paper).with_inputs(recorded).with_reading(reading.given())
     found = run_with_meter(study, results / study.name, jobs, fresh)
     html = html or Path(f"{paper}.html")
     told: dict[str, Any] = {"digest": found.digest, "reading": found.about["reading"]}
-    judged = []
-    if own:
-        count = own.write_page(found, html, figures)
-        told |= own.to_dict(found)
-    else:
-        judged = judge_study(found)
-        count = write_page(found, judged, html, figures)
-        told["claims"] = [claim.to_dict() for claim in judged]
+    judged = judge_study(found)
+    count = write_page(found, judged, html, figures)
+    told |= told_of(found, judged)
     if as_json:
         print_json({"report": str(html.resolve()), **told})
         return
@@ -89,19 +83,18 @@ def reproduce(
         say(f"figures: {count} in {figures}")
     console.print(Text(f"Results: {found.digest} in {results / study.name}"), soft_wrap=True)
     console.print(Text(f"Report: {html.resolve()}"), soft_wrap=True)
-    if own:
+    if "answer" in told:
         console.print(Text(told["answer"]), soft_wrap=True)
     else:
         show_headline(console, judged)
 
 
 def _known(study: str) -> str:
-    """Refuse a name that is not a study of a paper, and name a paper that has none yet."""
+    """Reject a name that is not a study of a paper."""
     from emmclab.errors import ConfigError
-    from emmclab.papers import papers, studies
-    from emmclab.study.bundled import own_page
+    from emmclab.papers.registry import papers, studies
 
-    if study in studies() or own_page(study):
+    if study in studies():
         return study
     said = "has no study yet: its system is to come" if study in papers() else "is not a study of a paper"
     raise ConfigError(

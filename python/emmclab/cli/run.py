@@ -30,9 +30,9 @@ from emmclab.errors import ConfigError, EmmclabError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from emmclab.study import Study
-    from emmclab.study.place import Place
-    from emmclab.study.store import Finished, Missing
+    from emmclab.runtime.place import Place
+    from emmclab.studies import Study
+    from emmclab.studies.store import Finished, Missing
 
 #: Cells that are named where they ended early, or have no result.
 _SHOWN = 10
@@ -60,7 +60,7 @@ def run(
         str | None,
         typer.Option(
             metavar="K/N",
-            help="Only this part of the cells, from 1, as 3/16; `emmclab collect` joins the parts.",
+            help="Run only this part of the cells, from 1, as 3/16; `emmclab collect` joins the parts.",
             rich_help_panel="Running",
         ),
     ] = None,
@@ -77,7 +77,7 @@ def run(
         str | None,
         typer.Option(
             metavar="KEY",
-            help="Only the cell whose key begins with KEY, in this process; shows why a cell crashes.",
+            help="Run only the cell whose key begins with KEY, in this process, to see why it crashes.",
             rich_help_panel="Running",
         ),
     ] = None,
@@ -87,7 +87,7 @@ def run(
         float | None,
         typer.Option(
             metavar="X",
-            help="Of a study of power cuts: factor on the cuts of every cell.",
+            help="For a study of power cuts: factor on the number of cuts of every cell.",
             rich_help_panel="Running",
         ),
     ] = None,
@@ -100,8 +100,8 @@ def run(
     Exit status 3: a device stopped before the end of its trace (full or worn out) in some cell. 1: cells
     failed, or crashed their process again and again.
     """
-    from emmclab.study import Study
-    from emmclab.study.place import place_of
+    from emmclab.runtime.place import place_of
+    from emmclab.studies import Study
 
     _refuse_together({"--shard": shard, "--cell": cell, "--estimate": estimate, "--fresh": fresh})
     chosen = Study.named(study).with_reading(reading.given()).with_percentiles(percentiles)
@@ -123,7 +123,7 @@ def run(
 
 
 def _refuse_together(given: dict[str, Any]) -> None:
-    """Refuse options of which one alone can be meant.
+    """Reject mutually exclusive options.
 
     Raises:
         ConfigError: there are several.
@@ -140,8 +140,8 @@ def _refuse_together(given: dict[str, Any]) -> None:
 
 def _run_cell(study: Study, place: Place, begin: str, limit: int, as_json: bool) -> None:
     """Run one cell in this process."""
-    from emmclab.study import Serial
-    from emmclab.study.run import run_part
+    from emmclab.studies import Serial
+    from emmclab.studies.run import run_part
 
     cells = [cell for cell in study.cells() if cell.key.startswith(begin)]
     if len(cells) != 1:
@@ -165,8 +165,8 @@ def _run_shard(
     """Run one shard."""
     import contextlib
 
-    from emmclab.study.run import Shard, run_part
-    from emmclab.study.store import Missing
+    from emmclab.studies.run import Shard, run_part
+    from emmclab.studies.store import Missing
 
     shard = Shard.parse(text)
     cells = shard.share(study.cells())
@@ -191,11 +191,11 @@ def _run_shard(
 
 
 def _estimate(study: Study, place: Place, engine: Any, limit: int, as_json: bool) -> None:
-    """Run a sample, and say how long the rest will take."""
+    """Run a sample and estimate the time of the rest."""
     import contextlib
     from dataclasses import asdict
 
-    from emmclab.study.run import estimate
+    from emmclab.studies.run import estimate
 
     cells = study.cells()
     with contextlib.closing(engine), keeping(study, cells, place):
@@ -209,7 +209,7 @@ def _estimate(study: Study, place: Place, engine: Any, limit: int, as_json: bool
 
 
 def _report(found: Finished, place: Place, study: str, elsewhere: str, again: str, as_json: bool) -> None:
-    """Say what came of a whole run, and end with its exit status."""
+    """Print the summary of a run and exit with its status."""
     total, counts = found.about["cells"], found.counts
     if as_json:
         _print_json(found, place)
@@ -225,11 +225,11 @@ def _report(found: Finished, place: Place, study: str, elsewhere: str, again: st
         )
         if counts["cuts"]:
             from emmclab.cli.show_cuts import show_cuts
-            from emmclab.study import Results
+            from emmclab.studies import Results
 
             show_cuts(console, Results.load(place))
         for run in found.early[:_SHOWN]:
-            reason = run.get("run_stopped") or run.get("stopped")
+            reason = run["run_stopped"]
             line = f"ended early: {run['input']} on {run['device']} ({run['grid']}): {reason}"
             console.print(line, markup=False, soft_wrap=True, style="yellow")
         if len(found.early) > _SHOWN:
@@ -249,8 +249,8 @@ def _report(found: Finished, place: Place, study: str, elsewhere: str, again: st
 
 
 def _print_json(found: Finished, place: Place) -> None:
-    from emmclab.study import Results
-    from emmclab.study.summary import summed
+    from emmclab.studies import Results
+    from emmclab.studies.summary import summed
 
     marked = [{name: run[name] for name in ("grid", "input", "device", "seed")} for run in found.early]
     about = {**found.about, "results": str(place), "digest": found.digest, "ended_early": marked}
@@ -262,7 +262,7 @@ def _print_json(found: Finished, place: Place) -> None:
 
 
 def _refuse_missing(missing: Sequence[Missing], cells: int, again: str) -> None:
-    """Name the cells that crashed their process, each with what repeats it.
+    """Print the cells that crashed their process, with the command that repeats each.
 
     Raises:
         EmmclabError: there are such cells.
@@ -271,7 +271,7 @@ def _refuse_missing(missing: Sequence[Missing], cells: int, again: str) -> None:
         return
     for one in missing[:_SHOWN]:
         place = f"{one.input} on {one.device}" if one.device else one.input
-        say(f"set apart: {place} ({one.grid}, seed {one.seed}): {one.reason or 'it was not run'}")
+        say(f"set aside: {place} ({one.grid}, seed {one.seed}): {one.reason or 'it was not run'}")
         say(f"  repeat it: {again} --cell {one.key[:_KEY_DIGITS]}")
     if len(missing) > _SHOWN:
         say(f"and {len(missing) - _SHOWN:,} more; index.json names them")

@@ -25,7 +25,7 @@ from emmclab.cli.studies import (
 from emmclab.cli.study_meter import StudyMeter
 
 if TYPE_CHECKING:
-    from emmclab.study.search import Found
+    from emmclab.studies.search import Found
 
 #: Best trials that are printed.
 _SHOWN = 20
@@ -88,9 +88,9 @@ def search(
     Each trial is run as cells of the study, which are kept: the same command goes on where it was
     interrupted. The choices depend on seed and batch alone, not on the number of processes.
     """
-    from emmclab.study import Study
-    from emmclab.study.place import place_of
-    from emmclab.study.search import WAYS, require_objectives, run_search
+    from emmclab.runtime.place import place_of
+    from emmclab.studies import Study
+    from emmclab.studies.search import WAYS, require_objectives, run_search
 
     objectives = require_objectives(minimize, maximize)
     chosen = Study.named(study).with_reading(reading.given()).with_percentiles(percentiles)
@@ -114,7 +114,7 @@ def search(
             progress=meter,
         )
     if html is not None:
-        from emmclab.report.search import write_search_report
+        from emmclab.pages.search import write_search_report
 
         write_search_report(found, html)
     if as_json:
@@ -126,7 +126,7 @@ def search(
 
 
 def _json(found: Found) -> dict[str, Any]:
-    from emmclab.report.search import compared
+    from emmclab.pages.search import compared
 
     return {
         "study": found.study.name,
@@ -145,7 +145,7 @@ def _show(found: Found) -> None:
     from rich.text import Text
 
     from emmclab.cli.show import framed
-    from emmclab.report.search import compared, headline, number, text_of
+    from emmclab.pages.search import compared, headline, number, text_of
 
     console = stdout()
     console.print(Text(headline(found), "bold"), soft_wrap=True)

@@ -14,12 +14,10 @@ from typing import Annotated, Any
 
 import typer
 
-from emmclab.answers import changes_line
-from emmclab.beside import repeated
 from emmclab.cli.console import print_json, say, stderr, stdout
 from emmclab.cli.endings import Ending, asked_by_signal
 from emmclab.cli.helping import examples
-from emmclab.cli.names import filesystem_names
+from emmclab.cli.names import filesystem_names, one_of
 from emmclab.cli.options import AsJson, option, with_groups
 from emmclab.cli.simulation import (
     Capacity,
@@ -34,8 +32,10 @@ from emmclab.cli.simulation import (
     device_names,
     layered,
 )
+from emmclab.devices.result_text import changes_line
 from emmclab.errors import ConfigError
-from emmclab.quantity import duration, size
+from emmclab.runtime.quantity import duration, size
+from emmclab.runtime.repeating import repeated
 
 #: How soon an end or a trigger is noticed, seconds.
 _WAIT_S = 0.1
@@ -84,7 +84,7 @@ def serve(
     sdhci: Annotated[
         Path | None,
         option(
-            "vfio-user socket: an eMMC card behind an SD host controller, for QEMU 10.1 or later.",
+            "vfio-user socket: an eMMC card with an SD host controller, for QEMU 10.1 or later.",
             _WHERE,
             metavar="SOCKET",
         ),
@@ -125,9 +125,10 @@ def serve(
     clock: Annotated[
         str,
         option(
-            "real: requests take the device's time; free: none; x0.1: ten times as fast.",
+            "real: requests take the time of the device; free: no time; x0.1: ten times as fast.",
             _TIME,
             metavar="real|free|xFACTOR",
+            autocompletion=one_of("real", "free"),
         ),
     ] = "real",
     think: Annotated[
@@ -143,11 +144,15 @@ def serve(
     ] = None,
     image: Annotated[
         Path | None,
-        option("File that keeps the contents of the device, with its state beside it.", _RUN, metavar="FILE"),
+        option(
+            "File that stores the contents of the device; its state is stored in FILE.state.",
+            _RUN,
+            metavar="FILE",
+        ),
     ] = None,
     second_image: Annotated[
         Path | None,
-        option("File that keeps the contents of the second device.", _RUN, "--image2", metavar="FILE"),
+        option("File that stores the contents of the second device.", _RUN, "--image2", metavar="FILE"),
     ] = None,
     recover_only: Annotated[
         bool,
@@ -178,7 +183,7 @@ def serve(
     own, layer_settings = layered(settings, layers)
     configuration = configured(device, own, capacity)
     beside = None if second is None else configured(second, [])
-    from emmclab.live import serve as start
+    from emmclab.live.serve import serve as start
 
     if recover_only:
         _check_recovery(image, layers, command, mkfs, mount)
@@ -239,7 +244,7 @@ def serve(
 def _check_recovery(
     image: Path | None, layers: list[str], command: list[str] | None, mkfs: str | None, mount: Path | None
 ) -> None:
-    """Refuse what a recovery does not do, before anything begins."""
+    """Reject options that a recovery does not support."""
     problem = None
     if image is None or not image.exists():
         problem, hint = "the image to recover is missing", "name it, as --image disk.img"
@@ -324,7 +329,7 @@ def _announce(live: Any, clock: str, delayed: Any) -> None:
     if live.mounted is not None:
         say(f"mounted at {live.mounted}")
     if delayed is not None:
-        say("requests take no time until the delay is switched on")
+        say("requests take no time until the delay is enabled")
 
 
 class _Delay:
@@ -364,7 +369,7 @@ def _switch(live: Any, clock: str, delayed: _Delay | None) -> None:
     if delayed is not None and delayed.due():
         delayed.on = True
         live.set("clock", clock)
-        say(f"the device's times count from now on: clock {clock}")
+        say(f"the times of the device take effect from now on: clock {clock}")
 
 
 def _started_later(live: Any, clock: str, delayed: _Delay | None) -> AbstractContextManager[None]:
@@ -377,7 +382,7 @@ def _controlled(live: Any, path: Path | None, ending: Ending) -> Iterator[None]:
     if path is None:
         yield
         return
-    from emmclab.control import Control
+    from emmclab.live.control import Control
 
     with Control(live, path, lambda: ending(0, None)):
         say(f"control socket: {path}")
@@ -413,7 +418,7 @@ def _watch(live: Any, clock: str, delayed: _Delay | None, ending: Ending, as_jso
 
 
 def _prepared(result: Any) -> str:
-    """Say what making and mounting the file system took."""
+    """Print the time for making and mounting the file system."""
     requests, seconds = result["requests"], result["run"]["simulated_s"]
     return (
         f"making and mounting the file system came before and is not counted: {requests['total']:,} "
@@ -434,7 +439,7 @@ def _show(
         prepared = None if live.prepared is None else live.prepared.to_dict()
         print_json(result.to_dict() | {"live": figures, "prepared": prepared})
     elif result["requests"]["total"] == 0:
-        say("no request came")
+        say("no request arrived")
     else:
         from emmclab.cli.show_runs import show_result
 
@@ -449,7 +454,7 @@ def _show(
     if record is not None:
         say(f"trace: {record}")
     if html is not None:
-        from emmclab.report import write_simulation_report
+        from emmclab.pages.simulation import write_simulation_report
 
         write_simulation_report([result], [live.device], html)
         say(f"report: {html}")

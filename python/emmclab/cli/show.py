@@ -15,7 +15,11 @@ from rich.table import Table
 from rich.text import Text
 
 from emmclab.cli.bars import bar, spark
-from emmclab.fields import (
+from emmclab.runtime.text_table import TextTable
+from emmclab.traces.journal import Journal
+from emmclab.traces.ledger import ledger_line
+from emmclab.traces.profile import Profile
+from emmclab.traces.profile_fields import (
     DEVICE_FIELDS,
     JUMP_FIELDS,
     KEY_FIELDS,
@@ -25,12 +29,9 @@ from emmclab.fields import (
     Field,
     jump_cells,
 )
-from emmclab.journal import Journal
-from emmclab.measures import percentile_label, size_text
-from emmclab.notes import notes
-from emmclab.profile import Profile, ledger_line
-from emmclab.published import published_row
-from emmclab.tables import TextTable
+from emmclab.traces.profile_notes import doubts, notes, recording_note
+from emmclab.traces.profile_options import percentile_label, size_text
+from emmclab.traces.published import published_row
 
 #: Figures shown on the terminal: field, title, count.
 _DISTRIBUTIONS = (
@@ -70,7 +71,7 @@ def show_each(console: Console, profiles: Sequence[Profile]) -> None:
 
 
 def show_compared(console: Console, profiles: Sequence[Profile]) -> None:
-    """Print only what stands side by side: tables, distributions, and which trace shows which finding."""
+    """Print the comparison: tables, distributions, and the findings of each trace."""
     _provenance(console, profiles)
     _tables(console, profiles)
     _devices(console, profiles)
@@ -97,10 +98,14 @@ def _provenance(console: Console, profiles: Sequence[Profile]) -> None:
         origin = ", ".join(filter(None, (header["source"], header["format"])))
         console.print(Text.assemble((profile.name, "bold"), f"  {origin}"))
         console.print(Text(f"  ledger: {ledger_line(profile['ledger'])}"), soft_wrap=True)
+        if note := recording_note(header):
+            console.print(Text(f"  note: {note}"), soft_wrap=True)
+        for doubt in doubts(profile["ledger"]):
+            console.print(Text(f"  warning: {doubt}", "yellow"), soft_wrap=True)
 
 
 def _tables(console: Console, profiles: Sequence[Profile]) -> None:
-    """Print Tables III and IV; fields stand in rows where they do not fit beside each other."""
+    """Print Tables III and IV; fields become rows if they do not fit as columns."""
     for title, fields in TABLES:
         table = framed(title)
         table.add_column("Application")
@@ -125,7 +130,7 @@ _Row = tuple[str, list[str], str | None]
 
 
 def _rows_of(profile: Profile, fields: Sequence[Field]) -> Iterator[_Row]:
-    """Give the figures of a profile, then those that the paper published of it."""
+    """Return the figures of a profile, then the published ones."""
     yield profile.name, [field.text(profile[field.name]) for field in fields], None
     if published := published_row(profile.name):
         yield "  published", [as_printed(field, published[field.name]) for field in fields], "dim"
@@ -137,7 +142,7 @@ def _fits(console: Console, table: Table) -> bool:
 
 
 def _turned(console: Console, title: str, fields: Sequence[Field], rows: Sequence[_Row]) -> Iterator[Table]:
-    """Give the same figures with a row for each field, as many columns in a table as fit."""
+    """Return the same figures with one row per field, and as many columns as fit."""
     start = 0
     while start < len(rows):
         best = None
@@ -157,7 +162,7 @@ def _turned(console: Console, title: str, fields: Sequence[Field], rows: Sequenc
 
 
 def _clock(console: Console, profiles: Sequence[Profile]) -> None:
-    """Print the jumps of clocks, and the figures that they distort; nothing where there are none."""
+    """Print clock jumps and the figures that they distort, if there are any."""
     jumping = [profile for profile in profiles if profile.clock_jumps]
     if not jumping:
         return
@@ -197,7 +202,7 @@ def _captioned(console: Console, table: Table, caption: str) -> None:
 
 
 def _devices(console: Console, profiles: Sequence[Profile]) -> None:
-    """Print the devices of traces that hold several, whose addresses are not of one space."""
+    """Print the devices of traces with several devices, which have separate address spaces."""
     table = framed("Devices of the trace")
     for heading in ("Application", "Device"):
         table.add_column(heading)
@@ -212,7 +217,7 @@ def _devices(console: Console, profiles: Sequence[Profile]) -> None:
 
 
 def _reissues(console: Console, profiles: Sequence[Profile]) -> None:
-    """Print the figures that re-issues change, with and without; nothing where there are none."""
+    """Print the figures with and without re-issues, if there are any."""
     table = framed("Figures with and without suspected re-issues")
     table.add_column("Application")
     for field in REISSUE_FIELDS:
@@ -299,7 +304,7 @@ def _distribution(profile: Profile, figure: str, title: str) -> Table | None:
 
 
 def _processes(console: Console, profile: Profile) -> None:
-    """Print the most active processes; nothing where none is recorded."""
+    """Print the most active processes, if processes are recorded."""
     rows = profile.figure("process_share")
     if not rows:
         return
@@ -376,7 +381,7 @@ def _sparks(console: Console, profiles: Sequence[Profile]) -> None:
 
 
 def _rows_of_all(profile: Profile, figure: str) -> list[dict[str, Any]]:
-    """Give the rows for reads and writes together."""
+    """Return the rows for reads and writes together."""
     return [row for row in profile.figure(figure) if row.get("op", "all") == "all"]
 
 
@@ -384,6 +389,9 @@ def _notes(console: Console, profile: Profile) -> None:
     """Print statistics beyond the tables of the paper, one line each."""
     console.print()
     for name, text in notes(profile):
+        if name == "Recording" and recording_note(profile["header"]):
+            # It stands with the provenance.
+            continue
         console.print(Text.assemble((f"{name}: ", "bold"), text))
 
 
@@ -418,7 +426,7 @@ def show_table(console: Console, part: TextTable) -> None:
 
 
 def show_journal(console: Console, journal: Journal) -> None:
-    """Print what journaling costs, the answer first."""
+    """Print the cost of journaling, beginning with the answer."""
     console.print(Text(journal.headline, "bold"), soft_wrap=True)
     for part in journal.tables():
         show_table(console, part)

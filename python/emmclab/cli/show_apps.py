@@ -9,7 +9,7 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from emmclab.apps import STATES, AppResult, LearnedProgram, dominating, requests_line
+from emmclab.apps.closed_loop import STATES, AppResult, LearnedProgram, dominating, requests_line
 from emmclab.cli.bars import bar
 from emmclab.cli.show import framed
 
@@ -49,7 +49,7 @@ def show_hosts(console: Console, rows: Sequence[Mapping[str, Any]]) -> None:
 
 
 def show_run(console: Console, result: AppResult) -> None:
-    """Print one run: the answer, where the time went, the threads, the requests."""
+    """Print one run: summary, parts of the runtime, threads, requests."""
     app = result["app"]
     runtime = app["runtime_ns"]
     words, share = dominating(result)
@@ -130,7 +130,7 @@ def _show_threads(console: Console, threads: Sequence[Mapping[str, Any]]) -> Non
 
 
 def show_learned(console: Console, found: LearnedProgram, output: Path) -> None:
-    """Print what was learned, and what the recording cannot tell."""
+    """Print the learned program and the limits of the recording."""
     known = found.known
     console.print(
         Text(
@@ -155,19 +155,29 @@ def show_learned(console: Console, found: LearnedProgram, output: Path) -> None:
             "pause_ns",
             "pauses as long, whatever they waited for",
         ),
+        ("waiting for other threads and processes", "awaited_ns", "waits for the same"),
         ("waiting for the network", "network_ns", "the network of the host"),
         ("in calls on files", "storage_ns", "the model of host and device"),
     ):
         table.add_row(words, f"{known[key] / 1e9:,.3f}", place)
     console.print(table)
     unseen = (
-        ("mapped_files", "files mapped into memory: what is read and written there is not seen"),
-        ("unseen_requests", "requests of io_uring or asynchronous I/O, which are not seen"),
+        ("mapped_files", "files mapped into memory, whose reads and writes are not recorded"),
+        ("unseen_requests", "requests of io_uring or asynchronous I/O, which are not recorded"),
         ("unknown_descriptors", "calls on files whose opening is not in the recording"),
     )
     for key, words in unseen:
         if known[key]:
             console.print(Text(f"{known[key]:,} {words}", "yellow"), soft_wrap=True)
+    if known["untimed_calls"]:
+        text = (
+            f"{known['untimed_calls']:,} calls have no duration (strace -T): waits and calls that reach "
+            "files last until their thread's next call"
+        )
+        console.print(Text(text, "yellow"), soft_wrap=True)
+    if found.dropped:
+        kinds = ", ".join(f"{count:,} {kind}" for kind, count in sorted(found.dropped.items()))
+        console.print(Text(f"left out of the program: {kinds}"), soft_wrap=True)
     if found.unreadable_lines:
         text = f"{found.unreadable_lines:,} of {found.lines:,} lines are not calls and were left out"
         console.print(Text(text, "yellow"), soft_wrap=True)
@@ -177,7 +187,7 @@ def show_learned(console: Console, found: LearnedProgram, output: Path) -> None:
 
 
 def show_agreement(console: Console, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Print a live run beside the model's."""
+    """Print a live run next to that of the model."""
     console.print()
     table = framed("Live and in the model")
     for heading in ("", "Live", "Model", "Model - live, %"):
@@ -192,7 +202,7 @@ def show_agreement(console: Console, rows: Sequence[Mapping[str, Any]]) -> None:
 
 
 def show_runs(console: Console, results: Sequence[AppResult]) -> None:
-    """Print applications, devices and networks beside each other."""
+    """Print a comparison of applications, devices and networks."""
     for name in dict.fromkeys(result["app"]["program"] for result in results):
         runs = [result for result in results if result["app"]["program"] == name]
         slowest = max(runs, key=lambda run: run.runtime_s)
@@ -216,7 +226,7 @@ def show_runs(console: Console, results: Sequence[AppResult]) -> None:
 
 
 def show_what_if(console: Console, result: AppResult, faster: Sequence[AppResult]) -> None:
-    """Print what a run would take with parts of the storage infinitely fast, the most gain first."""
+    """Print the runtimes with infinitely fast parts of the storage, by descending gain."""
     table = framed("With a part of the storage infinitely fast")
     for heading in ("Part", "Runtime, s", "Gain, s", "%"):
         table.add_column(heading, justify="left" if heading == "Part" else "right")

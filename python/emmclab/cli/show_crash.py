@@ -1,50 +1,110 @@
-"""Shows what came of an exploration of power cuts."""
+"""Prints the results of an exploration of power cuts."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 
 from rich.console import Console
 
-from emmclab.crash.explore import Exploration, Options
-from emmclab.crash.finding import COMMANDS
+from emmclab.crash.explore import Options
+from emmclab.crash.finding import COMMANDS, Finding
 from emmclab.crash.minimal import Minimal
+from emmclab.crash.repeated import Kind, Tried, findings_of, kinds, pauses_of
 from emmclab.crash.session import Kept
 from emmclab.crash.summary import verdict
 
 
-def show_crash(
-    console: Console, kept: Kept, options: Options, found: Exploration, minimal: Mapping[int, Minimal]
-) -> None:
-    """Print the verdict, what was tried, and the findings from below."""
+def show_crash(console: Console, tried: Sequence[Tried], options: Options) -> None:
+    """Print the verdict, the coverage, and the findings from the lowest level up."""
+    if len(tried) == 1:
+        _show_one(console, tried[0], options)
+    else:
+        _show_several(console, tried, options)
 
-    def put(line: str, style: str | None = None) -> None:
-        console.print(line, markup=False, soft_wrap=True, style=style)
 
-    covered, findings, lies = found.covered, found.findings(), kept.facts["lies"]
-    liar = "" if lies == "none" else f", which breaks a promise on purpose ({lies})"
-    put(f"{kept.facts['device']}{liar}: {verdict(found)}", "red" if findings else "green")
+def _put(console: Console, line: str, style: str | None = None) -> None:
+    console.print(line, markup=False, soft_wrap=True, style=style)
+
+
+def _show_one(console: Console, tried: Tried, options: Options) -> None:
+    kept, found = tried.kept, tried.found
+    covered, findings = found.covered, found.findings()
+    _put(console, f"{_device(kept)}: {verdict(found)}", "red" if findings else "green")
     rate = found.states / found.took_s if found.took_s else 0.0
-    put(
+    _put(
+        console,
         f"{found.states:,} states of {covered['cuts']:,} cuts tried ({rate:,.0f} a second); "
-        f"{covered['moments']:,} moments, {covered['equal']:,} equal states left out; "
-        f"the contract allows up to 10^{covered['legal_log10']:.1f} states at these cuts"
+        f"{covered['moments']:,} moments, {covered['equal']:,} equal states skipped; "
+        f"the contract allows up to 10^{covered['legal_log10']:.1f} states at these cuts",
     )
+    _show_reused(console, tried)
     for number, one in enumerate(findings):
-        put(f"{one.level}: {one.promise}: {one.detail}", "bold")
-        if one.way == COMMANDS:
-            put(f"  {one.count:,} commands; the first comes at moment {one.cut}")
-            continue
-        again = kept.name_of(options, one.cut, one.state)
-        put(f"  {one.count:,} states; the first: emmclab crash --again {again}")
-        if (small := minimal.get(number)) is not None:
-            put(f"  {_smallest(small)}")
+        _show_finding(console, Kind(one, kept, tried.minimal.get(number), 1, one.count), options)
     for one in found.findings(documented=True):
-        put(f"documented, no defect: {one.detail} ({one.count:,} states): {one.documented}", "yellow")
+        _show_documented(console, one, one.count)
+    if not findings and kept.made.get("workload"):
+        _put(
+            console,
+            "This is one recording, with one timing: --repeat 5 makes five, with other think times of the "
+            "workload.",
+        )
+
+
+def _show_several(console: Console, tried: Sequence[Tried], options: Options) -> None:
+    broken = kinds(tried)
+    levels = ", ".join(dict.fromkeys(kind.first.level for kind in broken))
+    said = f"promises were broken by: {levels}, in {findings_of(tried)} of {len(tried)} recordings"
+    answer = said if broken else f"{verdict(tried[0].found)} in {len(tried)} recordings"
+    _put(console, f"{_device(tried[0].kept)}: {answer}", "red" if broken else "green")
+    for one in tried:
+        covered = one.found.covered
+        _put(
+            console,
+            f"  {one.kept.short}: {one.found.states:,} states of {covered['cuts']:,} cuts tried; "
+            f"{covered['moments']:,} moments; the workload paused {pauses_of(one.kept):,} times; "
+            f"{len(one.found.findings()):,} findings",
+        )
+        _show_reused(console, one)
+    for kind in broken:
+        _show_finding(console, kind, options, of=len(tried))
+    for kind in kinds(tried, documented=True):
+        _show_documented(console, kind.first, kind.count)
+
+
+def _device(kept: Kept) -> str:
+    lies = kept.facts["lies"]
+    liar = "" if lies == "none" else f", which breaks a promise on purpose ({lies})"
+    return f"{kept.facts['device']}{liar}"
+
+
+def _show_reused(console: Console, tried: Tried) -> None:
+    if tried.found.reused:
+        _put(
+            console,
+            f"{tried.found.reused:,} of these states were judged by an earlier run with the same log, base, "
+            f"check, tools and kernel, and are taken from {tried.kept.folder}; --fresh judges all anew",
+        )
+
+
+def _show_finding(console: Console, kind: Kind, options: Options, *, of: int = 1) -> None:
+    one = kind.first
+    where = f" of {kind.recordings} of {of} recordings" if of > 1 else ""
+    _put(console, f"{one.level}: {one.promise}: {one.detail}", "bold")
+    if one.way == COMMANDS:
+        _put(console, f"  {kind.count:,} commands{where}; the first comes at moment {one.cut}")
+        return
+    again = kind.kept.name_of(options, one.cut, one.state)
+    _put(console, f"  {kind.count:,} states{where}; the first: emmclab crash --again {again}")
+    if kind.minimal is not None:
+        _put(console, f"  {_smallest(kind.minimal)}")
+
+
+def _show_documented(console: Console, one: Finding, count: int) -> None:
+    _put(console, f"documented, no defect: {one.detail} ({count:,} states): {one.documented}", "yellow")
 
 
 def _smallest(small: Minimal) -> str:
-    """Say which state is the smallest that shows a finding."""
+    """Print the smallest state that shows a finding."""
     place = f"smallest: cut {small.cut}"
     if not small.missing:
         return place

@@ -1,4 +1,4 @@
-"""A study of power cuts on the terminal: a verdict for each workload and what it stood on."""
+"""Prints the verdicts of a power-cut study."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from rich.console import Console
 from rich.text import Text
 
 from emmclab.cli.show import framed
-from emmclab.crash.cell import DOCUMENTED, KEPT, LOST, RULE
-from emmclab.crash.table import NOT_JUDGED, Table, counts, headline, tables
-from emmclab.study.results import Results
+from emmclab.studies.cuts_cell import DOCUMENTED, KEPT, LOST, RULE
+from emmclab.studies.cuts_table import NOT_JUDGED, Table, counts, headline, tables
+from emmclab.studies.results import Results
 
 _STYLES = {KEPT: "green", DOCUMENTED: "cyan", RULE: "yellow", LOST: "red", NOT_JUDGED: "dim"}
 

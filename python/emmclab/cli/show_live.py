@@ -8,7 +8,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from emmclab.cli.show import framed
-from emmclab.quantity import duration, size
+from emmclab.runtime.quantity import duration, size
 
 
 def _time(us: float | None) -> str:

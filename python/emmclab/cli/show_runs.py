@@ -9,7 +9,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from emmclab.answers import (
+from emmclab.cli.bars import bar
+from emmclab.cli.show import framed
+from emmclab.devices.result import Result, ufs_facts
+from emmclab.devices.result_text import (
     BESIDE,
     beside_rows,
     comparison_headlines,
@@ -19,16 +22,13 @@ from emmclab.answers import (
     mode_line,
     warnings,
 )
-from emmclab.cli.bars import bar
-from emmclab.cli.show import framed
-from emmclab.measures import percentile_label
-from emmclab.profile import ledger_line
-from emmclab.result import Result, ufs_facts
-from emmclab.spread import beside_spread
+from emmclab.devices.spread import beside_spread
+from emmclab.traces.ledger import ledger_line
+from emmclab.traces.profile_options import percentile_label
 
 
 def show_provenance(console: Console, results: Sequence[Result]) -> None:
-    """Print the ledger of each trace and what decides the results."""
+    """Print the ledger of each trace and the conditions of the run."""
     seen: set[str] = set()
     for result in results:
         if result["trace"] not in seen:
@@ -48,7 +48,7 @@ def show_provenance(console: Console, results: Sequence[Result]) -> None:
 
 
 def show_warnings(console: Console, results: Sequence[Result]) -> None:
-    """Print what stands against trusting the figures, above all of them."""
+    """Print warnings about the figures."""
     for result in results:
         where = f"{result['trace']} on {result.run_name} " if len(results) > 1 else ""
         for text in warnings(result):
@@ -57,7 +57,7 @@ def show_warnings(console: Console, results: Sequence[Result]) -> None:
 
 def show_beside(console: Console, rows: Sequence[tuple[str, ...]], headings: Sequence[str]) -> None:
     """Print recorded beside simulated figures."""
-    table = framed("Recorded beside simulated")
+    table = framed("Recorded and simulated")
     for heading in headings:
         table.add_column(heading, justify="right" if heading else "left", no_wrap=True)
     for row in rows:
@@ -116,12 +116,12 @@ _USUAL_PERCENTILES = ("response.p50_ms", "response.p99_ms")
 
 
 def _chosen(result: Result) -> list[dict[str, Any]]:
-    """Give the percentiles of reads and writes together that were asked for."""
+    """Return the requested percentiles of reads and writes together."""
     return [row for row in result.get("percentiles", ()) if row["op"] == "all"]
 
 
 def _ufs_table(ufs: dict[str, Any]) -> Table:
-    """Show what link, queues, WriteBooster and hibernation of a UFS cost."""
+    """Show the cost of link, queues, WriteBooster and hibernation of a UFS."""
     lanes = f"{ufs['lanes']} lane{'s' if ufs['lanes'] > 1 else ''} of {ufs['gear'].replace('_', '-').upper()}"
     table = framed(f"Link of {lanes}, {ufs['link_mb_per_s']:,.0f} MB/s each way; {ufs['tags']} tags")
     for heading in ("", "Value", "Unit"):
@@ -132,7 +132,7 @@ def _ufs_table(ufs: dict[str, Any]) -> Table:
 
 
 def show_result(console: Console, result: Result) -> None:
-    """Print one run: the answer, what stands against it, figures, where the time went."""
+    """Print one run: summary, warnings, figures, parts of the response time."""
     show_warnings(console, [result])
     console.print(Text(f"{result.run_name}: {headline(result)}", "bold"), soft_wrap=True)
     show_provenance(console, [result])
@@ -189,7 +189,7 @@ def show_result(console: Console, result: Result) -> None:
 
 
 def utilisation_gains(results: Sequence[Result]) -> list[str]:
-    """Give the gain of the best space utilisation over the worst by trace (IISWC 2015, Figure 9)."""
+    """Return the gain of the best space utilisation over the worst by trace (IISWC 2015, Figure 9)."""
     lines = []
     for trace in dict.fromkeys(result["trace"] for result in results):
         rows = [result for result in results if result["trace"] == trace and result["requests.bytes_written"]]
@@ -226,17 +226,17 @@ def _show_layer(console: Console, layer: Mapping[str, Any]) -> None:
             table.add_row(_words(name), f"{value:,}", "")
     console.print(table)
     for left_out in layer.get("left_out", ()):
-        text = f"{layer['name']} leaves out {left_out}: the device has not what that needs"
+        text = f"{layer['name']}: {left_out} disabled; this device does not support it"
         console.print(text, soft_wrap=True)
 
 
 def _percentile_times(result: Result) -> list[float]:
-    """Give the percentiles of the comparison: those that were asked for, or the 99th."""
+    """Return the percentiles of the comparison: the requested ones, or the 99th."""
     return [row["response_ms"] for row in _chosen(result)] or [result["response.p99_ms"]]
 
 
 def show_compared_results(console: Console, results: Sequence[Result]) -> None:
-    """Print devices beside each other, each against the first and against the recording."""
+    """Print a comparison of devices, each with the first device and with the recording."""
     show_warnings(console, results)
     for line in comparison_headlines(results):
         console.print(Text(line, "bold"), soft_wrap=True)
@@ -248,7 +248,7 @@ def show_compared_results(console: Console, results: Sequence[Result]) -> None:
 
 
 def _headings(results: Sequence[Result]) -> list[str]:
-    """Give the columns of the comparison, each with its unit."""
+    """Return the columns of the comparison with their units."""
     chosen = [percentile_label(row["percentile"]) for row in _chosen(results[0])] or ["p99"]
     figures = (
         ("Run\ns", "Flushes\n", "Pages\nwritten")
@@ -266,12 +266,12 @@ def _headings(results: Sequence[Result]) -> list[str]:
 
 
 def _by_layers(results: Sequence[Result]) -> bool:
-    """Tell whether runs differ by the layers above the device."""
+    """Return whether runs differ in their layers."""
     return len({tuple(result["options"].get("layers", ())) for result in results}) > 1
 
 
 def _figures(result: Result, by_layers: bool) -> tuple[str, ...]:
-    """Give what a device did: its time and work under layers, its use of space without."""
+    """Return the columns for the work of a device: time and programs under layers, else use of space."""
     if by_layers:
         programs = result["flash.page_programs.total"]
         return f"{result['run.simulated_s']:,.3f}", f"{result['cache.flushes']:,}", f"{programs:,}"

@@ -1,4 +1,4 @@
-"""Solutions beside the plain device on the terminal."""
+"""Prints solutions next to the plain device."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from statistics import median
 from rich.console import Console
 from rich.text import Text
 
+from emmclab.apps.solutions import Comparison
 from emmclab.cli.show import framed
-from emmclab.solutions import Comparison
 
 #: Gain up to which a run is as fast as the plain one.
 _NO_CHANGE = 1.01
 
 
 def show_comparison(console: Console, found: Comparison) -> None:
-    """Print what each solution gains and spends, place by place, then what it risks."""
+    """Print gain, cost and risk of each solution."""
     places = dict.fromkeys((run["application"], run["device"], run["network"]) for run in found["runs"])
     if len(places) > 1:
         _show_spread(console, found)

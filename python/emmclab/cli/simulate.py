@@ -88,7 +88,7 @@ def simulate(
                     field=option,
                     hint="leave out --seeds",
                 )
-        from emmclab.spread import seeded
+        from emmclab.devices.spread import seeded
 
         runs = [replay.run(one, opened, None, **software) for one in seeded(configuration, seeds)]
         _show_seeds(runs, as_json)
@@ -107,7 +107,7 @@ def simulate(
     if perfetto is not None:
         say(f"picture: {perfetto}")
     if html is not None:
-        from emmclab.report import write_simulation_report
+        from emmclab.pages.simulation import write_simulation_report
 
         write_simulation_report([result], [configuration], html)
         say(f"report: {html}")
@@ -116,7 +116,7 @@ def simulate(
 
 
 def _show_seeds(runs: list[Any], as_json: bool) -> None:
-    from emmclab.spread import beside_spread
+    from emmclab.devices.spread import beside_spread
 
     if as_json:
         warn(runs)

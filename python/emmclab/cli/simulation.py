@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-import functools
 import sys
-import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from emmclab.answers import warnings as warnings_of
 from emmclab.cli.console import say
 from emmclab.cli.failures import EARLY_END
 from emmclab.cli.meter import Meter
-from emmclab.cli.names import layer_names, names_of, setting_names
+from emmclab.cli.names import layer_names, names_of, one_of, setting_names
 from emmclab.cli.options import Bin, OverTime, Percentiles, note_over_time
-from emmclab.device import Device, presets
+from emmclab.devices.device import Device, presets
+from emmclab.devices.over_time import check_target
+from emmclab.devices.result import Result
+from emmclab.devices.result_text import warnings as warnings_of
 from emmclab.errors import ConfigError
-from emmclab.over_time import check_target
-from emmclab.result import Result
-from emmclab.trace import Trace
+from emmclab.traces.trace import Trace
 
 #: Completes the name of a device.
 device_names = names_of(presets)
@@ -60,8 +58,9 @@ Mode = Annotated[
     str,
     typer.Option(
         metavar="auto|open|closed|back_to_back",
-        help="Open loop keeps arrival times, closed loop think times; back to back there are no pauses; "
-        "auto: closed where completions are recorded, else open.",
+        help="Open loop keeps arrival times, closed loop keeps think times, back to back has no pauses; "
+        "auto: closed if completions are recorded, otherwise open.",
+        autocompletion=one_of("auto", "open", "closed", "back_to_back"),
         rich_help_panel="Replay",
     ),
 ]
@@ -95,15 +94,6 @@ Wrap = Annotated[
 ]
 
 
-def _formerly_fold(given: bool) -> bool:
-    """Print a note that `--fold` has been renamed."""
-    if given:
-        say("note: --fold is deprecated; its name is --wrap-addresses")
-    return given
-
-
-#: The name of `--wrap-addresses` while "fold" had two meanings.
-Fold = Annotated[bool, typer.Option("--fold", hidden=True, callback=_formerly_fold)]
 Seed = Annotated[
     int, typer.Option(metavar="N", help="Seed of random preconditioning.", rich_help_panel="Replay")
 ]
@@ -147,7 +137,7 @@ Drain = Annotated[
     bool,
     typer.Option(
         "--drain",
-        help="After the last request, have the layers move all data that they keep aside, and measure that.",
+        help="After the last request, let the layers move all deferred data to its place, and measure this.",
         rich_help_panel="Layers",
     ),
 ]
@@ -162,7 +152,6 @@ class Replay:
     rate: Rate = 1.0
     passes: Passes = 1
     wrap_addresses: Wrap = False
-    fold: Fold = False
     seed: Seed = 1
     check: Check = False
     images: Images = None
@@ -176,7 +165,7 @@ class Replay:
             check_target(self.over_time)
 
     def write(self, results: Sequence[Result]) -> None:
-        """Write what was asked for of all runs."""
+        """Write the requested outputs of all runs."""
         if self.over_time is not None:
             note_over_time(results, self.over_time, self.bin)
 
@@ -189,11 +178,10 @@ class Replay:
         pictures: bool = False,
         **software: Any,
     ) -> Result:
-        """Simulate under a progress meter, with what `pictures` of a report page need."""
+        """Simulate with a progress meter; `pictures` adds the data for figures of a report page."""
         names = ", ".join(trace.name for trace in traces)
         with _SimulationMeter(f"simulate {names} on {device.name}") as meter:
             options = asdict(self)
-            options["wrap_addresses"] |= options.pop("fold")
             width = options.pop("bin")
             options["over_time"] = (width or True) if pictures or self.over_time is not None else False
             options["distribution"] = pictures
@@ -201,13 +189,13 @@ class Replay:
 
 
 def end(results: Sequence[Result]) -> None:
-    """End the command with the status of runs that ended early, where one did."""
+    """Exit with the status of runs that ended early, if any did."""
     if any(result["run.stopped"] for result in results):
         raise typer.Exit(EARLY_END)
 
 
 def warn(results: Sequence[Result]) -> None:
-    """Print on stderr what stands against trusting results whose own output has no place for it."""
+    """Print warnings about results to stderr."""
     for result in results:
         for text in warnings_of(result):
             say(f"warning: {result['trace']} on {result.run_name}: {text}")
@@ -231,7 +219,7 @@ def layered(settings: Sequence[str], layers: Sequence[str]) -> tuple[list[str], 
 
 
 def configured(name: str, settings: Sequence[str], capacity: str | None = None) -> Device:
-    """Take a device by name or path, set values, checked together, and scale it; print its notes."""
+    """Load a device by name or path, apply settings, check them together, and scale the device."""
     values: dict[str, str | float | bool] = {}
     for setting in settings:
         key, equals, value = setting.partition("=")
@@ -243,21 +231,5 @@ def configured(name: str, settings: Sequence[str], capacity: str | None = None) 
                 hint="write it as `--set timing.parallelism=both`",
             )
         values[key.strip()] = value.strip()
-    device = noted(lambda: Device.named(name).set(values) if values else Device.named(name))
+    device = Device.named(name).set(values) if values else Device.named(name)
     return device if capacity is None else device.with_capacity(capacity)
-
-
-def noted(make: Callable[[], Device]) -> Device:
-    """Make a device and print its notes, which Python gets as warnings."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)
-        device = make()
-    for note in device.notes:
-        _say_once(note)
-    return device
-
-
-@functools.cache
-def _say_once(note: str) -> None:
-    """Print a note; several devices with the same settings have the same."""
-    say(f"note: {note}")

@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from emmclab.apps import AppResult, applications
+from emmclab.apps.closed_loop import AppResult, applications
+from emmclab.apps.solutions import Solution, compare_solutions, solutions_named
 from emmclab.cli.console import print_json, say, stdout
 from emmclab.errors import ConfigError
-from emmclab.solutions import Solution, compare_solutions, solutions_named
 
 if TYPE_CHECKING:
     from emmclab.cli.apps import Running
-    from emmclab.device import Device
+    from emmclab.devices.device import Device
 
 
 def show_solutions(
@@ -26,7 +26,7 @@ def show_solutions(
     as_json: bool,
     html: Path | None,
 ) -> None:
-    """Run applications with each solution, and print what is gained, spent and risked."""
+    """Run applications with each solution, and print gain, cost and risk."""
     names = names or [row["name"] for row in applications()]
     runs: list[tuple[Solution, AppResult]] = []
     impossible: list[dict[str, str]] = []
@@ -49,7 +49,7 @@ def show_solutions(
 
         show_comparison(stdout(), found)
     if html is not None:
-        from emmclab.report import write_solutions_report
+        from emmclab.pages.solutions import write_solutions_report
 
         write_solutions_report(found, html)
         say(f"report: {html}")

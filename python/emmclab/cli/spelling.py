@@ -1,4 +1,4 @@
-"""Options whose value may be left out, which the parser of the command line does not know."""
+"""Options with an optional value, which the command-line parser does not support."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _LENGTH = re.compile(r"auto|[-+]?[0-9]+(\.[0-9]+)?[A-Za-z]*")
 
 
 def spelled_out(words: list[str]) -> list[str]:
-    """Give `--mend-clock` its value where the word behind it is no length.
+    """Give `--mend-clock` its default value if the next word is not a length.
 
     >>> spelled_out(["profile", "--mend-clock", "trace.txt"])
     ['profile', '--mend-clock=auto', 'trace.txt']

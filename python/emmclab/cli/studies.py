@@ -1,4 +1,4 @@
-"""The options that commands on studies share, and how far a study has come."""
+"""The options that commands on studies share, and the progress of a study."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from emmclab.cli.study_meter import StudyMeter
 from emmclab.errors import ConfigError, EmmclabError, InputError
 
 if TYPE_CHECKING:
-    from emmclab.study import Executor, Results, Study
-    from emmclab.study.cell import Cell
-    from emmclab.study.place import Place
-    from emmclab.study.store import Finished
+    from emmclab.runtime.place import Place
+    from emmclab.studies import Executor, Results, Study
+    from emmclab.studies.cell import Cell
+    from emmclab.studies.store import Finished
 
 #: Where results are kept when nothing else is said.
 RESULTS = Path("emmclab-results")
@@ -74,7 +74,7 @@ ImagesSpace = Annotated[
         "--images-gb",
         min=0,
         metavar="GB",
-        help="Space for preconditioned devices in the results folder, which cells share; 0 keeps none.",
+        help="Space for preconditioned devices in the results folder, which cells share; 0 stores none.",
         rich_help_panel="Running",
     ),
 ]
@@ -83,19 +83,19 @@ TraceInputs = Annotated[
     typer.Option(
         "--trace",
         metavar="FILE",
-        help="A recorded trace beside the workloads; may be repeated. EMMCLAB_TRACES names a folder of them.",
+        help="A recorded trace in addition to the workloads; may be repeated. EMMCLAB_TRACES names a folder.",
     ),
 ]
 
 
 def executor(jobs: int, on: str = "local") -> Executor:
-    """Give the engine: one process or several, or a Ray cluster.
+    """Return the engine: one process or several, or a Ray cluster.
 
     Raises:
         ConfigError: there is no such engine, or no such cluster.
         UnsupportedError: Ray is not installed.
     """
-    from emmclab.study import Pool, Serial
+    from emmclab.studies import Pool, Serial
 
     if on == "local":
         count = jobs or os.cpu_count() or 1
@@ -107,7 +107,7 @@ def executor(jobs: int, on: str = "local") -> Executor:
             field="--on",
             hint="use local, ray (starts a cluster on this machine), auto or ray://HOST:PORT (joins one)",
         )
-    from emmclab.study.cluster import RayCluster
+    from emmclab.studies.cluster import RayCluster
 
     if jobs and on != "ray":
         raise ConfigError(
@@ -124,8 +124,8 @@ def executor(jobs: int, on: str = "local") -> Executor:
 
 @contextlib.contextmanager
 def keeping(study: Study, cells: Sequence[Cell] | None, place: Place) -> Iterator[None]:
-    """Say what is kept where a run is interrupted, or cannot go on; `cells` are those that it is to run."""
-    from emmclab.study.store import Store
+    """On interruption or failure, print how many of `cells` are stored."""
+    from emmclab.studies.store import Store
 
     def kept_cells() -> str:
         have = Store(place).keys()
@@ -155,13 +155,13 @@ def finish_with_meter(
     fresh: bool = False,
     images_limit: int | None = None,
 ) -> Finished:
-    """Run a study and say on stderr how far it has come, and how long the rest will take.
+    """Run a study, with its progress and the estimated remaining time on stderr.
 
     Raises:
         EmmclabError: the study cannot be run.
     """
-    from emmclab.study.run import run_cells
-    from emmclab.study.store import IMAGES_BYTES
+    from emmclab.studies.run import run_cells
+    from emmclab.studies.store import IMAGES_BYTES
 
     limit = IMAGES_BYTES if images_limit is None else images_limit
     cells = study.cells() if cells is None else cells
@@ -170,13 +170,13 @@ def finish_with_meter(
 
 
 def run_with_meter(study: Study, folder: Path, jobs: int, fresh: bool) -> Results:
-    """Run a study none of whose cells may fail, and say on stderr how far it has come.
+    """Run a study in which no cell may fail, with its progress on stderr.
 
     Raises:
         EmmclabError: the study cannot be run, or a cell failed.
     """
-    from emmclab.study import Results
-    from emmclab.study.place import Folder
+    from emmclab.runtime.place import Folder
+    from emmclab.studies import Results
 
     place = Folder(folder)
     found = finish_with_meter(study, place, executor(jobs), fresh=fresh)
@@ -187,7 +187,7 @@ def run_with_meter(study: Study, folder: Path, jobs: int, fresh: bool) -> Result
 
 
 def incomplete(missing: int, cells: int) -> str:
-    """Say how much of a study is missing.
+    """Return a sentence on the missing cells of a study.
 
     >>> incomplete(1, 72)
     'incomplete: 1 of 72 cells has no result (1.4 %)'
@@ -197,13 +197,13 @@ def incomplete(missing: int, cells: int) -> str:
 
 
 def note_reading(reading: Reading, recorded: list[str]) -> None:
-    """Print where options of reading change nothing, because no trace is recorded."""
+    """Print a note if reading options have no effect because no trace is recorded."""
     if reading.given() and not recorded:
         say("note: no recorded trace is read (--trace, EMMCLAB_TRACES): options of reading change nothing")
 
 
 def recorded_traces(paths: list[Path]) -> list[str]:
-    """Give real traces as inputs: those named, else those of the Nexus 5 in the folder EMMCLAB_TRACES."""
+    """Return real traces as inputs: the named ones, or those of the Nexus 5 in EMMCLAB_TRACES."""
     for path in paths:
         if not path.is_file():
             raise ConfigError(

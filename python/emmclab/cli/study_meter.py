@@ -1,4 +1,4 @@
-"""How far a study has come, on stderr: a bar on a terminal, plain lines elsewhere."""
+"""Progress of a study on stderr: a bar on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from emmclab.cli.meter import length, remaining
 if TYPE_CHECKING:
     from rich.progress import Progress as Bar
 
-    from emmclab.study.sweep import Progress
+    from emmclab.studies.sweep import Progress
 
 #: A study shorter than this passes in silence, and the time between two plain lines, seconds.
 _SILENCE_S, _LINE_S = 1.0, 5.0
@@ -40,7 +40,7 @@ class StudyMeter:
             self._bar.stop()
 
     def __call__(self, progress: Progress) -> None:
-        """Take note of how far it is."""
+        """Update the progress."""
         now = time.monotonic()
         is_end = progress.done + progress.quarantined == progress.total
         if now < self._next and not is_end:
@@ -76,14 +76,14 @@ class StudyMeter:
 
 
 def counted(progress: Progress) -> str:
-    """Say how many cells are finished, and what became of others."""
+    """Return the numbers of finished, failed and crashed cells."""
     parts = [f"{progress.done:,} of {progress.total:,} cells"]
     if progress.before:
         parts.append(f"{progress.before:,} were finished before")
     if progress.failed:
         parts.append(f"{progress.failed:,} failed")
     if progress.quarantined:
-        parts.append(f"{progress.quarantined:,} set apart")
+        parts.append(f"{progress.quarantined:,} set aside")
     return ", ".join(parts)
 
 

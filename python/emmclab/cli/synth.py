@@ -1,9 +1,9 @@
-"""`emmclab synth NAME OUT`."""
+"""`emmclab synth`: a trace from a model, from a job file of fio, or of requests of one kind."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -11,16 +11,26 @@ from emmclab.cli.console import print_json, say, stdout
 from emmclab.cli.helping import examples
 from emmclab.cli.meter import Meter
 from emmclab.cli.names import workload_names
-from emmclab.cli.options import AsJson
+from emmclab.cli.options import AsJson, option
 from emmclab.cli.outputs import To, to_stdout
 from emmclab.cli.show import framed
 from emmclab.errors import ConfigError
-from emmclab.workload import Workload, workload_groups
+from emmclab.traces.made import fio_jobs, pattern, size_of
+from emmclab.traces.trace import Trace
+from emmclab.traces.workload import Workload, workload_groups
+
+_MODEL, _ONE_KIND = "Of a workload model", "Requests of one kind"
 
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command(epilog=examples("emmclab synth Messaging messaging.parquet --seed 7"))(synth)
+    app.command(
+        epilog=examples(
+            "emmclab synth Messaging messaging.parquet --seed 7",
+            "emmclab synth --fio job.fio -o job.parquet",
+            "emmclab synth --reads 30 --size 4k --zipf 0.9 --iops 500 --requests 100000 -o random.parquet",
+        )
+    )(synth)
 
 
 def synth(
@@ -38,26 +48,122 @@ def synth(
             metavar="OUT", help="The trace; its ending selects the format; `-` for stdout, with --to."
         ),
     ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output", "-o", metavar="OUT", help="The same for --fio and --reads, which take no NAME."
+        ),
+    ] = None,
     seed: Annotated[
         int, typer.Option(min=0, metavar="N", help="Seed; the same one gives the same trace.")
     ] = 1,
     requests: Annotated[int | None, typer.Option(min=1, metavar="N", help="Number of requests.")] = None,
     duration: Annotated[
         float | None,
-        typer.Option(metavar="SECONDS", help="Time from first arrival to last completion, in seconds."),
+        option("Time from first arrival to last completion, in seconds.", _MODEL, metavar="SECONDS"),
     ] = None,
     rate_pct: Annotated[
         int,
-        typer.Option(min=1, metavar="PERCENT", help="Rate of arrivals, in percent of that of the workload."),
+        option("Rate of arrivals, in percent of that of the workload.", _MODEL, min=1, metavar="PERCENT"),
     ] = 100,
+    fio: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="A job file of fio: the requests that fio would issue for it."),
+    ] = None,
+    reads: Annotated[
+        int | None,
+        option("Percentage of reads; the others are writes.", _ONE_KIND, min=0, max=100, metavar="PERCENT"),
+    ] = None,
+    size: Annotated[
+        str | None, option("Size of each request.", _ONE_KIND, metavar="SIZE", show_default="4k")
+    ] = None,
+    span: Annotated[
+        str | None,
+        option("Size of the part of the disk that they go to.", _ONE_KIND, metavar="SIZE", show_default="1g"),
+    ] = None,
+    random: Annotated[
+        int | None,
+        option(
+            "Percentage of requests at a random place; the others continue after the last one.",
+            _ONE_KIND,
+            min=0,
+            max=100,
+            metavar="PERCENT",
+            show_default="100",
+        ),
+    ] = None,
+    zipf: Annotated[
+        float | None,
+        option(
+            "Exponent of a Zipf distribution of random places, such as 0.9; default: uniform.",
+            _ONE_KIND,
+            metavar="THETA",
+        ),
+    ] = None,
+    iops: Annotated[
+        float | None, option("Requests in a second.", _ONE_KIND, metavar="N", show_default="1000")
+    ] = None,
+    even: Annotated[
+        bool,
+        option("Arrivals at equal intervals instead of a Poisson process.", _ONE_KIND, "--even"),
+    ] = False,
+    flush_every: Annotated[
+        int | None,
+        option("Writes between two flushes; default: no flush.", _ONE_KIND, min=1, metavar="N"),
+    ] = None,
     to: To = None,
-    format: Annotated[str | None, typer.Option("--format", hidden=True)] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Generate a trace from the model of a workload; without a name, list the workloads."""
-    if name is None:
-        _list(as_json)
+    """Generate a trace: from the model of a workload, from a job file of fio, or of requests of one kind.
+
+    Without a name, list the workloads.
+    """
+    kind = {
+        "reads_pct": reads,
+        "size": size,
+        "span": span,
+        "random_pct": random,
+        "zipf": zipf,
+        "iops": iops,
+        "even": even or None,
+        "flush_every": flush_every,
+    }
+    given = {key: value for key, value in kind.items() if value is not None}
+    if fio is None and not given:
+        if name is None and output is None:
+            _list(as_json)
+            return
+        _of_model(name, out or output, (seed, requests, duration, rate_pct), to, as_json)
         return
+    _require_alone(fio, given, (name, duration, rate_pct))
+    if output is None:
+        raise ConfigError(
+            "`--output` is missing: the file for the trace has no name",
+            kind="config",
+            field="--output",
+            hint="name it, as `-o trace.parquet`",
+        )
+    to_stdout(output, as_json)
+    trace = fio_jobs(fio, seed, requests=requests) if fio is not None else _of_one_kind(given, seed, requests)
+    made = {"fio": str(fio)} if fio is not None else {"requests_of_one_kind": given}
+    _write(trace, output, made | {"seed": seed}, to, as_json)
+
+
+def _of_model(
+    name: str | None,
+    out: Path | None,
+    extent: tuple[int, int | None, float | None, int],
+    to: str | None,
+    as_json: bool,
+) -> None:
+    """Write the trace of a model; `extent` is its seed, requests, duration and rate."""
+    if name is None:
+        raise ConfigError(
+            "the workload is missing",
+            kind="config",
+            field="NAME",
+            hint="name one, as `emmclab synth Messaging trace.parquet`; `emmclab synth` lists them",
+        )
     if out is None:
         raise ConfigError(
             "the output file is missing",
@@ -65,6 +171,7 @@ def synth(
             field="OUT",
             hint=f"name it, as `emmclab synth {name} trace.parquet`",
         )
+    seed, requests, duration, rate_pct = extent
     if duration is not None and not 0 < duration < 1e9:
         raise ConfigError(
             f"a trace of {duration} s is impossible",
@@ -75,21 +182,66 @@ def synth(
     to_stdout(out, as_json)
     model = Workload.named(name)
     trace = model.trace(seed, requests=requests, duration_s=duration, rate_pct=rate_pct)
-    with Meter(f"synthesise {model.name}") as meter:
-        # The option had the name of the one for inputs before.
-        ledger = trace.write(out, to or format, progress=meter).ledger
-    made = {
-        "workload": model.name,
-        "model": model.digest,
-        "seed": seed,
-        "requests": ledger["kept"],
-        "out": str(out),
-    }
+    _write(trace, out, {"workload": model.name, "model": model.digest, "seed": seed}, to, as_json)
+
+
+def _require_alone(
+    fio: Path | None, given: dict[str, Any], of_model: tuple[str | None, float | None, int]
+) -> None:
+    """Refuse options of one source of a trace beside those of another."""
+    name, duration, rate_pct = of_model
+    source = "--fio" if fio is not None else "--reads and the like"
+    others = [
+        ("NAME", name, name is not None),
+        ("--duration", duration, duration is not None),
+        ("--rate-pct", rate_pct, rate_pct != 100),
+        ("--reads", ", ".join(given), fio is not None and bool(given)),
+    ]
+    for field, value, is_given in others:
+        if is_given:
+            words = str(value) if field == "NAME" else f"{field} {value}"
+            raise ConfigError(
+                f"`{words}` belongs to another source of a trace than {source}",
+                kind="config",
+                field=field,
+                hint="leave one of them out; the output of --fio and --reads is named by -o",
+            )
+
+
+def _of_one_kind(given: dict[str, Any], seed: int, requests: int | None) -> Trace:
+    if requests is None:
+        raise ConfigError(
+            "`--requests` is missing: nothing else ends the trace",
+            kind="config",
+            field="--requests",
+            hint="give it, as `--requests 100000`",
+        )
+    figures = dict(given)
+    for key in ("size", "span"):
+        if key in figures:
+            found = size_of(figures[key])
+            if found is None:
+                raise ConfigError(
+                    f"`--{key} {figures[key]}` is not a size",
+                    kind="config",
+                    field=f"--{key}",
+                    hint="give a number of bytes, with k, m, g or t for 1,024, 1,024^2 and so on: 4k",
+                )
+            figures[key] = found
+    return pattern(requests, seed=seed, **figures)
+
+
+def _write(trace: Trace, out: Path, made: dict[str, Any], to: str | None, as_json: bool) -> None:
+    with Meter(f"synthesise {trace.name}") as meter:
+        ledger = trace.write(out, to, progress=meter).ledger
+    made |= {"requests": ledger["kept"], "out": str(out)}
     if as_json:
         print_json(made)
-    else:
-        line = f"{out}: {ledger['kept']:,} requests of {model.name} (model {model.digest}, seed {seed})"
-        say(line)
+        return
+    model = f"model {made['model']}, " if "model" in made else ""
+    say(f"{out}: {ledger['kept']:,} requests of {trace.name} ({model}seed {made['seed']})")
+    if trace.header["note"] and "model" not in made:
+        say(f"note: {trace.header['note']}")
 
 
 def _list(as_json: bool) -> None:

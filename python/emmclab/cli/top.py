@@ -139,7 +139,7 @@ def _summary(stats: dict[str, Any]) -> str:
 
 
 def _waits(stats: dict[str, Any], rows: int) -> list[str]:
-    """Say who waited for durability."""
+    """Format the waits for durability by process."""
     return [
         f"{row['process']} waited for {row['file_system']} {row['calls']:,} times, "
         f"mean {row['time_ns'] / row['calls'] / 1e6:,.2f} ms, longest {row['longest_ns'] / 1e6:,.2f} ms"
@@ -148,7 +148,7 @@ def _waits(stats: dict[str, Any], rows: int) -> list[str]:
 
 
 def _cells(row: dict[str, Any]) -> list[str]:
-    """Give the cells of one process and operation."""
+    """Return the table cells of one process and operation."""
     mean = row["bytes"] / row["requests"] / 1024
     return [
         f"{row['requests_per_s']:,.1f}",

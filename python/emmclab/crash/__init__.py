@@ -1,4 +1,9 @@
-"""Power cuts: record a run, explore what a cut may leave, and name who broke which promise."""
+"""Power cuts: record a run, explore what a cut may leave, and name who broke which promise.
+
+A run on a served device is recorded as a log; each state that a power cut may leave is recovered and judged
+from the device up to the application. This room may import `live` and the rooms below it. Studies of power
+cuts are in `studies`.
+"""
 
 from emmclab.crash.explore import Exploration, Options, explore
 from emmclab.crash.recording import Workload, record_run

@@ -1,4 +1,4 @@
-"""Checks of what a workload was told is safe against what a cut left."""
+"""Checks that compare acknowledged data with the files after a cut."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Files(Protocol):
     """The file system that a cut left, after recovery."""
 
     def read(self, path: str) -> bytes | None:
-        """Give the contents of a file; `None` where there is none."""
+        """Return the contents of a file; `None` if it does not exist."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Lost:
 
 
 class Check(Protocol):
-    """Judges files by what the workload said."""
+    """Compares files with the acknowledgements of the workload."""
 
     def wanted(self, lines: Sequence[str]) -> list[str]:
         """Name the files that it needs."""
@@ -59,7 +59,7 @@ def _last_safe(lines: Sequence[str], name: str) -> int:
 
 
 class CheckFiles:
-    """Each file holds what was last said to be safe, or what was begun since."""
+    """Each file has its last acknowledged contents, or contents that were begun since."""
 
     def wanted(self, lines: Sequence[str]) -> list[str]:
         """Name every file that was spoken of."""
@@ -203,7 +203,7 @@ class CheckSqlite:
         return (f"{last - count} rows are missing before row {last}", 0) if count != last else (None, last)
 
     def _documented(self, rows: int | None) -> str | None:
-        """Say where SQLite's documentation excludes a loss of so many rows; `None` = a damaged database."""
+        """Return the documentation that excludes a loss of `rows` rows; `None` rows = a damaged database."""
         # The block that commits holds the end of the last transaction in a WAL, and old pages in a journal.
         if self._garbles and (
             (self._mode == "wal" and rows == 1) or (self._mode == "persist" and rows is None)

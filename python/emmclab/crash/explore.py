@@ -13,7 +13,7 @@ from emmclab.crash.checks import Lost
 from emmclab.crash.finding import COMMANDS, LEVELS, CutTally, Finding
 from emmclab.crash.judging import Judge, RuleBreak, require, rules_of
 from emmclab.crash.recording import MOUNTED
-from emmclab.errors import ConfigError
+from emmclab.errors import ConfigError, EmmclabError, UnsupportedError
 
 #: Time between two reports of progress, seconds.
 _REPORT_S = 0.5
@@ -31,8 +31,9 @@ class Options:
         seed: decides which cuts and states are tried.
         tear: `none`: 4 KiB are written as a whole or not at all; `sector`: 512 bytes are; `inside`: 512 bytes
             of a write in flight may be garbled, unless it is a reliable one.
-        recovery: `process`, `e2fsck` or `mount`.
-        check: a workload's name, whose check judges files; a command; or `None`.
+        recovery: `process`, `e2fsck` or `mount`; what the first two leave is mounted for a command as check.
+        check: a workload's name, whose check judges files; a command, which runs where the kernel mounts the
+            disk after its recovery; or `None`.
         recovery_cuts: of each state, most cuts during the recovery of layers.
         share: this share of the states, from 0, and how many there are.
         only: exactly this cut, and of it exactly this state.
@@ -94,6 +95,8 @@ class Exploration:
     #: By cut; a cut whose states all equal earlier ones has none.
     verdicts: dict[int, CutTally] = field(default_factory=dict)
     finished: bool = False
+    #: States of an earlier run that were taken up, and not judged again.
+    reused: int = 0
 
     def add(self, finding: Finding) -> None:
         """Count a finding; of its kind, the first state is kept."""
@@ -109,6 +112,7 @@ class Exploration:
     def merge(self, other: Exploration) -> None:
         """Add another share."""
         self.states += other.states
+        self.reused += other.reused
         self.took_s = max(self.took_s, other.took_s)
         # Each share goes through all cuts: the slowest says how far all are.
         reports = [covered for covered in (self.covered, other.covered) if covered]
@@ -130,6 +134,48 @@ def open_run(log: str, *, base: str | None = None) -> tuple[_core.CrashRun, dict
     run = _core.CrashRun(log, base=base)
     facts: dict[str, Any] = json.loads(run.facts())
     return run, facts
+
+
+def require_recoverable(run: _core.CrashRun, options: Options) -> None:
+    """Refuse a log whose file system cannot be recovered in the way that is asked for.
+
+    Raises:
+        ConfigError: the disk holds no ext4, and the kernel is not to mount it.
+        UnsupportedError: it is an ext4 with features that recovery in process does not know.
+    """
+    if options.recovery == "mount":
+        return
+    moments = json.loads(run.facts())["moments"]
+    last = replace(options, states="boundary", only=(moments - 1, None), share=(0, 1), tear="none")
+    explorer = _core.Explorer(run, last.core())
+    while explorer.next_state() is not None:
+        try:
+            problem, _, _ = explorer.recover([])
+        except UnsupportedError as error:
+            if options.recovery == "process":
+                raise not_in_process(error) from error
+            return
+        # A disk of which a part is missing may lack its superblock; one that has all of it does not.
+        if problem is None or "magic number" not in json.loads(problem)["detail"]:
+            return
+    raise no_ext4(options.recovery, "the disk of the log holds no ext4")
+
+
+def no_ext4(recovery: str, problem: str) -> ConfigError:
+    """Give the refusal of a recovery that knows ext4 alone."""
+    return ConfigError(
+        f"{problem}, and recovery by {'emmclab' if recovery == 'process' else recovery} knows ext4 alone",
+        kind="config",
+        field="recovery",
+        hint="have the kernel recover it: --recovery mount",
+    )
+
+
+def not_in_process(error: EmmclabError) -> UnsupportedError:
+    """Add the cure to what recovery in process does not know."""
+    return UnsupportedError(
+        str(error), kind=error.kind, hint="have the kernel recover it: --recovery mount; or --recovery e2fsck"
+    )
 
 
 def judge_of(explorer: _core.Explorer, rules: Sequence[RuleBreak], options: Options, lies: str) -> Judge:

@@ -12,7 +12,7 @@ LEVELS = ("device", "layer", "journal", "filesystem", "application")
 
 @dataclass
 class Finding:
-    """A promise that a state breaks; the first one of its kind stands for all."""
+    """A promise that a state breaks; the first finding of each kind is kept."""
 
     promise: str
     level: str

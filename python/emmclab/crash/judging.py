@@ -15,11 +15,13 @@ from types import TracebackType
 from typing import Any
 
 from emmclab import _core
-from emmclab.crash import workloads
 from emmclab.crash.checks import Check, Lost, check_for
 from emmclab.crash.finding import COMMANDS, Finding
+from emmclab.crash.grounds import command_of
+from emmclab.crash.mounting import NotMountedError, mounted
 from emmclab.crash.recording import MOUNTED
 from emmclab.crash.scratch import scratch
+from emmclab.crash.tools import TOOLS_PATH, run_tool
 from emmclab.errors import ConfigError, EmmclabError
 
 #: Ways to recover a file system.
@@ -28,7 +30,6 @@ RECOVERIES = ("process", "e2fsck", "mount")
 _PATIENCE_S = 120.0
 #: A word that stands for a program, not for a path or a construct of the shell.
 _PLAIN = re.compile(r"[\w.+-]+")
-_PATH = {"PATH": os.environ.get("PATH", "") + ":/usr/sbin:/sbin"}
 
 
 #: Structures of ext4 that a torn or garbled block makes unreadable, and why that breaks no promise.
@@ -90,7 +91,7 @@ def require(check: str | None, recovery: str) -> None:
             field="recovery",
             hint=f"use {', '.join(RECOVERIES)}",
         )
-    command = _command_of(check)
+    command = command_of(check)
     if command is not None and not _is_runnable(command):
         raise ConfigError(
             f"`{command}` is neither a check nor a program",
@@ -98,28 +99,22 @@ def require(check: str | None, recovery: str) -> None:
             field="check",
             hint="use sqlite, files, append-log or a shell command",
         )
-    # A command looks at files that the kernel mounts.
-    recovery = recovery if command is None else "mount"
-    if recovery == "e2fsck" and shutil.which("e2fsck", path=_PATH["PATH"]) is None:
+    if recovery == "e2fsck" and shutil.which("e2fsck", path=TOOLS_PATH["PATH"]) is None:
         raise ConfigError(
             "e2fsck is not installed",
             kind="config",
             field="recovery",
             hint="install the Debian package e2fsprogs",
         )
-    if recovery == "mount" and os.geteuid() != 0:
+    if (recovery == "mount" or command is not None) and os.geteuid() != 0:
         raise ConfigError(
             "only root can mount the disk that a cut left",
             kind="config",
-            field="recovery",
-            hint="run as root, or recover in emmclab: --recovery process",
+            field="recovery" if command is None else "check",
+            hint="run as root, or recover in emmclab: --recovery process"
+            if command is None
+            else "run as root, or use a check that reads the files in emmclab: sqlite, files or append-log",
         )
-
-
-def _command_of(check: str | None) -> str | None:
-    """Give the shell command that a check is; none where it is one that comes with emmclab."""
-    is_named = check is None or check == "sqlite" or workloads.is_known(check)
-    return None if is_named else check
 
 
 def _is_runnable(command: str) -> bool:
@@ -127,11 +122,11 @@ def _is_runnable(command: str) -> bool:
     word = command.split(maxsplit=1)[0] if command.split() else ""
     if word and not _PLAIN.fullmatch(word):
         return True
-    return _run(["/bin/sh", "-c", 'command -v "$0"', word]).returncode == 0
+    return run_tool(["/bin/sh", "-c", 'command -v "$0"', word], _PATIENCE_S).returncode == 0
 
 
 class Judge:
-    """Judges the states of an explorer; a context manager that leaves nothing behind."""
+    """Judges the states of an explorer; a context manager that removes its files."""
 
     def __init__(
         self,
@@ -153,10 +148,9 @@ class Judge:
         self._tears = tear != "none"
         self._command: list[str] | None = None
         self._check: Check | None = None
-        command = _command_of(check)
+        command = command_of(check)
         if command is not None:
             self._command = ["/bin/sh", "-c", command]
-            self._recovery = "mount"
         elif check is not None:
             self._check = check_for(check, garbles=tear == "inside")
         self._rules = rules
@@ -176,7 +170,9 @@ class Judge:
         """Give the promise that a state breaks, the lowest one; `None` where it breaks none."""
         if state["problem"] is not None:
             return Lost(**state["problem"])
-        lost = self._in_process(lines) if self._recovery == "process" else self._by_program(lines)
+        lost = self._in_process(lines) if self._recovery == "process" else None
+        if lost is None and (self._recovery != "process" or self._command is not None):
+            lost = self._by_program(lines)
         if lost is not None and self._tears and lost.promise in _TORN:
             return replace(lost, documented=_TORN[lost.promise])
         if lost is None or lost.documented or lost.level not in ("filesystem", "application"):
@@ -226,31 +222,38 @@ class Judge:
         return None if self._check is None else self._check(_InProcess(files), lines)
 
     def _by_program(self, lines: Sequence[str]) -> Lost | None:
+        """Recover a copy of the disk; the kernel mounts it where the recovery or the check needs that.
+
+        What recovery in process leaves is written to the copy, so that the kernel finds nothing to recover.
+        """
         image = self._folder / "state.img"
-        self._explorer.write_image(str(image))
+        problem = self._explorer.write_image(str(image), replayed=self._recovery == "process")
+        if problem is not None:
+            return Lost(**json.loads(problem))
         if self._recovery == "e2fsck":
             lost = _fsck(image)
-            if lost is None and self._check is not None:
-                lost = self._check(_Image(image), lines)
-            return lost
+            if lost is not None:
+                return lost
+            if self._command is None:
+                return None if self._check is None else self._check(_Image(image), lines)
         mount = self._folder / "mount"
         mount.mkdir(exist_ok=True)
-        done = _run(["mount", "-o", "loop", str(image), str(mount)])
-        if done.returncode:
-            return Lost("mountable", "filesystem", _last_line(done.stderr))
         try:
-            if self._command is not None:
-                return self._asked(mount, lines)
-            return None if self._check is None else self._check(_Mounted(mount), lines)
-        finally:
-            _run(["umount", str(mount)])
+            with mounted(image, mount, _PATIENCE_S):
+                if self._command is not None:
+                    return self._asked(mount, lines)
+                return None if self._check is None else self._check(_Mounted(mount), lines)
+        except NotMountedError as error:
+            return Lost("mountable", "filesystem", str(error))
 
     def _asked(self, mount: Path, lines: Sequence[str]) -> Lost | None:
         """Run the user's check in the mounted folder; `EMMCLAB_ACKNOWLEDGED` names a file of the lines."""
         told = self._folder / "acknowledged"
         told.write_text("".join(f"{line}\n" for line in lines))
         try:
-            done = _run(self._command or [], cwd=mount, more={"EMMCLAB_ACKNOWLEDGED": str(told)})
+            done = run_tool(
+                self._command or [], _PATIENCE_S, cwd=mount, more={"EMMCLAB_ACKNOWLEDGED": str(told)}
+            )
         except subprocess.TimeoutExpired:
             return Lost("check", "application", f"the check did not end within {_PATIENCE_S:g} s")
         if done.returncode == 0:
@@ -260,7 +263,7 @@ class Judge:
 
 
 def rules_of(run: _core.CrashRun) -> list[RuleBreak]:
-    """Give the breaks of the journal's rules; none where there is no ext4 to check."""
+    """Return the violations of the journal's rules; empty without ext4."""
     try:
         return run.journal_rules(MOUNTED)
     except EmmclabError:
@@ -269,30 +272,31 @@ def rules_of(run: _core.CrashRun) -> list[RuleBreak]:
 
 def _fsck(image: Path) -> Lost | None:
     """Replay the journal, then check all."""
-    replayed = _run(["e2fsck", "-E", "journal_only", "-y", str(image)])
+    replayed = run_tool(["e2fsck", "-E", "journal_only", "-y", str(image)], _PATIENCE_S)
     if replayed.returncode > 2:
-        return Lost("mountable", "filesystem", f"e2fsck: {_last_line(replayed.stdout or replayed.stderr)}")
-    checked = _run(["e2fsck", "-fn", str(image)])
+        said = _last_line(replayed.stdout or replayed.stderr).replace(str(image), "the disk")
+        return Lost("mountable", "filesystem", f"e2fsck: {said}")
+    checked = run_tool(["e2fsck", "-fn", str(image)], _PATIENCE_S)
     if checked.returncode == 0:
         return None
-    faults = [line for line in checked.stdout.splitlines() if "?" in line or "WARNING" in line]
-    return Lost("consistent", "filesystem", f"e2fsck: {faults[0] if faults else _last_line(checked.stdout)}")
+    return Lost("consistent", "filesystem", f"e2fsck: {fault_of(checked.stdout)}")
 
 
-def _run(
-    command: Sequence[str], *, cwd: Path | None = None, more: Mapping[str, str] | None = None
-) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        command,
-        cwd=cwd,
-        env=os.environ | _PATH | dict(more or {}),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        errors="replace",
-        timeout=_PATIENCE_S,
-        check=False,
-    )
+def fault_of(said: str) -> str:
+    r"""Give the first fault that e2fsck names; its question may stand in a line of its own.
+
+    >>> fault_of("Pass 5\nFree blocks count wrong (7, counted=9).\nFix? no\n")
+    'Free blocks count wrong (7, counted=9).'
+    >>> fault_of("Inode 12 has a bad block. Clear? no")
+    'Inode 12 has a bad block. Clear? no'
+    """
+    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    for before, line in zip(["", *lines], lines, strict=False):
+        if re.fullmatch(r"\w+\? no", line) and before:
+            return before
+        if "?" in line or "WARNING" in line:
+            return line
+    return _last_line(said)
 
 
 def _last_line(text: str) -> str:

@@ -123,7 +123,7 @@ def _fewest(
 
 
 def _delta(places: list[int], shows: Callable[[list[int]], bool], may: Callable[[], bool]) -> list[int]:
-    """Give a part of the places that still shows it, of which none can be left away alone."""
+    """Return a 1-minimal failing subset (delta debugging)."""
     parts = 2
     while len(places) >= 2 and may():
         size = max(1, len(places) // parts)

@@ -18,10 +18,11 @@ from pathlib import Path
 
 from emmclab.crash import workloads
 from emmclab.crash.scratch import scratch
-from emmclab.device import Device
+from emmclab.crash.thinking import Thinking
+from emmclab.devices.device import Device
+from emmclab.devices.layers import Setting
 from emmclab.errors import ConfigError
-from emmclab.layers import Setting
-from emmclab.live import LiveDevice, serve
+from emmclab.live.serve import LiveDevice, serve
 
 #: The mark in a log after which power may go: the file system is made and mounted.
 MOUNTED = "mounted"
@@ -43,6 +44,7 @@ class Workload:
         operations: how many operations a workload of emmclab does.
         seed: of its choices.
         timeout_s: after this time it is ended; what was logged counts.
+        thinks: seed of its think times, at which it pauses until all is written back; 0 = it never pauses.
     """
 
     name: str = ""
@@ -50,6 +52,7 @@ class Workload:
     operations: int = 200
     seed: int = 1
     timeout_s: float = 300.0
+    thinks: int = 0
 
     def arguments(self) -> list[str]:
         """Give the command line.
@@ -81,6 +84,8 @@ class Recorded:
     status: int | None
     lines: int
     notes: tuple[str, ...] = field(default=())
+    #: How often the workload paused to think.
+    pauses: int = 0
 
 
 def record_run(
@@ -95,6 +100,7 @@ def record_run(
     mkfs_options: Sequence[str] = (),
     mount_options: str | None = None,
     said: Callable[[str], None] = lambda _line: None,
+    ready: Callable[[str], None] = lambda _path: None,
 ) -> Recorded:
     """Run a workload on a file system on a served device, in free time, and log every command with its data.
 
@@ -112,6 +118,8 @@ def record_run(
         mkfs_options: more options of mkfs.
         mount_options: as `mount -o` takes them.
         said: is told what goes on.
+        ready: is given the path of the disk once its file system is made and mounted, before the workload
+            runs, and may refuse it by an exception.
 
     Raises:
         ConfigError: device, layers, file system or workload are impossible, or this user may not mount.
@@ -143,6 +151,7 @@ def record_run(
         ) as disk:
             if _is_ordered(file_system, mount_options):
                 disk.mark(_ORDERED)
+            ready(disk.path)
             disk.mark(MOUNTED)
             said(f"running {' '.join(workload.command) or workload.name}")
             recorded = _run(disk, arguments, mount, workload)
@@ -178,12 +187,14 @@ def _run(disk: LiveDevice, arguments: Sequence[str], folder: Path, workload: Wor
             f"`{arguments[0]}` cannot be run: {error.strerror}",
             kind="config",
             field="command",
-            hint="check the command behind `--`",
+            hint="check the command after `--`",
         ) from None
     finally:
         os.close(theirs)
+    thinking = Thinking(process.pid, folder, workload.thinks)
     try:
-        lines, late = _acknowledge(disk, ours, process, timeout_s)
+        with thinking:
+            lines, late = _acknowledge(disk, ours, process, timeout_s)
     finally:
         os.close(ours)
         if process.stdin is not None:
@@ -199,7 +210,7 @@ def _run(disk: LiveDevice, arguments: Sequence[str], folder: Path, workload: Wor
         notes.append(f"the workload failed ({how}); what it did until then counts")
     if lines == 0:
         notes.append("the workload printed no line: only device, layers and file system are judged")
-    return Recorded(None if late else status, lines, tuple(notes))
+    return Recorded(None if late else status, lines, tuple(notes), thinking.pauses)
 
 
 def _acknowledge(

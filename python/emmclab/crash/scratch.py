@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 
-from emmclab.files import folder_aside, left_aside, lock, sweep
+from emmclab.runtime.files import folder_aside, left_aside, lock, sweep
 
 #: Where the system names its mounts.
 _MOUNTS = Path("/proc/self/mounts")

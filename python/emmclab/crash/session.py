@@ -11,12 +11,14 @@ from typing import Any
 
 from emmclab import _core
 from emmclab.crash.explore import Exploration, Options, open_run
+from emmclab.crash.grounds import contents_of, digest, grounds
 from emmclab.crash.recording import Workload, record_run
+from emmclab.crash.timeline import DM_WRITER
 from emmclab.crash.work import explore_in_parallel
-from emmclab.device import Device
-from emmclab.errors import ConfigError, EmmclabError
-from emmclab.files import folder_aside
-from emmclab.layers import Setting
+from emmclab.devices.device import Device
+from emmclab.devices.layers import Setting
+from emmclab.errors import ConfigError, EmmclabError, InputError
+from emmclab.runtime.files import folder_aside
 
 #: Characters of a log's identity in names and in what shows a state again.
 _SHORT = 8
@@ -64,12 +66,73 @@ class Kept:
         """Name a state for `--again`: log, cut, number of the state, and the options by which it has it."""
         return f"{self.short}:{cut}:{state}:{digest_of(options)}"
 
-    def explore(self, options: Options, jobs: int, told: Callable[[Exploration], None]) -> Exploration:
-        """Explore the log, or go on with an exploration that was interrupted."""
+    def explore(
+        self, options: Options, jobs: int, told: Callable[[Exploration], None], *, fresh: bool = False
+    ) -> Exploration:
+        """Explore the log, or go on with an exploration on the same grounds that was interrupted.
+
+        Args:
+            options: what is tried.
+            jobs: processes.
+            told: is told what came of it so far.
+            fresh: nothing that is kept is taken up.
+
+        Raises:
+            EmmclabError: the check, or a tool, changed meanwhile, so that verdicts are of both.
+        """
         self.keep(options)
-        return explore_in_parallel(
-            str(self.log), options, base=self.base, jobs=jobs, folder=self.folder, told=told
+        known = grounds(options.check, options.recovery, identity=self.identity)
+        found = explore_in_parallel(
+            str(self.log),
+            options,
+            base=self.base,
+            jobs=jobs,
+            folder=self.folder,
+            grounds=digest(known),
+            fresh=fresh,
+            told=told,
         )
+        changed = _changed(known, grounds(options.check, options.recovery, identity=self.identity))
+        if changed:
+            raise EmmclabError(
+                f"{changed} changed while states were judged with it",
+                kind="failed",
+                hint="run the same command again with --fresh",
+            )
+        return found
+
+
+def _changed(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
+    """Name what a verdict depends on and that is not what it was; nothing where all is."""
+    if isinstance(before.get("command"), Mapping) and isinstance(now.get("command"), Mapping):
+        old, new = before["command"], now["command"]
+        names = sorted(name for name in old.keys() | new.keys() if old.get(name) != new.get(name))
+        return ", ".join(names[:3])
+    return ", ".join(name for name in before if name != "command" and before[name] != now.get(name))
+
+
+def open_whole(log: Path, base: str | None) -> tuple[_core.CrashRun, dict[str, Any]]:
+    """Open a log with its base image; its identity is that of both.
+
+    Raises:
+        ConfigError: a log of emmclab has a base image, though it holds everything itself.
+        EmmclabError: the log or the image cannot be read.
+    """
+    run, facts = open_run(str(log), base=base)
+    if base is None:
+        return run, facts
+    if facts["writer"] != DM_WRITER:
+        raise ConfigError(
+            "a log of emmclab holds all that was written since the device was new, and has no base image",
+            kind="config",
+            field="base",
+            hint="leave out --base",
+        )
+    try:
+        both = f"{facts['identity']} {contents_of(Path(base))}"
+    except OSError as error:
+        raise InputError.of(error, base) from error
+    return run, facts | {"identity": hashlib.sha256(both.encode()).hexdigest()[:16]}
 
 
 class Session:
@@ -91,8 +154,9 @@ class Session:
         mkfs_options: Sequence[str],
         mount_options: str | None,
         said: Callable[[str], None],
+        ready: Callable[[str], None] = lambda _path: None,
     ) -> Kept:
-        """Run a workload and keep its log.
+        """Run a workload and keep its log; `ready` is as in `record_run`.
 
         Raises:
             ConfigError: as `record_run`.
@@ -111,6 +175,7 @@ class Session:
                 mkfs_options=mkfs_options,
                 mount_options=mount_options,
                 said=said,
+                ready=ready,
             )
             for note in recorded.notes:
                 said(f"note: {note}")
@@ -123,6 +188,7 @@ class Session:
                 "mount_options": mount_options,
                 "workload": asdict(workload),
                 "status": recorded.status,
+                "pauses": recorded.pauses,
                 "notes": list(recorded.notes),
             }
             _, facts = open_run(str(log))
@@ -138,7 +204,7 @@ class Session:
             EmmclabError: it cannot be read.
         """
         named = None if base is None else str(base.absolute())
-        _, facts = open_run(str(log), base=named)
+        _, facts = open_whole(log, named)
         folder = self._folder / facts["identity"][:_SHORT]
         folder.mkdir(parents=True, exist_ok=True)
         made: dict[str, Any] = {}
@@ -169,13 +235,14 @@ class Session:
         options = replace(
             _options_of(found[0].parent, parts[:3], "".join(parts[3:])), only=(int(parts[1]), int(parts[2]))
         )
-        _, facts = open_run(about["log"], base=about["base"])
+        _, facts = open_whole(Path(about["log"]), about["base"])
         if not facts["identity"].startswith(parts[0]):
+            both = "" if about["base"] is None else f", or its base image {about['base']},"
             raise EmmclabError(
-                f"{about['log']}: the log is not the one that was explored",
+                f"{about['log']}: the log{both} is not the one that was explored",
                 kind="value",
                 file=about["log"],
-                hint="explore it again, with --log",
+                hint="explore it again, with --log" + ("" if about["base"] is None else " and --base"),
             )
         log = Path(about["log"])
         return Kept(found[0].parent, log, about["base"], facts["identity"], facts, about["made"]), options

@@ -16,7 +16,7 @@ def verdict(found: Exploration) -> str:
     """Say in a phrase what came of an exploration."""
     findings = found.findings()
     if not findings:
-        return "nothing that was said to be safe was lost"
+        return "no acknowledged data was lost"
     levels = ", ".join(dict.fromkeys(one.level for one in findings))
     return f"promises were broken by: {levels}"
 
@@ -45,6 +45,7 @@ def summary(
     return {
         "cuts": found.covered.get("cuts", 0),
         "states": found.states,
+        "reused_states": found.reused,
         "states_per_s": round(found.states / found.took_s, 1) if found.took_s else None,
         "findings": [
             shown(kept, options, one) | ({"minimal": minimal[number].as_json()} if number in minimal else {})

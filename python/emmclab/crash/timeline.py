@@ -1,4 +1,4 @@
-"""What a log says of times: when lines were said to be safe, and the commands before a cut."""
+"""What a log says of times: when lines were printed, and the commands before a cut."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class LoggedCommand:
 
 
 def acknowledged_at(run: _core.CrashRun) -> list[int]:
-    """Give the time of each line that was said to be safe, nanoseconds."""
+    """Return the time of each line that the workload printed, in nanoseconds."""
     times: list[int] = []
     if not run.acknowledgements():
         return times

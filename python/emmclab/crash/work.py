@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from emmclab import _core
-from emmclab.beside import repeated
 from emmclab.crash.explore import Exploration, Options, explore, open_run
 from emmclab.crash.finding import CutTally, Finding
 from emmclab.crash.scratch import ended_by_sigterm, remove_left
 from emmclab.errors import EmmclabError
-from emmclab.study.executors import Crash, Executor, Pool, Serial, each
+from emmclab.runtime.executors import Crash, Executor, Pool, Serial, each
+from emmclab.runtime.repeating import repeated
 
 #: Time between two states of a share that are kept, seconds.
 _KEEP_S = 2.0
@@ -68,8 +68,10 @@ def _run_share(share: Share) -> Exploration:
     before = None
     if kept is not None:
         before = _kept(kept)
-        if before is not None and before.finished:
-            return before
+        if before is not None:
+            before.reused = before.states
+            if before.finished:
+                return before
     run, _ = open_run(share.log, base=share.base)
     latest = before or Exploration()
     next_keep = time.monotonic() + _KEEP_S
@@ -101,6 +103,8 @@ def explore_in_parallel(
     base: str | None = None,
     jobs: int = 1,
     folder: Path | None = None,
+    grounds: str = "",
+    fresh: bool = False,
     told: Callable[[Exploration], None] = lambda _found: None,
 ) -> Exploration:
     """Explore a log with several processes; the findings do not depend on their number.
@@ -111,6 +115,9 @@ def explore_in_parallel(
         base: what the device held before a log of dm-log-writes began.
         jobs: processes.
         folder: keeps what each process has found, so that an interrupted exploration goes on.
+        grounds: digest of everything that a verdict depends on beside log and options, from
+            `emmclab.crash.grounds`: what was found on other grounds is not taken up.
+        fresh: nothing that is kept is taken up.
         told: is told what came of it in the end, and where there is a folder, before and every two seconds.
     """
     # What is known already is not explored again, but what a killed exploration left goes all the same.
@@ -121,10 +128,12 @@ def explore_in_parallel(
         part = replace(options, share=(share + shares * number, shares * jobs))
         kept = None
         if folder is not None:
-            # What another version found may be told in another way.
-            named = json.dumps([_core.__version__, asdict(part)], sort_keys=True)
-            key = hashlib.sha256(named.encode()).hexdigest()[:12]
-            kept = str(folder / f"share-{key}.json")
+            named = json.dumps([grounds, asdict(part)], sort_keys=True)
+            key = hashlib.sha256(named.encode()).hexdigest()[:16]
+            path = folder / f"share-{key}.json"
+            if fresh:
+                path.unlink(missing_ok=True)
+            kept = str(path)
         tasks.append(Share(log, base, part, kept))
     executor: Executor = Serial() if jobs == 1 else Pool(jobs)
     every = Exploration(finished=True)

@@ -1,4 +1,4 @@
-"""Workloads for power cuts: each prints what it is about to do, and what it was told is safe.
+"""Workloads for power cuts: each prints its next operation, and acknowledges it when it is durable.
 
 A program of its own, which needs the standard library alone: `python workloads.py NAME OPERATIONS SEED`, in
 the folder to work in. Each line is answered by a byte on the standard input, or by its end.
@@ -78,7 +78,7 @@ def _done() -> None:
 
 
 def _leave_out_syncs() -> None:
-    """Have syncs return at once, and everything be written back after so many operations."""
+    """Let syncs return at once, and write all data back after this number of operations."""
     global _done
     done = itertools.count(1)
     syncfs = ctypes.CDLL(None).syncfs

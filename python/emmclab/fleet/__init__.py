@@ -1,4 +1,8 @@
-"""Fleets: many recordings as one table, summed up and compared."""
+"""Fleets: many recordings as one table, summed up and compared.
+
+A fleet is a folder or bucket of recordings. Its table has a row for each recording: every number of its
+profile. This room may import `traces` and `runtime`.
+"""
 
 from emmclab.fleet.comparison import Comparison, compare
 from emmclab.fleet.run import Counts, profile_fleet

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from emmclab.fields import Field
 from emmclab.fleet.difference import cliffs_delta, effect, holm, least_p, mann_whitney
 from emmclab.fleet.figures import COMPARED
 from emmclab.fleet.summary import Group, Summary, is_amount, shown, summarise
 from emmclab.fleet.table import Table
+from emmclab.traces.profile_fields import Field
 
 #: The chance of any false difference among all figures that is accepted.
 ALPHA = 0.05

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from emmclab.errors import ConfigError, InputError
-from emmclab.files import folder_aside, lock, write_whole, written
 from emmclab.fleet.state import busy, state_of
-from emmclab.study.bucket import Bucket
-from emmclab.study.located import scratch
+from emmclab.runtime.bucket import Bucket
+from emmclab.runtime.files import folder_aside, lock, write_whole, written
+from emmclab.runtime.local_copies import scratch
 
 
 class Copy:

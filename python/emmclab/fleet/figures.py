@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from emmclab.fields import SIZE_FIELDS, TIMING_FIELDS, Field
+from emmclab.traces.profile_fields import SIZE_FIELDS, TIMING_FIELDS, Field
 
 _KNOWN = {field.name: field for field in (*SIZE_FIELDS, *TIMING_FIELDS)}
 

@@ -9,9 +9,9 @@ from typing import Any
 
 from emmclab import _core
 from emmclab.errors import ConfigError, EmmclabError, InputError
-from emmclab.files import digest, printable
-from emmclab.reading import read
-from emmclab.recordings import metadata
+from emmclab.runtime.files import digest, printable
+from emmclab.traces.reading import read
+from emmclab.traces.recordings import metadata
 
 Row = dict[str, Any]
 

@@ -14,15 +14,15 @@ from typing import Any, NamedTuple
 
 from emmclab import __version__
 from emmclab.errors import InputError
-from emmclab.files import digest, printable, sweep
 from emmclab.fleet.copy import Copy
 from emmclab.fleet.row import bins, reason, refused_row, row_of
 from emmclab.fleet.source import Source, source_of
 from emmclab.fleet.state import Profiled, State, state_of
 from emmclab.fleet.table import Table, write
-from emmclab.recordings import Recording, metadata_keys
-from emmclab.study.cell import build_digest
-from emmclab.study.executors import Crash, Executor
+from emmclab.runtime.build import build_digest
+from emmclab.runtime.executors import Crash, Executor
+from emmclab.runtime.files import digest, printable, sweep
+from emmclab.traces.recordings import Recording, metadata_keys
 
 #: A batch of recordings ends with this many bytes or files: about a second of work, so that an interruption
 #: loses no more, and the cost of a task is nothing beside it.
@@ -141,7 +141,7 @@ def _brought_up(
     work = functools.partial(_profile, source, identity["reading"])
     waiting = deque(_batches(doubtful))
     try:
-        for task, outcome in executor.run(work, lambda: waiting.popleft() if waiting else None):
+        for task, outcome in executor.run(work, lambda _previous: waiting.popleft() if waiting else None):
             if isinstance(outcome, Crash):
                 if len(task) > 1:
                     # One of them is the cause; the others are profiled all the same.

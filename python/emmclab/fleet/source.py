@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Protocol
 
 from emmclab.errors import InputError
-from emmclab.files import folder_aside
-from emmclab.recordings import Recording, among, is_in_parts, parts_of, recordings
-from emmclab.study.bucket import Bucket
-from emmclab.study.located import scratch
+from emmclab.runtime.bucket import Bucket
+from emmclab.runtime.files import folder_aside
+from emmclab.runtime.local_copies import scratch
+from emmclab.traces.recordings import Recording, among, is_in_parts, parts_of, recordings
 
 #: Recordings that are copied from a bucket ahead of the one that is profiled, and their bytes in all.
 _AHEAD, _AHEAD_BYTES = 8, 64 << 20

@@ -14,8 +14,8 @@ from types import TracebackType
 from typing import IO, Any, NamedTuple, Self
 
 from emmclab.errors import ConfigError, InputError
-from emmclab.files import lock
-from emmclab.recordings import Recording
+from emmclab.runtime.files import lock
+from emmclab.traces.recordings import Recording
 
 
 class Profiled(NamedTuple):

@@ -8,10 +8,10 @@ from statistics import median
 from typing import Any
 
 from emmclab.errors import ConfigError
-from emmclab.fields import Field
 from emmclab.fleet.distribution import LEAST_FOR_OUTLIERS, OUTLYING, POINTS, deviations, percentile
 from emmclab.fleet.figures import COMPARED, FIGURES
 from emmclab.fleet.table import Table
+from emmclab.traces.profile_fields import Field
 
 #: The name of the group of all recordings.
 ALL = "all recordings"

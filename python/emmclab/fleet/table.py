@@ -10,10 +10,10 @@ from typing import Any
 import duckdb
 
 from emmclab.errors import FormatError, InputError
-from emmclab.files import folder_aside, written
 from emmclab.fleet.figures import FIGURES
 from emmclab.fleet.row import FIXED, HISTOGRAM
-from emmclab.study.tables import quoted
+from emmclab.runtime.files import folder_aside, written
+from emmclab.runtime.parquet import quoted
 
 #: The key of the file's metadata under which the table is described.
 _KEY = "emmclab_fleet"

@@ -8,7 +8,7 @@ from emmclab.fleet.comparison import ALPHA, Comparison
 from emmclab.fleet.distribution import LEAST_FOR_OUTLIERS, OUTLYING, POINTS
 from emmclab.fleet.figures import FIGURES
 from emmclab.fleet.summary import Outlier, Summary, shown
-from emmclab.tables import TextTable
+from emmclab.runtime.text_table import TextTable
 
 #: How an outlier is found.
 OUTLIER_RULE = (

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from emmclab import plots
-from emmclab.plots import Chart, Rows
+from emmclab.pages import plots
+from emmclab.pages.plots import Chart, Rows
 
 
 @dataclass(frozen=True)

@@ -11,13 +11,13 @@ from importlib import import_module
 from typing import Any
 
 from emmclab import _core
-from emmclab.device import Device
+from emmclab.devices.device import Device
+from emmclab.devices.result import Result
 from emmclab.errors import ConfigError
-from emmclab.profile import Profile
-from emmclab.result import Result
-from emmclab.study.results import Results
-from emmclab.study.tables import Run
-from emmclab.trace import Trace
+from emmclab.studies.results import Results
+from emmclab.studies.tables import Run
+from emmclab.traces.profile import Profile
+from emmclab.traces.trace import Trace
 
 
 @dataclass(frozen=True)

@@ -7,13 +7,13 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from emmclab.claims import DIRECTION, NOT, REPRODUCED, RESTATED, Claim, counts, headline
-from emmclab.files import write_whole
-from emmclab.papers import studies
+from emmclab.pages.assemble import assemble
+from emmclab.pages.head import Head, Provenance, Tile, lost
+from emmclab.papers.claims import DIRECTION, NOT, REPRODUCED, RESTATED, Claim, counts, headline
 from emmclab.papers.drawing import Drawing, write_drawings
-from emmclab.report.assemble import assemble
-from emmclab.report.head import Head, Provenance, Tile, lost
-from emmclab.study.results import Results
+from emmclab.papers.registry import studies
+from emmclab.runtime.files import write_whole
+from emmclab.studies.results import Results
 
 _BADGES = {REPRODUCED: "yes", DIRECTION: "near", NOT: "no", RESTATED: "restated"}
 
@@ -25,6 +25,18 @@ def write_page(results: Results, judged: Sequence[Claim], html: Path | None, fig
     if html is not None:
         write_whole(html, page.render(results, judged, drawn))
     return write_drawings(drawn, figures) if figures is not None else 0
+
+
+def told_of(results: Results, judged: Sequence[Claim]) -> dict[str, Any]:
+    """Give what the page says for machines: the claims, or what the page's own `to_dict` gives.
+
+    A page with a `to_dict` says its answer in a sentence as `answer`.
+    """
+    page = page_of(results.about["name"])
+    if hasattr(page, "to_dict"):
+        told: dict[str, Any] = page.to_dict(results)
+        return told
+    return {"claims": [claim.to_dict() for claim in judged]}
 
 
 def page_of(study: str) -> Any:

@@ -12,10 +12,10 @@ import functools
 import itertools
 import tomllib
 
-from emmclab.device import Device
+from emmclab.devices.device import Device
 from emmclab.papers.measuring import Reads
-from emmclab.study.tables import Run
-from emmclab.workload import PARAMETERS_OF, Workload, benchmark_sources, workloads
+from emmclab.studies.tables import Run
+from emmclab.traces.workload import PARAMETERS_OF, Workload, benchmark_sources, workloads
 
 #: Counters of the bytes that layers handle themselves.
 _WORK = ("logged_bytes", "moved_bytes", "padded_bytes", "hot_bytes")
@@ -59,8 +59,7 @@ def _sources_of_input(name: str) -> frozenset[str]:
 
 def _devices(run: Run) -> set[str]:
     options = run["options"]
-    card = options.get("card") if options.get("routing") != "internal" else None
-    return {name for name in (run["device"], card, options.get("second")) if name}
+    return {name for name in (run["device"], options.get("second")) if name}
 
 
 def restated(reads: Reads, own: frozenset[str]) -> str:

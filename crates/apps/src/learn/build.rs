@@ -15,6 +15,10 @@ use crate::program::{Access, FileSet, Pick, Picked, Place, Step};
 
 /// Work between two accesses of one file that may stand before both, in ns.
 const SMALL_NS: i64 = 50_000;
+/// Waits for unknown causes that are not refused, in ns.
+const LEAST_REFUSED_NS: i64 = 10_000_000;
+/// Most threads that an error lists.
+const MOST_LISTED: usize = 12;
 /// Most steps of all threads together.
 const MOST_STEPS: usize = 1 << 20;
 
@@ -76,18 +80,70 @@ pub(super) fn program(
 /// The thread that the user waits for: the one asked for, else the first one.
 fn waited(recording: &Recording, options: &LearnOptions) -> Result<String> {
     let named: Vec<_> = recording.threads.iter().map(thread_name).collect();
-    if let Some(wanted) = &options.user_waits_for {
-        let found = named.iter().find(|name| *name == wanted || name.strip_prefix("thread ") == Some(wanted));
-        return found.cloned().ok_or_else(|| {
-            Error::new(Kind::Config, "the recording has no such thread")
-                .of_field("user_waits_for", 0, wanted.as_bytes())
-                .hint(format!("there are: {}", named.join(", ")))
-        });
+    let found = match &options.user_waits_for {
+        Some(wanted) => {
+            let is_it = |name: &String| name == wanted || name.strip_prefix("thread ") == Some(wanted);
+            named.iter().position(is_it).ok_or_else(|| {
+                Error::new(Kind::Config, "the recording has no such thread")
+                    .of_field("user_waits_for", 0, wanted.as_bytes())
+                    .hint(format!("give the kernel's number of a thread; there are: {}", listed(recording)))
+            })?
+        }
+        None if named.is_empty() => {
+            return Err(Error::new(Kind::Value, "the recording has no system call that has returned")
+                .hint("record with `strace -f -ttt -T -y -o FILE COMMAND`"));
+        }
+        None => 0,
+    };
+    if !options.keep_pauses {
+        refuse_pauses(recording, found)?;
     }
-    named.into_iter().next().ok_or_else(|| {
-        Error::new(Kind::Value, "the recording has no system call that has returned")
-            .hint("record with `strace -f -ttt -T -y -o FILE COMMAND`")
-    })
+    Ok(named[found].clone())
+}
+
+/// Refuses a thread that mostly waits for what the recording does not have: in the program each such wait is a pause as long as it was,
+/// on every device.
+fn refuse_pauses(recording: &Recording, number: usize) -> Result<()> {
+    let thread = &recording.threads[number];
+    let (lasted, waited) = (thread.at - thread.begun, thread.unexplained.values().sum::<i64>());
+    if waited <= LEAST_REFUSED_NS || waited * 2 <= lasted {
+        return Ok(());
+    }
+    let mut calls: Vec<_> = thread.unexplained.iter().filter(|(_, ns)| **ns > 0).collect();
+    calls.sort_by_key(|(_, ns)| std::cmp::Reverse(**ns));
+    let calls: Vec<_> =
+        calls.iter().take(3).map(|(name, ns)| format!("{name} {:.3} s", **ns as f64 / 1e9)).collect();
+    let problem = format!(
+        "{} waits for {:.3} of its {:.3} s for causes that are not in the recording ({}): in the program these are pauses of that \
+         length on every device",
+        thread_name(thread),
+        waited as f64 / 1e9,
+        lasted as f64 / 1e9,
+        calls.join(", "),
+    );
+    let mut hint =
+        "keep them with --keep-pauses; record all processes with `strace -f -ttt -T -y`".to_owned();
+    if recording.threads.len() > 1 {
+        let _ = write!(
+            hint,
+            "; or name another thread by its number, with --user-waits-for: {}",
+            listed(recording)
+        );
+    }
+    Err(Error::new(Kind::Value, problem).hint(hint))
+}
+
+/// The first threads, with how long each lasted.
+fn listed(recording: &Recording) -> String {
+    let threads = recording.threads.iter();
+    let mut found: Vec<_> = threads
+        .take(MOST_LISTED)
+        .map(|thread| format!("{} ({:.3} s)", thread.number, (thread.at - thread.begun) as f64 / 1e9))
+        .collect();
+    if recording.threads.len() > MOST_LISTED {
+        found.push(format!("and {} more", recording.threads.len() - MOST_LISTED));
+    }
+    found.join(", ")
 }
 
 /// Sets of files that belong together, each by its first one.
@@ -180,6 +236,7 @@ impl Names {
                     round_trips: Amount::Fixed(*round_trips),
                 }),
                 Item::Sync => steps.push(Step::Sync {}),
+                Item::Mark => {}
                 Item::Start(other) => {
                     steps.push(Step::Start { thread: thread_name(&recording.threads[*other]) });
                 }

@@ -28,11 +28,21 @@ impl Argument {
         Some(sign * value as i64)
     }
 
-    /// The path that strace's `-y` puts behind a descriptor: `/data/a` of `3</data/a>`.
-    pub fn path(&self) -> Option<&str> {
-        let (_, rest) = self.word()?.split_once('<')?;
-        rest.strip_suffix('>').filter(|path| path.starts_with('/'))
+    /// What strace's `-y` puts behind a descriptor: `/data/a` of `3</data/a>`, `pipe:[5]` of `3<pipe:[5]>`.
+    pub fn shown(&self) -> Option<&str> {
+        shown_of(self.word()?)
     }
+
+    /// The path that strace's `-y` puts behind a descriptor.
+    pub fn path(&self) -> Option<&str> {
+        self.shown().filter(|path| path.starts_with('/'))
+    }
+}
+
+/// What stands between `<` and `>`; a file that has lost its path has `(deleted)` behind.
+pub(super) fn shown_of(word: &str) -> Option<&str> {
+    let (_, rest) = word.split_once('<')?;
+    rest.strip_suffix("(deleted)").unwrap_or(rest).strip_suffix('>')
 }
 
 /// A system call that has returned.
@@ -48,6 +58,10 @@ pub(super) struct Call {
     pub arguments: Vec<Argument>,
     /// The value that it returned; below 0 it failed.
     pub result: i64,
+    /// Whether the recording has its end; else `ended` is its begin, and it lasted until its thread's next call at most.
+    pub timed: bool,
+    /// The path that `-y` puts behind the descriptor that it returned.
+    pub opened: Option<String>,
 }
 
 impl Call {

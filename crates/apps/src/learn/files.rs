@@ -23,6 +23,8 @@ pub(super) struct File {
     pub size: u64,
     /// Whether its contents were changed yet.
     pub changed: bool,
+    /// Further names, by links.
+    links: u32,
     /// Descriptions that have it open.
     opens: u32,
     /// Whether it lost its path while it was open.
@@ -54,7 +56,9 @@ pub(super) enum Open {
     File(Rc<Description>),
     Folder(String),
     Socket,
-    /// A pipe, an event, a device, a local socket.
+    /// A pipe, an event or a local socket, by a number.
+    Channel(u32),
+    /// A device, or what is not known.
     Other,
 }
 
@@ -78,6 +82,7 @@ impl Files {
             first_size: 0,
             size: 0,
             changed: false,
+            links: 0,
             opens: 0,
             unlinked: false,
             last_change: None,
@@ -124,6 +129,10 @@ impl Files {
         self.by_path.remove(path);
         self.settle(number);
         let file = &mut self.all[number];
+        if file.links > 0 {
+            file.links -= 1;
+            return (number, false);
+        }
         file.unlinked = file.opens > 0;
         (number, !file.unlinked)
     }
@@ -145,6 +154,29 @@ impl Files {
         Some((old, new))
     }
 
+    /// A file has a second path from now on.
+    pub fn linked(&mut self, old: &str, new: &str) {
+        let number = self.of(old);
+        self.settle(number);
+        self.all[number].links += 1;
+        self.by_path.insert(new.to_owned(), number);
+    }
+
+    /// Whether files below a path are known.
+    pub fn is_folder(&self, path: &str) -> bool {
+        self.by_path.keys().any(|known| is_below(known, path))
+    }
+
+    /// A folder has another path from now on, and with it the files below it.
+    pub fn folder_renamed(&mut self, from: &str, to: &str) {
+        let below: Vec<String> = self.by_path.keys().filter(|known| is_below(known, from)).cloned().collect();
+        for path in below {
+            if let Some(number) = self.by_path.remove(&path) {
+                self.by_path.insert(format!("{to}{}", &path[from.len()..]), number);
+            }
+        }
+    }
+
     /// The file of one path replaces that of another: both numbers.
     pub fn renamed(&mut self, from: &str, to: &str) -> (usize, usize) {
         let (old, new) = (self.of(from), self.of(to));
@@ -158,4 +190,9 @@ impl Files {
         (file.size, file.opens, file.changed) = (size, opens, true);
         (old, new)
     }
+}
+
+/// Whether a path is inside of a folder.
+pub(super) fn is_below(path: &str, folder: &str) -> bool {
+    path.strip_prefix(folder).is_some_and(|rest| rest.starts_with('/'))
 }

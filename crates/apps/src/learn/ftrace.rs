@@ -4,7 +4,7 @@
 use rustc_hash::FxHashMap;
 
 use super::call::{Argument, Call};
-use super::strace::seconds;
+use super::clock::seconds;
 
 /// The kinds of lines.
 #[derive(Debug, PartialEq, Eq)]
@@ -56,6 +56,8 @@ impl Ftrace {
             name: name.to_owned(),
             arguments: arguments.collect(),
             result: 0,
+            timed: true,
+            opened: None,
         };
         self.begun.insert(thread, call);
         Line::Other

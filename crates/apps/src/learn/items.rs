@@ -52,11 +52,26 @@ pub(super) enum Item {
     /// On a file, by its number.
     File(usize, Operation),
     Sync,
+    /// A place that others may wait for.
+    Mark,
     /// Another thread begins, by its number.
     Start(usize),
     /// Another thread goes on behind this.
     Signal(u32),
     Wait(u32),
+}
+
+/// What the time between a call without a duration and the next call of its thread is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Open {
+    /// Work.
+    Work,
+    /// The call, which waits.
+    Wait,
+    /// The call, which uses a file.
+    Storage,
+    /// The call, which waits for the network.
+    Network,
 }
 
 /// A thread.
@@ -78,6 +93,18 @@ pub(super) struct Thread {
     pub polled: bool,
     /// Whether it has sent something since it received last.
     pub asked: bool,
+    /// What its last call is, where that has no duration.
+    pub open: Open,
+    /// The thread that began it.
+    pub parent: Option<usize>,
+    /// The end of the child that ended last, and when.
+    pub child_end: Option<(Place, i64)>,
+    /// The place of the call that it is in, where others may wait for that.
+    pub within: Option<Place>,
+    /// Waits whose cause is not in the recording, by the name of the call, in ns.
+    pub unexplained: std::collections::BTreeMap<String, i64>,
+    /// The call of the last wait.
+    pub waited_in: String,
 }
 
 impl Thread {
@@ -92,6 +119,12 @@ impl Thread {
             cursors: rustc_hash::FxHashMap::default(),
             polled: false,
             asked: false,
+            open: Open::Work,
+            parent: None,
+            child_end: None,
+            within: None,
+            unexplained: std::collections::BTreeMap::new(),
+            waited_in: String::new(),
         }
     }
 
@@ -123,6 +156,9 @@ impl Thread {
         {
             waited = *ns;
             self.items.pop();
+            if let Some(known) = self.unexplained.get_mut(&self.waited_in) {
+                *known -= waited;
+            }
         }
         let trips = u64::from(received && (self.asked || waited > 0));
         self.asked = !received;

@@ -6,12 +6,14 @@
 
 mod build;
 mod call;
+mod clock;
 mod files;
 mod ftrace;
 mod items;
 mod recording;
 mod strace;
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::io::BufRead;
 
@@ -40,6 +42,8 @@ pub struct LearnOptions {
     pub partitions: Vec<(String, String)>,
     /// The thread that the user waits for; by default the first one.
     pub user_waits_for: Option<String>,
+    /// Whether that thread may mostly wait for causes that are not in the recording.
+    pub keep_pauses: bool,
 }
 
 impl LearnOptions {
@@ -75,6 +79,8 @@ pub struct Learned {
     pub lines: u64,
     /// Lines that are no calls of the format, and were left out.
     pub unreadable_lines: u64,
+    /// Calls that the program leaves out, and lines that are none, by their kind.
+    pub dropped: BTreeMap<String, u64>,
     /// Times by what is known of them, and what the recording cannot show.
     pub known: Known,
 }
@@ -85,7 +91,8 @@ pub struct Learned {
 /// [`Kind::Syntax`] with the line where the first lines are no recording, [`Kind::Value`] where it has no calls or too many, and
 /// [`Kind::Config`] for a thread that is not there.
 pub fn learn(mut reader: impl BufRead, options: &LearnOptions) -> Result<Learned> {
-    let (mut strace, mut ftrace) = (Strace::default(), Ftrace::default());
+    let head = reader.fill_buf().map_err(|error| Error::new(Kind::Io, error.to_string()))?;
+    let (mut strace, mut ftrace) = (Strace::new(&String::from_utf8_lossy(head)), Ftrace::default());
     let mut recording = Recording::default();
     let (mut lines, mut unreadable, mut format, mut problem) =
         (0_u64, 0_u64, None, "the line is not a system call");
@@ -118,7 +125,14 @@ pub fn learn(mut reader: impl BufRead, options: &LearnOptions) -> Result<Learned
                     (format, understood) = (Some("strace"), true);
                     recording.exit(thread, at);
                 }
-                strace::Line::Other => understood = true,
+                strace::Line::Began(call) => {
+                    understood = true;
+                    recording.began(&call);
+                }
+                strace::Line::Other(kind) => {
+                    understood = true;
+                    *recording.dropped.entry(kind.to_owned()).or_default() += 1;
+                }
                 strace::Line::Unreadable(said) => problem = said,
             }
         }
@@ -160,6 +174,7 @@ pub fn learn(mut reader: impl BufRead, options: &LearnOptions) -> Result<Learned
         lines,
         unreadable_lines: unreadable,
         known: recording.known,
+        dropped: recording.dropped,
         program,
     })
 }
@@ -171,12 +186,26 @@ fn source(recording: &Recording, format: &str) -> String {
     let mut said = format!(
         "A recording of {format}. Taken from it: threads, files, sizes and places of accesses, syncs, transfers. Assumed: \
          {:.3} s between calls are work on a core of CPU factor 1, {:.3} s in calls that wait (futex, poll, sleep) are pauses of \
-         that length, whatever they waited for. Left to the model: {:.3} s in calls on files and {:.3} s of waiting for the network.",
+         that length, whatever they waited for. Left to the model: {:.3} s in calls on files, {:.3} s of waiting for the network and \
+         {:.3} s of waiting for other threads and processes.",
         seconds(known.work_ns),
         seconds(known.pause_ns),
         seconds(known.storage_ns),
         seconds(known.network_ns),
+        seconds(known.awaited_ns),
     );
+    if known.untimed_calls > 0 {
+        let _ = write!(
+            said,
+            " {} calls have no duration (strace -T): of these, calls that wait and calls that reach files last until their thread's \
+             next call, others no time.",
+            known.untimed_calls,
+        );
+    }
+    if !recording.dropped.is_empty() {
+        let all: Vec<_> = recording.dropped.iter().map(|(kind, count)| format!("{count} {kind}")).collect();
+        let _ = write!(said, " Left out: {}.", all.join(", "));
+    }
     for (count, what) in [
         (known.mapped_files, "files were mapped into memory: what is read and written there is not seen"),
         (known.unseen_requests, "requests went through io_uring or asynchronous I/O and are not seen"),

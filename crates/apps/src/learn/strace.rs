@@ -1,8 +1,10 @@
-//! Lines of `strace -f -ttt -T`, also with `-y`, and of a part that was left by a signal or another thread.
+//! Lines of `strace -f`, with any of its forms of time, with or without `-T` and `-y`, and of calls that end in another line than they
+//! begin in.
 
 use rustc_hash::FxHashMap;
 
-use super::call::{Argument, Call};
+use super::call::{Argument, Call, shown_of};
+use super::clock::{Clock, MOST_THREAD, seconds, stamp_of};
 
 /// A call that has begun in one line and ends in another.
 #[derive(Debug)]
@@ -17,10 +19,12 @@ struct Unfinished {
 pub(super) enum Line {
     /// A call that has returned.
     Call(Call),
+    /// A call that has begun, and ends in another line.
+    Began(Call),
     /// The end of a thread.
     Exit(u32, i64),
-    /// The begin of a call, a signal, or a message of strace.
-    Other,
+    /// A line that holds no call, by its kind.
+    Other(&'static str),
     /// No line of strace; the problem.
     Unreadable(&'static str),
 }
@@ -29,17 +33,37 @@ pub(super) enum Line {
 #[derive(Debug, Default)]
 pub(super) struct Strace {
     unfinished: FxHashMap<u32, Unfinished>,
+    clock: Clock,
 }
 
 const NO_TIME: &str = "the line has no time";
 const NO_CALL: &str = "the line is not a system call";
-const NO_DURATION: &str = "the call has no duration";
+const SUMMARY: &str = "this is the table of strace -c, which sums calls up";
+/// Kinds of lines that hold no call.
+const SIGNALS: &str = "signals";
+const MESSAGES: &str = "messages of strace";
+const STACKS: &str = "stack frames";
+const HALVES: &str = "ends of calls whose begin is missing";
+const NO_RESULT: &str = "calls without a result";
 
 impl Strace {
+    /// Knows from the first lines whether times are those since the line before (`-r`).
+    pub fn new(head: &str) -> Self {
+        Self { unfinished: FxHashMap::default(), clock: Clock::of(head) }
+    }
+
     /// Takes a line.
     pub fn line(&mut self, text: &str) -> Line {
+        if let Some(kind) = foreign(text) {
+            return kind;
+        }
         let (thread, rest) = thread_of(text);
-        let Some((at, rest)) = time_of(rest) else { return Line::Unreadable(NO_TIME) };
+        if is_message(rest) {
+            return Line::Other(MESSAGES);
+        }
+        let Some((stamp, rest)) = stamp_of(rest) else { return Line::Unreadable(NO_TIME) };
+        let at = self.clock.at(stamp);
+        let rest = without_brackets(rest);
         if let Some(rest) = rest.strip_prefix("<... ") {
             return self.resumed(thread, at, rest);
         }
@@ -47,109 +71,171 @@ impl Strace {
             self.unfinished.remove(&thread);
             return Line::Exit(thread, at);
         }
-        if rest.starts_with("---") || rest.starts_with("strace:") {
-            return Line::Other;
+        if rest.starts_with("---") {
+            return Line::Other(SIGNALS);
+        }
+        if is_message(rest) {
+            return Line::Other(MESSAGES);
         }
         let Some((name, arguments)) = rest.split_once('(') else { return Line::Unreadable(NO_CALL) };
         if !is_name(name) {
             return Line::Unreadable(NO_CALL);
         }
-        if let Some(arguments) = arguments.strip_suffix("<unfinished ...>") {
+        let call = |arguments: &str, result, ended: Option<i64>, opened| Call {
+            thread,
+            begun: at,
+            ended: ended.unwrap_or(at),
+            name: name.to_owned(),
+            arguments: split(arguments),
+            result,
+            timed: ended.is_some(),
+            opened,
+        };
+        if let Some(arguments) = unfinished(arguments) {
+            let began = call(arguments, 0, None, None);
             let begun = Unfinished { begun: at, name: name.to_owned(), arguments: arguments.to_owned() };
             self.unfinished.insert(thread, begun);
-            return Line::Other;
+            return Line::Began(began);
         }
         match ending(arguments) {
-            Some((arguments, result, Some(took))) => Line::Call(Call {
-                thread,
-                begun: at,
-                ended: at.saturating_add(took),
-                name: name.to_owned(),
-                arguments: split(arguments),
-                result,
-            }),
-            Some((_, _, None)) => Line::Unreadable(NO_DURATION),
-            // `exit_group(0) = ?` and calls that a fork or the end of the process cut off.
-            None if arguments.trim_end().ends_with('?') => Line::Exit(thread, at),
+            Some(Ending { arguments, result: Some(result), opened, took }) => {
+                Line::Call(call(arguments, result, took.map(|took| at.saturating_add(took)), opened))
+            }
+            // `exit_group(0) = ?`, and calls that the end of the process cut off.
+            Some(_) if name.starts_with("exit") => Line::Exit(thread, at),
+            Some(_) => Line::Other(NO_RESULT),
             None => Line::Unreadable(NO_CALL),
         }
     }
 
     /// The end of a call that another line began.
     fn resumed(&mut self, thread: u32, at: i64, rest: &str) -> Line {
-        let Some((name, rest)) = rest.split_once(" resumed>") else { return Line::Unreadable(NO_CALL) };
-        let Some(begun) = self.unfinished.remove(&thread) else { return Line::Other };
+        let Some((name, rest)) = rest.split_once("resumed>") else { return Line::Other(HALVES) };
+        let name = name.trim();
+        let Some(begun) = self.unfinished.remove(&thread) else { return Line::Other(HALVES) };
         if begun.name != name {
-            return Line::Other;
+            return Line::Other(HALVES);
         }
-        let Some((arguments, result, took)) = ending(rest) else {
-            return if rest.trim_end().ends_with('?') {
-                Line::Exit(thread, at)
-            } else {
-                Line::Unreadable(NO_CALL)
-            };
+        let Some(Ending { arguments, result, opened, took }) = ending(rest) else {
+            return Line::Unreadable(NO_CALL);
+        };
+        let Some(result) = result else {
+            return if name.starts_with("exit") { Line::Exit(thread, at) } else { Line::Other(NO_RESULT) };
         };
         let arguments = split(&format!("{}{arguments}", begun.arguments));
         // Its own clock starts at the begin, not where it was taken up.
         let ended = took.map_or(at, |took| begun.begun.saturating_add(took));
-        Line::Call(Call { thread, begun: begun.begun, ended, name: begun.name, arguments, result })
+        let (begun, name) = (begun.begun, begun.name);
+        Line::Call(Call { thread, begun, ended, name, arguments, result, timed: true, opened })
     }
 }
 
-/// The thread that a line begins with; 0 where there is none, as of a process that has one only.
+/// A line that strace prints without thread and time, or that another option of it prints.
+fn foreign(text: &str) -> Option<Line> {
+    let trimmed = text.trim_start();
+    if is_message(trimmed) {
+        return Some(Line::Other(MESSAGES));
+    }
+    if trimmed.starts_with("% time") || trimmed.starts_with("------ ---") {
+        return Some(Line::Unreadable(SUMMARY));
+    }
+    (trimmed.starts_with("> ") && text.starts_with(' ')).then_some(Line::Other(STACKS))
+}
+
+/// What strace says of itself: `strace: Process 7 attached`, `[ Process PID=7 runs in 32 bit mode. ]`.
+fn is_message(text: &str) -> bool {
+    let process =
+        text.strip_prefix("Process ").is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()));
+    process || text.starts_with("strace: ") || text.starts_with("[ Process PID=")
+}
+
+/// The arguments of a call whose end is in another line.
+fn unfinished(text: &str) -> Option<&str> {
+    text.trim_end().strip_suffix("<unfinished ...>")
+}
+
+/// The thread that a line begins with; 0 where there is none, as of a process that has one only. `-Y` puts its name behind.
 fn thread_of(text: &str) -> (u32, &str) {
     let text = text.trim_start();
+    let number_of = |word: &str| word.split('<').next().unwrap_or(word).trim().parse().ok();
     if let Some(rest) = text.strip_prefix("[pid") {
         if let Some((number, rest)) = rest.split_once(']')
-            && let Ok(number) = number.trim().parse()
+            && let Some(number) = number_of(number)
         {
             return (number, rest.trim_start());
         }
         return (0, text);
     }
-    let Some((word, rest)) = text.split_once(' ') else { return (0, text) };
-    match word.parse() {
-        Ok(number) => (number, rest.trim_start()),
-        Err(_) => (0, text),
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let (number, rest) = text.split_at(digits);
+    let rest = match rest.strip_prefix('<') {
+        // A name may have any character but ends before the time.
+        Some(named) => named.split_once("> ").map_or("", |(_, rest)| rest),
+        None if rest.starts_with([' ', '\t']) => rest,
+        None => return (0, text),
+    };
+    match number.parse() {
+        // A larger number is a time.
+        Ok(number) if number <= MOST_THREAD => (number, rest.trim_start()),
+        _ => (0, text),
     }
 }
 
-/// Seconds since the epoch, as ns, and what follows.
-fn time_of(text: &str) -> Option<(i64, &str)> {
-    let (word, rest) = text.split_once(' ')?;
-    Some((seconds(word)?, rest.trim_start()))
+/// What follows the thread that a line begins with.
+pub(super) fn behind_thread(text: &str) -> &str {
+    thread_of(text).1
 }
 
-/// Decimal seconds as ns.
-pub(super) fn seconds(word: &str) -> Option<i64> {
-    let (whole, part) = word.split_once('.')?;
-    if whole.is_empty() || part.is_empty() || part.len() > 9 || !part.bytes().all(|c| c.is_ascii_digit()) {
-        return None;
+/// Instruction pointer (`-i`) and number of the call (`-n`) stand in brackets before it.
+fn without_brackets(mut text: &str) -> &str {
+    while let Some(rest) = text.strip_prefix('[') {
+        let Some((inside, after)) = rest.split_once(']') else { break };
+        if !inside.trim().bytes().all(|c| c.is_ascii_hexdigit() || c == b'?') {
+            break;
+        }
+        text = after.trim_start();
     }
-    let whole: i64 = whole.parse().ok().filter(|whole| *whole >= 0)?;
-    let part: i64 = format!("{part:0<9}").parse().ok()?;
-    whole.checked_mul(1_000_000_000)?.checked_add(part)
+    text
 }
 
 fn is_name(name: &str) -> bool {
     !name.is_empty() && name.bytes().all(|c| c.is_ascii_alphanumeric() || c == b'_')
 }
 
-/// The text before the closing parenthesis, the result, and the duration in ns.
-fn ending(text: &str) -> Option<(&str, i64, Option<i64>)> {
+/// What stands behind the arguments of a call.
+struct Ending<'a> {
+    /// The text before the closing parenthesis.
+    arguments: &'a str,
+    /// The result; -1 of a call that a signal ended, none where the process ended.
+    result: Option<i64>,
+    opened: Option<String>,
+    /// The duration in ns.
+    took: Option<i64>,
+}
+
+fn ending(text: &str) -> Option<Ending<'_>> {
     let text = text.trim_end();
     let (text, took) = match text.rsplit_once(" <") {
+        Some((before, "unavailable>")) => (before, None),
         Some((before, last)) if last.ends_with('>') && seconds(&last[..last.len() - 1]).is_some() => {
             (before, seconds(&last[..last.len() - 1]))
         }
         _ => (text, None),
     };
-    // The last one: strings may have the same in them.
-    let at = text.rfind(") = ").or_else(|| text.rfind(")  = "))?;
-    let arguments = &text[..at];
-    let result = text[at + 1..].trim_start().strip_prefix("= ")?;
-    let result = Argument::Word(result.split(' ').next()?.to_owned()).number()?;
-    Some((arguments, result, took))
+    // The last one: strings may have the same in them. strace fills up with blanks before it.
+    let (close, at) = text.rmatch_indices("= ").find_map(|(at, _)| {
+        let before = text[..at].trim_end_matches(' ');
+        (before.len() < at && before.ends_with(')')).then(|| (before.len() - 1, at))
+    })?;
+    let said = &text[at + 2..];
+    let word = said.split(' ').next()?;
+    let result = if word == "?" {
+        said.contains("ERESTART").then_some(-1)
+    } else {
+        Some(Argument::Word(word.to_owned()).number()?)
+    };
+    let opened = shown_of(said).filter(|path| path.starts_with('/')).map(str::to_owned);
+    Some(Ending { arguments: &text[..close], result, opened, took })
 }
 
 /// The arguments: parts between commas outside of strings and brackets.
@@ -264,8 +350,8 @@ mod tests {
     #[test]
     fn a_call_that_was_left_is_taken_up_in_its_own_thread() {
         let mut reader = Strace::default();
-        assert_eq!(reader.line("7 1.000000 read(3</data/x>,  <unfinished ...>"), Line::Other);
-        assert_eq!(reader.line("8 1.000100 fsync(4 <unfinished ...>"), Line::Other);
+        assert!(matches!(reader.line("7 1.000000 read(3</data/x>,  <unfinished ...>"), Line::Began(_)));
+        assert!(matches!(reader.line("8 1.000100 fsync(4 <unfinished ...>"), Line::Began(_)));
         let read = call(&mut reader, r#"7 1.000900 <... read resumed>"abc"..., 4096) = 4096 <0.000850>"#);
         assert_eq!((read.begun, read.ended, read.result), (1_000_000_000, 1_000_850_000, 4096));
         assert_eq!((read.number(0), read.arguments[0].path()), (Some(3), Some("/data/x")));
@@ -279,9 +365,17 @@ mod tests {
         let mut reader = Strace::default();
         assert_eq!(reader.line("7 2.5 +++ exited with 0 +++"), Line::Exit(7, 2_500_000_000));
         assert_eq!(reader.line("7 2.5 exit_group(0) = ?"), Line::Exit(7, 2_500_000_000));
-        assert_eq!(reader.line("7 2.5 --- SIGCHLD {si_signo=SIGCHLD} ---"), Line::Other);
-        assert_eq!(reader.line("7 2.5 read(3, \"\", 5) = 0"), Line::Unreadable(NO_DURATION));
-        assert_eq!(reader.line("12:01:02 read(3, \"\", 5) = 0"), Line::Unreadable(NO_TIME));
+        assert_eq!(reader.line("7 2.5 --- SIGCHLD {si_signo=SIGCHLD} ---"), Line::Other(SIGNALS));
+        for text in ["strace: Process 7 attached", "[pid 7] strace: Process 8 attached", "Process 9 detached"]
+        {
+            assert_eq!(reader.line(text), Line::Other(MESSAGES), "{text}");
+        }
+        assert_eq!(reader.line(" > /usr/lib/libc.so.6(read+0x10) [0x1]"), Line::Other(STACKS));
+        assert_eq!(reader.line("read(3, \"\", 5) = 0"), Line::Unreadable(NO_TIME));
+        assert_eq!(
+            reader.line("% time     seconds  usecs/call     calls    errors syscall"),
+            Line::Unreadable(SUMMARY)
+        );
         for text in [
             "",
             " ",
@@ -295,5 +389,62 @@ mod tests {
         ] {
             assert!(!matches!(reader.line(text), Line::Call(_)), "{text}");
         }
+    }
+
+    #[test]
+    fn every_form_of_time_and_thread_is_read() {
+        for (text, thread, begun) in [
+            ("read(3, \"\", 5) = 0", 0, None),
+            ("12:01:02 read(3, \"\", 5) = 0", 0, Some(43_262_000_000_000)),
+            ("9 12:01:02.000005 read(3, \"\", 5) = 0", 9, Some(43_262_000_005_000)),
+            ("[pid    9] 12:01:02.000005 read(3, \"\", 5) = 0", 9, Some(43_262_000_005_000)),
+            ("9<my app> 1700000000.5 read(3, \"\", 5) = 0", 9, Some(1_700_000_000_500_000_000)),
+            ("[pid 9<sh>] 1700000000.5 read(3, \"\", 5) = 0", 9, Some(1_700_000_000_500_000_000)),
+            ("1700000000 read(3, \"\", 5) = 0", 0, Some(1_700_000_000_000_000_000)),
+            ("1700000000.5 (+     0.000002) read(3, \"\", 5) = 0", 0, Some(1_700_000_000_500_000_000)),
+            ("9 12:01:02 [00007f12] [ 257] read(3, \"\", 5) = 0", 9, Some(43_262_000_000_000)),
+        ] {
+            let found = Strace::default().line(text);
+            let Some(begun) = begun else {
+                assert_eq!(found, Line::Unreadable(NO_TIME));
+                continue;
+            };
+            let Line::Call(call) = found else { panic!("{text}: {found:?}") };
+            assert_eq!((call.thread, call.begun, call.timed), (thread, begun, false), "{text}");
+        }
+    }
+
+    #[test]
+    fn times_since_the_line_before_add_up() {
+        let text = "7      0.000000 read(3, \"\", 5) = 0\n7      0.000100 fsync(3 <unfinished ...>\n\
+                    8      0.002000 read(4, \"\", 5) = 0\n7      0.000500 <... fsync resumed>) = 0\n";
+        let mut reader = Strace::new(text);
+        let ends: Vec<_> = text
+            .lines()
+            .filter_map(|line| match reader.line(line) {
+                Line::Call(call) => Some((call.begun, call.ended)),
+                _ => None,
+            })
+            .collect();
+        assert_eq!(ends, [(0, 0), (2_100_000, 2_100_000), (100_000, 2_600_000)]);
+    }
+
+    #[test]
+    fn blanks_before_the_result_paths_behind_it_and_calls_without_one_are_read() {
+        let mut reader = Strace::default();
+        let opened =
+            call(&mut reader, "5 1.0 openat(AT_FDCWD</a>, \"b\", O_RDONLY)            = 3</a/b> <0.000010>");
+        assert_eq!((opened.result, opened.opened.as_deref()), (3, Some("/a/b")));
+        let again =
+            call(&mut reader, "5 1.1 wait4(-1, 0x7f, 0, NULL) = ? ERESTARTSYS (To be restarted) <0.5>");
+        assert_eq!((again.result, again.ended), (-1, 1_600_000_000));
+        assert_eq!(reader.line("5 1.2 read(3, <unfinished ...>) = ?"), Line::Other(NO_RESULT));
+        let poll = call(
+            &mut reader,
+            "5 1.3 poll([{fd=3, events=POLLIN}], 1, -1) = 1 ([{fd=3, revents=POLLIN}]) <0.05>",
+        );
+        assert_eq!((poll.result, poll.ended), (1, 1_350_000_000));
+        let deleted = call(&mut reader, "5 1.4 fsync(3</data/x>(deleted)) = 0 <0.01>");
+        assert_eq!(deleted.arguments[0].path(), Some("/data/x"));
     }
 }

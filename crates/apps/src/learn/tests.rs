@@ -6,6 +6,7 @@ fn options() -> LearnOptions {
         name: "mine".to_owned(),
         partitions: vec![("data".to_owned(), "/".to_owned()), ("sdcard".to_owned(), "/sdcard".to_owned())],
         user_waits_for: None,
+        keep_pauses: false,
     }
 }
 
@@ -110,6 +111,7 @@ fn an_answer_takes_the_place_of_the_wait_before_it_and_other_waits_are_pauses() 
 1.030210 poll([{fd=3, events=POLLIN}], 1, -1) = 1 ([{fd=3, revents=POLLIN}]) <0.050>
 1.080210 recvfrom(3, "x", 4096, 0, NULL, NULL) = 4000 <0.00001>
 1.090000 futex(0x7f, FUTEX_WAIT, 0, NULL) = 0 <0.5>
+1.590000 getpid() = 1 <0.6>
 "#,
     );
     assert_eq!(found.known.network_bytes, 4100);
@@ -134,7 +136,7 @@ fn events_of_ftrace_are_files_without_names() {
 
 #[test]
 fn what_is_no_recording_is_refused_with_its_line_and_how_to_record() {
-    for text in ["", "hello\nworld\n", "12:00:01 read(3, \"\", 5) = 0\n", "1.0 read(3, \"\", 5) = 0\n"] {
+    for text in ["", "hello\nworld\n", "read(3, \"\", 5) = 0\n"] {
         let error = learn(text.as_bytes(), &options()).unwrap_err();
         assert!(error.hint_text().is_some_and(|hint| hint.contains("strace -f -ttt -T")), "{text}: {error}");
     }
@@ -157,4 +159,125 @@ fn relative_paths_are_below_the_folder_of_the_process() {
     assert_eq!(names, ["/data/app/new", "/sdcard/newer", "/sdcard/old"]);
     // A file takes the path of another on one file system only.
     assert_eq!(program.files[0].partition, program.files[1].partition);
+}
+
+/// The same work with and without a shell: the file operations, and the time in pauses.
+#[test]
+fn a_shell_waits_for_its_child_and_not_for_as_long_as_the_child_took() {
+    let shell = r#"10 1.000000 vfork( <unfinished ...>
+11 1.000100 execve("/bin/app", ["app"], 0x7f) = 0 <0.0005>
+10 1.000650 <... vfork resumed>) = 11 <0.00065>
+10 1.000700 wait4(-1,  <unfinished ...>
+11 1.001000 openat(AT_FDCWD, "/data/x", O_WRONLY|O_CREAT|O_EXCL, 0600) = 3 <0.00001>
+11 1.001100 write(3, "a", 4096) = 4096 <0.00001>
+11 1.001200 fsync(3) = 0 <2.0>
+11 3.002000 +++ exited with 0 +++
+10 3.002100 <... wait4 resumed>[{WIFEXITED(s) && WEXITSTATUS(s) == 0}], 0, NULL) = 11 <2.0014>
+10 3.002200 --- SIGCHLD {si_signo=SIGCHLD, si_code=CLD_EXITED, si_pid=11, si_uid=0, si_status=0} ---
+10 3.002300 +++ exited with 0 +++
+"#;
+    let (found, program) = learned(shell);
+    assert!(found.known.pause_ns == 0 && found.known.awaited_ns > 1_900_000_000, "{:?}", found.known);
+    let (first, second) = (words(&program, 0), words(&program, 1));
+    assert!(first.iter().any(|step| step.contains("start")), "{first:?}");
+    assert!(first.iter().any(|step| step.contains("wait")), "{first:?}");
+    assert!(!first.iter().any(|step| step.contains("think")), "{first:?}");
+    assert!(second.iter().any(|step| step.contains("fsync")), "{second:?}");
+    assert!(second.last().unwrap().contains("signal"), "{second:?}");
+}
+
+#[test]
+fn a_reader_of_a_pipe_waits_for_its_writer_and_a_thread_for_the_one_that_wakes_it() {
+    let (found, program) = learned(
+        r#"10 1.000000 pipe2([3, 4], O_CLOEXEC) = 0 <0.00001>
+10 1.000100 clone(child_stack=NULL, flags=SIGCHLD) = 11 <0.0001>
+10 1.000300 read(3,  <unfinished ...>
+11 1.000400 openat(AT_FDCWD, "/data/x", O_RDONLY) = 5 <0.00001>
+11 1.000500 read(5, "a", 4096) = 4096 <1.0>
+11 2.000600 write(4, "a", 10) = 10 <0.00001>
+10 2.000700 <... read resumed>"a", 4096) = 10 <1.0004>
+10 2.000800 futex(0x7f10, FUTEX_WAIT_PRIVATE, 2, NULL <unfinished ...>
+11 2.100000 futex(0x7f10, FUTEX_WAKE_PRIVATE, 1 <unfinished ...>
+10 2.100050 <... futex resumed>) = 0 <0.09925>
+11 2.100060 <... futex resumed>) = 1 <0.00006>
+"#,
+    );
+    assert!(found.known.awaited_ns > 1_000_000_000, "{:?}", found.known);
+    let first = words(&program, 0);
+    assert!(first.iter().filter(|step| step.contains("wait")).count() >= 1, "{first:?}");
+}
+
+#[test]
+fn a_thread_that_mostly_waits_for_what_is_not_recorded_is_refused_with_a_cure() {
+    let text = "7 1.000000 openat(AT_FDCWD, \"/data/a\", O_RDONLY) = 3 <0.00001>\n\
+                7 1.000100 wait4(-1, NULL, 0, NULL) = 8 <3.0>\n7 4.000200 read(3, \"\", 9) = 9 <0.00001>\n";
+    let error = learn(text.as_bytes(), &options()).unwrap_err();
+    assert!(error.to_string().contains("wait4 3.000 s"), "{error}");
+    assert!(error.hint_text().is_some_and(|hint| hint.contains("--keep-pauses")), "{error}");
+    let kept = LearnOptions { keep_pauses: true, ..options() };
+    assert_eq!(learn(text.as_bytes(), &kept).unwrap().known.pause_ns, 3_000_000_000);
+}
+
+#[test]
+fn every_form_of_time_gives_the_same_program() {
+    let calls = [
+        (0, r#"openat(AT_FDCWD, "/data/a", O_RDWR) = 3"#, 10),
+        (100, r#"pread64(3, "x"..., 4096, 8192) = 4096"#, 800),
+        (2000, "fsync(3) = 0", 9000),
+        (20_000, r#"pwrite64(3, "x"..., 4096, 0) = 4096"#, 10),
+    ];
+    let text_of = |stamp: &dyn Fn(i64, i64) -> String| {
+        let mut last = 0;
+        calls.iter().fold(String::new(), |text, (at, call, took)| {
+            let line = format!("7 {} {call} <0.{took:06}>\n", stamp(*at, at - last));
+            last = *at;
+            text + &line
+        })
+    };
+    let epoch = text_of(&|at, _| format!("1700000000.{at:06}"));
+    let of_day = text_of(&|at, _| format!("22:13:20.{at:06}"));
+    let relative = text_of(&|_, step| format!("     0.{step:06}"));
+    let both = text_of(&|at, step| format!("22:13:20.{at:06} (+     0.{step:06})"));
+    let (_, first) = learned(&epoch);
+    for text in [of_day, relative, both] {
+        let (_, other) = learned(&text);
+        assert_eq!(words(&first, 0), words(&other, 0), "{text}");
+    }
+}
+
+#[test]
+fn calls_without_durations_are_read_and_counted() {
+    let (found, program) = learned(
+        "7 1.000000 openat(AT_FDCWD, \"/data/a\", O_RDWR) = 3\n7 1.000100 fsync(3) = 0\n\
+         7 1.500000 getpid() = 7\n7 1.600000 nanosleep({tv_sec=1}, NULL) = 0\n7 1.700000 close(3) = 0\n",
+    );
+    assert_eq!(found.known.untimed_calls, 5);
+    // From the sync to the next call, and from the sleep to the next one; the work is that behind `getpid`.
+    assert!((found.known.storage_ns - 500_000_000).abs() < 1_000_000, "{:?}", found.known);
+    assert_eq!((found.known.pause_ns, found.known.work_ns), (100_000_000, 100_000_000));
+    assert!(words(&program, 0).iter().any(|step| step.contains("fsync")));
+}
+
+#[test]
+fn links_folders_and_paths_below_descriptors_lead_to_the_same_file_and_what_is_dropped_is_counted() {
+    let (found, program) = learned(
+        r#"1.000000 mkdir("/data/d", 0700) = 0 <0.00001>
+1.000100 openat(AT_FDCWD, "/data/d", O_RDONLY|O_DIRECTORY) = 3 <0.00001>
+1.000200 openat(3, "./new", O_WRONLY|O_CREAT|O_EXCL, 0600) = 4 <0.00001>
+1.000300 write(4, "a", 100) = 100 <0.00001>
+1.000400 close(4) = 0 <0.00001>
+1.000500 link("/data/d/new", "/data/other") = 0 <0.00001>
+1.000600 unlink("/data/d/new") = 0 <0.00001>
+1.000700 openat(AT_FDCWD, "/data/x/../other", O_RDONLY) = 4 <0.00001>
+1.000800 read(4, "a", 100) = 100 <0.00001>
+1.000900 rename("/data", "/moved") = 0 <0.00001>
+1.001000 openat(AT_FDCWD, "/moved/other", O_RDONLY) = 5 <0.00001>
+1.001100 read(5, "a", 100) = 100 <0.00001>
+"#,
+    );
+    let names: Vec<_> = program.files.iter().map(|set| set.name.as_str()).collect();
+    assert_eq!(names, ["/data/d/new"]);
+    assert!(!words(&program, 0).iter().any(|step| step.contains("delete")), "{:?}", words(&program, 0));
+    let dropped: Vec<_> = found.dropped.iter().map(|(kind, count)| (kind.as_str(), *count)).collect();
+    assert_eq!(dropped, [("link", 1), ("mkdir", 1), ("rename of a folder", 1)]);
 }

@@ -12,6 +12,7 @@ fn options() -> LearnOptions {
         name: "mine".to_owned(),
         partitions: vec![partition("data", "/"), partition("cache", "/cache")],
         user_waits_for: None,
+        keep_pauses: true,
     }
 }
 

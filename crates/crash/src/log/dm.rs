@@ -107,14 +107,16 @@ pub(crate) fn read(path: &Path, sectors: u64, base: Option<&Path>) -> Result<Run
     }
     let scale = sector_bytes / SECTOR_BYTES;
     let (mut entry, mut data) = (vec![0; sector_bytes as usize], Vec::new());
+    // Data counts, too: two runs of one program send the same commands with other contents.
     let mut hash = xxhash_rust::xxh3::Xxh3::new();
+    hash.update(&sectors.to_le_bytes());
     let mut truncated = false;
     for number in 0..entries {
         if !input.fill(&mut entry)? {
             truncated = true;
             break;
         }
-        hash.update(&entry[..32]);
+        hash.update(&entry);
         let (sector, length) = (word(&entry, 0).saturating_mul(scale), word(&entry, 8).saturating_mul(scale));
         let (flags, inline) = (word(&entry, 16), word(&entry, 24));
         if length > MOST_SECTORS && flags & DISCARD == 0 || length > u64::from(u32::MAX) {
@@ -136,6 +138,7 @@ pub(crate) fn read(path: &Path, sectors: u64, base: Option<&Path>) -> Result<Run
             truncated = true;
             break;
         }
+        hash.update(&data);
         let op = match (flags & DISCARD != 0, has_data, flags & FLUSH != 0) {
             (true, ..) => Op::Discard,
             (_, true, _) => Op::Write,

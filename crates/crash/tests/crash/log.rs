@@ -200,3 +200,22 @@ fn a_log_of_dm_log_writes_leaves_the_same_states_as_the_one_it_was_written_from(
     fs::write(&dm_path, &cut[..cut.len() - 700]).unwrap();
     assert!(Run::open_dm(&dm_path, 1 << 12, None).unwrap().truncated());
 }
+
+#[test]
+fn logs_of_the_same_commands_with_other_data_or_on_another_device_are_told_apart() {
+    let folder = tempfile::tempdir().unwrap();
+    let dm_of = |name: &str, fill: u8| {
+        let path = folder.path().join(name);
+        let mut toy = Toy::new(&path, &header(1 << 12));
+        let one = toy.write(8, fill, Modifiers::META);
+        toy.complete(one);
+        let dm_path = folder.path().join(format!("{name}.dm"));
+        dm::write(&toy.run(&path), &dm_path).unwrap();
+        dm_path
+    };
+    let (one, other) = (dm_of("one", 1), dm_of("other", 2));
+    let identity = |path: &std::path::Path, sectors| Run::open_dm(path, sectors, None).unwrap().identity();
+    assert_eq!(identity(&one, 1 << 12), identity(&one, 1 << 12));
+    assert_ne!(identity(&one, 1 << 12), identity(&other, 1 << 12));
+    assert_ne!(identity(&one, 1 << 12), identity(&one, 1 << 13));
+}

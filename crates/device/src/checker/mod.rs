@@ -14,9 +14,10 @@
 
 mod rules;
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 
 use emmclab_base::{Error, Kind, Nanos, Op, Result};
+use rustc_hash::FxHashMap;
 
 use crate::command::Command;
 use crate::device::Device;
@@ -37,9 +38,9 @@ pub struct Checker {
     /// Pages programmed in each block.
     programmed: Vec<u32>,
     /// Tags of writes to each unit that have not been programmed.
-    outstanding: HashMap<Lpn, VecDeque<u32>>,
+    outstanding: FxHashMap<Lpn, VecDeque<u32>>,
     /// Tags of the sectors of units in the volatile cache; 0 = not written there.
-    cached: HashMap<Lpn, Vec<u32>>,
+    cached: FxHashMap<Lpn, Vec<u32>>,
     /// End of the last operation on each plane.
     plane_end: Vec<Nanos>,
     /// Whether a plane does one thing at a time; not with cache commands.
@@ -64,8 +65,8 @@ impl Checker {
             content: vec![0; geometry.ppns() * sectors],
             expected: vec![0; geometry.logical_units as usize * sectors],
             programmed: device.blocks().map(|block| block.written).collect(),
-            outstanding: HashMap::new(),
-            cached: HashMap::new(),
+            outstanding: FxHashMap::default(),
+            cached: FxHashMap::default(),
             plane_end: vec![Nanos::MIN; geometry.planes as usize],
             exclusive: !device.nand.overlaps(),
             skips: device.ftl.skips_pages(),

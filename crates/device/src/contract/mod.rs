@@ -68,7 +68,7 @@ mod orders;
 mod promises;
 
 use crate::device::Device;
-use crate::settings::InterfaceKind;
+use emmclab_settings::InterfaceKind;
 
 pub use orders::{Broken, Order};
 pub use promises::{Extent, Promises};

@@ -8,7 +8,7 @@ use emmclab_base::{Modifiers, Nanos, Op, Ranges};
 use super::orders::{Barrier, Pack};
 use super::{Rules, Version};
 use crate::command::Command;
-use crate::settings::InterfaceKind;
+use emmclab_settings::InterfaceKind;
 
 /// The sectors of a flush of the whole cache.
 const EVERYTHING: (u64, u64) = (0, u64::MAX);

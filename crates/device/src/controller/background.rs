@@ -16,7 +16,7 @@ use crate::events::{IdleCollected, IdleInterrupted, Observer};
 use crate::ftl::gc::NONE;
 use crate::geometry::{Geometry, nanos};
 use crate::ids::{PlaneId, PoolId};
-use crate::settings::{Settings, WriteBack};
+use emmclab_settings::{Settings, WriteBack};
 
 /// A step of background work.
 #[derive(Clone, Copy, Debug)]

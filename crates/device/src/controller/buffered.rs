@@ -9,7 +9,7 @@ use super::write_buffer::WriteBuffer;
 use crate::events::{CacheFlushed, CacheRead, Observer, UnitCached};
 use crate::ftl::request_state::{NO_COMMAND, RequestState, Taken};
 use crate::ids::Lpn;
-use crate::settings::{Lie, WriteBack};
+use emmclab_settings::{Lie, WriteBack};
 
 impl Controller {
     /// A write whose data has come, on a device with RAM for data or with flags.

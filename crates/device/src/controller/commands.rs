@@ -4,7 +4,7 @@ use emmclab_base::{Nanos, SECTOR_BYTES};
 
 use super::slots::Slots;
 use crate::geometry::nanos;
-use crate::settings::Settings;
+use emmclab_settings::Settings;
 
 /// Times of commands, and when the slots of the queue are free.
 #[derive(Clone, Debug)]

@@ -10,7 +10,7 @@ use crate::events::{CommandTaken, Direction, LinkTransfer, Observer};
 use crate::ftl::request_state::RequestState;
 use crate::geometry::nanos;
 use crate::nand::Channel;
-use crate::settings::{InterfaceSettings, Settings};
+use emmclab_settings::{InterfaceSettings, Settings};
 
 /// Link and queues of a UFS.
 #[derive(Clone, Debug)]

@@ -25,8 +25,8 @@ use crate::ftl::Ftl;
 use crate::ftl::request_state::{RequestState, Taken};
 use crate::geometry::{Geometry, nanos};
 use crate::nand::Nand;
-use crate::settings::{BoosterFlush, InterfaceKind, Lie, Scheduling, Settings};
 use crate::zones::ZoneAction;
+use emmclab_settings::{BoosterFlush, InterfaceKind, Lie, Scheduling, Settings};
 
 use background::Background;
 pub(crate) use below::Below;
@@ -61,6 +61,7 @@ impl Clock {
 
 /// Command path, write buffer, power and background work of a device.
 #[expect(clippy::struct_excessive_bools, reason = "each is a setting by itself")]
+#[derive(Clone)]
 pub(crate) struct Controller {
     commands: Commands,
     power: Power,
@@ -403,9 +404,13 @@ impl Controller {
         self.background.end_gap();
     }
 
-    /// Dispatches all that waits, and returns the completion of the last request.
-    pub fn settle<L: Observer>(&mut self, below: &mut Below<'_, L>) -> Nanos {
+    /// Dispatches all that waits.
+    pub fn settle<L: Observer>(&mut self, below: &mut Below<'_, L>) {
         self.dispatch_until(Nanos::MAX, below);
+    }
+
+    /// Completion of the last request that was dispatched.
+    pub fn last_complete(&self) -> Nanos {
         self.clock.last_complete
     }
 

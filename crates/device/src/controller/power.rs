@@ -3,7 +3,7 @@
 use emmclab_base::Nanos;
 
 use crate::geometry::nanos;
-use crate::settings::Settings;
+use emmclab_settings::Settings;
 
 /// Equal steps that a distribution of wake-up times is cut into; a wake-up draws one of them.
 const STEPS: u32 = 1 << 16;

@@ -3,7 +3,7 @@
 use crate::geometry::Geometry;
 use crate::ids::Lpn;
 use crate::lru::Lru;
-use crate::settings::Settings;
+use emmclab_settings::Settings;
 
 /// Units whose data is in the device's RAM as it is on the flash.
 #[derive(Clone, Debug)]

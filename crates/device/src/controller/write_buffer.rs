@@ -12,7 +12,7 @@ use crate::ftl::span::all_sectors;
 use crate::geometry::{Geometry, Group, nanos};
 use crate::ids::Lpn;
 use crate::lru::Lru;
-use crate::settings::{CachePolicy, Settings, WriteBack};
+use emmclab_settings::{CachePolicy, Settings, WriteBack};
 
 /// Groups with written data.
 #[derive(Clone, Debug)]
@@ -22,51 +22,73 @@ struct Generation {
     /// Written sectors of each unit of a group, one bit each, by the place of the group in `order`: memory by what the buffer holds, not
     /// by the capacity of the device.
     written: Vec<u32>,
+    /// What each group holds, by its place in `order`: groups of random writes are large, and almost empty.
+    held: Vec<Held>,
     /// Base-2 logarithm of the units in a group.
     shift: u32,
 }
 
+/// What a group holds.
+#[derive(Clone, Copy, Debug, Default)]
+struct Held {
+    /// Units with written data.
+    units: u32,
+    /// No unit below has written data.
+    lowest: u32,
+}
+
 impl Generation {
     fn new(groups: usize, most: usize, shift: u32) -> Self {
-        Self { order: Lru::new(groups, most), written: Vec::new(), shift }
+        Self { order: Lru::new(groups, most), written: Vec::new(), held: Vec::new(), shift }
     }
 
-    /// Written sectors of each unit of a group, where the group is here.
+    /// Written sectors of each unit of a group, and the position below which none is, where the group is here.
     #[inline]
-    fn sectors_of(&self, group: u32) -> Option<&[u32]> {
-        let from = self.order.place(group)? << self.shift;
-        Some(&self.written[from..from + (1 << self.shift)])
+    fn sectors_of(&self, group: u32) -> Option<(&[u32], usize)> {
+        let place = self.order.place(group)?;
+        let from = place << self.shift;
+        Some((&self.written[from..from + (1 << self.shift)], self.held[place].lowest as usize))
     }
 
-    /// Written sectors of a unit of a group, to be added to; the group comes in as the newest where it is not here.
+    /// Adds written sectors of a unit of a group, which comes in as the newest where it is not here. Returns whether the unit was here.
     #[inline]
-    fn take_in(&mut self, group: u32, position: usize, renew: bool) -> &mut u32 {
-        let at = (self.order.put(group, renew) << self.shift) + position;
+    fn add(&mut self, group: u32, position: usize, sectors: u32, renew: bool) -> bool {
+        let place = self.order.put(group, renew);
+        let at = (place << self.shift) + position;
         if at >= self.written.len() {
-            self.grow(at);
+            self.grow(place);
         }
-        &mut self.written[at]
+        let held = &mut self.held[place];
+        let there = self.written[at] != 0;
+        if !there {
+            held.lowest = if held.units == 0 { position as u32 } else { held.lowest.min(position as u32) };
+            held.units += 1;
+        }
+        self.written[at] |= sectors;
+        there
     }
 
     #[cold]
-    fn grow(&mut self, at: usize) {
-        self.written.resize(((at >> self.shift) + 1) << self.shift, 0);
+    fn grow(&mut self, place: usize) {
+        self.written.resize((place + 1) << self.shift, 0);
+        self.held.resize(place + 1, Held::default());
     }
 
     /// Forgets the units `from..to` of a group, and the group where nothing is left of it; returns how many were written.
     fn forget(&mut self, group: u32, (from, to): (usize, usize)) -> u32 {
         let Some(place) = self.order.place(group) else { return 0 };
         let first = place << self.shift;
-        let sectors = &mut self.written[first..first + (1 << self.shift)];
-        let (mut written, mut left) = (0, 0);
-        for (position, sectors) in sectors.iter_mut().enumerate() {
-            if (from..to).contains(&position) {
-                written += u32::from(*sectors != 0);
-                *sectors = 0;
-            }
-            left |= *sectors;
+        let mut written = 0;
+        for sectors in &mut self.written[first + from..first + to] {
+            written += u32::from(*sectors != 0);
+            *sectors = 0;
         }
-        if left == 0 {
+        let held = &mut self.held[place];
+        held.units -= written;
+        if from <= held.lowest as usize {
+            held.lowest = held.lowest.max(to as u32);
+        }
+        if held.units == 0 {
             self.order.remove(group);
         }
         written
@@ -174,9 +196,9 @@ impl WriteBuffer {
         self.holds_older() && self.generations[0].order.holds(unit.0 >> self.group_shift)
     }
 
-    /// Written sectors of each unit of a group, where it has any.
+    /// Written sectors of each unit of a group, and the position below which none is, where it has any.
     #[inline]
-    fn sectors_of(&self, group: u32) -> Option<&[u32]> {
+    fn sectors_of(&self, group: u32) -> Option<(&[u32], usize)> {
         let [older, newer] = &self.generations;
         let newer = newer.sectors_of(group);
         if newer.is_none() && self.holds_older() { older.sectors_of(group) } else { newer }
@@ -191,7 +213,7 @@ impl WriteBuffer {
     /// Written sectors of a unit.
     #[inline]
     pub fn written(&self, unit: Lpn) -> u32 {
-        self.sectors_of(unit.0 >> self.group_shift).map_or(0, |sectors| sectors[self.position(unit.0)])
+        self.sectors_of(unit.0 >> self.group_shift).map_or(0, |(sectors, _)| sectors[self.position(unit.0)])
     }
 
     /// Whether sectors of a unit may come in before anything leaves: behind all that has to leave before them.
@@ -219,9 +241,7 @@ impl WriteBuffer {
     #[inline]
     pub fn write(&mut self, unit: Lpn, sectors: u32) -> bool {
         let (group, position) = (unit.0 >> self.group_shift, self.position(unit.0));
-        let written = self.generations[1].take_in(group, position, self.renew);
-        let there = *written != 0;
-        *written |= sectors;
+        let there = self.generations[1].add(group, position, sectors, self.renew);
         self.units += u32::from(!there);
         there
     }
@@ -258,8 +278,14 @@ impl WriteBuffer {
                         return Some((Lpn(first), Lpn(at)));
                     }
                 }
-                Some(sectors) => {
-                    for (unit, sectors) in (at..end).zip(&sectors[self.position(at)..]) {
+                Some((sectors, lowest)) => {
+                    let position = self.position(at);
+                    let begin = position.max(lowest);
+                    if let Some(first) = first.filter(|_| begin > position) {
+                        return Some((Lpn(first), Lpn(at)));
+                    }
+                    let from = at + (begin - position) as u32;
+                    for (unit, sectors) in (from..end).zip(&sectors[begin..]) {
                         if *sectors != 0 {
                             first.get_or_insert(unit);
                         } else if let Some(first) = first {
@@ -279,7 +305,7 @@ impl WriteBuffer {
         let flipped = if written { 0 } else { all_sectors(1 << shift) };
         while at < limit {
             let unit = (at >> shift) as u32;
-            let Some(sectors) = self.sectors_of(unit >> self.group_shift) else {
+            let Some((sectors, _)) = self.sectors_of(unit >> self.group_shift) else {
                 if !written {
                     return at;
                 }

@@ -11,8 +11,8 @@ use crate::command::Command;
 use crate::events::{Observer, ZoneChanged};
 use crate::ftl::Ftl;
 use crate::geometry::{Geometry, ZoneLayout};
-use crate::settings::Settings;
 use crate::zones::{Zone, ZoneAction, ZoneState};
+use emmclab_settings::Settings;
 
 /// State of a zone.
 #[derive(Clone, Copy, Debug)]

@@ -11,7 +11,7 @@ use emmclab_base::{Nanos, Op};
 use crate::ids::{BlockId, Lpn, PlaneId, Ppn};
 use crate::zones::ZoneState;
 
-pub use observer::{Observer, OnCompletion, Quiet};
+pub use observer::{AnyObserver, Observer, OnCompletion, Quiet, Rare, Shared};
 
 /// The reason for a page read or program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

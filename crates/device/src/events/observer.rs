@@ -14,6 +14,8 @@ macro_rules! observer {
         pub trait Observer {
             /// Whether [`PageProgrammed::units`] is wanted, page by page; off, a run of moves is one event.
             const UNITS: bool = true;
+            /// Whether it is [`Rare`].
+            const RARE: bool = false;
 
             /// A request is complete; reported in order of arrival.
             #[inline]
@@ -24,8 +26,56 @@ macro_rules! observer {
             fn $name(&mut self, _event: &$event) {})+
         }
 
-        impl<O: Observer + ?Sized> Observer for &mut O {
+        /// The calls of an [`Observer`], for a pointer to any.
+        pub trait AnyObserver {
+            /// A request is complete.
+            fn any_request_completed(&mut self, event: &RequestCompleted);
+            $($(#[$doc])*
+            fn $name(&mut self, event: &$event);)+
+        }
+
+        impl<O: Observer> AnyObserver for O {
+            fn any_request_completed(&mut self, event: &RequestCompleted) {
+                Observer::request_completed(self, event);
+            }
+
+            $(fn $name(&mut self, event: &$event) {
+                Observer::$name(self, event);
+            })+
+        }
+
+        impl<O: Observer> Observer for Rare<O> {
             const UNITS: bool = O::UNITS;
+            const RARE: bool = true;
+
+            #[inline(always)]
+            fn request_completed(&mut self, event: &RequestCompleted) {
+                self.0.request_completed(event);
+            }
+
+            $(#[inline(always)]
+            fn $name(&mut self, event: &$event) {
+                self.0.$name(event);
+            })+
+        }
+
+        impl<const UNITS: bool> Observer for Shared<'_, UNITS> {
+            const UNITS: bool = UNITS;
+
+            #[inline]
+            fn request_completed(&mut self, event: &RequestCompleted) {
+                self.0.any_request_completed(event);
+            }
+
+            $(#[inline]
+            fn $name(&mut self, event: &$event) {
+                self.0.$name(event);
+            })+
+        }
+
+        impl<O: Observer> Observer for &mut O {
+            const UNITS: bool = O::UNITS;
+            const RARE: bool = O::RARE;
 
             #[inline(always)]
             fn request_completed(&mut self, event: &RequestCompleted) {
@@ -41,6 +91,7 @@ macro_rules! observer {
         /// A listener that may be missing.
         impl<O: Observer> Observer for Option<O> {
             const UNITS: bool = O::UNITS;
+            const RARE: bool = O::RARE;
 
             #[inline]
             fn request_completed(&mut self, event: &RequestCompleted) {
@@ -60,6 +111,7 @@ macro_rules! observer {
         /// Two listeners, told in their order.
         impl<A: Observer, B: Observer> Observer for (A, B) {
             const UNITS: bool = A::UNITS || B::UNITS;
+            const RARE: bool = A::RARE || B::RARE;
 
             #[inline(always)]
             fn request_completed(&mut self, event: &RequestCompleted) {
@@ -76,6 +128,7 @@ macro_rules! observer {
 
         impl<O: Observer, F: FnMut(&mut O, &RequestCompleted)> Observer for OnCompletion<'_, O, F> {
             const UNITS: bool = O::UNITS;
+            const RARE: bool = O::RARE;
 
             #[inline]
             fn request_completed(&mut self, event: &RequestCompleted) {
@@ -148,6 +201,14 @@ pub struct Quiet;
 impl Observer for Quiet {
     const UNITS: bool = false;
 }
+
+/// A listener that is rare, or slow by itself. Where a host queue, a checker or contents lie above the device, it is called
+/// through a pointer, so that the device is not compiled for it once more.
+pub struct Rare<O>(pub O);
+
+/// A listener that is called through a pointer, so that the device is compiled once for all of them. `UNITS` is
+/// [`Observer::UNITS`].
+pub struct Shared<'a, const UNITS: bool = true>(pub &'a mut dyn AnyObserver);
 
 /// A listener to everything but completions, which `completed` takes in its place.
 pub struct OnCompletion<'a, O, F> {

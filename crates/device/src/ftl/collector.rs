@@ -1,11 +1,14 @@
 //! When collection works, and what its policy is.
 
+use std::sync::Arc;
+
 use super::gc::VictimPolicy;
-use crate::settings::{GcMode, Levelling, Settings};
+use emmclab_settings::{GcMode, Levelling, Settings};
 
 /// Settings and policy of garbage collection.
+#[derive(Clone)]
 pub(crate) struct Collector {
-    pub policy: Option<Box<dyn VictimPolicy>>,
+    pub policy: Option<Arc<dyn VictimPolicy>>,
     /// Free blocks at or below which a write waits for collection.
     pub low_watermark: u32,
     /// Free blocks at or below which incremental collection works.
@@ -19,7 +22,7 @@ pub(crate) struct Collector {
 }
 
 impl Collector {
-    pub fn new(settings: &Settings, policy: Option<Box<dyn VictimPolicy>>) -> Self {
+    pub fn new(settings: &Settings, policy: Option<Arc<dyn VictimPolicy>>) -> Self {
         let gc = &settings.gc;
         let incremental = policy.is_some() && gc.mode == GcMode::Incremental;
         Self {

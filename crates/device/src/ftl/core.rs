@@ -1,5 +1,7 @@
 //! The core of every mapping scheme: tables, allocation, collection, and their counts.
 
+use std::sync::Arc;
+
 use emmclab_base::Nanos;
 
 use super::allocation::Allocator;
@@ -13,7 +15,7 @@ use super::tables::Tables;
 use crate::geometry::Geometry;
 use crate::ids::{Lpn, Ppn};
 use crate::nand::{Nand, Operation};
-use crate::settings::{Levelling, Settings, SlcMode, UnwrittenRead, WriteComplete};
+use emmclab_settings::{Levelling, Settings, SlcMode, UnwrittenRead, WriteComplete};
 
 /// Reasons for a device to take no more writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,6 +37,7 @@ impl Stop {
 }
 
 /// The part of the FTL that is the same for every scheme.
+#[derive(Clone)]
 pub(crate) struct Core {
     pub geometry: Geometry,
     pub tables: Tables,
@@ -59,7 +62,8 @@ pub(crate) struct Core {
 impl Core {
     /// The core of a new device with `map_units` units of a map behind those of the host.
     pub fn new(settings: &Settings, geometry: &Geometry, nand: &Nand, map_units: u32) -> Self {
-        let policy = gc::find(&settings.gc.policy).map(|policy| (policy.make)(&settings.gc.options));
+        let policy: Option<Arc<dyn VictimPolicy>> =
+            gc::find(&settings.gc.policy).map(|policy| Arc::from((policy.make)(&settings.gc.options)));
         let pools = pools(settings, geometry, policy.as_deref());
         let units = geometry.logical_units + map_units;
         Self {

@@ -9,7 +9,7 @@ use crate::events::Observer;
 use crate::geometry::MAX_UNITS;
 use crate::ids::{BlockId, Lpn, PlaneId, PoolId};
 use crate::nand::Nand;
-use crate::settings::{ALWAYS, SlcMode};
+use emmclab_settings::{ALWAYS, SlcMode};
 
 impl Core {
     #[inline(never)]

@@ -33,7 +33,7 @@ use crate::events::{LatencyBreakdown, Observer, Trimmed};
 use crate::geometry::Geometry;
 use crate::ids::{BlockId, Lpn, PlaneId, PoolId, Ppn};
 use crate::nand::{BlockState, Nand, Operation};
-use crate::settings::Settings;
+use emmclab_settings::Settings;
 use gc::VictimPolicy;
 use request_state::RequestState;
 use schemes::Scheme;
@@ -52,6 +52,7 @@ pub(crate) use write::PageWrite;
 pub const PREFETCHED: usize = 64;
 
 /// A mapping scheme above the core that all schemes share.
+#[derive(Clone)]
 pub(crate) struct Ftl {
     core: Core,
     scheme: Scheme,
@@ -335,7 +336,7 @@ impl Ftl {
             return Err(no_victims("its gc.policy is none", "gc.policy=greedy"));
         }
         self.core.tables.relist(&self.core.geometry, policy.order());
-        self.core.collector.policy = Some(policy);
+        self.core.collector.policy = Some(policy.into());
         Ok(())
     }
 

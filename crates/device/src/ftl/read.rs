@@ -8,7 +8,7 @@ use super::span::Span;
 use crate::events::{Cause, LatencyBreakdown, Observer, PageRead, UnplacedRead, UnwrittenUnits};
 use crate::ids::{Lpn, PlaneId, Ppn};
 use crate::nand::{Nand, Operation};
-use crate::settings::UnwrittenRead;
+use emmclab_settings::UnwrittenRead;
 
 impl Core {
     /// Reads the page of a place; `bytes` cross the bus.

@@ -9,7 +9,7 @@
 use emmclab_base::Nanos;
 
 use crate::geometry::{Geometry, nanos};
-use crate::settings::{BoosterFlush, Settings, SlcMode};
+use emmclab_settings::{BoosterFlush, Settings, SlcMode};
 
 /// The use of blocks in SLC mode.
 #[derive(Clone, Copy, Debug)]

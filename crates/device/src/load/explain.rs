@@ -7,7 +7,7 @@ use serde_json::Value as Json;
 use toml::Value;
 
 use super::schema::{allowed, json_schema, resolve};
-use crate::settings::Settings;
+use emmclab_settings::Settings;
 
 /// One setting, explained.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

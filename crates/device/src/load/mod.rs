@@ -1,6 +1,6 @@
 //! Settings of a device: read from TOML, changed by key, checked as a whole, explained value by value.
 
-mod aliases;
+mod contents;
 mod explain;
 mod faults;
 mod presets;
@@ -19,7 +19,7 @@ use emmclab_base::{Bytes, Error, Kind, Result};
 use toml::{Table, Value};
 
 use crate::geometry::Geometry;
-use crate::settings::{Settings, SlcMode};
+use emmclab_settings::{Settings, SlcMode};
 pub use explain::Row;
 use presets::closest;
 pub use presets::{Preset, presets};
@@ -34,7 +34,6 @@ pub struct DeviceConfig {
     given: Table,
     origins: BTreeMap<String, String>,
     settings: Settings,
-    notes: Vec<String>,
 }
 
 impl DeviceConfig {
@@ -75,14 +74,14 @@ impl DeviceConfig {
     /// # Errors
     /// [`Kind::Config`] with every impossible value at once.
     pub fn from_settings(settings: &Settings) -> Result<Self> {
-        let given = Table::try_from(settings).map_err(|error| {
+        let given = settings.to_table().map_err(|error| {
             Error::new(Kind::Config, format!("the settings cannot be written as TOML: {error}"))
         })?;
-        Self::check(given, BTreeMap::new(), Vec::new())
+        Self::check(given, BTreeMap::new())
     }
 
     fn parse(text: &str, origin: &str) -> Result<Self> {
-        let mut given: Table = text.parse().map_err(|error: toml::de::Error| {
+        let given: Table = text.parse().map_err(|error: toml::de::Error| {
             let line = error.span().map(|span| text[..span.start].matches('\n').count() as u64 + 1);
             let out = Error::new(Kind::Config, error.message().to_owned());
             line.map_or_else(
@@ -91,22 +90,21 @@ impl DeviceConfig {
             )
             .hint("the file must be TOML; presets/devices shows how")
         })?;
-        let (mut origins, mut notes) = (BTreeMap::new(), Vec::new());
-        aliases::rename(&mut given, &mut notes);
+        let mut origins = BTreeMap::new();
         for (key, _) in explain::leaves(&Value::Table(given.clone())) {
             origins.insert(key, origin.to_owned());
         }
-        Self::check(given, origins, notes)
+        Self::check(given, origins)
     }
 
-    fn check(given: Table, origins: BTreeMap<String, String>, notes: Vec<String>) -> Result<Self> {
-        let parsed = given.clone().try_into::<Settings>();
+    fn check(given: Table, origins: BTreeMap<String, String>) -> Result<Self> {
+        let parsed = Settings::from_table(given.clone());
         let faults = match parsed {
             Ok(mut settings) if !registries::has_unknown_options(&settings) => {
                 let faults = validate::faults(&settings);
                 if faults.is_empty() {
                     registries::fill(&mut settings);
-                    return Ok(Self { given, origins, settings, notes });
+                    return Ok(Self { given, origins, settings });
                 }
                 faults
             }
@@ -115,7 +113,7 @@ impl DeviceConfig {
                 let mut faults = schema::faults(&mut known);
                 if let (Err(error), true) = (&parsed, faults.is_empty()) {
                     faults.push(error.message().to_owned());
-                } else if let Ok(settings) = known.try_into::<Settings>() {
+                } else if let Ok(settings) = Settings::from_table(known) {
                     // An unknown key does not hide an impossible value.
                     faults.extend(validate::faults(&settings));
                 }
@@ -145,28 +143,22 @@ impl DeviceConfig {
     /// As [`DeviceConfig::set`].
     pub fn set_all(&mut self, pairs: &[(&str, &str)]) -> Result<()> {
         let mut given = self.given.clone();
-        let (mut origins, mut notes) = (self.origins.clone(), self.notes.clone());
+        let mut origins = self.origins.clone();
         let mut said = Vec::new();
         for (key, text) in pairs {
-            let current = aliases::current(key);
-            if current != *key {
-                notes.push(format!(
-                    "`{key}` is called `{current}` now; the next version will no longer know the old name"
-                ));
-            }
             let value = format!("value = {text}")
                 .parse::<Table>()
                 .ok()
                 .and_then(|mut table| table.remove("value"))
                 .unwrap_or_else(|| Value::String((*text).to_owned()));
-            put(&mut given, &current, value)?;
-            origins.insert(current.clone(), "--set".to_owned());
-            said.push(current);
+            put(&mut given, key, value)?;
+            origins.insert((*key).to_owned(), "--set".to_owned());
+            said.push((*key).to_owned());
         }
         for key in registries::leave_behind(&mut given, &self.settings, &said) {
             origins.remove(&key);
         }
-        *self = Self::check(given, origins, notes)?;
+        *self = Self::check(given, origins)?;
         Ok(())
     }
 
@@ -233,11 +225,6 @@ impl DeviceConfig {
         Geometry::new(&self.settings).capacity()
     }
 
-    /// Notes on the settings for their user: keys that had another name before.
-    pub fn notes(&self) -> &[String] {
-        &self.notes
-    }
-
     /// The typed settings.
     pub fn settings(&self) -> &Settings {
         &self.settings
@@ -253,15 +240,18 @@ impl DeviceConfig {
     /// # Errors
     /// Never for settings that passed the check.
     pub fn to_toml(&self) -> Result<String> {
-        toml::to_string(&self.settings).map_err(|error| {
-            Error::new(Kind::Config, format!("the settings cannot be written as TOML: {error}"))
-        })
+        toml_of(&self.settings)
     }
 
     /// Every value with its unit, where it came from and what it means.
     pub fn explain(&self) -> Vec<Row> {
         explain::rows(&self.settings, &self.origins)
     }
+}
+
+fn toml_of(settings: &Settings) -> Result<String> {
+    toml::to_string(settings)
+        .map_err(|error| Error::new(Kind::Config, format!("the settings cannot be written as TOML: {error}")))
 }
 
 /// Puts `value` at the dotted `path`; arrays are indexed by number.

@@ -1,4 +1,4 @@
-//! The presets in `presets/devices`, built in.
+//! The device presets, built in: those of `presets/devices`, and those that belong to one paper, in the paper's folder.
 
 /// A device that comes with the program.
 pub struct Preset {
@@ -9,46 +9,47 @@ pub struct Preset {
 }
 
 macro_rules! presets {
-    ($($name:literal),* $(,)?) => {
-        &[$(Preset {
+    ($($folder:literal: [$($name:literal),* $(,)?]),* $(,)?) => {
+        &[$($(Preset {
             name: $name,
-            text: include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../presets/devices/", $name, ".toml")),
-        }),*]
+            text: include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../", $folder, "/", $name, ".toml")),
+        },)*)*]
     };
 }
 
-/// Every preset; a new one is a file in `presets/devices` and a word here.
+/// Every preset, in the order in which they are listed; a new one is a file in one of these folders and its name here.
 pub fn presets() -> &'static [Preset] {
-    presets![
-        "iiswc15-4ps",
-        "iiswc15-8ps",
-        "iiswc15-hps",
-        "ssdsim",
-        "nexus5",
-        "galaxys2",
-        "emmc51-tlc",
-        "emmc51-cache",
-        "emmc50-cache",
-        "ufs22",
-        "ufs31",
-        "ufs31-hps",
-        "ufs40",
-        "zufs",
-        "pixel6a",
-        "microsd-class10",
-        "sdcard",
-        "transcend-c2",
-        "ridata-c2",
-        "sandisk-c4",
-        "kingston-c4",
-        "wintec-c6",
-        "adata-c6",
-        "patriot-c10",
-        "pny-c10",
-        "nexusone",
-        "small-1gb",
-        "pcm-16mb"
-    ]
+    presets! {
+        "python/emmclab/papers/iiswc15/devices": ["iiswc15-4ps", "iiswc15-8ps", "iiswc15-hps"],
+        "presets/devices": [
+            "ssdsim",
+            "nexus5",
+            "galaxys2",
+            "emmc51-tlc",
+            "emmc51-cache",
+            "emmc50-cache",
+            "ufs22",
+            "ufs31",
+            "ufs31-hps",
+            "ufs40",
+            "zufs",
+            "pixel6a",
+            "microsd-class10",
+            "sdcard",
+        ],
+        "python/emmclab/papers/fast12/devices": [
+            "transcend-c2",
+            "ridata-c2",
+            "sandisk-c4",
+            "kingston-c4",
+            "wintec-c6",
+            "adata-c6",
+            "patriot-c10",
+            "pny-c10",
+            "nexusone",
+        ],
+        "presets/devices": ["small-1gb", "pcm-16mb"],
+    }
 }
 
 /// The word nearest to `word`, where one is near enough to be meant.

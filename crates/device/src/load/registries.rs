@@ -5,7 +5,7 @@ use toml::{Table, Value};
 
 use super::faults::{Faults, range};
 use crate::ftl::{ALLOCATION_POLICIES, gc, scheme_kinds};
-use crate::settings::{PolicyKind, PolicyOptions, Settings};
+use emmclab_settings::{PolicyKind, PolicyOptions, Settings};
 
 /// A setting that names one of several policies, and the options beside it.
 struct Registry<'a> {

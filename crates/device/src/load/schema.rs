@@ -6,11 +6,11 @@ use toml::{Table, Value};
 use super::faults::{most, range, whole_numbers};
 use super::presets::closest;
 use super::registries;
-use crate::settings::Settings;
+use emmclab_settings::Settings;
 
 /// The JSON Schema of a device file.
 pub fn json_schema() -> Json {
-    let mut schema = schemars::schema_for!(Settings).to_value();
+    let mut schema = Settings::json_schema();
     registries::describe(&mut schema);
     schema
 }

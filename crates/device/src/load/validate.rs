@@ -3,7 +3,7 @@
 use super::faults::{Faults, MOST_PAGES, PAGE_SIZES_KB};
 use super::{registries, validate_emmc, validate_mapping, validate_ufs, validate_zones};
 use crate::ftl::gc;
-use crate::settings::{GcMode, Levelling, Parallelism, Scheduling, Settings, WriteComplete};
+use emmclab_settings::{GcMode, Levelling, Parallelism, Scheduling, Settings, WriteComplete};
 
 /// Most physical units, so that an address fits 32 bits with one value left for "none".
 const MAX_SLOTS: u64 = u32::MAX as u64 - 1;

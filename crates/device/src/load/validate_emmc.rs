@@ -1,7 +1,7 @@
 //! Checks of the settings of an eMMC: bus mode, packing, cache, idle collection, SLC mode, waking.
 
 use super::faults::Faults;
-use crate::settings::{BusMode, Lie, MOST_PACKED, Scheduling, Settings, SlcMode, WriteBack};
+use emmclab_settings::{BusMode, Lie, MOST_PACKED, Scheduling, Settings, SlcMode, WriteBack};
 
 /// Depth of the command queue of eMMC 5.1.
 const MOST_QUEUED: u32 = 32;

@@ -4,7 +4,7 @@ use super::faults::Faults;
 use crate::ftl::{logs, maps_blocks, rows};
 use crate::geometry::Geometry;
 use crate::geometry::MAX_UNITS;
-use crate::settings::{Clustering, GcMode, GcSettings, Levelling, Parallelism, Scheduling, Settings};
+use emmclab_settings::{Clustering, GcMode, GcSettings, Levelling, Parallelism, Scheduling, Settings};
 
 /// Blocks of a plane that a merge needs beside data and log blocks.
 const MERGE_BLOCKS: u64 = 1;

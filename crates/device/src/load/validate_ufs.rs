@@ -3,7 +3,7 @@
 use super::faults::Faults;
 use crate::ftl::HPB_PAGES;
 use crate::geometry::Geometry;
-use crate::settings::{
+use emmclab_settings::{
     ALWAYS, BoosterFlush, BusMode, CachePolicy, ControllerSettings, FeatureSettings, Gear, InterfaceSettings,
     KernelEra, Lie, Settings, SlcMode, SlcSettings,
 };

@@ -2,7 +2,7 @@
 
 use super::faults::Faults;
 use crate::geometry::Geometry;
-use crate::settings::{Levelling, Scheduling, Settings, SlcMode, ZoneSettings};
+use emmclab_settings::{Levelling, Scheduling, Settings, SlcMode, ZoneSettings};
 
 pub(super) fn faults(settings: &Settings, faults: &mut Faults) {
     let ZoneSettings { blocks, max_open, max_active, conventional } = settings.zones;

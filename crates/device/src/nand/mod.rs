@@ -12,8 +12,8 @@ use emmclab_base::Nanos;
 
 use crate::geometry::{Geometry, Group};
 use crate::ids::{BlockId, PlaneId, WayId};
-use crate::settings::Settings;
 use block::Block;
+use emmclab_settings::Settings;
 use timelines::Timelines;
 
 pub use block::BlockState;

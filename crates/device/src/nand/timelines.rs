@@ -7,7 +7,7 @@ use super::channel::Channel;
 use super::plane::{DieLoad, Kind, MultiPlaneGroup, Plane, PlaneResources, Way};
 use crate::geometry::{Geometry, Group};
 use crate::ids::{PlaneId, WayId};
-use crate::settings::{Parallelism, Settings};
+use emmclab_settings::{Parallelism, Settings};
 
 /// Times of one page operation.
 #[derive(Clone, Copy, Debug, Default)]

@@ -218,19 +218,6 @@ fn another_policy_leaves_the_settings_of_the_former_one_behind() {
 }
 
 #[test]
-fn former_names_of_settings_are_known_and_noted() {
-    let text = "[gc]\nhard_free_blocks = 2\n[[geometry.block_groups]]\nblocks = 64\npages_per_block = 16";
-    let mut config = DeviceConfig::from_toml(text).unwrap();
-    assert_eq!(config.settings().gc.low_watermark, 2);
-    config.set("gc.soft_free_blocks", "7").unwrap();
-    assert_eq!(config.settings().gc.high_watermark, 7);
-    assert_eq!(config.notes().len(), 2);
-    assert!(config.notes()[0].contains("`gc.hard_free_blocks` is called `gc.low_watermark` now"));
-    let both = text.replace("= 2", "= 2\nlow_watermark = 3");
-    assert!(DeviceConfig::from_toml(&both).unwrap_err().to_string().contains("hard_free_blocks"));
-}
-
-#[test]
 fn unknown_keys_presets_and_broken_toml_name_the_cure() {
     let mut config = DeviceConfig::preset("small-1gb").unwrap();
     assert!(config.set("gc.polic", "fifo").unwrap_err().to_string().contains("`gc.policy`"));

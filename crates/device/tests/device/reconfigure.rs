@@ -121,7 +121,7 @@ fn every_key_that_can_change_is_one_of_a_device() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 70, ..ProptestConfig::default() })]
 
     /// Work of a device whose settings change on the way: every invariant holds, no work begins before the change, and each
     /// unit that was written is there.

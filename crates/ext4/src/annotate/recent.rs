@@ -28,7 +28,9 @@ impl Recent {
     }
 
     pub fn write(&mut self, offset: u64, data: &[u8]) {
-        let (mut at, mut rest) = (offset, data);
+        // No disk has a byte behind the last that 64 bits can name.
+        let room = usize::try_from(u64::MAX - offset).unwrap_or(usize::MAX);
+        let (mut at, mut rest) = (offset, &data[..data.len().min(room)]);
         while !rest.is_empty() {
             let (chunk, within) = (at / CHUNK as u64, (at % CHUNK as u64) as usize);
             let (part, after) = rest.split_at((CHUNK - within).min(rest.len()));

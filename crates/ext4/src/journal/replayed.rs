@@ -8,6 +8,7 @@ use rustc_hash::FxHashMap;
 use super::records::MAGIC;
 use crate::blocks::Blocks;
 use crate::structure::Structure;
+use crate::superblock;
 
 /// The counts of a replay. Transactions are counted with 32 bits and start again at 0.
 #[derive(Debug, Default)]
@@ -80,6 +81,19 @@ impl Replayed<'_> {
                 .map_err(|error| structure.fault(block * size, format!("not written: {error}")))?;
         }
         Ok(())
+    }
+
+    /// The superblock of the file system as it is once the replay is written out: it no longer asks for a replay, so that Linux empties the
+    /// log when it mounts. Its offset in bytes, and its bytes.
+    ///
+    /// # Errors
+    ///
+    /// Errors of reading the disk.
+    pub fn superblock_after(&self) -> Result<(u64, [u8; superblock::BYTES])> {
+        let mut bytes = [0; superblock::BYTES];
+        Structure::Superblock.read(self, superblock::OFFSET, &mut bytes)?;
+        superblock::clear_recover(&mut bytes);
+        Ok((superblock::OFFSET, bytes))
     }
 }
 

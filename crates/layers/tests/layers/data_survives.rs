@@ -73,7 +73,6 @@ fn stacks() -> impl Strategy<Value = Vec<LayerConfig>> {
                     return LayerConfig::named(name).with("log", "128KB").with("mode", mode);
                 }
                 "pair" => return LayerConfig::named(name).with("chunk", if idle { "4KB" } else { "32KB" }),
-                "raid0" => return LayerConfig::named(name).with("stripe", if idle { "4KB" } else { "32KB" }),
                 "nvm-buffer" => {
                     return LayerConfig::named(name)
                         .with("second_device", "false")
@@ -118,15 +117,8 @@ fn stacks() -> impl Strategy<Value = Vec<LayerConfig>> {
         if let Some(layer) = stack.iter_mut().find(has_use).filter(|_| second) {
             *layer = match layer.name.as_str() {
                 "pair" => layer.clone().with("routing", routing).with("border", "256KB"),
-                "raid0" => layer.clone(),
                 _ => layer.clone().with("second_device", "true"),
             };
-            let chosen = layer.name.clone();
-            let first = stack.iter().position(|layer| layer.name == chosen);
-            let mut place = 0..;
-            stack.retain(|layer| place.next() == first || layer.name != "raid0");
-        } else {
-            stack.retain(|layer| layer.name != "raid0");
         }
         if stack.is_empty() {
             stack.push(LayerConfig::named("pass-through"));

@@ -1,4 +1,4 @@
-//! What RAID 0 and the NVM buffer send to the disks below.
+//! What stripes and the NVM buffer send to the disks below.
 
 use crate::support::{BELOW, MemDisk, SECTOR, stamp, version};
 use emmclab_base::{Kind, Modifiers, Op};
@@ -6,7 +6,17 @@ use emmclab_layers::{Below, Decision, Executor, HostRequest, LayerConfig, Plan, 
 
 /// Operation, disk, sector and sectors of each command of a request.
 fn commands(config: &LayerConfig, op: Op, sector: u64, sectors: u32) -> Vec<(Op, u8, u64, u32)> {
-    let mut layers = build_stack(std::slice::from_ref(config), &BELOW).unwrap();
+    commands_below(config, &BELOW, op, sector, sectors)
+}
+
+fn commands_below(
+    config: &LayerConfig,
+    below: &Below,
+    op: Op,
+    sector: u64,
+    sectors: u32,
+) -> Vec<(Op, u8, u64, u32)> {
+    let mut layers = build_stack(std::slice::from_ref(config), below).unwrap();
     let mut plan = Plan::default();
     let request = HostRequest { id: 1, op, sector, sectors, modifiers: Modifiers::empty() };
     assert_eq!(layers[0].request(&request, &[], &mut plan), Decision::Run);
@@ -17,9 +27,14 @@ fn commands(config: &LayerConfig, op: Op, sector: u64, sectors: u32) -> Vec<(Op,
     plan.steps().iter().filter_map(command).collect()
 }
 
+/// Stripes of this length.
+fn striping(chunk: &str) -> LayerConfig {
+    LayerConfig::named("pair").with("routing", "striping").with("chunk", chunk)
+}
+
 #[test]
 fn stripes_send_one_command_to_each_disk_that_a_request_touches() {
-    let raid = LayerConfig::named("raid0").with("stripe", "4KB");
+    let raid = striping("4KB");
     for op in [Op::Write, Op::Read, Op::Discard] {
         assert_eq!(commands(&raid, op, 3, 4), [(op, 0, 3, 4)]);
         assert_eq!(commands(&raid, op, 12, 36), [(op, 0, 8, 16), (op, 1, 4, 20)]);
@@ -29,22 +44,32 @@ fn stripes_send_one_command_to_each_disk_that_a_request_touches() {
 
 #[test]
 fn stripes_offer_twice_the_whole_stripes_of_the_smaller_disk_and_refuse_less_than_one() {
-    let capacity = |stripe: &str, below: &Below| {
-        let config = LayerConfig::named("raid0").with("stripe", stripe);
-        build_stack(&[config], below).map(|layers| layers[0].capacity())
+    let capacity = |chunk: &str, below: &Below| {
+        build_stack(&[striping(chunk)], below).map(|layers| layers[0].capacity())
     };
     assert_eq!(capacity("64KB", &Below::new(1000, Some(5000))).unwrap(), 7 * 128 * 2);
     assert_eq!(capacity("64KB", &Below::new(5000, Some(1000))).unwrap(), 7 * 128 * 2);
-    for (stripe, below, said) in [
+    for (chunk, below, said) in [
         ("64KB", Below::new(1000, None), "no second device"),
         ("64KB", Below::new(1000, Some(127)), "the smaller disk has"),
         ("0", BELOW, "multiple of 4KB"),
         ("6KB", BELOW, "multiple of 4KB"),
     ] {
-        let error = capacity(stripe, &below).unwrap_err();
+        let error = capacity(chunk, &below).unwrap_err();
         assert_eq!(error.kind(), Kind::Config);
         assert!(error.to_string().contains(said) && error.hint_text().is_some(), "{error}");
     }
+}
+
+#[test]
+fn parts_that_wrapping_separates_on_a_disk_are_commands_of_their_own() {
+    let wrapping = striping("4KB").with("wrap_addresses", "true");
+    let small = Below::new(32, Some(32));
+    // Stripes 6 to 9: 6 and 8 on disk 0, where sectors 24 to 31 are the last ones.
+    assert_eq!(
+        commands_below(&wrapping, &small, Op::Write, 48, 32),
+        [(Op::Write, 0, 24, 8), (Op::Write, 0, 0, 8), (Op::Write, 1, 24, 8), (Op::Write, 1, 0, 8)]
+    );
 }
 
 /// An NVM buffer of 64 KB, for writes up to 4 KB.

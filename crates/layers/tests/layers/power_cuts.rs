@@ -380,13 +380,17 @@ fn so_with_an_nvm_buffer_above_a_log_and_stripes_below_it() {
     let buffer = nvm_buffer().with("second_device", "false");
     let lower = small("ressd").with("recovery", "true");
     cut_everywhere(&[buffer.clone(), lower], Cuts { lives: 3, step: 5, beside: 3, ..once(6) });
-    let stripes = LayerConfig::named("raid0").with("stripe", "4KB");
+    let stripes = striping("4KB");
     cut_everywhere(&[buffer, stripes], Cuts { lives: 3, step: 5, beside: 3, ..once(7) });
+}
+
+fn striping(chunk: &str) -> LayerConfig {
+    LayerConfig::named("pair").with("routing", "striping").with("chunk", chunk)
 }
 
 #[test]
 fn stripes_lose_nothing_flushed() {
-    cut_everywhere(&[LayerConfig::named("raid0").with("stripe", "8KB")], Cuts { beside: 3, ..once(8) });
+    cut_everywhere(&[striping("8KB")], Cuts { beside: 3, ..once(8) });
 }
 
 /// A log on so small a disk that it goes round many times, and cleans all the time.

@@ -1,6 +1,6 @@
 //! Synchronous writes: flushes, writes with preflush or fua, and others; their times.
 
-use emmclab_trace::{Flags, Op, Request};
+use emmclab_trace::{Flags, Nanos, Op, Request};
 
 use crate::elapsed;
 use crate::latency::Distribution;
@@ -28,8 +28,10 @@ impl Synchronous {
         let Some(kind) = kind(request) else { return };
         let kind = &mut self.0[kind];
         kind.requests += 1;
-        if let (Some(start), Some(complete)) = (request.start.or(request.issue), request.complete) {
-            kind.service.add(elapsed(start, complete));
+        let service = request.service().map(|service| elapsed(Nanos::ZERO, service));
+        let since_issue = || Some(elapsed(request.issue?, request.succeeded()?));
+        if let Some(service) = service.or_else(since_issue) {
+            kind.service.add(service);
         }
     }
 

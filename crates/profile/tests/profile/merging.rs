@@ -47,6 +47,7 @@ fn pieces(mut first: Vec<Request>, second: Vec<Request>, pause_us: i64) -> [Vec<
         arrival: put(request.arrival),
         start: request.start.map(put),
         issue: request.issue.map(put),
+        served: request.served.map(put),
         complete: request.complete.map(put),
         ..request
     });

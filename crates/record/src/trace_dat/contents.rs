@@ -66,7 +66,7 @@ impl Contents {
     pub(super) fn read(parser: &mut Parser<File>) -> Result<Self> {
         if parser.bytes(MAGIC.len() as u64)? != MAGIC {
             return Err(Error::new(Kind::UnknownFormat, "is not a trace.dat of trace-cmd")
-                .hint("unpack a compressed trace.dat first: its parts are read out of order"));
+                .hint("leave --format out: the format is found by the content"));
         }
         let version = parser.word()?;
         let order = parser.number(1)?;

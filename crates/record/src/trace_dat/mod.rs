@@ -6,19 +6,21 @@
 mod contents;
 mod parser;
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
-use std::path::Path;
 
 use contents::{Buffer, Contents, MAGIC, Pages};
-use emmclab_trace::formats::{Format, Input, TimeUnit, Times};
+use emmclab_trace::formats::{Format, Input, Origin, TimeUnit, Times};
 use emmclab_trace::{
-    BATCH_ROWS, Batch, Error, Header, Kind, Ledger, Names, Progress, ReadOptions, Request, Result, Source,
+    BATCH_ROWS, Batch, Column, Error, Header, Kind, Ledger, Names, Progress, ReadOptions, Request, Result,
+    Source, Tally,
 };
 use parser::{Compression, Parser, damaged, nonsense};
 
 use crate::byte_order::ByteOrder;
-use crate::kernel::Kernel;
+use crate::event_format::EventFormat;
+use crate::kernel::{Files, Kernel};
 use crate::pipeline::Pipeline;
 use crate::recorder::lost_by_counters;
 use crate::stats::Meter;
@@ -28,10 +30,15 @@ pub(crate) static FORMAT: Format = Format {
     name: "trace-cmd",
     about: "trace.dat of trace-cmd, versions 6 and 7",
     known_by: "its magic number and `tracing` in front",
+    origin: Origin {
+        from: "`trace-cmd record -C mono -e block -e mmc -e ufs -o FILE`",
+        gives: Column::OF_EVENTS,
+        unknown: "`served_ns` without the events of the driver; the wait in the queue without `block_bio_queue`",
+    },
     extensions: &[],
     times: Times::Fixed(TimeUnit::Nanos),
     sniff: |head, _| head.starts_with(MAGIC),
-    open: |input: Input, _: &ReadOptions| Ok(Box::new(TraceDat::open(input.path())?)),
+    open: |input: Input, _: &ReadOptions| Ok(Box::new(TraceDat::open(input)?)),
     writes: None,
 };
 
@@ -62,6 +69,11 @@ struct TraceDat {
     /// Names of tasks, as the kernel listed them at the end.
     saved_names: String,
     header: Header,
+    /// The pages of all CPUs, to count events by name where they give no request.
+    pages: Vec<Pages>,
+    names: BTreeMap<u16, String>,
+    tally: Tally,
+    made: bool,
     total: u64,
     done: u64,
     ended: bool,
@@ -69,14 +81,15 @@ struct TraceDat {
 
 impl TraceDat {
     /// Reads everything but the pages.
-    fn open(path: &Path) -> Result<Self> {
-        let file = File::open(path).map_err(|error| Error::io(path, error))?;
-        let total = file.metadata().map_err(|error| Error::io(path, error))?.len();
+    fn open(input: Input) -> Result<Self> {
+        let (path, source) = (input.path().to_owned(), input.name());
+        // Its parts are read out of order.
+        let file = input.into_file()?;
+        let total = file.metadata().map_err(|error| Error::io(&path, error))?.len();
         let mut parser = Parser { input: file, order: ByteOrder::Little };
         let mut contents = Contents::read(&mut parser)?;
-        let kernel = Kernel::from_files(&contents.files).map_err(|error| {
-            error.hint("record block events, which this file does not have, with `trace-cmd record -e block`")
-        })?;
+        let kernel = Kernel::of_any_events(&contents.files)?;
+        let names = event_names(&contents.files);
         if kernel.layout().page_bytes() as u64 != contents.page_bytes {
             return Err(nonsense("page size", contents.page_bytes));
         }
@@ -84,13 +97,12 @@ impl TraceDat {
         let chosen = choose(&mut parser, &contents, &kernel, &mut page)?;
         let buffer = contents.buffers.swap_remove(chosen);
         let main = buffer.name.is_empty();
-        let source = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         Ok(Self {
             parser,
             compression: contents.compression,
             page,
             behind: Vec::new(),
-            pipeline: Pipeline::new(kernel, Watched::default()),
+            pipeline: Pipeline::of_any_events(kernel, Watched::default()),
             lost: if main {
                 contents.statistics.iter().filter_map(|text| lost(text)).collect()
             } else {
@@ -104,7 +116,11 @@ impl TraceDat {
                 note: (!main).then(|| format!("buffer `{}`", buffer.name)),
                 ..Header::default()
             },
+            pages: buffer.cpus.clone(),
             cpus: buffer.cpus.into_iter().map(Cpu::new).collect(),
+            names,
+            tally: Tally::default(),
+            made: false,
             total,
             done: 0,
             ended: false,
@@ -129,6 +145,22 @@ impl TraceDat {
         Ok(true)
     }
 
+    /// Counts all events by name.
+    fn count_events(&mut self) -> Result<Tally> {
+        let mut counts: BTreeMap<u16, u64> = BTreeMap::new();
+        for mut cpu in self.pages.clone().into_iter().map(Cpu::new) {
+            while !cpu.is_empty() {
+                if cpu.page(&mut self.parser, self.compression, &mut self.page)? {
+                    self.pipeline
+                        .kernel()
+                        .numbers(&self.page, |number| *counts.entry(number).or_default() += 1);
+                }
+            }
+        }
+        let name = |number| self.names.get(number).cloned().unwrap_or_else(|| format!("event {number}"));
+        Ok(Tally::new(counts.iter().map(|(number, count)| (name(number), *count))))
+    }
+
     fn finish(&mut self) {
         self.ended = true;
         self.pipeline.finish();
@@ -139,9 +171,19 @@ impl TraceDat {
         let cpus = self.pipeline.cpus();
         let lost = cpus.iter().filter(|counts| counts.lost > 0);
         let lost = lost.map(|counts| format!("CPU {} lost {} events", counts.cpu, counts.lost));
-        let note: Vec<_> = self.header.note.take().into_iter().chain(lost).collect();
+        let note: Vec<_> =
+            self.header.note.take().into_iter().chain(lost).chain(self.pipeline.note()).collect();
         self.header.note = (!note.is_empty()).then(|| note.join("; "));
     }
+}
+
+/// Names of events by the numbers of their formats.
+fn event_names(files: &Files) -> BTreeMap<u16, String> {
+    let formats = files.iter().filter_map(|(path, text)| {
+        let name = path.strip_prefix("events/")?.strip_suffix("/format")?.rsplit('/').next()?;
+        Some((EventFormat::parse(text).ok()?.id, name.to_owned()))
+    });
+    formats.collect()
 }
 
 /// The first buffer with a block event in it; the first where there is none.
@@ -241,6 +283,10 @@ impl Source for TraceDat {
         self.header.clone()
     }
 
+    fn tally(&self) -> Tally {
+        self.tally.clone()
+    }
+
     fn progress(&self) -> Progress {
         Progress { done: self.done, total: Some(self.total) }
     }
@@ -249,6 +295,13 @@ impl Source for TraceDat {
         loop {
             let at_least = if self.ended { 1 } else { BATCH_ROWS };
             let batch = self.pipeline.take_batch(at_least, |_| false, &mut Meter::default());
+            self.made |= batch.is_some();
+            if self.ended && !self.made {
+                match self.count_events() {
+                    Ok(tally) => self.tally = tally,
+                    Err(error) => return Some(Err(error)),
+                }
+            }
             if batch.is_some() || self.ended {
                 return Some(Ok(batch));
             }

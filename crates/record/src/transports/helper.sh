@@ -11,6 +11,7 @@ for p in $d/$n*; do read -r v 2>/dev/null <$p/dev && echo "part ${p##*/} $v $n";
 for p in $d/slaves/*; do [ -e "$p" ] && echo "slave ${p##*/} $n"; done
 [ -e $d/loop/backing_file ] && read -r v <$d/loop/backing_file && echo "back $n $v"
 [ -e $d/device/name ] && read -r v <$d/device/name && echo "model $n $v"
+read -r v <$d/diskseq && echo "seq $n $v"
 done 2>/dev/null
 f mounts /proc/mounts
 }
@@ -30,7 +31,7 @@ done 2>/dev/null
 I=$T/instances/emmclab-$$-$(age $$)
 mkdir "$I" 2>/dev/null || die instance
 W=
-bye() { [ -z "$W" ] || kill $W; rmdir $I; } 2>/dev/null
+bye() { [ -z "$W" ] || kill $W; rmdir $I || { sleep 1; rmdir $I; }; } 2>/dev/null
 trap bye EXIT
 trap 'exit 1' HUP INT PIPE
 trap 's=' TERM

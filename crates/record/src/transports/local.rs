@@ -188,7 +188,7 @@ fn disks() -> String {
         for (below, _) in entries(&path.join("slaves")) {
             let _ = writeln!(out, "slave {below} {name}");
         }
-        for (kind, file) in [("back", "loop/backing_file"), ("model", "device/name")] {
+        for (kind, file) in [("back", "loop/backing_file"), ("model", "device/name"), ("seq", "diskseq")] {
             if let Some(about) = text(&path.join(file)) {
                 let _ = writeln!(out, "{kind} {name} {about}");
             }

@@ -14,7 +14,7 @@ use crate::stream::{Frame, HelperStream};
 use super::{Round, Setup, Transport};
 
 /// How long a helper may take to remove its instance after the end.
-const FAREWELL: Duration = Duration::from_secs(3);
+const FAREWELL: Duration = Duration::from_secs(10);
 
 /// The command line for a POSIX shell there: becomes root by what the machine offers, then runs the helper.
 pub(crate) fn command_line() -> String {

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Builds what tests/guest.rs boots: sh build.sh FOLDER. Needs a Debian's apt (no root), cpio, binutils, e2fsprogs, fdisk,
-# openssh-client and busybox-static. Leaves FOLDER/vmlinuz, FOLDER/initrd, FOLDER/card, FOLDER/ufs and FOLDER/key: Debian's
+# Builds what tests/guest.rs boots: sh build.sh FOLDER. Needs a Debian's apt (no root), cpio, binutils, e2fsprogs, fdisk and
+# openssh-client. Leaves FOLDER/vmlinuz, FOLDER/initrd, FOLDER/card, FOLDER/ufs and FOLDER/key: Debian's
 # newest kernel 6.12 (or $KERNEL_PACKAGE), a busybox with an ssh server and the modules that are needed, a card of two
 # partitions with ext4 and f2fs, a logical unit of a UFS with ext4, and the key that logs in. What was fetched and unpacked before is used again.
 set -eu
@@ -27,8 +27,10 @@ if [ -z "$(find kernel -path '*/drivers/ufs/*.ko*' 2>/dev/null)" ]; then
     rm packages/linux-image*.deb
     mv unpacked kernel
 fi
-if [ ! -d tools ]; then
-    fetch packages dropbear-bin libtomcrypt1 libtommath1 libgmp10 libcrypt1 zlib1g libc6 f2fs-tools
+# The machine's own busybox may need libraries that the guest does not have, so the static one is fetched.
+if [ ! -x tools/bin/busybox ]; then
+    rm -rf tools packages
+    fetch packages busybox-static dropbear-bin libtomcrypt1 libtommath1 libgmp10 libcrypt1 zlib1g libc6 f2fs-tools
     rm -rf unpacked && mkdir unpacked
     for package in packages/*.deb; do dpkg-deb -x "$package" unpacked; done
     mv unpacked tools
@@ -55,7 +57,7 @@ order() {
 }
 rm -rf root
 mkdir -p root/bin root/modules root/proc root/sys root/dev root/mnt root/tmp root/etc root/root/.ssh root/lib root/lib64
-cp "$(command -v busybox)" root/bin/busybox
+cp tools/bin/busybox root/bin/busybox
 : >root/modules/order
 order crc32c_generic libcrc32c crc32_generic virtio_pci virtio_net sdhci-pci mmc_block ufshcd-pci sd_mod ext4 f2fs vfat nls_cp437 nls_ascii \
     ublk_drv scsi_debug | awk '!seen[$0]++' >list

@@ -1,4 +1,4 @@
-//! Results of a run, in groups. The names are those of the JSON output and of Python; docs/reference/result-fields.md lists them.
+//! Results of a run, in groups. The names are those of the JSON output and of Python; python/emmclab/data/result-fields.toml lists them.
 
 mod distribution;
 mod flash;
@@ -58,7 +58,7 @@ pub struct SimulationResult {
     pub service: ServiceTimes,
     /// Where the response time went.
     pub waits: WaitTimes,
-    /// Recorded beside simulated.
+    /// Recorded and simulated.
     pub recorded: RecordedBeside,
     /// Use of the flash space by host data.
     pub space: Space,

@@ -1,4 +1,4 @@
-//! Recorded beside simulated, and whether the device kept up with the trace.
+//! Recorded and simulated, and whether the device kept up with the trace.
 
 use serde::Serialize;
 
@@ -37,7 +37,7 @@ pub struct ByOperation<T> {
     pub write: T,
 }
 
-/// Recorded beside simulated: the requests that were driven, by the definitions of the profile.
+/// Recorded and simulated: the requests that were driven, by the definitions of the profile.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct RecordedBeside {
     /// Mean response time.

@@ -70,6 +70,41 @@ fn an_image_that_another_one_makes_is_waited_for_or_left_to_it() {
 }
 
 #[test]
+fn devices_that_differ_only_in_what_cannot_show_share_an_image() {
+    let packed =
+        [("controller.queue_depth", "1"), ("features.packed_writes", "8"), ("host.packed_writes", "8")];
+    let same: [&[(&str, &str)]; 7] = [
+        &[("name", "\"another\"")],
+        &packed,
+        &[("controller.queue_depth", "1"), ("host.merge_max_kb", "512")],
+        &[("controller.queue_depth", "32")],
+        &[("cache.read_kb", "4096")],
+        &[("gc.idle_after_us", "10000"), ("gc.hpi", "false")],
+        &[("power.sleep_after_us", "100")],
+    ];
+    let steady = Precondition::SteadyState { most_capacities: 1.0 };
+    for precondition in [Precondition::Sequential(90.0), Precondition::Random(100.0), steady] {
+        let options = ReplayOptions { precondition, ..Default::default() };
+        let folder = tempfile::tempdir().unwrap();
+        let store = ImageStore::open(folder.path()).unwrap();
+        let image = outcome(&options, Some(&store));
+        for settings in same {
+            let mut config = small();
+            config.set_all(settings).unwrap();
+            // Not from the store: the device itself holds the same.
+            let made = Simulation::new(&config, &options, None).unwrap().into_device().to_image();
+            assert!(made == image, "{settings:?}");
+            assert!(prepare(&config, &options, &store).unwrap());
+        }
+        assert_eq!(files(folder.path()).len(), 1);
+        let mut other = small();
+        other.set("gc.policy", "\"fifo\"").unwrap();
+        assert!(prepare(&other, &options, &store).unwrap());
+        assert_eq!(files(folder.path()).len(), 2);
+    }
+}
+
+#[test]
 fn a_limited_store_drops_what_was_not_used_for_longest() {
     let folder = tempfile::tempdir().unwrap();
     let open = |limit| ImageStore::open(folder.path()).unwrap().limited(limit);
@@ -102,6 +137,8 @@ fn a_damaged_image_of_a_limited_store_is_made_again() {
     let made = outcome(&aged(10.0), Some(&store));
     let [image] = files(folder.path()).try_into().unwrap();
     std::fs::write(&image, b"half").unwrap();
+    // The last device would be taken from memory.
+    outcome(&aged(20.0), Some(&store));
     assert_eq!(outcome(&aged(10.0), Some(&store)), made);
     assert!(image.metadata().unwrap().len() > 4);
 }

@@ -1,4 +1,4 @@
-//! An internal device and a card beside it.
+//! A device and a second one that share the requests.
 
 use crate::common::Reported;
 use emmclab_device::{Device, DeviceConfig, Quiet};
@@ -99,8 +99,8 @@ fn stripes_over_a_card_a_third_as_fast_make_even_a_burst_slower() {
 fn impossible_pairs_are_refused() {
     let refused =
         |layer: &LayerConfig| simulation(layer, &ReplayOptions::default()).err().unwrap().to_string();
-    assert!(refused(&striping(6)).contains("stripes of 6 KB are impossible"));
-    assert!(refused(&striping(0)).contains("impossible"));
+    assert!(refused(&striping(6)).contains("`chunk` is 6KB; it must be a multiple of 4KB"));
+    assert!(refused(&striping(0)).contains("multiple of 4KB"));
     assert!(refused(&pair("by_file", "border", "1GB")).contains("beyond the end"));
     let alone = Simulation::new(&device(1), &ReplayOptions::default(), None).unwrap();
     let error = alone.with_layers(&[striping(4)], None).err().unwrap();

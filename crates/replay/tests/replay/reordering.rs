@@ -150,7 +150,7 @@ proptest! {
     fn every_request_over_reordering_devices_is_reported_once(
         names in prop::sample::select(vec![
             vec![], vec!["pass-through"], vec!["advil"], vec!["ressd", "advil"], vec!["pair"], vec!["advil", "pair"],
-            vec!["raid0"], vec!["nvm-buffer"], vec!["advil", "nvm-buffer"],
+            vec!["nvm-buffer"], vec!["advil", "nvm-buffer"],
         ]),
         mode in prop::sample::select(vec![Mode::Open, Mode::Closed, Mode::BackToBack]),
         second_reorders in any::<bool>(),
@@ -165,7 +165,6 @@ proptest! {
         let layer = |name: &&str| match *name {
             "pass-through" => LayerConfig::named(name),
             "pair" => LayerConfig::named(name).with("routing", "striping").with("chunk", "16KB"),
-            "raid0" => LayerConfig::named(name).with("stripe", "16KB"),
             "nvm-buffer" => {
                 LayerConfig::named(name).with("size", "256KB").with("longest", "16KB").with("depth", "2")
             }
@@ -184,7 +183,7 @@ proptest! {
             Request { flags, complete, ..Request::new(Nanos::from_micros(now), op, Sector(sector), sectors) }
         }).collect();
         let options = ReplayOptions { check: true, mode, ..ReplayOptions::default() };
-        let uses_second = |name: &&str| ["pair", "raid0", "nvm-buffer"].contains(name);
+        let uses_second = |name: &&str| ["pair", "nvm-buffer"].contains(name);
         let beside = names.iter().any(uses_second).then(|| (&card, Device::new(&card)));
         let mut simulation =
             Simulation::new(&config, &options, None).unwrap().with_layers(&layers, beside).unwrap();

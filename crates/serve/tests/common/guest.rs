@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// What takes longer than this on the slowest machine does not come.
-const PATIENCE: Duration = Duration::from_mins(10);
+/// A guest that takes longer than this hangs; a busy machine is no failure.
+const PATIENCE: Duration = Duration::from_mins(30);
 
 /// What a guest is made of.
 pub struct Parts {
@@ -16,15 +16,13 @@ pub struct Parts {
 }
 
 impl Parts {
-    /// `None`, with the reason printed, where there is no guest.
+    /// `None` where there is no guest, and the test is skipped.
     pub fn find() -> Option<Self> {
         let named = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.exists());
         let found = named("EMMCLAB_GUEST").filter(|folder| folder.join("initrd-serve").exists());
         let both = found.zip(named("EMMCLAB_QEMU"));
         if both.is_none() {
-            eprintln!(
-                "skipped: EMMCLAB_GUEST or EMMCLAB_QEMU names nothing that `make test-guest` has prepared"
-            );
+            emmclab_testing::skip_always("a guest", "make test-guest");
         }
         both.map(|(folder, qemu)| Self { folder, qemu })
     }

@@ -14,28 +14,19 @@ use emmclab_serve::{
     Action, BlockDevice, BlockRequest, Completion, Completions, Extent, Limits, MemoryDevice,
 };
 
-/// What takes longer than this on the slowest machine does not come.
-pub const PATIENCE: Duration = Duration::from_mins(2);
+/// A test that waits longer than this hangs; a busy machine is no failure.
+pub const PATIENCE: Duration = Duration::from_mins(10);
 
-/// Whether a program can be found.
-pub fn has(tool: &str) -> bool {
-    let path = std::env::var("PATH").unwrap_or_default();
-    path.split(':').chain(["/usr/sbin", "/sbin"]).any(|folder| Path::new(folder).join(tool).exists())
-}
-
-/// Whether the host can run a test that needs FUSE, root, and these tools; the reason is printed where not. With `CI=true`
-/// that is a failure.
+/// Whether the host can run a test that needs FUSE, root, and these tools; it is skipped where not.
 pub fn live(tools: &[&str]) -> bool {
-    let missing = tools.iter().find(|tool| !has(tool)).map(|tool| format!("`{tool}` is not installed"));
-    let reason = match (rustix::process::geteuid().is_root(), Path::new("/dev/fuse").exists(), missing) {
-        (false, _, _) => "not root".to_owned(),
-        (_, false, _) => "no /dev/fuse".to_owned(),
-        (_, _, Some(missing)) => missing,
-        _ => return true,
-    };
-    assert!(std::env::var("CI").as_deref() != Ok("true"), "{reason}");
-    eprintln!("skipped: {reason}");
-    false
+    if !emmclab_testing::has_root() || !emmclab_testing::has_tools(tools) {
+        return false;
+    }
+    let has_fuse = Path::new("/dev/fuse").exists();
+    if !has_fuse {
+        emmclab_testing::skip("/dev/fuse", "modprobe fuse");
+    }
+    has_fuse
 }
 
 /// Waits until `done` holds.

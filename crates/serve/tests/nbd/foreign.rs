@@ -1,13 +1,13 @@
-//! Tools of other projects as judges: libnbd, QEMU, fio. Each test is skipped, with the reason, where its tool is missing; with
-//! `CI=true` that is a failure.
+//! Tools of other projects as judges: libnbd, QEMU, fio. Each test is skipped where its tool is missing.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 use std::sync::Arc;
 
 use emmclab_serve::BlockDevice;
 use emmclab_serve::nbd::{Listen, Server};
+use emmclab_testing::has_tools;
 
 use crate::devices::Late;
 use crate::support::{memory, options, pattern};
@@ -18,17 +18,6 @@ const SIZE: usize = 8 << 20;
 struct Bench {
     server: Server,
     folder: tempfile::TempDir,
-}
-
-/// Whether the tools are there; the Debian packages of `scripts/setup.sh` bring them.
-fn has(tools: &[&str]) -> bool {
-    let path = std::env::var("PATH").unwrap_or_default();
-    let missing =
-        tools.iter().find(|tool| !path.split(':').any(|folder| Path::new(folder).join(tool).exists()));
-    let Some(missing) = missing else { return true };
-    assert!(std::env::var("CI").as_deref() != Ok("true"), "`{missing}` is not installed");
-    eprintln!("skipped: `{missing}` is not installed");
-    false
 }
 
 impl Bench {
@@ -70,7 +59,7 @@ impl Bench {
 
 #[test]
 fn nbdinfo_sees_what_is_offered() {
-    if !has(&["nbdinfo"]) {
+    if !has_tools(&["nbdinfo"]) {
         return;
     }
     let bench = Bench::new();
@@ -104,7 +93,7 @@ fn nbdinfo_sees_what_is_offered() {
 
 #[test]
 fn nbdcopy_there_and_back_is_identical() {
-    if !has(&["nbdcopy"]) {
+    if !has_tools(&["nbdcopy"]) {
         return;
     }
     let late = Arc::new(Late::new(SIZE as u64 / 512, 100)) as Arc<dyn BlockDevice>;
@@ -123,8 +112,7 @@ fn nbdsh_finds_the_errors_of_the_specification() {
     // The module belongs to Debian's Python, which need not be the first one of the path.
     let python = "/usr/bin/python3";
     if !Command::new(python).args(["-c", "import nbd"]).output().is_ok_and(|done| done.status.success()) {
-        assert!(std::env::var("CI").as_deref() != Ok("true"), "python3-libnbd is not installed");
-        eprintln!("skipped: python3-libnbd is not installed");
+        emmclab_testing::skip("nbdsh", "apt-get install python3-libnbd");
         return;
     }
     let script = r#"
@@ -167,7 +155,7 @@ assert seen == [("base:allocation", 0, [size, 3])], seen
 
 #[test]
 fn qemu_img_converts_compares_and_maps() {
-    if !has(&["qemu-img"]) {
+    if !has_tools(&["qemu-img"]) {
         return;
     }
     let bench = Bench::new();
@@ -188,7 +176,7 @@ fn qemu_img_converts_compares_and_maps() {
 
 #[test]
 fn qemu_io_reads_the_patterns_that_it_wrote() {
-    if !has(&["qemu-io"]) {
+    if !has_tools(&["qemu-io"]) {
         return;
     }
     let bench = Bench::on(Arc::new(Late::new(SIZE as u64 / 512, 64)));
@@ -217,13 +205,12 @@ fn qemu_io_reads_the_patterns_that_it_wrote() {
 
 #[test]
 fn fio_verifies_what_it_wrote() {
-    if !has(&["fio"]) {
+    if !has_tools(&["fio"]) {
         return;
     }
     let engines = Command::new("fio").arg("--enghelp").output().unwrap().stdout;
     if !String::from_utf8_lossy(&engines).contains("nbd") {
-        assert!(std::env::var("CI").as_deref() != Ok("true"), "this fio has no NBD engine");
-        eprintln!("skipped: this fio has no NBD engine");
+        emmclab_testing::skip("a fio with an NBD engine", "apt-get install fio");
         return;
     }
     let bench = Bench::on(Arc::new(Late::new(SIZE as u64 / 512, 8)));

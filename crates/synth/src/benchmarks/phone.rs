@@ -69,6 +69,7 @@ fn later(request: &Request, by: Nanos) -> Request {
         arrival: request.arrival + by,
         start: moved(request.start),
         issue: moved(request.issue),
+        served: moved(request.served),
         complete: moved(request.complete),
         process: None,
         device: None,

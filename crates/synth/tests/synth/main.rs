@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 
 mod benchmarks;
+mod fio_jobs;
 mod support;
 mod synth_fit;
 mod synth_published;

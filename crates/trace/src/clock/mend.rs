@@ -299,7 +299,8 @@ impl Shifts {
         let mut shift = shift;
         let mut before = request.arrival.0;
         request.arrival.0 = before.saturating_add(shift);
-        for time in [&mut request.start, &mut request.issue, &mut request.complete].into_iter().flatten() {
+        let Request { start, issue, served, complete, .. } = &mut request;
+        for time in [start, issue, served, complete].into_iter().flatten() {
             let wait = time.0.saturating_sub(before);
             if wait > 0 && wait.unsigned_abs() > limit {
                 shift = shift.saturating_sub(wait).saturating_add(self.median());

@@ -2,13 +2,15 @@
 //! `include/trace/events/mmc.h` and `ufs.h`, `drivers/mmc/core/core.c`, `drivers/ufs/core/ufshcd.c`; opcodes and
 //! arguments: JEDEC JESD84-B51, 6.10.4, and SBC-4.
 
-use emmclab_base::SECTOR_BYTES;
+use emmclab_base::{Op, SECTOR_BYTES};
 use memchr::memmem;
 use serde::{Deserialize, Serialize};
 
 use super::kernel_event::KernelEvent;
+use super::scsi;
 use super::values::{Slot, Values};
 use crate::names::fixed;
+use crate::opcodes;
 
 /// The purpose of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -51,6 +53,22 @@ impl CommandKind {
         CommandKind::WakeUp,
         CommandKind::Other,
     ];
+
+    /// The name in JSON and in messages.
+    pub const fn name(self) -> &'static str {
+        match self {
+            CommandKind::Read => "read",
+            CommandKind::Write => "write",
+            CommandKind::Flush => "flush",
+            CommandKind::Discard => "discard",
+            CommandKind::Status => "status",
+            CommandKind::Switch => "switch",
+            CommandKind::Sleep => "sleep",
+            CommandKind::Hibernate => "hibernate",
+            CommandKind::WakeUp => "wake_up",
+            CommandKind::Other => "other",
+        }
+    }
 }
 
 /// The beginning or the end of a command.
@@ -62,8 +80,8 @@ pub enum CommandStep {
         kind: CommandKind,
         /// Its data.
         bytes: u64,
-        /// First sector of a read or write, where the driver reports it in sectors.
-        sector: Option<u64>,
+        /// Where its data lies.
+        target: Target,
         /// Whether it is an eMMC packed command: several writes in one.
         packed: bool,
         /// Whether it is an eMMC reliable write.
@@ -76,6 +94,66 @@ pub enum CommandStep {
         /// Whether the driver gives it once more after this failure.
         again: bool,
     },
+}
+
+/// The place that a command is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// None: it carries no data of the disk, or its event does not tell.
+    Nowhere,
+    /// Sectors of 512 bytes.
+    Sectors {
+        /// The first.
+        first: u64,
+        /// Their number; 0 where the event does not tell.
+        count: u64,
+    },
+    /// Sectors or logical blocks of the disk: by the kernel's version.
+    Blocks {
+        /// The first.
+        first: u64,
+        /// Their number, where the event tells blocks and no bytes.
+        count: Option<u32>,
+        /// Whether the event has fields of kernels that count logical blocks.
+        is_recent: bool,
+    },
+    /// The first sector of the erase that the next commands complete (`CMD35`).
+    EraseFrom(u64),
+    /// The last sector of it (`CMD36`).
+    EraseTo(u64),
+    /// The erase of these sectors (`CMD38`).
+    Erase(Erase),
+    /// An erase of sectors in one event.
+    Erased {
+        /// The first.
+        first: u64,
+        /// Their number.
+        count: u64,
+        /// Its kind.
+        erase: Erase,
+    },
+}
+
+/// The kind of an erase, by the argument of `CMD38`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Erase {
+    /// Whether copies of the data are erased too.
+    pub secure: bool,
+    /// Whether it is the second step of a secure trim, whose first step named the sectors.
+    pub second_step: bool,
+}
+
+impl Erase {
+    fn of_argument(argument: i64) -> Self {
+        Self { secure: argument & SECURE != 0, second_step: argument & SECOND_STEP != 0 }
+    }
+}
+
+impl Target {
+    /// The first sector, where the event reports sectors.
+    pub fn sector(self) -> Option<u64> {
+        if let Target::Sectors { first, .. } = self { Some(first) } else { None }
+    }
 }
 
 /// A command begins or ends.
@@ -97,6 +175,9 @@ const SBC_PACKED: i64 = 1 << 30;
 /// The byte of the extended register that `CMD6` writes, and its flush.
 const SWITCH_INDEX_SHIFT: u32 = 16;
 const FLUSH_CACHE: i64 = 32;
+/// Arguments of an erase (`MMC_SECURE_ERASE_ARG`, `MMC_SECURE_TRIM1_ARG`, `MMC_SECURE_TRIM2_ARG`).
+const SECURE: i64 = 1 << 31;
+const SECOND_STEP: i64 = 1 << 15;
 /// `UFS_CMD_SEND` of `enum ufs_trace_str_t`; the event's others are ends.
 const UFS_SEND: i64 = 0;
 /// Commands of the link, one at a time, are no tags of the queue. Opcodes: `enum uic_cmd_dme` of `ufshci.h`.
@@ -137,6 +218,15 @@ impl CommandEvent {
                 let step = if ufs_begins(values) { link_start(values) } else { DONE };
                 Self { host: fixed(values.text(Slot::Host)), id: UIC_ID, step }
             }
+            KernelEvent::ScsiStart => {
+                Self { host: scsi::host(values), id: scsi::id(values), step: scsi::start(values) }
+            }
+            KernelEvent::ScsiRefused | KernelEvent::ScsiDone | KernelEvent::ScsiTimeout => {
+                let again = event == KernelEvent::ScsiRefused;
+                let failed = event != KernelEvent::ScsiDone || values.number(Slot::Status) != 0;
+                let step = CommandStep::Done { failed, again };
+                Self { host: scsi::host(values), id: scsi::id(values), step }
+            }
             KernelEvent::SyncBegin(_) | KernelEvent::SyncEnd(_) | KernelEvent::Commit => return None,
         })
     }
@@ -167,49 +257,87 @@ fn mmc_start(values: &Values) -> CommandStep {
     let has_data = matches!(kind, CommandKind::Read | CommandKind::Write);
     let before = if has_data { number(Slot::CountArgument) } else { 0 };
     // Cards of more than 2 GB are addressed by sector, in the argument too.
-    let address = if values.has(Slot::Address) { Slot::Address } else { Slot::Argument };
-    let sector = has_data.then(|| number(address) as u64);
+    let argument = number(Slot::Argument) as u64 & 0xffff_ffff;
+    let target = match number(Slot::Opcode) {
+        32 | 35 => Target::EraseFrom(argument),
+        33 | 36 => Target::EraseTo(argument),
+        38 => Target::Erase(Erase::of_argument(number(Slot::Argument))),
+        _ if has_data => {
+            let first = if values.has(Slot::Address) { number(Slot::Address) as u64 } else { argument };
+            Target::Sectors { first, count: bytes / SECTOR_BYTES }
+        }
+        _ => Target::Nowhere,
+    };
     let (packed, reliable) = (before & SBC_PACKED != 0, before & SBC_RELIABLE != 0);
-    CommandStep::Start { kind, bytes, sector, packed, reliable }
+    CommandStep::Start { kind, bytes, target, packed, reliable }
 }
 
 fn mmc_block(erase: bool, values: &Values) -> CommandStep {
-    let bytes = (values.number(Slot::Blocks) as u64).saturating_mul(SECTOR_BYTES);
+    let (first, count) = (values.number(Slot::Address) as u64, values.number(Slot::Blocks) as u64);
+    let bytes = count.saturating_mul(SECTOR_BYTES);
     let kind = if erase { CommandKind::Discard } else { mmc_kind(values.number(Slot::Opcode), 0, bytes) };
     let has_data = matches!(kind, CommandKind::Read | CommandKind::Write);
-    let sector = has_data.then(|| values.number(Slot::Address) as u64);
+    // Where it erases, the argument of the erase stands in place of an opcode.
+    let target = match values.number(Slot::Opcode) {
+        argument if erase => Target::Erased { first, count, erase: Erase::of_argument(argument) },
+        _ if has_data => Target::Sectors { first, count },
+        _ => Target::Nowhere,
+    };
     let bytes = if has_data { bytes } else { 0 };
-    CommandStep::Start { kind, bytes, sector, packed: false, reliable: false }
+    CommandStep::Start { kind, bytes, target, packed: false, reliable: false }
+}
+
+/// The kind of a command that reads, writes, flushes or discards.
+fn kind_of(op: Op) -> CommandKind {
+    match op {
+        Op::Read => CommandKind::Read,
+        Op::Write => CommandKind::Write,
+        Op::Flush => CommandKind::Flush,
+        Op::Discard | Op::SecureErase => CommandKind::Discard,
+    }
 }
 
 fn mmc_kind(opcode: i64, argument: i64, bytes: u64) -> CommandKind {
+    if let Some(op) = u8::try_from(opcode).ok().and_then(opcodes::mmc) {
+        return kind_of(op);
+    }
     match opcode {
-        17 | 18 | 46 => CommandKind::Read,
-        24 | 25 | 47 => CommandKind::Write,
         6 if bytes == 0 && argument >> SWITCH_INDEX_SHIFT & 0xff == FLUSH_CACHE => CommandKind::Flush,
         6 => CommandKind::Switch,
         5 => CommandKind::Sleep,
         13 if bytes == 0 => CommandKind::Status,
-        32 | 33 | 35 | 36 | 38 => CommandKind::Discard,
+        // The first and the last block of an erase.
+        32 | 33 | 35 | 36 => CommandKind::Discard,
         _ => CommandKind::Other,
     }
 }
 
-/// The address counts sectors or logical blocks by the kernel's version, and the controller has several disks: so
-/// commands are counted and timed, and requests keep the times of the block layer.
+/// The address counts sectors of 512 bytes in kernels up to 5.14, and logical blocks in later ones.
 fn ufs_start(values: &Values) -> CommandStep {
-    let kind = match values.number(Slot::Opcode) & 0xff {
-        0x08 | 0x28 | 0x88 => CommandKind::Read,
-        0x0a | 0x2a | 0x8a => CommandKind::Write,
-        0x35 | 0x91 => CommandKind::Flush,
-        0x42 | 0x41 | 0x93 => CommandKind::Discard,
-        0x1b => CommandKind::Sleep,
-        _ => CommandKind::Other,
-    };
+    let kind = scsi_kind(values.number(Slot::Opcode));
     // -1 where the command carries no data, in a field with or without a sign.
     let bytes =
         u32::try_from(values.number(Slot::Bytes)).ok().filter(|bytes| *bytes != u32::MAX).unwrap_or(0);
-    CommandStep::Start { kind, bytes: u64::from(bytes), sector: None, packed: false, reliable: false }
+    let has_place = matches!(kind, CommandKind::Read | CommandKind::Write | CommandKind::Discard);
+    let target = if has_place && values.has(Slot::Lba) {
+        let is_recent = values.has(Slot::Group);
+        Target::Blocks { first: values.number(Slot::Lba) as u64, count: None, is_recent }
+    } else {
+        Target::Nowhere
+    };
+    CommandStep::Start { kind, bytes: u64::from(bytes), target, packed: false, reliable: false }
+}
+
+/// By the opcode of SCSI.
+pub(super) fn scsi_kind(opcode: i64) -> CommandKind {
+    /// START STOP UNIT.
+    const START_STOP: u8 = 0x1b;
+    let opcode = (opcode & 0xff) as u8;
+    match opcodes::scsi(opcode) {
+        Some(op) => kind_of(op),
+        None if opcode == START_STOP => CommandKind::Sleep,
+        None => CommandKind::Other,
+    }
 }
 
 /// The opcode is in the low byte of the register. An end tells the register as it is then, with any opcode or none.
@@ -219,7 +347,7 @@ fn link_start(values: &Values) -> CommandStep {
         UIC_HIBERNATE_EXIT => CommandKind::WakeUp,
         _ => CommandKind::Other,
     };
-    CommandStep::Start { kind, bytes: 0, sector: None, packed: false, reliable: false }
+    CommandStep::Start { kind, bytes: 0, target: Target::Nowhere, packed: false, reliable: false }
 }
 
 /// Kernels from 6.15 on name the disk (`0:0:0:1`), 6.12 nothing; tags are those of the controller.

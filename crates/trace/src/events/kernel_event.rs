@@ -20,6 +20,14 @@ pub enum KernelEvent {
     Ufs,
     /// `ufshcd_uic_command`: of the link.
     UfsLink,
+    /// `scsi_dispatch_cmd_start`.
+    ScsiStart,
+    /// `scsi_dispatch_cmd_error`: the host could not take the command, which comes again.
+    ScsiRefused,
+    /// `scsi_dispatch_cmd_done`.
+    ScsiDone,
+    /// `scsi_dispatch_cmd_timeout`.
+    ScsiTimeout,
     /// `ext4_sync_file_enter` and its like of this file system.
     SyncBegin(&'static str),
     /// `ext4_sync_file_exit` and its like.
@@ -30,7 +38,7 @@ pub enum KernelEvent {
 
 impl KernelEvent {
     /// All of them, by their folders below `events/`.
-    pub const ALL: [(&str, KernelEvent); 13] = [
+    pub const ALL: [(&str, KernelEvent); 17] = [
         ("mmc/mmc_request_start", KernelEvent::MmcStart),
         ("mmc/mmc_request_done", KernelEvent::MmcDone),
         ("mmc/mmc_blk_rw_start", KernelEvent::MmcBlock { erase: false, begins: true }),
@@ -39,6 +47,10 @@ impl KernelEvent {
         ("mmc/mmc_blk_erase_end", KernelEvent::MmcBlock { erase: true, begins: false }),
         ("ufs/ufshcd_command", KernelEvent::Ufs),
         ("ufs/ufshcd_uic_command", KernelEvent::UfsLink),
+        ("scsi/scsi_dispatch_cmd_start", KernelEvent::ScsiStart),
+        ("scsi/scsi_dispatch_cmd_error", KernelEvent::ScsiRefused),
+        ("scsi/scsi_dispatch_cmd_done", KernelEvent::ScsiDone),
+        ("scsi/scsi_dispatch_cmd_timeout", KernelEvent::ScsiTimeout),
         ("ext4/ext4_sync_file_enter", KernelEvent::SyncBegin("ext4")),
         ("ext4/ext4_sync_file_exit", KernelEvent::SyncEnd("ext4")),
         ("f2fs/f2fs_sync_file_enter", KernelEvent::SyncBegin("f2fs")),
@@ -51,6 +63,12 @@ impl KernelEvent {
         let has_name =
             |path: &str| path.as_bytes().strip_suffix(name).is_some_and(|rest| rest.ends_with(b"/"));
         KernelEvent::ALL.into_iter().find(|(path, _)| has_name(path)).map(|(_, event)| event)
+    }
+
+    /// Whether it is an event of SCSI commands, which say nothing new beside block events.
+    pub fn is_scsi(self) -> bool {
+        use KernelEvent::{ScsiDone, ScsiRefused, ScsiStart, ScsiTimeout};
+        matches!(self, ScsiStart | ScsiRefused | ScsiDone | ScsiTimeout)
     }
 
     /// Whether the event has every field that decoding needs. Vendors' kernels have events of these names with other fields.
@@ -67,6 +85,10 @@ impl KernelEvent {
             KernelEvent::UfsLink => {
                 has(&[Slot::Host, Slot::Opcode]) && (has(&[Slot::Step]) || has(&[Slot::Word]))
             }
+            KernelEvent::ScsiStart | KernelEvent::ScsiRefused | KernelEvent::ScsiTimeout => {
+                has(&[Slot::HostNumber, Slot::Unit, Slot::Opcode])
+            }
+            KernelEvent::ScsiDone => has(&[Slot::HostNumber, Slot::Unit, Slot::Opcode, Slot::Status]),
             KernelEvent::SyncBegin(_) => has(&[Slot::Device]),
             KernelEvent::SyncEnd(_) => has(&[Slot::Device, Slot::Result]),
             KernelEvent::Commit => has(&[Slot::Device, Slot::Handles, Slot::JournalBlocks]),

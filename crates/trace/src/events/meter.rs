@@ -276,10 +276,17 @@ fn rows(syncs: &Syncs, name_of: impl Fn(i32) -> Option<String>) -> Vec<SyncCount
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::events::Target;
     use crate::names::fixed;
 
     fn start(id: u64, kind: CommandKind) -> CommandEvent {
-        let step = CommandStep::Start { kind, bytes: 4096, sector: None, packed: id == 2, reliable: false };
+        let step = CommandStep::Start {
+            kind,
+            bytes: 4096,
+            target: Target::Nowhere,
+            packed: id == 2,
+            reliable: false,
+        };
         CommandEvent { host: fixed(b"mmc0"), id, step }
     }
 

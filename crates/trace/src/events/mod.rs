@@ -3,18 +3,22 @@
 //! A reader finds the fields of an event by the kernel's names ([`Slot`]) and puts them into [`Values`]; a [`Matcher`]
 //! makes requests of block events and counts what happened around them.
 
+mod accounts;
 mod activity;
 mod command;
 mod decoded_event;
+mod driver;
 mod file;
 mod kernel_event;
 mod matcher;
 mod meter;
+mod place;
+mod scsi;
 mod tasks;
 mod values;
 
 pub use activity::{Activity, CommandCounts, HostActivity, JournalCounts, SyncCounts, SyncStall};
-pub use command::{CommandEvent, CommandKind, CommandStep};
+pub use command::{CommandEvent, CommandKind, CommandStep, Erase, Target};
 pub use decoded_event::DecodedEvent;
 pub use file::{FsEvent, FsStep};
 pub use kernel_event::KernelEvent;

@@ -61,8 +61,24 @@ slots! {
     CountError: "sbc_err",
     /// Of its data.
     DataError: "data_err",
-    /// Place in the UFS controller's queue.
-    Tag: "tag",
+    /// Place in the controller's queue.
+    Tag: "tag" | "driver_tag",
+    /// First logical block of a SCSI command.
+    Lba: "lba",
+    /// Group number of a UFS command: since kernel 5.15, as the count in logical blocks is.
+    Group: "group_id",
+    /// Number of a SCSI host.
+    HostNumber: "host_no",
+    /// Channel of a SCSI disk.
+    Channel: "channel",
+    /// Number of a SCSI target.
+    Target: "id",
+    /// Logical unit of a SCSI target.
+    Unit: "lun",
+    /// The bytes of a SCSI command; a text.
+    Cdb: "cmnd",
+    /// The end of a SCSI command: its status in the low byte, the host's above it.
+    Status: "result",
     /// Bytes of a UFS command.
     Bytes: "transfer_len" | "affected_bytes",
     /// Whether a UFS command begins or ends, as a number (since kernel 5.12).
@@ -81,19 +97,27 @@ impl Slot {
     /// Whether it holds a text, not a number.
     #[inline]
     pub fn is_text(self) -> bool {
-        matches!(self, Slot::Letters | Slot::Task | Slot::Host | Slot::Word)
+        matches!(self, Slot::Letters | Slot::Task | Slot::Host | Slot::Word | Slot::Cdb)
     }
 }
 
 /// The fields of one event.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub struct Values<'a> {
     numbers: [i64; Slot::COUNT],
     letters: &'a [u8],
     task: &'a [u8],
     host: &'a [u8],
     word: &'a [u8],
-    given: u32,
+    cdb: &'a [u8],
+    given: u64,
+}
+
+impl Default for Values<'_> {
+    #[inline]
+    fn default() -> Self {
+        Self { numbers: [0; Slot::COUNT], letters: &[], task: &[], host: &[], word: &[], cdb: &[], given: 0 }
+    }
 }
 
 impl<'a> Values<'a> {
@@ -101,7 +125,7 @@ impl<'a> Values<'a> {
     #[inline]
     pub fn set(&mut self, slot: Slot, number: i64) {
         self.numbers[slot as usize] = number;
-        self.given |= 1 << slot as u32;
+        self.given |= 1 << slot as u64;
     }
 
     /// Notes the text in a field; of one that holds a number, nothing.
@@ -112,16 +136,17 @@ impl<'a> Values<'a> {
             Slot::Task => &mut self.task,
             Slot::Host => &mut self.host,
             Slot::Word => &mut self.word,
+            Slot::Cdb => &mut self.cdb,
             _ => return,
         };
         *place = text;
-        self.given |= 1 << slot as u32;
+        self.given |= 1 << slot as u64;
     }
 
     /// Whether the event has this field.
     #[inline]
     pub fn has(&self, slot: Slot) -> bool {
-        self.given & 1 << slot as u32 != 0
+        self.given & 1 << slot as u64 != 0
     }
 
     /// The number; 0 where there is none.
@@ -138,6 +163,7 @@ impl<'a> Values<'a> {
             Slot::Task => self.task,
             Slot::Host => self.host,
             Slot::Word => self.word,
+            Slot::Cdb => self.cdb,
             _ => &[],
         }
     }
@@ -151,6 +177,6 @@ mod tests {
     fn fields_are_known_by_the_kernels_names() {
         assert_eq!(Slot::by_name(b"affected_bytes"), Some(Slot::Bytes));
         assert_eq!(Slot::by_name(b"cmd_flags"), None);
-        const { assert!(Slot::COUNT <= u32::BITS as usize) };
+        const { assert!(Slot::COUNT <= u64::BITS as usize) };
     }
 }

@@ -6,13 +6,14 @@
 
 use std::path::Path;
 
-use emmclab_base::{Nanos, Request, Result};
+use emmclab_base::{Error, Kind, Nanos, Request, Result};
 
-use super::format::{Format, ReadOptions, Times};
+use super::format::{Format, Origin, ReadOptions, Times};
 use super::input::Input;
 use super::text::{Context, LastName, LineFormat, LineSource, comma_separated, first_line, is_digits, text};
 use super::time_unit::TimeUnit;
 use super::walk::Walk;
+use crate::columns::Column;
 use crate::header::Header;
 use crate::source::Source;
 
@@ -20,6 +21,11 @@ pub(super) static FORMAT: Format = Format {
     name: "alibaba",
     about: "Alibaba block traces CSV",
     known_by: "five columns, the second `R` or `W`, the others numbers; or their heading",
+    origin: Origin {
+        from: "Alibaba's block traces",
+        gives: &[Column::Device],
+        unknown: "response times, processes, flags",
+    },
     extensions: &[],
     times: Times::Fixed(TimeUnit::Micros),
     sniff,
@@ -28,17 +34,35 @@ pub(super) static FORMAT: Format = Format {
 };
 
 const HEADING: &[u8] = b"device_id,opcode,offset,length,timestamp";
+/// The heading, and the name, of the list of devices that comes with the traces.
+const DEVICES: &[u8] = b"device_id,capacity";
+const DEVICES_FILE: &str = "device_size";
 
-fn sniff(head: &[u8], _path: &Path) -> bool {
+fn sniff(head: &[u8], path: &Path) -> bool {
     let line = first_line(head);
     let fields: Vec<_> = comma_separated(line).collect();
     line == HEADING
+        || lists_devices(head, path)
         || fields.len() == 5
             && [0, 2, 3, 4].iter().all(|i| is_digits(fields[*i]))
             && matches!(fields[1], b"R" | b"W")
 }
 
+/// Whether this is the list of devices with their capacities.
+fn lists_devices(head: &[u8], path: &Path) -> bool {
+    let line = first_line(head);
+    let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let two_numbers = || comma_separated(line).count() == 2 && comma_separated(line).all(is_digits);
+    line == DEVICES || name.contains(DEVICES_FILE) && two_numbers()
+}
+
 fn open(input: Input, options: &ReadOptions) -> Result<Box<dyn Source>> {
+    if lists_devices(input.head(), input.path()) {
+        let problem =
+            "is no trace: it lists the devices of the Alibaba traces with their capacities in bytes";
+        return Err(Error::new(Kind::UnknownFormat, problem)
+            .hint("the requests are in io_traces.csv of the same archive"));
+    }
     Ok(Box::new(LineSource::new(Alibaba::default(), input, options)))
 }
 

@@ -11,7 +11,7 @@ use std::path::Path;
 use emmclab_base::{Error, Flags, Kind, Nanos, Op, Request, Result, SECTOR_BYTES, Sector};
 
 use super::fast_fields::FastFields;
-use super::format::{Format, ReadOptions, Times};
+use super::format::{Format, Origin, ReadOptions, Times};
 use super::holds::Holds;
 use super::input::Input;
 use super::lines::{LineWriter, Lines};
@@ -31,6 +31,11 @@ pub(super) static FORMAT: Format = Format {
     name: "biotracer",
     about: "BIOtracer text log (IISWC 2015, SNIA Nexus 5 smartphone traces)",
     known_by: "eight fields: four numbers, four times with a point",
+    origin: Origin {
+        from: "BIOtracer (SNIA IOTTA, Nexus 5 smartphone traces)",
+        gives: &[Column::Start, Column::Issue, Column::Complete, Column::Flags],
+        unknown: "processes",
+    },
     extensions: &["biotracer"],
     times: Times::Fixed(TimeUnit::Seconds),
     sniff,

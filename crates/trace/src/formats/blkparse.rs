@@ -1,31 +1,48 @@
-//! The default output of `blkparse` (man page blkparse(1), "Default output").
+//! The default output of `blkparse` (man page blkparse(1), "Default output"), and the classic one of the kernel's tracer
+//! `blk`, which is the same without a sequence number (`options/blk_classic`).
 //!
 //! `MAJOR,MINOR CPU SEQUENCE SECONDS.NANOSECONDS PID ACTION RWBS SECTOR + SECTORS [PROCESS]`. [`crate::Pairer`] brings
-//! the events together. The summary that blkparse prints behind the events is not read, except for the count of
-//! events that it says are missing.
+//! the events together. Of the summary behind the events, and of what blktrace itself printed, the count of events that
+//! were lost is read; headings are passed over, and lines of other origin are counted.
 
 use std::borrow::Cow;
 use std::path::Path;
 
-use emmclab_base::{Error, Kind, Nanos, Request, Result};
+use emmclab_base::{Error, Flags, Kind, Nanos, Request, Result};
 
-use super::format::{Format, ReadOptions, Times};
-use super::ftrace::{device_name, range};
+use super::blk_action::{Action, Step, is_action, rest_after};
+use super::format::{Format, Origin, ReadOptions, Times};
+use super::ftrace::{device_name, is_failed};
 use super::input::Input;
-use super::rwbs;
 use super::text::{
-    Context, LastName, LineFormat, LineSource, blank_separated, decimal_time, is_decimal, is_digits, need,
-    pid, text, unsigned,
+    Context, LastName, LineFormat, LineSource, blank_separated, cuts_a_length, decimal_time, is_decimal,
+    is_digits, need, pid, text, unsigned,
 };
 use super::time_unit::TimeUnit;
+use crate::columns::Column;
 use crate::header::Header;
 use crate::pairing::{Event, EventKind, Pairer};
 use crate::source::Source;
+use crate::tally::Tally;
+use crate::zones::ZoneCommands;
 
 pub(super) static FORMAT: Format = Format {
     name: "blkparse",
-    about: "blkparse's default text",
-    known_by: "`major,minor cpu sequence time pid action` in the first lines",
+    about: "blkparse's default text, and the kernel's tracer `blk` with blk_classic",
+    known_by: "`major,minor cpu sequence time pid action`, of blk_classic without the sequence number",
+    origin: Origin {
+        from: "`blktrace -d /dev/DISK -o - \\| blkparse -i -`, or `blkparse -i NAME`",
+        gives: &[
+            Column::Start,
+            Column::Issue,
+            Column::Complete,
+            Column::Flags,
+            Column::Pid,
+            Column::Process,
+            Column::Device,
+        ],
+        unknown: "the time of the device itself: the driver's events are not in it",
+    },
     extensions: &[],
     times: Times::Fixed(TimeUnit::Seconds),
     sniff,
@@ -34,69 +51,47 @@ pub(super) static FORMAT: Format = Format {
 };
 
 fn sniff(head: &[u8], _path: &Path) -> bool {
-    head.split(|byte| *byte == b'\n').take(20).any(|line| {
-        let fields: Vec<_> = blank_separated(line).take(6).collect();
-        fields.len() == 6
-            && device_name(fields[0], 1).is_ok()
-            && is_digits(fields[1])
-            && is_digits(fields[2])
-            && is_decimal(fields[3])
-            && is_digits(fields[4])
-            && (action(fields[5]).is_some() || OTHER_ACTIONS.contains(&fields[5]))
-    })
+    head.split(|byte| *byte == b'\n').any(is_event)
+}
+
+/// Whether the line is an event, from device to action.
+pub(super) fn is_event(line: &[u8]) -> bool {
+    let mut fields = blank_separated(line);
+    let Some(device) = fields.next().filter(|field| device_name(field, 1).is_ok()) else { return false };
+    let mut next = || fields.next().unwrap_or(&[]);
+    let (cpu, mut third) = (next(), next());
+    if device.is_empty() || !is_digits(cpu) {
+        return false;
+    }
+    if is_digits(third) {
+        third = next();
+    }
+    third.contains(&b'.') && is_decimal(third) && is_digits(next()) && is_action(next())
 }
 
 fn open(input: Input, options: &ReadOptions) -> Result<Box<dyn Source>> {
-    Ok(Box::new(LineSource::new(Blkparse::default(), input, options)))
+    let format = Blkparse {
+        pairer: Pairer::default(),
+        process: LastName::default(),
+        device: LastName::default(),
+        actions: [0; LAST_LETTER as usize + 1],
+        zones: ZoneCommands::default(),
+        in_summary: false,
+    };
+    Ok(Box::new(LineSource::new(format, input, options)))
 }
 
-/// Actions that say nothing of a request: remapping, bouncing, plugging, sleeping, messages.
-const OTHER_ACTIONS: [&[u8]; 9] = [b"A", b"B", b"P", b"S", b"U", b"UT", b"T", b"m", b"?"];
+/// The last letter that an action begins with.
+const LAST_LETTER: u8 = b'm';
 
-/// The meaning of an action.
-fn action(field: &[u8]) -> Option<EventKind> {
-    Some(match field {
-        b"Q" => EventKind::Queue,
-        b"G" => EventKind::GetRequest,
-        b"I" => EventKind::Insert,
-        b"D" => EventKind::Issue,
-        b"C" => EventKind::Complete,
-        b"R" => EventKind::Requeue,
-        b"M" => EventKind::BackMerge,
-        b"F" => EventKind::FrontMerge,
-        b"X" => EventKind::Split(0),
-        _ => return None,
-    })
-}
-
-#[derive(Default)]
 struct Blkparse {
     pairer: Pairer,
     process: LastName,
     device: LastName,
+    /// Events by the first letter of their action.
+    actions: [u64; LAST_LETTER as usize + 1],
+    zones: ZoneCommands,
     in_summary: bool,
-}
-
-/// The text behind the first `count` fields.
-fn rest_after(line: &[u8], count: usize) -> &[u8] {
-    let blank = |byte: &u8| matches!(byte, b' ' | b'\t');
-    let mut rest = line;
-    for _ in 0..count {
-        let begin = rest.iter().position(|byte| !blank(byte)).unwrap_or(rest.len());
-        let end = rest[begin..].iter().position(blank).unwrap_or(rest.len() - begin);
-        rest = &rest[begin + end..];
-    }
-    rest.trim_ascii_start()
-}
-
-/// The sector of an event without data, of which blkparse prints no length and, where it is 0, no sector.
-fn zero_length(rest: &[u8]) -> Option<&[u8]> {
-    if rest.starts_with(b"[") {
-        return Some(b"0");
-    }
-    let mut fields = blank_separated(rest);
-    let sector = fields.next().filter(|field| is_digits(field))?;
-    fields.next().is_some_and(|field| field.starts_with(b"[")).then_some(sector)
 }
 
 /// The name in the brackets at the end.
@@ -105,13 +100,66 @@ fn process_name(line: &[u8]) -> Option<&[u8]> {
     line[open + 1..].strip_suffix(b"]")
 }
 
+/// Whether the line begins like an event, whole or not, with one bad field at most.
+#[cold]
+fn begins_like_an_event(line: &[u8]) -> bool {
+    let mut fields = blank_separated(line);
+    let mut next = || fields.next().unwrap_or(&[]);
+    let (device, cpu, sequence, time) = (next(), next(), next(), next());
+    let is_device = device_name(device, 1).is_ok();
+    let others = [is_digits(cpu), is_digits(sequence), time.contains(&b'.') && is_decimal(time)];
+    let good = others.into_iter().filter(|good| *good).count();
+    if !is_device {
+        return good == 3 && device.contains(&b',');
+    }
+    // Broken off after one of its first fields, or of the kernel itself, without a sequence number.
+    let lacks_a_sequence = sequence.is_empty() || sequence.contains(&b'.');
+    cpu.is_empty() || good > 1 || is_digits(cpu) && lacks_a_sequence
+}
+
+/// `Skips: 4 forward (4 -   0.0%)` of blkparse; `Total:  90 events (dropped 4), 5 KiB data` and `You have 4 dropped
+/// events` of blktrace, of which the first counts all devices and CPUs.
+fn lost(line: &[u8]) -> Result<u64> {
+    let mut fields = blank_separated(line);
+    match fields.next() {
+        Some(b"Skips:") => unsigned(need(&mut fields, "skips", 2)?, "skips", 2),
+        Some(b"Total:") => {
+            let Some(at) = memchr::memmem::find(line, b"(dropped ") else { return Ok(0) };
+            let digits = line[at + 9..].split(|byte| !byte.is_ascii_digit()).next().unwrap_or(&[]);
+            unsigned(digits, "dropped", 0)
+        }
+        _ => Ok(0),
+    }
+}
+
+/// Lines of the summaries of blkparse and blktrace, headings and separators.
+fn is_notice(line: &[u8]) -> bool {
+    let line = line.trim_ascii();
+    let separates = |byte: &u8| matches!(byte, b'-' | b'=' | b'*' | b'~' | b'|' | b'+' | b'_' | b' ');
+    let begins = |words: &[&[u8]]| words.iter().any(|word| line.starts_with(word));
+    line.starts_with(b"#")
+        || line.iter().all(separates)
+        || begins(&[
+            b"Input file ",
+            b"Skips:",
+            b"Total:",
+            b"=== ",
+            b"You have ",
+            b"Consider using ",
+            b"Unresolved",
+        ])
+}
+
 impl Blkparse {
-    fn summary(&mut self, line: &[u8], context: &mut Context) -> Result<()> {
-        self.in_summary = true;
-        context.no_record();
-        let mut fields = blank_separated(line);
-        if fields.next() == Some(b"Skips:") {
-            context.ledger.lost += unsigned(need(&mut fields, "skips", 2)?, "skips", 2)?;
+    /// Passes over a line that is no event.
+    fn pass(&mut self, line: &[u8], context: &mut Context) -> Result<()> {
+        context.ledger.lost += lost(line)?;
+        let begins_summary = line.trim_ascii_start().starts_with(b"CPU") || line.starts_with(b"Total (");
+        self.in_summary |= begins_summary;
+        if self.in_summary || is_notice(line) {
+            context.no_record();
+        } else {
+            context.foreign();
         }
         Ok(())
     }
@@ -119,58 +167,68 @@ impl Blkparse {
 
 impl LineFormat for Blkparse {
     fn parse(&mut self, line: &[u8], context: &mut Context, out: &mut Vec<Request>) -> Result<()> {
-        if self.in_summary
-            || line.starts_with(b"CPU")
-            || line.starts_with(b"Total (")
-            || line.starts_with(b"Input file ")
-        {
-            // The notices on the input files stand before the events.
-            let notice = line.starts_with(b"Input file ");
-            self.summary(line, context)?;
-            self.in_summary &= !notice;
-            return Ok(());
-        }
         let mut fields = blank_separated(line);
-        let device = need(&mut fields, "device", 1)?;
+        let device = fields.next().unwrap_or(&[]);
+        if self.device.last().is_none_or(|(_, last)| last != device) && !begins_like_an_event(line) {
+            return self.pass(line, context);
+        }
+        self.in_summary = false;
         let device = self.device.id(device, &mut context.devices, |raw| device_name(raw, 1))?;
         unsigned(need(&mut fields, "cpu", 2)?, "cpu", 2)?;
-        unsigned(need(&mut fields, "sequence", 3)?, "sequence", 3)?;
-        let time = Nanos(decimal_time(need(&mut fields, "time", 4)?, TimeUnit::Seconds, "time", 4)?);
-        let id = pid(need(&mut fields, "pid", 5)?, "pid", 5)?;
-        let field = need(&mut fields, "action", 6)?;
-        if OTHER_ACTIONS.contains(&field) {
-            context.skip();
+        let mut column = 3;
+        let mut field = need(&mut fields, "sequence", column)?;
+        // The kernel itself numbers no events.
+        if !field.contains(&b'.') {
+            unsigned(field, "sequence", column)?;
+            column += 1;
+            field = need(&mut fields, "time", column)?;
+        }
+        let time = Nanos(decimal_time(field, TimeUnit::Seconds, "time", column)?);
+        let id = pid(need(&mut fields, "pid", column + 1)?, "pid", column + 1)?;
+        let rest = rest_after(line, column as usize + 1);
+        let step = Step::read(rest, column + 2)?;
+        let name = process_name(rest);
+        let is_part =
+            matches!(step, Step::Request(_)) && name.is_none() || context.joining && cuts_a_length(rest);
+        if is_part && context.waits_for_rest() {
             return Ok(());
         }
-        let kind = action(field).ok_or_else(|| {
-            Error::new(Kind::Value, "is not an action of blkparse").of_field("action", 6, field)
-        })?;
-        let letters = need(&mut fields, "rwbs", 7)?;
-        let (op, flags) = rwbs::parse(letters, 7)?;
-        let rest = rest_after(line, 7);
-        // Commands that are no block I/O carry `(hex payload)` instead of a range.
-        if rest.starts_with(b"(") {
-            context.skip();
-            return Ok(());
-        }
-        let (sector, sectors, kind) = match zero_length(rest) {
-            Some(sector) => (unsigned(sector, "sector", 8)?, 0, kind),
-            None => range(&mut blank_separated(rest), kind)?,
+        self.actions[usize::from(rest[0].min(LAST_LETTER))] += 1;
+        let Action { kind, op, flags, sector, sectors } = match step {
+            Step::Request(action) => action,
+            Step::Zone(command, kind) => {
+                self.zones.see(command, kind);
+                context.skip();
+                return Ok(());
+            }
+            Step::Other => {
+                context.skip();
+                return Ok(());
+            }
         };
-        let process = match process_name(line) {
+        let process = match name {
             // A completion ends in the error code.
             Some(name) if kind != EventKind::Complete => {
                 Some(self.process.id(name, &mut context.processes, |raw| Ok::<Cow<str>, Error>(text(raw)))?)
             }
             _ => None,
         };
+        let flags = if kind == EventKind::Complete && is_failed(rest) { Flags::FAILED } else { flags };
         let event = Event { time, kind, device, op, flags, sector, sectors, pid: Some(id), process };
         self.pairer.feed(&event, &mut context.ledger, out);
         Ok(())
     }
 
+    fn may_be_rest(&self, line: &[u8]) -> bool {
+        !begins_like_an_event(line) && !is_notice(line)
+    }
+
     fn finish(&mut self, context: &mut Context, out: &mut Vec<Request>) -> Result<()> {
         self.pairer.finish(&mut context.ledger, out);
+        if context.ledger.seen == 0 {
+            return Err(Error::new(Kind::Empty, "the file holds no event of blkparse")
+                .hint("print the events with `blkparse -i NAME`, without -q or a format of your own (-f)"));
+        }
         Ok(())
     }
 
@@ -178,7 +236,16 @@ impl LineFormat for Blkparse {
         false
     }
 
+    fn tally(&self) -> Tally {
+        Tally::new((0..).map(char::from).zip(self.actions))
+    }
+
     fn header(&self) -> Header {
-        Header { format: FORMAT.name.into(), clock: "relative".into(), ..Header::default() }
+        Header {
+            format: FORMAT.name.into(),
+            clock: "relative".into(),
+            note: self.zones.note(),
+            ..Header::default()
+        }
     }
 }

@@ -4,14 +4,20 @@
 //! Arrival time in milliseconds with a fraction, device, first block (512 bytes), blocks, and flags, whose lowest bit
 //! is 1 for a read: the record of SSDsim with another clock.
 
-use super::format::{Format, Times};
+use super::format::{Format, Origin, Times};
 use super::ssdsim;
 use super::time_unit::TimeUnit;
+use crate::columns::Column;
 
 pub(super) static FORMAT: Format = Format {
     name: "disksim",
     about: "DiskSim ASCII trace (arrival in ms, device, block, blocks, 1 = read)",
     known_by: "five numbers, the last 0 or 1, and times with a point",
+    origin: Origin {
+        from: "DiskSim's traces in ASCII",
+        gives: &[Column::Device],
+        unknown: "response times, processes, flags",
+    },
     extensions: &[],
     times: Times::Open(TimeUnit::Millis),
     sniff: |head, _| ssdsim::is_record(head),

@@ -1,25 +1,29 @@
 //! fio's I/O log, versions 2 and 3 (fio HOWTO, "Trace file format").
 //!
 //! After a heading, lines `FILE ACTION` (add, open, close) and `FILE ACTION OFFSET LENGTH` in bytes. In version 3 a
-//! time stamp stands first, in microseconds since the start as fio 3.33 writes it. In version 2 the action `wait`
-//! holds a delay in microseconds instead of an offset; the delays are added up, and nothing else moves the clock, so
-//! that requests between two waits share a time. `sync` and `datasync` become flushes, `trim` a discard.
+//! time stamp stands first, in microseconds since the start as fio 3.33 writes it (`--time-unit` names another unit). In version 2
+//! the action `wait` holds a delay in microseconds instead of an offset; the delays are added up, and nothing else moves the
+//! clock, so that requests between two waits share a time. `sync` and `datasync` become flushes, `trim` a discard;
+//! `sync_file_range` gives the device no command of its own and is skipped and counted. A log without its heading is known by its
+//! actions. Ranges need not begin and end at sectors of 512 bytes: both ends are rounded down, so that streams stay sequential and
+//! keep their length, and such requests are counted.
 
 use std::io::Write;
 
 use emmclab_base::{Error, Flags, Kind, Nanos, Op, Request, Result, SECTOR_BYTES, Sector};
 
-use super::format::{Format, ReadOptions, Times};
+use super::format::{Format, Origin, ReadOptions, Times};
 use super::holds::Holds;
 use super::input::Input;
 use super::lines::{LineWriter, Lines};
 use super::text::{
-    Context, LastName, LineFormat, LineSource, blank_separated, decimal_time, first_line, need, no_more,
-    sector_span, text, unsigned,
+    Context, LastName, LineFormat, LineSource, blank_separated, decimal_time, first_line, is_digits, need,
+    no_more, stream_span, text, unsigned,
 };
 use super::time_unit::TimeUnit;
 use crate::atomic_file::AtomicFile;
 use crate::batch::Batch;
+use crate::columns::Column;
 use crate::header::Header;
 use crate::sink::Sink;
 use crate::source::Source;
@@ -27,10 +31,15 @@ use crate::source::Source;
 pub(super) static FORMAT: Format = Format {
     name: "fio",
     about: "fio I/O log, versions 2 and 3 (write_iolog, read_iolog)",
-    known_by: "`fio version 2 iolog` or `fio version 3 iolog` in the first line",
+    known_by: "`fio version 2 iolog` or `fio version 3 iolog` in the first line, or a line of such a log",
+    origin: Origin {
+        from: "`fio JOB --write_iolog=FILE`",
+        gives: &[Column::Device],
+        unknown: "completions: a log says what fio was to do and when; waits of version 2 are added up",
+    },
     extensions: &["iolog", "fio"],
     times: Times::Loose,
-    sniff: |head, _| [VERSION_2, VERSION_3].contains(&first_line(head)),
+    sniff: |head, _| version(first_line(head)).is_some(),
     open,
     writes: Some((HOLDS, create)),
 };
@@ -45,14 +54,52 @@ const HOLDS: Holds = Holds {
 const VERSION_2: &[u8] = b"fio version 2 iolog";
 const VERSION_3: &[u8] = b"fio version 3 iolog";
 
+/// The actions of a log.
+const ACTIONS: [&[u8]; 10] = [
+    b"add",
+    b"open",
+    b"close",
+    b"wait",
+    b"read",
+    b"write",
+    b"trim",
+    b"sync",
+    b"datasync",
+    b"sync_file_range",
+];
+
+/// The version that a heading names, or that a line can only be of.
+fn version(line: &[u8]) -> Option<u8> {
+    match line {
+        VERSION_2 => return Some(2),
+        VERSION_3 => return Some(3),
+        _ => {}
+    }
+    let fields: Vec<_> = blank_separated(line).take(6).collect();
+    let is_action = |at: usize| {
+        let numbers = fields.get(at + 1..).unwrap_or(&[]);
+        fields.get(at).is_some_and(|action| ACTIONS.contains(action))
+            && (numbers.len() == 2
+                || numbers.is_empty() && fields[at - 1].iter().any(|byte| matches!(byte, b'/' | b'\\')))
+            && numbers.iter().all(|number| is_digits(number))
+    };
+    match () {
+        () if is_action(2) && is_digits(fields[0]) => Some(3),
+        () if is_action(1) => Some(2),
+        () => None,
+    }
+}
+
 fn open(input: Input, options: &ReadOptions) -> Result<Box<dyn Source>> {
-    let timed = first_line(input.head()) == VERSION_3;
-    Ok(Box::new(LineSource::new(Fio { timed, now_ns: 0, device: LastName::default() }, input, options)))
+    let timed = version(first_line(input.head())) == Some(3);
+    let unit = options.time_unit_or(TimeUnit::Micros)?;
+    Ok(Box::new(LineSource::new(Fio { timed, unit, now_ns: 0, device: LastName::default() }, input, options)))
 }
 
 struct Fio {
     /// Version 3: each line begins with its time.
     timed: bool,
+    unit: TimeUnit,
     now_ns: i64,
     device: LastName,
 }
@@ -67,7 +114,7 @@ impl LineFormat for Fio {
         let mut fields = blank_separated(line);
         let shift = u64::from(self.timed);
         if self.timed {
-            self.now_ns = decimal_time(need(&mut fields, "timestamp", 1)?, TimeUnit::Micros, "timestamp", 1)?;
+            self.now_ns = decimal_time(need(&mut fields, "timestamp", 1)?, self.unit, "timestamp", 1)?;
         }
         let file = need(&mut fields, "file", shift + 1)?;
         let action = need(&mut fields, "action", shift + 2)?;
@@ -78,7 +125,7 @@ impl LineFormat for Fio {
             }
             b"wait" if !self.timed => {
                 let field = need(&mut fields, "delay", 3)?;
-                let delay = decimal_time(field, TimeUnit::Micros, "delay", 3)?;
+                let delay = decimal_time(field, self.unit, "delay", 3)?;
                 self.now_ns = self.now_ns.checked_add(delay).ok_or_else(|| {
                     Error::new(Kind::Value, "ends beyond the year 2262").of_field("delay", 3, field)
                 })?;
@@ -89,12 +136,17 @@ impl LineFormat for Fio {
             b"write" => Op::Write,
             b"trim" => Op::Discard,
             b"sync" | b"datasync" => Op::Flush,
+            b"sync_file_range" => {
+                context.skip();
+                return Ok(());
+            }
             other => {
-                return Err(Error::new(Kind::Value, "is not an action of an I/O log").of_field(
-                    "action",
-                    shift + 2,
-                    other,
-                ));
+                let problem = if other == b"wait" {
+                    "is not an action of version 3, whose lines have times"
+                } else {
+                    "is not an action of an I/O log"
+                };
+                return Err(Error::new(Kind::Value, problem).of_field("action", shift + 2, other));
             }
         };
         let (sector, count) = if op == Op::Flush {
@@ -103,11 +155,19 @@ impl LineFormat for Fio {
             let offset = unsigned(need(&mut fields, "offset", shift + 3)?, "offset", shift + 3)?;
             let length = need(&mut fields, "length", shift + 4)?;
             no_more(&mut fields, shift + 5)?;
-            sector_span(offset, unsigned(length, "length", shift + 4)?, (length, "length", shift + 4))?
+            let bytes = unsigned(length, "length", shift + 4)?;
+            let (sector, count, rounded) = stream_span(offset, bytes, (length, "length", shift + 4))?;
+            context.round(rounded);
+            (sector, count)
         };
         let device = self.device.id(file, &mut context.devices, |raw| Ok(text(raw)))?;
         out.push(Request { device: Some(device), ..Request::new(Nanos(self.now_ns), op, sector, count) });
         Ok(())
+    }
+
+    /// Times of version 3 are those of the requests; delays of version 2 may all be left out.
+    fn times(&self) -> Option<Times> {
+        self.timed.then_some(Times::Open(self.unit))
     }
 
     fn header(&self) -> Header {

@@ -11,6 +11,7 @@ use super::input::Input;
 use super::time_unit::TimeUnit;
 use crate::atomic_file::AtomicFile;
 use crate::clock::MendClock;
+use crate::columns::Column;
 use crate::header::Header;
 use crate::screen::{Only, ReissueWindow};
 use crate::sink::Sink;
@@ -24,6 +25,8 @@ pub struct Format {
     pub about: &'static str,
     /// The mark that its content is known by, in words for `sniff`.
     pub known_by: &'static str,
+    /// Where its files come from, and what they hold.
+    pub origin: Origin,
     /// File-name endings that [`crate::TraceWriter`] takes as this format, without the dot.
     pub extensions: &'static [&'static str],
     /// How it states times.
@@ -34,6 +37,17 @@ pub struct Format {
     pub open: fn(Input, &ReadOptions) -> Result<Box<dyn Source>>,
     /// The values that it can hold and how writing starts, where the format can be written.
     pub writes: Option<(Holds, Create)>,
+}
+
+/// Where the files of a format come from, and what they hold; in Markdown, for the page on what can be read.
+#[derive(Clone, Copy, Debug)]
+pub struct Origin {
+    /// The program, with the command that makes such a file, or the collection.
+    pub from: &'static str,
+    /// The optional columns that a file can give.
+    pub gives: &'static [Column],
+    /// What stays unknown, beside the columns that are not given.
+    pub unknown: &'static str,
 }
 
 /// By its name: addresses of functions would differ from run to run.

@@ -41,6 +41,7 @@ impl Holds {
             Column::Arrival => request.arrival.0 % self.tick_ns != 0,
             Column::Start => time(request.start),
             Column::Issue => time(request.issue),
+            Column::Served => time(request.served),
             Column::Complete => time(request.complete),
             Column::Sector | Column::Sectors | Column::Op => false,
             // What was found on reading is found again.

@@ -1,17 +1,22 @@
 //! Bytes of a file, decompressed on the fly.
 
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, Read};
+use std::io::{self, BufRead, BufReader, Read, Seek, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use emmclab_base::{Error, Result};
+use emmclab_base::{Error, Result, interrupt};
 
+use super::utf16;
 use crate::source::Progress;
 
 /// Bytes looked at to find out the format.
 const HEAD_BYTES: usize = 1 << 16;
+
+/// The marks of the first block of a bzip2 file: of data, and of the end where there is none.
+const BZIP2_BLOCKS: [&[u8]; 2] =
+    [&[0x31, 0x41, 0x59, 0x26, 0x53, 0x59], &[0x17, 0x72, 0x45, 0x38, 0x50, 0x90]];
 
 /// An opened, possibly compressed input with its first bytes at hand.
 pub struct Input {
@@ -21,6 +26,8 @@ pub struct Input {
     done: Arc<AtomicU64>,
     total: u64,
     regular: bool,
+    /// Whether what is read are the bytes of the file as they stand in it.
+    plain: bool,
 }
 
 /// Counts what is read of the file itself, so that progress is right for compressed input too.
@@ -38,7 +45,7 @@ impl Read for Counted {
 }
 
 impl Input {
-    /// Opens a file; gzip, zstd and xz are known by their first bytes.
+    /// Opens a file; gzip, bzip2, zstd and xz are known by their first bytes, and so is text in UTF-16.
     ///
     /// # Errors
     /// Where the file cannot be read or is a directory.
@@ -53,22 +60,39 @@ impl Input {
         let done = Arc::new(AtomicU64::new(0));
         let mut raw = BufReader::with_capacity(1 << 16, Counted { file, done: done.clone() });
         let magic = raw.fill_buf().map_err(fail)?;
+        let mut plain = false;
         let mut rest: Box<dyn Read + Send> = if magic.starts_with(&[0x1f, 0x8b]) {
             Box::new(flate2::bufread::MultiGzDecoder::new(raw))
         } else if magic.starts_with(&[0x28, 0xb5, 0x2f, 0xfd]) {
             Box::new(zstd::Decoder::with_buffer(raw).map_err(fail)?)
+        } else if magic.starts_with(b"BZh")
+            && magic.get(4..10).is_some_and(|mark| BZIP2_BLOCKS.contains(&mark))
+        {
+            Box::new(bzip2::bufread::MultiBzDecoder::new(raw))
         } else if magic.starts_with(&[0xfd, b'7', b'z', b'X', b'Z', 0]) {
             Box::new(liblzma::bufread::XzDecoder::new_multi_decoder(raw))
         } else {
+            plain = true;
             Box::new(raw)
         };
         let mut head = Vec::new();
-        rest.by_ref().take(HEAD_BYTES as u64).read_to_end(&mut head).map_err(|error| damaged(path, error))?;
+        let cut = |error, done: &AtomicU64| damaged(path, error).at_offset(done.load(Ordering::Relaxed));
+        rest.by_ref().take(HEAD_BYTES as u64).read_to_end(&mut head).map_err(|error| cut(error, &done))?;
+        if let Some(order) = utf16::Order::of(&head) {
+            plain = false;
+            rest = Box::new(utf16::Utf16::new(io::Cursor::new(std::mem::take(&mut head)).chain(rest), order));
+            rest.by_ref()
+                .take(HEAD_BYTES as u64)
+                .read_to_end(&mut head)
+                .map_err(|error| cut(error, &done))?;
+        }
         // Some editors and spreadsheets put a byte order mark before the text.
         if head.starts_with(&[0xef, 0xbb, 0xbf]) {
+            plain = false;
             head.drain(..3);
         }
-        Ok(Self { path: path.to_owned(), head, rest, done, total: meta.len(), regular: meta.is_file() })
+        let (total, regular) = (meta.len(), meta.is_file());
+        Ok(Self { path: path.to_owned(), head, rest, done, total, regular, plain })
     }
 
     /// The first bytes, decompressed; all of a short file.
@@ -96,6 +120,39 @@ impl Input {
         let done = self.done.clone();
         let total = Some(self.total).filter(|total| *total > 0);
         move || Progress { done: done.load(Ordering::Relaxed), total }
+    }
+
+    /// The content as a file that can be read from any place: the file itself where it is one and not compressed, else a
+    /// temporary copy, which nobody else sees and which is gone when it is closed.
+    ///
+    /// # Errors
+    /// Where it cannot be read, or there is no room for the copy.
+    pub fn into_file(self) -> Result<File> {
+        let path = self.path.clone();
+        if self.regular && self.plain {
+            return File::open(&path).map_err(|error| Error::io(&path, error));
+        }
+        let no_room = |error: io::Error| {
+            let folder = std::env::temp_dir();
+            Error::io(&folder, error).hint(
+                "the file is unpacked there to be read: set TMPDIR to a folder with more room, or unpack it",
+            )
+        };
+        let mut copy = tempfile::tempfile().map_err(no_room)?;
+        let done = self.done.clone();
+        let mut content = self.into_reader();
+        let mut buffer = vec![0; 1 << 18];
+        loop {
+            interrupt::check()?;
+            match content.read(&mut buffer) {
+                Ok(0) => break,
+                Ok(count) => copy.write_all(&buffer[..count]).map_err(no_room)?,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(damaged(&path, error).at_offset(done.load(Ordering::Relaxed))),
+            }
+        }
+        copy.rewind().map_err(no_room)?;
+        Ok(copy)
     }
 
     /// The whole content, from the first byte.

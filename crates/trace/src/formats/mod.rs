@@ -4,46 +4,63 @@
 #![allow(clippy::unnecessary_wraps, clippy::needless_pass_by_value)]
 
 mod alibaba;
+mod binary;
+mod biosnoop;
 mod biotracer;
+mod blk_action;
 mod blkparse;
 mod blktrace;
 mod csv;
 mod disksim;
 mod fast_fields;
 mod fio;
+mod fiu;
 mod format;
 mod ftrace;
 mod guard;
+mod hfplayer;
 mod holds;
 mod input;
+mod iosnoop;
+mod iotrace;
+mod k5cloud;
+mod libcachesim;
+mod line_source;
 mod lines;
 mod mqsim;
 mod msr;
+mod named_fields;
 mod parquet;
 mod perfetto;
 mod pixel;
+mod placement;
 mod recorded;
 mod rwbs;
+mod snoop;
 mod spc1;
 mod ssdsim;
 mod systor17;
 mod systrace;
+mod tectonic;
 mod tencent;
 mod text;
+mod thesios;
 mod time_unit;
+mod utf16;
+mod vscsi;
 mod walk;
 
 use std::path::{Path, PathBuf};
 
 pub use csv::{ColumnName as CsvColumn, NAMES as CSV_COLUMNS};
-pub use format::{Create, Format, ReadOptions, Slice, Times};
+pub use format::{Create, Format, Origin, ReadOptions, Slice, Times};
 pub(crate) use guard::UnitGuard;
 pub use holds::Holds;
 pub use input::Input;
 pub use parquet::{parquet_error, row_groups};
 pub use perfetto::{Sender, picture_file};
 pub use recorded::recorded_flags;
-pub use rwbs::parse as parse_rwbs;
+pub use rwbs::{Letters, read as read_rwbs};
 pub use time_unit::TimeUnit;
 
 use emmclab_base::{Error, Kind, Result};
@@ -51,6 +68,7 @@ use emmclab_base::{Error, Kind, Result};
 use crate::clock::MendClock;
 use crate::compression::Compression;
 use crate::header::Recognised;
+use crate::kinds;
 use crate::source::Source;
 
 /// Every format, the most telling first: the first whose `sniff` holds is taken.
@@ -58,14 +76,26 @@ pub static FORMATS: &[&Format] = &[
     &parquet::FORMAT,
     &blktrace::FORMAT,
     &perfetto::FORMAT,
+    &libcachesim::LCS,
+    &libcachesim::ORACLE_GENERAL,
+    &vscsi::FORMAT,
     &fio::FORMAT,
+    &biosnoop::FORMAT,
+    &iosnoop::FORMAT,
+    &iotrace::FORMAT,
+    &hfplayer::FORMAT,
+    &thesios::FORMAT,
+    &tectonic::FORMAT,
+    &vscsi::CSV,
     &csv::FORMAT,
     &pixel::FORMAT,
     &systor17::FORMAT,
     &msr::FORMAT,
     &alibaba::FORMAT,
+    &k5cloud::FORMAT,
     &spc1::FORMAT,
     &tencent::FORMAT,
+    &fiu::FORMAT,
     &biotracer::FORMAT,
     &systrace::FORMAT,
     &ftrace::FORMAT,
@@ -118,6 +148,11 @@ pub(crate) fn compresses_itself(format: &Format) -> bool {
     std::ptr::eq(format, &raw const parquet::FORMAT)
 }
 
+/// The kinds of files that are no traces and are refused by their name: what they are, and the cure.
+pub fn file_kinds() -> impl Iterator<Item = (&'static str, &'static str)> {
+    kinds::named()
+}
+
 /// A trace that is open for reading.
 pub(crate) struct Opened {
     pub source: Box<dyn Source>,
@@ -149,14 +184,12 @@ pub(crate) fn open(path: &Path, options: &ReadOptions) -> Result<Opened> {
         // A description of the columns is meant for the one format that needs it.
         None if options.columns.is_some() => (&csv::FORMAT, "--columns"),
         None => {
+            if let Some(error) = kinds::recognise_own(input.head()) {
+                return Err(error);
+            }
             let mut all = options.further.iter().chain(FORMATS).copied();
-            let found = all.find(|format| (format.sniff)(input.head(), path)).ok_or_else(|| {
-                csv::unknown_heading(input.head()).map_or_else(|| {
-                    Error::new(Kind::UnknownFormat, "unrecognised trace format").hint(
-                        "name it with --format (see `emmclab formats`), or describe its columns with --columns",
-                    )
-                }, |error| error.at_line(1))
-            });
+            let found =
+                all.find(|format| (format.sniff)(input.head(), path)).ok_or_else(|| unknown(input.head()));
             (found?, "content")
         }
     };
@@ -166,8 +199,18 @@ pub(crate) fn open(path: &Path, options: &ReadOptions) -> Result<Opened> {
     let mut all = options.further.iter().chain(FORMATS);
     let first = all.find(|first| first.name == source.header().format);
     let loose = first.is_some_and(|first| first.times == Times::Loose);
-    let guard = UnitGuard::new(if loose { Times::Loose } else { format.times }, options)?;
+    let times = source.times().unwrap_or(if loose { Times::Loose } else { format.times });
+    let guard = UnitGuard::new(times, options)?;
     Ok(Opened { source, guard, recognised: Recognised { format: format.name, by } })
+}
+
+/// The error of a file that no format recognises.
+fn unknown(head: &[u8]) -> Error {
+    let heading = || csv::unknown_heading(head).map(|error| error.at_line(1));
+    kinds::recognise(head).or_else(heading).unwrap_or_else(|| {
+        Error::new(Kind::UnknownFormat, "unrecognised trace format")
+            .hint("name it with --format (see `emmclab formats`), or describe its columns with --columns")
+    })
 }
 
 /// An option that the format does not heed is an error, not a wish.
@@ -179,7 +222,9 @@ fn unused_options(format: &Format, options: &ReadOptions) -> Result<()> {
     };
     let is_csv = std::ptr::eq(format, &raw const csv::FORMAT);
     match options {
-        ReadOptions { time_unit: Some(unit), .. } if !matches!(format.times, Times::Open(_)) => {
+        ReadOptions { time_unit: Some(unit), .. }
+            if !matches!(format.times, Times::Open(_) | Times::Loose) =>
+        {
             refuse("--time-unit", unit)
         }
         ReadOptions { size_unit: Some(unit), .. } if !is_csv => refuse("--size-unit", unit),

@@ -4,14 +4,20 @@
 //! workload file gives the unit of time (`Time_Unit`); nanoseconds here unless `--time-unit` says otherwise. Nothing
 //! in the file distinguishes the two simulators, so the ending `.mqsim` or `--format` does.
 
-use super::format::{Format, Times};
+use super::format::{Format, Origin, Times};
 use super::ssdsim;
 use super::time_unit::TimeUnit;
+use crate::columns::Column;
 
 pub(super) static FORMAT: Format = Format {
     name: "mqsim",
     about: "MQSim ASCII trace (arrival, device, sector, sectors, 1 = read)",
     known_by: "five numbers, the last 0 or 1, in a file that ends in .mqsim",
+    origin: Origin {
+        from: "MQSim's traces",
+        gives: &[Column::Device],
+        unknown: "response times, processes, flags",
+    },
     extensions: &["mqsim"],
     times: Times::Open(TimeUnit::Nanos),
     sniff: |head, path| path.extension().is_some_and(|ending| ending == "mqsim") && ssdsim::is_record(head),

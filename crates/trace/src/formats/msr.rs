@@ -9,11 +9,12 @@ use std::path::Path;
 
 use emmclab_base::{Nanos, Request, Result};
 
-use super::format::{Format, ReadOptions, Times};
+use super::format::{Format, Origin, ReadOptions, Times};
 use super::input::Input;
 use super::text::{Context, LastName, LineFormat, LineSource, comma_separated, first_line, is_digits, text};
 use super::time_unit::TimeUnit;
 use super::walk::Walk;
+use crate::columns::Column;
 use crate::header::Header;
 use crate::source::Source;
 
@@ -21,6 +22,11 @@ pub(super) static FORMAT: Format = Format {
     name: "msr",
     about: "MSR Cambridge CSV (SNIA IOTTA)",
     known_by: "seven columns, the fourth `Read` or `Write`",
+    origin: Origin {
+        from: "SNIA IOTTA, MSR Cambridge (also the revised form)",
+        gives: &[Column::Complete, Column::Device],
+        unknown: "processes, flags",
+    },
     extensions: &[],
     times: Times::Fixed(TimeUnit::Ticks),
     sniff,

@@ -13,9 +13,10 @@ use std::panic::{self, AssertUnwindSafe};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Once};
 
-use arrow::array::{Array, AsArray, RecordBatch};
-use arrow::compute::max;
-use arrow::datatypes::{DataType, Field, Schema, UInt32Type, UInt64Type};
+use arrow_array::cast::AsArray;
+use arrow_array::types::{UInt32Type, UInt64Type};
+use arrow_array::{Array, RecordBatch};
+use arrow_schema::{DataType, Field, Schema};
 use emmclab_base::{Error, Kind, Request, Result, Sector};
 use parquet::arrow::ArrowWriter;
 use parquet::arrow::arrow_reader::statistics::StatisticsConverter;
@@ -28,7 +29,7 @@ use parquet::file::metadata::{KeyValue, RowGroupMetaData};
 use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterVersion};
 use parquet::schema::types::ColumnPath;
 
-use super::format::{Format, ReadOptions, Times};
+use super::format::{Format, Origin, ReadOptions, Times};
 use super::holds::Holds;
 use super::input::Input;
 use crate::atomic_file::AtomicFile;
@@ -44,6 +45,11 @@ pub(super) static FORMAT: Format = Format {
     name: "parquet",
     about: "Apache Parquet in the columns of this laboratory; the format to keep traces in",
     known_by: "`PAR1` in front of it",
+    origin: Origin {
+        from: "`emmclab record` and `emmclab convert TRACE x.parquet`; or any program that writes these columns (pandas, polars, DuckDB, Spark)",
+        gives: &Column::ALL_OPTIONAL,
+        unknown: "what the recording did not hold",
+    },
     extensions: &["parquet", "pq"],
     times: Times::Stored,
     sniff: |head, _| head.starts_with(MAGIC),
@@ -119,6 +125,8 @@ struct ParquetSource {
     last_arrival: i64,
     rows_done: u64,
     rows: u64,
+    /// Requests of the whole trace, where this file holds fewer.
+    whole: Option<u64>,
     bytes: u64,
 }
 
@@ -138,10 +146,13 @@ impl ParquetSource {
         let header = entry(HEADER_KEY)
             .map_or_else(|| Ok(foreign_header(path)), |json| described(HEADER_KEY, &json))?;
         let rows = metadata.metadata().file_metadata().num_rows().max(0) as u64;
-        let ledger = entry(LEDGER_KEY).map_or_else(
+        let mut ledger: Ledger = entry(LEDGER_KEY).map_or_else(
             || Ok(Ledger { seen: rows, kept: rows, ..Ledger::default() }),
             |json| described(LEDGER_KEY, &json),
         )?;
+        // Other tools that cut a trace in parts give each of them the metadata of the whole.
+        let whole = Some(ledger.kept).filter(|kept| *kept > rows);
+        ledger.kept = ledger.kept.min(rows);
         let extent = guarded(|| extent(&metadata))?;
         let has_notes = metadata.schema().field_with_name(Column::Role.name()).is_ok();
         let header = Header {
@@ -173,6 +184,7 @@ impl ParquetSource {
             last_arrival: i64::MIN,
             rows_done: before,
             rows,
+            whole,
             bytes,
         })
     }
@@ -268,8 +280,8 @@ fn extent(metadata: &ArrowReaderMetadata) -> std::result::Result<Option<Extent>,
     if highest.null_count() + longest.null_count() > 0 {
         return Ok(None);
     }
-    let highest = highest.as_primitive_opt::<UInt64Type>().and_then(max);
-    let longest = longest.as_primitive_opt::<UInt32Type>().and_then(max);
+    let highest = highest.as_primitive_opt::<UInt64Type>().and_then(|values| values.iter().flatten().max());
+    let longest = longest.as_primitive_opt::<UInt32Type>().and_then(|values| values.iter().flatten().max());
     let (Some(highest), Some(longest)) = (highest, longest) else { return Ok(None) };
     let mut without_completion = file.file_metadata().num_rows().max(0) as u64;
     if let Ok(complete) = column("complete_ns") {
@@ -363,7 +375,14 @@ impl Source for ParquetSource {
     }
 
     fn header(&self) -> Header {
-        self.header.clone()
+        let Some(whole) = self.whole else { return self.header.clone() };
+        let part = format!("a part of a trace: {} of its {whole} requests are here", self.rows);
+        let note = self.header.note.iter().cloned().chain([part]).collect::<Vec<_>>().join("; ");
+        Header { note: Some(note), ..self.header.clone() }
+    }
+
+    fn whole(&self) -> Option<u64> {
+        self.whole
     }
 
     fn progress(&self) -> Progress {

@@ -11,7 +11,7 @@ use std::path::Path;
 
 use emmclab_base::{Nanos, Op, Request, Result, Sector};
 
-use super::format::{Format, ReadOptions, Times};
+use super::format::{Format, Origin, ReadOptions, Times};
 use super::input::Input;
 use super::rwbs;
 use super::text::{
@@ -19,6 +19,7 @@ use super::text::{
     unsigned,
 };
 use super::time_unit::TimeUnit;
+use crate::columns::Column;
 use crate::header::Header;
 use crate::names::device_label;
 use crate::source::Source;
@@ -27,6 +28,11 @@ pub(super) static FORMAT: Format = Format {
     name: "pixel",
     about: "MobileBlockIOTraces CSV (Pixel 6a)",
     known_by: "its heading (with `proces`)",
+    origin: Origin {
+        from: "MobileBlockIOTraces (Pixel 6a)",
+        gives: &[Column::Flags, Column::Pid, Column::Process, Column::Device],
+        unknown: "response times",
+    },
     extensions: &[],
     times: Times::Fixed(TimeUnit::Seconds),
     sniff,

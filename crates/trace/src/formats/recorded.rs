@@ -12,9 +12,10 @@ pub fn recorded_flags(format: &str) -> (Flags, bool) {
     format.split(" + ").fold((Flags::empty(), false), |(flags, flushes), one| {
         let (more, flush) = match one {
             "biotracer" => (Flags::PACKED.union(Flags::NO_WAIT).union(Flags::NO_WAIT_KNOWN), false),
-            "blktrace" | "blkparse" | "pixel" => (LETTERS, true),
-            "fio" => (Flags::empty(), true),
-            "alibaba" | "disksim" | "mqsim" | "msr" | "spc1" | "ssdsim" | "systor17" | "tencent" => {
+            "blktrace" | "blkparse" | "iosnoop" | "pixel" => (LETTERS, true),
+            "biosnoop" | "fio" | "vscsi" | "vscsi-csv" => (Flags::empty(), true),
+            "alibaba" | "disksim" | "fiu" | "hfplayer" | "k5cloud" | "lcs" | "mqsim" | "msr"
+            | "oracle-general" | "spc1" | "ssdsim" | "systor17" | "tectonic" | "tencent" | "thesios" => {
                 (Flags::empty(), false)
             }
             _ => (Flags::all(), true),

@@ -2,15 +2,63 @@
 
 use emmclab_base::{Error, Flags, Kind, Op, Result};
 
+use crate::zones::ZoneCommand;
+
+/// The meaning of the letters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Letters {
+    /// A request.
+    Request(Op, Flags),
+    /// A command to a zone.
+    Zone(ZoneCommand),
+}
+
 /// Reads letters such as `R`, `WSM`, `FWFSM`, `DE` or `FF`.
 ///
 /// A leading `F` is a cache flush before the operation, an `F` behind it forced unit access; `FF` and blkparse's `FN`
-/// are the flush itself. `N` is a write of zeroes or anything else that carries no data, and is taken as a discard; so
-/// are the commands to zones, which newer kernels (6.18) distinguish (`ZR`, `ZF`, ...). `ZA` appends data to a zone.
+/// are the flush itself. `N` is a write of zeroes or anything else that carries no data, and is taken as a discard, and
+/// so is `WZ`. `ZA` appends data to a zone. Newer kernels (6.18) distinguish the commands to zones (`ZR`, `ZRA`, `ZF`, `ZO`, `ZC`).
 ///
 /// # Errors
 /// [`Kind::Value`] on an unknown letter.
+#[inline]
+pub fn read(field: &[u8], column: u64) -> Result<Letters> {
+    match zone_command(field) {
+        Some(command) => Ok(Letters::Zone(command)),
+        None => of_request(field, column).map(|(op, flags)| Letters::Request(op, flags)),
+    }
+}
+
+/// The same for tables of requests, where a command to a zone is an error.
+///
+/// # Errors
+/// As [`read`].
 pub fn parse(field: &[u8], column: u64) -> Result<(Op, Flags)> {
+    match read(field, column)? {
+        Letters::Request(op, flags) => Ok((op, flags)),
+        Letters::Zone(command) => {
+            Err(Error::new(Kind::Value, format!("is a {}, which is no request", command.name()))
+                .of_field("rwbs", column, field))
+        }
+    }
+}
+
+/// The command to a zone; a flush before it, and a priority behind it, change nothing.
+#[inline]
+fn zone_command(field: &[u8]) -> Option<ZoneCommand> {
+    let letters = field.strip_prefix(b"F").unwrap_or(field);
+    let [b'Z', kind, rest @ ..] = letters else { return None };
+    Some(match (kind, rest) {
+        (b'R', [b'A', ..]) => ZoneCommand::ResetAll,
+        (b'R', _) => ZoneCommand::Reset,
+        (b'F', _) => ZoneCommand::Finish,
+        (b'O', _) => ZoneCommand::Open,
+        (b'C', _) => ZoneCommand::Close,
+        _ => return None,
+    })
+}
+
+fn of_request(field: &[u8], column: u64) -> Result<(Op, Flags)> {
     let bad = || Error::new(Kind::Value, "is not an operation").of_field("rwbs", column, field);
     let (mut flags, rest) = match field {
         [b'F', rest @ ..] if !rest.is_empty() => (Flags::PREFLUSH, rest),
@@ -18,9 +66,7 @@ pub fn parse(field: &[u8], column: u64) -> Result<(Op, Flags)> {
     };
     let (op, rest) = match rest {
         [b'D', b'E', rest @ ..] => (Op::SecureErase, rest),
-        [b'D', rest @ ..] | [b'W', b'Z', rest @ ..] | [b'Z', b'R' | b'F' | b'O' | b'C', rest @ ..] => {
-            (Op::Discard, rest)
-        }
+        [b'D', rest @ ..] | [b'W', b'Z', rest @ ..] => (Op::Discard, rest),
         [b'W', rest @ ..] | [b'Z', b'A', rest @ ..] => (Op::Write, rest),
         [b'R', rest @ ..] => (Op::Read, rest),
         [b'N', rest @ ..] if flags == Flags::PREFLUSH => (Op::Flush, rest),
@@ -61,12 +107,25 @@ mod tests {
         assert_eq!(read("DE").0, Op::SecureErase);
         assert_eq!(read("ZAS"), (Op::Write, Flags::SYNC));
         assert_eq!(read("WZFS").0, Op::Discard);
-        for letters in ["ZR", "ZRA", "ZO", "ZC", "ZFS"] {
-            assert_eq!(read(letters).0, Op::Discard);
-        }
         assert!(parse(b"Z", 1).is_err());
         assert!(parse(b"", 1).is_err());
         assert!(parse(b"X", 1).is_err());
         assert!(parse(b"R?", 1).is_err());
+    }
+
+    #[test]
+    fn commands_to_zones_keep_their_names_and_are_no_discards() {
+        for (letters, command) in [
+            ("ZR", ZoneCommand::Reset),
+            ("ZRS", ZoneCommand::Reset),
+            ("ZRA", ZoneCommand::ResetAll),
+            ("ZO", ZoneCommand::Open),
+            ("ZC", ZoneCommand::Close),
+            ("ZFS", ZoneCommand::Finish),
+        ] {
+            assert_eq!(read(letters.as_bytes(), 1).unwrap(), Letters::Zone(command), "{letters}");
+            let error = parse(letters.as_bytes(), 1).unwrap_err().to_string();
+            assert!(error.contains(command.name()), "{error}");
+        }
     }
 }

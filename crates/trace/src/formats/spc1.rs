@@ -8,13 +8,14 @@ use std::path::Path;
 
 use emmclab_base::{Nanos, Request, Result, SECTOR_BYTES};
 
-use super::format::{Format, ReadOptions, Times};
+use super::format::{Format, Origin, ReadOptions, Times};
 use super::input::Input;
 use super::text::{
     Context, LastName, LineFormat, LineSource, comma_separated, first_line, is_decimal, is_digits, text,
 };
 use super::time_unit::TimeUnit;
 use super::walk::Walk;
+use crate::columns::Column;
 use crate::header::Header;
 use crate::source::Source;
 
@@ -22,6 +23,11 @@ pub(super) static FORMAT: Format = Format {
     name: "spc1",
     about: "SPC-1 trace file (Storage Performance Council, UMass)",
     known_by: "three numbers, `R` or `W`, and a time, between commas",
+    origin: Origin {
+        from: "Storage Performance Council; UMass trace repository",
+        gives: &[Column::Device],
+        unknown: "response times, processes, flags",
+    },
     extensions: &[],
     times: Times::Fixed(TimeUnit::Seconds),
     sniff,

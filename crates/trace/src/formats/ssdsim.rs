@@ -8,7 +8,7 @@ use std::io::Write;
 use emmclab_base::{Error, Flags, Kind, Nanos, Op, Request, Result, Sector};
 
 use super::fast_fields::FastFields;
-use super::format::{Format, ReadOptions, Times};
+use super::format::{Format, Origin, ReadOptions, Times};
 use super::holds::Holds;
 use super::input::Input;
 use super::lines::{LineWriter, Lines};
@@ -19,6 +19,7 @@ use super::text::{
 use super::time_unit::TimeUnit;
 use crate::atomic_file::AtomicFile;
 use crate::batch::Batch;
+use crate::columns::Column;
 use crate::header::Header;
 use crate::sink::Sink;
 use crate::source::Source;
@@ -27,6 +28,11 @@ pub(super) static FORMAT: Format = Format {
     name: "ssdsim",
     about: "SSDsim ASCII trace (arrival in ns, device, sector, sectors, 1 = read)",
     known_by: "five numbers, the last 0 or 1, and times without a point",
+    origin: Origin {
+        from: "SSDsim's traces",
+        gives: &[Column::Device],
+        unknown: "response times, processes, flags",
+    },
     extensions: &["ssdsim", "ascii"],
     times: Times::Open(TimeUnit::Nanos),
     sniff: |head, _| is_record(head) && is_digits(blank_separated(first_line(head)).next().unwrap_or(&[])),

@@ -11,11 +11,12 @@ use std::path::Path;
 
 use emmclab_base::{Nanos, Request, Result};
 
-use super::format::{Format, ReadOptions, Times};
+use super::format::{Format, Origin, ReadOptions, Times};
 use super::input::Input;
 use super::text::{Context, LastName, LineFormat, LineSource, comma_separated, first_line, text};
 use super::time_unit::TimeUnit;
 use super::walk::Walk;
+use crate::columns::Column;
 use crate::header::Header;
 use crate::source::Source;
 
@@ -23,6 +24,11 @@ pub(super) static FORMAT: Format = Format {
     name: "systor17",
     about: "SNIA Systor '17 CSV (virtual desktops)",
     known_by: "its heading (`Timestamp,Response,IOType,...`)",
+    origin: Origin {
+        from: "SNIA IOTTA, Systor '17",
+        gives: &[Column::Complete, Column::Device],
+        unknown: "processes, flags",
+    },
     extensions: &[],
     times: Times::Fixed(TimeUnit::Seconds),
     sniff,

@@ -13,17 +13,23 @@ use std::io::{self, BufRead, BufReader, Read};
 use emmclab_base::Result;
 use memchr::memmem;
 
-use super::format::{Format, ReadOptions, Times};
+use super::format::{Format, Origin, ReadOptions, Times};
 use super::ftrace::Ftrace;
 use super::input::Input;
 use super::text::LineSource;
 use super::time_unit::TimeUnit;
+use crate::columns::Column;
 use crate::source::Source;
 
 pub(super) static FORMAT: Format = Format {
     name: "systrace",
     about: "Android systrace HTML and atrace output (plain or -z) with block events",
     known_by: "a page of HTML, or `TRACE:` in a line of its own",
+    origin: Origin {
+        from: "`systrace.py -o page.html disk`, `atrace -t 10 disk` ([guide](../guides/read-what-others-recorded.md#systrace-and-atrace))",
+        gives: Column::OF_EVENTS,
+        unknown: "the wait in the queue: the category `disk` has issues and completions only",
+    },
     extensions: &[],
     times: Times::Fixed(TimeUnit::Seconds),
     sniff: |head, _| is_page(head) || begin_of_atrace(head).is_some(),

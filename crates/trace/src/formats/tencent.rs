@@ -8,11 +8,12 @@ use std::path::Path;
 
 use emmclab_base::{Nanos, Request, Result, Sector};
 
-use super::format::{Format, ReadOptions, Times};
+use super::format::{Format, Origin, ReadOptions, Times};
 use super::input::Input;
 use super::text::{Context, LastName, LineFormat, LineSource, comma_separated, first_line, is_digits, text};
 use super::time_unit::TimeUnit;
 use super::walk::Walk;
+use crate::columns::Column;
 use crate::header::Header;
 use crate::source::Source;
 
@@ -20,6 +21,11 @@ pub(super) static FORMAT: Format = Format {
     name: "tencent",
     about: "Tencent block storage CSV (SNIA IOTTA)",
     known_by: "five numbers between commas, the fourth 0 or 1",
+    origin: Origin {
+        from: "SNIA IOTTA, Tencent block storage",
+        gives: &[Column::Device],
+        unknown: "response times, processes, flags; times are whole seconds",
+    },
     extensions: &[],
     times: Times::Fixed(TimeUnit::Seconds),
     sniff,

@@ -1,23 +1,16 @@
 //! The common part of all line-by-line formats: lines, fields, numbers, and errors that name the place.
 
 use std::borrow::Cow;
-use std::io::Read;
 
 use emmclab_base::{Error, Kind, NameId, Request, Result, SECTOR_BYTES, Sector};
 
-use super::format::ReadOptions;
-use super::input::{Input, damaged};
+use super::format::Times;
+pub(crate) use super::line_source::LineSource;
 use super::time_unit::TimeUnit;
 use crate::header::Header;
 use crate::ledger::Ledger;
 use crate::names::Names;
-use crate::source::{Progress, Source};
-
-/// Longest line accepted; a longer one is no text.
-const MAX_LINE: usize = 1 << 16;
-const CHUNK: usize = 1 << 18;
-/// Requests parsed at a time: they stay in the cache until the reader has taken them.
-const ROWS: usize = 1 << 8;
+use crate::tally::Tally;
 
 /// The state that a line format keeps and fills while it reads.
 #[derive(Debug, Default)]
@@ -25,6 +18,12 @@ pub(crate) struct Context {
     pub processes: Names,
     pub devices: Names,
     pub ledger: Ledger,
+    /// Set by the format where a line seems to be a part of one: lines behind it are then tried as its rest.
+    pub broken: bool,
+    /// Set where a line is to be taken as it stands, broken or not.
+    pub as_it_stands: bool,
+    /// Set where a line was joined to those behind it: only what is sure counts then.
+    pub joining: bool,
 }
 
 impl Context {
@@ -36,6 +35,24 @@ impl Context {
     /// Counts a record of a kind that is no request.
     pub(crate) fn skip(&mut self) {
         self.ledger.skipped += 1;
+    }
+
+    /// Counts a request whose ends were rounded to sectors, where they were.
+    #[inline]
+    pub(crate) fn round(&mut self, rounded: bool) {
+        self.ledger.rounded += u64::from(rounded);
+    }
+
+    /// Counts a line of other origin, which is no record.
+    pub(crate) fn foreign(&mut self) {
+        self.no_record();
+        self.ledger.foreign += 1;
+    }
+
+    /// True where the line is to be tried together with those behind it before it is taken.
+    pub(crate) fn waits_for_rest(&mut self) -> bool {
+        self.broken = !self.as_it_stands;
+        self.broken
     }
 }
 
@@ -53,168 +70,24 @@ pub(crate) trait LineFormat: Send {
     fn finish(&mut self, _context: &mut Context, _out: &mut Vec<Request>) -> Result<()> {
         Ok(())
     }
+    /// Whether a line that is no record by itself may be the rest of the line before, which was broken.
+    fn may_be_rest(&self, _line: &[u8]) -> bool {
+        false
+    }
     /// As [`Source::in_file_order`].
     fn in_file_order(&self) -> bool {
         true
     }
+    /// As [`Source::times`].
+    fn times(&self) -> Option<Times> {
+        None
+    }
+    /// As [`Source::tally`].
+    fn tally(&self) -> Tally {
+        Tally::default()
+    }
     /// Format name, clock and device for the header.
     fn header(&self) -> Header;
-}
-
-/// Drives a [`LineFormat`] over an input.
-pub(crate) struct LineSource<F> {
-    format: F,
-    context: Context,
-    lenient: bool,
-    name: String,
-    path: std::path::PathBuf,
-    reader: Box<dyn Read + Send>,
-    meter: Box<dyn Fn() -> Progress + Send>,
-    buffer: Vec<u8>,
-    start: usize,
-    end: usize,
-    line: u64,
-    ended: bool,
-    finished: bool,
-}
-
-impl<F: LineFormat> LineSource<F> {
-    pub(crate) fn new(format: F, input: Input, options: &ReadOptions) -> Self {
-        Self::over(format, input, options, |bytes| bytes)
-    }
-
-    /// Reads the lines that `text` makes of the bytes of the file.
-    pub(crate) fn over(
-        format: F,
-        input: Input,
-        options: &ReadOptions,
-        text: impl FnOnce(Box<dyn Read + Send>) -> Box<dyn Read + Send>,
-    ) -> Self {
-        Self {
-            format,
-            context: Context::default(),
-            lenient: options.lenient,
-            name: input.name(),
-            path: input.path().to_owned(),
-            meter: Box::new(input.meter()),
-            reader: text(Box::new(input.into_reader())),
-            buffer: vec![0; CHUNK],
-            start: 0,
-            end: 0,
-            line: 0,
-            ended: false,
-            finished: false,
-        }
-    }
-
-    /// Moves the unfinished line to the front and reads more behind it.
-    fn refill(&mut self) -> Result<()> {
-        self.buffer.copy_within(self.start..self.end, 0);
-        self.end -= self.start;
-        self.start = 0;
-        if self.end > MAX_LINE {
-            return Err(Error::new(Kind::Syntax, format!("the line is longer than {MAX_LINE} bytes"))
-                .at_line(self.line + 1)
-                .hint("see `emmclab formats` for what can be read; this is not a text trace"));
-        }
-        let n = loop {
-            match self.reader.read(&mut self.buffer[self.end..]) {
-                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-                result => break result.map_err(|error| damaged(&self.path, error).at_line(self.line + 1))?,
-            }
-        };
-        self.end += n;
-        self.ended = n == 0;
-        Ok(())
-    }
-
-    fn one(&mut self, from: usize, to: usize, out: &mut Vec<Request>) -> Result<()> {
-        self.line += 1;
-        let mut line = &self.buffer[from..to];
-        if let [rest @ .., b'\r'] = line {
-            line = rest;
-        }
-        if line.is_empty() {
-            return Ok(());
-        }
-        self.context.ledger.seen += 1;
-        let rows = out.len();
-        match self.format.parse(line, &mut self.context, out) {
-            Err(_) if self.lenient => {
-                out.truncate(rows);
-                self.context.ledger.skipped += 1;
-                Ok(())
-            }
-            result => result
-                .map_err(|error| error.at_line(self.line).hint("give --lenient to skip and count bad lines")),
-        }
-    }
-}
-
-impl<F: LineFormat> Source for LineSource<F> {
-    fn fill(&mut self, out: &mut Vec<Request>) -> Result<bool> {
-        let goal = out.len() + ROWS;
-        while out.len() < goal {
-            let mut text = &self.buffer[self.start..self.end];
-            let before = out.len();
-            while let Some((request, rest)) = self.format.parse_fast(text, &mut self.context) {
-                out.push(request);
-                text = rest;
-                if out.len() == goal {
-                    break;
-                }
-            }
-            let lines = (out.len() - before) as u64;
-            self.line += lines;
-            self.context.ledger.seen += lines;
-            self.start = self.end - text.len();
-            if out.len() == goal {
-                break;
-            }
-            match memchr::memchr(b'\n', text) {
-                Some(length) => {
-                    let from = self.start;
-                    self.start += length + 1;
-                    self.one(from, from + length, out)?;
-                }
-                None if !self.ended => self.refill()?,
-                None => {
-                    // The last line may lack its end.
-                    let (from, to) = (self.start, self.end);
-                    self.start = self.end;
-                    if to > from {
-                        self.one(from, to, out)?;
-                    }
-                    if !self.finished {
-                        self.finished = true;
-                        self.format.finish(&mut self.context, out)?;
-                    }
-                    return Ok(false);
-                }
-            }
-        }
-        Ok(true)
-    }
-
-    fn in_file_order(&self) -> bool {
-        self.format.in_file_order()
-    }
-
-    fn names(&self) -> (&Names, &Names) {
-        (&self.context.processes, &self.context.devices)
-    }
-
-    fn ledger(&self) -> Ledger {
-        self.context.ledger.clone()
-    }
-
-    fn header(&self) -> Header {
-        Header { source: self.name.clone(), ..self.format.header() }
-    }
-
-    fn progress(&self) -> Progress {
-        (self.meter)()
-    }
 }
 
 /// The fields of a line, split at runs of blanks and tabs.
@@ -267,6 +140,12 @@ pub(crate) fn no_more<'a>(fields: &mut impl Iterator<Item = &'a [u8]>, column: u
         }
         None => Ok(()),
     }
+}
+
+/// Whether the length behind `+` is followed by another number, as where a number was cut in two.
+pub(crate) fn cuts_a_length(line: &[u8]) -> bool {
+    let mut fields = blank_separated(line).skip_while(|field| *field != b"+").skip(1);
+    fields.next().is_some_and(is_digits) && fields.next().is_some_and(is_digits)
 }
 
 /// A field that is nothing but an unsigned decimal number.
@@ -375,6 +254,25 @@ pub(crate) fn sector_span(
     let first = offset / SECTOR_BYTES;
     let count = sectors(end.div_ceil(SECTOR_BYTES) - first, field, name, column)?;
     Ok((Sector(first), count))
+}
+
+/// The sectors of a range of bytes that need not begin and end at sectors: both ends rounded down, so that ranges that follow one
+/// another in bytes do so in sectors, and a stream keeps its length; at least one sector. Also whether anything was rounded.
+#[inline]
+pub(crate) fn stream_span(
+    offset: u64,
+    bytes: u64,
+    (field, name, column): (&[u8], &str, u64),
+) -> Result<(Sector, u32, bool)> {
+    if bytes == 0 {
+        return Err(Error::new(Kind::Value, "is a request without data").of_field(name, column, field));
+    }
+    let end = offset
+        .checked_add(bytes)
+        .ok_or_else(|| Error::new(Kind::Value, "reaches beyond byte 2^64").of_field(name, column, field))?;
+    let first = offset / SECTOR_BYTES;
+    let count = sectors((end / SECTOR_BYTES - first).max(1), field, name, column)?;
+    Ok((Sector(first), count, !(offset | end).is_multiple_of(SECTOR_BYTES)))
 }
 
 /// Bytes as text: UTF-8, and where it is not, Latin-1, which gives every byte a character.

@@ -1,15 +1,22 @@
 //! The requests of one device on their way through the block layer.
 
-use std::collections::VecDeque;
-
 use emmclab_base::{Flags, Nanos, Op, Request, Sector};
 
+use super::counts::Books;
+use super::flushes::{Flushes, is_kernel_flush};
 use super::shelf::{Open, Shelf};
 use super::{Event, EventKind, MAX_OPEN};
-use crate::ledger::Ledger;
+
+/// The stages of an I/O before it is issued, as [`Device::queue`] gets them: inserted into the scheduler's queue.
+pub(super) const INSERTED: u8 = 1;
+/// Its request was allocated.
+pub(super) const ALLOCATED: u8 = 2;
+/// It was queued.
+pub(super) const QUEUED: u8 = 3;
 
 /// The state of one device.
 #[derive(Debug, Default)]
+#[allow(clippy::struct_excessive_bools, reason = "each says whether the recording holds one kind of event")]
 pub(super) struct Device {
     /// Not yet issued.
     waiting: Shelf,
@@ -17,11 +24,12 @@ pub(super) struct Device {
     issued: Shelf,
     /// Data complete, waiting for the completion of length 0.
     finishing: Shelf,
-    /// Flushes that a task waits for, the oldest first.
-    flushes: VecDeque<Open>,
-    /// Flushes of the kernel without a recorded request for one.
-    own_flushes: VecDeque<Open>,
-    /// The earliest stage seen: 0 none, 1 insert, 2 get request, 3 queue.
+    flushes: Flushes,
+    /// Completions before any other event, which may be all that is recorded.
+    early: Vec<Open>,
+    /// Whether they are.
+    only_completions: bool,
+    /// The earliest stage seen; 0 where none was.
     stage: u8,
     issues: bool,
     completions: bool,
@@ -29,15 +37,28 @@ pub(super) struct Device {
     requeues: bool,
 }
 
-fn emit(open: &Open, complete: Nanos, ledger: &mut Ledger, out: &mut Vec<Request>) {
-    let request = Request { complete: Some(complete), ..open.request };
+fn emit(open: &Open, complete: Nanos, books: &mut Books) {
+    let request = Request { complete: Some(complete), served: open.served_at(complete), ..open.request };
     if request.early_time().is_some() {
         // Clocks of processors that differ, or lines out of order: these events are not of one request.
-        ledger.unpaired += 1;
+        lose(open, books);
         return;
     }
-    ledger.paired += 1;
-    out.push(request);
+    books.ledger.paired += 1;
+    keep(open, request, books);
+}
+
+fn keep(open: &Open, request: Request, books: &mut Books) {
+    books.ledger.unqueued += u64::from(!open.queued);
+    books.ledger.failed += u64::from(request.flags.contains(Flags::FAILED));
+    books.counts.kept += open.events;
+    books.out.push(request);
+}
+
+/// A part of its events is missing.
+fn lose(open: &Open, books: &mut Books) {
+    books.ledger.unpaired += 1;
+    books.counts.unpaired += open.events;
 }
 
 impl Device {
@@ -49,34 +70,51 @@ impl Device {
     /// Whether more requests are open than there can be.
     pub(super) fn is_full(&self) -> bool {
         let shelves = [&self.waiting, &self.issued, &self.finishing];
-        let flushes = self.flushes.len().max(self.own_flushes.len());
-        shelves.into_iter().any(|shelf| shelf.len > MAX_OPEN) || flushes > MAX_OPEN
+        let others = self.flushes.len().max(self.early.len());
+        shelves.into_iter().any(|shelf| shelf.len > MAX_OPEN) || others > MAX_OPEN
     }
 
     /// An I/O was queued, or its request was made.
-    pub(super) fn queue(&mut self, event: &Event, stage: u8) {
+    pub(super) fn queue(&mut self, event: &Event, stage: u8, books: &mut Books) {
         // Later stages of an I/O say nothing new where an earlier one is recorded.
         if stage < self.stage {
+            books.counts.repeated += 1;
+            return;
+        }
+        self.lose_early(books);
+        if stage == INSERTED && event.op == Op::Flush {
+            // The kernel's own flush on its way to the driver.
+            books.counts.flushes += 1;
             return;
         }
         self.stage = stage;
         let mut open = Open::new(event);
         if event.op == Op::Flush || event.sectors == 0 && event.flags.contains(Flags::PREFLUSH) {
             open.request.op = Op::Flush;
-            self.flushes.push_back(open);
+            self.flushes.waiting.push_back(open);
         } else if event.sectors > 0 {
             self.waiting.put(open);
+        } else {
+            books.counts.without_data += 1;
+        }
+    }
+
+    /// Completions before the first other event are of requests that began before the recording.
+    fn lose_early(&mut self, books: &mut Books) {
+        for open in self.early.drain(..) {
+            lose(&open, books);
         }
     }
 
     /// An I/O or a request joined another.
-    pub(super) fn merge(&mut self, event: &Event, ledger: &mut Ledger) {
+    pub(super) fn merge(&mut self, event: &Event, books: &mut Books) {
+        let newest = self.waiting.take_newest(event.sector, event.sectors, event.op);
+        let newest = newest.map(|open| Open { events: open.events + 1, ..open });
         // The stage of allocation or insertion comes after merging: the I/O never was on its own.
-        let Some(joining) = self
-            .waiting
-            .take_newest(event.sector, event.sectors, event.op)
-            .or_else(|| (event.kind != EventKind::RequestMerge && self.stage < 3).then(|| Open::new(event)))
-        else {
+        let Some(joining) = newest.or_else(|| {
+            (event.kind != EventKind::RequestMerge && self.stage < QUEUED).then(|| Open::new(event))
+        }) else {
+            books.counts.unmatched += 1;
             return;
         };
         let target = if event.kind == EventKind::FrontMerge {
@@ -89,7 +127,7 @@ impl Device {
         match target {
             Some(mut target) => {
                 target.join(&joining);
-                ledger.merged += 1;
+                books.ledger.merged += 1;
                 self.waiting.put(target);
             }
             None => self.waiting.put(joining),
@@ -97,28 +135,30 @@ impl Device {
     }
 
     /// An I/O was cut in two at `at`.
-    pub(super) fn split(&mut self, event: &Event, at: u64, ledger: &mut Ledger) {
+    pub(super) fn split(&mut self, event: &Event, at: u64, books: &mut Books) {
         let list = self.waiting.by_sector.get(&event.sector);
         let found = list.and_then(|list| {
             list.iter().rposition(|open| open.request.op == event.op && open.end > at && at > open.position)
         });
         let Some(mut first) = found.and_then(|place| self.waiting.remove(event.sector, place)) else {
+            books.counts.unmatched += 1;
             return;
         };
-        let mut second = first;
+        let mut second = Open { events: 0, ..first };
+        first.events += 1;
         first.end = at;
         first.measure();
         second.position = at;
         second.request.sector = Sector(at);
         second.measure();
-        ledger.split += 1;
+        books.ledger.split += 1;
         self.waiting.put(first);
         self.waiting.put(second);
     }
 
     /// Takes what waits for `[sector, sector + sectors)`: one request, or several whose merging was not recorded, or
     /// the first part of one whose splitting was not.
-    fn take_waiting(&mut self, event: &Event, ledger: &mut Ledger) -> Option<Open> {
+    fn take_waiting(&mut self, event: &Event, books: &mut Books) -> Option<Open> {
         let end = event.sector.saturating_add(u64::from(event.sectors));
         let (mut open, choice) = self.waiting.take(event.sector, event.sectors, event.op).or_else(|| {
             let (&sector, _) =
@@ -127,7 +167,7 @@ impl Device {
                 })?;
             self.waiting.take(sector, 0, event.op)
         })?;
-        ledger.ambiguous += u64::from(choice);
+        books.ledger.ambiguous += u64::from(choice);
         while open.end < end {
             let Some((next, _)) = self.waiting.take(open.end, (end - open.end) as u32, event.op) else {
                 break;
@@ -137,14 +177,14 @@ impl Device {
                 break;
             }
             open.join(&next);
-            ledger.merged += 1;
+            books.ledger.merged += 1;
         }
         if open.end > end {
-            let mut rest = open;
+            let mut rest = Open { events: 0, ..open };
             rest.position = end;
             rest.request.sector = Sector(end);
             rest.measure();
-            ledger.split += 1;
+            books.ledger.split += 1;
             self.waiting.put_first(rest);
         }
         open.position = event.sector;
@@ -155,19 +195,27 @@ impl Device {
     }
 
     /// A request went to the driver.
-    pub(super) fn issue(&mut self, event: &Event, ledger: &mut Ledger) {
+    pub(super) fn issue(&mut self, event: &Event, books: &mut Books) {
         self.issues = true;
-        if event.op == Op::Flush {
+        self.lose_early(books);
+        if is_kernel_flush(event) {
             return self.issue_flush(event);
         }
         if event.sectors == 0 {
+            books.counts.without_data += 1;
             return;
         }
-        if self.issue_again(event, ledger) {
-            return;
+        let again = self.may_be_again(event);
+        if again && (self.completions || self.stage > 0) {
+            return self.issue_again(event, books);
         }
-        let mut open =
-            self.take_waiting(event, ledger).unwrap_or_else(|| Open { queued: false, ..Open::new(event) });
+        let mut open = self
+            .take_waiting(event, books)
+            // Where queueing is recorded, this one was not: it arrived before the recording, or its event was lost.
+            .unwrap_or_else(|| Open { queued: self.stage == 0, events: 0, ..Open::new(event) });
+        open.events += 1;
+        // Whether the driver gives requests back without an event, or its completions were not recorded, shows later.
+        open.again = again;
         // Forced unit access that the driver does not get as such is emulated by a flush after the data.
         open.sequenced |= open.request.flags.contains(Flags::FUA) && !event.flags.contains(Flags::FUA);
         open.request.start.get_or_insert(event.time);
@@ -175,150 +223,200 @@ impl Device {
         self.issued.put(open);
     }
 
-    /// Moves the issue time of a request that is issued while it is with the driver: the driver gave it back without an
-    /// event. Where such events are all that tells requests apart, or something waits for exactly this range, it is
-    /// another request's.
-    fn issue_again(&mut self, event: &Event, ledger: &mut Ledger) -> bool {
+    /// Whether a request that is issued is with the driver already: the driver gave it back without an event. Where such events
+    /// are all that tells requests apart, or something waits for exactly this range, it is another request's.
+    fn may_be_again(&mut self, event: &Event) -> bool {
         let reported = self.requeues && self.stage == 0;
-        if reported || self.waiting.of_range(event).next().is_some() {
-            return false;
-        }
-        let mut issued = self.issued.of_range(event);
-        let Some(open) = issued.next() else { return false };
-        open.request.issue = Some(event.time);
-        ledger.requeued += 1;
-        // Where nothing is queued on the record, or several requests are alike, it may also be another one.
-        ledger.ambiguous += u64::from(self.stage == 0 || issued.next().is_some());
-        true
+        !reported
+            && self.waiting.of_range(event).next().is_none()
+            && self.issued.of_range(event).any(|open| open.served.is_none())
     }
 
-    /// The kernel's own flush serves all that wait for one now.
+    /// Moves the issue time of a request that is issued once more.
+    fn issue_again(&mut self, event: &Event, books: &mut Books) {
+        let mut issued = self.issued.of_range(event).filter(|open| open.served.is_none());
+        let Some(open) = issued.next() else { return };
+        open.request.issue = Some(event.time);
+        open.events += 1;
+        books.ledger.requeued += 1;
+        // Where nothing is queued on the record, or several requests are alike, it may also be another one.
+        books.ledger.ambiguous += u64::from(self.stage == 0 || issued.next().is_some());
+    }
+
+    /// The kernel's own flush serves all that wait for one now, and writes whose data is done and that end with it.
     fn issue_flush(&mut self, event: &Event) {
-        let mut served = false;
-        for open in self.flushes.iter_mut().filter(|open| open.request.issue.is_none()) {
-            open.request.start = Some(event.time);
-            open.request.issue = Some(event.time);
-            served = true;
-        }
+        let mut serves = self.finishing.len > 0;
         let waiting = self.waiting.by_sector.values_mut().flatten();
         for open in waiting.filter(|open| open.sequenced && open.request.start.is_none()) {
             open.request.start = Some(event.time);
-            served = true;
+            serves = true;
         }
-        if !served && self.stage == 0 {
-            let mut open = Open::new(event);
-            open.request.start = Some(event.time);
-            open.request.issue = Some(event.time);
-            self.own_flushes.push_back(open);
-        }
+        self.flushes.issue(event, serves);
     }
 
     /// The driver's event is closer than `issue` to the time at which the device got it.
     pub(super) fn submit(&mut self, event: &Event) {
-        let list = self.issued.by_sector.get_mut(&event.sector);
-        if let Some(open) = list.and_then(|list| list.iter_mut().find(|open| open.request.op == event.op)) {
+        if let Some(open) = self.unserved(event.sector, event.op) {
             open.request.issue = Some(event.time);
         }
     }
 
+    /// The driver saw the end of the command of a request.
+    pub(super) fn served(&mut self, sector: u64, op: Op, time: Nanos) {
+        if let Some(open) = self.unserved(sector, op) {
+            open.served = Some(time);
+        }
+    }
+
+    fn unserved(&mut self, sector: u64, op: Op) -> Option<&mut Open> {
+        let list = self.issued.by_sector.get_mut(&sector)?;
+        list.iter_mut().find(|open| open.request.op == op && open.served.is_none())
+    }
+
     /// The driver gave a request back.
-    pub(super) fn requeue(&mut self, event: &Event, ledger: &mut Ledger) {
+    pub(super) fn requeue(&mut self, event: &Event, books: &mut Books) {
         self.requeues = true;
-        if let Some((open, _)) = self.issued.take(event.sector, event.sectors, event.op) {
-            ledger.requeued += 1;
+        if is_kernel_flush(event) {
+            let known = self.flushes.requeue();
+            books.counts.unmatched += u64::from(!known);
+            books.ledger.requeued += u64::from(known);
+        } else if let Some((mut open, _)) = self.issued.take(event.sector, event.sectors, event.op) {
+            books.ledger.requeued += 1;
+            open.events += 1;
+            open.served = None;
             self.waiting.put_first(open);
+        } else {
+            books.counts.unmatched += 1;
         }
     }
 
     /// A part or all of a request is done.
-    pub(super) fn complete(&mut self, event: &Event, ledger: &mut Ledger, out: &mut Vec<Request>) {
-        self.completions = true;
-        if event.op == Op::Flush {
-            if let Some(mut open) = self.own_flushes.pop_front() {
-                // The kernel names no sector for its own flush.
-                open.request.sector = Sector(0);
-                emit(&open, event.time, ledger, out);
-            }
-            return;
+    pub(super) fn complete(&mut self, event: &Event, books: &mut Books) {
+        if !self.completions {
+            self.completions = true;
+            let repeated = self.issued.join_repeated();
+            books.ledger.requeued += repeated;
+            books.ledger.ambiguous += repeated;
+        }
+        let is_flush = is_kernel_flush(event);
+        if !self.issues && self.stage == 0 && (is_flush || event.sectors > 0) {
+            return self.complete_early(event, is_flush, books);
+        }
+        if is_flush {
+            return self.complete_flush(event, books);
         }
         if event.sectors == 0 {
             // Commands that pass through the block layer, and those to zones, end so too: they carry no data.
             if event.op == Op::Write {
-                self.complete_sequence(event, ledger, out);
+                self.complete_sequence(event, books);
+            } else {
+                books.counts.without_data += 1;
             }
             return;
         }
         let found = match self.issued.take(event.sector, event.sectors, event.op) {
             Some((open, choice)) => {
-                ledger.ambiguous += u64::from(choice);
+                books.ledger.ambiguous += u64::from(choice);
                 Some(open)
             }
-            None if !self.issues => self.take_waiting(event, ledger),
+            None if !self.issues => self.take_waiting(event, books),
             None => None,
         };
-        let Some(mut open) = found else {
-            ledger.unpaired += 1;
-            return;
-        };
-        if !open.queued && self.stage > 0 {
-            // It was queued before the recording began: its arrival is not known.
-            ledger.unpaired += 1;
-            return;
-        }
+        let Some(mut open) = found else { return lose(&Open::new(event), books) };
+        open.events += 1;
+        open.request.flags = open.request.flags.union(event.flags.intersection(Flags::FAILED));
         let done = event.sector.saturating_add(u64::from(event.sectors));
         if done < open.end {
             open.position = done;
+            (open.served, open.in_parts) = (None, true);
             self.issued.put_first(open);
-        } else if open.sequenced && open.queued {
+        } else if open.sequenced && open.queued && self.stage > 0 {
             open.request.complete = Some(event.time);
             self.finishing.put(open);
         } else {
-            emit(&open, event.time, ledger, out);
+            emit(&open, event.time, books);
         }
     }
 
+    /// A completion before any other event. If no other follows, it is all that is known of its request.
+    fn complete_early(&mut self, event: &Event, is_flush: bool, books: &mut Books) {
+        let mut open = Open::new(event);
+        open.request.flags = event.flags;
+        if is_flush {
+            (open.request.op, open.request.sector, open.request.sectors) = (Op::Flush, Sector(0), 0);
+        }
+        if self.only_completions { keep_completion(&open, books) } else { self.early.push(open) }
+    }
+
+    fn complete_flush(&mut self, event: &Event, books: &mut Books) {
+        let Some((mut flush, is_only)) = self.flushes.complete() else {
+            return lose(&Open::new(event), books);
+        };
+        flush.open.events += 1;
+        books.ledger.ambiguous += u64::from(!is_only);
+        if flush.serves {
+            books.counts.flushes += flush.open.events;
+            return;
+        }
+        flush.open.request.flags = event.flags.intersection(Flags::FAILED);
+        // The kernel names no sector for its own flush.
+        flush.open.request.sector = Sector(0);
+        emit(&flush.open, event.time, books);
+    }
+
     /// The completion of length 0 that ends a flush, or a write that went through flushes.
-    fn complete_sequence(&mut self, event: &Event, ledger: &mut Ledger, out: &mut Vec<Request>) {
-        if let Some((open, _)) = self.finishing.take(event.sector, 0, event.op) {
-            emit(&open, event.time, ledger, out);
-        } else if let Some(open) = self.flushes.pop_front() {
-            emit(&open, event.time, ledger, out);
+    fn complete_sequence(&mut self, event: &Event, books: &mut Books) {
+        let finishing = self.finishing.take(event.sector, 0, event.op).map(|(open, _)| open);
+        if let Some(mut open) = finishing.or_else(|| self.flushes.waiting.pop_front()) {
+            open.events += 1;
+            open.request.flags = open.request.flags.union(event.flags.intersection(Flags::FAILED));
+            emit(&open, event.time, books);
         } else if self.stage > 0 {
-            ledger.unpaired += 1;
+            lose(&Open::new(event), books);
+        } else {
+            // Its flush is kept as a request.
+            books.counts.flushes += 1;
         }
     }
 
     /// Whether a request of this kind at this sector is with the driver.
     pub(super) fn has_issued(&self, sector: u64, op: Op) -> bool {
-        self.issued.at(sector).any(|open| open.request.op == op)
+        self.issued.at(sector).any(|open| open.request.op == op && open.served.is_none())
     }
 
     /// Arrival of the oldest open request.
     pub(super) fn oldest_open(&self) -> Option<Nanos> {
         let shelves = [&self.waiting, &self.issued, &self.finishing];
         let shelved = shelves.into_iter().flat_map(|shelf| shelf.by_sector.values()).flatten();
-        let flushes = self.flushes.iter().chain(&self.own_flushes);
-        shelved.chain(flushes).map(|open| open.request.arrival).min()
+        let shelved = shelved.chain(&self.early).map(|open| open.request.arrival);
+        shelved.chain(self.flushes.arrivals()).min()
     }
 
     /// Ends the oldest half of the open requests where there are more than `limit`.
-    pub(super) fn give_up(
-        &mut self,
-        limit: usize,
-        passed_on: bool,
-        ledger: &mut Ledger,
-        out: &mut Vec<Request>,
-    ) {
+    pub(super) fn give_up(&mut self, limit: usize, passed_on: bool, books: &mut Books) {
+        if self.early.len() > limit {
+            self.only_completions = true;
+            for open in self.early.drain(..) {
+                keep_completion(&open, books);
+            }
+        }
         let completions = self.completions;
         let mut end = |open: Open| match open.request.complete {
-            _ if passed_on => ledger.skipped += 1,
+            _ if passed_on => {
+                books.ledger.skipped += 1;
+                books.counts.passed_on += open.events;
+            }
             Some(complete) => {
                 // Its data was done; only the completion of the flush behind it is missing.
-                ledger.ambiguous += 1;
-                emit(&open, complete, ledger, out);
+                books.ledger.ambiguous += 1;
+                emit(&open, complete, books);
             }
-            None if completions => ledger.unpaired += 1,
-            None => out.push(open.request),
+            None if completions => lose(&open, books),
+            None => match open.served {
+                // The driver's end is all that was recorded of it.
+                Some(end) => emit(&open, end, books),
+                None => keep(&open, open.request, books),
+            },
         };
         for shelf in [&mut self.waiting, &mut self.issued, &mut self.finishing] {
             if shelf.len > limit {
@@ -329,11 +427,22 @@ impl Device {
                 }
             }
         }
-        for flushes in [&mut self.flushes, &mut self.own_flushes] {
-            if flushes.len() > limit {
-                let gone = flushes.len() - limit / 2;
-                flushes.drain(..gone).for_each(&mut end);
-            }
+        let Flushes { waiting, running } = &mut self.flushes;
+        if waiting.len() > limit {
+            let gone = waiting.len() - limit / 2;
+            waiting.drain(..gone).for_each(&mut end);
         }
+        let gone = if running.len() > limit { running.len() - limit / 2 } else { 0 };
+        let mut parts = 0;
+        for flush in running.drain(..gone) {
+            if flush.serves { parts += flush.open.events } else { end(flush.open) }
+        }
+        books.counts.flushes += parts;
     }
+}
+
+/// A request of which only the completion was recorded: its time is all that is known, and stands for the arrival.
+fn keep_completion(open: &Open, books: &mut Books) {
+    books.ledger.from_completion += 1;
+    keep(open, open.request, books);
 }

@@ -11,12 +11,14 @@
 //!    may give a request back without that event: an issue of a range that is with the driver, and for which nothing
 //!    waits, issues the same request again. Recorded without queueing it may be another request: it is ambiguous too.
 //!    It is one from the first requeue event of a device on, because its kernel reports what a driver gives back.
-//! 4. A cache flush (`FWS`, no data) is done by the flush that is issued next (`FF`), which serves all that wait, and
-//!    ends with a completion of length 0.
+//! 4. A cache flush (`FWS`, no data) is done by the flush that is issued next (`FF`; before kernel 4.8 `FWS` at sector 2^64-1),
+//!    which serves all that wait, and ends with a completion of length 0. A flush of the kernel that nothing waits for is a
+//!    request itself. Of several that are with the driver, the latest ends first: after a lost completion none takes too long.
 //! 5. A write with a flush before it, or with forced unit access on a device that has none, passes through those
 //!    flushes: its data completes first and a completion of length 0, at the sector of its last piece, ends it.
-//! 6. Recordings without some of these events are met half way: the earliest stage seen gives the arrival, and
-//!    without completions the requests stay open.
+//! 6. Recordings without some of these events are met half way: the earliest stage seen gives the arrival. A request that was
+//!    issued but not queued on the record arrives with its issue, and is counted. Without completions the requests stay open,
+//!    or end with the command of the driver; with completions alone, each is a request that arrives at that time.
 //! 7. What is queued to a mapped device (dm, zram) is passed on to a disk, or served without a request. Where other
 //!    devices issue or complete requests, those of a device that never does are left out and counted as skipped.
 //!
@@ -24,12 +26,16 @@
 //! the last time that its data was (handed to the device, where the driver reports that), and `complete` the final
 //! completion.
 
+mod counts;
 mod device;
+mod flushes;
 mod shelf;
 
 use std::collections::BTreeMap;
 
-use device::Device;
+use counts::Books;
+pub use counts::EventCounts;
+use device::{ALLOCATED, Device, INSERTED, QUEUED};
 
 use emmclab_base::{Flags, NameId, Nanos, Op, Request};
 
@@ -66,21 +72,23 @@ pub enum EventKind {
 }
 
 impl EventKind {
-    /// The step that the kernel's event of this name reports; a split without its second sector.
+    /// The kernel's events by name; a split without its second sector.
+    pub const NAMES: [(&str, EventKind); 10] = [
+        ("block_bio_queue", EventKind::Queue),
+        ("block_getrq", EventKind::GetRequest),
+        ("block_rq_insert", EventKind::Insert),
+        ("block_rq_issue", EventKind::Issue),
+        ("block_rq_complete", EventKind::Complete),
+        ("block_rq_requeue", EventKind::Requeue),
+        ("block_bio_backmerge", EventKind::BackMerge),
+        ("block_bio_frontmerge", EventKind::FrontMerge),
+        ("block_rq_merge", EventKind::RequestMerge),
+        ("block_split", EventKind::Split(0)),
+    ];
+
+    /// The step that the kernel's event of this name reports.
     pub fn of_event(name: &[u8]) -> Option<EventKind> {
-        Some(match name {
-            b"block_bio_queue" => EventKind::Queue,
-            b"block_getrq" => EventKind::GetRequest,
-            b"block_rq_insert" => EventKind::Insert,
-            b"block_rq_issue" => EventKind::Issue,
-            b"block_rq_complete" => EventKind::Complete,
-            b"block_rq_requeue" => EventKind::Requeue,
-            b"block_bio_backmerge" => EventKind::BackMerge,
-            b"block_bio_frontmerge" => EventKind::FrontMerge,
-            b"block_rq_merge" => EventKind::RequestMerge,
-            b"block_split" => EventKind::Split(0),
-            _ => return None,
-        })
+        EventKind::NAMES.iter().find(|(known, _)| known.as_bytes() == name).map(|(_, kind)| *kind)
     }
 
     /// Whether the running task is the one that caused the event; other events run in the context of an interrupted task.
@@ -118,24 +126,28 @@ pub struct Event {
 #[derive(Debug, Default)]
 pub struct Pairer {
     devices: BTreeMap<NameId, Device>,
+    counts: EventCounts,
 }
 
 impl Pairer {
     /// Takes the next event in order of time and appends the requests that it ends.
     pub fn feed(&mut self, event: &Event, ledger: &mut Ledger, out: &mut Vec<Request>) {
         let device = self.devices.entry(event.device).or_default();
+        let books = &mut Books { ledger, counts: &mut self.counts, out };
+        // What drivers report is not of the block layer.
+        books.counts.seen += u64::from(event.kind != EventKind::Submit);
         match event.kind {
-            EventKind::Queue => device.queue(event, 3),
-            EventKind::GetRequest => device.queue(event, 2),
-            EventKind::Insert => device.queue(event, 1),
-            EventKind::Issue => device.issue(event, ledger),
+            EventKind::Queue => device.queue(event, QUEUED, books),
+            EventKind::GetRequest => device.queue(event, ALLOCATED, books),
+            EventKind::Insert => device.queue(event, INSERTED, books),
+            EventKind::Issue => device.issue(event, books),
             EventKind::Submit => device.submit(event),
-            EventKind::Complete => device.complete(event, ledger, out),
-            EventKind::Requeue => device.requeue(event, ledger),
+            EventKind::Complete => device.complete(event, books),
+            EventKind::Requeue => device.requeue(event, books),
             EventKind::BackMerge | EventKind::FrontMerge | EventKind::RequestMerge => {
-                device.merge(event, ledger);
+                device.merge(event, books);
             }
-            EventKind::Split(at) => device.split(event, at, ledger),
+            EventKind::Split(at) => device.split(event, at, books),
         }
         if device.is_full() {
             self.give_up(MAX_OPEN, ledger, out);
@@ -147,6 +159,18 @@ impl Pairer {
         self.devices.get(&device).is_some_and(|device| device.has_issued(sector, op))
     }
 
+    /// Notes that the driver saw the end of the command of a request: its completion, where none is recorded.
+    pub(crate) fn served(&mut self, device: NameId, sector: u64, op: Op, time: Nanos) {
+        if let Some(device) = self.devices.get_mut(&device) {
+            device.served(sector, op, time);
+        }
+    }
+
+    /// What became of the events so far.
+    pub fn counts(&self) -> EventCounts {
+        self.counts
+    }
+
     /// Whether any device does requests; one that does not, beside it, passes them on.
     fn any_active(&self) -> bool {
         self.devices.values().any(Device::is_active)
@@ -154,9 +178,10 @@ impl Pairer {
 
     fn give_up(&mut self, limit: usize, ledger: &mut Ledger, out: &mut Vec<Request>) {
         let any_active = self.any_active();
+        let books = &mut Books { ledger, counts: &mut self.counts, out };
         for device in self.devices.values_mut() {
             let passed_on = any_active && !device.is_active();
-            device.give_up(limit, passed_on, ledger, out);
+            device.give_up(limit, passed_on, books);
         }
     }
 

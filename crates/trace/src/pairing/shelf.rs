@@ -2,12 +2,13 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use emmclab_base::{Flags, Op, Request, Sector};
+use emmclab_base::{Flags, Nanos, Op, Request, Sector};
 
 use super::Event;
 
 /// A request on its way.
 #[derive(Clone, Copy, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is known or not by itself")]
 pub(super) struct Open {
     pub(super) request: Request,
     /// The next sector to be done; moves on with partial completions.
@@ -17,6 +18,14 @@ pub(super) struct Open {
     pub(super) queued: bool,
     /// Whether the kernel will end it with a completion of length 0.
     pub(super) sequenced: bool,
+    /// Whether it may be the request before of the same range, issued once more.
+    pub(super) again: bool,
+    /// When the driver saw the end of its command.
+    pub(super) served: Option<Nanos>,
+    /// Whether it was done in parts, each by a command of its own.
+    pub(super) in_parts: bool,
+    /// Events that it was made of.
+    pub(super) events: u64,
 }
 
 impl Open {
@@ -30,7 +39,17 @@ impl Open {
         };
         let end = event.sector.saturating_add(u64::from(event.sectors));
         let sequenced = event.flags.contains(Flags::PREFLUSH);
-        Self { request, position: event.sector, end, queued: true, sequenced }
+        Self {
+            request,
+            position: event.sector,
+            end,
+            queued: true,
+            sequenced,
+            again: false,
+            served: None,
+            in_parts: false,
+            events: 1,
+        }
     }
 
     /// Takes in `other`, which lies beside it.
@@ -44,7 +63,16 @@ impl Open {
             self.request.process = other.request.process;
         }
         self.request.flags = self.request.flags.union(other.request.flags);
+        self.events += other.events;
         self.measure();
+    }
+
+    /// The end of its command, where a single command was all that it took: it lies between issue and completion, and no flush was
+    /// done for the request.
+    pub(super) fn served_at(&self, complete: Nanos) -> Option<Nanos> {
+        let is_single = !self.in_parts && !self.sequenced;
+        let is_later = |end: &Nanos| self.request.issue.is_some_and(|issue| issue <= *end);
+        self.served.filter(|end| is_single && is_later(end) && *end <= complete)
     }
 
     /// Sets the length by the range.
@@ -123,6 +151,29 @@ impl Shelf {
         let (end, op) = (event.sector.saturating_add(u64::from(event.sectors)), event.op);
         let all = self.by_sector.get_mut(&event.sector).into_iter().flatten();
         all.filter(move |open| open.end == end && open.request.op == op)
+    }
+
+    /// Joins requests that may be issues of the one before to it, and returns their number.
+    pub(super) fn join_repeated(&mut self) -> u64 {
+        let mut joined = 0;
+        for list in self.by_sector.values_mut() {
+            let mut at = 1;
+            while at < list.len() {
+                let Open { end, again, request, .. } = list[at];
+                let before = (0..at).rfind(|i| list[*i].end == end && list[*i].request.op == request.op);
+                if let Some(before) = before.filter(|_| again)
+                    && let Some(later) = list.remove(at)
+                {
+                    list[before].request.issue = later.request.issue;
+                    list[before].events += later.events;
+                    joined += 1;
+                } else {
+                    at += 1;
+                }
+            }
+        }
+        self.len -= joined;
+        joined as u64
     }
 
     /// The requests at `sector`, the oldest first.

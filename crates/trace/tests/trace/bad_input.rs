@@ -175,7 +175,8 @@ fn line(sample: &Sample, time: &str, address: &str, size: &str) -> String {
 #[test]
 fn impossible_values_are_named_with_field_and_line() {
     let good_size = |sample: &Sample| {
-        let in_bytes = ["msr", "alibaba", "systor17", "spc1", "fio", "csv"].contains(&sample.format);
+        let in_bytes = ["msr", "alibaba", "systor17", "spc1", "fio", "csv", "k5cloud", "thesios", "tectonic"]
+            .contains(&sample.format);
         if in_bytes { "4096" } else { "8" }
     };
     for sample in SAMPLES.iter().filter(|sample| !sample.line.is_empty()) {

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use crate::support::{fixture, lenient, read, read_bytes, read_with};
 use emmclab_trace::formats::files;
-use emmclab_trace::{Kind, Nanos, Op, ReadOptions, Sector};
+use emmclab_trace::{Flags, Kind, Nanos, Op, ReadOptions, Sector};
 
 /// A record of version 7 in little-endian order.
 fn record(
@@ -135,10 +135,109 @@ fn another_version_is_refused_by_its_number() {
     assert_eq!((error.kind(), error.field()), (Kind::Unsupported, Some("version")));
 }
 
+/// A record of version 8; `category` is what stands above the lower 16 bits of the action.
+fn wide(sequence: u32, time: u64, sector: u64, bytes: u32, act: u64, category: u64) -> Vec<u8> {
+    let mut out = Vec::new();
+    out.extend(0x6561_7408_u32.to_le_bytes());
+    out.extend(sequence.to_le_bytes());
+    out.extend(time.to_le_bytes());
+    out.extend(sector.to_le_bytes());
+    out.extend(bytes.to_le_bytes());
+    out.extend(42_u32.to_le_bytes());
+    out.extend((act | category << 16).to_le_bytes());
+    out.extend((179_u32 << 20 | 1).to_le_bytes());
+    out.extend([0; 20]);
+    out
+}
+
+/// Queue, issue and completion of one request in version 8, which ends at another sector if it appends to a zone.
+fn wide_request(time: u64, (sector, end): (u64, u64), bytes: u32, category: u64) -> Vec<u8> {
+    let first = time as u32 / 1_000 * 3;
+    [
+        wide(first, time, sector, bytes, 1, category | 1 << 4),
+        wide(first + 1, time + 10, sector, bytes, 7, category | 1 << 6),
+        wide(first + 2, time + 100, end, bytes, 8, category | 1 << 7),
+    ]
+    .concat()
+}
+
+const WRITES: u64 = 1 << 1;
+
+#[test]
+fn version_8_is_read_with_appends_where_they_were_written_and_commands_to_zones_by_name() {
+    let bytes = [
+        wide_request(1_000, (0, 0), 0, WRITES | 1 << 17),
+        wide_request(2_000, (0, 0), 4096, WRITES),
+        wide_request(3_000, (0, 64), 4096, WRITES | 1 << 16),
+        wide_request(4_000, (2048, 2048), 1 << 20, WRITES | 1 << 22),
+        wide_request(5_000, (0, 0), 0, WRITES | 1 << 19),
+        wide_request(6_000, (8, 8), 4096, 1),
+    ]
+    .concat();
+    let trace = read_bytes(&bytes, "bin", &ReadOptions::default()).unwrap();
+    let seen: Vec<_> =
+        trace.requests.iter().map(|one| (one.arrival.0, one.sector.0, one.sectors, one.op)).collect();
+    let expected = [
+        (2_000, 0, 8, Op::Write),
+        (3_000, 64, 8, Op::Write),
+        (4_000, 2048, 2048, Op::Discard),
+        (6_000, 8, 8, Op::Read),
+    ];
+    assert_eq!(seen, expected);
+    assert!(trace.requests.iter().all(|one| one.response() == Some(Nanos(100))));
+    let note = trace.header.note.unwrap();
+    assert!(note.contains("1 x zone reset, 1 x zone finish") && note.contains("1 x write zeroes"), "{note}");
+    assert_eq!((trace.ledger.skipped, trace.ledger.unpaired, trace.ledger.lost), (6, 0, 0));
+    for length in 1..64 {
+        assert!(read_bytes(&bytes[..length], "bin", &ReadOptions::default()).is_err());
+    }
+}
+
+#[test]
+fn files_of_processors_that_are_missing_are_named() {
+    let folder = tempfile::tempdir().unwrap();
+    recording(folder.path());
+    let note = |path: &Path| read(path).unwrap().header.note.unwrap();
+    let named = folder.path().join("run.blktrace.0");
+    assert!(!note(&named).contains("processor"));
+    fs::remove_file(folder.path().join("run.blktrace.1")).unwrap();
+    assert!(note(&named).contains("the files of processors 1 are missing"), "{}", note(&named));
+    fs::remove_file(folder.path().join("run.blktrace.2")).unwrap();
+    assert!(note(&named).contains("only the file of processor 0 is here"), "{}", note(&named));
+    assert!(note(&named).contains("copy all of run.blktrace.*"), "{}", note(&named));
+}
+
 #[test]
 fn both_byte_orders_read_the_same() {
     let [little, big] =
         ["little", "big"].map(|name| read_with(&fixture(name), &ReadOptions::default()).unwrap());
     assert_eq!(little.requests, big.requests);
     assert_eq!((little.ledger, little.processes), (big.ledger, big.processes));
+}
+
+#[test]
+fn an_error_of_a_completion_marks_the_request_as_failed() {
+    let mut complete = record(2, 30, 8, 4096, COMPLETE, 0, &[]);
+    complete[44..46].copy_from_slice(&(-5_i16).to_le_bytes());
+    let trace = read_bytes(
+        &[record(1, 20, 8, 4096, ISSUE, 0, &[]), complete].concat(),
+        "bin",
+        &ReadOptions::default(),
+    )
+    .unwrap();
+    assert!(trace.requests[0].flags.contains(Flags::FAILED));
+    assert_eq!((trace.ledger.failed, trace.requests[0].response()), (1, None));
+}
+
+#[test]
+fn a_file_alone_without_a_request_names_its_records_and_what_is_missing() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run.blktrace.3");
+    // A completion behind an issue of another request, and the issue of a third given back.
+    let records = [record(1, 10, 8, 4096, ISSUE, 3, &[]), record(2, 20, 800, 4096, COMPLETE, 3, &[])];
+    fs::write(&path, records.concat()).unwrap();
+    let error = read(&path).unwrap_err();
+    assert!(error.to_string().ends_with("the trace holds no request, but 1 C, 1 D"), "{error}");
+    let hint = error.hint_text().unwrap();
+    assert!(hint.starts_with("only the file of processor 3 is here"), "{hint}");
 }

@@ -2,8 +2,12 @@
 
 use std::fmt::Write as _;
 use std::path::Path;
+use std::sync::Arc;
 
-use emmclab_trace::{Combiner, Kind, Nanos, Sector, TraceInput};
+use emmclab_trace::{
+    BatchBuilder, Combiner, Header, Kind, Ledger, Nanos, Op, Request, Sector, TraceInput, TraceWriter,
+    WriteOptions,
+};
 
 /// A BIOtracer log of writes at these milliseconds after `epoch_s`, on sectors from `sector` on.
 fn trace(folder: &Path, name: &str, epoch_s: u64, sector: u64, at_ms: &[u64]) -> TraceInput {
@@ -87,4 +91,60 @@ fn a_single_trace_read_once_passes_through_as_it_is() {
     let batch = combined.next_batch().unwrap().unwrap();
     assert_eq!(batch.get(0).arrival, Nanos(1_400_000_000_500_000_000));
     assert_eq!(combined.header().clock, "unix");
+}
+
+#[test]
+fn the_files_of_a_recording_count_once() {
+    let input = |name: &str| TraceInput { path: crate::support::fixture(name), ..TraceInput::default() };
+    let kept = |inputs: Vec<TraceInput>| {
+        let mut combined = Combiner::open(inputs, 1).unwrap();
+        while combined.next_batch().unwrap().is_some() {}
+        combined.ledger().kept
+    };
+    let alone = kept(vec![input("little")]);
+    assert!(alone > 0);
+    let files = || vec![input("little.blktrace.0.gz"), input("little.blktrace.1.gz"), input("little")];
+    assert_eq!(kept(files()), alone);
+    assert_eq!(kept([files(), vec![input("big.blktrace.0.gz")]].concat()), alone + kept(vec![input("big")]));
+    // A trace that is named twice is meant twice.
+    assert_eq!(kept(vec![input("little"), input("little")]), 2 * alone);
+}
+
+/// The rows of a trace cut in two, each part with the metadata of the whole, as other tools write them.
+fn parts(folder: &Path) -> [TraceInput; 2] {
+    let requests: Vec<_> = (0..6_i64)
+        .map(|at| Request::new(Nanos(7_000_000 + at * 1_000), Op::Write, Sector(at as u64 * 8), 8))
+        .collect();
+    let header = Header { source: "chat".into(), format: "record".into(), ..Header::default() };
+    let ledger = Ledger { seen: 40, kept: 6, merged: 9, ..Ledger::default() };
+    [&requests[..4], &requests[4..]].map(|rows| {
+        let path = folder.join(format!("part-{}.parquet", rows.len()));
+        let mut writer = TraceWriter::create(&path, &header, &WriteOptions::default()).unwrap();
+        let mut builder = BatchBuilder::default();
+        for request in rows {
+            builder.push(request);
+        }
+        writer.write(&builder.finish(&Arc::default(), &Arc::default())).unwrap();
+        writer.finish(&ledger, &header).unwrap();
+        TraceInput { path, ..TraceInput::default() }
+    })
+}
+
+#[test]
+fn parts_of_one_trace_keep_their_distance_and_count_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let [first, second] = parts(folder.path());
+    let mut combined = Combiner::open(vec![second.clone(), first.clone()], 1).unwrap();
+    let batch = combined.next_batch().unwrap().unwrap();
+    let arrivals: Vec<_> = batch.iter().map(|request| request.arrival.0).collect();
+    assert_eq!(arrivals, [0, 1_000, 2_000, 3_000, 4_000, 5_000]);
+    assert!(combined.next_batch().unwrap().is_none());
+    let ledger = combined.ledger();
+    assert_eq!((ledger.seen, ledger.kept, ledger.merged), (40, 6, 9));
+    assert_eq!(combined.header().note.as_deref(), Some("2 parts of one trace"));
+    let mut alone = Combiner::open(vec![second], 1).unwrap();
+    while alone.next_batch().unwrap().is_some() {}
+    assert_eq!((alone.whole(), alone.ledger().kept), (Some(6), 2));
+    let note = alone.header().note.unwrap();
+    assert_eq!(note, "a part of a trace: 2 of its 6 requests are here");
 }

@@ -7,7 +7,7 @@ use emmclab_trace::formats::{FORMATS, by_extension, by_name, writable};
 use emmclab_trace::{Flags, Kind, Nanos, Op, ReadOptions, Sector};
 
 /// Formats whose samples are binary: each has a file of tests of its own.
-const BINARY: [&str; 3] = ["parquet", "blktrace", "perfetto"];
+const BINARY: [&str; 6] = ["parquet", "blktrace", "perfetto", "lcs", "oracle-general", "vscsi"];
 
 #[test]
 fn every_format_has_a_sample_and_a_line_about_it() {

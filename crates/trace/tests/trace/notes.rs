@@ -3,11 +3,11 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use arrow::array::{
+use arrow_array::{
     Array, ArrayRef, Int64Array, ListArray, RecordBatch, RecordBatchIterator, StringArray, UInt32Array,
     UInt64Array,
 };
-use arrow::datatypes::{Field, Schema};
+use arrow_schema::{Field, Schema};
 use emmclab_trace::{
     Batch, BatchBuilder, BlockNote, Combiner, Header, Kind, Ledger, MendClock, Nanos, Only, Op, ReadOptions,
     Request, Role, Sector, SectorSet, TraceInput, TraceReader, TraceWriter, WriteOptions,
@@ -250,14 +250,14 @@ fn needed(sectors: &[u32]) -> Vec<(&'static str, ArrayRef)> {
     ]
 }
 
-fn lists_of<T: arrow::datatypes::ArrowPrimitiveType>(rows: &[&[Option<T::Native>]]) -> ArrayRef {
+fn lists_of<T: arrow_array::ArrowPrimitiveType>(rows: &[&[Option<T::Native>]]) -> ArrayRef {
     Arc::new(ListArray::from_iter_primitive::<T, _, _>(rows.iter().map(|row| Some(row.to_vec()))))
 }
 
 fn texts(rows: &[&[Option<&str>]]) -> ArrayRef {
     let values: StringArray = rows.iter().flat_map(|row| row.iter().copied()).collect();
-    let offsets = arrow::buffer::OffsetBuffer::from_lengths(rows.iter().map(|row| row.len()));
-    let item = Arc::new(Field::new_list_field(arrow::datatypes::DataType::Utf8, true));
+    let offsets = arrow_buffer::OffsetBuffer::from_lengths(rows.iter().map(|row| row.len()));
+    let item = Arc::new(Field::new_list_field(arrow_schema::DataType::Utf8, true));
     Arc::new(ListArray::new(item, offsets, Arc::new(values), None))
 }
 
@@ -293,7 +293,7 @@ fn notes_of_other_tools_are_read_without_the_columns_that_may_lack() {
     columns.push(("role", texts(&[&[Some("commit")], &[Some("data"), Some("logged")]])));
     columns.push((
         "role_sectors",
-        lists_of::<arrow::datatypes::UInt32Type>(&[&[Some(8)], &[Some(16), Some(8)]]),
+        lists_of::<arrow_array::types::UInt32Type>(&[&[Some(8)], &[Some(16), Some(8)]]),
     ));
     for rows in both_ways(&record(columns)) {
         let notes: Vec<_> = rows.unwrap().into_iter().map(|(_, notes)| notes).collect();
@@ -304,7 +304,7 @@ fn notes_of_other_tools_are_read_without_the_columns_that_may_lack() {
 
 #[test]
 fn notes_that_are_none_are_refused_with_row_and_column() {
-    use arrow::datatypes::{UInt16Type, UInt32Type, UInt64Type};
+    use arrow_array::types::{UInt16Type, UInt32Type, UInt64Type};
     let eight = || lists_of::<UInt32Type>(&[&[Some(8)], &[Some(8)]]);
     let data = || texts(&[&[Some("data")], &[Some("data")]]);
     let cases: Vec<(&str, Vec<(&'static str, ArrayRef)>)> = vec![
@@ -399,7 +399,7 @@ fn notes_at_a_request_that_is_no_write_are_refused() {
     let mut columns = needed(&[8]);
     columns[3] = ("op", Arc::new(StringArray::from(vec!["read"])));
     columns.push(("role", texts(&[&[Some("data")]])));
-    columns.push(("role_sectors", lists_of::<arrow::datatypes::UInt32Type>(&[&[Some(8)]])));
+    columns.push(("role_sectors", lists_of::<arrow_array::types::UInt32Type>(&[&[Some(8)]])));
     for result in both_ways(&record(columns)) {
         let error = result.unwrap_err();
         assert_eq!(
@@ -414,7 +414,7 @@ fn notes_at_a_request_that_is_no_write_are_refused() {
 fn a_row_whose_notes_do_not_cover_it_is_left_out_and_counted_where_reading_is_lenient() {
     let mut columns = needed(&[8, 8]);
     columns.push(("role", texts(&[&[Some("data")], &[Some("data")]])));
-    columns.push(("role_sectors", lists_of::<arrow::datatypes::UInt32Type>(&[&[Some(8)], &[Some(7)]])));
+    columns.push(("role_sectors", lists_of::<arrow_array::types::UInt32Type>(&[&[Some(8)], &[Some(7)]])));
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("t.parquet");
     let record = record(columns);

@@ -54,6 +54,13 @@ fn pair(text: &str) -> (Vec<Request>, Ledger) {
         );
     }
     pairer.finish(&mut ledger, &mut out);
+    // No event is lost without a count.
+    let counts = pairer.counts();
+    assert_eq!(
+        (counts.seen, counts.settled()),
+        (text.lines().filter(|line| !line.trim().is_empty()).count() as u64, counts.seen),
+        "{counts:?}"
+    );
     (out, ledger)
 }
 
@@ -219,7 +226,8 @@ fn overlapping_requests_of_one_sector_go_first_in_first_out_and_are_counted() {
 fn the_edges_of_a_recording_are_counted() {
     let (requests, ledger) =
         pair("1 C W 80 8\n2 Q R 8 8\n3 D R 8 8\n4 C R 8 8\n5 D W 160 8\n6 C W 160 8\n7 Q W 0 8");
-    assert_eq!((requests.len(), ledger.paired, ledger.unpaired), (1, 1, 3));
+    assert_eq!((requests.len(), ledger.paired, ledger.unpaired, ledger.unqueued), (2, 2, 2, 1));
+    assert_eq!(times(&requests[1]), [5, 5, 5, 6]);
 }
 
 #[test]
@@ -349,4 +357,87 @@ fn a_command_that_passes_through_ends_nobodys_flush() {
     let (requests, ledger) = pair(text);
     let [flush] = requests[..] else { panic!("{requests:?}") };
     assert_eq!((flush.op, flush.complete, ledger.unpaired), (Op::Flush, Some(Nanos(31)), 0));
+}
+
+#[test]
+fn a_flush_of_the_kernel_that_nothing_waits_for_is_a_request() {
+    let (requests, ledger) = pair("1 Q R 0 8\n2 D R 0 8\n3 C R 0 8\n4 D FF 0 0\n8 C FF 0 0");
+    assert_eq!((requests[1].op, times(&requests[1])), (Op::Flush, [4, 4, 4, 8]));
+    assert_eq!((requests.len(), ledger.unpaired, ledger.unqueued), (2, 0, 0));
+}
+
+#[test]
+fn the_kernels_flush_before_4_8_is_an_empty_write_behind_the_last_sector() {
+    let end = u64::MAX;
+    let (requests, ledger) = pair(&format!("1 Q FWS 0 0\n2 D FWS {end} 0\n8 C FWS {end} 0\n9 C FWS 0 0"));
+    assert_eq!((requests.len(), requests[0].op, times(&requests[0])), (1, Op::Flush, [1, 2, 2, 9]));
+    assert_eq!(ledger, Ledger { paired: 1, ..Ledger::default() });
+    let (requests, ledger) = pair(&format!("2 D FWS {end} 0\n8 C FWS {end} 0\n9 C FWS 0 0"));
+    assert_eq!((requests.len(), requests[0].sector, times(&requests[0])), (1, Sector(0), [2, 2, 2, 8]));
+    assert_eq!(ledger, Ledger { paired: 1, ..Ledger::default() });
+}
+
+#[test]
+fn a_flush_whose_end_was_lost_makes_no_later_one_long() {
+    let (requests, ledger) = pair("1 D R 0 8\n2 C R 0 8\n3 D FF 0 0\n9000 D FF 0 0\n9005 C FF 0 0");
+    assert_eq!((requests.len(), times(&requests[1])), (2, [9000, 9000, 9000, 9005]));
+    assert_eq!(ledger.unpaired, 1);
+    // One that the driver gave back stays one.
+    let (requests, ledger) = pair("1 D R 0 8\n2 C R 0 8\n3 D FF 0 0\n4 R FF 0 0\n6 D FF 0 0\n9 C FF 0 0");
+    assert_eq!((requests.len(), times(&requests[1])), (2, [3, 3, 6, 9]));
+    assert_eq!((ledger.requeued, ledger.unpaired), (1, 0));
+}
+
+#[test]
+fn a_request_whose_queueing_was_lost_arrives_with_its_issue() {
+    let (requests, ledger) = pair("1 Q R 0 8\n2 D R 0 8\n3 C R 0 8\n4 D W 64 8\n7 C W 64 8");
+    assert_eq!(requests.iter().map(times).collect::<Vec<_>>(), [[1, 2, 2, 3], [4, 4, 4, 7]]);
+    assert_eq!((ledger.unqueued, ledger.unpaired, ledger.paired), (1, 0, 2));
+}
+
+#[test]
+fn issues_of_one_range_without_any_completion_are_each_a_request() {
+    let lines: Vec<_> = (0..1000).map(|i| format!("{i} D R 64 8")).collect();
+    let (requests, ledger) = pair(&lines.join("\n"));
+    assert_eq!((requests.len(), ledger), (1000, Ledger::default()));
+    assert_eq!(times(&requests[999]), [999, 999, 999, -1]);
+}
+
+#[test]
+fn completions_alone_are_requests_that_arrive_then() {
+    let (requests, ledger) = pair("1 C W 8 8\n2 C FF 18446744073709551615 0\n3 C R 64 8\n4 C DN 0 0");
+    assert_eq!(
+        requests.iter().map(times).collect::<Vec<_>>(),
+        [[1, -1, -1, -1], [2, -1, -1, -1], [3, -1, -1, -1]]
+    );
+    assert_eq!((requests[1].op, requests[1].sector), (Op::Flush, Sector(0)));
+    assert_eq!(ledger, Ledger { from_completion: 3, ..Ledger::default() });
+    // More than are held back.
+    let lines: Vec<_> = (0..100_000).map(|i| format!("{i} C R 64 8")).collect();
+    assert_eq!(pair(&lines.join("\n")).0.len(), 100_000);
+}
+
+#[test]
+fn completions_before_the_first_issue_are_of_the_time_before_the_recording() {
+    let (requests, ledger) = pair("1 C W 8 8\n2 C R 64 8\n3 D R 0 8\n4 C R 0 8");
+    assert_eq!((requests.len(), ledger.unpaired, ledger.from_completion), (1, 2, 0));
+}
+
+proptest! {
+    /// Any row of events, of few places so that they meet: `pair` checks that each is in a request or counted.
+    #[test]
+    fn events_seen_are_those_of_kept_requests_and_those_counted_by_cause(
+        events in prop::collection::vec((0usize..10, 0usize..7, 0u64..4, 0u64..4), 0..200)
+    ) {
+        const ACTIONS: [&str; 10] = ["Q", "G", "I", "D", "C", "R", "M", "F", "MM", "X"];
+        const LETTERS: [&str; 7] = ["R", "W", "FW", "WF", "FWF", "FF", "D"];
+        let line = |(i, (action, letters, place, length)): (usize, &(usize, usize, u64, u64))| {
+            let sector = if *place == 3 && *length == 0 { u64::MAX } else { 8 * place };
+            let number = if ACTIONS[*action] == "X" { sector.saturating_add(8) } else { 8 * length };
+            format!("{i} {} {} {sector} {number}", ACTIONS[*action], LETTERS[*letters])
+        };
+        let lines: Vec<_> = events.iter().enumerate().map(line).collect();
+        let (requests, ledger) = pair(&lines.join("\n"));
+        prop_assert!(requests.len() as u64 >= ledger.paired);
+    }
 }

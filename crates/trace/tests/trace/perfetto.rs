@@ -74,7 +74,8 @@ fn as_text(mut trace: Trace) -> Vec<(Request, String)> {
     let requests = &mut trace.requests;
     for request in &mut *requests {
         cut(&mut request.arrival);
-        [&mut request.start, &mut request.issue, &mut request.complete].into_iter().flatten().for_each(cut);
+        let Request { start, issue, served, complete, .. } = request;
+        [start, issue, served, complete].into_iter().flatten().for_each(cut);
     }
     requests.sort_by_key(|request| (request.arrival, request.complete, request.sector));
     let name = |request: &Request| trace.processes[request.process.unwrap().0 as usize].clone();
@@ -426,14 +427,59 @@ fn a_mapped_device_passes_its_requests_on() {
 
 #[test]
 fn a_recording_without_the_events_that_are_needed_says_which() {
-    let lines = request(10_000, DISK).into_iter().map(|line| Line { event: "block_io_start".into(), ..line });
-    let bytes = trace([packet(bundle_of(&lines.collect::<Vec<_>>()))]);
-    let error = read_bytes(&bytes, "pftrace", &ReadOptions::default()).unwrap_err();
-    assert_eq!(error.kind(), Kind::Unsupported);
-    assert!(error.hint_text().unwrap().contains("block/block_rq_issue"), "{error}");
     let lines = request(10_000, DISK).into_iter().map(|line| Line { event: "sched_switch".into(), ..line });
     let bytes = trace([packet(bundle_of(&lines.collect::<Vec<_>>()))]);
     assert_eq!(read_bytes(&bytes, "pftrace", &ReadOptions::default()).unwrap_err().kind(), Kind::Empty);
+}
+
+/// An `FtraceEvent` of this time, field and message.
+fn timed(ns: u64, field: u32, message: Message) -> Message {
+    Message::default().number(1, ns).number(2, 7).bytes(field, message)
+}
+
+#[test]
+fn requests_are_made_of_block_io_events_where_there_are_no_others() {
+    let start =
+        Message::default().number(1, DISK).number(2, 44_920_176).number(3, 56).bytes(6, "RA").bytes(7, "app");
+    let done = Message::default()
+        .number(1, DISK)
+        .number(2, 44_920_176)
+        .number(3, 0)
+        .bytes(6, "RA")
+        .bytes(7, "kworker");
+    let bundle = Message::default().bytes(2, timed(1000, 546, start)).bytes(2, timed(2400, 547, done));
+    let trace = open(&trace([packet(bundle)]));
+    let [request] = trace.requests[..] else { panic!("{trace:?}") };
+    assert_eq!((request.arrival, request.complete), (Nanos(1000), Some(Nanos(2400))));
+    assert_eq!((request.op, request.sectors, &*trace.devices[0]), (Op::Read, 56, "179,0"));
+    assert!(trace.header.note.unwrap().contains("block_io_start"));
+}
+
+#[test]
+fn requests_are_made_of_ufs_commands_where_there_are_no_block_events() {
+    let command = |step: u64, ns, tag: u64, lba: u64, opcode: u64, bytes: u64| {
+        let fields = [(4, lba), (5, opcode), (7, tag), (8, bytes), (9, 0), (10, step)];
+        timed(
+            ns,
+            406,
+            fields.into_iter().fold(Message::default(), |all, (field, value)| all.number(field, value)),
+        )
+    };
+    let events = [
+        command(0, 10_000, 1, 3, 0x28, 4096),
+        command(0, 10_100, 2, 64, 0x2a, 8192),
+        command(1, 10_800, 1, 3, 0x28, 4096),
+        command(1, 10_900, 2, 64, 0x2a, 8192),
+    ];
+    let bundle = events.into_iter().fold(Message::default(), |bundle, event| bundle.bytes(2, event));
+    let trace = open(&trace([packet(bundle)]));
+    let rows: Vec<_> = trace
+        .requests
+        .iter()
+        .map(|row| (row.op, row.sector.0, row.sectors, row.response().unwrap().0))
+        .collect();
+    assert_eq!(rows, [(Op::Read, 24, 8, 800), (Op::Write, 512, 16, 800)]);
+    assert_eq!(trace.devices, ["ufs"]);
 }
 
 #[test]

@@ -41,6 +41,7 @@ fn requests(names: &'static str) -> impl Strategy<Value = (Vec<Request>, Names, 
                 Request {
                     start: some.0.then_some(Nanos(start)),
                     issue: some.1.then_some(Nanos(start + work)),
+                    served: (some.0 && some.2).then_some(Nanos(start + work + rest / 2)),
                     complete: some.2.then_some(Nanos(start + work + rest)),
                     flags: Flags(flags & 0xff),
                     pid,

@@ -117,8 +117,9 @@ fn every_wrapping_of_a_real_text_gives_its_requests() {
 
 #[test]
 fn errors_name_the_line_of_the_page() {
-    let page = page(&(text() + "no event at all\n"));
-    let number = page.lines().position(|line| line == "no event at all").unwrap() as u64 + 1;
+    let bad = "dd-2 [000] ..... 1.000000: block_rq_issue: 8,0 K 4096 () 8 + 8 [dd]";
+    let page = page(&format!("{}{bad}\n", text()));
+    let number = page.lines().position(|line| line == bad).unwrap() as u64 + 1;
     let error = read_bytes(page.as_bytes(), "html", &ReadOptions::default()).unwrap_err();
     assert_eq!(error.line(), Some(number), "{error}");
     assert_eq!(read_bytes(page.as_bytes(), "html", &lenient()).unwrap().ledger.skipped, 1);

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 
 import altair as alt
 
-from emmclab.claims import Claim
+from emmclab.pages.plots import Rows, chart_of
 from emmclab.papers.advil12.bandwidth import DRAWN, PUBLISHED, VARIANTS, bandwidths, gains, pattern
+from emmclab.papers.claims import Claim
 from emmclab.papers.drawing import Drawing
 from emmclab.papers.measuring import table
 from emmclab.papers.pages import assemble_page, claims_of
-from emmclab.plots import Rows, chart_of
-from emmclab.profile import ledger_line
-from emmclab.study.results import Results
+from emmclab.studies.results import Results
+from emmclab.traces.ledger import ledger_line
 
 #: Counts of a layer that the page shows, with their headings.
 _COUNTS = {

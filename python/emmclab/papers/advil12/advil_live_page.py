@@ -6,14 +6,14 @@ from collections.abc import Sequence
 
 import altair as alt
 
-from emmclab.claims import Claim
+from emmclab.pages.plots import Rows, chart_of
 from emmclab.papers.advil12.bandwidth import PUBLISHED, VARIANTS, bandwidths, gains
 from emmclab.papers.advil12.live import SIMULATED, modelled, published_rates, rates
+from emmclab.papers.claims import Claim
 from emmclab.papers.drawing import Drawing
 from emmclab.papers.pages import assemble_page, claims_of
-from emmclab.plots import Rows, chart_of
-from emmclab.study.results import Results
-from emmclab.study.tables import Run
+from emmclab.studies.results import Results
+from emmclab.studies.tables import Run
 
 _LAYERS = ("ressd", "advil")
 _MODES = {

@@ -8,9 +8,9 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-from emmclab.device import Device
+from emmclab.devices.device import Device
 from emmclab.papers.measuring import Measurement, measure, table
-from emmclab.study.results import Results
+from emmclab.studies.results import Results
 
 #: Labels of the grids of the study.
 VARIANTS = {

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from emmclab.papers.advil12.bandwidth import SEQUENTIAL, gains
 from emmclab.papers.measuring import Measurement, measure, table
-from emmclab.study.results import Results
+from emmclab.studies.results import Results
 
 #: What ends the names of the grids with models of the programs in place of the programs.
 SIMULATED = "-simulated"

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from emmclab.crash.cell import DOCUMENTED, KEPT
 from emmclab.papers.measuring import Measurement, measure
-from emmclab.study.results import Results
-from emmclab.study.tables import Run
+from emmclab.studies.cuts_cell import DOCUMENTED, KEPT
+from emmclab.studies.results import Results
+from emmclab.studies.tables import Run
 
 #: The grid under test, and the control that has to lose something.
 TESTED, CONTROL = "aware", "no_barrier"

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 import altair as alt
 
-from emmclab.claims import Claim
+from emmclab.pages.plots import Rows, chart_of
+from emmclab.papers.claims import Claim
 from emmclab.papers.drawing import Drawing
 from emmclab.papers.dsn17.journaling import BASE, DEVICES, IDEAL, MODES, SAFE, durable_pct, seconds, won
 from emmclab.papers.pages import assemble_page
-from emmclab.plots import Rows, chart_of
-from emmclab.profile import ledger_line
-from emmclab.study.results import Results
+from emmclab.studies.results import Results
+from emmclab.traces.ledger import ledger_line
 
 
 def render(results: Results, judged: Sequence[Claim], drawn: Sequence[Drawing]) -> str:

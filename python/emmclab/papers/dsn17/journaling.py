@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from statistics import fmean, median
 
 from emmclab.papers.measuring import Measurement, measure
-from emmclab.study.results import Results
-from emmclab.study.tables import Run
+from emmclab.studies.results import Results
+from emmclab.studies.tables import Run
 
 #: Modes of the layer, which are the grids of the study, with what they are.
 MODES = {

@@ -7,8 +7,8 @@ from statistics import median
 from typing import Any
 
 from emmclab.papers.measuring import Measurement, measure, table
-from emmclab.study.results import Results
-from emmclab.study.tables import Run
+from emmclab.studies.results import Results
+from emmclab.studies.tables import Run
 
 #: Applications of the talk, slide 16.
 APPLICATIONS = (

@@ -6,8 +6,10 @@ from collections.abc import Sequence
 
 import altair as alt
 
-from emmclab.apps import STATES
-from emmclab.claims import Claim
+from emmclab.apps.closed_loop import STATES
+from emmclab.pages.plots import Rows, chart_of
+from emmclab.pages.theme import STATE_COLOURS
+from emmclab.papers.claims import Claim
 from emmclab.papers.drawing import Drawing
 from emmclab.papers.fast12.applications import (
     APPLICATIONS,
@@ -22,10 +24,8 @@ from emmclab.papers.fast12.applications import (
     spread,
 )
 from emmclab.papers.pages import assemble_page
-from emmclab.plots import Rows, chart_of
-from emmclab.study.results import Results
-from emmclab.study.tables import Run
-from emmclab.theme import STATE_COLOURS
+from emmclab.studies.results import Results
+from emmclab.studies.tables import Run
 
 #: All devices of the talk, the internal flash first.
 DEVICES = (INTERNAL, *CARDS.values())

@@ -6,7 +6,7 @@ import itertools
 import statistics
 
 from emmclab.papers.measuring import Measurement, measure, rate_by_size, share, table
-from emmclab.study.results import Results
+from emmclab.studies.results import Results
 
 #: Limits that are themselves figures of a table are widened by this, points: what the no-wait column rounds
 #: to.

@@ -14,8 +14,8 @@ from emmclab.papers.iiswc15.readings import (
     reductions,
     utilisation,
 )
-from emmclab.published import published
-from emmclab.study.results import Results
+from emmclab.studies.results import Results
+from emmclab.traces.published import published
 
 #: What counts as near a published percentage, points.
 _NEAR = 5.0

@@ -17,8 +17,8 @@ from emmclab.papers.iiswc15.readings import (
 )
 from emmclab.papers.iiswc15.twins import twins
 from emmclab.papers.measuring import Measurement, measure, simulated
-from emmclab.reading import read
-from emmclab.study.results import Results
+from emmclab.studies.results import Results
+from emmclab.traces.reading import read
 
 #: The applications that the paper names in Figure 8.
 _APPLICATION = {"best": ["Booting"], "worst": ["Movie"], "mean": []}

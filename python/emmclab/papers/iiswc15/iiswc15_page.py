@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from emmclab.claims import Claim
-from emmclab.fields import TABLES, Field
+from emmclab.papers.claims import Claim
 from emmclab.papers.drawing import Drawing
 from emmclab.papers.iiswc15.findings import findings
 from emmclab.papers.iiswc15.plots import drawings
@@ -14,9 +13,10 @@ from emmclab.papers.iiswc15.readings import PUBLISHED, nearest, readings
 from emmclab.papers.iiswc15.twins import twins
 from emmclab.papers.measuring import table
 from emmclab.papers.pages import assemble_page
-from emmclab.profile import ledger_line
-from emmclab.published import doubts, published, published_row
-from emmclab.study.results import Results
+from emmclab.studies.results import Results
+from emmclab.traces.ledger import ledger_line
+from emmclab.traces.profile_fields import TABLES, Field
+from emmclab.traces.published import doubts, published, published_row
 
 
 def render(results: Results, judged: Sequence[Claim], drawn: Sequence[Drawing] | None = None) -> str:

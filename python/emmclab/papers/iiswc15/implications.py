@@ -6,11 +6,11 @@ import statistics
 import tomllib
 from collections.abc import Iterable
 
-from emmclab.device import Device
+from emmclab.devices.device import Device
+from emmclab.devices.result import at
 from emmclab.papers.measuring import Measurement, measure, table
-from emmclab.result_fields import at
-from emmclab.study.results import Results
-from emmclab.study.tables import Run
+from emmclab.studies.results import Results
+from emmclab.studies.tables import Run
 
 #: The five applications that the paper names in Characteristic 4.
 _SLEEPY = ("Idle", "CallIn", "CallOut", "YouTube", "WebBrowsing")
@@ -29,21 +29,22 @@ def by_input(results: Results, grid: str, **settings: object) -> dict[str, Run]:
     }
 
 
-def routed(results: Results, routing: str) -> dict[str, Run]:
-    """Give the runs beside a card with one way of sharing, by input."""
-    return {run["input"]: run for run in results.select("card") if run["options"]["routing"] == routing}
-
-
-def routings(results: Results) -> list[str]:
-    """Ways of sharing requests with the card, but for not doing so."""
-    found = dict.fromkeys(run["options"]["routing"] for run in results.select("card"))
-    return [routing for routing in found if routing != "internal"]
+def by_routing(results: Results) -> dict[str, dict[str, Run]]:
+    """Give the runs with a card for each way of sharing requests with it, by input."""
+    found: dict[str, dict[str, Run]] = {}
+    for run in results.select("card"):
+        routing = run["options"]["layer_settings"]["pair.routing"]
+        found.setdefault(routing, {})[run["input"]] = run
+    return found
 
 
 def change_pct(before: Run, after: Run) -> float:
     """Percent by which the mean response changed; above 0 is slower."""
-    ratio: float = after["response"]["mean_response_ms"] / before["response"]["mean_response_ms"]
-    return 100 * (ratio - 1)
+    return 100 * (_mean_ms(after) / _mean_ms(before) - 1)
+
+
+def _mean_ms(run: Run) -> float:
+    return float(run["response"]["mean_response_ms"])
 
 
 def unevenness(run: Run) -> float:
@@ -103,12 +104,11 @@ def _every_idle_wakes_ms(run: Run, published: dict[str, str]) -> float:
 @measure
 def card_beside(results: Results) -> Measurement:
     """Implication 1: an external card in parallel."""
-    base = routed(results, "internal")
+    base = by_input(results, "new")
     slower, total, parts = 0, 0, []
-    for routing in routings(results):
-        runs = routed(results, routing)
+    for routing, runs in by_routing(results).items():
         names = _workloads(results, runs)
-        mean = {name: runs[name]["response"]["mean_ms"] / base[name]["response"]["mean_ms"] for name in names}
+        mean = {name: _mean_ms(runs[name]) / _mean_ms(base[name]) for name in names}
         count = sum(value > 1 for value in mean.values())
         slower, total = slower + count, total + len(names)
         parts.append(f"{routing} {count} of {len(names)} (median x{statistics.median(mean.values()):.2f})")

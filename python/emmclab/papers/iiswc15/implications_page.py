@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 import altair as alt
 
-from emmclab.claims import Claim
+from emmclab.pages.plots import Rows, dots
+from emmclab.papers.claims import Claim
 from emmclab.papers.drawing import Drawing
-from emmclab.papers.iiswc15.implications import by_input, change_pct, routed, routings, unevenness
+from emmclab.papers.iiswc15.implications import by_input, by_routing, change_pct, unevenness
 from emmclab.papers.pages import assemble_page
-from emmclab.plots import Rows, dots
-from emmclab.study.results import Results
+from emmclab.studies.results import Results
 
 _CHANGE = "mean response against the phone without it, %"
 
@@ -42,15 +42,10 @@ def _recorded(results: Results) -> str:
 def drawings(results: Results) -> list[Drawing]:
     """Draw one picture for each implication."""
     new, aged = by_input(results, "new"), by_input(results, "aged")
-    internal = routed(results, "internal")
     card = [
-        {
-            "trace": name,
-            "option": routing,
-            "value": 100 * (run["response"]["mean_ms"] / internal[name]["response"]["mean_ms"] - 1),
-        }
-        for routing in routings(results)
-        for name, run in routed(results, routing).items()
+        {"trace": name, "option": routing, "value": change_pct(new[name], run)}
+        for routing, runs in by_routing(results).items()
+        for name, run in runs.items()
     ]
     waits = [
         {"trace": name, "option": option, "value": run["waits"]["gc_ms"]}

@@ -7,7 +7,8 @@ from typing import Any
 
 import altair as alt
 
-from emmclab import plots
+from emmclab.pages import plots
+from emmclab.pages.plots import Chart, Rows, chart_of, dots, in_order
 from emmclab.papers.drawing import Drawing
 from emmclab.papers.iiswc15.readings import (
     PRIMARY,
@@ -19,9 +20,8 @@ from emmclab.papers.iiswc15.readings import (
     utilisation,
 )
 from emmclab.papers.measuring import rate_by_size
-from emmclab.plots import Chart, Rows, chart_of, dots, in_order
-from emmclab.profile import Profile
-from emmclab.study.results import Results
+from emmclab.studies.results import Results
+from emmclab.traces.profile import Profile
 
 _DEVICES = {"iiswc15-4ps": "4 KB pages", "iiswc15-8ps": "8 KB pages", "iiswc15-hps": "hybrid"}
 #: Seen on light and on dark ground.

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from emmclab.study.results import Results
+from emmclab.studies.results import Results
 
 #: The paper's -24.0, -61.9 and -86 %, over 18 applications.
 PUBLISHED = {"worst": 24.0, "mean": 61.9, "best": 86.0}

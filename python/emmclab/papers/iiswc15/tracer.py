@@ -6,7 +6,7 @@ import json
 from importlib.resources import files
 
 from emmclab.papers.measuring import Measurement, measure
-from emmclab.study.results import Results
+from emmclab.studies.results import Results
 
 
 @measure

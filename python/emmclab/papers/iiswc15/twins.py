@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from emmclab.papers.iiswc15.readings import PRIMARY, STRICT, Reading, mean_responses
-from emmclab.study.results import Results
-from emmclab.workload import differences
+from emmclab.studies.results import Results
+from emmclab.traces.workload import differences
 
 _READINGS = (STRICT, Reading("both", "programmed", "open"), PRIMARY)
 
@@ -20,7 +20,7 @@ class Twin:
     recorded: str
     synthetic: str
     profile: list[dict[str, Any]]
-    """Fields of Tables III and IV, as `emmclab.workload.differences` gives them."""
+    """Fields of Tables III and IV, as `emmclab.traces.workload.differences` gives them."""
     responses: list[dict[str, Any]]
     """Simulated mean responses in ms by reading and device."""
 

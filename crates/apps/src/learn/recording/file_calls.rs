@@ -4,8 +4,39 @@ use rustc_hash::FxHashMap;
 
 use super::{Recording, UNKNOWN_FOLDER};
 use crate::learn::call::Call;
-use crate::learn::files::{Before, Description, Open};
+use crate::learn::files::{Before, Description, Open, is_below};
 use crate::learn::items::{Item, Operation};
+
+/// Calls that change what lies on the device, and that no step of a program stands for.
+const NOT_MODELLED: &[&str] = &[
+    "mkdir",
+    "mkdirat",
+    "rmdir",
+    "symlink",
+    "symlinkat",
+    "mknod",
+    "mknodat",
+    "chmod",
+    "fchmod",
+    "fchmodat",
+    "chown",
+    "fchown",
+    "lchown",
+    "fchownat",
+    "utime",
+    "utimes",
+    "utimensat",
+    "futimesat",
+    "setxattr",
+    "fsetxattr",
+    "lsetxattr",
+    "removexattr",
+    "fremovexattr",
+    "msync",
+    "sync_file_range",
+    "getdents",
+    "getdents64",
+];
 
 impl Recording {
     /// Calls on files and descriptors; false for others.
@@ -75,6 +106,48 @@ impl Recording {
                 let data_only = name == "fdatasync";
                 self.uses(thread, description.file.get(), Operation::Fsync { data_only });
             }
+            "fchdir" => {
+                if let Some(Open::Folder(path)) = self.open(thread, call, 0).cloned()
+                    && done
+                {
+                    let table = self.threads[thread].table;
+                    self.folders[table] = path;
+                }
+            }
+            "getcwd" => {
+                if let Some(path) = call.text(0).filter(|path| done && path.starts_with('/')) {
+                    let table = self.threads[thread].table;
+                    self.folders[table] = path;
+                }
+            }
+            "link" | "linkat" => {
+                let paths = if name == "link" {
+                    (self.path(thread, call, None, 0), self.path(thread, call, None, 1))
+                } else {
+                    (self.path(thread, call, Some(0), 1), self.path(thread, call, Some(2), 3))
+                };
+                if let (Some(old), Some(new), true) = (paths.0, paths.1, done) {
+                    self.files.linked(&old, &new);
+                    self.drops(name);
+                }
+            }
+            "fallocate" => {
+                let Some(description) = self.described(thread, call, 0).filter(|_| done) else {
+                    return false;
+                };
+                let file = description.file.get();
+                let end = call.number(2).unwrap_or(0).saturating_add(call.number(3).unwrap_or(0));
+                if call.number(1) == Some(0) && end > self.files.all[file].size as i64 {
+                    self.truncates(thread, file, Some(end));
+                } else {
+                    self.drops(name);
+                }
+            }
+            _ if NOT_MODELLED.contains(&name) => {
+                if done {
+                    self.drops(name);
+                }
+            }
             "chdir" => {
                 if let Some(path) = self.path(thread, call, None, 0).filter(|_| done) {
                     let table = self.threads[thread].table;
@@ -98,7 +171,10 @@ impl Recording {
             }
             "unlink" | "unlinkat" => {
                 let at = usize::from(name == "unlinkat");
-                let folder = call.has_flag(2, "AT_REMOVEDIR");
+                let folder = at == 1 && (call.has_flag(2, "AT_REMOVEDIR") || call.number(2) == Some(0x200));
+                if folder && done {
+                    self.drops("rmdir");
+                }
                 if let Some(path) = self.path(thread, call, at.checked_sub(1), at).filter(|_| done && !folder)
                 {
                     let (file, goes) = self.files.unlinked(&path);
@@ -126,7 +202,6 @@ impl Recording {
             }
             "io_uring_enter" | "io_submit" => {
                 self.known.unseen_requests += call.number(1).unwrap_or(0).max(0) as u64;
-                return false;
             }
             _ => return false,
         }
@@ -147,22 +222,28 @@ impl Recording {
             }
             return;
         };
-        if call.has_flag(flags, "O_DIRECTORY") || call.has_flag(flags, "O_PATH") {
+        // `-y` shows the path that the kernel came to, without links.
+        let path = call.opened.clone().unwrap_or(path);
+        if super::is_virtual(&path) {
+            self.put(thread, call.result, Open::Other);
+            return;
+        }
+        if opens_with(call, flags, "O_DIRECTORY") || opens_with(call, flags, "O_PATH") {
             self.put(thread, call.result, Open::Folder(path));
             return;
         }
         let file = self.files.of(&path);
-        let creates = name == "creat" || call.has_flag(flags, "O_CREAT");
-        let empties = name == "creat" || call.has_flag(flags, "O_TRUNC");
+        let creates = name == "creat" || opens_with(call, flags, "O_CREAT");
+        let empties = name == "creat" || opens_with(call, flags, "O_TRUNC");
         let known = &mut self.files.all[file];
-        if creates && call.has_flag(flags, "O_EXCL") && known.before == Before::Unknown {
+        if creates && opens_with(call, flags, "O_EXCL") && known.before == Before::Unknown {
             known.before = Before::Absent;
         }
         let existed = known.before == Before::There || known.changed || known.last_change.is_some();
         if !creates && known.before == Before::Unknown && known.last_change.is_none() {
             known.before = Before::There;
         }
-        self.insert(thread, call.result, file, call.has_flag(flags, "O_APPEND"));
+        self.insert(thread, call.result, file, opens_with(call, flags, "O_APPEND"));
         if creates && !existed {
             self.change(thread, file, Operation::OpenOrCreate);
         }
@@ -183,6 +264,18 @@ impl Recording {
 
     fn renames(&mut self, thread: usize, old: &str, new: &str) {
         if old == new {
+            return;
+        }
+        if self.files.is_folder(old) {
+            self.files.folder_renamed(old, new);
+            for open in self.tables.iter_mut().flat_map(FxHashMap::values_mut) {
+                if let Open::Folder(path) = open
+                    && (path == old || is_below(path, old))
+                {
+                    *path = format!("{new}{}", &path[old.len()..]);
+                }
+            }
+            self.drops("rename of a folder");
             return;
         }
         if let Some((file, kept)) = self.files.replaced(new) {
@@ -270,6 +363,21 @@ impl Recording {
         let known = &mut self.files.all[file];
         (known.size, known.changed) = (known.size.max(end), true);
     }
+}
+
+/// Whether a file is opened with a flag: by its name, or by its bit where strace prints numbers (`-X raw`) as ftrace does. The bits are those
+/// of x86 and ARM64 but for `O_DIRECTORY`, which is that of x86.
+fn opens_with(call: &Call, at: usize, flag: &str) -> bool {
+    let bit = match flag {
+        "O_CREAT" => 0o100,
+        "O_EXCL" => 0o200,
+        "O_TRUNC" => 0o1000,
+        "O_APPEND" => 0o2000,
+        "O_DIRECTORY" => 0o200_000,
+        "O_PATH" => 0o10_000_000,
+        _ => 0,
+    };
+    call.has_flag(at, flag) || call.number(at).is_some_and(|bits| bits & bit != 0)
 }
 
 /// The offset that a call names; none where it is at the position of the descriptor.

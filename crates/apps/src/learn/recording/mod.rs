@@ -1,8 +1,10 @@
 //! From system calls to what each thread did with which file.
 
+mod causes;
 mod file_calls;
 
 use std::cell::Cell;
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use rustc_hash::FxHashMap;
@@ -10,7 +12,7 @@ use serde::Serialize;
 
 use super::call::{Argument, Call};
 use super::files::{Description, Files, Open, Place};
-use super::items::{Behind, Item, Operation, Thread};
+use super::items::{Behind, Item, Open as OpenEnd, Operation, Thread};
 
 /// Calls beside [`POLLS`] that wait for something that no recording of calls names.
 const WAITS: &[&str] = &[
@@ -46,6 +48,32 @@ const POLLS: &[&str] = &[
     "epoll_pwait2",
     "ppoll_time64",
 ];
+/// Calls that wait for the device, or may.
+const REACH_STORAGE: &[&str] = &[
+    "open",
+    "openat",
+    "openat2",
+    "creat",
+    "read",
+    "readv",
+    "pread64",
+    "preadv",
+    "preadv2",
+    "sendfile",
+    "sendfile64",
+    "copy_file_range",
+    "fsync",
+    "fdatasync",
+    "sync",
+    "syncfs",
+    "unlink",
+    "unlinkat",
+    "rename",
+    "renameat",
+    "renameat2",
+    "truncate",
+    "ftruncate",
+];
 /// Folders of files that are no files of a device.
 const VIRTUAL: &[&str] = &["/proc/", "/sys/", "/dev/", "/run/", "/acct/", "anon_inode:"];
 /// A relative path is below this, as the folder of the process is unknown.
@@ -60,6 +88,10 @@ pub struct Known {
     pub work_ns: i64,
     /// Time in calls that wait for an unknown cause (another thread, a timer, the user): taken as pauses.
     pub pause_ns: i64,
+    /// Time of waits for other threads and processes of the recording, which the program waits for, too.
+    pub awaited_ns: i64,
+    /// Calls whose duration is not in the recording.
+    pub untimed_calls: u64,
     /// Time of waits for the network, which the network of the host takes the place of.
     pub network_ns: i64,
     /// Time in calls on files, which the model of the host takes the place of.
@@ -91,6 +123,9 @@ pub(super) struct Recording {
     folders: Vec<String>,
     pub files: Files,
     pub known: Known,
+    /// Calls that no step stands for, and lines that are no calls, by their kind.
+    pub dropped: BTreeMap<String, u64>,
+    causes: causes::Causes,
     behind: Behind,
     signals: u32,
     /// The first time, and the last one.
@@ -102,10 +137,48 @@ impl Recording {
     /// A thread has ended.
     pub fn exit(&mut self, number: u32, at: i64) {
         let thread = self.thread(number, at);
-        let since = at - self.threads[thread].at;
-        self.threads[thread].work(since.max(0));
+        self.between(thread, at);
         self.threads[thread].at = self.threads[thread].at.max(at);
         self.last = self.last.max(at);
+        self.ended(thread, at);
+    }
+
+    /// A call has begun, and ends in another line.
+    pub fn began(&mut self, call: &Call) {
+        let thread = self.thread(call.thread, call.begun);
+        self.between(thread, call.begun);
+        self.threads[thread].at = self.threads[thread].at.max(call.begun);
+        self.last = self.last.max(call.begun);
+        self.begins(thread, call);
+    }
+
+    /// Time of a thread from its last call to this one: work, or more of a call without a duration.
+    fn between(&mut self, thread: usize, to: i64) {
+        let found = &mut self.threads[thread];
+        let (gap, open) = (to - found.at, std::mem::replace(&mut found.open, OpenEnd::Work));
+        if gap <= 0 {
+            return;
+        }
+        match open {
+            OpenEnd::Work => {
+                self.known.work_ns += gap;
+                found.work(gap);
+                found.polled = false;
+            }
+            OpenEnd::Wait => {
+                self.known.pause_ns += gap;
+                found.pause(gap);
+                let name = found.waited_in.clone();
+                *found.unexplained.entry(name).or_default() += gap;
+            }
+            OpenEnd::Storage => self.known.storage_ns += gap,
+            OpenEnd::Network => self.known.network_ns += gap,
+        }
+    }
+
+    /// A call that no step stands for.
+    fn drops(&mut self, name: &str) {
+        *self.dropped.entry(name.to_owned()).or_default() += 1;
     }
 
     /// A call has returned.
@@ -113,13 +186,9 @@ impl Recording {
         let thread = self.thread(call.thread, call.begun);
         self.known.calls += 1;
         self.last = self.last.max(call.ended);
-        let gap = call.begun - self.threads[thread].at;
+        self.known.untimed_calls += u64::from(!call.timed);
         let took = (call.ended - call.begun).max(0);
-        if gap > 0 {
-            self.known.work_ns += gap;
-            self.threads[thread].work(gap);
-            self.threads[thread].polled = false;
-        }
+        self.between(thread, call.begun);
         self.threads[thread].at = self.threads[thread].at.max(call.ended);
         // `-y` tells the folder of the process wherever a call is relative to it.
         let here =
@@ -142,10 +211,14 @@ impl Recording {
             self.folders.push(UNKNOWN_FOLDER.to_owned());
         }
         self.first.get_or_insert(at);
-        *self.numbers.entry(number).or_insert_with(|| {
-            self.threads.push(Thread::new(number, 0, at));
-            self.threads.len() - 1
-        })
+        if let Some(known) = self.numbers.get(&number) {
+            return *known;
+        }
+        let new = self.threads.len();
+        self.threads.push(Thread::new(number, 0, at));
+        self.numbers.insert(number, new);
+        self.adopt(new);
+        new
     }
 
     fn open(&self, thread: usize, call: &Call, at: usize) -> Option<&Open> {
@@ -242,26 +315,60 @@ impl Recording {
     /// Takes in the effect of a call.
     fn take(&mut self, thread: usize, call: &Call, took: i64) {
         let name = call.name.as_str();
+        let place = self.threads[thread].within.take();
         if self.on_files(thread, call, name) {
             self.known.storage_ns += took;
+            self.open_end(
+                thread,
+                call,
+                if REACH_STORAGE.contains(&name) { OpenEnd::Storage } else { OpenEnd::Work },
+            );
             return;
         }
         if self.on_network(thread, call, name, took) {
+            self.open_end(thread, call, OpenEnd::Network);
             return;
         }
-        self.on_processes(thread, call, name);
+        if self.on_processes(thread, call, name, took) {
+            return;
+        }
+        let channel = self.channel(thread, call);
+        self.wakes(thread, call, place, channel);
         let polls = POLLS.contains(&name);
-        let waits =
-            polls || WAITS.contains(&name) || matches!(name, "read" | "readv" | "recvfrom" | "recvmsg");
+        let waits = polls
+            || WAITS.contains(&name)
+            || matches!(name, "read" | "readv" | "recvfrom" | "recvmsg")
+            || channel.is_some() && matches!(name, "write" | "writev" | "sendto" | "sendmsg");
         if !waits {
             self.known.work_ns += took;
             self.threads[thread].work(took);
             self.threads[thread].polled = false;
-        } else if took > 0 {
+            return;
+        }
+        self.open_end(thread, call, OpenEnd::Wait);
+        if let Some(cause) = self.cause(thread, call, channel) {
+            self.known.awaited_ns += took;
+            self.wait_for(thread, cause);
+            return;
+        }
+        let is_timer = causes::is_timer(call, polls);
+        let found = &mut self.threads[thread];
+        name.clone_into(&mut found.waited_in);
+        if took > 0 {
             self.known.pause_ns += took;
-            let found = &mut self.threads[thread];
             found.pause(took);
             found.polled = polls;
+            if !is_timer {
+                *found.unexplained.entry(name.to_owned()).or_default() += took;
+            }
+        }
+    }
+
+    /// What the time up to the thread's next call is, where the call has no duration.
+    fn open_end(&mut self, thread: usize, call: &Call, open: OpenEnd) {
+        if !call.timed {
+            self.threads[thread].open = open;
+            call.name.clone_into(&mut self.threads[thread].waited_in);
         }
     }
 
@@ -286,7 +393,9 @@ impl Recording {
             "sendto" | "sendmsg" | "sendmmsg" | "send" | "write" | "writev" => false,
             _ => return false,
         };
-        if !matches!(self.open(thread, call, 0), Some(Open::Socket)) {
+        let shown = call.arguments.first().and_then(Argument::shown).unwrap_or_default();
+        let internet = ["TCP:", "UDP:", "TCPv6:", "UDPv6:"].iter().any(|one| shown.starts_with(one));
+        if !matches!(self.open(thread, call, 0), Some(Open::Socket)) && !internet {
             return false;
         }
         let bytes = if name == "connect" { 0 } else { call.result.max(0) as u64 };
@@ -302,48 +411,35 @@ impl Recording {
         true
     }
 
-    /// Threads that begin, and descriptors that are no files.
-    fn on_processes(&mut self, thread: usize, call: &Call, name: &str) {
+    /// Threads that begin and end, and descriptors that are no files; true where the time of the call is taken into account.
+    fn on_processes(&mut self, thread: usize, call: &Call, name: &str, took: i64) -> bool {
+        if is_spawn(name) {
+            self.spawned(thread, call, took);
+            return true;
+        }
         if call.result < 0 {
-            return;
+            return false;
         }
         match name {
-            "clone" | "clone3" | "fork" | "vfork" if call.result > 0 => {
-                let shares = (0..call.arguments.len()).any(|at| {
-                    call.has_flag(at, "CLONE_FILES")
-                        || call.has_flag(at, "flags=CLONE_FILES")
-                        || call.arguments[at].word().is_some_and(|word| word.contains("CLONE_FILES"))
-                });
-                let parent = self.threads[thread].table;
-                let table = if shares {
-                    parent
-                } else {
-                    let copy = self.tables[parent].clone();
-                    self.tables.push(copy);
-                    self.folders.push(self.folders[parent].clone());
-                    self.tables.len() - 1
-                };
-                let child = self.thread(call.result as u32, call.ended);
-                if child == thread || self.threads[child].started {
-                    return;
-                }
-                let begun = &mut self.threads[child];
-                begun.started = true;
-                if begun.items.is_empty() {
-                    begun.table = table;
-                }
-                self.threads[thread].items.push(Item::Start(child));
+            "pipe" | "pipe2" | "socketpair" => {
+                self.pairs(thread, call, if name == "socketpair" { 3 } else { 0 });
             }
-            "eventfd2" | "timerfd_create" | "signalfd4" | "epoll_create1" | "inotify_init1" | "accept"
-            | "accept4" | "memfd_create" => self.put(thread, call.result, Open::Other),
+            "eventfd" | "eventfd2" => {
+                let number = self.causes.new_channel();
+                self.put(thread, call.result, Open::Channel(number));
+            }
+            "timerfd_create" | "signalfd4" | "epoll_create" | "epoll_create1" | "inotify_init1"
+            | "accept" | "accept4" | "memfd_create" => self.put(thread, call.result, Open::Other),
             _ => {}
         }
+        false
     }
 
     /// The path of an argument, whole as far as that is known; none of what is no file of a device.
     fn path(&self, thread: usize, call: &Call, folder: Option<usize>, at: usize) -> Option<String> {
         let path = call.text(at)?;
         if path.starts_with('/') {
+            let path = plain(&path);
             return (!is_virtual(&path)).then_some(path);
         }
         if path.is_empty() {
@@ -356,10 +452,43 @@ impl Recording {
             };
             known.or_else(|| call.arguments[folder].path()).map(str::to_owned)
         });
-        let here = &self.folders[self.threads[thread].table];
-        let path = format!("{}/{path}", base.as_deref().unwrap_or(here).trim_end_matches('/'));
+        let here = match folder.and_then(|folder| call.arguments[folder].word()) {
+            // A folder that was opened before the recording.
+            Some(word) if base.is_none() && !is_here(word) => UNKNOWN_FOLDER,
+            _ => self.folders[self.threads[thread].table].as_str(),
+        };
+        let path = plain(&format!("{}/{path}", base.as_deref().unwrap_or(here).trim_end_matches('/')));
         (!is_virtual(&path)).then_some(path)
     }
+}
+
+/// Whether a folder of a call is that of the process.
+fn is_here(word: &str) -> bool {
+    word.contains("AT_FDCWD")
+        || word == "-100"
+        || word.trim_start_matches("0x").trim_start_matches('f') == "9c"
+}
+
+/// Calls that begin a thread or a process.
+fn is_spawn(name: &str) -> bool {
+    matches!(name, "clone" | "clone2" | "clone3" | "fork" | "vfork")
+}
+
+/// A path without `.`, `..` and empty parts.
+fn plain(path: &str) -> String {
+    let mut parts: Vec<&str> = Vec::new();
+    for part in path.split('/') {
+        match part {
+            "" | "." => {}
+            ".." if parts.last().is_some_and(|last| *last != ".." && *last != UNKNOWN_FOLDER) => {
+                parts.pop();
+            }
+            ".." if path.starts_with('/') => {}
+            part => parts.push(part),
+        }
+    }
+    let root = if path.starts_with('/') { "/" } else { "" };
+    format!("{root}{}", parts.join("/"))
 }
 
 fn is_virtual(path: &str) -> bool {

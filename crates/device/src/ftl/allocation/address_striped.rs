@@ -1,7 +1,7 @@
 //! Striped by address (`static`): consecutive logical pages go round the planes, wherever they were before.
 
 use super::{AllocationPolicy, PageRequest, View, WaySelection};
-use crate::settings::{PolicyKind, PolicyOptions};
+use emmclab_settings::{PolicyKind, PolicyOptions};
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct AddressStriped;

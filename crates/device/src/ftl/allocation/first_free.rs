@@ -4,7 +4,7 @@
 
 use super::{AllocationPolicy, PageRequest, View, WaySelection};
 use crate::ids::PlaneId;
-use crate::settings::{PolicyKind, PolicyOptions};
+use emmclab_settings::{PolicyKind, PolicyOptions};
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FirstFree;

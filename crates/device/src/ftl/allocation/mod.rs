@@ -11,7 +11,7 @@ use emmclab_base::Nanos;
 use crate::geometry::Geometry;
 use crate::ids::{Lpn, PlaneId};
 use crate::nand::Nand;
-use crate::settings::{PolicyKind, Settings};
+use emmclab_settings::{PolicyKind, Settings};
 
 use address_striped::AddressStriped;
 use first_free::FirstFree;

@@ -3,7 +3,7 @@
 
 use super::{Choice, Order, Policy, VictimPolicy, View};
 use crate::ids::BlockId;
-use crate::settings::PolicyKind;
+use emmclab_settings::PolicyKind;
 
 pub(super) const POLICY: Policy = Policy {
     kind: PolicyKind {

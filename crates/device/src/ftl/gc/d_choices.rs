@@ -6,7 +6,7 @@ use rand_pcg::rand_core::Rng;
 
 use super::{Choice, Policy, VictimPolicy, View};
 use crate::ids::BlockId;
-use crate::settings::{PolicyKind, PolicySetting};
+use emmclab_settings::{PolicyKind, PolicySetting};
 
 const CHOICES: PolicySetting =
     PolicySetting { key: "choices", about: "Blocks drawn for each decision.", default: 10, range: (1, 4096) };

@@ -2,7 +2,7 @@
 //! blocks that are wholly valid.
 
 use super::{Choice, Order, Policy, VictimPolicy, View};
-use crate::settings::PolicyKind;
+use emmclab_settings::PolicyKind;
 
 pub(super) const POLICY: Policy = Policy {
     kind: PolicyKind { name: "fifo", about: "the block that has been full for longest", settings: &[] },

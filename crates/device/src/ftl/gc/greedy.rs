@@ -1,7 +1,7 @@
 //! Greedy: the block with the fewest valid units. Optimal for uniform traffic; moves cold data again and again.
 
 use super::{Choice, Policy, VictimPolicy, View};
-use crate::settings::PolicyKind;
+use emmclab_settings::PolicyKind;
 
 pub(super) const POLICY: Policy = Policy {
     kind: PolicyKind { name: "greedy", about: "the block with the fewest valid units", settings: &[] },

@@ -13,7 +13,7 @@ use super::pool::Pool;
 use super::tables::Tables;
 use crate::ids::{BlockId, PoolId};
 use crate::nand::{BlockState, Nand};
-use crate::settings::{PolicyKind, PolicyOptions};
+use emmclab_settings::{PolicyKind, PolicyOptions};
 
 pub use super::pool::Order;
 

@@ -7,7 +7,7 @@ use crate::geometry::Geometry;
 use crate::ids::{BlockId, Lpn, PoolId};
 use crate::load::DeviceConfig;
 use crate::nand::{BlockState, Nand};
-use crate::settings::PolicyOptions;
+use emmclab_settings::PolicyOptions;
 
 /// A full block: valid units of 16, erases, and page programs of the device before it became full.
 pub(super) type Full = (u32, u32, u64);

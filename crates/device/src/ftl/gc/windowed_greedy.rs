@@ -1,7 +1,7 @@
 //! Windowed greedy: the fewest valid units among the oldest blocks (Hu et al., SYSTOR 2009). Window 1 is FIFO.
 
 use super::{Choice, Order, Policy, VictimPolicy, View};
-use crate::settings::{PolicyKind, PolicySetting};
+use emmclab_settings::{PolicyKind, PolicySetting};
 
 const WINDOW: PolicySetting = PolicySetting {
     key: "window",

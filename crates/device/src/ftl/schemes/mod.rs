@@ -14,7 +14,7 @@ use crate::events::Observer;
 use crate::geometry::Geometry;
 use crate::ids::Lpn;
 use crate::nand::Nand;
-use crate::settings::{PolicyKind, Settings};
+use emmclab_settings::{PolicyKind, Settings};
 
 use blocks::Blocks;
 use demand::Demand;
@@ -41,6 +41,7 @@ pub(crate) fn maps_blocks(scheme: &str) -> bool {
 }
 
 /// The state of a scheme beside the core.
+#[derive(Clone)]
 pub(crate) enum Scheme {
     /// A page map in memory: every unit may lie anywhere.
     Page,

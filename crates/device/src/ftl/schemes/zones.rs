@@ -33,6 +33,7 @@ struct Zone {
 }
 
 /// The blocks of every zone.
+#[derive(Clone)]
 pub(crate) struct Zones {
     layout: ZoneLayout,
     planes: u32,

@@ -79,7 +79,7 @@ pub fn plant(folder: &Path) {
     // Every other block of 4 KB is a hole: more extents than an inode holds, and indirect blocks of two levels.
     let holes = File::create(folder.join("holes")).unwrap();
     for block in 0..420 {
-        holes.write_all_at(&[block as u8 + 1; 4096], 8192 * block).unwrap();
+        holes.write_all_at(&[(block as u8).wrapping_add(1); 4096], 8192 * block).unwrap();
     }
     // Far behind: three levels of indirect blocks in blocks of 1,024 bytes.
     let far = File::create(folder.join("far")).unwrap();

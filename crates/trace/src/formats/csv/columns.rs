@@ -2,6 +2,9 @@
 
 use emmclab_base::{Error, Kind, Result, SECTOR_BYTES};
 
+use super::fields::{BLANK, is_blank};
+use super::numbers::{Codes, Scale};
+use super::suggest;
 use crate::formats::format::ReadOptions;
 use crate::formats::time_unit::TimeUnit;
 
@@ -9,16 +12,25 @@ use crate::formats::time_unit::TimeUnit;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Meaning {
     Ignored,
-    Time(Moment, TimeUnit),
+    Time(Moment, Scale),
     /// Address in units of so many bytes.
     Offset(u64),
     /// Length in units of so many bytes.
     Size(u64),
-    Op,
+    /// An address or a length that is written in hexadecimal without a mark.
+    Hexadecimal(Extent, u64),
+    Op(Codes),
     Flags,
     Pid,
     Process,
     Device,
+}
+
+/// An address or a length.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Extent {
+    Offset,
+    Size,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,17 +38,25 @@ pub(super) enum Moment {
     Arrival,
     Start,
     Issue,
+    Served,
     Complete,
     Response,
     Service,
 }
 
 /// The number of [`Moment`]s.
-pub(super) const MOMENTS: usize = 6;
+pub(super) const MOMENTS: usize = 7;
 
 impl Moment {
-    const ALL: [Moment; MOMENTS] =
-        [Moment::Arrival, Moment::Start, Moment::Issue, Moment::Complete, Moment::Response, Moment::Service];
+    const ALL: [Moment; MOMENTS] = [
+        Moment::Arrival,
+        Moment::Start,
+        Moment::Issue,
+        Moment::Served,
+        Moment::Complete,
+        Moment::Response,
+        Moment::Service,
+    ];
 
     /// The column's name without a unit.
     pub const fn name(self) -> &'static str {
@@ -44,6 +64,7 @@ impl Moment {
             Moment::Arrival => "arrival",
             Moment::Start => "start",
             Moment::Issue => "issue",
+            Moment::Served => "served",
             Moment::Complete => "complete",
             Moment::Response => "response",
             Moment::Service => "service",
@@ -59,6 +80,14 @@ enum Named {
 }
 
 fn named(name: &str) -> Option<Named> {
+    if let Some(number) = name.strip_suffix("_hex") {
+        let (extent, unit) = match named(number)? {
+            Named::Known(Meaning::Offset(unit)) => (Extent::Offset, unit),
+            Named::Known(Meaning::Size(unit)) => (Extent::Size, unit),
+            _ => return None,
+        };
+        return Some(Named::Known(Meaning::Hexadecimal(extent, unit)));
+    }
     let known = match name {
         "-" => Meaning::Ignored,
         "sector" => Meaning::Offset(SECTOR_BYTES),
@@ -69,14 +98,16 @@ fn named(name: &str) -> Option<Named> {
         "size" => return Some(Named::PlaceWithoutUnit(Meaning::Size)),
         "size_bytes" => Meaning::Size(1),
         "size_kb" => Meaning::Size(1024),
-        "op" => Meaning::Op,
         "flags" => Meaning::Flags,
         "pid" => Meaning::Pid,
         "process" => Meaning::Process,
         "device" => Meaning::Device,
         _ => {
+            if let Some(codes) = Codes::by_name(name) {
+                return Some(Named::Known(Meaning::Op(codes)));
+            }
             let (moment, unit) = match name.split_once('_') {
-                Some((moment, unit)) => (moment, Some(TimeUnit::by_name(unit).ok()?)),
+                Some((moment, unit)) => (moment, Some(Scale::by_name(unit)?)),
                 None => (name, None),
             };
             let moment = Moment::ALL.into_iter().find(|known| known.name() == moment)?;
@@ -87,6 +118,11 @@ fn named(name: &str) -> Option<Named> {
         }
     };
     Some(Named::Known(known))
+}
+
+/// Whether a column can have this name.
+pub(super) fn is_name(name: &str) -> bool {
+    named(name).is_some()
 }
 
 /// A name that a column can have, for the reference and for messages.
@@ -102,11 +138,13 @@ pub struct ColumnName {
     pub about: &'static str,
 }
 
-const TIMES: &[&str] = &["_s", "_ms", "_us", "_ns"];
-const BYTES: &[&str] = &["_bytes", "_kb"];
+const TIMES: &[&str] = &["_ns", "_ticks", "_us", "_ms", "_s", "_min", "_h", "_d"];
+const BYTES: &[&str] = &["_bytes", "_kb", "_bytes_hex"];
+const SECTORS: &[&str] = &["_hex"];
+const CODES: &[&str] = &["_read0", "_read1", "_scsi", "_nvme", "_mmc"];
 
 /// Every name that a column can have.
-pub static NAMES: [ColumnName; 16] = {
+pub static NAMES: [ColumnName; 17] = {
     const fn name(
         name: &'static str,
         units: &'static [&'static str],
@@ -116,17 +154,28 @@ pub static NAMES: [ColumnName; 16] = {
         ColumnName { name, units, needed, about }
     }
     [
-        name("arrival", TIMES, "time", "when the request was generated"),
+        name(
+            "arrival",
+            TIMES,
+            "time",
+            "when the request was generated; without it, `complete` less `response`, else `start`, else `issue`",
+        ),
         name("start", TIMES, "", "when the driver fetched it"),
         name("issue", TIMES, "", "when it was submitted to the device"),
+        name("served", TIMES, "", "when the driver saw the end of its command"),
         name("complete", TIMES, "", "when the device had finished it"),
         name("response", TIMES, "", "from arrival to completion, in place of `complete`"),
         name("service", TIMES, "", "from start to completion, in place of `complete`"),
-        name("sector", &[], "address", "first sector of 512 bytes"),
+        name("sector", SECTORS, "address", "first sector of 512 bytes"),
         name("offset", BYTES, "address", "first byte, in place of `sector`"),
-        name("sectors", &[], "length", "sectors of 512 bytes"),
+        name("sectors", SECTORS, "length", "sectors of 512 bytes"),
         name("size", BYTES, "length", "length, in place of `sectors`"),
-        name("op", &[], "operation", "read, write, discard, flush, secure_erase, or letters as in `WS`"),
+        name(
+            "op",
+            CODES,
+            "operation",
+            "its name, or letters as in `WS`; with an ending a number: 0 or 1 is a read, or the code of a command",
+        ),
         name("flags", &[], "", "number with a bit for each flag"),
         name("pid", &[], "", "id of the process behind it"),
         name("process", &[], "", "name of that process"),
@@ -139,8 +188,12 @@ pub static NAMES: [ColumnName; 16] = {
 pub(super) const LEAST: usize = 4;
 
 /// Column names as they stand in a heading or in `--columns`.
-fn names(list: &str, separator: u8) -> impl Iterator<Item = &str> {
-    list.split(char::from(separator)).map(|name| name.trim().trim_matches('"'))
+pub(super) fn names(list: &str, separator: u8) -> impl Iterator<Item = &str> {
+    let splits = move |c: char| {
+        if separator == BLANK { c.is_ascii() && is_blank(c as u8) } else { c == char::from(separator) }
+    };
+    let names = list.split(splits).map(|name| name.trim().trim_matches('"'));
+    names.filter(move |name| separator != BLANK || !name.is_empty())
 }
 
 /// Whether a heading names columns, and enough of them.
@@ -155,8 +208,11 @@ pub(super) fn unknown_names(line: &str, separator: u8) -> Option<Error> {
         name.len() <= 40 && name.starts_with(|c: char| c.is_ascii_alphabetic()) && name.chars().all(letters)
     };
     let known = |name: &str| named(name).is_some();
+    // Words between blanks are prose but for names that are known.
+    let few = if separator == BLANK { 2 } else { 0 };
     if names(line, separator).count() < LEAST - 1
         || !names(line, separator).all(|name| is_word(name) || known(name))
+        || names(line, separator).filter(|name| known(name)).count() < few
     {
         return None;
     }
@@ -167,14 +223,15 @@ pub(super) fn unknown_names(line: &str, separator: u8) -> Option<Error> {
     Some(
         Error::new(Kind::UnknownFormat, problem)
             .of_field("heading", column as u64 + 1, first.as_bytes())
-            .hint(HINT),
+            .hint(suggest::hint(names(line, separator)).unwrap_or_else(|| HINT.to_owned())),
     )
 }
 
 /// How to name columns; a test holds the names to [`NAMES`].
 const HINT: &str = "name the columns in order with --columns, such as `arrival_us,op,offset_bytes,size_bytes`; `-` passes \
-                    one over; the names are arrival, start, issue, complete, response, service (each with _s, _ms, _us or \
-                    _ns), sector or offset, sectors or size, op, flags, pid, process, device";
+                    one over; the names are arrival, start, issue, served, complete, response, service (each with _ns, _ticks of \
+                    100 ns, _us, _ms, _s, _min, _h or _d), sector or offset, sectors or size (_hex for hexadecimal without 0x), op, flags, \
+                    pid, process, device";
 
 /// Bytes in a unit of size.
 fn size_unit(name: &str) -> Result<u64> {
@@ -195,7 +252,7 @@ fn size_unit(name: &str) -> Result<u64> {
 /// An unknown name, a column twice, a needed one that is missing, a unit that is missing or not needed.
 pub(super) fn meanings(list: &str, separator: u8, options: &ReadOptions) -> Result<Vec<Meaning>> {
     let config = |problem: String| Error::new(Kind::Config, problem);
-    let unit = options.time_unit.as_deref().map(TimeUnit::by_name).transpose()?;
+    let unit = options.time_unit.as_deref().map(TimeUnit::by_name).transpose()?.map(Scale::Decimal);
     let size_unit = options.size_unit.as_deref().map(size_unit).transpose()?;
     let (mut unit_used, mut size_unit_used) = (false, false);
     let mut columns = Vec::new();
@@ -232,24 +289,40 @@ pub(super) fn meanings(list: &str, separator: u8, options: &ReadOptions) -> Resu
                 .hint("leave the option out, or take the unit off the column's name"));
         }
     }
-    for (name, needed) in [
-        ("arrival", Meaning::Time(Moment::Arrival, TimeUnit::Nanos)),
-        ("sector or offset", Meaning::Offset(1)),
-        ("sectors or size", Meaning::Size(1)),
-        ("op", Meaning::Op),
+    check_needed(list, &columns)?;
+    Ok(columns)
+}
+
+/// Refuses columns that do not tell when, where, how much and what.
+fn check_needed(list: &str, columns: &[Meaning]) -> Result<()> {
+    let has = |needed: Meaning| columns.iter().any(|column| same(*column, needed));
+    let time = |moment| has(Meaning::Time(moment, Scale::Decimal(TimeUnit::Nanos)));
+    let by_completion = time(Moment::Complete) && (time(Moment::Response) || time(Moment::Service));
+    let timed = time(Moment::Arrival) || time(Moment::Start) || time(Moment::Issue) || by_completion;
+    for (name, found) in [
+        ("arrival (nor complete with response, which give it)", timed),
+        ("sector or offset", has(Meaning::Offset(1))),
+        ("sectors or size", has(Meaning::Size(1))),
+        ("op", has(Meaning::Op(Codes::Names))),
     ] {
-        if !columns.iter().any(|column| same(*column, needed)) {
-            let missing = config(format!("there is no column {name}"));
+        if !found {
+            let missing = Error::new(Kind::Config, format!("there is no column {name}"));
             return Err(missing.of_field("--columns", 0, list.as_bytes()).hint(HINT));
         }
     }
-    Ok(columns)
+    Ok(())
 }
 
 /// Whether two columns say the same, be it in different units.
 fn same(one: Meaning, other: Meaning) -> bool {
+    let extent = |meaning| match meaning {
+        Meaning::Offset(_) | Meaning::Hexadecimal(Extent::Offset, _) => Some(Extent::Offset),
+        Meaning::Size(_) | Meaning::Hexadecimal(Extent::Size, _) => Some(Extent::Size),
+        _ => None,
+    };
     match (one, other) {
         (Meaning::Time(one, _), Meaning::Time(other, _)) => one == other,
+        _ if extent(one).is_some() => extent(one) == extent(other),
         _ => std::mem::discriminant(&one) == std::mem::discriminant(&other),
     }
 }

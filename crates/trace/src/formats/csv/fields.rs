@@ -34,11 +34,22 @@ impl<'a> Field<'a> {
 
 /// The separators of fields; the first one that gives enough of them is the file's.
 const SEPARATORS: [u8; 3] = *b",;\t";
+/// Any run of blanks and tabs, in files without commas, semicolons or single tabs between fields.
+pub(super) const BLANK: u8 = b' ';
+
+/// Whether a byte is of a run of blanks.
+pub(super) fn is_blank(byte: u8) -> bool {
+    matches!(byte, b' ' | b'\t')
+}
 
 /// The separator of a file by its first line, given how many fields a line has at least.
 pub(super) fn separator(line: &[u8], least: usize) -> u8 {
     let splits = |separator: &u8| line.split(|byte| byte == separator).count() >= least;
-    SEPARATORS.into_iter().find(splits).unwrap_or(SEPARATORS[0])
+    let words = || line.split(|byte| is_blank(*byte)).filter(|word| !word.is_empty()).count();
+    SEPARATORS
+        .into_iter()
+        .find(splits)
+        .unwrap_or_else(|| if words() >= least { BLANK } else { SEPARATORS[0] })
 }
 
 /// The fields of a line, split at separators outside of quotes.
@@ -56,12 +67,19 @@ impl<'a> Fields<'a> {
     /// The next field, if there is one.
     #[inline]
     pub fn next(&mut self) -> Result<Option<Field<'a>>> {
-        let Some(rest) = self.rest else { return Ok(None) };
+        let Some(mut rest) = self.rest else { return Ok(None) };
+        if self.separator == BLANK {
+            rest = &rest[rest.iter().position(|byte| !is_blank(*byte)).unwrap_or(rest.len())..];
+            if rest.is_empty() {
+                return Ok(None);
+            }
+        }
         if let [b'"', quoted @ ..] = rest {
             return self.quoted(quoted).map(Some);
         }
         // Fields are short: a search by words would take longer.
-        let end = rest.iter().position(|byte| *byte == self.separator);
+        let end =
+            rest.iter().position(|byte| *byte == self.separator || self.separator == BLANK && *byte == b'\t');
         self.rest = end.map(|end| &rest[end + 1..]);
         Ok(Some(Field { raw: &rest[..end.unwrap_or(rest.len())], quoted: false }))
     }
@@ -82,6 +100,7 @@ impl<'a> Fields<'a> {
         self.rest = match &from[end + 1..] {
             [] => None,
             [separator, more @ ..] if *separator == self.separator => Some(more),
+            [b'\t', more @ ..] if self.separator == BLANK => Some(more),
             other => return bad("a separator is missing behind the quote", other),
         };
         Ok(Field { raw: &from[..end], quoted: true })

@@ -2,41 +2,53 @@
 //!
 //! The names stand in a heading or in `--columns`; a column called `-` is passed over. Times: `arrival`, `start`,
 //! `issue`, `complete`, or the durations `response` (from arrival) and `service` (from start), each in `--time-unit`
-//! or with its own unit as in `arrival_ns`, `start_us`, `response_ms`, `complete_s`. Place: `sector` and `sectors` of
+//! or with its own unit as in `arrival_ns`, `start_us`, `response_ms`, `complete_s`, `arrival_ticks` (of 100 ns), `_min`, `_h`, `_d`.
+//! Without `arrival` it is `complete` less `response`, else the start, else the issue. Place: `sector` and `sectors` of
 //! 512 bytes, or `offset` and `size` in `--size-unit` (`sector`, `byte`, `kb`, `page` of 4 KB) or as `offset_bytes`,
-//! `size_kb`. Then `op`, `flags` (the number of the Parquet schema), `pid`, `process`, `device`. Arrival, place and op
-//! are needed. Fields are separated by commas, semicolons or tabs, as the first line is. A field in double quotes may hold
-//! separators; a quote in it is doubled. An empty field is a missing value.
+//! `size_kb`; hexadecimal behind `0x`, or where the name ends in `_hex`. Then `op` (`op_read0`, `op_read1`, `op_scsi`, `op_nvme`,
+//! `op_mmc` for numbers), `flags` (the number of the Parquet schema), `pid`, `process`, `device`. Arrival, place and op
+//! are needed. Fields are separated by commas, semicolons, tabs or runs of blanks, as the first line is. A field in double
+//! quotes may hold separators; a quote in it is doubled. An empty field is a missing value.
+//! Ranges of bytes that do not begin and end at sectors are rounded down at both ends and counted, so that streams stay sequential.
 
 mod columns;
 mod fields;
+mod numbers;
+mod suggest;
 mod writer;
 
 use std::path::Path;
 
 pub use columns::{ColumnName, NAMES};
-use columns::{LEAST, MOMENTS, Meaning, Moment, is_heading, meanings};
+use columns::{Extent, LEAST, MOMENTS, Meaning, Moment, is_heading, meanings};
 use fields::{Field, Fields, separator};
+use numbers::{Codes, hexadecimal, number};
 
 use emmclab_base::{Error, Flags, Kind, NameId, Nanos, Op, Request, Result, SECTOR_BYTES, Sector};
 
-use super::format::{Format, ReadOptions, Times};
+use super::format::{Format, Origin, ReadOptions, Times};
 use super::holds::Holds;
 use super::input::Input;
 use super::rwbs;
 use super::text::{
-    Context, LastName, LineFormat, LineSource, decimal_time, first_line, is_decimal, pid, sector_span,
-    sectors, text, unsigned,
+    Context, LastName, LineFormat, LineSource, first_line, is_decimal, pid, sectors, stream_span, text,
+    unsigned,
 };
 use super::time_unit::TimeUnit;
+use crate::columns::Column;
 use crate::header::Header;
 use crate::names::Names;
 use crate::source::Source;
 
 pub(super) static FORMAT: Format = Format {
     name: "csv",
-    about: "CSV with named columns, in a heading or in --columns; separated by commas, semicolons or tabs",
+    about: "CSV with named columns, in a heading or in --columns; separated by commas, semicolons, tabs or blanks",
     known_by: "a heading of four or more names, all known",
+    origin: Origin {
+        from: "any program: a heading with these names, or `--columns`; `emmclab convert TRACE x.csv`",
+        gives: Column::OF_EVENTS,
+        unknown: "what has no column",
+    },
     extensions: &["csv"],
     times: Times::Open(TimeUnit::Nanos),
     sniff,
@@ -65,16 +77,21 @@ fn open(input: Input, options: &ReadOptions) -> Result<Box<dyn Source>> {
         let separator = separator(&heading, LEAST);
         (meanings(&text(&heading), separator, options)?, separator)
     };
-    // With --columns a heading may still stand in the file: its arrival is no number.
-    let (mut fields, mut arrival) = (Fields::of(&heading, separator), None);
+    // With --columns a heading may still stand in the file: its times are no numbers.
+    let (mut fields, mut time) = (Fields::of(&heading, separator), None);
     for column in &columns {
         let field = fields.next()?;
-        if matches!(column, Meaning::Time(Moment::Arrival, _)) {
-            arrival = field;
+        if matches!(column, Meaning::Time(..)) {
+            time = time.or(field);
         }
     }
-    let skip_first = options.columns.is_none()
-        || arrival.is_some_and(|field| !is_decimal(field.raw) && !field.raw.starts_with(b"-"));
+    let begins_a_number = |field: Field| {
+        let digits = field.raw.strip_prefix(b"-").unwrap_or(field.raw);
+        field.raw.is_empty()
+            || is_decimal(digits)
+            || digits.first().is_some_and(|byte| byte.is_ascii_digit() || *byte == b'.')
+    };
+    let skip_first = options.columns.is_none() || time.is_some_and(|field| !begins_a_number(field));
     let reader =
         Csv { columns, separator, process: LastName::default(), device: LastName::default(), skip_first };
     Ok(Box::new(LineSource::new(reader, input, options)))
@@ -101,8 +118,26 @@ struct Row<'a> {
     device: Option<Field<'a>>,
 }
 
-/// An address or a length as it stands: the field, its column, and the bytes in its unit.
-type Place<'a> = (&'a [u8], u64, u64);
+/// An address or a length: its number, the field as it stands, its column, and the bytes in its unit.
+type Place<'a> = (u64, &'a [u8], u64, u64);
+
+impl Row<'_> {
+    /// The completion less the time that it took.
+    fn before_completion(&self, took: Moment) -> Option<i64> {
+        self.times[Moment::Complete as usize]?.checked_sub(self.times[took as usize]?)
+    }
+
+    fn start(&self) -> Option<i64> {
+        self.times[Moment::Start as usize].or_else(|| self.before_completion(Moment::Service))
+    }
+
+    /// The arrival, or the earliest time that is known.
+    fn arrival(&self, start: Option<i64>) -> Option<i64> {
+        let stated =
+            self.times[Moment::Arrival as usize].or_else(|| self.before_completion(Moment::Response));
+        stated.or(start).or(self.times[Moment::Issue as usize])
+    }
+}
 
 impl Csv {
     /// Reads the fields of a line; stops at the first bad one.
@@ -118,11 +153,19 @@ impl Csv {
             match *meaning {
                 Meaning::Ignored => {}
                 Meaning::Time(moment, unit) => {
-                    row.times[moment as usize] = Some(signed_time(raw, unit, moment.name(), column)?);
+                    row.times[moment as usize] = Some(unit.time(raw, moment.name(), column)?);
                 }
-                Meaning::Offset(unit) => row.offset = Some((raw, column, unit)),
-                Meaning::Size(unit) => row.size = Some((raw, column, unit)),
-                Meaning::Op => row.op = Some(operation(raw, column)?),
+                Meaning::Offset(unit) => {
+                    row.offset = Some((number(raw, "sector", column)?, raw, column, unit));
+                }
+                Meaning::Size(unit) => row.size = Some((number(raw, "sectors", column)?, raw, column, unit)),
+                Meaning::Hexadecimal(Extent::Offset, unit) => {
+                    row.offset = Some((hexadecimal(raw, "sector", column)?, raw, column, unit));
+                }
+                Meaning::Hexadecimal(Extent::Size, unit) => {
+                    row.size = Some((hexadecimal(raw, "sectors", column)?, raw, column, unit));
+                }
+                Meaning::Op(codes) => row.op = Some(operation(raw, codes, column)?),
                 Meaning::Flags => {
                     let bits = unsigned(raw, "flags", column)?;
                     row.flags = Some(Flags(u16::try_from(bits).map_err(|_| {
@@ -178,8 +221,8 @@ impl LineFormat for Csv {
             _ => error,
         })?;
         let missing = |name: &str| Error::new(Kind::Value, "is missing").of_field(name, 0, b"");
-        let arrival = row.times[Moment::Arrival as usize].ok_or_else(|| missing("arrival"))?;
-        let start = row.times[Moment::Start as usize];
+        let start = row.start();
+        let arrival = row.arrival(start).ok_or_else(|| missing("arrival"))?;
         let after = |begin: Option<i64>, took: Moment| {
             row.times[took as usize].and_then(|took| begin.and_then(|begin| begin.checked_add(took)))
         };
@@ -193,10 +236,12 @@ impl LineFormat for Csv {
             .or_else(|| after(start, Moment::Service));
         let (op, letters) = row.op.ok_or_else(|| missing("op"))?;
         let size = row.size.ok_or_else(|| missing("sectors"));
-        let (sector, count) = place(op, row.offset.ok_or_else(|| missing("sector"))?, size?)?;
+        let (sector, count, rounded) = place(op, row.offset.ok_or_else(|| missing("sector"))?, size?)?;
+        context.round(rounded);
         let request = Request {
             start: start.map(Nanos),
             issue: row.times[Moment::Issue as usize].map(Nanos),
+            served: row.times[Moment::Served as usize].map(Nanos),
             complete: complete.map(Nanos),
             flags: row.flags.unwrap_or(letters),
             pid: row.pid,
@@ -216,17 +261,10 @@ impl LineFormat for Csv {
     }
 }
 
-/// A time, which here may be negative: a trace may begin before the zero of its clock.
-fn signed_time(field: &[u8], unit: TimeUnit, name: &str, column: u64) -> Result<i64> {
-    match field {
-        [b'-', digits @ ..] if digits.first().is_some_and(u8::is_ascii_digit) => {
-            decimal_time(digits, unit, name, column).map(|time| -time)
-        }
-        field => decimal_time(field, unit, name, column),
+fn operation(field: &[u8], codes: Codes, column: u64) -> Result<(Op, Flags)> {
+    if let Some(op) = codes.operation(field, column)? {
+        return Ok((op, Flags::default()));
     }
-}
-
-fn operation(field: &[u8], column: u64) -> Result<(Op, Flags)> {
     match field {
         b"read" => return Ok((Op::Read, Flags::default())),
         b"write" => return Ok((Op::Write, Flags::default())),
@@ -236,8 +274,18 @@ fn operation(field: &[u8], column: u64) -> Result<(Op, Flags)> {
     match (named, field) {
         (Some(op), _) => Ok((op, Flags::default())),
         (None, [b'r' | b'w' | b'd' | b'f']) => rwbs::parse(&[field[0].to_ascii_uppercase()], column),
-        (None, field) => rwbs::parse(field, column)
-            .map_err(|error| error.hint("read, write, discard, flush, secure_erase, or letters as in `WS`")),
+        (None, field) if field.eq_ignore_ascii_case(b"rd") => Ok((Op::Read, Flags::default())),
+        (None, field) if field.eq_ignore_ascii_case(b"wr") => Ok((Op::Write, Flags::default())),
+        (None, field) if field.eq_ignore_ascii_case(b"trim") || field.eq_ignore_ascii_case(b"unmap") => {
+            Ok((Op::Discard, Flags::default()))
+        }
+        (None, field) => rwbs::parse(field, column).map_err(|error| {
+            error.hint(if field.first().is_some_and(u8::is_ascii_digit) {
+                "say what numbers mean: op_read0 (0 is a read), op_read1 (1 is a read), op_scsi, op_nvme or op_mmc"
+            } else {
+                "read, write, discard, flush, secure_erase, or letters as in `WS`"
+            })
+        }),
     }
 }
 
@@ -262,11 +310,9 @@ fn name(field: Option<Field>, last: &mut LastName, names: &mut Names) -> Result<
 
 fn place(
     op: Op,
-    (offset, column, unit): Place,
-    (length, length_column, length_unit): Place,
-) -> Result<(Sector, u32)> {
-    let offset_value = unsigned(offset, "sector", column)?;
-    let length_value = unsigned(length, "sectors", length_column)?;
+    (offset_value, offset, column, unit): Place,
+    (length_value, length, length_column, length_unit): Place,
+) -> Result<(Sector, u32, bool)> {
     let in_bytes = |value: u64, unit: u64, field: &[u8], column| {
         value
             .checked_mul(unit)
@@ -280,14 +326,15 @@ fn place(
         }
     };
     if length_value == 0 && op == Op::Flush {
-        return Ok((Sector(first), 0));
+        return Ok((Sector(first), 0, false));
     }
-    let count = match length_unit {
-        SECTOR_BYTES if into == 0 => sectors(length_value, length, "sectors", length_column)?,
+    let (count, rounded) = match length_unit {
+        SECTOR_BYTES if into == 0 => (sectors(length_value, length, "sectors", length_column)?, false),
         _ => {
             let bytes = in_bytes(length_value, length_unit, length, length_column)?;
-            sector_span(into, bytes, (length, "sectors", length_column))?.1
+            let (_, count, rounded) = stream_span(into, bytes, (length, "sectors", length_column))?;
+            (count, rounded)
         }
     };
-    Ok((Sector(first), count))
+    Ok((Sector(first), count, rounded))
 }

@@ -27,7 +27,7 @@ impl LineWriter for Writer {
 
     fn line(&mut self, request: &Request, batch: &Batch, out: &mut Vec<u8>) -> Result<()> {
         let _ = write!(out, "{}", request.arrival.0);
-        for time in [request.start, request.issue, request.complete] {
+        for time in [request.start, request.issue, request.served, request.complete] {
             out.push(b',');
             let _ = time.map_or(Ok(()), |time| write!(out, "{}", time.0));
         }

@@ -1,36 +1,51 @@
-//! Block events of the kernel's tracer as text: `trace` and `trace_pipe` of tracefs, and `perf script`
-//! (Documentation/trace/ftrace.rst; the events' own `print fmt` in `events/block/*/format`).
+//! Block events of the kernel's tracer as text: `trace` and `trace_pipe` of tracefs, `trace-cmd report`, `perf script` and
+//! `perf trace` (Documentation/trace/ftrace.rst; the events' own `print fmt` in `events/block/*/format`), and what the
+//! tracer `blk` prints (`echo blk > current_tracer`).
 //!
-//! A line names the task, the processor, the time in seconds and the event; `perf script` sets `block:` before the
-//! event and a blank between name and id. [`crate::Matcher`] brings the events together, those of the MMC and UFS
-//! drivers and of file systems too. Others are skipped and counted, events that the buffer lost are counted as lost.
+//! [`Line`] takes a line apart, [`Notice`] knows the lines between events. [`crate::Matcher`] brings the events together,
+//! those of the MMC and UFS drivers and of file systems too. Others are skipped and counted, events that the buffer lost
+//! are counted as lost, and so are call stacks, foreign lines, and lines that a mail program broke.
 
+mod line;
+mod named;
+mod notice;
 mod payload;
 
 use std::borrow::Cow;
 use std::path::Path;
 
-use emmclab_base::{Error, Kind, Nanos, Request, Result};
-use memchr::memmem;
+use emmclab_base::{Error, Flags, Kind, NameId, Request, Result};
+use line::Line;
+use notice::Notice;
 
-use super::format::{Format, ReadOptions, Times};
+use super::blk_action::{Action, Step, is_action, rest_after};
+use super::blkparse;
+use super::format::{Format, Origin, ReadOptions, Times};
 use super::input::Input;
-use super::rwbs;
+use super::rwbs::{self, Letters};
 use super::text::{
-    Context, LastName, LineFormat, LineSource, blank_separated, decimal_time, is_digits, need, pid, text,
+    Context, LastName, LineFormat, LineSource, blank_separated, cuts_a_length, is_digits, need, text,
     unsigned,
 };
 use super::time_unit::TimeUnit;
+use crate::columns::Column;
 use crate::events::{DecodedEvent, KernelEvent, Matcher};
 use crate::header::Header;
 use crate::names::dev_t_label;
 use crate::pairing::{Event, EventKind};
 use crate::source::Source;
+use crate::tally::{NameCounts, Tally};
+use crate::zones::ZoneCommand;
 
 pub(super) static FORMAT: Format = Format {
     name: "ftrace",
-    about: "block events as text: tracefs trace and trace_pipe, perf script",
-    known_by: "`# tracer:` in front, or block events in the first lines",
+    about: "events as text: tracefs trace and trace_pipe, tracer `blk`, trace-cmd report, perf script and perf trace",
+    known_by: "`# tracer:`, or a line `task-pid [cpu] time: event:`",
+    origin: Origin {
+        from: "`cat /sys/kernel/tracing/trace`, `trace-cmd report`, `perf script`, `perf trace -e 'block:*'`, tracer `blk`",
+        gives: Column::OF_EVENTS,
+        unknown: "what was not recorded: see [events that are used](../guides/read-what-others-recorded.md#events-that-are-used)",
+    },
     extensions: &[],
     times: Times::Fixed(TimeUnit::Seconds),
     sniff,
@@ -39,70 +54,59 @@ pub(super) static FORMAT: Format = Format {
 };
 
 fn sniff(head: &[u8], _path: &Path) -> bool {
-    head.starts_with(b"# tracer:")
-        || head.split(|byte| *byte == b'\n').take(100).any(|line| {
-            Line::of(line).is_some_and(|line| {
-                let known = line.event.starts_with(b"block_") || KernelEvent::by_name(line.event).is_some();
-                known && line.cpu.len() > 2
-            })
-        })
+    let mut is_blk = false;
+    for line in head.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii_end) {
+        if let Some(tracer) = line.strip_prefix(b"# tracer:") {
+            if tracer.trim_ascii() != b"blk" {
+                return true;
+            }
+            is_blk = true;
+        } else if is_blk && blkparse::is_event(line) {
+            // The classic form of this tracer is that of blkparse.
+            return false;
+        } else if Line::of(line).is_some_and(|line| is_certain(&line)) {
+            return true;
+        }
+    }
+    is_blk
+}
+
+/// Whether a line is an event beyond doubt.
+fn is_certain(line: &Line) -> bool {
+    let is_known = || !matches!(Meaning::of(line.event), Meaning::Other);
+    let is_action_of_blk = || blank_separated(line.payload).nth(1).is_some_and(is_action);
+    line.task().is_ok()
+        && match line.event {
+            b"" => is_action_of_blk(),
+            _ => line.has_cpu && line.time().is_ok() || is_known(),
+        }
 }
 
 fn open(input: Input, options: &ReadOptions) -> Result<Box<dyn Source>> {
     Ok(Box::new(LineSource::new(Ftrace::of_format(FORMAT.name), input, options)))
 }
 
-/// The parts of a line: `task-pid [cpu] flags time: event: payload`.
-struct Line<'a> {
-    task: &'a [u8],
-    cpu: &'a [u8],
-    time: &'a [u8],
-    event: &'a [u8],
-    payload: &'a [u8],
+/// The meaning of an event, by its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Meaning {
+    Block(EventKind),
+    /// `block_io_start` and `block_io_done`, which account a request.
+    Accounted(EventKind),
+    Beside(KernelEvent),
+    Other,
 }
 
-impl<'a> Line<'a> {
-    fn of(line: &'a [u8]) -> Option<Self> {
-        // The name of a task may hold anything, so the first `[cpu]` of digits with a time behind it counts.
-        memmem::find_iter(line, b"[").find_map(|open| {
-            let close = open + memchr::memchr(b']', &line[open..])?;
-            let cpu = &line[open..=close];
-            if !is_digits(&cpu[1..cpu.len() - 1]) {
-                return None;
-            }
-            let rest = &line[close + 1..];
-            let colon = memmem::find(rest, b": ")?;
-            let time = blank_separated(&rest[..colon]).last()?;
-            if !time.first()?.is_ascii_digit() {
-                return None;
-            }
-            let rest = rest[colon + 2..].trim_ascii_start();
-            let (event, payload) = match memmem::find(rest, b": ") {
-                Some(end) => (&rest[..end], &rest[end + 2..]),
-                None => (rest.strip_suffix(b":").unwrap_or(rest), &[][..]),
-            };
-            let system = event.iter().rposition(|byte| *byte == b':').map_or(0, |colon| colon + 1);
-            let event = &event[system..];
-            Some(Line { task: line[..open].trim_ascii(), cpu, time, event, payload })
-        })
-    }
-}
-
-impl<'a> Line<'a> {
-    fn time(&self) -> Result<Nanos> {
-        let time = decimal_time(self.time, TimeUnit::Seconds, "time", 0)?;
-        if !self.time.contains(&b'.') {
-            return Err(Error::new(Kind::Value, "is not in seconds")
-                .of_field("time", 0, self.time)
-                .hint("record with a clock that counts time: `echo mono > trace_clock`"));
+impl Meaning {
+    fn of(name: &[u8]) -> Self {
+        match name {
+            b"block_io_start" => return Meaning::Accounted(EventKind::Insert),
+            b"block_io_done" => return Meaning::Accounted(EventKind::Complete),
+            _ => {}
         }
-        Ok(Nanos(time))
-    }
-
-    /// Name and id of the task; the name is empty where the kernel had forgotten it.
-    fn task(&self) -> Result<(&'a [u8], i32)> {
-        let (name, id) = task(self.task)?;
-        Ok((if name == b"<...>" { b"" } else { name }, id))
+        EventKind::of_event(name)
+            .map(Meaning::Block)
+            .or_else(|| KernelEvent::by_name(name).map(Meaning::Beside))
+            .unwrap_or(Meaning::Other)
     }
 }
 
@@ -112,24 +116,14 @@ pub(super) struct Ftrace {
     matcher: Matcher,
     process: LastName,
     device: LastName,
+    events: NameCounts<Meaning>,
+    tracer: Option<String>,
+    /// Whether times count from the beginning of the recording.
+    is_relative: bool,
+    /// Events that were overwritten by the heading, and those lost by the lines between events: the same ones.
+    overwritten: u64,
+    lost: u64,
     activity: Option<String>,
-}
-
-/// The name and id before `[cpu]`: `NAME-PID`, also with a thread group `(TGID)`, or perf's `NAME PID`, `NAME PID/TID`.
-fn task(field: &[u8]) -> Result<(&[u8], i32)> {
-    let bad = || Error::new(Kind::Syntax, "is not NAME-PID").of_field("task", 1, field);
-    let field = match memchr::memrchr(b'(', field) {
-        Some(open) if field.ends_with(b")") && !field[..open].trim_ascii_end().is_empty() => {
-            field[..open].trim_ascii_end()
-        }
-        _ => field,
-    };
-    let cut = field.iter().rposition(|byte| !byte.is_ascii_digit() && *byte != b'/').ok_or_else(bad)?;
-    if !matches!(field[cut], b'-' | b' ') {
-        return Err(bad());
-    }
-    let id = field[cut + 1..].rsplit(|byte| *byte == b'/').next().unwrap_or(&[]);
-    Ok((field[..cut].trim_ascii(), pid(id, "task", 1)?))
 }
 
 /// `major,minor` after a check, as it stands.
@@ -185,6 +179,16 @@ fn after_command(rest: &[u8]) -> &[u8] {
     }
 }
 
+/// Whether a completion ends in an error: `[-5]`, `[5]` in kernels before 4.15.
+pub(super) fn is_failed(payload: &[u8]) -> bool {
+    let payload = payload.trim_ascii_end();
+    let code = payload.strip_suffix(b"]").and_then(|rest| Some(&rest[memchr::memrchr(b'[', rest)? + 1..]));
+    code.is_some_and(|code| {
+        let digits = code.strip_prefix(b"-").unwrap_or(code);
+        is_digits(digits) && digits.iter().any(|digit| *digit != b'0')
+    })
+}
+
 impl Ftrace {
     pub(super) fn of_format(format: &'static str) -> Self {
         Self {
@@ -192,51 +196,142 @@ impl Ftrace {
             matcher: Matcher::default(),
             process: LastName::default(),
             device: LastName::default(),
+            events: NameCounts::default(),
+            tracer: None,
+            is_relative: false,
+            overwritten: 0,
+            lost: 0,
             activity: None,
         }
     }
 
+    /// Takes an event of the block layer, which `block_io_start` or `block_io_done` accounted; false where the line seems to
+    /// be a part of one.
     fn block(
         &mut self,
         kind: EventKind,
+        accounted: bool,
         line: &Line,
         context: &mut Context,
         out: &mut Vec<Request>,
-    ) -> Result<()> {
-        let time = line.time()?;
+    ) -> Result<bool> {
+        if let Some(named) = named::Named::read(kind, line.payload)? {
+            let device = self.device(named.device.as_bytes(), context)?;
+            let (op, flags) = match rwbs::read(named.rwbs, 0)? {
+                Letters::Request(op, flags) => (op, flags),
+                Letters::Zone(command) => return Ok(self.zone(command, kind, context)),
+            };
+            let action = Action { kind: named.kind, op, flags, sector: named.sector, sectors: named.sectors };
+            return self.action(line, device, action, accounted, context, out).map(|()| true);
+        }
         let mut fields = blank_separated(line.payload);
         let device = need(&mut fields, "device", 0)?;
-        let is_mmc = device.starts_with(b"179,");
-        let known = context.devices.len();
-        let device = self.device.id(device, &mut context.devices, |raw| device_name(raw, 0))?;
-        if is_mmc && context.devices.len() > known {
-            self.matcher.add_mmc_disk(device);
-        }
-        let (op, flags) = rwbs::parse(need(&mut fields, "rwbs", 0)?, 0)?;
+        let (op, flags) = match rwbs::read(need(&mut fields, "rwbs", 0)?, 0)? {
+            Letters::Request(op, flags) => (op, flags),
+            Letters::Zone(command) => return Ok(self.zone(command, kind, context)),
+        };
         // Request events put `bytes (command)` or `(command)` before the range.
-        let mut fields = blank_separated(after_command(payload_of(line.payload)));
-        let (sector, sectors, kind) = range(&mut fields, kind)?;
-        let (name, id) = line.task()?;
+        let range_text = after_command(payload_of(line.payload));
+        let (sector, sectors, kind) = range(&mut blank_separated(range_text), kind)?;
+        let is_part =
+            !line.payload.trim_ascii_end().ends_with(b"]") || context.joining && cuts_a_length(range_text);
+        if is_part && context.waits_for_rest() {
+            return Ok(false);
+        }
+        let device = self.device(device, context)?;
+        self.action(line, device, Action { kind, op, flags, sector, sectors }, accounted, context, out)?;
+        Ok(true)
+    }
+
+    /// Takes a line of the tracer `blk`: `MAJOR,MINOR ACTION RWBS SECTOR + SECTORS [PROCESS]`; false where it seems to be a
+    /// part of one.
+    fn blk(&mut self, line: &Line, context: &mut Context, out: &mut Vec<Request>) -> Result<bool> {
+        let text = rest_after(line.payload, 1);
+        let step = Step::read(text, 0)?;
+        let letter = blank_separated(text).next().unwrap_or(&[]);
+        if matches!(step, Step::Request(_)) {
+            let is_part = !text.trim_ascii_end().ends_with(b"]") || context.joining && cuts_a_length(text);
+            if is_part && context.waits_for_rest() {
+                return Ok(false);
+            }
+        }
+        let (place, _) = self.events.place(letter, |_| Meaning::Other);
+        self.events.add(place);
+        match step {
+            Step::Request(action) => {
+                let device = self.device(blank_separated(line.payload).next().unwrap_or(&[]), context)?;
+                self.action(line, device, action, false, context, out)?;
+            }
+            Step::Zone(command, kind) => {
+                self.zone(command, kind, context);
+            }
+            Step::Other => context.skip(),
+        }
+        Ok(true)
+    }
+
+    /// Takes a step of a command to a zone, which is no request; true, as its line is whole.
+    fn zone(&mut self, command: ZoneCommand, kind: EventKind, context: &mut Context) -> bool {
+        self.matcher.zone(command, kind);
+        context.skip();
+        true
+    }
+
+    #[inline]
+    fn device(&mut self, field: &[u8], context: &mut Context) -> Result<NameId> {
+        let known = context.devices.len();
+        let device = self.device.id(field, &mut context.devices, |raw| device_name(raw, 0))?;
+        if context.devices.len() > known {
+            let major = field.split(|byte| *byte == b',').next().unwrap_or_default();
+            self.matcher.add_disk(device, unsigned(major, "device", 0)? as u32);
+        }
+        Ok(device)
+    }
+
+    /// Gives a step of a request to the matcher.
+    #[inline]
+    fn action(
+        &mut self,
+        line: &Line,
+        device: NameId,
+        action: Action,
+        accounted: bool,
+        context: &mut Context,
+        out: &mut Vec<Request>,
+    ) -> Result<()> {
+        let Action { kind, op, flags, sector, sectors } = action;
+        let (time, (name, pid)) = (line.time()?, line.task()?);
         let process = match name {
             b"" => None,
             name => Some(self.process.id(name, &mut context.processes, |raw| Ok(text(raw)))?),
         };
-        let event = Event { time, kind, device, op, flags, sector, sectors, pid: Some(id), process };
-        self.matcher.block(event, name, &mut context.ledger, out);
+        let flags =
+            if kind == EventKind::Complete && is_failed(line.payload) { Flags::FAILED } else { flags };
+        let event = Event { time, kind, device, op, flags, sector, sectors, pid, process };
+        if accounted {
+            self.matcher.accounted(event, name, &mut context.ledger, out);
+        } else {
+            self.matcher.block(event, name, &mut context.ledger, out);
+        }
         Ok(())
     }
 
+    /// Takes an event beside those of the block layer; false where the line seems to be a part of one.
     fn beside(
         &mut self,
         event: KernelEvent,
         line: &Line,
         context: &mut Context,
         out: &mut Vec<Request>,
-    ) -> Result<()> {
+    ) -> Result<bool> {
         let (time, (name, id)) = (line.time()?, line.task()?);
+        let id = id.unwrap_or(0);
+        if !payload::is_whole(event, line.payload) && context.waits_for_rest() {
+            return Ok(false);
+        }
         match DecodedEvent::read(event, id, &payload::values(event, line.payload)) {
             Some(DecodedEvent::Command(event)) => {
-                self.matcher.command(time, &event, None, &mut context.ledger, out);
+                self.matcher.command(time, &event, None, &mut context.devices, &mut context.ledger, out);
             }
             Some(DecodedEvent::File(event)) => {
                 self.matcher.learn_task(id, name);
@@ -245,36 +340,100 @@ impl Ftrace {
             // Of a vendor's kernel, with other fields.
             None => context.skip(),
         }
+        Ok(true)
+    }
+
+    /// Takes an event that is of no use for requests; false where its name seems to be cut.
+    fn other(&mut self, line: &Line, context: &mut Context) -> Result<bool> {
+        if context.joining {
+            return Err(
+                Error::new(Kind::Syntax, "is no event that was broken").of_field("event", 0, line.event)
+            );
+        }
+        if let Some(count) = line.event.strip_prefix(b"PERF_RECORD_LOST") {
+            let mut numbers = blank_separated(count).filter_map(|word| unsigned(word, "lost", 0).ok());
+            self.lose(numbers.next().unwrap_or(1), context);
+            context.no_record();
+            return Ok(true);
+        }
+        if line.payload.is_empty() && is_cut_name(line.event) && context.waits_for_rest() {
+            return Ok(false);
+        }
+        context.skip();
+        Ok(true)
+    }
+
+    fn lose(&mut self, count: u64, context: &mut Context) {
+        self.lost += count;
+        context.ledger.lost = self.lost.max(self.overwritten);
+    }
+
+    /// Takes a line that is no event.
+    #[cold]
+    fn notice(&mut self, line: &[u8], context: &mut Context) -> Result<()> {
+        let notice = Notice::of(line);
+        if matches!(notice, Notice::Foreign | Notice::Damaged) {
+            let is_damaged = notice == Notice::Damaged;
+            if context.joining || is_damaged || Line::may_begin(line) && context.waits_for_rest() {
+                if is_damaged || context.joining {
+                    let problem = "is not `task-pid [cpu] time: event: ...`";
+                    return Err(Error::new(Kind::Syntax, problem).of_field("line", 0, line));
+                }
+                return Ok(());
+            }
+            context.foreign();
+            return Ok(());
+        }
+        context.no_record();
+        match notice {
+            Notice::Tracer(tracer) => self.tracer = Some(text(tracer).into_owned()),
+            Notice::Lost(count) => self.lose(count, context),
+            Notice::Overwritten(count) => {
+                self.overwritten += count;
+                self.lose(0, context);
+            }
+            Notice::Stack => context.ledger.stack_lines += 1,
+            Notice::Heading | Notice::Damaged | Notice::Foreign => {}
+        }
         Ok(())
     }
 }
 
+/// Whether a name that reading knows begins so, and goes on.
+fn is_cut_name(event: &[u8]) -> bool {
+    let mut known = KernelEvent::ALL.iter().filter_map(|(path, _)| path.rsplit('/').next());
+    !event.is_empty()
+        && (EventKind::NAMES.iter().any(|(name, _)| name.as_bytes().starts_with(event))
+            || known.any(|name| name.as_bytes().starts_with(event)))
+}
+
 impl LineFormat for Ftrace {
     fn parse(&mut self, line: &[u8], context: &mut Context, out: &mut Vec<Request>) -> Result<()> {
-        if line.starts_with(b"#") {
-            context.no_record();
+        let Some(parts) = Line::of(line) else { return self.notice(line, context) };
+        if parts.event.is_empty() {
+            self.blk(&parts, context, out)?;
             return Ok(());
         }
-        let Some(parts) = Line::of(line) else {
-            let lost = lost_events(line).ok_or_else(|| {
-                Error::new(Kind::Syntax, "is not `task-pid [cpu] time: event: ...`").of_field("line", 0, line)
-            })?;
-            context.no_record();
-            context.ledger.lost += lost;
-            return Ok(());
+        self.is_relative |= parts.is_relative();
+        let (place, meaning) = self.events.place(parts.event, Meaning::of);
+        let is_taken = match meaning {
+            Meaning::Block(kind) => self.block(kind, false, &parts, context, out)?,
+            Meaning::Accounted(kind) => self.block(kind, true, &parts, context, out)?,
+            Meaning::Beside(event) => self.beside(event, &parts, context, out)?,
+            Meaning::Other => self.other(&parts, context)?,
         };
-        if let Some(kind) = EventKind::of_event(parts.event) {
-            return self.block(kind, &parts, context, out);
+        if is_taken {
+            self.events.add(place);
         }
-        if let Some(event) = KernelEvent::by_name(parts.event) {
-            return self.beside(event, &parts, context, out);
-        }
-        context.skip();
         Ok(())
     }
 
+    fn may_be_rest(&self, line: &[u8]) -> bool {
+        Line::of(line).is_none() && matches!(Notice::of(line), Notice::Foreign | Notice::Damaged)
+    }
+
     fn finish(&mut self, context: &mut Context, out: &mut Vec<Request>) -> Result<()> {
-        self.matcher.finish(&mut context.ledger, out);
+        self.matcher.finish(&mut context.devices, &mut context.ledger, out);
         self.activity = self.matcher.activity(|_| None).to_json();
         if context.ledger.seen == 0 {
             return Err(Error::new(Kind::Empty, "the file holds no event of the kernel's tracer").hint(
@@ -288,22 +447,19 @@ impl LineFormat for Ftrace {
         false
     }
 
+    fn tally(&self) -> Tally {
+        let mut tally = self.events.tally();
+        tally.tracer.clone_from(&self.tracer);
+        tally
+    }
+
     fn header(&self) -> Header {
         Header {
             format: self.format.into(),
-            clock: "monotonic".into(),
+            clock: if self.is_relative { "relative" } else { "monotonic" }.into(),
+            note: self.matcher.note(),
             activity: self.activity.clone(),
             ..Header::default()
         }
     }
-}
-
-/// `CPU:3 [LOST 17 EVENTS]`, also of an unknown number, and the notices that tracefs puts between processors.
-fn lost_events(line: &[u8]) -> Option<u64> {
-    let rest = line.strip_prefix(b"CPU:")?;
-    if let Some(at) = memmem::find(rest, b"[LOST ") {
-        let number = blank_separated(&rest[at + 6..]).next()?;
-        return Some(unsigned(number, "lost", 0).unwrap_or(1));
-    }
-    memmem::find(rest, b"buffer started").map(|_| 0)
 }

@@ -25,7 +25,9 @@ pub(super) fn values(event: KernelEvent, payload: &[u8]) -> Values<'_> {
     let mut words = words(payload).peekable();
     while let Some(name) = words.next() {
         let Some(value) = words.peek() else { break };
-        if name == b"mmc_request" {
+        if event.is_scsi() && scsi_word(&mut values, name, value) {
+            words.next();
+        } else if name == b"mmc_request" {
             if let Some(number) = number(value, 16) {
                 values.set(Slot::Request, number);
             }
@@ -43,6 +45,16 @@ pub(super) fn values(event: KernelEvent, payload: &[u8]) -> Values<'_> {
     values
 }
 
+/// Whether the text seems to be whole: it holds the last field of this event, in every kernel that has the event.
+pub(super) fn is_whole(event: KernelEvent, payload: &[u8]) -> bool {
+    let last: &[u8] = match event {
+        KernelEvent::MmcStart | KernelEvent::MmcDone => b"retune_period=",
+        KernelEvent::Ufs => b"opcode",
+        _ => return true,
+    };
+    memchr::memmem::rfind(payload, last).is_some()
+}
+
 /// The texts before and behind the first `: `.
 fn until_colon(text: &[u8]) -> (&[u8], &[u8]) {
     match memchr::memmem::find(text, b": ") {
@@ -57,11 +69,34 @@ fn words(text: &[u8]) -> impl Iterator<Item = &[u8]> {
     text.split(between).filter(|word| !word.is_empty())
 }
 
-/// By the name in the text; two fields have another name there.
+/// Takes what the text of a SCSI command says by words, `raw=28 00 ...` and `host=DID_OK ... status=SAM_STAT_GOOD`; false where
+/// it is not that.
+fn scsi_word(values: &mut Values, name: &[u8], value: &[u8]) -> bool {
+    let status = values.number(Slot::Status);
+    match name {
+        b"raw" => {
+            if let Some(opcode) = number(value, 16) {
+                values.set(Slot::Opcode, opcode);
+            }
+        }
+        b"host" => values.set(Slot::Status, status | i64::from(value != b"DID_OK") << 16),
+        b"status" => values.set(Slot::Status, status | i64::from(value != b"SAM_STAT_GOOD")),
+        b"txlen" => {
+            if let Some(blocks) = number(value, 10) {
+                values.set(Slot::Blocks, blocks);
+            }
+        }
+        _ => return false,
+    }
+    true
+}
+
+/// By the name in the text; some fields have another name there.
 fn slot(event: KernelEvent, name: &[u8]) -> Option<Slot> {
     match (event, name) {
         (KernelEvent::MmcStart, b"block_size") => Some(Slot::BlockBytes),
         (KernelEvent::Ufs, b"size") => Some(Slot::Bytes),
+        (KernelEvent::Ufs, b"LBA") => Some(Slot::Lba),
         (_, name) => Slot::by_name(name).filter(|slot| !slot.is_text()),
     }
 }
@@ -84,7 +119,9 @@ fn dev_t(major: i64, minor: &[u8]) -> Option<i64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::events::{CommandEvent, CommandKind, CommandStep, DecodedEvent, FsEvent, FsStep};
+    use crate::events::{
+        CommandEvent, CommandKind, CommandStep, DecodedEvent, Erase, FsEvent, FsStep, Target,
+    };
     use crate::names::{fixed, unfilled};
 
     fn read(name: &str, payload: &str) -> Option<DecodedEvent> {
@@ -100,8 +137,8 @@ mod tests {
         Some(DecodedEvent::Command(CommandEvent { host: fixed(host.as_bytes()), id, step }))
     }
 
-    fn start(kind: CommandKind, bytes: u64, sector: Option<u64>) -> CommandStep {
-        CommandStep::Start { kind, bytes, sector, packed: false, reliable: false }
+    fn start(kind: CommandKind, bytes: u64, target: Target) -> CommandStep {
+        CommandStep::Start { kind, bytes, target, packed: false, reliable: false }
     }
 
     const DONE: CommandStep = CommandStep::Done { failed: false, again: false };
@@ -139,7 +176,7 @@ mod tests {
         let step = CommandStep::Start {
             kind: CommandKind::Write,
             bytes: 4096,
-            sector: Some(2050),
+            target: Target::Sectors { first: 2050, count: 8 },
             packed: false,
             reliable: true,
         };
@@ -152,22 +189,33 @@ mod tests {
         let at = 0x30_2010;
         assert_eq!(
             read("mmc_blk_rw_start", "cmd=18,addr=0x00302010,size=0x00000040"),
-            command("mmc", at, start(CommandKind::Read, 0x40 * 512, Some(at)))
+            command(
+                "mmc",
+                at,
+                start(CommandKind::Read, 0x40 * 512, Target::Sectors { first: at, count: 0x40 })
+            )
         );
         assert_eq!(
             read("mmc_blk_rw_end", "cmd=18,addr=0x00302010,size=0x00000040"),
             command("mmc", at, DONE)
         );
+        let erase = Erase { secure: false, second_step: false };
+        let erased = Target::Erased { first: at, count: 0x40, erase };
         assert_eq!(
             read("mmc_blk_erase_start", "cmd=1,addr=0x00302010,size=0x00000040"),
-            command("mmc", 1 << 32 | at, start(CommandKind::Discard, 0, None))
+            command("mmc", 1 << 32 | at, start(CommandKind::Discard, 0, erased))
         );
         // UFS in kernel 4.19, 5.15 and 6.16, which names the disk.
         for (payload, host, step) in [
             (
                 "send: 624000.ufshc: tag: 3, DB: 0x8, size: 4096, IS: 0, LBA: 8, opcode: 0x2a",
                 "624000.ufshc",
-                start(CommandKind::Write, 4096, None),
+                start(CommandKind::Write, 4096, Target::Blocks { first: 8, count: None, is_recent: false }),
+            ),
+            (
+                "send_req: 1d84000.ufshc: tag: 3, DB: 0x0, size: 4096, IS: 0, LBA: 8, opcode: 0x28 (READ_10), group_id: 0x0",
+                "1d84000.ufshc",
+                start(CommandKind::Read, 4096, Target::Blocks { first: 8, count: None, is_recent: true }),
             ),
             (
                 "complete_rsp: 1d84000.ufshc: tag: 3, DB: 0x0, size: 4096, IS: 0, LBA: 8, opcode: 0x2a (WRITE_10), group_id: 0x0",
@@ -177,7 +225,7 @@ mod tests {
             (
                 "send_req: 0:0:0:49488: tag: 3, DB: 0x0, size: -1, IS: 0, LBA: 0, opcode: 0x35 (SYNC), group_id: 0x0, hwq_id: 2",
                 "ufs",
-                start(CommandKind::Flush, 0, None),
+                start(CommandKind::Flush, 0, Target::Nowhere),
             ),
         ] {
             assert_eq!(read("ufshcd_command", payload), command(host, 3, step), "{payload}");
@@ -187,12 +235,12 @@ mod tests {
             (
                 "send: 624000.ufshc: cmd: 0x17, arg1: 0x0, arg2: 0x0, arg3: 0x0",
                 "624000.ufshc",
-                start(CommandKind::Hibernate, 0, None),
+                start(CommandKind::Hibernate, 0, Target::Nowhere),
             ),
             (
                 "send_req: 0000:00:03.0: cmd: 0x18, arg1: 0x0, arg2: 0x0, arg3: 0x0",
                 "0000:00:03.0",
-                start(CommandKind::WakeUp, 0, None),
+                start(CommandKind::WakeUp, 0, Target::Nowhere),
             ),
             ("complete_rsp: 0000:00:03.0: cmd: 0x0, arg1: 0x0, arg2: 0x0, arg3: 0x0", "0000:00:03.0", DONE),
         ] {

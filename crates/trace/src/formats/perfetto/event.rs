@@ -7,31 +7,36 @@
 use std::collections::HashMap;
 
 use Slot::{
-    Bytes, Device, Host, Letters, Opcode, Result as Returned, SecondSector, Sector, Sectors, Step, Tag, Task,
-    Word,
+    Bytes, Channel, CommandError, Device, Group, Host, HostNumber, Lba, Letters, Opcode, Result as Returned,
+    SecondSector, Sector, Sectors, Step, Tag, Target, Task, Unit, Word,
 };
 
 use emmclab_base::{Flags, Op, Result};
 
+use super::names::name_of;
 use super::wire::{Fields, Value};
 use crate::events::{DecodedEvent, KernelEvent, Slot, Values};
 use crate::formats::rwbs;
+use crate::formats::text::text;
 use crate::names::fixed;
 use crate::pairing::EventKind;
+use crate::tally::{NameCounts, Tally};
+use crate::zones::ZoneCommand;
 
 /// The events that are of use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kernel {
     Block(EventKind),
     Beside(KernelEvent),
-    /// `block_io_start` and `block_io_done`, which report neither merges nor lengths.
-    Accounting,
+    /// `block_io_start` and `block_io_done`.
+    Accounted(EventKind),
 }
 
 impl Kernel {
     fn by_name(name: &[u8]) -> Option<Kernel> {
         match name {
-            b"block_io_start" | b"block_io_done" => Some(Kernel::Accounting),
+            b"block_io_start" => Some(Kernel::Accounted(EventKind::Insert)),
+            b"block_io_done" => Some(Kernel::Accounted(EventKind::Complete)),
             name => {
                 let beside = || KernelEvent::by_name(name).map(Kernel::Beside);
                 EventKind::of_event(name).map(Kernel::Block).or_else(beside)
@@ -52,16 +57,22 @@ type Slots = &'static [(u32, Slot)];
 
 const SHORT: Slots = &[(1, Device), (2, Sector), (3, Sectors), (4, Letters), (5, Task)];
 const LONG: Slots = &[(1, Device), (2, Sector), (3, Sectors), (5, Letters), (6, Task)];
-const ENDED: Slots = &[(1, Device), (2, Sector), (3, Sectors), (5, Letters)];
+/// The error is the fourth field in kernels before 4.13, and the seventh since.
+const ENDED: Slots =
+    &[(1, Device), (2, Sector), (3, Sectors), (4, CommandError), (5, Letters), (7, CommandError)];
 const SPLIT: Slots = &[(1, Device), (2, Sector), (3, SecondSector), (4, Letters), (5, Task)];
+
+const ACCOUNTED: Slots = &[(1, Device), (2, Sector), (3, Sectors), (6, Letters), (7, Task)];
 
 const SYNC: Slots = &[(1, Device)];
 const EXT4_END: Slots = &[(1, Device), (3, Returned)];
 const F2FS_END: Slots = &[(1, Device), (5, Returned)];
-const UFS: Slots = &[(1, Host), (5, Opcode), (6, Word), (7, Tag), (8, Bytes), (10, Step)];
+const UFS: Slots =
+    &[(1, Host), (4, Lba), (5, Opcode), (6, Word), (7, Tag), (8, Bytes), (9, Group), (10, Step)];
+const SCSI: Slots = &[(1, HostNumber), (2, Channel), (3, Target), (4, Unit), (6, Opcode), (12, Tag)];
 
 /// The events with a message of their own: number of the field in `FtraceEvent`, event, fields.
-const KNOWN: [(u32, Kernel, Slots); 16] = [
+const KNOWN: [(u32, Kernel, Slots); 18] = [
     (43, Kernel::Beside(KernelEvent::SyncBegin("ext4")), SYNC),
     (44, Kernel::Beside(KernelEvent::SyncEnd("ext4")), EXT4_END),
     (45, Kernel::Block(EventKind::Issue), LONG),
@@ -76,17 +87,24 @@ const KNOWN: [(u32, Kernel, Slots); 16] = [
     (255, Kernel::Beside(KernelEvent::SyncBegin("f2fs")), SYNC),
     (256, Kernel::Beside(KernelEvent::SyncEnd("f2fs")), F2FS_END),
     (406, Kernel::Beside(KernelEvent::Ufs), UFS),
-    (546, Kernel::Accounting, &[]),
-    (547, Kernel::Accounting, &[]),
+    (546, Kernel::Accounted(EventKind::Insert), ACCOUNTED),
+    (547, Kernel::Accounted(EventKind::Complete), ACCOUNTED),
+    (597, Kernel::Beside(KernelEvent::ScsiRefused), SCSI),
+    (598, Kernel::Beside(KernelEvent::ScsiTimeout), SCSI),
 ];
 
 /// Fields of `FtraceEvent`.
 const TIMESTAMP: u32 = 1;
 const PID: u32 = 2;
 const GENERIC: u32 = 327;
+/// Fields of `FtraceEventBundle.CompactSched`.
+const SWITCH_TIMES: u32 = 1;
+const WAKING_TIMES: u32 = 7;
 
 /// More descriptions than a kernel has events are nonsense.
 const MOST_DESCRIBED: usize = 1 << 14;
+/// Names of events are shorter.
+const LONGEST_NAME: usize = 64;
 
 /// An event of use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,6 +119,8 @@ pub(super) struct Found {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum What {
     Block(Block),
+    /// A step of a command to a zone.
+    Zone(ZoneCommand, EventKind),
     Beside(DecodedEvent),
 }
 
@@ -114,6 +134,8 @@ pub(super) struct Block {
     pub(super) flags: Flags,
     pub(super) sector: u64,
     pub(super) sectors: u32,
+    /// Whether it is `block_io_start` or `block_io_done`.
+    pub(super) accounted: bool,
 }
 
 /// The kind of record.
@@ -121,8 +143,6 @@ pub(super) struct Block {
 pub(super) enum Seen {
     /// An event at this time on the clock of its bundle.
     Event(u64, Found),
-    /// `block_io_start` or `block_io_done`.
-    Accounting,
     /// An event that is of no use here.
     Other,
 }
@@ -130,13 +150,27 @@ pub(super) enum Seen {
 /// Fields below this number are Perfetto's own events.
 const OWN_FIELDS: usize = 1 << 10;
 
-/// Decodes events.
+/// An event that Perfetto does not know, as the trace describes it.
+#[derive(Debug)]
+struct Described {
+    name: String,
+    layout: Option<Layout>,
+    count: u64,
+}
+
+/// Decodes events, and counts all of them by name.
 #[derive(Debug)]
 pub(super) struct Decoder {
     /// By number of the field in `FtraceEvent`, for Perfetto's own events.
     own: Vec<Option<Layout>>,
+    own_counts: Vec<u64>,
     /// As described in the trace.
-    described: HashMap<u32, Layout>,
+    described: HashMap<u32, Described>,
+    /// Events that name their fields themselves.
+    generic: NameCounts<Option<Kernel>>,
+    /// Switches and wakings of the scheduler that were packed together.
+    switches: u64,
+    wakings: u64,
 }
 
 impl Default for Decoder {
@@ -145,7 +179,14 @@ impl Default for Decoder {
         for (number, event, fields) in KNOWN {
             own[number as usize] = Some(Layout { event, fields: fields.to_vec() });
         }
-        Self { own, described: HashMap::new() }
+        Self {
+            own,
+            own_counts: vec![0; OWN_FIELDS],
+            described: HashMap::new(),
+            generic: NameCounts::default(),
+            switches: 0,
+            wakings: 0,
+        }
     }
 }
 
@@ -164,8 +205,15 @@ fn set<'a>(values: &mut Values<'a>, slot: Slot, value: Value<'a>) {
 /// The event; `None` for commands that pass through the block layer, and where fields are missing.
 fn found(values: &Values, event: Kernel, pid: i32) -> Option<Found> {
     let what = match event {
-        Kernel::Block(kind) => {
-            let (op, flags) = rwbs::parse(values.text(Letters), 0).ok()?;
+        Kernel::Block(kind) | Kernel::Accounted(kind) => {
+            let (op, flags) = match rwbs::read(values.text(Letters), 0).ok()? {
+                rwbs::Letters::Request(op, flags) => (op, flags),
+                rwbs::Letters::Zone(command) => {
+                    return Some(Found { pid, task: fixed(b""), what: What::Zone(command, kind) });
+                }
+            };
+            let failed = kind == EventKind::Complete && values.number(CommandError) as i32 != 0;
+            let flags = if failed { Flags::FAILED } else { flags };
             let kind = match kind {
                 EventKind::Split(_) => EventKind::Split(values.number(SecondSector) as u64),
                 kind => kind,
@@ -177,10 +225,10 @@ fn found(values: &Values, event: Kernel, pid: i32) -> Option<Found> {
                 flags,
                 sector: values.number(Sector) as u64,
                 sectors: u32::try_from(values.number(Sectors)).ok()?,
+                accounted: matches!(event, Kernel::Accounted(_)),
             })
         }
         Kernel::Beside(event) => What::Beside(DecodedEvent::read(event, pid, values)?),
-        Kernel::Accounting => return None,
     };
     Some(Found { pid, task: fixed(values.text(Task)), what })
 }
@@ -204,50 +252,60 @@ impl Decoder {
                 _ => {}
             }
         }
-        let (mut event, mut fields) = (None, Vec::new());
+        let (mut name, mut fields) = (&[][..], Vec::new());
         for field in Fields::of(message) {
             match field? {
-                (1, name) => event = Kernel::by_name(name.bytes()),
+                (1, value) => name = value.bytes(),
                 (2, field) => fields.extend(described_field(field.bytes())?),
                 _ => {}
             }
         }
-        if let (Some(event), Ok(number)) = (event, u32::try_from(number))
-            && number as usize >= OWN_FIELDS
-            && self.described.len() < MOST_DESCRIBED
-        {
-            self.described.insert(number, Layout { event, fields });
+        let Some(number) = u32::try_from(number).ok().filter(|number| *number as usize >= OWN_FIELDS) else {
+            return Ok(());
+        };
+        let layout = Kernel::by_name(name).map(|event| Layout { event, fields });
+        if let Some(known) = self.described.get_mut(&number) {
+            known.layout = layout;
+        } else if self.described.len() < MOST_DESCRIBED {
+            let name = text(&name[..name.len().min(LONGEST_NAME)]).into_owned();
+            self.described.insert(number, Described { name, layout, count: 0 });
         }
         Ok(())
     }
 
+    /// Counts an event in this field and gives its layout.
     #[inline]
-    fn layout(&self, number: u32) -> Option<&Layout> {
-        match self.own.get(number as usize) {
-            Some(layout) => layout.as_ref(),
-            None => self.described.get(&number),
+    fn layout(&mut self, number: u32) -> Option<&Layout> {
+        if let Some(count) = self.own_counts.get_mut(number as usize) {
+            *count += 1;
+            return self.own[number as usize].as_ref();
         }
+        let described = self.described.get_mut(&number)?;
+        described.count += 1;
+        described.layout.as_ref()
     }
 
     /// Decodes an `FtraceEvent`.
     #[inline]
-    pub(super) fn decode(&self, message: &[u8]) -> Result<Seen> {
-        let (mut time, mut pid, mut known, mut generic) = (0, 0, None, None);
+    pub(super) fn decode(&mut self, message: &[u8]) -> Result<Seen> {
+        let (mut time, mut pid, mut content) = (0, 0, None);
         for field in Fields::of(message) {
-            let (number, value) = field?;
-            match number {
-                TIMESTAMP => time = value.number(),
-                PID => pid = value.number() as i32,
-                GENERIC => generic = Some(value.bytes()),
-                number => {
-                    if let Some(layout) = self.layout(number) {
-                        known = Some((layout, value.bytes()));
-                    }
-                }
+            match field? {
+                (TIMESTAMP, value) => time = value.number(),
+                (PID, value) => pid = value.number() as i32,
+                // Events are messages; what all have in common are numbers.
+                (number, Value::Bytes(bytes)) => content = Some((number, bytes)),
+                _ => {}
             }
         }
+        let Some((number, message)) = content else { return Ok(Seen::Other) };
         let mut values;
-        let event = if let Some((layout, message)) = known {
+        let event = if number == GENERIC {
+            values = Values::default();
+            let Some(event) = self.generic_event(message, &mut values)? else { return Ok(Seen::Other) };
+            event
+        } else {
+            let Some(layout) = self.layout(number) else { return Ok(Seen::Other) };
             values = Values::default();
             for field in Fields::of(message) {
                 let (number, value) = field?;
@@ -256,17 +314,66 @@ impl Decoder {
                 }
             }
             layout.event
-        } else {
-            let Some(message) = generic else { return Ok(Seen::Other) };
-            values = Values::default();
-            let Some(event) = generic_event(message, &mut values)? else { return Ok(Seen::Other) };
-            event
         };
-        if event == Kernel::Accounting {
-            return Ok(Seen::Accounting);
-        }
         Ok(found(&values, event, pid).map_or(Seen::Other, |found| Seen::Event(time, found)))
     }
+
+    /// Reads a `GenericFtraceEvent`, which names its fields; `None` where it is of no use.
+    fn generic_event<'a>(&mut self, message: &'a [u8], values: &mut Values<'a>) -> Result<Option<Kernel>> {
+        let mut event = None;
+        for field in Fields::of(message) {
+            match field? {
+                (1, name) => {
+                    let name = name.bytes();
+                    let (place, known) =
+                        self.generic.place(&name[..name.len().min(LONGEST_NAME)], Kernel::by_name);
+                    self.generic.add(place);
+                    event = known;
+                    if event.is_none() {
+                        return Ok(None);
+                    }
+                }
+                (2, field) => {
+                    if let Some((slot, value)) = generic_field(field.bytes())? {
+                        set(values, slot, value);
+                    }
+                }
+                _ => {}
+            }
+        }
+        Ok(event)
+    }
+
+    /// Counts the events of a `CompactSched`, which holds a number for each, and returns their number.
+    pub(super) fn compact(&mut self, message: &[u8]) -> Result<u64> {
+        let before = self.switches + self.wakings;
+        for field in Fields::of(message) {
+            match field? {
+                (SWITCH_TIMES, times) => self.switches += packed_numbers(times.bytes()),
+                (WAKING_TIMES, times) => self.wakings += packed_numbers(times.bytes()),
+                _ => {}
+            }
+        }
+        Ok(self.switches + self.wakings - before)
+    }
+
+    /// All events by name.
+    pub(super) fn tally(&self) -> Tally {
+        let own = (0..).zip(&self.own_counts).filter(|(_, count)| **count > 0);
+        let own = own.map(|(number, count)| match name_of(number) {
+            Some(name) => (name.to_owned(), *count),
+            None => (format!("event {number} of Perfetto"), *count),
+        });
+        let described = self.described.values().map(|event| (event.name.clone(), event.count));
+        let packed = [("sched_switch", self.switches), ("sched_waking", self.wakings)];
+        let packed = packed.map(|(name, count)| (name.to_owned(), count));
+        Tally::new(own.chain(described).chain(self.generic.counts()).chain(packed))
+    }
+}
+
+/// Numbers in a packed field: the last byte of each has its highest bit clear.
+fn packed_numbers(bytes: &[u8]) -> u64 {
+    bytes.iter().map(|byte| u64::from(*byte < 0x80)).sum()
 }
 
 /// Number and meaning of a field (`google.protobuf.FieldDescriptorProto`).
@@ -282,34 +389,17 @@ fn described_field(field: &[u8]) -> Result<Option<(u32, Slot)>> {
     Ok(slot.zip(u32::try_from(number).ok()).map(|(slot, number)| (number, slot)))
 }
 
-/// Reads a `GenericFtraceEvent`, which names its fields.
-fn generic_event<'a>(message: &'a [u8], values: &mut Values<'a>) -> Result<Option<Kernel>> {
-    let mut event = None;
-    for field in Fields::of(message) {
-        match field? {
-            (1, name) => {
-                event = Kernel::by_name(name.bytes());
-                if event.is_none() {
-                    return Ok(None);
-                }
-            }
-            (2, field) => {
-                let (mut slot, mut value) = (None, None);
-                for part in Fields::of(field.bytes()) {
-                    match part? {
-                        (1, name) => slot = Slot::by_name(name.bytes()),
-                        (3..=5, given) => value = Some(given),
-                        _ => {}
-                    }
-                }
-                if let (Some(slot), Some(value)) = (slot, value) {
-                    set(values, slot, value);
-                }
-            }
+/// Meaning and value of a field of a `GenericFtraceEvent`.
+fn generic_field(field: &[u8]) -> Result<Option<(Slot, Value<'_>)>> {
+    let (mut slot, mut value) = (None, None);
+    for part in Fields::of(field) {
+        match part? {
+            (1, name) => slot = Slot::by_name(name.bytes()),
+            (3..=5, given) => value = Some(given),
             _ => {}
         }
     }
-    Ok(event)
+    Ok(slot.zip(value))
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@
 mod clock;
 mod event;
 mod loss;
+mod names;
 mod process;
 mod wire;
 mod write;
@@ -25,10 +26,11 @@ pub use write::{Sender, picture_file};
 
 use emmclab_base::{Error, Kind, NameId, Nanos, Request, Result};
 
-use super::format::{Format, ReadOptions, Times};
+use super::format::{Format, Origin, ReadOptions, Times};
 use super::input::Input;
 use super::time_unit::TimeUnit;
 use crate::batch::BATCH_ROWS;
+use crate::columns::Column;
 use crate::events::{DecodedEvent, Matcher};
 use crate::header::Header;
 use crate::ledger::Ledger;
@@ -36,11 +38,17 @@ use crate::merge::Merge;
 use crate::names::{Names, dev_t_label, unfilled};
 use crate::pairing::Event;
 use crate::source::{Progress, Source};
+use crate::tally::Tally;
 
 pub(super) static FORMAT: Format = Format {
     name: "perfetto",
     about: "Perfetto traces (.perfetto-trace, .pftrace): ftrace block events are read, slices for its UI written",
     known_by: "protobuf packets whose fields hold together",
+    origin: Origin {
+        from: "`perfetto -c CONFIG --txt -o FILE` with `ftrace_events: \"block/*\"` ([guide](../guides/read-what-others-recorded.md#perfetto))",
+        gives: Column::OF_EVENTS,
+        unknown: "`served_ns` without the events of the driver; the wait in the queue without `block_bio_queue`",
+    },
     extensions: write::EXTENSIONS,
     times: Times::Fixed(TimeUnit::Nanos),
     sniff: |head, _| looks_like(head),
@@ -76,6 +84,7 @@ mod bundle {
     pub(super) const CPU: u32 = 1;
     pub(super) const EVENT: u32 = 2;
     pub(super) const LOST_EVENTS: u32 = 3;
+    pub(super) const COMPACT_SCHED: u32 = 4;
     pub(super) const CLOCK: u32 = 5;
     pub(super) const FTRACE_TIME: u32 = 6;
     pub(super) const BOOT_TIME: u32 = 7;
@@ -251,8 +260,6 @@ struct Events {
     begun: bool,
     /// Whether there are slices, instants or counters.
     has_tracks: bool,
-    /// Events of which the block layer makes its statistics, met instead of those that are needed.
-    accounting: u64,
     /// For packets within packets.
     inner: Vec<u8>,
     made: u64,
@@ -317,6 +324,11 @@ impl Events {
             match number {
                 bundle::CPU => cpu = value.number(),
                 bundle::LOST_EVENTS => lost = value.number() != 0,
+                bundle::COMPACT_SCHED => {
+                    let count = self.decoder.compact(value.bytes())?;
+                    self.ledger.seen += count;
+                    self.ledger.skipped += count;
+                }
                 bundle::CLOCK => clock = value.number(),
                 bundle::FTRACE_TIME => ftrace = Some(value.number() as i64),
                 bundle::BOOT_TIME => boot = Some(value.number() as i64),
@@ -339,10 +351,6 @@ impl Events {
                         self.pushed = 0;
                         self.end_round(out);
                     }
-                }
-                Seen::Accounting => {
-                    self.accounting += 1;
-                    self.ledger.skipped += 1;
                 }
                 Seen::Other => self.ledger.skipped += 1,
             }
@@ -380,15 +388,8 @@ impl Events {
         for (time, found) in merge.finish() {
             self.event(time, &found, out);
         }
-        self.matcher.finish(&mut self.ledger, out);
+        self.matcher.finish(&mut self.devices, &mut self.ledger, out);
         self.activity = self.matcher.activity(|pid| self.tree.process_name(pid)).to_json();
-        if self.made + out.len() as u64 == 0 && self.accounting > 0 {
-            return Err(Error::new(
-                Kind::Unsupported,
-                "it holds block_io_start and block_io_done alone, which report neither merges nor lengths",
-            )
-            .hint("record block/block_bio_queue, block/block_rq_issue and block/block_rq_complete"));
-        }
         if self.has_tracks && !self.begun {
             return Err(Error::new(
                 Kind::Unsupported,
@@ -420,10 +421,19 @@ impl Events {
                     pid: Some(found.pid),
                     process,
                 };
-                self.matcher.block(event, unfilled(&found.task), &mut self.ledger, out);
+                let task = unfilled(&found.task);
+                if block.accounted {
+                    self.matcher.accounted(event, task, &mut self.ledger, out);
+                } else {
+                    self.matcher.block(event, task, &mut self.ledger, out);
+                }
+            }
+            What::Zone(command, kind) => {
+                self.matcher.zone(*command, *kind);
+                self.ledger.skipped += 1;
             }
             What::Beside(DecodedEvent::Command(command)) => {
-                self.matcher.command(time, command, None, &mut self.ledger, out);
+                self.matcher.command(time, command, None, &mut self.devices, &mut self.ledger, out);
             }
             What::Beside(DecodedEvent::File(event)) => {
                 let process = self.tree.process_name(event.pid);
@@ -439,9 +449,7 @@ impl Events {
             _ => {
                 let id = self.devices.intern(&dev_t_label(device));
                 self.last_disk = Some((device, id));
-                if device >> 20 == Matcher::MMC_MAJOR {
-                    self.matcher.add_mmc_disk(id);
-                }
+                self.matcher.add_disk(id, device >> 20);
                 id
             }
         }
@@ -476,7 +484,8 @@ impl Source for Perfetto {
     fn header(&self) -> Header {
         let at_zero = self.events.clocks.unix_at_zero();
         let at_zero = at_zero.map(|time| format!("time 0 is {} s of Unix time", seconds(time)));
-        let note: Vec<_> = at_zero.into_iter().chain(self.events.losses.note()).collect();
+        let note: Vec<_> =
+            at_zero.into_iter().chain(self.events.losses.note()).chain(self.events.matcher.note()).collect();
         Header {
             source: self.name.clone(),
             format: FORMAT.name.into(),
@@ -485,6 +494,10 @@ impl Source for Perfetto {
             activity: self.events.activity.clone(),
             ..Header::default()
         }
+    }
+
+    fn tally(&self) -> Tally {
+        self.events.decoder.tally()
     }
 
     fn progress(&self) -> Progress {

@@ -109,7 +109,7 @@ impl Picture {
         let times = [
             ("wait_ns", since(request.start, Some(request.arrival))),
             ("issued_after_ns", since(request.issue, Some(request.arrival))),
-            ("service_ns", since(request.complete, request.start)),
+            ("service_ns", request.service().map(Value::Time)),
             ("pid", pid),
             ("flags", (!flags.is_empty()).then_some(Value::Text(&flags))),
         ];

@@ -203,4 +203,90 @@ pub const SAMPLES: &[Sample] = &[
         line: "",
         heading: "",
     },
+    Sample {
+        format: "biosnoop",
+        ending: "txt",
+        text: "Tracing block I/O... Hit Ctrl-C to end.\n\
+               TIME(s)     COMM           PID    DISK    T SECTOR     BYTES  QUE(ms) LAT(ms)\n\
+               0.000004    Web Content    1950   sda     W 13092560   4096      0.25    0.74\n\
+               0.002000    jbd2/sda-8     446    sda     W 18446744073709551615 0  0.00    2.90\n\
+               Possibly lost 5 samples\n",
+        requests: 2,
+        line: "",
+        heading: "",
+    },
+    Sample {
+        format: "iosnoop",
+        ending: "txt",
+        text: "Tracing block I/O. Ctrl-C to end.\n\
+               STARTs         ENDs           COMM         PID    TYPE DEV      BLOCK        BYTES     LATms\n\
+               5982800.302061 5982800.302679 supervise    1809   WS   202,1    17039600     4096       0.62\n\
+               5982800.302423 5982800.302842 <idle>       0      FWS  202,1    18446744073709551615 0  0.42\n",
+        requests: 2,
+        line: "",
+        heading: "",
+    },
+    Sample {
+        format: "iotrace",
+        ending: "csv",
+        text: "device.id,device.name,file.path,header.sid,header.timestamp,io.error,io.flush,io.fua,io.latency,io.lba,io.len,io.operation\n\
+               8388608,sda,,48,82383915,false,false,true,145584,193227744,8,Write\n\
+               8388608,sda,,65,82575353,false,false,false,85643,0,0,Write\n",
+        requests: 2,
+        line: "8388608,sda,,48,{time},false,false,false,7,{address},{size},Read\n",
+        heading: "device.id,device.name,file.path,header.sid,header.timestamp,io.error,io.flush,io.fua,io.latency,io.lba,io.len,io.operation\n",
+    },
+    Sample {
+        format: "hfplayer",
+        ending: "csv",
+        text: "#ELAPSED_USECS.D,CMD.S,LUN_SSID.I,PHASE.I,LBA.I,NBLKS.I,LATENCY_USECS.D\n\
+               0.000,RD_IN,5,0,1170210688,8,39.964\n145.714,WR_IN,5,0,112,16,0\n",
+        requests: 2,
+        line: "{time},WR_IN,5,0,{address},{size},10\n",
+        heading: "#ELAPSED_USECS.D,CMD.S,LUN_SSID.I,PHASE.I,LBA.I,NBLKS.I,LATENCY_USECS.D\n",
+    },
+    Sample {
+        format: "thesios",
+        ending: "csv",
+        text: "filename,file_offset,application,op_type,request_io_size_bytes,start_time,simulated_disk_start_time,simulated_latency\n\
+               5297085226331206160,344064,bigtable,READ,45056,1709712000.0000124,1709712000.0000124,0.0023\n\
+               529,0,spanner,WRITE,1000,1709712000.01,0,0.0121\n",
+        requests: 2,
+        line: "529,{address},spanner,WRITE,{size},{time},0,0.5\n",
+        heading: "filename,file_offset,application,op_type,request_io_size_bytes,start_time,simulated_disk_start_time,simulated_latency\n",
+    },
+    Sample {
+        format: "tectonic",
+        ending: "trace",
+        text: "block_id io_offset io_size op_time op_name user_namespace user_name rs_shard_id op_count host_name\n\
+               8181595286 0 4194304 1644810000 4 10 12 0 1 1\n8181595287 1048576 131072 1644810001 1 10 12 3 2 1\n",
+        requests: 2,
+        line: "8181595286 {address} {size} {time} 4 10\n",
+        heading: "block_id io_offset io_size op_time op_name user_namespace\n",
+    },
+    Sample {
+        format: "vscsi-csv",
+        ending: "csv",
+        text: "version,time,op,size,lbn\n1,5633898,2a,512,42932745\n1,5633899,28,4096,8\n1,5633899,12,36,0\n",
+        requests: 2,
+        line: "",
+        heading: "",
+    },
+    Sample {
+        format: "k5cloud",
+        ending: "csv",
+        text: "1,0.000000,W,1048576,4096\n2,0.000125,R,0,512\n",
+        requests: 2,
+        line: "1,{time},W,{address},{size}\n",
+        heading: "",
+    },
+    Sample {
+        format: "fiu",
+        ending: "blkparse",
+        text: "0 4892 syslogd 904265560 8 W 6 0 531e779e67d1ab2d5a7ba8b1a0b2d6a4\n\
+               39064000 2522 my daemon 926858672 16 R 6 1 0 1 2 3\n",
+        requests: 2,
+        line: "{time} 4892 syslogd {address} {size} W 6 0 531e\n",
+        heading: "",
+    },
 ];

@@ -13,9 +13,10 @@ use super::{
 };
 use crate::events::Observer;
 use crate::ids::BlockId;
-use crate::settings::{PolicyKind, PolicyOptions};
+use emmclab_settings::{PolicyKind, PolicyOptions};
 
 /// Data and log block of every logical block.
+#[derive(Clone)]
 pub(crate) struct Bast {
     data: Vec<BlockId>,
     log: Vec<BlockId>,

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::events::{Merge, Observer};
 use crate::ids::BlockId;
-use crate::settings::{PolicyKind, PolicyOptions};
+use emmclab_settings::{PolicyKind, PolicyOptions};
 
 /// A block that is being written anew.
 #[derive(Clone, Copy, Debug)]
@@ -22,6 +22,7 @@ struct Replacement {
 }
 
 /// The block of every logical block, and the replacements.
+#[derive(Clone)]
 pub(crate) struct Block {
     data: Vec<BlockId>,
     /// By plane, the one begun first at the front.

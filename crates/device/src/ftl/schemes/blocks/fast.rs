@@ -13,7 +13,7 @@ use super::{
 };
 use crate::events::Observer;
 use crate::ids::BlockId;
-use crate::settings::{PolicyKind, PolicyOptions, PolicySetting};
+use emmclab_settings::{PolicyKind, PolicyOptions, PolicySetting};
 
 /// One log block is sequential, so there must be another.
 const SHARED_LOG_BLOCKS: PolicySetting = PolicySetting { range: (2, 1 << 16), ..LOG_BLOCKS };
@@ -28,6 +28,7 @@ struct Logs {
 }
 
 /// Data blocks, and the log blocks of each plane.
+#[derive(Clone)]
 pub(crate) struct Fast {
     data: Vec<BlockId>,
     logs: Vec<Logs>,

@@ -18,9 +18,9 @@ use crate::ftl::core::Core;
 use crate::geometry::Geometry;
 use crate::ids::{BlockId, Lpn};
 use crate::nand::{BlockState, Nand};
-use crate::settings::{PolicyKind, PolicySetting, Settings};
 use bast::Bast;
 use block::Block;
+use emmclab_settings::{PolicyKind, PolicySetting, Settings};
 use fast::Fast;
 use io::BlockIo;
 use map_cache::MapCache;
@@ -146,6 +146,7 @@ macro_rules! schemes {
         /// Every block-mapped scheme.
         pub(super) static KINDS: &[PolicyKind] = &[$($name::KIND),+];
 
+#[derive(Clone)]
         enum Any {
             $($name($name)),+
         }
@@ -184,6 +185,7 @@ macro_rules! schemes {
 schemes!(Block, Bast, Fast, Superblock);
 
 /// A scheme with what all of them share.
+#[derive(Clone)]
 pub(crate) struct Blocks {
     layout: Layout,
     cache: MapCache,

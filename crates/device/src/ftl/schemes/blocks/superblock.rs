@@ -11,7 +11,7 @@ use super::{CACHED_MAPS, Held, LOG_BLOCKS, Layout, Place, Placement, Scheme, lis
 use crate::events::{Merge, Observer};
 use crate::ids::BlockId;
 use crate::lru::Lru;
-use crate::settings::{PolicyKind, PolicyOptions, PolicySetting};
+use emmclab_settings::{PolicyKind, PolicyOptions, PolicySetting};
 
 const BLOCKS: PolicySetting = PolicySetting {
     key: "superblock_blocks",
@@ -36,6 +36,7 @@ struct Group {
 }
 
 /// All superblocks.
+#[derive(Clone)]
 pub(crate) struct Superblock {
     groups: Vec<Group>,
     /// Logical blocks in a superblock, and most log blocks of one.

@@ -10,6 +10,7 @@ use crate::lru::Lru;
 const WORD: u32 = u64::BITS;
 
 /// Pages of the map that the host holds, by their last use.
+#[derive(Clone)]
 pub(super) struct Hints {
     pages: Lru,
     most: usize,

@@ -22,7 +22,7 @@ use crate::ftl::span::Span;
 use crate::geometry::Geometry;
 use crate::ids::{Lpn, Ppn};
 use crate::nand::{Nand, Operation};
-use crate::settings::{PolicyKind, PolicySetting, Settings};
+use emmclab_settings::{PolicyKind, PolicySetting, Settings};
 use hints::Hints;
 use mapping_cache::MappingCache;
 
@@ -56,6 +56,7 @@ const CACHED_BYTES: u64 = 8;
 const NO_SECTORS: Span = Span { first: 0, end: 0 };
 
 /// A map on demand.
+#[derive(Clone)]
 pub(crate) struct Demand {
     cache: MappingCache,
     /// Entries that the host holds.

@@ -1,0 +1,299 @@
+//! Whom a thread waits for: children that end, threads that wake it, writers and readers of pipes.
+
+use rustc_hash::FxHashMap;
+
+use super::{Recording, is_spawn};
+use crate::learn::call::{Argument, Call};
+use crate::learn::files::{Open, Place};
+use crate::learn::items::Item;
+
+/// Something that others may wait for: who did it, where in its items, and when it began.
+#[derive(Clone, Copy, Debug)]
+struct Deed {
+    thread: usize,
+    place: Place,
+    at: i64,
+}
+
+/// A call that begins a thread and has not returned.
+#[derive(Debug)]
+struct Spawn {
+    parent: usize,
+    shares: bool,
+    child: Option<usize>,
+}
+
+/// What threads did that others wait for.
+#[derive(Debug, Default)]
+pub(super) struct Causes {
+    channels: u32,
+    /// By channel: who wrote to it last, and who read from it last.
+    written: FxHashMap<u32, Deed>,
+    read: FxHashMap<u32, Deed>,
+    /// Channels by the names that `-y` shows.
+    named: FxHashMap<String, u32>,
+    /// By the table of a process and the address: who woke waiters last.
+    woken: FxHashMap<(usize, String), Deed>,
+    /// By table: who woke anyone last.
+    woken_in: FxHashMap<usize, Deed>,
+    /// Ends of threads by their numbers.
+    ends: FxHashMap<u32, Deed>,
+    spawning: Vec<Spawn>,
+}
+
+impl Causes {
+    pub fn new_channel(&mut self) -> u32 {
+        self.channels += 1;
+        self.channels
+    }
+
+    fn named(&mut self, shown: &str) -> u32 {
+        if let Some(known) = self.named.get(shown) {
+            return *known;
+        }
+        let number = self.new_channel();
+        self.named.insert(shown.to_owned(), number);
+        number
+    }
+}
+
+/// Whether a wait ends by a clock: a sleep, or a timeout.
+pub(super) fn is_timer(call: &Call, polls: bool) -> bool {
+    let sleeps = matches!(call.name.as_str(), "nanosleep" | "clock_nanosleep" | "clock_nanosleep_time64");
+    sleeps || polls && call.result == 0 || call.name.starts_with("futex") && call.result == -1
+}
+
+impl Recording {
+    /// A place of a thread that others may wait for.
+    fn mark(&mut self, thread: usize) -> Place {
+        let items = &mut self.threads[thread].items;
+        items.push(Item::Mark);
+        Place { thread, item: items.len() - 1 }
+    }
+
+    /// A call has begun: threads that wait may go on before its line says that it has returned.
+    pub(super) fn begins(&mut self, thread: usize, call: &Call) {
+        if is_spawn(&call.name) {
+            self.causes.spawning.push(Spawn { parent: thread, shares: shares_files(call), child: None });
+            return;
+        }
+        let channel = self.channel(thread, call);
+        if channel.is_some() || call.name.starts_with("futex") {
+            // The same place when the call returns.
+            self.threads[thread].within = self.wakes(thread, call, None, channel);
+        }
+    }
+
+    /// A thread that appears belongs to the call that is beginning one.
+    pub(super) fn adopt(&mut self, child: usize) {
+        let Some(spawn) = self.causes.spawning.iter_mut().find(|spawn| spawn.child.is_none()) else { return };
+        spawn.child = Some(child);
+        let (parent, shares) = (spawn.parent, spawn.shares);
+        self.start(parent, child, shares);
+    }
+
+    fn start(&mut self, parent: usize, child: usize, shares: bool) {
+        let table = self.threads[parent].table;
+        let table = if shares {
+            table
+        } else {
+            self.tables.push(self.tables[table].clone());
+            self.folders.push(self.folders[table].clone());
+            self.tables.len() - 1
+        };
+        let begun = &mut self.threads[child];
+        (begun.started, begun.parent) = (true, Some(parent));
+        if begun.items.is_empty() {
+            begun.table = table;
+        }
+        self.threads[parent].items.push(Item::Start(child));
+    }
+
+    /// A call that begins a thread has returned.
+    pub(super) fn spawned(&mut self, thread: usize, call: &Call, took: i64) {
+        let known = self.causes.spawning.iter().position(|spawn| spawn.parent == thread);
+        let known = known.map(|at| self.causes.spawning.remove(at));
+        let waits = call.name == "vfork" || has_word(call, "CLONE_VFORK");
+        if let Ok(number) = u32::try_from(call.result)
+            && number > 0
+        {
+            let appeared = known.as_ref().and_then(|spawn| spawn.child);
+            let child = match appeared {
+                Some(child) if self.threads[child].number == number => child,
+                _ => {
+                    let child = self.thread(number, call.ended);
+                    if child != thread && !self.threads[child].started {
+                        self.start(thread, child, shares_files(call));
+                    }
+                    child
+                }
+            };
+            // The parent of `vfork` waits until the child runs another program, or ends.
+            if waits && child != thread && !self.threads[child].items.is_empty() {
+                let place = self.mark(child);
+                self.wait_for(thread, place);
+                self.known.awaited_ns += took;
+                return;
+            }
+        }
+        self.known.work_ns += took;
+        self.threads[thread].work(took);
+    }
+
+    /// A thread has ended.
+    pub(super) fn ended(&mut self, thread: usize, at: i64) {
+        let place = self.mark(thread);
+        self.causes.ends.insert(self.threads[thread].number, Deed { thread, place, at });
+        if let Some(parent) = self.threads[thread].parent {
+            self.threads[parent].child_end = Some((place, at));
+        }
+    }
+
+    /// The pipe, event or local socket that a call is on.
+    pub(super) fn channel(&mut self, thread: usize, call: &Call) -> Option<u32> {
+        let on = matches!(
+            call.name.as_str(),
+            "read" | "readv" | "write" | "writev" | "recvfrom" | "recvmsg" | "sendto" | "sendmsg"
+        );
+        if on { self.channel_at(thread, call, 0) } else { None }
+    }
+
+    fn channel_at(&mut self, thread: usize, call: &Call, at: usize) -> Option<u32> {
+        if let Some(Open::Channel(number)) = self.open(thread, call, at) {
+            return Some(*number);
+        }
+        let shown = call.arguments.get(at)?.shown()?;
+        shown.starts_with("pipe:[").then(|| self.causes.named(shown))
+    }
+
+    /// Two descriptors of one channel, as `[3, 4]` or `[3<pipe:[5]>, 4<pipe:[5]>]`.
+    pub(super) fn pairs(&mut self, thread: usize, call: &Call, at: usize) {
+        let Some(word) = call.arguments.get(at).and_then(Argument::word) else { return };
+        let numbers: Vec<i64> = word
+            .trim_start_matches('[')
+            .split(", ")
+            .filter_map(|part| Argument::Word(part.to_owned()).number())
+            .collect();
+        let channel = self.causes.new_channel();
+        if let Some(shown) = word.trim_start_matches('[').split(", ").next().and_then(|one| {
+            let (_, rest) = one.split_once('<')?;
+            rest.strip_suffix('>')
+        }) {
+            self.causes.named.insert(shown.to_owned(), channel);
+        }
+        for number in numbers {
+            self.put(thread, number, Open::Channel(channel));
+        }
+    }
+
+    /// Takes note of what others may wait for, and gives its place.
+    pub(super) fn wakes(
+        &mut self,
+        thread: usize,
+        call: &Call,
+        place: Option<Place>,
+        channel: Option<u32>,
+    ) -> Option<Place> {
+        let (name, at) = (call.name.as_str(), call.begun);
+        let wakes = name.starts_with("futex")
+            && ["FUTEX_WAKE", "REQUEUE", "FUTEX_UNLOCK"].iter().any(|word| {
+                call.arguments.get(1).and_then(Argument::word).is_some_and(|flags| flags.contains(word))
+            });
+        if !wakes && channel.is_none() {
+            return None;
+        }
+        let place = place.unwrap_or_else(|| self.mark(thread));
+        let deed = Deed { thread, place, at };
+        if let Some(channel) = channel {
+            let writes = matches!(name, "write" | "writev" | "sendto" | "sendmsg");
+            let side = if writes { &mut self.causes.written } else { &mut self.causes.read };
+            side.insert(channel, deed);
+        }
+        if wakes && let Some(address) = call.arguments.first().and_then(Argument::word) {
+            let table = self.threads[thread].table;
+            self.causes.woken.insert((table, address.to_owned()), deed);
+            self.causes.woken_in.insert(table, deed);
+        }
+        Some(place)
+    }
+
+    /// The place of another thread that a wait was for; none where the recording does not tell.
+    pub(super) fn cause(&mut self, thread: usize, call: &Call, channel: Option<u32>) -> Option<Place> {
+        let name = call.name.as_str();
+        let during = |deed: &&Deed| deed.thread != thread && (call.begun..=call.ended).contains(&deed.at);
+        if let Some(channel) = channel {
+            let writes = matches!(name, "write" | "writev" | "sendto" | "sendmsg");
+            let side = if writes { &self.causes.read } else { &self.causes.written };
+            let other = side.get(&channel).filter(during).map(|deed| deed.place);
+            // The end of a pipe comes with the end of its writer.
+            return other.or_else(|| self.child_that_ended(thread, call));
+        }
+        match name {
+            "wait4" | "waitpid" | "waitid" => {
+                if let Some(deed) = reaped(call).and_then(|number| self.causes.ends.get(&number)) {
+                    return (deed.thread != thread).then_some(deed.place);
+                }
+                self.child_that_ended(thread, call)
+            }
+            _ if name.starts_with("futex") => self.waker(thread, call),
+            "rt_sigsuspend" | "rt_sigtimedwait" | "pause" | "restart_syscall" => {
+                self.child_that_ended(thread, call)
+            }
+            _ if super::POLLS.contains(&name) && call.result > 0 => {
+                let latest = self.causes.written.values().filter(during).max_by_key(|deed| deed.at);
+                latest.map(|deed| deed.place)
+            }
+            _ if call.result == -1 => self.child_that_ended(thread, call),
+            _ => None,
+        }
+    }
+
+    /// A child that ended while a call waited.
+    fn child_that_ended(&self, thread: usize, call: &Call) -> Option<Place> {
+        let (place, at) = self.threads[thread].child_end?;
+        (call.begun..=call.ended).contains(&at).then_some(place)
+    }
+
+    /// Who woke a thread that waited for an address; a thread that ends wakes those that join it.
+    fn waker(&self, thread: usize, call: &Call) -> Option<Place> {
+        if call.result < 0 {
+            return None;
+        }
+        let during = |deed: &&Deed| deed.thread != thread && (call.begun..=call.ended).contains(&deed.at);
+        let table = self.threads[thread].table;
+        let address = call.arguments.first().and_then(Argument::word)?;
+        let woken = self.causes.woken.get(&(table, address.to_owned())).filter(during);
+        let joined = || {
+            let number = u32::try_from(call.number(2)?).ok()?;
+            self.causes.ends.get(&number).filter(during)
+        };
+        let any = || self.causes.woken_in.get(&table).filter(during);
+        woken.or_else(joined).or_else(any).map(|deed| deed.place)
+    }
+}
+
+/// The process that a wait found: its result, or what the siginfo of `waitid` names.
+fn reaped(call: &Call) -> Option<u32> {
+    if call.name != "waitid" {
+        return u32::try_from(call.result).ok().filter(|number| *number > 0);
+    }
+    let mut words = call.arguments.iter().filter_map(Argument::word);
+    let named = words.find_map(|word| word.split_once("si_pid="));
+    let digits = |text: &str| {
+        let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+        text[..end].parse().ok()
+    };
+    match named {
+        Some((_, rest)) => digits(rest),
+        None if call.has_flag(0, "P_PID") => u32::try_from(call.number(1)?).ok(),
+        None => None,
+    }
+}
+
+fn shares_files(call: &Call) -> bool {
+    has_word(call, "CLONE_FILES")
+}
+
+fn has_word(call: &Call, flag: &str) -> bool {
+    call.arguments.iter().filter_map(Argument::word).any(|word| word.contains(flag))
+}

@@ -1,0 +1,156 @@
+//! The results of fio in a text: JSON objects, with what fio and others print around and between them.
+//!
+//! fio prints notes and errors to where its JSON goes, `--output-format=json,normal` puts its usual text behind it, and
+//! `--status-interval` one object each time, of which a later one holds all of an earlier one of the same jobs. In fio's JSON no line
+//! begins with a letter, so lines that do are notes, also within an object.
+
+use emmclab_trace::{Error, Kind, Result};
+use serde_json::Value;
+
+/// The results in a text. Of the same jobs the last one counts.
+///
+/// # Errors
+/// Where there is none, or it is cut short.
+pub(crate) fn results(text: &str) -> Result<Vec<Value>> {
+    let json = text.lines().filter(|line| !is_note(line)).collect::<Vec<_>>().join("\n");
+    let mut found: Vec<Value> = Vec::new();
+    let (mut failure, mut other) = (None, false);
+    let mut at = 0;
+    while let Some(begin) = json[at..].find('{').map(|begin| at + begin) {
+        at = begin + 1;
+        if !json[at..].trim_start().starts_with(['"', '}']) {
+            continue;
+        }
+        let mut values = serde_json::Deserializer::from_str(&json[begin..]).into_iter::<Value>();
+        match values.next() {
+            Some(Ok(value)) => {
+                at = begin + values.byte_offset();
+                if value["jobs"].is_array() || value["fio version"].is_string() {
+                    found.retain(|before| jobs(before) != jobs(&value));
+                    found.push(value);
+                } else {
+                    other = true;
+                }
+            }
+            // An object within one that is cut short is not tried.
+            Some(Err(error)) if error.is_eof() => {
+                failure = Some(error);
+                break;
+            }
+            Some(Err(error)) => failure = failure.or(Some(error)),
+            None => break,
+        }
+    }
+    match failure {
+        Some(error) if found.is_empty() || error.is_eof() => {
+            let hint = if error.is_eof() {
+                "the file ends within the results: run fio again, or copy the file again"
+            } else {
+                "run fio with --output-format=json"
+            };
+            Err(Error::new(Kind::Syntax, format!("is not JSON: {error}")).hint(hint))
+        }
+        _ if found.is_empty() && other => Err(Error::new(Kind::Syntax, "has no list of jobs")
+            .of_field("jobs", 0, b"")
+            .hint("run fio with --output-format=json")),
+        _ if found.is_empty() => {
+            Err(Error::new(Kind::Syntax, "is not JSON of fio").hint("run fio with --output-format=json"))
+        }
+        _ => Ok(found),
+    }
+}
+
+/// Whether a line is no part of JSON.
+fn is_note(line: &str) -> bool {
+    let words = ["true", "false", "null"];
+    line.starts_with(|c: char| c.is_ascii_alphabetic()) && !words.iter().any(|word| line.starts_with(word))
+}
+
+/// Names and options of the jobs of a result.
+fn jobs(result: &Value) -> Vec<(&Value, &Value)> {
+    let entries = result["jobs"].as_array().into_iter().flatten();
+    entries.map(|entry| (&entry["jobname"], &entry["job options"])).collect()
+}
+
+/// Refuses a job that failed or had failing requests.
+///
+/// # Errors
+/// With the job's name and its error.
+pub(crate) fn check_errors(entry: &Value) -> Result<()> {
+    let name = entry["jobname"].as_str().unwrap_or("");
+    let code = entry["error"].as_i64().unwrap_or(0);
+    if code != 0 {
+        let reason = i32::try_from(code.abs()).map(std::io::Error::from_raw_os_error);
+        let reason = reason.map_or_else(|_| String::new(), |reason| format!(": {reason}"));
+        return Err(Error::new(Kind::Value, format!("job `{name}` ended with error {code}{reason}"))
+            .of_field("error", 0, code.to_string().as_bytes())
+            .hint("mend what failed and run the job again: times of failed requests are not those of the device"));
+    }
+    let failed = entry["total_err"].as_u64().unwrap_or(0);
+    if failed > 0 {
+        let first = entry["first_error"].as_i64().unwrap_or(0);
+        return Err(Error::new(
+            Kind::Value,
+            format!("{failed} requests of job `{name}` failed, the first with error {first}"),
+        )
+        .of_field("total_err", 0, failed.to_string().as_bytes())
+        .hint(
+            "mend what failed and run the job again: times of failed requests are not those of the device",
+        ));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RESULT: &str = "{\n  \"fio version\" : \"fio-3.33\",\n  \"jobs\" : [\n    {\n      \"jobname\" : \"r\",\n      \"error\" : 0\n    }\n  ]\n}\n";
+
+    #[test]
+    fn what_stands_around_and_within_the_results_is_passed_over() {
+        let plain = results(RESULT).unwrap();
+        let normal = "\nr: (groupid=0, jobs=1): err= 0: pid=1: Wed\n  read: IOPS=11.7k, BW=45.7MiB/s {x}\n";
+        for text in [
+            format!("fio: note\nnote: depth {{seen in fio}} capped\n{RESULT}"),
+            format!("{RESULT}\nfio: file hash not empty on exit\n"),
+            format!("{RESULT}{normal}"),
+            RESULT.replace("\n  \"jobs\"", "\nfio: io_u error on file f: Input/output error\n  \"jobs\""),
+            RESULT.replace('\n', "\r\n"),
+            RESULT.replace('\n', ""),
+        ] {
+            assert_eq!(results(&text).unwrap(), plain, "{text}");
+        }
+    }
+
+    #[test]
+    fn of_the_same_jobs_the_last_result_counts_and_others_are_added() {
+        let later = RESULT.replace("\"error\" : 0", "\"error\" : 0, \"elapsed\" : 2");
+        let found = results(&format!("{RESULT}{later}")).unwrap();
+        assert_eq!((found.len(), found[0]["jobs"][0]["elapsed"].as_u64()), (1, Some(2)));
+        let other = RESULT.replace("\"r\"", "\"w\"");
+        assert_eq!(results(&format!("{RESULT}noise\n{other}")).unwrap().len(), 2);
+    }
+
+    #[test]
+    fn a_text_without_results_or_with_half_of_them_is_refused() {
+        assert!(results("fio: no such option\n").unwrap_err().to_string().contains("is not JSON of fio"));
+        assert!(results("{\"a\": 1}\n").unwrap_err().to_string().contains("jobs"));
+        assert!(results("{}").is_err() && results("{\"a\" 1}\n").is_err());
+        for length in 20..RESULT.len() - 2 {
+            let error = results(&RESULT[..length]).unwrap_err();
+            assert!(error.hint_text().unwrap().contains("ends within"), "{length}: {error}");
+        }
+        assert!(results(&format!("{RESULT}{}", &RESULT[..90])).is_err());
+    }
+
+    #[test]
+    fn a_job_with_an_error_is_refused_by_name() {
+        let check = |text: &str| check_errors(&serde_json::from_str(text).unwrap());
+        check(r#"{"jobname": "r", "error": 0, "total_err": 0}"#).unwrap();
+        let error = check(r#"{"jobname": "r", "error": 5}"#).unwrap_err().to_string();
+        assert!(error.contains("job `r` ended with error 5: Input/output error"), "{error}");
+        let error = check(r#"{"jobname": "r", "error": 0, "total_err": 3, "first_error": 5}"#).unwrap_err();
+        assert!(error.to_string().contains("3 requests of job `r` failed"), "{error}");
+    }
+}

@@ -1,0 +1,474 @@
+//! A live device as its exports use it: contents, power, state, clock, trace.
+#![allow(clippy::unwrap_used, reason = "a test may fail")]
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use crate::support::{Client, options};
+use emmclab_base::{Modifiers, Op};
+use emmclab_device::DeviceConfig;
+use emmclab_layers::LayerConfig;
+use emmclab_live::{LiveDevice, LiveOptions, Pace};
+use emmclab_replay::{Precondition, ReplayOptions};
+use emmclab_serve::{Action, BlockDevice, BlockRequest, Failure};
+use emmclab_testing::SMALL_DEVICE;
+use emmclab_trace::TraceReader;
+use emmclab_trace::formats::ReadOptions;
+use proptest::prelude::*;
+
+const SECTOR: usize = 512;
+
+/// A device of 2.5 MB with these settings on top.
+fn config(settings: &[(&str, &str)]) -> DeviceConfig {
+    let mut config = DeviceConfig::from_toml(SMALL_DEVICE).unwrap();
+    config.set_all(&[("geometry.block_groups.0.blocks", "16")]).unwrap();
+    config.set_all(settings).unwrap();
+    config
+}
+
+fn stamp(version: u32, sectors: usize) -> Vec<u8> {
+    (0..sectors * SECTOR / 4)
+        .flat_map(|i| (version.wrapping_mul(2_654_435_761) ^ i as u32).to_le_bytes())
+        .collect()
+}
+
+fn layers() -> impl Strategy<Value = Vec<LayerConfig>> {
+    let small =
+        |name: &str| LayerConfig::named(name).with("reserved", "512 KB").with("clustered_block", "32 KB");
+    prop::sample::select(vec![
+        vec![],
+        vec![small("advil").with("clustered_page", "16 KB")],
+        vec![small("ressd")],
+        beside(),
+        vec![LayerConfig::named("pair").with("routing", "striping").with("chunk", "8KB")],
+        vec![
+            LayerConfig::named("nvm-buffer")
+                .with("size", "256KB")
+                .with("longest", "16KB")
+                .with("second_device", "true"),
+        ],
+    ])
+}
+
+/// A layer that logs to a device beside.
+fn beside() -> Vec<LayerConfig> {
+    let ressd = LayerConfig::named("ressd").with("reserved", "512 KB").with("clustered_block", "32 KB");
+    vec![ressd.with("second_device", "true")]
+}
+
+/// The device beside, for layers that use one.
+fn second_of(layers: &[LayerConfig]) -> Option<DeviceConfig> {
+    let uses = |layer: &LayerConfig| layer.name == "pair" || layer.settings.contains_key("second_device");
+    layers.iter().any(uses).then(|| config(&[]))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 150, ..ProptestConfig::default() })]
+
+    /// Discards, zeros and writes with and without flags, several at once, against a plain array.
+    #[test]
+    fn a_live_device_holds_what_a_plain_array_holds(
+        layers in layers(),
+        cache_kb in prop::sample::select(vec!["0", "64"]),
+        batches in prop::collection::vec(
+            prop::collection::vec((any::<u8>(), any::<u16>(), 1u32..60, any::<u8>()), 1..8), 1..20),
+    ) {
+        let options = LiveOptions { second: second_of(&layers), layers, ..options() };
+        let device = LiveDevice::new(&config(&[("cache.size_kb", cache_kb)]), &options, None).unwrap();
+        let client = Client::of(&device);
+        let limits = device.limits();
+        let mut model = vec![0u8; limits.sectors as usize * SECTOR];
+        // Sectors that a discard has left undefined: a layer or a part of a unit may keep them.
+        let mut undefined = vec![false; limits.sectors as usize];
+        let mut version = 0;
+        for batch in batches {
+            let (mut requests, mut wanted) = (Vec::new(), Vec::new());
+            for (tag, (kind, place, sectors, flags)) in (0..).zip(batch) {
+                let sector = u64::from(place) % (limits.sectors - u64::from(sectors) + 1);
+                let range = sector as usize..sector as usize + sectors as usize;
+                let bytes = range.start * SECTOR..range.end * SECTOR;
+                let modifiers = if flags < 60 { Modifiers::RELIABLE } else { Modifiers::empty() };
+                version += 1;
+                let action = match kind {
+                    0..=110 => {
+                        let data = stamp(version, sectors as usize);
+                        model[bytes.clone()].copy_from_slice(&data);
+                        undefined[range.clone()].fill(false);
+                        Action::Write(data)
+                    }
+                    111..=140 => {
+                        model[bytes.clone()].fill(0);
+                        undefined[range.clone()].fill(false);
+                        Action::WriteZeroes { keep_allocated: flags % 2 == 0 }
+                    }
+                    141..=160 => {
+                        undefined[range.clone()].fill(true);
+                        Action::Discard { secure: flags % 2 == 0 }
+                    }
+                    161..=230 => Action::Read,
+                    _ => Action::Flush,
+                };
+                wanted.push((action == Action::Read).then(|| (model[bytes].to_vec(), undefined[range].to_vec())));
+                let flush = action == Action::Flush;
+                let (sector, sectors) = if flush { (0, 0) } else { (sector, sectors) };
+                requests.push(BlockRequest { tag, action, sector, sectors, modifiers });
+            }
+            let count = requests.len();
+            client.send(requests);
+            let mut completed = client.take(count);
+            completed.sort_by_key(|completion| completion.tag);
+            for (completion, wanted) in completed.into_iter().zip(wanted) {
+                let data = completion.outcome.unwrap();
+                let Some((wanted, undefined)) = wanted else { continue };
+                prop_assert_eq!(data.len(), wanted.len());
+                for (i, hidden) in undefined.iter().enumerate() {
+                    let part = i * SECTOR..(i + 1) * SECTOR;
+                    prop_assert!(*hidden || data[part.clone()] == wanted[part], "sector {} of a read", i);
+                }
+            }
+        }
+        device.stop().unwrap();
+    }
+
+    /// What was acknowledged with a flush or FUA is there after a cut, also in a device that is served anew; with a device that
+    /// lies it is not, which is what makes this a test.
+    #[test]
+    fn acknowledged_data_survives_cuts_and_an_unclean_end(
+        layers in layers(),
+        writes in prop::collection::vec((0u64..60, 1usize..24, any::<bool>(), prop::option::weighted(0.15, any::<bool>())), 1..60),
+    ) {
+        let folder = tempfile::tempdir().unwrap();
+        let image = Some(folder.path().join("disk.img"));
+        let config = config(&[("cache.size_kb", "128"), ("cache.write_back", "when_full")]);
+        let second = second_of(&layers);
+        let second_image = second.is_some().then(|| folder.path().join("second.img"));
+        let options = LiveOptions { layers, image, second, second_image, ..options() };
+        let mut device = LiveDevice::new(&config, &options, None).unwrap();
+        let mut promised = vec![0u32; 84];
+        let mut newest = promised.clone();
+        for (version, (sector, sectors, durable, cut)) in (1..).zip(writes) {
+            let client = Client::of(&device);
+            let modifiers = if durable { Modifiers::RELIABLE } else { Modifiers::empty() };
+            let range = sector as usize..sector as usize + sectors;
+            client.ask(Action::Write(stamp(version, 1).repeat(sectors)), sector, sectors as u32, modifiers).unwrap();
+            newest[range.clone()].fill(version);
+            if durable {
+                promised[range].fill(version);
+            } else if version % 7 == 0 {
+                client.flush().unwrap();
+                promised.clone_from(&newest);
+            }
+            let Some(killed) = cut else { continue };
+            if killed {
+                // The process is gone without a word.
+                drop(device);
+                device = LiveDevice::new(&config, &options, None).unwrap();
+                prop_assert!(device.found().image && !device.found().clean);
+            } else {
+                device.cut().unwrap();
+                prop_assert_eq!(Client::of(&device).flush(), Err(Failure::Io));
+                device.restore();
+            }
+            let found = Client::of(&device).read(0, 84);
+            for (at, sector) in found.chunks(SECTOR).enumerate() {
+                let held = (promised[at]..=newest[at]).find(|version| {
+                    if *version == 0 { sector.iter().all(|byte| *byte == 0) } else { sector == stamp(*version, 1) }
+                });
+                prop_assert!(held.is_some(), "sector {} lost version {}", at, promised[at]);
+                newest[at] = held.unwrap();
+            }
+        }
+        device.stop().unwrap();
+        // A clean end keeps everything.
+        let device = LiveDevice::new(&config, &options, None).unwrap();
+        prop_assert!(device.found().clean);
+        let found = Client::of(&device).read(0, 84);
+        for (at, sector) in found.chunks(SECTOR).enumerate() {
+            prop_assert!(newest[at] == 0 || sector == stamp(newest[at], 1), "sector {} at the end", at);
+        }
+        device.stop().unwrap();
+    }
+}
+
+#[test]
+fn a_device_that_ignores_flushes_loses_what_it_acknowledged() {
+    let config =
+        config(&[("cache.size_kb", "128"), ("cache.write_back", "when_full"), ("cache.lies", "flush")]);
+    let device = LiveDevice::new(&config, &options(), None).unwrap();
+    let client = Client::of(&device);
+    client.write(0, stamp(1, 8)).unwrap();
+    client.flush().unwrap();
+    device.cut().unwrap();
+    device.restore();
+    assert_eq!(client.read(0, 8), vec![0; 8 * SECTOR]);
+}
+
+#[test]
+fn a_tearing_device_leaves_half_of_a_write_that_was_cut() {
+    let config = config(&[("cache.lies", "tear")]);
+    let device =
+        LiveDevice::new(&config, &LiveOptions { pace: Pace::Scaled(1000.0), ..options() }, None).unwrap();
+    let client = Client::of(&device);
+    client.send(vec![BlockRequest {
+        tag: 1,
+        action: Action::Write(stamp(1, 8)),
+        sector: 0,
+        sectors: 8,
+        modifiers: Modifiers::RELIABLE,
+    }]);
+    device.cut().unwrap();
+    assert_eq!(client.take(1)[0].outcome, Err(Failure::Io));
+    device.set_pace(Pace::Free);
+    device.restore();
+    let found = client.read(0, 8);
+    assert!(found[..4 * SECTOR] == stamp(1, 8)[..4 * SECTOR] && found[4 * SECTOR..] == [0; 4 * SECTOR]);
+}
+
+/// The error of a device that cannot be made.
+fn refused(config: &DeviceConfig, options: &LiveOptions) -> String {
+    LiveDevice::new(config, options, None).err().unwrap().to_string()
+}
+
+fn image_of(folder: &Path) -> PathBuf {
+    folder.join("disk.img")
+}
+
+#[test]
+fn an_image_of_another_device_layer_or_size_is_refused_with_the_reason() {
+    let folder = tempfile::tempdir().unwrap();
+    let with = |layers| LiveOptions { image: Some(image_of(folder.path())), layers, ..options() };
+    let first = LiveDevice::new(&config(&[]), &with(vec![]), None).unwrap();
+    let busy = refused(&config(&[]), &with(vec![]));
+    assert!(busy.contains("another process"), "{busy}");
+    first.stop().unwrap();
+    drop(first);
+    let other = refused(&config(&[("controller.queue_depth", "7")]), &with(vec![]));
+    assert!(other.contains("`controller.queue_depth` cannot change from 0 to 7"), "{other}");
+    let larger = refused(&config(&[("geometry.block_groups.0.blocks", "24")]), &with(vec![]));
+    assert!(larger.contains("the image holds"), "{larger}");
+    let layered = refused(&config(&[]), &with(vec![LayerConfig::named("pass-through")]));
+    assert!(layered.contains("other layers"), "{layered}");
+    let state = folder.path().join("disk.img.state");
+    let whole = std::fs::read(&state).unwrap();
+    for length in [0, 5, 40, whole.len() - 1] {
+        std::fs::write(&state, &whole[..length]).unwrap();
+        let damaged = refused(&config(&[]), &with(vec![]));
+        assert!(
+            damaged.contains("damaged") || damaged.contains("truncated") || damaged.contains("image"),
+            "{damaged}"
+        );
+    }
+    std::fs::write(&state, whole).unwrap();
+    LiveDevice::new(&config(&[]), &with(vec![]), None).unwrap();
+}
+
+#[test]
+fn a_start_that_fails_leaves_no_image() {
+    let folder = tempfile::tempdir().unwrap();
+    let layers = vec![LayerConfig::named("advil").with("reserved", "1 TB")];
+    refused(&config(&[]), &LiveOptions { image: Some(image_of(folder.path())), layers, ..options() });
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn a_layer_without_recovery_is_refused() {
+    let layers = vec![LayerConfig::named("advil").with("recovery", "false")];
+    assert!(refused(&config(&[]), &LiveOptions { layers, ..options() }).contains("recovery"));
+    for (setting, value) in [("wrap_addresses", "true"), ("routing", "by_size")] {
+        let layers = vec![LayerConfig::named("pair").with(setting, value)];
+        assert!(refused(&config(&[]), &LiveOptions { layers, ..options() }).contains("share a place"));
+    }
+}
+
+#[test]
+fn on_a_real_clock_a_request_completes_when_the_model_says_and_not_before() {
+    let device = LiveDevice::new(&config(&[]), &LiveOptions { pace: Pace::REAL, ..options() }, None).unwrap();
+    let client = Client::of(&device);
+    let begin = Instant::now();
+    for sector in 0..20 {
+        client.write(sector * 16, stamp(1, 16)).unwrap();
+    }
+    // A page takes 1 ms.
+    assert!(begin.elapsed() >= Duration::from_millis(20));
+    let status = device.status();
+    assert_eq!((status.requests, status.clock.as_str()), (20, "real"));
+    assert!(status.late_p50_us.is_some() && status.response_p50_us.unwrap() >= 1000.0);
+    let result = device.stop().unwrap();
+    assert!((result.response.mean_response_ms - 1.0).abs() < 0.05, "{:?}", result.response);
+}
+
+#[test]
+fn the_trace_of_a_run_has_every_request_with_its_times() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run.parquet");
+    let device =
+        LiveDevice::new(&config(&[]), &LiveOptions { record: Some(path.clone()), ..options() }, None)
+            .unwrap();
+    let client = Client::of(&device);
+    for i in 0..5 {
+        client.ask(Action::Write(stamp(i, 16)), u64::from(i) * 16, 16, Modifiers::RELIABLE).unwrap();
+    }
+    device.set("controller.read_overhead_us", "5").unwrap();
+    client.read(0, 16);
+    client.flush().unwrap();
+    device.stop().unwrap();
+    let mut reader = TraceReader::open(&path, &ReadOptions::default()).unwrap();
+    let batch = reader.next_batch().unwrap().unwrap();
+    let note = reader.header().note.unwrap();
+    assert!(note.contains("settings changed: controller.read_overhead_us = 5.0 from 0.005 s on"), "{note}");
+    let requests: Vec<_> = batch.iter().collect();
+    let ops: Vec<_> = requests.iter().map(|request| request.op).collect();
+    assert_eq!(ops, [vec![Op::Write; 5], vec![Op::Read, Op::Flush]].concat());
+    for (one, next) in requests.iter().zip(&requests[1..]) {
+        // One at a time on a free clock: each comes when its predecessor is complete.
+        assert_eq!(one.complete.unwrap(), next.arrival);
+    }
+    assert!(
+        requests[0].flags.contains(emmclab_trace::Flags::FUA)
+            && requests[0].response().unwrap().0 == 1_000_000
+    );
+}
+
+#[test]
+fn a_used_device_is_served_used() {
+    let replay =
+        ReplayOptions { precondition: Precondition::Sequential(100.0), seed: 1, ..ReplayOptions::default() };
+    let device = LiveDevice::new(&config(&[]), &LiveOptions { replay, ..options() }, None).unwrap();
+    let client = Client::of(&device);
+    let sectors = device.limits().sectors;
+    for round in 0..3 {
+        for at in (0..sectors / 16).step_by(3) {
+            client.write(at * 16, stamp(round, 16)).unwrap();
+        }
+    }
+    assert!(device.status().collections > 0);
+}
+
+#[test]
+fn requests_beyond_the_device_are_refused() {
+    let device = LiveDevice::new(&config(&[]), &options(), None).unwrap();
+    let (client, sectors) = (Client::of(&device), device.limits().sectors);
+    let plain = Modifiers::empty();
+    assert_eq!(client.ask(Action::Read, sectors, 1, plain), Err(Failure::Invalid));
+    assert_eq!(client.ask(Action::Read, u64::MAX, 1, plain), Err(Failure::Invalid));
+    assert_eq!(client.ask(Action::Read, 0, 0, plain), Err(Failure::Invalid));
+    assert_eq!(client.ask(Action::Flush, 0, 1, plain), Err(Failure::Invalid));
+    assert_eq!(client.ask(Action::Write(vec![0; 100]), 0, 1, plain), Err(Failure::Invalid));
+    assert_eq!(client.ask(Action::Discard { secure: false }, 0, u32::MAX, plain), Err(Failure::Invalid));
+    assert_eq!(device.status().failed, 6);
+}
+
+#[test]
+fn settings_change_in_use_and_result_status_and_state_name_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let honest = config(&[("cache.size_kb", "128"), ("cache.write_back", "when_full")]);
+    let options = LiveOptions { image: Some(image_of(folder.path())), ..options() };
+    let device = LiveDevice::new(&honest, &options, None).unwrap();
+    let client = Client::of(&device);
+    client.write(0, stamp(1, 8)).unwrap();
+    client.flush().unwrap();
+    device.set("cache.lies", "flush").unwrap();
+    client.write(0, stamp(2, 8)).unwrap();
+    client.flush().unwrap();
+    device.cut().unwrap();
+    device.restore();
+    assert_eq!(client.read(0, 8), stamp(1, 8), "the second flush lied");
+    device.set("cache.lies", "none").unwrap();
+    for (key, value, reason) in [
+        ("mapping.unit_kb", "8", "map"),
+        ("cache.flush_us", "-1", "flush_us"),
+        ("cache.flush", "1", "there is no setting"),
+        ("cache.lies", "always", "lies"),
+    ] {
+        let error = device.set(key, value).unwrap_err().to_string();
+        assert!(error.contains(reason), "{error}");
+    }
+    let changes = device.result().setting_changes;
+    let said: Vec<_> = changes.iter().map(|change| (change.key.as_str(), change.to.as_str())).collect();
+    assert_eq!(said, [("cache.lies", "\"flush\""), ("cache.lies", "\"none\"")]);
+    assert!(0.0 < changes[0].at_s && changes[0].at_s < changes[1].at_s);
+    assert_eq!(device.status().setting_changes, changes);
+    device.set("geometry.block_groups.0.program_us", "70").unwrap();
+    device.stop().unwrap();
+    drop(device);
+    let again = LiveDevice::new(&honest, &options, None).unwrap();
+    assert_eq!(again.found().setting_changes.len(), 3);
+    assert!(again.found().clean && again.result().setting_changes.is_empty());
+}
+
+#[test]
+fn settings_of_layers_cannot_change_in_use() {
+    let layers =
+        vec![LayerConfig::named("advil").with("reserved", "512 KB").with("clustered_block", "32 KB")];
+    let device = LiveDevice::new(&config(&[]), &LiveOptions { layers, ..options() }, None).unwrap();
+    let error = device.set("advil.reserved", "1MB").unwrap_err().to_string();
+    assert!(error.contains("`advil`"), "{error}");
+}
+
+#[test]
+fn cleared_figures_hold_what_came_since_and_nothing_else_changes() {
+    let layers = beside();
+    let options = LiveOptions { second: second_of(&layers), layers, ..options() };
+    let device = LiveDevice::new(&config(&[]), &options, None).unwrap();
+    let client = Client::of(&device);
+    let scattered = |from: u64| {
+        for i in from..from + 20 {
+            client.write(i * 64 % 1600, stamp(i as u32, 8)).unwrap();
+        }
+    };
+    scattered(0);
+    let before = device.result();
+    assert_eq!((before.requests.write, before.layers[0].counters["logged_writes"]), (20, 20));
+    assert!(before.second_device.as_ref().unwrap().page_programs > 0);
+    device.clear_counters();
+    let cleared = device.result();
+    assert_eq!((cleared.requests.total, cleared.flash.page_operations()), (0, 0));
+    assert_eq!(
+        (cleared.layers[0].counters["logged_bytes"], cleared.second_device.unwrap().page_programs),
+        (0, 0)
+    );
+    assert!(cleared.utilisation.channels_pct.iter().all(|busy| *busy <= 0.0));
+    scattered(5);
+    let after = device.result();
+    assert_eq!((after.requests.write, after.layers[0].counters["logged_writes"]), (20, 20));
+    assert!(after.run.simulated_s < before.run.simulated_s * 2.0);
+    assert_eq!((after.layers[0].counters["moved_bytes"], after.run.drain_s), (0, None));
+    let drained = device.drain().unwrap();
+    assert!(drained.layers[0].counters["moved_bytes"] >= 25 * 8 * 512 && drained.run.drain_s.unwrap() > 0.0);
+    assert_eq!(drained.run.simulated_s.to_bits(), after.run.simulated_s.to_bits());
+    assert_eq!(client.read(64, 8), stamp(1, 8));
+    assert_eq!(device.result().run.drain_s, None, "requests came since");
+    device.set_pace(Pace::REAL);
+    assert!(device.drain().unwrap_err().to_string().contains("free clock"));
+}
+
+#[test]
+fn a_second_device_needs_a_layer_that_uses_it_and_the_images_of_both() {
+    let folder = tempfile::tempdir().unwrap();
+    let (first, second) = (Some(image_of(folder.path())), Some(folder.path().join("second.img")));
+    let lone = LiveOptions { second: Some(config(&[])), ..options() };
+    assert!(refused(&config(&[]), &lone).contains("no layer uses it"));
+    let layers = beside();
+    assert!(
+        refused(&config(&[]), &LiveOptions { layers: layers.clone(), ..options() }).contains("second device")
+    );
+    let both = LiveOptions { second: second_of(&layers), layers, image: first, ..options() };
+    assert!(refused(&config(&[]), &both).contains("without those of the other"));
+    let both = LiveOptions { second_image: second.clone(), ..both };
+    LiveDevice::new(&config(&[]), &both, None).unwrap().stop().unwrap();
+    std::fs::remove_file(second.unwrap()).unwrap();
+    assert!(refused(&config(&[]), &both).contains("this one is not"));
+    assert!(image_of(folder.path()).exists() && !both.second_image.unwrap().exists());
+}
+
+#[test]
+fn the_log_of_a_run_with_two_devices_refuses_a_second_one_with_a_cache() {
+    let folder = tempfile::tempdir().unwrap();
+    let layers = beside();
+    let cached = config(&[("cache.size_kb", "64")]);
+    let log = Some(folder.path().join("run.log"));
+    let both = LiveOptions { second: Some(cached), layers, log, ..options() };
+    assert!(refused(&config(&[]), &both).contains("the second device has a cache"));
+    let plain = LiveOptions { second: Some(config(&[])), ..both };
+    LiveDevice::new(&config(&[]), &plain, None).unwrap().stop().unwrap();
+}

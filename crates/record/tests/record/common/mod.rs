@@ -1,0 +1,302 @@
+//! What live tests share: whether they can run, a disk to record, and what the kernel counted on it.
+#![allow(clippy::unwrap_used, dead_code, reason = "a test may, and each uses a part of it")]
+
+pub mod guest;
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use emmclab_record::{Outcome, RecordOptions, Recorder, Target};
+use emmclab_trace::{Batch, Op, Request};
+
+const INSTANCES: &str = "/sys/kernel/tracing/instances";
+/// A test that waits longer than this hangs; a busy machine is no failure.
+pub const PATIENCE: Duration = Duration::from_mins(10);
+
+/// One live test at a time, also of other runs: a loop device that one gives back is the next one's.
+static ALONE: Mutex<()> = Mutex::new(());
+
+/// Holds the machine for a test.
+pub struct Alone {
+    _here: MutexGuard<'static, ()>,
+    _elsewhere: fs::File,
+}
+
+impl Alone {
+    fn wait() -> Self {
+        let here = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+        let lock = fs::File::create(std::env::temp_dir().join("emmclab-live-tests.lock")).unwrap();
+        lock.lock().unwrap();
+        Self { _here: here, _elsewhere: lock }
+    }
+}
+
+/// Takes the machine for a test; `None` where it has to be skipped.
+pub fn machine(tools: &[&str]) -> Option<Alone> {
+    if !emmclab_testing::has_root() || !emmclab_testing::has_tools(tools) {
+        return None;
+    }
+    let alone = Alone::wait();
+    if !Path::new(INSTANCES).is_dir() {
+        // The recorder mounts it, too, but a test may look first.
+        let _ = Command::new("mount").args(["-t", "tracefs", "nodev", "/sys/kernel/tracing"]).status();
+    }
+    if !Path::new(INSTANCES).is_dir() {
+        emmclab_testing::skip("tracefs", "use a kernel with CONFIG_FTRACE");
+        return None;
+    }
+    Some(alone)
+}
+
+/// Runs a program to its end; what it printed.
+pub fn run(program: &str, arguments: &[&str]) -> String {
+    let output = Command::new(program).args(arguments).stderr(Stdio::inherit()).output().unwrap();
+    assert!(output.status.success(), "{program} {arguments:?}: {}", output.status);
+    String::from_utf8(output.stdout).unwrap().trim().to_owned()
+}
+
+/// An ext4 file system on a loop device over tmpfs.
+pub struct LoopDisk {
+    work: tempfile::TempDir,
+    pub device: String,
+    /// Instances that recorded a disk of this number before, and were not removed.
+    before: BTreeSet<String>,
+}
+
+impl LoopDisk {
+    pub fn new() -> Self {
+        let work = tempfile::tempdir().unwrap();
+        let path = |name: &str| work.path().join(name).to_str().unwrap().to_owned();
+        run("mount", &["-t", "tmpfs", "-o", "size=512m", "none", &path("")]);
+        fs::create_dir(path("mnt")).unwrap();
+        run("truncate", &["-s", "256M", &path("image")]);
+        let device = run("losetup", &["-f", "--show", &path("image")]);
+        // Without its background initialisation, which would go on between two looks at the counters.
+        run("mkfs.ext4", &["-q", "-E", "lazy_itable_init=0,lazy_journal_init=0", &device]);
+        let before = instances_of(&device).collect();
+        Self { work, device, before }
+    }
+
+    /// How many instances record this disk; others on the machine are not of this test.
+    pub fn instances(&self) -> usize {
+        instances_of(&self.device).filter(|name| !self.before.contains(name)).count()
+    }
+
+    /// Waits for the helper to notice that nobody listens any more.
+    pub fn wait_for_no_instance(&self) {
+        wait_until("the instance is removed", || self.instances() == 0);
+    }
+
+    /// Has another process read so many blocks of so many KB, one after the other; its name is `dd`.
+    pub fn read(&self, blocks: usize, kb: usize) {
+        let (source, size, count) =
+            (format!("if={}", self.device), format!("bs={kb}k"), format!("count={blocks}"));
+        run("dd", &[&source, "of=/dev/null", &size, &count, "iflag=direct", "status=none"]);
+    }
+
+    pub fn mount(&self) -> PathBuf {
+        let point = self.work.path().join("mnt");
+        run("mount", &[&self.device, point.to_str().unwrap()]);
+        point
+    }
+
+    pub fn unmount(&self) {
+        run("umount", &[self.work.path().join("mnt").to_str().unwrap()]);
+    }
+
+    /// What the kernel has counted on the device.
+    pub fn counted(&self) -> Counted {
+        let name = self.device.rsplit('/').next().unwrap();
+        let text = fs::read_to_string(format!("/sys/block/{name}/stat")).unwrap();
+        Counted::parse(&text)
+    }
+}
+
+impl Drop for LoopDisk {
+    fn drop(&mut self) {
+        let mount = self.work.path().join("mnt");
+        for (program, argument) in [
+            ("umount", mount.to_str().unwrap()),
+            ("losetup", self.device.as_str()),
+            ("umount", self.work.path().to_str().unwrap()),
+        ] {
+            let mut command = Command::new(program);
+            if program == "losetup" {
+                command.arg("-d");
+            }
+            let _ = command.arg(argument).stderr(Stdio::null()).status();
+        }
+    }
+}
+
+/// Requests and sectors. The kernel counts a flush as a write of nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counted {
+    pub reads: u64,
+    pub read_sectors: u64,
+    pub writes: u64,
+    pub written_sectors: u64,
+    pub discards: u64,
+    pub discarded_sectors: u64,
+}
+
+impl Counted {
+    /// From the text of `/sys/block/X/stat`.
+    pub fn parse(stat: &str) -> Self {
+        let field = |i: usize| stat.split_whitespace().nth(i).unwrap().parse::<u64>().unwrap();
+        Self {
+            reads: field(0),
+            read_sectors: field(2),
+            writes: field(4),
+            written_sectors: field(6),
+            discards: field(11),
+            discarded_sectors: field(13),
+        }
+    }
+
+    pub fn since(self, before: Counted) -> Self {
+        Self {
+            reads: self.reads - before.reads,
+            read_sectors: self.read_sectors - before.read_sectors,
+            writes: self.writes - before.writes,
+            written_sectors: self.written_sectors - before.written_sectors,
+            discards: self.discards - before.discards,
+            discarded_sectors: self.discarded_sectors - before.discarded_sectors,
+        }
+    }
+
+    pub fn of(requests: &[Recorded]) -> Self {
+        let mut out = Self::default();
+        for Recorded { request, .. } in requests {
+            let sectors = u64::from(request.sectors);
+            let (count, total) = match request.op {
+                Op::Read => (&mut out.reads, &mut out.read_sectors),
+                Op::Write | Op::Flush => (&mut out.writes, &mut out.written_sectors),
+                Op::Discard | Op::SecureErase => (&mut out.discards, &mut out.discarded_sectors),
+            };
+            *count += 1;
+            *total += sectors;
+        }
+        out
+    }
+}
+
+/// A request and the name of its process.
+#[derive(Clone, Debug)]
+pub struct Recorded {
+    pub request: Request,
+    pub process: String,
+}
+
+/// The requests of a batch with the names of their processes.
+pub fn recorded(batch: &Batch) -> Vec<Recorded> {
+    let name = |id| batch.processes().get(id).unwrap_or_default().to_owned();
+    let recorded =
+        |request: Request| Recorded { process: request.process.map(name).unwrap_or_default(), request };
+    batch.iter().map(recorded).collect()
+}
+
+/// Records `work` on a disk by `target`; all requests and the outcome.
+pub fn record(target: Target, disk: &LoopDisk, work: impl FnOnce()) -> (Vec<Recorded>, Outcome) {
+    let options = RecordOptions { target, devices: vec![disk.device.clone()], ..RecordOptions::default() };
+    record_elsewhere(&options, || {
+        assert_eq!(disk.instances(), 1);
+        work();
+    })
+}
+
+/// As [`record`], of another kernel.
+pub fn record_elsewhere(options: &RecordOptions, work: impl FnOnce()) -> (Vec<Recorded>, Outcome) {
+    let recorder = Recorder::start(options).unwrap();
+    work();
+    stop(recorder, Vec::new())
+}
+
+/// Ends a recording: the requests, from those on that were taken before, and the outcome, which says the same.
+pub fn stop(recorder: Recorder, mut requests: Vec<Recorded>) -> (Vec<Recorded>, Outcome) {
+    let rest = |batch: Batch| {
+        requests.extend(recorded(&batch));
+        Ok(())
+    };
+    let outcome = recorder.stop(rest).unwrap();
+    assert_eq!(requests.len() as u64, outcome.ledger.kept);
+    assert!(requests.is_sorted_by_key(|recorded| recorded.request.arrival));
+    (requests, outcome)
+}
+
+/// Takes what a running recording gives until it has given so many requests of `dd`; others may read the disk, too.
+pub fn take(recorder: &Recorder, at_least: usize) -> Vec<Recorded> {
+    let mut requests = Vec::new();
+    wait_until("the requests are recorded", || {
+        requests.extend(recorder.next_batch(Duration::ZERO).iter().flat_map(recorded));
+        by_dd(&requests).count() >= at_least
+    });
+    requests
+}
+
+/// The requests of `dd`.
+pub fn by_dd(requests: &[Recorded]) -> impl Iterator<Item = &Request> {
+    requests.iter().filter(|recorded| recorded.process == "dd").map(|recorded| &recorded.request)
+}
+
+/// Waits until something is so.
+pub fn wait_until(what: &str, mut so: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !so() {
+        assert!(begun.elapsed() < PATIENCE, "{what}: not so after {PATIENCE:?}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// The instances that record the disk of this number and no other, by name: recordings of all disks are not of these tests.
+fn instances_of(device: &str) -> impl Iterator<Item = String> {
+    let name = device.rsplit('/').next().unwrap();
+    let number = fs::read_to_string(format!("/sys/block/{name}/dev")).unwrap();
+    let (major, minor) = number.trim().split_once(':').unwrap();
+    let device = major.parse::<u32>().unwrap() << 20 | minor.parse::<u32>().unwrap();
+    let filter = format!("dev == {device}");
+    let of_disk = move |entry: &fs::DirEntry| {
+        let text = fs::read_to_string(entry.path().join("events/block/block_rq_issue/filter"));
+        text.is_ok_and(|text| text.trim() == filter)
+    };
+    let all = fs::read_dir(INSTANCES).unwrap().flatten();
+    all.filter(of_disk).map(|entry| entry.file_name().to_string_lossy().into_owned())
+}
+
+/// SQLite in rollback and write-ahead mode, as message applications use it.
+pub fn sqlite(folder: &Path) {
+    for mode in ["delete", "wal"] {
+        let file = folder.join(format!("{mode}.db"));
+        let file = file.to_str().unwrap();
+        // Not by this process, whose requests are left out.
+        run("rm", &["-f", file]);
+        run(
+            "sqlite3",
+            &[file, &format!("PRAGMA journal_mode={mode}; CREATE TABLE t(id INTEGER PRIMARY KEY, v BLOB)")],
+        );
+        for _ in 0..10 {
+            run("sqlite3", &[file, "INSERT INTO t(v) VALUES(randomblob(3000))"]);
+        }
+    }
+}
+
+/// Records a workload whose every request must come out, and compares with the kernel's counters.
+pub fn complete_recording(target: Target, disk: &LoopDisk) -> Outcome {
+    let before = disk.counted();
+    let (requests, outcome) = record(target, disk, || {
+        let folder = disk.mount();
+        sqlite(&folder);
+        disk.unmount();
+        disk.read(3000, 4);
+    });
+    assert!(outcome.interrupted.is_none(), "{:?}", outcome.interrupted);
+    let ledger = &outcome.ledger;
+    assert_eq!((ledger.lost, ledger.unpaired, ledger.skipped), (0, 0, 0), "{ledger}");
+    assert_eq!(Counted::of(&requests), disk.counted().since(before));
+    assert_eq!(disk.instances(), 0);
+    outcome
+}

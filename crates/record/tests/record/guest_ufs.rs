@@ -1,0 +1,112 @@
+//! A guest with Debian's kernel and QEMU's UFS behind the real driver, recorded from outside over ssh, with the list of
+//! UFSHCI 3 and with the queues of UFSHCI 4. Takes a QEMU that has the device (8.2 or later); `make test-guest` provides it.
+#![allow(clippy::unwrap_used, reason = "a test may")]
+
+use std::collections::BTreeMap;
+
+use crate::common::guest::{Clock, Guest, Machine, folder};
+use crate::common::{Counted, Recorded, record_elsewhere};
+use emmclab_record::{Outcome, RecordOptions, Target};
+use emmclab_trace::{CommandCounts, CommandKind, Flags, Nanos, Op};
+
+/// The figures behind `word` in what the workload printed.
+fn counted(text: &str, word: &str) -> Counted {
+    Counted::parse(text.lines().find_map(|line| line.strip_prefix(word)).unwrap())
+}
+
+/// Commands and their data by kind, as the kernel's own text of the events has them.
+fn printed(text: &str) -> BTreeMap<CommandKind, (u64, u64)> {
+    let mut found = BTreeMap::new();
+    for line in text.lines().filter(|line| line.contains(": send_req: ")) {
+        let field = |name: &str| line.split_once(name)?.1.split([',', ' ']).next();
+        let kind = match (field("opcode: 0x"), field("cmd: 0x")) {
+            (Some("28" | "88"), _) => CommandKind::Read,
+            (Some("2a" | "8a"), _) => CommandKind::Write,
+            (Some("35"), _) => CommandKind::Flush,
+            (Some("42" | "93"), _) => CommandKind::Discard,
+            (Some("1b"), _) => CommandKind::Sleep,
+            (None, Some("17")) => CommandKind::Hibernate,
+            (None, Some("18")) => CommandKind::WakeUp,
+            _ => CommandKind::Other,
+        };
+        let bytes = field("size: ").and_then(|size| size.parse().ok()).unwrap_or(0);
+        let row: &mut (u64, u64) = found.entry(kind).or_default();
+        *row = (row.0 + 1, row.1 + bytes);
+    }
+    found
+}
+
+/// Boots a guest whose UFS has these options and records its work; what the work printed, too.
+fn recorded(options: &str) -> Option<(Vec<Recorded>, Outcome, String)> {
+    let folder = folder()?;
+    let machine = Machine::with_ufs(&folder, options)?;
+    let guest = Guest::boot_as(&folder, Clock::Host, &machine);
+    let target = Target::Ssh { destination: "root@127.0.0.1".to_owned(), options: guest.ssh_options() };
+    let record = RecordOptions { target, devices: vec!["sda".to_owned()], ..RecordOptions::default() };
+    let mut work = String::new();
+    let (requests, outcome) = record_elsewhere(&record, || work = guest.ssh("sh /ufs").unwrap());
+    assert!(!work.contains("FAILED"), "{work}");
+    assert_eq!(guest.ssh("ls /sys/kernel/tracing/instances").unwrap(), "");
+    Some((requests, outcome, work))
+}
+
+fn check(options: &str) {
+    let Some((requests, outcome, work)) = recorded(options) else { return };
+    assert!(outcome.interrupted.is_none() && outcome.remarks.is_empty(), "{outcome:?}");
+    let ledger = &outcome.ledger;
+    assert_eq!((ledger.lost, ledger.unpaired, ledger.skipped), (0, 0, 0), "{ledger}");
+    eprintln!("{options}: {}: {ledger}", outcome.header.source);
+
+    // Requests are those that the kernel counted; the work's own are known.
+    let disk = counted(&work, "AFTER").since(counted(&work, "BEFORE"));
+    assert_eq!(Counted::of(&requests), disk);
+    assert_eq!(disk.discarded_sectors, (64 << 20) / 512);
+    assert!(disk.reads >= 66 && disk.writes >= 21, "{disk:?}");
+
+    // The commands are those of the kernel's own text, kind by kind, and carry the requests' bytes.
+    let commands: Vec<&CommandCounts> =
+        outcome.activity.hosts.iter().flat_map(|host| &host.commands).collect();
+    eprintln!("{commands:?}");
+    let seen: BTreeMap<_, _> = commands.iter().map(|row| (row.kind, (row.count, row.bytes.0))).collect();
+    assert_eq!(seen, printed(&work), "{work}");
+    let bytes = |kind| seen[&kind].1;
+    assert_eq!(
+        (bytes(CommandKind::Read) / 512, bytes(CommandKind::Write) / 512),
+        (disk.read_sectors, disk.written_sectors)
+    );
+    assert!(seen[&CommandKind::Read].0 == disk.reads && seen[&CommandKind::Discard].0 == disk.discards);
+    assert!(commands.iter().all(|row| row.errors == 0 && row.time >= row.longest && row.count > 0));
+    assert!(outcome.activity.hosts.iter().all(|host| host.unpaired == 0 && host.busy.0 > 0));
+
+    // Each file was made durable by a commit, with a flush before it and FUA.
+    let forced = requests.iter().filter(|one| one.request.flags.contains(Flags::FUA)).count();
+    let flushes = requests.iter().filter(|one| one.request.op == Op::Flush).count() as u64;
+    assert!(forced >= 5, "{forced} requests with FUA");
+    assert!(flushes <= seen[&CommandKind::Flush].0 && seen[&CommandKind::Flush].0 >= 5);
+    let sync = outcome.activity.syncs.iter().find(|row| row.process == "dd").unwrap();
+    assert_eq!((&*sync.file_system, sync.calls, sync.errors), ("ext4", 5, 0));
+    assert!(outcome.activity.journals[0].commits >= 5, "{:?}", outcome.activity);
+
+    // The disk hibernated before each of the last two reads, and each waited for the link to wake up.
+    let row = |kind| commands.iter().find(|row| row.kind == kind).unwrap();
+    assert!(row(CommandKind::Hibernate).count >= 2 && row(CommandKind::WakeUp).count >= 2);
+    let late: Vec<Nanos> = requests
+        .iter()
+        .filter(|one| one.request.op == Op::Read && one.request.sectors == 8)
+        .filter(|one| [2001 * 8, 2002 * 8].contains(&one.request.sector.0))
+        .map(|one| Nanos(one.request.complete.unwrap().0 - one.request.arrival.0))
+        .collect();
+    let wake = row(CommandKind::WakeUp);
+    let shortest = wake.time.0 - wake.longest.0 * (wake.count as i64 - 1);
+    assert!(late.len() == 2 && late.iter().all(|time| time.0 > shortest), "{late:?} {wake:?}");
+}
+
+#[test]
+fn a_ufs_of_a_guest_is_recorded_with_its_commands_and_its_hibernation() {
+    check("mcq=off");
+}
+
+#[test]
+fn a_ufs_with_a_queue_for_each_processor_is_recorded_alike() {
+    check("mcq=on,mcq-maxq=3");
+}

@@ -1,0 +1,152 @@
+//! One recording in the files of every tool: each gives the same requests, and the same of what happened around them.
+//! Needs no root.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test may")]
+
+use std::io::Write;
+
+use crate::containers::perfetto::Unknown;
+use crate::containers::trace_dat::{Order, Packing, version_6_of, version_7_of};
+use crate::containers::{capture, fixture, perfetto};
+use emmclab_record::{Files, open_trace};
+use emmclab_trace::{Activity, CommandKind, Flags, Ledger, Nanos, ReadOptions, Request};
+
+const CARD: &str = "debian-6.12-card.stream.zst";
+
+/// What a file gives: requests with the names of process and device, and everything else.
+#[derive(Debug, PartialEq)]
+struct Read {
+    requests: Vec<(Request, String, String)>,
+    ledger: Ledger,
+    activity: Activity,
+}
+
+fn read(bytes: &[u8], format: &str) -> Read {
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    file.write_all(bytes).unwrap();
+    let mut reader =
+        open_trace(file.path(), &ReadOptions { further: emmclab_record::FORMATS, ..ReadOptions::default() })
+            .unwrap();
+    let mut requests = Vec::new();
+    while let Some(batch) = reader.next_batch().unwrap() {
+        for request in &batch {
+            let process = batch.processes().get(request.process.unwrap()).unwrap().to_owned();
+            let device = batch.devices().get(request.device.unwrap()).unwrap().to_owned();
+            requests.push((Request { process: None, device: None, ..request }, process, device));
+        }
+    }
+    let header = reader.header();
+    assert_eq!(header.format, format);
+    let activity =
+        header.activity.map_or_else(Activity::default, |text| serde_json::from_str(&text).unwrap());
+    // Files of trace-cmd and Perfetto stand in the order of arrival, or in that of completion: no concern here.
+    let ledger = Ledger { reordered: 0, ..reader.ledger() };
+    Read { requests, ledger, activity }
+}
+
+/// A kept stream: raw pages, with the names of tasks that the kernel gave at the end.
+fn recording(name: &str) -> (Files, Vec<Vec<u8>>) {
+    let (mut files, cpus, after) = capture(name);
+    files.extend(after.into_iter().filter(|(name, _)| name == "saved_cmdlines"));
+    (files, cpus)
+}
+
+/// The card of the guest, in a file of trace-cmd.
+fn trace_dat() -> Read {
+    let (files, cpus) = recording(CARD);
+    read(&version_6_of(Order::Little, &files, &cpus, None), "trace-cmd")
+}
+
+#[test]
+fn a_recording_of_a_card_is_used_in_full() {
+    let Read { requests, ledger, activity } = trace_dat();
+    // The figures are those that `/sys/block/mmcblk0/stat` of the guest gave (see `guest/work`).
+    let [host] = &activity.hosts[..] else { panic!("{activity:?}") };
+    let row = |kind| host.commands.iter().find(|row| row.kind == kind).unwrap();
+    let (read, write) = (row(CommandKind::Read), row(CommandKind::Write));
+    assert_eq!((&*host.host, host.unpaired), ("mmc0", 0));
+    assert_eq!((read.count, read.bytes.0, write.count, write.bytes.0), (94, 2264 * 512, 52, 2798 * 512));
+    assert_eq!((ledger.skipped, ledger.unpaired, ledger.ambiguous, ledger.lost), (0, 0, 0, 0), "{ledger}");
+    let syncs: Vec<_> =
+        activity.syncs.iter().map(|row| (&*row.process, &*row.file_system, row.calls)).collect();
+    assert_eq!(syncs, [("dd", "ext4", 5), ("dd", "f2fs", 5)]);
+    let [journal] = &activity.journals[..] else { panic!("{activity:?}") };
+    assert_eq!((&*journal.device, journal.commits, journal.blocks), ("179,1", 5, 41));
+    // The trace does not name the disk behind the host; its requests identify it.
+    for (request, process, _) in &requests {
+        assert_eq!(request.flags.contains(Flags::JOURNAL), process.starts_with("jbd2/"), "{process}");
+        if request.op.has_data() {
+            assert!(request.start < request.issue && request.issue < request.complete, "{request:?}");
+            // What goes through flushes of the kernel is served by several commands.
+            assert_eq!(request.served.is_none(), request.flags.contains(Flags::PREFLUSH), "{request:?}");
+            assert!(
+                request.served.is_none_or(|end| request.issue < Some(end) && Some(end) < request.complete)
+            );
+        }
+    }
+}
+
+#[test]
+fn trace_cmd_and_perfetto_say_the_same() {
+    for name in [CARD, "debian-6.12-mmc.stream.zst", "debian-6.1-mmc.stream.zst", "host.stream.zst"] {
+        let (files, cpus) = recording(name);
+        let expected = read(&version_6_of(Order::Little, &files, &cpus, None), "trace-cmd");
+        assert_eq!(read(&version_7_of(Packing::Zstd, &[("", &cpus)], &files), "trace-cmd"), expected);
+        for (unknown, period) in
+            [(Unknown::Named, 50), (Unknown::Described, 400), (Unknown::Described, 10_000)]
+        {
+            let found = read(&perfetto::trace(&files, &cpus, unknown, period), "perfetto");
+            assert_eq!(found, expected, "{name}, rounds of {period}");
+        }
+    }
+}
+
+#[test]
+fn the_kernels_own_text_says_the_same_to_the_microsecond() {
+    let text = fixture("debian-6.12-card.trace.zst");
+    let page = [
+        b"<!DOCTYPE html>\n<html>\n<script class=\"trace-data\" type=\"application/text\">\n",
+        &text[..],
+        b"</script>\n",
+    ];
+    let mut expected = trace_dat();
+    for time in times(&mut expected) {
+        // The kernel rounds to the nearest microsecond.
+        time.0 = (time.0 + 500) / 1_000 * 1_000;
+    }
+    for (bytes, format) in [(text.clone(), "ftrace"), (page.concat(), "systrace")] {
+        let mut found = read(&bytes, format);
+        assert_eq!(found.ledger, expected.ledger, "{format}");
+        for ((found, expected), process) in
+            found.requests.iter().zip(&expected.requests).map(|(a, b)| ((&a.0, &b.0), &a.1))
+        {
+            assert_eq!(found, expected, "{format}: {process}");
+        }
+        assert_eq!(found.requests, expected.requests, "{format}");
+        // Each of the 204 commands may be off by a microsecond.
+        let mut whole = expected.activity.clone();
+        for (found, expected) in durations(&mut found.activity).into_iter().zip(durations(&mut whole)) {
+            assert!((found.0 - expected.0).abs() <= 204_000, "{found:?}, {expected:?}");
+            *found = *expected;
+        }
+        assert_eq!(found.activity, whole, "{format}");
+    }
+}
+
+fn times(read: &mut Read) -> impl Iterator<Item = &mut Nanos> {
+    read.requests.iter_mut().flat_map(|(request, ..)| {
+        let Request { arrival, start, issue, served, complete, .. } = request;
+        let others = [start, issue, served, complete].into_iter().filter_map(Option::as_mut);
+        std::iter::once(arrival).chain(others)
+    })
+}
+
+fn durations(activity: &mut Activity) -> Vec<&mut Nanos> {
+    let mut out = Vec::new();
+    for host in &mut activity.hosts {
+        out.push(&mut host.busy);
+        out.extend(host.commands.iter_mut().flat_map(|row| [&mut row.time, &mut row.longest]));
+    }
+    out.extend(activity.syncs.iter_mut().flat_map(|row| [&mut row.time, &mut row.longest]));
+    out.extend(activity.stalls.iter_mut().flat_map(|row| [&mut row.start, &mut row.time]));
+    out
+}

@@ -1,0 +1,181 @@
+//! Every setting of a device, with its default: plain data that knows nothing else. The comments are the reference: `explain`, the
+//! schema and the pages made from it print them.
+
+mod allocation;
+mod cache;
+mod controller;
+mod features;
+mod gc;
+mod geometry;
+mod host;
+mod interface;
+mod mapping;
+mod power;
+mod slc;
+mod timing;
+mod wear;
+mod zones;
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use toml::Table;
+
+pub use allocation::{AllocationSettings, StripeOrder};
+pub use cache::{CachePolicy, CacheSettings, Lie, WriteBack};
+pub use controller::{BusMode, ControllerSettings, Scheduling};
+pub use features::FeatureSettings;
+pub use features::MOST_PACKED;
+pub use gc::{GcMode, GcSettings};
+pub use geometry::{BlockGroup, CapacitySettings, CellMode, GeometrySettings};
+pub use host::{HostSettings, KernelEra, KernelRules};
+pub use interface::{Gear, InterfaceKind, InterfaceSettings};
+pub use mapping::{Clustering, MappingSettings, UnwrittenRead};
+pub use power::{PowerSettings, WakeQuantile};
+pub use slc::ALWAYS;
+pub use slc::{BoosterFlush, SlcMode, SlcSettings};
+pub use timing::{Parallelism, TimingSettings, WriteComplete};
+pub use wear::{Levelling, WearSettings};
+pub use zones::ZoneSettings;
+
+/// Settings of a policy by name. Which names there are stands in the policy's file; a name of another policy is refused.
+pub type PolicyOptions = BTreeMap<String, u64>;
+
+/// A setting that belongs to a policy.
+#[derive(Clone, Copy, Debug)]
+pub struct PolicySetting {
+    /// Its key, beside the key that names the policy.
+    pub key: &'static str,
+    /// Its meaning.
+    pub about: &'static str,
+    /// Its value where none is given.
+    pub default: u64,
+    /// The least and the greatest value.
+    pub range: (u64, u64),
+}
+
+impl PolicySetting {
+    /// Its value among the options of a policy.
+    pub fn of(&self, options: &PolicyOptions) -> u64 {
+        options.get(self.key).copied().unwrap_or(self.default)
+    }
+
+    /// The same where the range ends below 2^32.
+    pub fn count(&self, options: &PolicyOptions) -> u32 {
+        u32::try_from(self.of(options)).unwrap_or(u32::MAX)
+    }
+}
+
+/// A policy or scheme that a setting chooses by name.
+#[derive(Clone, Copy, Debug)]
+pub struct PolicyKind {
+    /// The word in the settings.
+    pub name: &'static str,
+    /// One sentence on what it does.
+    pub about: &'static str,
+    /// The settings that belong to it.
+    pub settings: &'static [PolicySetting],
+}
+
+/// A simulated eMMC or UFS device.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Settings {
+    /// Short name, printed with every result.
+    pub name: String,
+    /// One sentence on what the device stands for.
+    pub about: String,
+    /// Published figures and recordings that parameters were fitted to: an agreement with them is not evidence.
+    pub fitted_to: Vec<String>,
+    /// How the flash is built.
+    pub geometry: GeometrySettings,
+    /// How much of the flash the host sees.
+    pub capacity: CapacitySettings,
+    /// Parallelism of the flash, and the times of the bus.
+    pub timing: TimingSettings,
+    /// The kind of interface, and the link of a UFS.
+    pub interface: InterfaceSettings,
+    /// Between the host and the flash.
+    pub controller: ControllerSettings,
+    /// Capabilities beyond plain reads and writes.
+    pub features: FeatureSettings,
+    /// Where logical data is found.
+    pub mapping: MappingSettings,
+    /// Where new data goes.
+    pub allocation: AllocationSettings,
+    /// How space is won back.
+    pub gc: GcSettings,
+    /// How wear is spread and when blocks fail.
+    pub wear: WearSettings,
+    /// Sleep and waking.
+    pub power: PowerSettings,
+    /// The driver above the device.
+    pub host: HostSettings,
+    /// The device's RAM for data.
+    pub cache: CacheSettings,
+    /// Blocks in SLC mode.
+    pub slc: SlcSettings,
+    /// Zones that the host manages.
+    pub zones: ZoneSettings,
+}
+
+// These are the only places where code for reading and writing settings is generated. This crate is built with little optimisation,
+// which the device that uses the settings could not be.
+impl Settings {
+    /// Settings from TOML; a setting that is not given has its default.
+    ///
+    /// # Errors
+    /// At the first unknown key or value of a wrong type.
+    pub fn from_table(table: Table) -> Result<Self, toml::de::Error> {
+        table.try_into()
+    }
+
+    /// All settings as TOML.
+    ///
+    /// # Errors
+    /// Where a value has no form in TOML.
+    pub fn to_table(&self) -> Result<Table, toml::ser::Error> {
+        Table::try_from(self)
+    }
+
+    /// The JSON Schema of the settings, without the names of policies and the settings that belong to them.
+    pub fn json_schema() -> serde_json::Value {
+        schemars::schema_for!(Self).to_value()
+    }
+
+    /// Whether writes reach the flash in their order: a cache promises that, or the write pointers of zones need it.
+    pub fn keeps_write_order(&self) -> bool {
+        self.cache.keeps_write_order() || self.zones.is_zoned()
+    }
+
+    /// Pages that a page in SLC mode takes the place of. The blocks of an eMMC are taken to keep half of theirs, whatever their cells.
+    pub fn pages_for_one_of_slc(&self, cells: CellMode) -> u32 {
+        if self.interface.is_ufs() { cells.bits() } else { 2 }
+    }
+
+    /// The block groups as they are used: as given, those in SLC mode taken out of theirs and put at the end.
+    pub fn block_groups(&self) -> Vec<BlockGroup> {
+        let mut groups = self.geometry.block_groups.clone();
+        let slc = &self.slc;
+        if slc.mode == SlcMode::Off {
+            return groups;
+        }
+        if let Some(from) = groups.get_mut(slc.group as usize) {
+            from.blocks -= slc.blocks;
+            let group = BlockGroup {
+                blocks: slc.blocks,
+                pages_per_block: from.pages_per_block / self.pages_for_one_of_slc(from.cell_mode),
+                cell_mode: CellMode::Slc,
+                read_us: slc.read_us,
+                program_us: slc.program_us,
+                erase_us: slc.erase_us,
+                erase_limit: slc.erase_limit,
+                spare_blocks: 0,
+                ..from.clone()
+            };
+            groups.push(group);
+        }
+        groups
+    }
+}

@@ -1,0 +1,86 @@
+//! Blocks in SLC mode.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Blocks run in SLC mode, with times of their own: the enhanced area of eMMC 4.4 (`EXT_CSD` `ENH_SIZE_MULT`), with half the pages, or
+/// `WriteBooster` of UFS 2.2 and later, with one page for each that a wordline of these cells has.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct SlcSettings {
+    /// The purpose of the blocks.
+    pub mode: SlcMode,
+    /// Blocks of each plane run in SLC mode; they are taken from `group`.
+    pub blocks: u32,
+    /// Block group that they are taken from, counted from 0.
+    pub group: u32,
+    /// `cache`: writes up to this size go there.
+    pub max_kb: u32,
+    /// Array time of a page read in SLC mode.
+    pub read_us: f64,
+    /// Array time of a page program in SLC mode.
+    pub program_us: f64,
+    /// Time of a block erase in SLC mode.
+    pub erase_us: f64,
+    /// Erases that a block stands in SLC mode; 0 = never goes bad.
+    pub erase_limit: u32,
+    /// `cache`: idle time after which its data is folded into the other blocks; 0 = only when it is full.
+    pub fold_after_us: f64,
+    /// UFS: when `WriteBooster` is flushed, which is folding.
+    pub flush: BoosterFlush,
+    /// UFS: it is flushed in idle time that begins with at most this share of it free, as Linux asks for at 40; 100 = always.
+    pub flush_at_pct: u32,
+    /// UFS: `WriteBooster` takes nothing of the capacity (`bWriteBoosterBufferPreserveUserSpaceEn`). It then lies in the spare flash and
+    /// shrinks with the user's free space.
+    pub preserve_user_space: bool,
+    /// UFS: `WriteBooster` of one logical unit, which is the beginning of the address space up to here; 0 = all share it
+    /// (`bWriteBoosterBufferType`).
+    pub dedicated_mb: u32,
+}
+
+impl Default for SlcSettings {
+    fn default() -> Self {
+        Self {
+            mode: SlcMode::Off,
+            blocks: 0,
+            group: 0,
+            max_kb: 16,
+            read_us: 25.0,
+            program_us: 200.0,
+            erase_us: 1500.0,
+            erase_limit: 0,
+            fold_after_us: 0.0,
+            flush: BoosterFlush::Idle,
+            flush_at_pct: ALWAYS,
+            preserve_user_space: false,
+            dedicated_mb: 0,
+        }
+    }
+}
+
+/// Free share of a buffer at or below which it is flushed whatever it holds.
+pub const ALWAYS: u32 = 100;
+
+/// When `WriteBooster` is flushed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum BoosterFlush {
+    /// As an SLC cache is folded: after `fold_after_us` of idle time, or when it is full.
+    #[default]
+    Idle,
+    /// In hibernation, from its beginning on (`fWriteBoosterBufferFlushDuringHibernate`).
+    Hibernate,
+}
+
+/// The purpose of blocks in SLC mode.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum SlcMode {
+    /// There are none.
+    #[default]
+    Off,
+    /// A region at the beginning of the address space lies in them for good.
+    Region,
+    /// Small writes go there first and are folded into the other blocks later.
+    Cache,
+}

@@ -1,0 +1,329 @@
+//! A job of a job file: what is read and written, where, and when.
+
+use emmclab_trace::{Error, Kind, Op, Result};
+
+use super::offsets::{Coverage, Distribution};
+
+/// What a job does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Pattern {
+    pub ops: Ops,
+    pub random: bool,
+    /// Requests from one random offset on, at least 1; only of random patterns.
+    pub run: u64,
+    /// Bytes passed over behind each request, backwards where negative; only of sequential patterns.
+    pub hole: i64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ops {
+    Only(Op),
+    Mixed,
+    /// Each block trimmed, then written.
+    TrimWrite,
+}
+
+/// Where the requests of a run go behind its first one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Sequencer {
+    Sequential,
+    Identical,
+}
+
+/// The order in which a job takes its files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum FileOrder {
+    RoundRobin,
+    Random,
+    Sequential,
+}
+
+/// Sizes in bytes with their weights.
+pub(super) type Sizes = Vec<(u64, u64)>;
+
+/// The most that a job issues in a second.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Rate {
+    BytesPerSecond(u64),
+    RequestsPerSecond(u64),
+}
+
+/// When requests are issued.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Rates {
+    /// Of reads, writes and trims.
+    Each([Option<Rate>; 3]),
+    /// Requests in a second, whatever they do.
+    All(f64),
+}
+
+/// A job with all that it takes from `[global]`.
+#[derive(Clone, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is an option of fio")]
+pub(super) struct Job {
+    pub name: String,
+    pub line: u64,
+    pub pattern: Pattern,
+    pub sequencer: Sequencer,
+    /// Of reads, writes and trims.
+    pub sizes: [Sizes; 3],
+    /// Whether the sizes were given as a range.
+    pub is_range: bool,
+    /// Bytes that random offsets of reads, writes and trims are multiples of, where they are not the smallest size.
+    pub align: Option<u64>,
+    pub size: Option<u64>,
+    pub file_size: Option<u64>,
+    pub io_size: Option<u64>,
+    pub number_ios: Option<u64>,
+    pub offset: u64,
+    pub offset_increment: u64,
+    pub numjobs: u64,
+    pub loops: u64,
+    pub read_pct: u64,
+    /// Percentage of random requests in a random pattern; of reads, writes and trims.
+    pub random_pct: u64,
+    pub iodepth: u64,
+    pub in_flight: bool,
+    /// Writes between two syncs; 0 for none.
+    pub fsync: u64,
+    pub end_fsync: bool,
+    pub direct: bool,
+    pub sync: bool,
+    pub think_ns: u64,
+    pub think_requests: u64,
+    pub rates: Rates,
+    pub poisson: bool,
+    pub random_map: bool,
+    pub distribution: Distribution,
+    /// Whether what was written is read again behind the job.
+    pub verify: bool,
+    pub do_verify: bool,
+    pub directory: Option<String>,
+    /// Names of files; fio's own where there are none.
+    pub files: Vec<String>,
+    pub number_files: u64,
+    pub file_order: FileOrder,
+    pub stonewall: bool,
+    pub start_ns: u64,
+    pub runtime_ns: Option<u64>,
+    pub time_based: bool,
+}
+
+impl Default for Job {
+    /// A job without options.
+    fn default() -> Self {
+        let usual = vec![(4096, 100)];
+        Self {
+            name: "global".to_owned(),
+            line: 1,
+            pattern: Pattern { ops: Ops::Only(Op::Read), random: false, run: 1, hole: 0 },
+            sequencer: Sequencer::Sequential,
+            sizes: [usual.clone(), usual.clone(), usual],
+            is_range: false,
+            align: None,
+            size: None,
+            file_size: None,
+            io_size: None,
+            number_ios: None,
+            offset: 0,
+            offset_increment: 0,
+            numjobs: 1,
+            loops: 1,
+            read_pct: 50,
+            random_pct: 100,
+            iodepth: 1,
+            in_flight: false,
+            fsync: 0,
+            end_fsync: false,
+            direct: false,
+            sync: false,
+            think_ns: 0,
+            think_requests: 1,
+            rates: Rates::Each([None; 3]),
+            poisson: false,
+            random_map: true,
+            distribution: Distribution::Even,
+            verify: false,
+            do_verify: true,
+            directory: None,
+            files: Vec::new(),
+            number_files: 1,
+            file_order: FileOrder::RoundRobin,
+            stonewall: false,
+            start_ns: 0,
+            runtime_ns: None,
+            time_based: false,
+        }
+    }
+}
+
+impl Job {
+    /// The error that names an option of this job.
+    pub fn bad(&self, option: &str, value: &str, problem: &str) -> Error {
+        let problem = format!("{problem} (job `{}`)", self.name);
+        Error::new(Kind::Config, problem).of_field(option, 0, value.as_bytes()).at_line(self.line)
+    }
+
+    /// Refuses a job without an end, and options that contradict each other; `cut`: the trace ends after a number of requests.
+    pub fn check(&self, cut: bool) -> Result<()> {
+        let Some(size) = self.size.or(self.file_size) else {
+            return Err(self
+                .bad("size", "", "is not given, and the job's file is not here to take it from")
+                .hint("give it size=, such as size=1g"));
+        };
+        let limited = cut || self.number_ios.is_some() || self.is_paced() && self.runtime_ns.is_some();
+        if self.time_based && self.runtime_ns.is_none() {
+            return Err(self
+                .bad("time_based", "1", "needs a runtime")
+                .hint("give it runtime=, such as runtime=10s"));
+        }
+        if self.time_based && !limited {
+            return Err(self
+                .bad(
+                    "time_based",
+                    "1",
+                    "goes on for a time in which a device does as many requests as it can",
+                )
+                .hint(
+                    "name the number of requests with --requests, or give the job a rate for each operation",
+                ));
+        }
+        if self.file_length() < self.largest() {
+            let problem = "is less than a block in each of its files";
+            return Err(self.bad("size", &size.to_string(), problem).hint("give a size of a block and more"));
+        }
+        if self.verifies() && (!self.covers() || self.pattern.ops == Ops::Mixed && self.is_rated()) {
+            return Err(self
+                .bad("verify", "1", "reads in an order that only fio's own random numbers give")
+                .hint("set do_verify=0, or leave norandommap, the distribution and the rate out"));
+        }
+        if let Rates::Each(rates) = self.rates {
+            let is_bytes = rates.iter().flatten().map(|rate| matches!(rate, Rate::BytesPerSecond(_)));
+            if is_bytes.clone().any(|one| one) && !is_bytes.clone().all(|one| one) {
+                return Err(self
+                    .bad("rate_iops", "", "and rate exclude each other")
+                    .hint("give one of them"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a rate limits this operation.
+    pub fn rate_of(&self, op: Op) -> Option<Rate> {
+        match self.rates {
+            Rates::Each(rates) => rates[index(op)],
+            Rates::All(_) => None,
+        }
+    }
+
+    fn is_rated(&self) -> bool {
+        match self.rates {
+            Rates::Each(rates) => rates.iter().any(Option::is_some),
+            Rates::All(_) => true,
+        }
+    }
+
+    /// Whether each operation of the job has a rate, so that a time gives a number of requests.
+    pub fn is_paced(&self) -> bool {
+        matches!(self.rates, Rates::All(_)) || self.ops().all(|op| self.rate_of(op).is_some())
+    }
+
+    /// The operations whose sizes and rates the job uses.
+    pub fn ops(&self) -> impl Iterator<Item = Op> + use<> {
+        let ops = self.pattern.ops;
+        [Op::Read, Op::Write, Op::Discard].into_iter().filter(move |op| match ops {
+            Ops::Only(only) => only == *op,
+            Ops::Mixed => *op != Op::Discard,
+            Ops::TrimWrite => *op == Op::Discard,
+        })
+    }
+
+    fn used_sizes(&self) -> impl Iterator<Item = u64> {
+        self.ops().flat_map(|op| self.sizes[index(op)].iter().map(|(bytes, _)| *bytes))
+    }
+
+    fn largest(&self) -> u64 {
+        self.used_sizes().max().unwrap_or(1)
+    }
+
+    fn smallest(&self) -> u64 {
+        self.used_sizes().min().unwrap_or(1)
+    }
+
+    /// Bytes of a block of the random map and of the distributions.
+    pub fn unit(&self) -> u64 {
+        self.align.unwrap_or_else(|| self.smallest())
+    }
+
+    /// What random offsets of an operation are multiples of.
+    pub fn align_of(&self, op: Op) -> u64 {
+        self.align.unwrap_or_else(|| self.sizes[index(op)].iter().map(|(bytes, _)| *bytes).min().unwrap_or(1))
+    }
+
+    /// Blocks that a random request of a file may begin at.
+    pub fn blocks(&self) -> u64 {
+        let unit = self.unit();
+        self.file_length().saturating_sub(self.smallest().saturating_sub(unit)) / unit
+    }
+
+    fn covers(&self) -> bool {
+        let aligned = self.align.is_none_or(|align| align == self.smallest());
+        !self.pattern.random || self.random_map && aligned && self.distribution == Distribution::Even
+    }
+
+    /// Whether random blocks come once in a pass.
+    pub fn coverage(&self) -> Coverage {
+        match (self.covers(), self.largest() == self.smallest()) {
+            (false, _) => Coverage::Any,
+            (true, true) => Coverage::OneSize,
+            (true, false) => Coverage::Sizes,
+        }
+    }
+
+    /// Whether what the job writes is read again behind it.
+    pub fn verifies(&self) -> bool {
+        self.verify && self.do_verify && self.writes() && !self.time_based
+    }
+
+    pub fn writes(&self) -> bool {
+        self.pattern.ops != Ops::Only(Op::Read) && self.pattern.ops != Ops::Only(Op::Discard)
+    }
+
+    /// The number of files of a copy.
+    pub fn file_count(&self) -> u64 {
+        self.number_files.max(self.files.len() as u64)
+    }
+
+    /// Bytes of a pass over all files of a copy.
+    pub fn total(&self) -> u64 {
+        self.io_size.or(self.size).unwrap_or_else(|| self.file_length().saturating_mul(self.file_count()))
+    }
+
+    /// Bytes of each file that the job reaches.
+    pub fn file_length(&self) -> u64 {
+        let share = self.size.map(|size| size / self.file_count());
+        match (share, self.file_size) {
+            (Some(share), Some(file_size)) => share.min(file_size),
+            (share, file_size) => share.or(file_size).unwrap_or(0),
+        }
+    }
+
+    /// The byte of its file that a copy begins at.
+    pub fn begin(&self, copy: u64) -> Result<u64> {
+        let begin = copy.checked_mul(self.offset_increment).and_then(|more| more.checked_add(self.offset));
+        let end = begin.and_then(|begin| begin.checked_add(self.file_length()));
+        match (begin, end) {
+            (Some(begin), Some(end)) if end < 1 << 63 => Ok(begin),
+            _ => Err(self.bad("offset", &self.offset.to_string(), "and the size reach beyond byte 2^63")),
+        }
+    }
+}
+
+/// The index of an operation among sizes and rates.
+pub(super) fn index(op: Op) -> usize {
+    match op {
+        Op::Read => 0,
+        Op::Write => 1,
+        _ => 2,
+    }
+}

@@ -1,0 +1,178 @@
+//! The lines of a job file: sections and the options in them.
+
+use emmclab_trace::{Error, Kind, Result};
+
+use super::units::{KbBase, bytes, flag, time};
+
+/// An option as it stands in a job file.
+pub(super) struct Given {
+    pub line: u64,
+    pub name: String,
+    pub value: Option<String>,
+    pub base: KbBase,
+}
+
+/// A section with its options.
+pub(super) struct Section {
+    pub line: u64,
+    pub name: String,
+    pub options: Vec<Given>,
+}
+
+impl Given {
+    /// The text behind `=`; empty where there is none.
+    pub fn text(&self) -> &str {
+        self.value.as_deref().unwrap_or("")
+    }
+
+    /// The error of this option: its line, name and value with a problem.
+    pub fn bad(&self, problem: &str) -> Error {
+        Error::new(Kind::Config, problem).of_field(&self.name, 0, self.text().as_bytes()).at_line(self.line)
+    }
+
+    /// The value as one of the readers of units takes it.
+    ///
+    /// # Errors
+    /// [`Kind::Config`] where the value is not `what`.
+    pub fn read<T>(&self, read: impl Fn(&str) -> Option<T>, what: &str) -> Result<T> {
+        let error = || match self.text() {
+            text if text.starts_with('(') => self
+                .bad("is an expression, which is not calculated here")
+                .hint("write its result into the job file"),
+            text if text.ends_with('%') => self
+                .bad("is a part of a file's size, and the file is not here")
+                .hint("give a number of bytes, such as 512m"),
+            text if text.ends_with('z') => self
+                .bad("is a number of zones, and the device is not here")
+                .hint("give a number of bytes, such as 512m"),
+            _ => self.bad(&format!("is not {what}")),
+        };
+        read(self.text()).ok_or_else(error)
+    }
+
+    pub fn bytes(&self) -> Result<u64> {
+        self.read(|text| bytes(text, self.base), "a number of bytes, as 4k or 1g")
+    }
+
+    pub fn number(&self) -> Result<u64> {
+        self.read(|text| text.parse().ok(), "a whole number")
+    }
+
+    /// A whole number of at least 1.
+    pub fn count(&self) -> Result<u64> {
+        let value = self.number()?;
+        if value == 0 { Err(self.bad("is 0")) } else { Ok(value) }
+    }
+
+    pub fn percent(&self) -> Result<u64> {
+        let value = self.number()?;
+        if value > 100 { Err(self.bad("is more than 100 percent")) } else { Ok(value) }
+    }
+
+    pub fn flag(&self) -> Result<bool> {
+        flag(self.value.as_deref()).ok_or_else(|| self.bad("is neither 0 nor 1"))
+    }
+
+    /// A time in nanoseconds; a number alone counts units of `usual` ns.
+    pub fn time(&self, usual: u64) -> Result<u64> {
+        self.read(|text| time(text, usual), "a time, as 10s or 500ms")
+    }
+}
+
+/// The sections of a job file; `variable` gives the value of `${NAME}`.
+///
+/// # Errors
+/// [`Kind::Syntax`] and [`Kind::Config`] with the line that is not understood.
+pub(super) fn sections(text: &str, variable: &dyn Fn(&str) -> Option<String>) -> Result<Vec<Section>> {
+    let mut found: Vec<Section> = Vec::new();
+    for (line, text) in (1_u64..).zip(text.lines()) {
+        let text = without_comment(text);
+        if text.is_empty() {
+            continue;
+        }
+        if let Some(name) = text.strip_prefix('[') {
+            let (name, _) = name.split_once(']').ok_or_else(|| {
+                Error::new(Kind::Syntax, "has no bracket at its end")
+                    .of_field("section", 0, text.as_bytes())
+                    .at_line(line)
+                    .hint("write the name of a job in brackets, as [job]")
+            })?;
+            found.push(Section { line, name: name.to_owned(), options: Vec::new() });
+            continue;
+        }
+        let given = option_of(text, line, variable)?;
+        let Some(section) = found.last_mut() else {
+            return Err(given
+                .bad("stands before the first section")
+                .hint("begin the job file with [global] or [NAME]"));
+        };
+        section.options.push(given);
+    }
+    set_base(&mut found)?;
+    Ok(found)
+}
+
+/// The text of a line up to a comment, without blanks around it.
+fn without_comment(text: &str) -> &str {
+    let end = text.find([';', '#']).unwrap_or(text.len());
+    text[..end].trim()
+}
+
+fn option_of(text: &str, line: u64, variable: &dyn Fn(&str) -> Option<String>) -> Result<Given> {
+    let (name, value) = match text.split_once('=') {
+        Some((name, value)) => (name.trim(), Some(value.trim())),
+        None => match text.split_once(char::is_whitespace) {
+            Some(("include", path)) => ("include", Some(path.trim())),
+            _ => (text, None),
+        },
+    };
+    let mut given = Given { line, name: name.to_owned(), value: None, base: KbBase::Binary };
+    given.value = value.map(|value| with_variables(&given, value, variable)).transpose()?;
+    Ok(given)
+}
+
+/// The value with `${NAME}` replaced, as fio replaces variables of the environment.
+fn with_variables(given: &Given, value: &str, variable: &dyn Fn(&str) -> Option<String>) -> Result<String> {
+    let bad = |problem: String| {
+        Error::new(Kind::Config, problem).of_field(&given.name, 0, value.as_bytes()).at_line(given.line)
+    };
+    let (mut out, mut rest) = (String::new(), value);
+    while let Some((before, after)) = rest.split_once('$') {
+        out.push_str(before);
+        let name = after.strip_prefix('{').and_then(|after| after.split_once('}'));
+        let Some((name, after)) = name else {
+            return Err(bad(
+                "holds a word of fio that begins with `$`, which is not replaced here".to_owned()
+            )
+            .hint("write its value into the job file"));
+        };
+        let Some(found) = variable(name) else {
+            return Err(bad(format!("holds the variable `{name}`, which is not set"))
+                .hint(format!("set it, as `{name}=VALUE emmclab synth --fio ...`")));
+        };
+        out.push_str(&found);
+        rest = after;
+    }
+    out.push_str(rest);
+    Ok(out)
+}
+
+/// Gives all options the base of their units.
+fn set_base(sections: &mut [Section]) -> Result<()> {
+    let mut base = None;
+    for given in sections.iter().flat_map(|section| &section.options).filter(|one| one.name == "kb_base") {
+        let found = match given.text() {
+            "1024" => KbBase::Binary,
+            "1000" => KbBase::Si,
+            _ => return Err(given.bad("is neither 1024 nor 1000")),
+        };
+        if base.is_some_and(|base| base != found) {
+            return Err(given.bad("is not that of a section before").hint("give one kb_base, in [global]"));
+        }
+        base = Some(found);
+    }
+    for given in sections.iter_mut().flat_map(|section| &mut section.options) {
+        given.base = base.unwrap_or(KbBase::Binary);
+    }
+    Ok(())
+}

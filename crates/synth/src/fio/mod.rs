@@ -1,0 +1,233 @@
+//! The requests that fio would issue for a job file, as a trace (fio's HOWTO and sources; checked against the I/O logs of fio 3.33).
+//!
+//! Jobs run at once, those behind `stonewall` after all before them; `numjobs` makes copies. A file, or a copy's own file where none is
+//! named, is a region of the address space; files under `/dev/` are devices that begin at sector 0. Without a rate and think times the
+//! requests of a job come one microsecond after each other, `iodepth` of them at once where the engine keeps several in flight: they are
+//! meant to be replayed back to back.
+//!
+//! Random offsets cover each block once before any comes again, as fio's random map does, unless `norandommap` or another distribution is
+//! asked for. The order is that of our own random numbers: sizes, shares, reuse and distribution are fio's, single addresses are not.
+
+mod ignored;
+mod job;
+mod lines;
+mod map;
+mod offsets;
+mod options;
+mod pace;
+mod pattern;
+mod runner;
+mod units;
+mod values;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use emmclab_trace::{BATCH_ROWS, Batch, BatchBuilder, Error, Kind, NameId, Names, Nanos, Request, Result};
+
+use job::Job;
+use runner::Runner;
+
+pub use pattern::Pattern;
+
+/// Sectors between the regions of files.
+const REGION_ALIGN: u64 = 1 << 11;
+/// More copies of jobs than a machine has threads.
+const MOST_JOBS: u64 = 1 << 12;
+/// Time between the last request of a group and the first one of the next, in ns.
+const STEP_NS: i64 = 1_000;
+
+/// The trace of a job file. Same text, seed and version: same bytes.
+pub struct FioJobs {
+    /// Copies of jobs that run at once, in groups that follow one another; the next group is last.
+    groups: Vec<Vec<Runner>>,
+    running: Vec<Runner>,
+    /// The begin of the running group.
+    begin: i64,
+    last: i64,
+    left: u64,
+    names: Arc<Names>,
+    devices: Arc<Names>,
+    note: String,
+}
+
+impl FioJobs {
+    /// Reads a job file. `requests` ends the trace after so many; `variable` gives the value of a `${NAME}` in the file.
+    ///
+    /// # Errors
+    /// At an option that is not understood, a value that is none, or a job without an end.
+    pub fn new(
+        text: &str,
+        seed: u64,
+        requests: Option<u64>,
+        variable: &dyn Fn(&str) -> Option<String>,
+    ) -> Result<Self> {
+        let jobs = options::jobs(text, variable)?;
+        Self::of_jobs(&jobs, seed, requests, note(&jobs))
+    }
+
+    fn of_jobs(jobs: &[Job], seed: u64, requests: Option<u64>, note: String) -> Result<Self> {
+        let (mut names, mut devices) = (Names::default(), Names::default());
+        let mut regions = Regions::default();
+        let mut groups: Vec<Vec<Runner>> = Vec::new();
+        let mut copies = 0_u64;
+        for (number, job) in (0_u64..).zip(jobs) {
+            job.check(requests.is_some())?;
+            copies = copies.saturating_add(job.numjobs);
+            if copies > MOST_JOBS {
+                return Err(job
+                    .bad("numjobs", &job.numjobs.to_string(), "makes more than 4,096 copies of jobs")
+                    .hint("make numjobs smaller"));
+            }
+            let process = names.intern(&job.name);
+            let mut runners = Vec::new();
+            let shared = Arc::new(job.clone());
+            for copy in 0..job.numjobs {
+                let places = regions.of(job, copy, &mut devices)?;
+                let own = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(number << 32 | copy);
+                runners.push(Runner::new(shared.clone(), &places, own, process)?);
+            }
+            match groups.last_mut() {
+                Some(group) if !job.stonewall => group.append(&mut runners),
+                _ => groups.push(runners),
+            }
+        }
+        groups.reverse();
+        let mut made = Self {
+            groups,
+            running: Vec::new(),
+            begin: 0,
+            last: 0,
+            left: requests.unwrap_or(u64::MAX),
+            names: Arc::new(names),
+            devices: Arc::new(devices),
+            note,
+        };
+        made.next_group();
+        Ok(made)
+    }
+
+    /// What has to be known of the trace.
+    pub fn note(&self) -> &str {
+        &self.note
+    }
+
+    fn next_group(&mut self) {
+        self.begin = self.last;
+        self.running = self.groups.pop().unwrap_or_default();
+    }
+
+    /// The next request over all jobs that run, by time, then by job.
+    fn request(&mut self) -> Option<Request> {
+        loop {
+            let earliest = self
+                .running
+                .iter_mut()
+                .enumerate()
+                .filter_map(|(at, runner)| Some((runner.peek()?.arrival, at)))
+                .min()
+                .map(|(_, at)| at);
+            if let Some(mut request) = earliest.and_then(|at| self.running[at].take()) {
+                request.arrival = Nanos(request.arrival.0.saturating_add(self.begin));
+                self.last = self.last.max(request.arrival.0.saturating_add(STEP_NS));
+                return Some(request);
+            }
+            if self.groups.is_empty() {
+                return None;
+            }
+            self.next_group();
+        }
+    }
+}
+
+impl Iterator for FioJobs {
+    type Item = Batch;
+
+    fn next(&mut self) -> Option<Batch> {
+        let mut builder = BatchBuilder::default();
+        while builder.len() < BATCH_ROWS && self.left > 0 {
+            let Some(request) = self.request() else { break };
+            builder.push(&request);
+            self.left -= 1;
+        }
+        (!builder.is_empty()).then(|| builder.finish(&self.names, &self.devices))
+    }
+}
+
+/// Where files lie.
+#[derive(Default)]
+struct Regions {
+    /// First sector and length of each file.
+    files: BTreeMap<String, (u64, u64)>,
+    end: u64,
+}
+
+impl Regions {
+    /// The first byte that a copy reaches in each of its files, and the device that the file is.
+    fn of(&mut self, job: &Job, copy: u64, devices: &mut Names) -> Result<Vec<(u64, Option<NameId>)>> {
+        let begin = job.begin(copy)?;
+        let length = (begin + job.file_length()).div_ceil(512).next_multiple_of(REGION_ALIGN);
+        let mut places = Vec::new();
+        for number in 0..job.file_count() {
+            let name = match (job.files.get(number as usize), job.files.as_slice()) {
+                (Some(name), _) => name.clone(),
+                (None, [one]) => format!("{one}.{number}"),
+                (None, _) => format!("{}.{copy}.{number}", job.name),
+            };
+            if name.starts_with("/dev/") {
+                places.push((begin, Some(devices.intern(&name))));
+                continue;
+            }
+            let folder = job.directory.as_deref().filter(|_| !name.starts_with('/'));
+            let path = folder.map_or_else(|| name.clone(), |folder| format!("{folder}/{name}"));
+            places.push((self.first(&path, length, job)? * 512 + begin, None));
+        }
+        Ok(places)
+    }
+
+    /// The first sector of a file's region.
+    fn first(&mut self, path: &str, length: u64, job: &Job) -> Result<u64> {
+        let end = self.end;
+        let (first, room) = *self.files.entry(path.to_owned()).or_insert((end, length));
+        if first == end {
+            self.end = end.checked_add(room).filter(|end| *end < 1 << 54).ok_or_else(|| {
+                job.bad(
+                    "size",
+                    &job.file_length().to_string(),
+                    "and the files before it need more than 2^63 bytes",
+                )
+                .hint("make size= smaller")
+            })?;
+        } else if room < length {
+            return Err(job
+                .bad(
+                    "size",
+                    &job.file_length().to_string(),
+                    &format!("is more of file `{path}` than a job before reaches"),
+                )
+                .hint("put the job that reaches farthest first, or give its file a name of its own"));
+        }
+        Ok(first)
+    }
+}
+
+/// What the trace does not say.
+fn note(jobs: &[Job]) -> String {
+    let mut parts = vec!["made from a fio job file: addresses are of our own random numbers".to_owned()];
+    if jobs.iter().any(|job| !job.is_paced() && job.think_ns == 0) {
+        parts.push("jobs without a rate are to be replayed back to back".to_owned());
+    }
+    let cached: Vec<_> = jobs.iter().filter(|job| !job.direct).map(|job| job.name.as_str()).collect();
+    if !cached.is_empty() {
+        parts.push(format!(
+            "without direct=1 the page cache stands between {} and the device",
+            cached.join(", ")
+        ));
+    }
+    parts.join("; ")
+}
+
+/// The error of a value that an option of a pattern cannot have.
+fn impossible(option: &str, value: impl std::fmt::Display, problem: &str) -> Error {
+    Error::new(Kind::Config, problem).of_field(option, 0, value.to_string().as_bytes())
+}

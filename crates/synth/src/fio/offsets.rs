@@ -1,0 +1,276 @@
+//! The blocks that a random job goes to: each once, evenly, or by a skewed distribution.
+
+use emmclab_trace::{Error, Kind, Result};
+
+use super::map::Map;
+use crate::deal::Dice;
+
+/// How random blocks are drawn.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Distribution {
+    /// Any block; with fio's random map, each once in a pass.
+    Even,
+    /// The block of rank r with a weight of `1 / r^theta`.
+    Zipf(f64),
+    /// A share `1 - h` of the draws goes to a share `h` of the blocks.
+    Pareto(f64),
+    /// A bell around the middle, broadened by this many percent of the blocks.
+    Normal(f64),
+    /// Parts of the file, one behind the other.
+    Zoned(Vec<Zone>),
+}
+
+/// A part of a file, in percent of its blocks, with its percentage of the accesses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Zone {
+    pub accesses: u64,
+    pub blocks: u64,
+}
+
+/// Whether a block comes again before all others came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Coverage {
+    /// As drawn.
+    Any,
+    /// Each block once in a pass, by requests of one size.
+    OneSize,
+    /// Each block once in a pass, by requests of several sizes.
+    Sizes,
+}
+
+/// Draws blocks of a file.
+pub(super) struct Draw {
+    distribution: Distribution,
+    blocks: u64,
+    cover: Cover,
+    /// Of a Zipf distribution: the sum of all weights, and a constant of the inverse.
+    zeta: f64,
+    eta: f64,
+}
+
+/// What is known of the blocks that came.
+enum Cover {
+    Any,
+    /// The place in a permutation, and its keys.
+    Permutation {
+        next: u64,
+        keys: [u64; ROUNDS],
+    },
+    Map(Map),
+}
+
+const ROUNDS: usize = 4;
+/// Most blocks of a random map: 512 MB of memory.
+const MOST_MAPPED: u64 = 1 << 32;
+
+impl Draw {
+    /// # Errors
+    /// [`Kind::Config`] where a random map would have too many blocks.
+    pub fn new(
+        distribution: &Distribution,
+        blocks: u64,
+        coverage: Coverage,
+        dice: &mut Dice,
+    ) -> Result<Self> {
+        let blocks = blocks.max(1);
+        let (mut zeta, mut eta) = (0.0, 0.0);
+        if let Distribution::Zipf(theta) = *distribution {
+            zeta = harmonic(blocks, theta);
+            let first_two = 1.0 + 0.5_f64.powf(theta);
+            eta = (1.0 - (2.0 / blocks as f64).powf(1.0 - theta)) / (1.0 - first_two / zeta);
+        }
+        let cover = match coverage {
+            Coverage::Any => Cover::Any,
+            Coverage::OneSize => Cover::Permutation { next: 0, keys: keys(dice) },
+            Coverage::Sizes if blocks > MOST_MAPPED => {
+                return Err(Error::new(
+                    Kind::Config,
+                    format!("a random map of {blocks} blocks is too large"),
+                )
+                .hint("add norandommap, or make size= smaller"));
+            }
+            Coverage::Sizes => Cover::Map(Map::new(blocks)),
+        };
+        Ok(Self { distribution: distribution.clone(), blocks, cover, zeta, eta })
+    }
+
+    /// Begins a new pass over the blocks.
+    pub fn again(&mut self, dice: &mut Dice) {
+        match &mut self.cover {
+            Cover::Any => {}
+            Cover::Permutation { next, keys: of } => (*next, *of) = (0, keys(dice)),
+            Cover::Map(map) => *map = Map::new(self.blocks),
+        }
+    }
+
+    /// The next block; none where the pass is over.
+    pub fn next(&mut self, dice: &mut Dice) -> Option<u64> {
+        match &mut self.cover {
+            Cover::Any => Some(self.drawn(dice)),
+            Cover::Permutation { next, keys } => {
+                let place = *next;
+                *next += 1;
+                (place < self.blocks).then(|| permuted(place, self.blocks, keys))
+            }
+            Cover::Map(map) => map.free_from(dice.below(self.blocks)),
+        }
+    }
+
+    /// The blocks that a request of so many gets: fewer where it meets one that came in this pass.
+    pub fn take(&mut self, block: u64, most: u64) -> u64 {
+        match &mut self.cover {
+            Cover::Map(map) => map.take(block, most),
+            _ => most,
+        }
+    }
+
+    fn drawn(&self, dice: &mut Dice) -> u64 {
+        let blocks = self.blocks;
+        match &self.distribution {
+            Distribution::Even => dice.below(blocks),
+            Distribution::Zipf(theta) => scattered(self.zipf(*theta, unit(dice)), blocks),
+            Distribution::Pareto(h) => {
+                let power = h.ln() / (1.0 - h).ln();
+                scattered(((blocks - 1) as f64 * unit(dice).powf(power)) as u64, blocks)
+            }
+            Distribution::Normal(deviation) => scattered(bell(*deviation, blocks, dice), blocks),
+            Distribution::Zoned(zones) => {
+                let (mut access, mut before) = (dice.below(100), 0);
+                for zone in zones {
+                    if access < zone.accesses {
+                        let first = part(blocks, before);
+                        let room = part(blocks, before + zone.blocks).saturating_sub(first).max(1);
+                        return (first + dice.below(room)).min(blocks - 1);
+                    }
+                    (access, before) = (access - zone.accesses, before + zone.blocks);
+                }
+                dice.below(blocks)
+            }
+        }
+    }
+
+    /// The rank of a Zipf distribution (Gray et al., "Quickly Generating Billion-Record Synthetic Databases", SIGMOD 1994).
+    fn zipf(&self, theta: f64, unit: f64) -> u64 {
+        let by_weight = unit * self.zeta;
+        if by_weight < 1.0 {
+            return 0;
+        }
+        if by_weight < 1.0 + 0.5_f64.powf(theta) {
+            return 1;
+        }
+        (self.blocks as f64 * (self.eta * unit - self.eta + 1.0).powf(1.0 / (1.0 - theta))) as u64
+    }
+}
+
+fn keys(dice: &mut Dice) -> [u64; ROUNDS] {
+    std::array::from_fn(|_| dice.below(u64::MAX))
+}
+
+/// The mean of twelve even draws, moved by an even draw of so many percent of all blocks around it.
+fn bell(deviation: f64, blocks: u64, dice: &mut Dice) -> u64 {
+    let mean = (0..12).map(|_| unit(dice)).sum::<f64>() / 12.0;
+    let moved = mean + (unit(dice) - 0.5) * (deviation / 100.0).min(0.5);
+    ((moved.max(0.0) * blocks as f64) as u64).min(blocks - 1)
+}
+
+/// So many percent of all blocks.
+fn part(blocks: u64, percent: u64) -> u64 {
+    (u128::from(blocks) * u128::from(percent) / 100) as u64
+}
+
+/// Spreads ranks over the blocks, so that hot blocks are no neighbours. As fio does by multiplication, and as there ranks may meet in one
+/// block unless the number of blocks is a power of two.
+fn scattered(rank: u64, blocks: u64) -> u64 {
+    rank.wrapping_mul(0x9e37_79b9_7f4a_7c15) % blocks
+}
+
+/// A permutation of all blocks without a table: rounds over the two halves of the bits, again while the result is no block.
+fn permuted(place: u64, blocks: u64, keys: &[u64; ROUNDS]) -> u64 {
+    let half = (64 - (blocks - 1).leading_zeros()).div_ceil(2).max(1);
+    let mask = (1_u64 << half) - 1;
+    let mut value = place;
+    loop {
+        let (mut high, mut low) = (value >> half, value & mask);
+        for key in keys {
+            let mixed = (low ^ key).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            (high, low) = (low, high ^ (mixed >> 32 ^ mixed) & mask);
+        }
+        value = high << half | low;
+        if value < blocks {
+            return value;
+        }
+    }
+}
+
+/// In [0, 1).
+pub(super) fn unit(dice: &mut Dice) -> f64 {
+    dice.below(1 << 53) as f64 / (1_u64 << 53) as f64
+}
+
+/// The sum of `1 / r^theta`; of many blocks the integral behind the first ones.
+fn harmonic(blocks: u64, theta: f64) -> f64 {
+    const EXACT: u64 = 100_000;
+    let first: f64 = (1..=blocks.min(EXACT)).map(|rank| (rank as f64).powf(-theta)).sum();
+    if blocks <= EXACT {
+        return first;
+    }
+    let power = 1.0 - theta;
+    first + ((blocks as f64 + 0.5).powf(power) - (EXACT as f64 + 0.5).powf(power)) / power
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_block_comes_once_in_a_pass() {
+        for coverage in [Coverage::OneSize, Coverage::Sizes] {
+            for blocks in [1, 2, 3, 7, 64, 1_000, 4_097] {
+                let mut dice = Dice::new(blocks);
+                let mut draw = Draw::new(&Distribution::Even, blocks, coverage, &mut dice).unwrap();
+                for _ in 0..2 {
+                    let mut drawn = Vec::new();
+                    while let Some(block) = draw.next(&mut dice) {
+                        assert_eq!(draw.take(block, 1), 1);
+                        drawn.push(block);
+                    }
+                    draw.again(&mut dice);
+                    assert!(
+                        blocks < 64 || drawn.windows(2).filter(|pair| pair[1] == pair[0] + 1).count() < 64
+                    );
+                    drawn.sort_unstable();
+                    assert!(drawn.into_iter().eq(0..blocks), "{blocks}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn skewed_draws_have_the_shares_of_their_distribution() {
+        let counts = |distribution: &Distribution| {
+            let mut dice = Dice::new(5);
+            let mut draw = Draw::new(distribution, 1_024, Coverage::Any, &mut dice).unwrap();
+            let mut counts = vec![0_u32; 1_024];
+            (0..200_000).for_each(|_| counts[draw.next(&mut dice).unwrap() as usize] += 1);
+            counts
+        };
+        let share = |counts: &[u32]| f64::from(counts.iter().sum::<u32>()) / 200_000.0;
+        let hottest = |distribution: &Distribution, blocks: usize| {
+            let mut counts = counts(distribution);
+            counts.sort_unstable_by(|one, other| other.cmp(one));
+            share(&counts[..blocks])
+        };
+        let (zipf, expected) =
+            (hottest(&Distribution::Zipf(0.8), 10), harmonic(10, 0.8) / harmonic(1_024, 0.8));
+        assert!((zipf - expected).abs() < 0.03, "{zipf} for {expected}");
+        for h in [0.2, 0.8] {
+            let pareto = hottest(&Distribution::Pareto(h), 205);
+            assert!((pareto - 0.8).abs() < 0.03, "{pareto}");
+        }
+        assert!((hottest(&Distribution::Even, 205) - 0.2).abs() < 0.05);
+        // Two deviations of a bell of n / 12: a third of the blocks have 95 % of the draws.
+        assert!((hottest(&Distribution::Normal(0.0), 341) - 0.95).abs() < 0.03);
+        let zones = vec![Zone { accesses: 90, blocks: 10 }, Zone { accesses: 10, blocks: 90 }];
+        assert!((share(&counts(&Distribution::Zoned(zones))[..102]) - 0.9).abs() < 0.01);
+    }
+}

@@ -1,0 +1,376 @@
+//! The requests of one copy of a job.
+
+use std::sync::Arc;
+
+use emmclab_trace::{Flags, NameId, Nanos, Op, Request, Result, SECTOR_BYTES, Sector};
+
+use super::job::{FileOrder, Job, Ops, Sequencer, index};
+use super::offsets::Draw;
+use super::pace::Pace;
+use crate::deal::Dice;
+
+/// A file of a copy.
+pub(super) struct File {
+    /// Its first byte in the address space, with the offset of the job.
+    begin: u64,
+    device: Option<NameId>,
+    draw: Draw,
+    /// Where the last request of each operation ended, and where it began, in bytes from the begin.
+    ends: [u64; 3],
+    starts: [u64; 3],
+    /// Whether the job is done with it in this pass.
+    is_done: bool,
+}
+
+/// What a copy does next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// The requests of a pass.
+    Issue,
+    /// The sync behind them.
+    Sync,
+    /// Reads of what the pass has written.
+    Verify,
+    Over,
+}
+
+/// A request without its time: operation, file, offset in it, and bytes.
+#[derive(Clone, Copy, Debug)]
+struct Planned {
+    op: Op,
+    file: usize,
+    offset: u64,
+    bytes: u64,
+}
+
+/// One copy of a job.
+pub(super) struct Runner {
+    job: Arc<Job>,
+    process: NameId,
+    files: Vec<File>,
+    /// The seed of the first pass; others follow it.
+    seed: u64,
+    dice: Dice,
+    pace: Pace,
+    phase: Phase,
+    /// The file that the next request is for, where they take turns.
+    turn: usize,
+    /// Requests left of the run from the last random offset.
+    run: u64,
+    /// Bytes and requests of this pass, and passes done.
+    done: u64,
+    issued: u64,
+    loops: u64,
+    /// Writes so far, and whether the last request was a sync.
+    writes: u64,
+    is_synced: bool,
+    /// The write that a trim goes before.
+    owed: Option<Planned>,
+    next: Option<Request>,
+}
+
+impl Runner {
+    /// `places`: the first byte of each of its files, and the device that it is.
+    pub fn new(job: Arc<Job>, places: &[(u64, Option<NameId>)], seed: u64, process: NameId) -> Result<Self> {
+        let mut dice = Dice::new(seed);
+        let file = |&(begin, device): &(u64, Option<NameId>)| {
+            let draw =
+                Draw::new(&job.distribution, job.blocks(), job.coverage(), &mut dice).map_err(|error| {
+                    error.of_field("size", 0, job.file_length().to_string().as_bytes()).at_line(job.line)
+                })?;
+            Ok(File { begin, device, draw, ends: [0; 3], starts: [0; 3], is_done: false })
+        };
+        let files = places.iter().map(file).collect::<Result<Vec<_>>>()?;
+        let mut made = Self {
+            process,
+            files,
+            seed,
+            dice,
+            pace: Pace::new(&job),
+            phase: Phase::Issue,
+            turn: 0,
+            run: 0,
+            done: 0,
+            issued: 0,
+            loops: 0,
+            writes: 0,
+            is_synced: false,
+            owed: None,
+            next: None,
+            job,
+        };
+        made.begin_pass();
+        Ok(made)
+    }
+
+    /// The next request, which stays.
+    pub fn peek(&mut self) -> Option<Request> {
+        if self.next.is_none() && self.phase != Phase::Over {
+            self.next = self.make();
+        }
+        self.next
+    }
+
+    pub fn take(&mut self) -> Option<Request> {
+        self.peek();
+        self.next.take()
+    }
+
+    /// Begins a pass from the state that its number gives, so that the same pass can be gone through again.
+    fn begin_pass(&mut self) {
+        self.dice = Dice::new(self.seed.wrapping_add(self.loops.wrapping_mul(0x9e37_79b9_7f4a_7c15)));
+        for file in &mut self.files {
+            (file.ends, file.starts, file.is_done) = ([0; 3], [0; 3], false);
+            file.draw.again(&mut self.dice);
+        }
+        (self.turn, self.run, self.done, self.issued, self.owed) = (0, 0, 0, 0, None);
+    }
+
+    fn make(&mut self) -> Option<Request> {
+        loop {
+            match self.phase {
+                Phase::Issue => {
+                    if self.is_sync_due() {
+                        return Some(self.flush());
+                    }
+                    let planned = if self.is_late() { None } else { self.plan() };
+                    if let Some(planned) = planned {
+                        return Some(self.issue(planned));
+                    }
+                    self.phase = Phase::Sync;
+                }
+                Phase::Sync => {
+                    self.phase = Phase::Verify;
+                    let count = self.issued;
+                    self.begin_pass();
+                    self.issued = count;
+                    if self.job.end_fsync && self.job.writes() {
+                        return Some(self.flush());
+                    }
+                }
+                Phase::Verify => {
+                    if let Some(request) = self.verify() {
+                        return Some(request);
+                    }
+                    self.loops += 1;
+                    let goes_on = self.loops < self.job.loops && !self.is_late();
+                    self.phase = if goes_on { Phase::Issue } else { Phase::Over };
+                    self.begin_pass();
+                }
+                Phase::Over => return None,
+            }
+        }
+    }
+
+    /// Whether a sync comes next. As in fio it comes behind each request while the number of writes is a multiple of `fsync`: reads of a
+    /// mixed job have one behind each of them until the next write.
+    fn is_sync_due(&self) -> bool {
+        let every = self.job.fsync;
+        every > 0 && self.writes > 0 && self.writes.is_multiple_of(every) && !self.is_synced
+    }
+
+    /// Whether the job's time is over; without rates nobody knows how far a device comes in it.
+    fn is_late(&self) -> bool {
+        self.job.is_paced() && self.job.runtime_ns.is_some_and(|limit| self.pace.next() >= limit)
+    }
+
+    /// The next request of a pass; none where the pass is over.
+    fn plan(&mut self) -> Option<Planned> {
+        if let Some(owed) = self.owed.take() {
+            return Some(owed);
+        }
+        let limit = self.job.total();
+        if self.done >= limit && !self.job.time_based || self.job.number_ios == Some(self.issued) {
+            return None;
+        }
+        let planned = self.place()?;
+        self.done += planned.bytes;
+        self.issued += 1;
+        if self.job.pattern.ops == Ops::TrimWrite {
+            self.owed = Some(Planned { op: Op::Write, ..planned });
+        }
+        Some(planned)
+    }
+
+    /// Chooses operation, file and place of a request; none where all files are done.
+    fn place(&mut self) -> Option<Planned> {
+        let op = self.operation();
+        // A pass over the files again where the job does more than one pass.
+        let again = self.job.io_size.is_some() || self.job.time_based;
+        let mut begun_anew = false;
+        loop {
+            let Some(file) = self.file() else {
+                if !again || begun_anew {
+                    return None;
+                }
+                begun_anew = true;
+                for file in &mut self.files {
+                    (file.ends, file.is_done) = ([0; 3], false);
+                    file.draw.again(&mut self.dice);
+                }
+                continue;
+            };
+            if let Some((offset, bytes)) = self.offset(file, op) {
+                let at = &mut self.files[file];
+                (at.starts[index(op)], at.ends[index(op)]) = (offset, offset + bytes);
+                if self.job.file_order != FileOrder::Sequential {
+                    self.turn = (file + 1) % self.files.len();
+                }
+                return Some(Planned { op, file, offset, bytes });
+            }
+            self.files[file].is_done = true;
+        }
+    }
+
+    fn operation(&mut self) -> Op {
+        match self.job.pattern.ops {
+            Ops::Only(op) => op,
+            Ops::TrimWrite => Op::Discard,
+            Ops::Mixed => {
+                let drawn = if self.dice.below(100) < self.job.read_pct { Op::Read } else { Op::Write };
+                if self.phase == Phase::Issue { self.pace.due(&self.job, drawn) } else { drawn }
+            }
+        }
+    }
+
+    /// The next file that is not done.
+    fn file(&mut self) -> Option<usize> {
+        let count = self.files.len();
+        let first = match self.job.file_order {
+            FileOrder::Random if count > 1 => self.dice.below(count as u64) as usize,
+            _ => self.turn,
+        };
+        (0..count).map(|step| (first + step) % count).find(|file| !self.files[*file].is_done)
+    }
+
+    /// Offset and bytes of the next request in a file; none where the file has no place for one.
+    fn offset(&mut self, file: usize, op: Op) -> Option<(u64, u64)> {
+        let job = self.job.clone();
+        let at = &mut self.files[file];
+        if !job.pattern.random {
+            let offset = sequential(&job, at.ends[index(op)])?;
+            return Some((offset, sized(&job, op, offset, &mut self.dice)?));
+        }
+        if self.run > 0 {
+            self.run -= 1;
+            let offset = match job.sequencer {
+                Sequencer::Identical => Some(at.starts[index(op)]),
+                Sequencer::Sequential => sequential(&job, at.ends[index(op)]),
+            };
+            if let Some((offset, bytes)) =
+                offset.and_then(|offset| Some((offset, sized(&job, op, offset, &mut self.dice)?)))
+            {
+                return Some((offset, bytes));
+            }
+        }
+        self.run = job.pattern.run - 1;
+        if job.random_pct < 100
+            && self.dice.below(100) >= job.random_pct
+            && let Some(offset) = sequential(&job, at.ends[index(op)])
+            && let Some(bytes) = sized(&job, op, offset, &mut self.dice)
+        {
+            return Some((offset, bytes));
+        }
+        let block = at.draw.next(&mut self.dice)?;
+        let align = job.align_of(op);
+        let offset = block * job.unit() / align * align;
+        let bytes = sized(&job, op, offset, &mut self.dice)?;
+        let blocks = at.draw.take(block, bytes.div_ceil(job.unit()));
+        Some((offset, bytes.min(blocks * job.unit())))
+    }
+
+    /// The next read of what the pass wrote.
+    fn verify(&mut self) -> Option<Request> {
+        if !self.job.verifies() {
+            return None;
+        }
+        // Counts down from the requests that the pass issued, so that a pass that its time ended is read as far as it came.
+        while self.issued > 0 {
+            let planned = self.place()?;
+            self.issued -= 1;
+            if planned.op != Op::Read {
+                let at = self.pace.unpaced();
+                return Some(self.request(Planned { op: Op::Read, ..planned }, at));
+            }
+        }
+        None
+    }
+
+    fn issue(&mut self, planned: Planned) -> Request {
+        self.writes += u64::from(planned.op == Op::Write);
+        self.is_synced = false;
+        let at = self.pace.at(&self.job, planned.op, planned.bytes, &mut self.dice);
+        self.request(planned, at)
+    }
+
+    fn request(&self, planned: Planned, at: u64) -> Request {
+        let file = &self.files[planned.file];
+        let begin = file.begin + planned.offset;
+        let first = begin / SECTOR_BYTES;
+        let sectors = ((begin + planned.bytes) / SECTOR_BYTES - first).max(1);
+        let is_sync = planned.op == Op::Read || self.job.direct || self.job.sync;
+        let mut flags = Flags::default();
+        if is_sync && planned.op != Op::Discard {
+            flags = flags.union(Flags::SYNC);
+        }
+        if self.job.sync && planned.op == Op::Write {
+            flags = flags.union(Flags::FUA);
+        }
+        Request {
+            flags,
+            process: Some(self.process),
+            device: file.device,
+            ..Request::new(nanos(at), planned.op, Sector(first), u32::try_from(sectors).unwrap_or(u32::MAX))
+        }
+    }
+
+    fn flush(&mut self) -> Request {
+        self.is_synced = true;
+        let at = self.pace.unpaced();
+        let device = self.files.first().and_then(|file| file.device);
+        Request {
+            flags: Flags::SYNC,
+            process: Some(self.process),
+            device,
+            ..Request::new(nanos(at), Op::Flush, Sector(0), 0)
+        }
+    }
+}
+
+fn nanos(at: u64) -> Nanos {
+    Nanos(at.min(i64::MAX as u64).cast_signed())
+}
+
+/// Where a sequential request begins, behind the end of the last one; none at the end of the file.
+fn sequential(job: &Job, end: u64) -> Option<u64> {
+    let length = job.file_length();
+    let hole = job.pattern.hole;
+    // A run of a random pattern has no holes; nor has the begin of the file.
+    if end >= length || hole == 0 || end == 0 {
+        return (end < length).then_some(end);
+    }
+    match end.checked_add_signed(hole).filter(|offset| *offset < length) {
+        Some(offset) => Some(offset),
+        None if hole > 0 => Some(0),
+        None => length.checked_add_signed(hole),
+    }
+}
+
+/// Bytes of a request at an offset; none where it would reach beyond the end of the file. Of several sizes, one that fits is drawn.
+fn sized(job: &Job, op: Op, offset: u64, dice: &mut Dice) -> Option<u64> {
+    let sizes = &job.sizes[index(op)];
+    let room = job.file_length().checked_sub(offset)?;
+    if let [(bytes, _)] = sizes[..] {
+        return (bytes <= room).then_some(bytes);
+    }
+    let fitting = || sizes.iter().filter(move |(bytes, _)| *bytes <= room);
+    let all: u64 = fitting().map(|(_, weight)| weight).sum();
+    let mut drawn = dice.below(all);
+    for (bytes, weight) in fitting() {
+        if drawn < *weight {
+            return Some(*bytes);
+        }
+        drawn -= weight;
+    }
+    None
+}

@@ -1,0 +1,347 @@
+//! Requests made of the commands of MMC, UFS and SCSI drivers, for recordings without block events.
+//!
+//! A command is a request: it arrives, starts and is issued when the driver gives it to the device, and completes when the
+//! driver sees its end. The rules:
+//!
+//! 1. `CMD35`, `CMD36` and `CMD38` make one discard of the sectors from the first to the second argument; it arrives with
+//!    `CMD35`. The second step of a secure trim belongs to the first.
+//! 2. A device may stay busy behind the end of a command. Where the driver asks it by `CMD13` until it is ready, the last answer
+//!    is the end of the command before.
+//! 3. A command that fails and is given once more stays one request; its last start is its issue.
+//! 4. A packed command is one write without its header of 512 bytes.
+//! 5. Commands that were under way at the beginning or at the end are unpaired, except that all are kept without a completion
+//!    where the recording holds no end of a command.
+
+use std::collections::{BTreeMap, HashMap};
+
+use emmclab_base::{Flags, Nanos, Op, Request, Sector};
+
+use super::command::{CommandEvent, CommandKind, CommandStep, Erase, Target};
+use super::place::{Blocks, Evidence};
+use super::scsi;
+use crate::ledger::Ledger;
+use crate::names::{Names, unfilled};
+
+/// Commands that may be open at a time; more are leftovers of lost events.
+const MOST_OPEN: usize = 4096;
+/// Hosts that are told apart; commands of further ones are unpaired.
+const MOST_HOSTS: usize = 256;
+/// Time within which a status request belongs to the command before it. The kernel's longest pause between two is 33 ms.
+const POLLING: Nanos = Nanos(40_000_000);
+
+/// Name of a host, filled with zeros.
+type HostName = [u8; 16];
+
+/// A request whose place may not be known in sectors yet.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Row {
+    host: HostName,
+    request: Request,
+    blocks: Option<Blocks>,
+    packed: bool,
+}
+
+/// A command under way.
+#[derive(Clone, Copy, Debug)]
+enum Open {
+    Request(Row),
+    /// A status request, by which the driver waits for the end of the command before it.
+    Poll,
+    /// It failed and comes again.
+    Again(Row),
+    /// No request.
+    Other,
+}
+
+#[derive(Debug, Default)]
+struct Host {
+    open: HashMap<u64, Open>,
+    /// First sector and arrival, and last sector, of an erase whose command is still to come.
+    erase_from: Option<(u64, Nanos)>,
+    erase_to: Option<u64>,
+    /// Ended, but the device may be busy with it.
+    busy: Option<Row>,
+    evidence: Evidence,
+}
+
+/// The commands of all hosts.
+#[derive(Debug, Default)]
+pub(super) struct DriverRequests {
+    hosts: BTreeMap<HostName, Host>,
+    /// Ended; not given on yet.
+    done: Vec<Row>,
+    /// Whether any end of a command was seen.
+    ends: bool,
+    /// Whether a command of a UFS controller was seen.
+    has_ufs: bool,
+    /// Commands with an unknown length, which make no request.
+    without_length: u64,
+    /// Requests given on.
+    given: u64,
+}
+
+impl DriverRequests {
+    /// Takes the beginning or the end of a command.
+    pub(super) fn command(&mut self, time: Nanos, event: &CommandEvent, ledger: &mut Ledger) {
+        if self.hosts.len() >= MOST_HOSTS && !self.hosts.contains_key(&event.host) {
+            ledger.unpaired += 1;
+            return;
+        }
+        let host = self.hosts.entry(event.host).or_default();
+        match event.step {
+            CommandStep::Start { .. } => {
+                if host.open.len() >= MOST_OPEN {
+                    ledger.unpaired += host.open.drain().count() as u64;
+                }
+                self.start(time, event, ledger);
+            }
+            CommandStep::Done { failed, again } => {
+                self.ends = true;
+                self.end(time, event, failed, again, ledger);
+            }
+        }
+    }
+
+    fn start(&mut self, time: Nanos, event: &CommandEvent, ledger: &mut Ledger) {
+        let CommandStep::Start { kind, bytes, target, packed, reliable } = event.step else { return };
+        let Some(host) = self.hosts.get_mut(&event.host) else { return };
+        if kind == CommandKind::Status {
+            let polls =
+                host.busy.is_some_and(|row| row.request.complete.is_some_and(|end| time - end <= POLLING));
+            host.open.insert(event.id, if polls { Open::Poll } else { Open::Other });
+            return;
+        }
+        if let Some(Open::Again(mut row)) = host.open.get(&event.id).copied() {
+            row.request.issue = Some(time);
+            host.open.insert(event.id, Open::Request(row));
+            return;
+        }
+        let before = host.busy.take();
+        if let Some(row) = before {
+            self.done.push(row);
+        }
+        let open = match host.place(time, kind, bytes, target) {
+            Place::Sectors(op, first, count) => {
+                let mut row = Row::new(event.host, time, op, first, count, packed, reliable);
+                if let Target::Erase(_) = target {
+                    // It arrived with the first of its three commands.
+                    row.request.arrival = host.erase_from.take().map_or(time, |(_, arrival)| arrival);
+                }
+                if let Target::Erase(erase) | Target::Erased { erase, .. } = target
+                    && erase.second_step
+                    && let Some(first_step) = self.done.pop_if(|row| row.request.sector.0 == first)
+                {
+                    // The step before named the same sectors: both are one request.
+                    row = first_step;
+                }
+                Open::Request(row)
+            }
+            Place::Blocks(op, blocks) => {
+                self.has_ufs |= blocks.count.is_none();
+                host.evidence.see(&blocks);
+                let mut row = Row::new(event.host, time, op, 0, 0, packed, reliable);
+                row.blocks = Some(blocks);
+                Open::Request(row)
+            }
+            Place::Unknown => {
+                self.without_length += 1;
+                Open::Other
+            }
+            Place::None => Open::Other,
+        };
+        if matches!(host.open.insert(event.id, open), Some(Open::Request(_) | Open::Again(_))) {
+            ledger.unpaired += 1;
+        }
+    }
+
+    fn end(&mut self, time: Nanos, event: &CommandEvent, failed: bool, again: bool, ledger: &mut Ledger) {
+        let Some(host) = self.hosts.get_mut(&event.host) else { return };
+        match host.open.remove(&event.id) {
+            Some(Open::Request(row) | Open::Again(row)) if again => {
+                ledger.requeued += 1;
+                host.open.insert(event.id, Open::Again(row));
+            }
+            Some(Open::Request(mut row) | Open::Again(mut row)) => {
+                row.request.complete = Some(time.max(row.request.arrival));
+                if failed {
+                    row.request.flags = row.request.flags.union(Flags::FAILED);
+                }
+                // With a queue, or of another kind of device, the next command does not tell.
+                let before = if host.open.is_empty() { host.busy.replace(row) } else { Some(row) };
+                self.done.extend(before);
+            }
+            Some(Open::Poll) => {
+                if let Some(row) = &mut host.busy {
+                    row.request.complete = Some(time.max(row.request.arrival));
+                }
+            }
+            Some(Open::Other) => {}
+            None => ledger.unpaired += 1,
+        }
+    }
+
+    /// Requests that ended and were not taken yet.
+    pub(super) fn len(&self) -> usize {
+        self.done.len()
+    }
+
+    /// Arrival of the oldest request that was not taken yet.
+    pub(super) fn oldest(&self) -> Option<Nanos> {
+        let open = self.hosts.values().flat_map(|host| {
+            let open = host.open.values().filter_map(|open| match open {
+                Open::Request(row) | Open::Again(row) => Some(row.request.arrival),
+                Open::Poll | Open::Other => None,
+            });
+            open.chain(host.busy.map(|row| row.request.arrival))
+        });
+        open.chain(self.done.iter().map(|row| row.request.arrival)).min()
+    }
+
+    /// Gives on the requests that ended, to disks that are named as their hosts.
+    pub(super) fn take(&mut self, devices: &mut Names, ledger: &mut Ledger, out: &mut Vec<Request>) {
+        for row in self.done.drain(..) {
+            if self.has_ufs && row.host.starts_with(scsi::HOST) {
+                // The same command, as the layer above the controller saw it.
+                continue;
+            }
+            let unit = self.hosts.get(&row.host).map_or(1, |host| host.evidence.sectors_of_unit());
+            let mut request = row.request;
+            if let Some(blocks) = row.blocks {
+                let (first, count) = blocks.sectors(unit);
+                (request.sector, request.sectors) = (Sector(first), clamp(count));
+            }
+            request.device = Some(devices.intern(&String::from_utf8_lossy(unfilled(&row.host))));
+            ledger.paired += u64::from(request.complete.is_some());
+            ledger.headers_stripped += u64::from(row.packed);
+            ledger.failed += u64::from(request.flags.contains(Flags::FAILED));
+            self.given += 1;
+            out.push(request);
+        }
+    }
+
+    /// What has to be known of the requests; `None` where there are none.
+    pub(super) fn note(&self) -> Option<String> {
+        let mut parts = Vec::new();
+        if self.given > 0 {
+            parts
+                .push("requests are the commands of the driver, as no block events were recorded".to_owned());
+            let long = self.hosts.values().filter(|host| host.evidence.sectors_of_unit() > 1);
+            if long.count() > 0 {
+                parts.push("addresses counted in blocks of 4 KiB".to_owned());
+            }
+        }
+        if self.without_length > 0 {
+            parts.push(format!("{} commands tell no length and make no request", self.without_length));
+        }
+        (!parts.is_empty()).then(|| parts.join("; "))
+    }
+
+    /// Ends the recording: what is still under way is unpaired, except where no end was recorded.
+    pub(super) fn finish(&mut self, ledger: &mut Ledger) {
+        for host in self.hosts.values_mut() {
+            self.done.extend(host.busy.take());
+            let mut left: Vec<_> = host
+                .open
+                .drain()
+                .filter_map(|(_, open)| match open {
+                    Open::Request(row) | Open::Again(row) => Some(row),
+                    Open::Poll | Open::Other => None,
+                })
+                .collect();
+            if self.ends {
+                ledger.unpaired += left.len() as u64;
+            } else {
+                left.sort_by_key(|row| row.request.arrival);
+                self.done.append(&mut left);
+            }
+        }
+    }
+
+    /// Drops everything: block events tell of the same requests.
+    pub(super) fn clear(&mut self) {
+        *self = Self::default();
+    }
+}
+
+/// The place and operation of a command.
+enum Place {
+    Sectors(Op, u64, u64),
+    Blocks(Op, Blocks),
+    /// Its event does not tell how long it is.
+    Unknown,
+    /// It is no request.
+    None,
+}
+
+impl Host {
+    fn place(&mut self, time: Nanos, kind: CommandKind, bytes: u64, target: Target) -> Place {
+        let erase_op = |erase: Erase| if erase.secure { Op::SecureErase } else { Op::Discard };
+        let op = match kind {
+            CommandKind::Read => Op::Read,
+            CommandKind::Write => Op::Write,
+            CommandKind::Discard => Op::Discard,
+            CommandKind::Flush => return Place::Sectors(Op::Flush, 0, 0),
+            _ => return Place::None,
+        };
+        match target {
+            Target::Nowhere | Target::Sectors { count: 0, .. } | Target::Erased { count: 0, .. } => {
+                Place::Unknown
+            }
+            Target::Sectors { first, count } => Place::Sectors(op, first, count),
+            Target::Erased { first, count, erase } => Place::Sectors(erase_op(erase), first, count),
+            Target::Blocks { count: None | Some(0), .. } if bytes == 0 => Place::Unknown,
+            Target::Blocks { first, count, is_recent } => {
+                Place::Blocks(op, Blocks { first, count, bytes, is_recent })
+            }
+            Target::EraseFrom(first) => {
+                self.erase_from = Some((first, time));
+                Place::None
+            }
+            Target::EraseTo(last) => {
+                self.erase_to = Some(last);
+                Place::None
+            }
+            Target::Erase(erase) => match (self.erase_from, self.erase_to.take()) {
+                (Some((first, _)), Some(last)) if first <= last => {
+                    Place::Sectors(erase_op(erase), first, (last - first).saturating_add(1))
+                }
+                _ => {
+                    self.erase_from = None;
+                    Place::Unknown
+                }
+            },
+        }
+    }
+}
+
+/// A number of sectors, as far as a request can be long.
+fn clamp(sectors: u64) -> u32 {
+    u32::try_from(sectors).unwrap_or(u32::MAX)
+}
+
+impl Row {
+    fn new(
+        host: HostName,
+        time: Nanos,
+        op: Op,
+        first: u64,
+        count: u64,
+        packed: bool,
+        reliable: bool,
+    ) -> Self {
+        const HEADER: u64 = 1;
+        let count = if packed { count.saturating_sub(HEADER) } else { count };
+        let mut flags = if packed { Flags::PACKED } else { Flags::default() };
+        if reliable && op == Op::Write {
+            // Forced unit access is a reliable write to an eMMC.
+            flags = flags.union(Flags::FUA);
+        }
+        let request = Request {
+            start: Some(time),
+            issue: Some(time),
+            flags,
+            ..Request::new(time, op, Sector(first), clamp(count))
+        };
+        Self { host, request, blocks: None, packed }
+    }
+}

@@ -1,0 +1,102 @@
+//! Commands of SCSI disks. Source: the kernel's `include/trace/events/scsi.h`; layout of commands: SBC-4.
+
+use std::io::Write;
+
+use super::command::{CommandKind, CommandStep, Target, scsi_kind};
+use super::values::{Slot, Values};
+use crate::opcodes::SCSI_UNMAP;
+
+/// The host in a command event begins so, and goes on with `HOST:CHANNEL:TARGET:UNIT`.
+pub(super) const HOST: &[u8] = b"scsi ";
+/// Tags are no hashes of a command.
+const TAG: u64 = 1 << 63;
+
+/// The disk that a command is for, cut or filled with zeros.
+pub(super) fn host(values: &Values) -> [u8; 16] {
+    let number = |slot| values.number(slot);
+    let mut name = [0; 16];
+    let [host, unit] = [number(Slot::HostNumber), number(Slot::Unit)];
+    let [channel, target] = [number(Slot::Channel), number(Slot::Target)];
+    // What does not fit is cut.
+    let _ = write!(&mut name[..], "scsi {host}:{channel}:{target}:{unit}");
+    name
+}
+
+/// What identifies a command under way: its tag, or before kernel 5.14 its place.
+pub(super) fn id(values: &Values) -> u64 {
+    let tag = values.number(Slot::Tag);
+    if values.has(Slot::Tag) && tag >= 0 {
+        return TAG | tag as u64;
+    }
+    let Command { opcode, first, count } = Command::of(values);
+    (first << 24 ^ u64::from(count) << 8 ^ u64::from(opcode)) & !TAG
+}
+
+/// The beginning of a command.
+pub(super) fn start(values: &Values) -> CommandStep {
+    let Command { opcode, first, count } = Command::of(values);
+    let kind = scsi_kind(i64::from(opcode));
+    let target = match kind {
+        CommandKind::Discard if opcode == SCSI_UNMAP => Target::Nowhere,
+        CommandKind::Read | CommandKind::Write | CommandKind::Discard => {
+            Target::Blocks { first, count: Some(count), is_recent: false }
+        }
+        _ => Target::Nowhere,
+    };
+    CommandStep::Start { kind, bytes: 0, target, packed: false, reliable: false }
+}
+
+/// Opcode, first block and number of blocks.
+struct Command {
+    opcode: u8,
+    first: u64,
+    count: u32,
+}
+
+impl Command {
+    /// Decodes the command descriptor block if the event holds it, and otherwise uses the fields of the text.
+    fn of(values: &Values) -> Self {
+        let bytes = values.text(Slot::Cdb);
+        let number = |from: usize, to: usize| {
+            bytes.get(from..to).unwrap_or_default().iter().fold(0, |all, byte| all << 8 | u64::from(*byte))
+        };
+        let opcode = (values.number(Slot::Opcode) & 0xff) as u8;
+        let (first, count) = match opcode {
+            _ if bytes.is_empty() => (values.number(Slot::Lba) as u64, values.number(Slot::Blocks) as u64),
+            // Groups of commands by length: 6, 10, 16 and 12 bytes. Of the first, 0 blocks are 256.
+            0x00..=0x1f => (number(1, 4) & 0x1f_ffff, (number(4, 5) + 255) % 256 + 1),
+            0x20..=0x5f => (number(2, 6), number(7, 9)),
+            0x80..=0x9f => (number(2, 10), number(10, 14)),
+            0xa0..=0xbf => (number(2, 6), number(6, 10)),
+            _ => (0, 0),
+        };
+        Self { opcode, first, count: u32::try_from(count).unwrap_or(0) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands_of_every_length_tell_first_block_and_number() {
+        let blocks = |bytes: &[u8]| {
+            let mut values = Values::default();
+            values.set(Slot::Opcode, i64::from(bytes[0]));
+            values.set_text(Slot::Cdb, bytes);
+            match start(&values) {
+                CommandStep::Start { kind, target: Target::Blocks { first, count, .. }, .. } => {
+                    Some((kind, first, count?))
+                }
+                _ => None,
+            }
+        };
+        assert_eq!(blocks(&[0x08, 0x1f, 0, 2, 0, 0]), Some((CommandKind::Read, 0x1f_0002, 256)));
+        assert_eq!(blocks(&[0x2a, 0, 0, 0, 8, 0, 0, 0, 8, 0]), Some((CommandKind::Write, 2048, 8)));
+        assert_eq!(blocks(&[0xa8, 0, 0, 0, 8, 0, 0, 0, 1, 0, 0, 0]), Some((CommandKind::Read, 2048, 256)));
+        let long = [0x8a, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 8, 0, 0];
+        assert_eq!(blocks(&long), Some((CommandKind::Write, 1 << 32, 8)));
+        assert_eq!((blocks(&[0x42, 0]), blocks(&[0x35, 0])), (None, None));
+        assert_eq!(blocks(&[0x2a, 0]), Some((CommandKind::Write, 0, 0)));
+    }
+}

@@ -1,0 +1,140 @@
+//! The common part of binary formats with records of one size: reading, and errors that name the offset.
+
+use std::io::{BufReader, Read};
+use std::path::PathBuf;
+
+use emmclab_base::{Error, Kind, Request, Result};
+
+use super::format::ReadOptions;
+use super::input::{Input, damaged};
+use super::text::Context;
+use crate::batch::BATCH_ROWS;
+use crate::header::Header;
+use crate::ledger::Ledger;
+use crate::names::Names;
+use crate::source::{Progress, Source};
+
+/// A format of records of one size.
+pub(super) trait RecordFormat: Send {
+    /// Appends the request of a record, if it is one.
+    fn parse(&mut self, raw: &[u8], context: &mut Context, out: &mut Vec<Request>) -> Result<()>;
+    /// Format name, clock and note for the header.
+    fn header(&self) -> Header;
+}
+
+/// Drives a [`RecordFormat`] over an input.
+pub(super) struct RecordSource<F> {
+    format: F,
+    context: Context,
+    lenient: bool,
+    name: String,
+    path: PathBuf,
+    reader: BufReader<Box<dyn Read + Send>>,
+    meter: Box<dyn Fn() -> Progress + Send>,
+    /// One record.
+    raw: Vec<u8>,
+    offset: u64,
+}
+
+impl<F: RecordFormat> RecordSource<F> {
+    /// Reads records of `size` bytes that stand behind the first `before` bytes.
+    pub fn new(format: F, input: Input, options: &ReadOptions, before: usize, size: usize) -> Result<Self> {
+        let (name, path, meter) = (input.name(), input.path().to_owned(), Box::new(input.meter()));
+        let reader: Box<dyn Read + Send> = Box::new(input.into_reader());
+        let mut source = Self {
+            format,
+            context: Context::default(),
+            lenient: options.lenient,
+            name,
+            path,
+            reader: BufReader::with_capacity(1 << 18, reader),
+            meter,
+            raw: vec![0; before],
+            offset: 0,
+        };
+        source.read()?;
+        source.raw.resize(size, 0);
+        Ok(source)
+    }
+
+    /// Fills `raw`; false at the end of the file.
+    fn read(&mut self) -> Result<bool> {
+        let mut got = 0;
+        while got < self.raw.len() {
+            match self.reader.read(&mut self.raw[got..]) {
+                Ok(0) => break,
+                Ok(n) => got += n,
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(damaged(&self.path, error).at_offset(self.offset + got as u64)),
+            }
+        }
+        if got == self.raw.len() {
+            self.offset += got as u64;
+            return Ok(true);
+        }
+        if got > 0 && self.lenient {
+            self.context.ledger.seen += 1;
+            self.context.ledger.skipped += 1;
+        } else if got > 0 {
+            let problem = format!("the file ends after {got} of the {} bytes of a record", self.raw.len());
+            return Err(Error::new(Kind::Truncated, problem)
+                .at_offset(self.offset)
+                .hint("copy it again, or give --lenient to read up to there"));
+        }
+        Ok(false)
+    }
+}
+
+impl<F: RecordFormat> Source for RecordSource<F> {
+    fn fill(&mut self, out: &mut Vec<Request>) -> Result<bool> {
+        let goal = out.len() + BATCH_ROWS;
+        while out.len() < goal {
+            if !self.read()? {
+                return Ok(false);
+            }
+            self.context.ledger.seen += 1;
+            let (rows, begin) = (out.len(), self.offset - self.raw.len() as u64);
+            match self.format.parse(&self.raw, &mut self.context, out) {
+                Err(_) if self.lenient => {
+                    out.truncate(rows);
+                    self.context.ledger.skipped += 1;
+                }
+                result => result.map_err(|error| {
+                    error.at_offset(begin).hint("give --lenient to skip and count bad records")
+                })?,
+            }
+        }
+        Ok(true)
+    }
+
+    fn names(&self) -> (&Names, &Names) {
+        (&self.context.processes, &self.context.devices)
+    }
+
+    fn ledger(&self) -> Ledger {
+        self.context.ledger.clone()
+    }
+
+    fn header(&self) -> Header {
+        Header { source: self.name.clone(), ..self.format.header() }
+    }
+
+    fn progress(&self) -> Progress {
+        (self.meter)()
+    }
+}
+
+/// The `N` bytes at `at`; zeros if the record ends before them.
+pub(super) fn bytes<const N: usize>(raw: &[u8], at: usize) -> [u8; N] {
+    let mut out = [0; N];
+    if let Some(from) = raw.get(at..at + N) {
+        out.copy_from_slice(from);
+    }
+    out
+}
+
+/// A field of a record as an error.
+#[cold]
+pub(super) fn refused(name: &str, value: impl ToString, problem: &str) -> Error {
+    Error::new(Kind::Value, problem).of_field(name, 0, value.to_string().as_bytes())
+}

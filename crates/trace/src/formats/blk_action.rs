@@ -1,0 +1,167 @@
+//! Actions of the block tracer, as `blkparse` and the kernel's tracer `blk` print them: `ACTION RWBS SECTOR + SECTORS
+//! [PROCESS]` (man page blkparse(1), "Trace actions"; `kernel/trace/blktrace.c`).
+
+use emmclab_base::{Error, Flags, Kind, Op, Result};
+
+use super::ftrace::range;
+use super::rwbs::{self, Letters};
+use super::text::{blank_separated, is_digits, need, unsigned};
+use crate::pairing::EventKind;
+use crate::zones::ZoneCommand;
+
+/// Actions that are no step of a request: remapping, bouncing, plugging, sleeping, messages.
+const OTHER_ACTIONS: [&[u8]; 9] = [b"A", b"B", b"P", b"S", b"U", b"UT", b"T", b"m", b"?"];
+
+/// An action on a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Action {
+    pub kind: EventKind,
+    pub op: Op,
+    pub flags: Flags,
+    pub sector: u64,
+    pub sectors: u32,
+}
+
+/// The meaning of an action's letter.
+fn kind_of(letter: &[u8]) -> Option<EventKind> {
+    Some(match letter {
+        b"Q" => EventKind::Queue,
+        b"G" => EventKind::GetRequest,
+        b"I" => EventKind::Insert,
+        b"D" => EventKind::Issue,
+        b"C" => EventKind::Complete,
+        b"R" => EventKind::Requeue,
+        b"M" => EventKind::BackMerge,
+        b"F" => EventKind::FrontMerge,
+        b"X" => EventKind::Split(0),
+        _ => return None,
+    })
+}
+
+/// Whether this is the letter of an action.
+pub(super) fn is_action(letter: &[u8]) -> bool {
+    kind_of(letter).is_some() || OTHER_ACTIONS.contains(&letter)
+}
+
+/// What a line of an action tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    /// A step of a request.
+    Request(Action),
+    /// A step of a command to a zone.
+    Zone(ZoneCommand, EventKind),
+    /// Neither.
+    Other,
+}
+
+impl Step {
+    /// Reads an action, which stands in this column, and what stands behind it.
+    pub(super) fn read(text: &[u8], column: u64) -> Result<Self> {
+        let mut fields = blank_separated(text);
+        let letter = need(&mut fields, "action", column)?;
+        if OTHER_ACTIONS.contains(&letter) {
+            return Ok(Step::Other);
+        }
+        let kind = kind_of(letter).ok_or_else(|| {
+            Error::new(Kind::Value, "is not an action of blkparse").of_field("action", column, letter)
+        })?;
+        let (op, flags) = match rwbs::read(need(&mut fields, "rwbs", column + 1)?, column + 1)? {
+            Letters::Request(op, flags) => (op, flags),
+            Letters::Zone(command) => return Ok(Step::Zone(command, kind)),
+        };
+        let rest = rest_after(text, 2);
+        if is_command(rest) {
+            return Ok(Step::Other);
+        }
+        let (sector, sectors, kind) = match zero_length(rest) {
+            Some(sector) => (unsigned(sector, "sector", column + 2)?, 0, kind),
+            None => range(&mut blank_separated(rest), kind)?,
+        };
+        Ok(Step::Request(Action { kind, op, flags, sector, sectors }))
+    }
+}
+
+/// The text behind the first `count` fields.
+pub(super) fn rest_after(line: &[u8], count: usize) -> &[u8] {
+    let blank = |byte: &u8| matches!(byte, b' ' | b'\t');
+    let mut rest = line;
+    for _ in 0..count {
+        let begin = rest.iter().position(|byte| !blank(byte)).unwrap_or(rest.len());
+        let end = rest[begin..].iter().position(blank).unwrap_or(rest.len() - begin);
+        rest = &rest[begin + end..];
+    }
+    rest.trim_ascii_start()
+}
+
+/// Whether this is a command that is no block I/O: `(hex payload)` stands in place of a range, also behind its bytes.
+fn is_command(rest: &[u8]) -> bool {
+    let digits = rest.iter().position(|byte| !byte.is_ascii_digit()).unwrap_or(rest.len());
+    rest[digits..].trim_ascii_start().starts_with(b"(")
+}
+
+/// The sector of an event without data, of which no length is printed and, where it is 0, no sector.
+fn zero_length(rest: &[u8]) -> Option<&[u8]> {
+    if rest.starts_with(b"[") {
+        return Some(b"0");
+    }
+    let mut fields = blank_separated(rest);
+    let sector = fields.next().filter(|field| is_digits(field))?;
+    fields.next().is_some_and(|field| field.starts_with(b"[")).then_some(sector)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Option<Action> {
+        match Step::read(text.as_bytes(), 6).unwrap() {
+            Step::Request(action) => Some(action),
+            Step::Zone(..) | Step::Other => None,
+        }
+    }
+
+    #[test]
+    fn a_command_to_a_zone_is_no_request() {
+        let step = Step::read(b"D  ZR 524288 + 0 [dd]", 6).unwrap();
+        assert_eq!(step, Step::Zone(ZoneCommand::Reset, EventKind::Issue));
+    }
+
+    #[test]
+    fn actions_on_requests_have_a_range() {
+        let action = read("D   W 1056768 + 8 [dd]").unwrap();
+        assert_eq!(
+            (action.kind, action.op, action.sector, action.sectors),
+            (EventKind::Issue, Op::Write, 1_056_768, 8)
+        );
+        assert_eq!(read("X   W 10 / 14 [dd]").unwrap().kind, EventKind::Split(14));
+    }
+
+    #[test]
+    fn flushes_have_no_length_and_maybe_no_sector() {
+        for text in ["D FFS [kworker/1:1H]", "C FFS 0 [0]"] {
+            let action = read(text).unwrap();
+            assert_eq!((action.op, action.sector, action.sectors), (Op::Flush, 0, 0), "{text}");
+        }
+    }
+
+    #[test]
+    fn other_actions_and_commands_of_scsi_are_no_requests() {
+        for text in [
+            "P   N [dd]",
+            "A   W 8 + 8 <- (179,1) 0",
+            "m   N cfq: x",
+            "D   R 36 (12 00 00 24 00) [udevd]",
+            "D   N (1b 00) [x]",
+        ] {
+            assert_eq!(read(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_bad_field_is_named_by_its_column() {
+        for (text, field) in [("Y   W 8 + 8 [x]", "action"), ("D   K 8 + 8 [x]", "rwbs"), ("D   W 8", "+")] {
+            let error = Step::read(text.as_bytes(), 6).unwrap_err();
+            assert_eq!(error.field(), Some(field), "{text}: {error}");
+        }
+    }
+}

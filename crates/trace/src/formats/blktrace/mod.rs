@@ -1,0 +1,390 @@
+//! blktrace's binary records (`struct blk_io_trace` and `blk_io_trace2` of `linux/blktrace_api.h`, versions 7 and 8), in either byte
+//! order.
+//!
+//! One file per processor, `NAME.blktrace.N`: naming one of them, or `NAME`, reads all, merged by time; the note of the trace says
+//! which are missing. What `blkparse -d` dumps into one file is read as well. [`crate::Pairer`] brings the events together; records
+//! about processes give the names; a gap in a processor's sequence counts as lost. Commands to zones, which version 8 tells, are no
+//! requests: the note names and counts them. A zone append is a write at the address that its completion states.
+
+mod recording;
+mod records;
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use emmclab_base::{Error, Flags, Kind, NameId, Nanos, Op, Request, Result, SECTOR_BYTES, Sector};
+
+use super::format::{Format, Origin, ReadOptions, Times};
+use super::input::Input;
+use super::text::{Context, text};
+use super::time_unit::TimeUnit;
+use crate::batch::BATCH_ROWS;
+use crate::columns::Column;
+use crate::header::Header;
+use crate::ledger::Ledger;
+use crate::names::{Names, dev_t_label};
+use crate::pairing::{Event, EventKind, Pairer};
+use crate::source::{Progress, Source};
+use crate::tally::Tally;
+use crate::zones::{Appends, ZoneCommand, ZoneCommands};
+use recording::{Missing, prefix, processors};
+pub(super) use recording::{files, first_of};
+use records::{ByteOrder, Record, Records, byte_order};
+
+pub(super) static FORMAT: Format = Format {
+    name: "blktrace",
+    about: "blktrace's binary files, one per processor or dumped into one",
+    known_by: "the records' magic number, in either byte order",
+    origin: Origin {
+        from: "`blktrace -d /dev/DISK -o NAME`, which writes `NAME.blktrace.N` for each processor; or one file of `blkparse -i NAME -d FILE`",
+        gives: &[
+            Column::Start,
+            Column::Issue,
+            Column::Complete,
+            Column::Flags,
+            Column::Pid,
+            Column::Process,
+            Column::Device,
+        ],
+        unknown: "the time of the device itself: the driver's events are not in it",
+    },
+    extensions: &[],
+    times: Times::Fixed(TimeUnit::Nanos),
+    sniff: |head, _| byte_order(head).is_some(),
+    open,
+    writes: None,
+};
+
+// Categories, above the lower 16 bits of `action`.
+const READ_AHEAD: u64 = 1 << 11;
+const WRITE: u64 = 1 << 1;
+const FLUSH: u64 = 1 << 2;
+const SYNC: u64 = 1 << 3;
+const COMMAND: u64 = 1 << 9;
+const NOTIFY: u64 = 1 << 10;
+const META: u64 = 1 << 12;
+const DISCARD: u64 = 1 << 13;
+const FUA: u64 = 1 << 15;
+const ZONE_APPEND: u64 = 1 << 16;
+const WRITE_ZEROES: u64 = 1 << 22;
+/// In the lower half: the payload begins with 8 bytes that name a control group.
+const CGROUP: u64 = 1 << 8;
+const CGROUP_BYTES: usize = 8;
+
+/// Letters of the actions (`__BLK_TA_*`), as blkparse prints them.
+const ACTIONS: [&str; 18] = [
+    "other",
+    "Q",
+    "M",
+    "F",
+    "G",
+    "S",
+    "R",
+    "D",
+    "C",
+    "P",
+    "U",
+    "UT",
+    "I",
+    "X",
+    "B",
+    "A",
+    "abort",
+    "driver data",
+];
+
+const NOTIFY_PROCESS: u64 = 0;
+const NOTIFY_TIMESTAMP: u64 = 1;
+
+fn open(input: Input, options: &ReadOptions) -> Result<Box<dyn Source>> {
+    let path = input.path().to_owned();
+    let mut name = input.name();
+    let mut meters: Vec<Box<dyn Fn() -> Progress + Send>> = Vec::new();
+    let mut files = Vec::new();
+    let mut missing = Missing::default();
+    if let Some(prefix) = prefix(&path) {
+        missing = Missing::of(&prefix);
+        name = Path::new(&prefix).file_name().unwrap_or_default().to_string_lossy().into_owned();
+        for path in processors(&prefix) {
+            let input = Input::open(&path)?;
+            // A processor that saw nothing leaves an empty file.
+            if !input.head().is_empty() {
+                meters.push(Box::new(input.meter()));
+                files.push(Records::open(input)?);
+            }
+        }
+    } else {
+        meters.push(Box::new(input.meter()));
+        files.push(Records::open(input)?);
+    }
+    Ok(Box::new(Blktrace {
+        files,
+        meters,
+        name,
+        missing,
+        lenient: options.lenient,
+        context: Context::default(),
+        pairer: Pairer::default(),
+        zones: ZoneCommands::default(),
+        appends: Appends::default(),
+        zeroes: 0,
+        actions: [0; ACTIONS.len()],
+        commands: HashMap::new(),
+        sequences: HashMap::new(),
+        wall_clock: None,
+        finished: false,
+    }))
+}
+
+struct Blktrace {
+    files: Vec<Records>,
+    meters: Vec<Box<dyn Fn() -> Progress + Send>>,
+    name: String,
+    missing: Missing,
+    lenient: bool,
+    context: Context,
+    pairer: Pairer,
+    zones: ZoneCommands,
+    appends: Appends,
+    /// Writes of zeroes that were issued.
+    zeroes: u64,
+    /// Records by [`ACTIONS`].
+    actions: [u64; ACTIONS.len()],
+    commands: HashMap<u32, NameId>,
+    sequences: HashMap<u32, u32>,
+    wall_clock: Option<(u32, u32)>,
+    finished: bool,
+}
+
+impl Blktrace {
+    /// The next record over all files by time, then sequence, then processor.
+    fn next(&mut self) -> Result<Option<Record>> {
+        let earliest = self
+            .files
+            .iter()
+            .enumerate()
+            .filter_map(|(i, file)| file.next.as_ref().map(|next| (next.time, next.sequence, i)))
+            .min();
+        let Some((_, _, file)) = earliest else { return Ok(None) };
+        match self.files[file].advance() {
+            Err(_) if self.lenient => {
+                // The start of the next record cannot be found.
+                self.context.ledger.skipped += 1;
+                let last = self.files[file].next.take();
+                Ok(last)
+            }
+            result => result,
+        }
+    }
+
+    fn notify(&mut self, record: &Record, order: ByteOrder) {
+        let kind = record.action & 0xffff & !CGROUP;
+        let skip = if record.action & CGROUP == 0 { 0 } else { CGROUP_BYTES };
+        let payload = record.payload.get(skip..).unwrap_or(&[]);
+        if kind == NOTIFY_PROCESS {
+            let end = memchr::memchr(0, payload).unwrap_or(payload.len());
+            let name = self.context.processes.intern(&text(&payload[..end]));
+            self.commands.insert(record.pid, name);
+        } else if kind == NOTIFY_TIMESTAMP
+            && let Some(Ok(raw)) = payload.get(..8).map(<[u8; 8]>::try_from)
+        {
+            let word = |at: usize| {
+                let word = [raw[at], raw[at + 1], raw[at + 2], raw[at + 3]];
+                if order == ByteOrder::Little { u32::from_le_bytes(word) } else { u32::from_be_bytes(word) }
+            };
+            self.wall_clock.get_or_insert((word(0), word(4)));
+        }
+    }
+
+    fn take(&mut self, record: &Record, order: ByteOrder, out: &mut Vec<Request>) -> Result<()> {
+        let category = record.action >> 16;
+        if category & NOTIFY != 0 {
+            self.notify(record, order);
+            return Ok(());
+        }
+        self.context.ledger.seen += 1;
+        let action = (record.action & 0xffff & !CGROUP) as usize;
+        self.actions[action.min(ACTIONS.len() - 1)] += 1;
+        if let Some(before) = self.sequences.insert(record.cpu, record.sequence) {
+            self.context.ledger.lost += u64::from(record.sequence.saturating_sub(before).saturating_sub(1));
+        }
+        let Some(kind) = event_kind(record).filter(|_| category & COMMAND == 0) else {
+            self.context.ledger.skipped += 1;
+            return Ok(());
+        };
+        if let Some(command) = zone_command(category) {
+            self.zones.see(command, kind);
+            self.context.ledger.skipped += 1;
+            return Ok(());
+        }
+        self.zeroes += u64::from(category & WRITE_ZEROES != 0 && kind == EventKind::Issue);
+        let mut asked = record.sector;
+        if category & ZONE_APPEND != 0 {
+            match kind {
+                EventKind::Issue => self.appends.issue(record.device, record.sector, record.bytes),
+                EventKind::Complete => {
+                    asked =
+                        self.appends.complete(record.device, record.sector, record.bytes).unwrap_or(asked);
+                }
+                _ => {}
+            }
+        }
+        let time = i64::try_from(record.time).map_err(|_| {
+            Error::new(Kind::Value, "is longer than 292 years").of_field(
+                "time",
+                0,
+                record.time.to_string().as_bytes(),
+            )
+        })?;
+        let label = dev_t_label(record.device);
+        let (op, flags) = operation(category, record.bytes);
+        let failed = kind == EventKind::Complete && record.error != 0;
+        let flags = if failed { flags.union(Flags::FAILED) } else { flags };
+        let event = Event {
+            time: Nanos(time),
+            kind,
+            device: self.context.devices.intern(&label),
+            op,
+            flags,
+            sector: asked,
+            sectors: (u64::from(record.bytes).div_ceil(SECTOR_BYTES)) as u32,
+            pid: Some(record.pid as i32).filter(|pid| *pid != i32::MIN),
+            process: self.commands.get(&record.pid).copied(),
+        };
+        let before = out.len();
+        self.pairer.feed(&event, &mut self.context.ledger, out);
+        if asked != record.sector
+            && let Some(appended) = out[before..].last_mut()
+        {
+            appended.sector = Sector(record.sector);
+        }
+        Ok(())
+    }
+
+    /// What a reader of the trace has to know.
+    fn note(&self) -> Option<String> {
+        let ledger = &self.context.ledger;
+        let complete = ledger.paired > 0 && ledger.unpaired == 0;
+        let began = self.wall_clock.map(|(s, ns)| format!("recording began at Unix time {s}.{ns:09}"));
+        let zeroes = (self.zeroes > 0).then(|| format!("{} x write zeroes stand as discards", self.zeroes));
+        let notes = [began, self.missing.note(&self.name, complete), self.zones.note(), zeroes];
+        let notes: Vec<_> = notes.into_iter().flatten().collect();
+        (!notes.is_empty()).then(|| notes.join("; "))
+    }
+}
+
+/// `__BLK_TA_*`.
+fn event_kind(record: &Record) -> Option<EventKind> {
+    let skip = if record.action & CGROUP == 0 { 0 } else { CGROUP_BYTES };
+    Some(match record.action & 0xffff & !CGROUP {
+        1 => EventKind::Queue,
+        2 => EventKind::BackMerge,
+        3 => EventKind::FrontMerge,
+        4 => EventKind::GetRequest,
+        6 => EventKind::Requeue,
+        7 => EventKind::Issue,
+        8 => EventKind::Complete,
+        12 => EventKind::Insert,
+        // The kernel writes the second sector in network order.
+        13 => EventKind::Split(u64::from_be_bytes(record.payload.get(skip..skip + 8)?.try_into().ok()?)),
+        _ => return None,
+    })
+}
+
+/// The command to a zone that records of this category tell of.
+fn zone_command(category: u64) -> Option<ZoneCommand> {
+    const BITS: [(u64, ZoneCommand); 5] = [
+        (1 << 17, ZoneCommand::Reset),
+        (1 << 18, ZoneCommand::ResetAll),
+        (1 << 19, ZoneCommand::Finish),
+        (1 << 20, ZoneCommand::Open),
+        (1 << 21, ZoneCommand::Close),
+    ];
+    BITS.into_iter().find(|(bit, _)| category & bit != 0).map(|(_, command)| command)
+}
+
+/// Operation and flags by category. The kernel marks its own flush as a read of nothing with `FLUSH`.
+fn operation(category: u64, bytes: u32) -> (Op, Flags) {
+    let mut flags = Flags::default();
+    for (bit, flag) in [
+        (FLUSH, Flags::PREFLUSH),
+        (SYNC, Flags::SYNC),
+        (META, Flags::META),
+        (READ_AHEAD, Flags::READAHEAD),
+        (FUA, Flags::FUA),
+    ] {
+        if category & bit != 0 {
+            flags = flags.union(flag);
+        }
+    }
+    let op = if category & (DISCARD | WRITE_ZEROES) != 0 {
+        Op::Discard
+    } else if category & WRITE != 0 {
+        Op::Write
+    } else if category & FLUSH != 0 && bytes == 0 {
+        Op::Flush
+    } else {
+        Op::Read
+    };
+    (op, flags)
+}
+
+impl Source for Blktrace {
+    fn in_file_order(&self) -> bool {
+        false
+    }
+
+    fn fill(&mut self, out: &mut Vec<Request>) -> Result<bool> {
+        let goal = out.len() + BATCH_ROWS;
+        let order = self.files.first().map_or(ByteOrder::Little, |file| file.order);
+        while out.len() < goal {
+            let Some(record) = self.next()? else {
+                if !self.finished {
+                    self.finished = true;
+                    self.pairer.finish(&mut self.context.ledger, out);
+                }
+                return Ok(false);
+            };
+            match self.take(&record, order, out) {
+                Err(_) if self.lenient => self.context.ledger.skipped += 1,
+                result => result.map_err(|error| error.at_offset(record.offset))?,
+            }
+        }
+        Ok(true)
+    }
+
+    fn names(&self) -> (&Names, &Names) {
+        (&self.context.processes, &self.context.devices)
+    }
+
+    fn ledger(&self) -> Ledger {
+        self.context.ledger.clone()
+    }
+
+    fn header(&self) -> Header {
+        let note = self.note();
+        Header {
+            source: self.name.clone(),
+            format: FORMAT.name.into(),
+            clock: "monotonic".into(),
+            note,
+            ..Header::default()
+        }
+    }
+
+    fn tally(&self) -> Tally {
+        let mut tally = Tally::new(ACTIONS.into_iter().zip(self.actions));
+        tally.missing = self.missing.note(&self.name, false);
+        tally
+    }
+
+    fn progress(&self) -> Progress {
+        let mut all = Progress { done: 0, total: Some(0) };
+        for meter in &self.meters {
+            let one = meter();
+            all.done += one.done;
+            all.total = all.total.zip(one.total).map(|(a, b)| a + b);
+        }
+        all
+    }
+}

@@ -1,0 +1,100 @@
+//! The files of a recording: one for each processor.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+const MIDDLE: &str = ".blktrace.";
+
+/// The name before `.blktrace.N`.
+pub(super) fn prefix(path: &Path) -> Option<String> {
+    let text = path.to_str()?;
+    let at = text.rfind(MIDDLE)?;
+    let number = text[at + MIDDLE.len()..].split('.').next()?;
+    (!number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit())).then(|| text[..at].to_owned())
+}
+
+/// The file to open for `path`: itself, or the first processor's where `path` is what they have in common.
+pub(in crate::formats) fn first_of(path: &Path) -> PathBuf {
+    if !path.exists()
+        && let Some(first) = path.to_str().and_then(|prefix| processors(prefix).into_iter().next())
+    {
+        return first;
+    }
+    path.to_owned()
+}
+
+/// The files behind `path`: itself, or those of all processors.
+pub(in crate::formats) fn files(path: &Path) -> Vec<PathBuf> {
+    let first = first_of(path);
+    prefix(&first).map(|prefix| processors(&prefix)).filter(|all| !all.is_empty()).unwrap_or(vec![first])
+}
+
+/// All files of a recording, by number of the processor.
+pub(super) fn processors(prefix: &str) -> Vec<PathBuf> {
+    numbered(prefix).into_iter().map(|(_, path)| path).collect()
+}
+
+/// The files of a recording with the numbers of their processors.
+fn numbered(prefix: &str) -> Vec<(u32, PathBuf)> {
+    let whole = Path::new(prefix);
+    let folder = whole.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let stem = format!("{}{MIDDLE}", whole.file_name().unwrap_or_default().to_string_lossy());
+    let mut found: Vec<(u32, PathBuf)> = fs::read_dir(folder)
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter_map(|entry| {
+            let name = entry.file_name().into_string().ok()?;
+            let number = name.strip_prefix(&stem)?.split('.').next()?.parse().ok()?;
+            Some((number, folder.join(name)))
+        })
+        .collect();
+    found.sort();
+    found
+}
+
+/// The processors whose files are missing.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Missing {
+    /// The only processor whose file is here; there may be others.
+    alone: Option<u32>,
+    /// Numbers below the highest that have no file.
+    gaps: Vec<u32>,
+}
+
+impl Missing {
+    /// The processors that miss from the files of a recording.
+    pub fn of(prefix: &str) -> Self {
+        /// No machine has more.
+        const MOST: u32 = 1 << 13;
+        let numbers: Vec<u32> = numbered(prefix).into_iter().map(|(number, _)| number).collect();
+        match numbers.as_slice() {
+            [only] => Self { alone: Some(*only), gaps: Vec::new() },
+            [.., last] => {
+                let gaps =
+                    (0..(*last).min(MOST)).filter(|number| numbers.binary_search(number).is_err()).collect();
+                Self { alone: None, gaps }
+            }
+            [] => Self::default(),
+        }
+    }
+
+    /// One sentence on what is missing. A file alone may be all that there is: `complete` says that its events have partners.
+    pub fn note(&self, prefix: &str, complete: bool) -> Option<String> {
+        const NAMED: usize = 8;
+        if let Some(only) = self.alone.filter(|_| !complete) {
+            return Some(format!(
+                "only the file of processor {only} is here, so that events of others are missing: copy all of {prefix}{MIDDLE}*"
+            ));
+        }
+        if self.gaps.is_empty() {
+            return None;
+        }
+        let named: Vec<_> = self.gaps.iter().take(NAMED).map(u32::to_string).collect();
+        let more = if self.gaps.len() > NAMED { ", ..." } else { "" };
+        Some(format!(
+            "the files of processors {}{more} are missing, and with them their events",
+            named.join(", ")
+        ))
+    }
+}

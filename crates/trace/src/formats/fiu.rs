@@ -1,0 +1,125 @@
+//! Traces of Florida International University (SNIA IOTTA 390, 391 and 414; Koller and Rangaswami, "I/O Deduplication", FAST 2010).
+//!
+//! Fields between blanks, as the sets' READMEs say: time in nanoseconds, id and name of the process, address and size in blocks of
+//! 512 bytes, `W` or `R`, major and minor number of the device, and MD5 digests of the contents, one for each 4 KB (for each 512 bytes
+//! in the traces of home directories), which are not read. No response times.
+
+use std::borrow::Cow;
+use std::path::Path;
+
+use emmclab_base::{Error, Kind, Nanos, Op, Request, Result, Sector};
+
+use super::format::{Format, Origin, ReadOptions, Times};
+use super::input::Input;
+use super::text::{
+    Context, LastName, LineFormat, LineSource, blank_separated, decimal_time, first_line, is_digits, pid,
+    sectors, text, unsigned,
+};
+use super::time_unit::TimeUnit;
+use crate::columns::Column;
+use crate::header::Header;
+use crate::names::device_label;
+use crate::source::Source;
+
+pub(super) static FORMAT: Format = Format {
+    name: "fiu",
+    about: "FIU traces (SNIA IOTTA): processes and digests of contents",
+    known_by: "`time pid process lba size W|R major minor digest`",
+    origin: Origin {
+        from: "SNIA IOTTA, FIU",
+        gives: &[Column::Pid, Column::Process, Column::Device],
+        unknown: "response times, flags",
+    },
+    extensions: &[],
+    times: Times::Fixed(TimeUnit::Nanos),
+    sniff,
+    open,
+    writes: None,
+};
+
+/// Fields that are looked at; digests may follow.
+const FIELDS: usize = 24;
+
+fn sniff(head: &[u8], _path: &Path) -> bool {
+    let mut fields = [&[][..]; FIELDS];
+    let count = split(first_line(head), &mut fields);
+    let Some(at) = operation(&fields[..count]) else { return false };
+    is_digits(fields[0])
+        && is_digits(fields[1])
+        && fields[at + 3..count].iter().all(|digest| digest.iter().all(u8::is_ascii_hexdigit))
+}
+
+/// Puts the first fields of a line into `fields`; returns how many there are.
+fn split<'a>(line: &'a [u8], fields: &mut [&'a [u8]; FIELDS]) -> usize {
+    fields.iter_mut().zip(blank_separated(line)).map(|(place, field)| *place = field).count()
+}
+
+/// The place of the operation: the first letter with two numbers before and two behind it. A name may hold blanks.
+fn operation(fields: &[&[u8]]) -> Option<usize> {
+    (4..fields.len().saturating_sub(2)).find(|at| {
+        matches!(fields[*at], b"W" | b"R" | b"w" | b"r")
+            && [at - 2, at - 1, at + 1, at + 2].iter().all(|number| is_digits(fields[*number]))
+    })
+}
+
+fn open(input: Input, options: &ReadOptions) -> Result<Box<dyn Source>> {
+    Ok(Box::new(LineSource::new(Fiu::default(), input, options)))
+}
+
+#[derive(Default)]
+struct Fiu {
+    process: LastName,
+    device: LastName,
+    raw: Vec<u8>,
+}
+
+impl LineFormat for Fiu {
+    fn parse(&mut self, line: &[u8], context: &mut Context, out: &mut Vec<Request>) -> Result<()> {
+        let mut fields = [&[][..]; FIELDS];
+        let count = split(line, &mut fields);
+        let at = operation(&fields[..count]).ok_or_else(|| {
+            let problem = "is not a line of `time pid process lba size W|R major minor digest`";
+            Error::new(Kind::Syntax, problem).of_field("operation", 6, fields[5])
+        })?;
+        let column = |index: usize| index as u64 + 1;
+        let arrival = Nanos(decimal_time(fields[0], TimeUnit::Nanos, "time", 1)?);
+        let id = pid(fields[1], "pid", 2)?;
+        let sector = Sector(unsigned(fields[at - 2], "lba", column(at - 2))?);
+        let size = fields[at - 1];
+        let count = sectors(unsigned(size, "size", column(at - 1))?, size, "size", column(at - 1))?;
+        let op = if fields[at].eq_ignore_ascii_case(b"W") { Op::Write } else { Op::Read };
+        let process = if at > 4 {
+            self.raw.clear();
+            for word in &fields[2..at - 2] {
+                if !self.raw.is_empty() {
+                    self.raw.push(b' ');
+                }
+                self.raw.extend_from_slice(word);
+            }
+            let owned = |raw| Ok(Cow::Owned(text(raw).into_owned()));
+            Some(self.process.id(&self.raw, &mut context.processes, owned)?)
+        } else {
+            None
+        };
+        let [major, minor] = [at + 1, at + 2].map(|index| unsigned(fields[index], "device", column(index)));
+        let (major, minor) = (major?, minor?);
+        self.raw.clear();
+        self.raw.extend_from_slice(fields[at + 1]);
+        self.raw.push(b',');
+        self.raw.extend_from_slice(fields[at + 2]);
+        let device = self
+            .device
+            .id(&self.raw, &mut context.devices, |_| Ok(Cow::Owned(device_label(major, minor))))?;
+        out.push(Request {
+            pid: Some(id),
+            process,
+            device: Some(device),
+            ..Request::new(arrival, op, sector, count)
+        });
+        Ok(())
+    }
+
+    fn header(&self) -> Header {
+        Header { format: FORMAT.name.into(), clock: "relative".into(), ..Header::default() }
+    }
+}

@@ -1,0 +1,98 @@
+//! The CSV of hfplayer (University of Minnesota; Haghdoost et al., "hfplayer", FAST 2017; samples in the repository umn-cris/hfplayer).
+//!
+//! A heading that begins with `#` names the columns, each with its type (`.I`, `.D`, `.S`). Read are `ELAPSED_USECS`, the time since the
+//! start; `CMD`, which begins with `RD` or `WR`; `LUN_SSID`, the volume; `PHASE`, 0 for a command's arrival and 1 for its reply, which
+//! is skipped and counted because the arrival has the latency; `LBA` and `NBLKS` in blocks of 512 bytes; `LATENCY_USECS`, from arrival
+//! to reply (0 where it is not known).
+
+use std::path::Path;
+
+use emmclab_base::{Error, Kind, Nanos, Op, Request, Result, Sector};
+
+use super::format::{Format, Origin, ReadOptions, Times};
+use super::input::Input;
+use super::named_fields::{Named, NamedFields};
+use super::text::{
+    Context, LastName, LineFormat, LineSource, comma_separated, decimal_time, first_line, sectors, text,
+    unsigned,
+};
+use super::time_unit::TimeUnit;
+use crate::columns::Column;
+use crate::header::Header;
+use crate::source::Source;
+
+pub(super) static FORMAT: Format = Format {
+    name: "hfplayer",
+    about: "CSV of hfplayer (University of Minnesota)",
+    known_by: "a heading with `ELAPSED_USECS.D`, `CMD.S`, `LBA.I`, ...",
+    origin: Origin {
+        from: "hfplayer (University of Minnesota)",
+        gives: &[Column::Complete, Column::Device],
+        unknown: "processes, flags",
+    },
+    extensions: &[],
+    times: Times::Fixed(TimeUnit::Micros),
+    sniff: |head: &[u8], _: &Path| columns(head).is_some(),
+    open,
+    writes: None,
+};
+
+const NAMES: [&str; 7] =
+    ["ELAPSED_USECS.D", "CMD.S", "LUN_SSID.I", "PHASE.I", "LBA.I", "NBLKS.I", "LATENCY_USECS.D"];
+
+fn columns(head: &[u8]) -> Option<NamedFields<7>> {
+    let heading = first_line(head).strip_prefix(b"#")?;
+    NamedFields::of(NAMES, comma_separated(heading))
+}
+
+fn open(input: Input, options: &ReadOptions) -> Result<Box<dyn Source>> {
+    let columns = columns(input.head()).ok_or_else(|| {
+        Error::new(Kind::Syntax, "the first line does not name the columns of hfplayer")
+            .at_line(1)
+            .hint("keep the heading of the file (`#DUMP_OFFSET.I,ELAPSED_USECS.D,...`)")
+    })?;
+    Ok(Box::new(LineSource::new(Hfplayer { columns, device: LastName::default() }, input, options)))
+}
+
+struct Hfplayer {
+    columns: NamedFields<7>,
+    device: LastName,
+}
+
+impl LineFormat for Hfplayer {
+    fn parse(&mut self, line: &[u8], context: &mut Context, out: &mut Vec<Request>) -> Result<()> {
+        if line.starts_with(b"#") {
+            context.no_record();
+            return Ok(());
+        }
+        let [time, command, volume, phase, address, blocks, latency] =
+            self.columns.read(comma_separated(line))?;
+        let number = |field: Named| unsigned(field.bytes, field.name, field.column);
+        let micros = |field: Named| decimal_time(field.bytes, TimeUnit::Micros, field.name, field.column);
+        let op = match command.bytes {
+            [b'R', b'D', ..] => Op::Read,
+            [b'W', b'R', ..] => Op::Write,
+            _ => return Err(command.refused("begins neither with RD nor with WR")),
+        };
+        if number(phase)? != 0 {
+            context.skip();
+            return Ok(());
+        }
+        let (arrival, took) = (micros(time)?, micros(latency)?);
+        let complete =
+            arrival.checked_add(took).ok_or_else(|| latency.refused("ends beyond the year 2262"))?;
+        let count = sectors(number(blocks)?, blocks.bytes, blocks.name, blocks.column)?;
+        number(volume)?;
+        let device = self.device.id(volume.bytes, &mut context.devices, |raw| Ok(text(raw)))?;
+        out.push(Request {
+            complete: (took > 0).then_some(Nanos(complete)),
+            device: Some(device),
+            ..Request::new(Nanos(arrival), op, Sector(number(address)?), count)
+        });
+        Ok(())
+    }
+
+    fn header(&self) -> Header {
+        Header { format: FORMAT.name.into(), clock: "relative".into(), ..Header::default() }
+    }
+}

@@ -1,0 +1,299 @@
+//! What iotrace prints of its traces (Standalone Linux IO Tracer of Open CAS), as CSV and as JSON: `iotrace --trace-parser --io --path
+//! PATH --format csv`. Source: `doc/IOTRACER.md` of its repository, and `source/octf/proto/parsedTrace.proto` of
+//! Open-CAS/open-cas-telemetry-framework.
+//!
+//! Read are `header.timestamp`, the submission in nanoseconds since the first event; `io.latency`, from there to the completion in
+//! nanoseconds (0 where it is not known); `io.lba` and `io.len` in sectors; `io.operation` (`Read`, `Write`, `Discard`); `io.flush`,
+//! `io.fua` and `io.error`; and `device.name`. CSV names its columns in a heading; in JSON each line is an event, and what is 0, false or
+//! a read is left out. A write of no sectors is a flush. Events of files have no `io` and are skipped.
+
+use std::borrow::Cow;
+use std::path::Path;
+
+use emmclab_base::{Error, Flags, Kind, Nanos, Op, Request, Result, Sector};
+use serde::Deserialize;
+use serde::de::{self, Deserializer, Visitor};
+
+use super::format::{Format, Origin, ReadOptions, Times};
+use super::input::Input;
+use super::named_fields::{Named, NamedFields};
+use super::text::{Context, LastName, LineFormat, LineSource, comma_separated, first_line, text, unsigned};
+use super::time_unit::TimeUnit;
+use crate::columns::Column;
+use crate::header::Header;
+use crate::source::Source;
+
+pub(super) static FORMAT: Format = Format {
+    name: "iotrace",
+    about: "CSV and JSON of iotrace (Open CAS, Standalone Linux IO Tracer)",
+    known_by: "a heading with `header.timestamp`, `io.lba`, `io.operation`, ..., or events in JSON that begin so",
+    origin: Origin {
+        from: "`iotrace --start-tracing --devices /dev/DISK`, then `iotrace --trace-parser --io --path PATH --format csv` (or json)",
+        gives: &[Column::Complete, Column::Flags, Column::Device],
+        unknown: "processes, the wait in the queue",
+    },
+    extensions: &[],
+    times: Times::Fixed(TimeUnit::Nanos),
+    sniff: |head: &[u8], _: &Path| Form::of(head).is_some(),
+    open,
+    writes: None,
+};
+
+const NAMES: [&str; 9] = [
+    "device.name",
+    "header.timestamp",
+    "io.error",
+    "io.flush",
+    "io.fua",
+    "io.latency",
+    "io.lba",
+    "io.len",
+    "io.operation",
+];
+const JSON: &[u8] = b"{\"header\":{\"sid\":";
+
+/// How the events are printed.
+enum Form {
+    Csv(NamedFields<9>),
+    Json,
+}
+
+impl Form {
+    fn of(head: &[u8]) -> Option<Self> {
+        let line = first_line(head);
+        if line.starts_with(JSON) {
+            return Some(Form::Json);
+        }
+        NamedFields::of(NAMES, comma_separated(line)).map(Form::Csv)
+    }
+}
+
+fn open(input: Input, options: &ReadOptions) -> Result<Box<dyn Source>> {
+    let form = Form::of(input.head()).ok_or_else(|| {
+        Error::new(Kind::Syntax, "the first line is neither a heading nor an event of iotrace")
+            .at_line(1)
+            .hint("print the trace without --raw: `iotrace --trace-parser --io --path PATH --format csv`")
+    })?;
+    let iotrace = Iotrace { form, heading: true, device: LastName::default() };
+    Ok(Box::new(LineSource::new(iotrace, input, options)))
+}
+
+struct Iotrace {
+    form: Form,
+    /// The heading of CSV is still to come.
+    heading: bool,
+    device: LastName,
+}
+
+/// An I/O as it stands in a line.
+struct Io<'a> {
+    time: u64,
+    latency: u64,
+    sector: u64,
+    sectors: u64,
+    op: Op,
+    flush: bool,
+    fua: bool,
+    error: bool,
+    device: Cow<'a, str>,
+}
+
+impl Io<'_> {
+    fn request(&self) -> Result<Request> {
+        let refused = |name, value: u64, problem: &str| {
+            Error::new(Kind::Value, problem).of_field(name, 0, value.to_string().as_bytes())
+        };
+        let time =
+            |name, value| i64::try_from(value).map_err(|_| refused(name, value, "is longer than 292 years"));
+        let sectors = u32::try_from(self.sectors)
+            .map_err(|_| refused("io.len", self.sectors, "is a request of more than 2 TB"))?;
+        let op = match (self.op, sectors) {
+            (Op::Write, 0) => Op::Flush,
+            (_, 0) => return Err(refused("io.len", 0, "is a request without data")),
+            (op, _) => op,
+        };
+        let arrival = time("header.timestamp", self.time)?;
+        let complete = arrival.checked_add(time("io.latency", self.latency)?);
+        let complete =
+            complete.ok_or_else(|| refused("io.latency", self.latency, "ends beyond 292 years"))?;
+        let has = [
+            (self.flush && op != Op::Flush, Flags::PREFLUSH),
+            (self.fua, Flags::FUA),
+            (self.error, Flags::FAILED),
+        ];
+        let flags = has.into_iter().filter(|(has, _)| *has);
+        let flags = flags.fold(Flags::default(), |all, (_, flag)| all.union(flag));
+        let sector = if op == Op::Flush { 0 } else { self.sector };
+        Ok(Request {
+            complete: (self.latency > 0).then_some(Nanos(complete)),
+            flags,
+            ..Request::new(Nanos(arrival), op, Sector(sector), sectors)
+        })
+    }
+}
+
+/// An I/O of a line of CSV; `None` of an event of files.
+fn of_csv<'a>(fields: &NamedFields<9>, line: &'a [u8]) -> Result<Option<Io<'a>>> {
+    let [device, time, error, flush, fua, latency, sector, sectors, operation] =
+        fields.read(comma_separated(line))?;
+    let op = match operation.bytes {
+        b"Read" => Op::Read,
+        b"Write" => Op::Write,
+        b"Discard" => Op::Discard,
+        b"" => return Ok(None),
+        _ => return Err(operation.refused("is not Read, Write or Discard")),
+    };
+    // What is 0 may be left out.
+    let number = |field: Named| match field.bytes {
+        b"" => Ok(0),
+        digits => unsigned(digits, field.name, field.column),
+    };
+    let is_set = |field: Named| match field.bytes {
+        b"true" => Ok(true),
+        b"false" | b"" => Ok(false),
+        _ => Err(field.refused("is neither true nor false")),
+    };
+    Ok(Some(Io {
+        time: number(time)?,
+        latency: number(latency)?,
+        sector: number(sector)?,
+        sectors: number(sectors)?,
+        op,
+        flush: is_set(flush)?,
+        fua: is_set(fua)?,
+        error: is_set(error)?,
+        device: text(device.bytes),
+    }))
+}
+
+/// A number, which JSON of Protocol Buffers puts in quotes where it has 64 bits.
+#[derive(Clone, Copy, Default)]
+struct Number(u64);
+
+impl<'de> Deserialize<'de> for Number {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
+        struct Digits;
+        impl Visitor<'_> for Digits {
+            type Value = Number;
+
+            fn expecting(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+                f.write_str("an unsigned whole number")
+            }
+
+            fn visit_u64<E: de::Error>(self, number: u64) -> std::result::Result<Number, E> {
+                Ok(Number(number))
+            }
+
+            fn visit_str<E: de::Error>(self, digits: &str) -> std::result::Result<Number, E> {
+                digits.parse().map(Number).map_err(|_| E::invalid_value(de::Unexpected::Str(digits), &self))
+            }
+        }
+        deserializer.deserialize_any(Digits)
+    }
+}
+
+#[derive(Deserialize)]
+struct JsonEvent<'a> {
+    header: JsonHeader,
+    io: Option<JsonIo>,
+    #[serde(borrow, default)]
+    device: JsonDevice<'a>,
+}
+
+#[derive(Deserialize)]
+struct JsonHeader {
+    #[serde(default)]
+    timestamp: Number,
+}
+
+#[derive(Deserialize)]
+#[serde(default)]
+struct JsonIo {
+    lba: Number,
+    len: Number,
+    operation: JsonOp,
+    latency: Number,
+    flush: bool,
+    fua: bool,
+    error: bool,
+}
+
+impl Default for JsonIo {
+    fn default() -> Self {
+        let zero = Number(0);
+        Self {
+            lba: zero,
+            len: zero,
+            operation: JsonOp::Read,
+            latency: zero,
+            flush: false,
+            fua: false,
+            error: false,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Deserialize)]
+enum JsonOp {
+    Read,
+    Write,
+    Discard,
+}
+
+#[derive(Default, Deserialize)]
+struct JsonDevice<'a> {
+    #[serde(borrow, default)]
+    name: Cow<'a, str>,
+}
+
+/// An I/O of a line of JSON; `None` of an event of files.
+fn of_json(line: &[u8]) -> Result<Option<Io<'_>>> {
+    let event: JsonEvent = serde_json::from_slice(line)
+        .map_err(|error| Error::new(Kind::Syntax, error.to_string()).of_field("line", 0, line))?;
+    let JsonEvent { header, io, device } = event;
+    Ok(io.map(|io| Io {
+        time: header.timestamp.0,
+        latency: io.latency.0,
+        sector: io.lba.0,
+        sectors: io.len.0,
+        op: match io.operation {
+            JsonOp::Read => Op::Read,
+            JsonOp::Write => Op::Write,
+            JsonOp::Discard => Op::Discard,
+        },
+        flush: io.flush,
+        fua: io.fua,
+        error: io.error,
+        device: device.name,
+    }))
+}
+
+impl LineFormat for Iotrace {
+    fn parse(&mut self, line: &[u8], context: &mut Context, out: &mut Vec<Request>) -> Result<()> {
+        let io = match &self.form {
+            Form::Csv(_) if std::mem::take(&mut self.heading) => {
+                context.no_record();
+                return Ok(());
+            }
+            Form::Csv(fields) => of_csv(fields, line)?,
+            Form::Json => of_json(line)?,
+        };
+        let Some(io) = io else {
+            context.skip();
+            return Ok(());
+        };
+        let request = io.request()?;
+        let name = io.device.as_bytes();
+        let device = match name {
+            b"" => None,
+            name => Some(self.device.id(name, &mut context.devices, |raw| Ok(text(raw)))?),
+        };
+        context.ledger.failed += u64::from(request.flags.contains(Flags::FAILED));
+        out.push(Request { device, ..request });
+        Ok(())
+    }
+
+    fn header(&self) -> Header {
+        Header { format: FORMAT.name.into(), clock: "relative".into(), ..Header::default() }
+    }
+}

@@ -1,0 +1,307 @@
+//! The reader of all line-by-line formats: it cuts the text into lines, joins those that were broken, and names the place
+//! of a bad one.
+
+use std::io::Read;
+
+use emmclab_base::{Error, Kind, Request, Result};
+
+use super::format::{ReadOptions, Times};
+use super::input::{Input, damaged};
+use super::text::{Context, LineFormat};
+use crate::header::Header;
+use crate::ledger::Ledger;
+use crate::names::Names;
+use crate::source::{Progress, Source};
+use crate::tally::Tally;
+
+/// Longest line accepted; a longer one is no text.
+const MAX_LINE: usize = 1 << 16;
+const CHUNK: usize = 1 << 18;
+/// Requests parsed at a time: they stay in the cache until the reader has taken them.
+const ROWS: usize = 1 << 8;
+/// Lines that one line may have been broken into, beside the first.
+const MOST_PARTS: u64 = 12;
+/// Lines behind a bad one that are tried before skipping bad lines is advised.
+const MOST_TRIED: usize = 1 << 12;
+
+/// Drives a [`LineFormat`] over an input.
+#[allow(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
+pub(crate) struct LineSource<F> {
+    format: F,
+    context: Context,
+    lenient: bool,
+    name: String,
+    path: std::path::PathBuf,
+    reader: Box<dyn Read + Send>,
+    meter: Box<dyn Fn() -> Progress + Send>,
+    buffer: Vec<u8>,
+    start: usize,
+    end: usize,
+    line: u64,
+    ended: bool,
+    finished: bool,
+    /// Whether requests were given on already.
+    made: bool,
+}
+
+impl<F: LineFormat> LineSource<F> {
+    pub(crate) fn new(format: F, input: Input, options: &ReadOptions) -> Self {
+        Self::over(format, input, options, |bytes| bytes)
+    }
+
+    /// Reads the lines that `text` makes of the bytes of the file.
+    pub(crate) fn over(
+        format: F,
+        input: Input,
+        options: &ReadOptions,
+        text: impl FnOnce(Box<dyn Read + Send>) -> Box<dyn Read + Send>,
+    ) -> Self {
+        Self {
+            format,
+            context: Context::default(),
+            lenient: options.lenient,
+            name: input.name(),
+            path: input.path().to_owned(),
+            meter: Box::new(input.meter()),
+            reader: text(Box::new(input.into_reader())),
+            buffer: vec![0; CHUNK],
+            start: 0,
+            end: 0,
+            line: 0,
+            ended: false,
+            finished: false,
+            made: false,
+        }
+    }
+
+    /// Moves the unfinished line to the front and reads more behind it.
+    fn refill(&mut self) -> Result<()> {
+        self.buffer.copy_within(self.start..self.end, 0);
+        self.end -= self.start;
+        self.start = 0;
+        if self.end > MAX_LINE {
+            return Err(Error::new(Kind::Syntax, format!("the line is longer than {MAX_LINE} bytes"))
+                .at_line(self.line + 1)
+                .hint("see `emmclab formats` for what can be read; this is not a text trace"));
+        }
+        let n = loop {
+            match self.reader.read(&mut self.buffer[self.end..]) {
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                result => break result.map_err(|error| damaged(&self.path, error).at_line(self.line + 1))?,
+            }
+        };
+        self.end += n;
+        self.ended = n == 0;
+        Ok(())
+    }
+
+    /// Takes the line of this length at the beginning of what was not read yet.
+    #[inline]
+    fn one(&mut self, length: usize, out: &mut Vec<Request>) -> Result<()> {
+        let from = self.start;
+        self.start = (from + length + 1).min(self.end);
+        self.line += 1;
+        let line = without_return(&self.buffer[from..from + length]);
+        if line.is_empty() {
+            return Ok(());
+        }
+        self.context.ledger.seen += 1;
+        let rows = out.len();
+        match self.format.parse(line, &mut self.context, out) {
+            Ok(()) if !self.context.broken => Ok(()),
+            result => {
+                out.truncate(rows);
+                self.join(from, length, result.err(), out)
+            }
+        }
+    }
+
+    /// Takes a line that is bad, or seems to be a part of one, together with those behind it, where that makes a sure whole;
+    /// else as it stands.
+    #[cold]
+    fn join(
+        &mut self,
+        from: usize,
+        length: usize,
+        fault: Option<Error>,
+        out: &mut Vec<Request>,
+    ) -> Result<()> {
+        self.context.broken = false;
+        let number = self.line;
+        let own = without_return(&self.buffer[from..from + length]).to_vec();
+        let rows = out.len();
+        if self.take_with_rest(&own, out)? {
+            return Ok(());
+        }
+        let result = fault.map_or_else(
+            || {
+                self.context.as_it_stands = true;
+                let result = self.format.parse(&own, &mut self.context, out);
+                self.context.as_it_stands = false;
+                result
+            },
+            Err,
+        );
+        match result {
+            Err(_) if self.lenient => {
+                out.truncate(rows);
+                self.context.ledger.skipped += 1;
+                Ok(())
+            }
+            Err(error) => {
+                let good = self.made || !out.is_empty() || self.others_are_good();
+                Err(error.at_line(number).hint(if good {
+                    "give --lenient to skip and count bad lines"
+                } else {
+                    "the lines behind it give no request either: check that the file is whole, and of this format \
+                     (`emmclab formats` lists what can be read)"
+                }))
+            }
+            Ok(()) => Ok(()),
+        }
+    }
+
+    /// Joins the line to those behind it until it is whole; false where it never is, and then takes nothing.
+    fn take_with_rest(&mut self, own: &[u8], out: &mut Vec<Request>) -> Result<bool> {
+        // Programs break lines at a blank, which is lost, or within a word.
+        let mut joined = [(&b" "[..], own.to_vec()), (&b""[..], own.to_vec())];
+        let (mut used, rows) = (0, out.len());
+        for count in 1..=MOST_PARTS {
+            let Some(length) = self.line_behind(used)? else { return Ok(false) };
+            let at = self.start + used;
+            let mut line = without_return(&self.buffer[at..at + length]);
+            if own.starts_with(b"> ") {
+                line = line.strip_prefix(b"> ").unwrap_or(line);
+            }
+            if line.trim_ascii().is_empty() || !self.format.may_be_rest(line) {
+                return Ok(false);
+            }
+            used += length + 1;
+            for (glue, text) in &mut joined {
+                text.extend_from_slice(glue);
+                text.extend_from_slice(line);
+                let ledger = self.context.ledger.clone();
+                self.context.joining = true;
+                let result = self.format.parse(text, &mut self.context, out);
+                self.context.joining = false;
+                if result.is_ok() && !self.context.broken {
+                    self.start = (self.start + used).min(self.end);
+                    self.line += count;
+                    self.context.ledger.joined += count;
+                    return Ok(true);
+                }
+                out.truncate(rows);
+                self.context.broken = false;
+                self.context.ledger = ledger;
+            }
+        }
+        Ok(false)
+    }
+
+    /// Length of the line so many bytes behind the place of reading; `None` at the end of the text.
+    fn line_behind(&mut self, used: usize) -> Result<Option<usize>> {
+        loop {
+            let text = self.buffer.get(self.start + used..self.end).unwrap_or(&[]);
+            if let Some(length) = memchr::memchr(b'\n', text) {
+                return Ok(Some(length));
+            }
+            if self.ended || self.end - self.start > MAX_LINE {
+                return Ok((!text.is_empty()).then_some(text.len()));
+            }
+            self.refill()?;
+        }
+    }
+
+    /// Whether the lines that are at hand behind a bad one give a request. Reading ends here in any case.
+    fn others_are_good(&mut self) -> bool {
+        let mut requests = Vec::new();
+        let ledger = self.context.ledger.clone();
+        for line in self.buffer[self.start..self.end].split(|byte| *byte == b'\n').take(MOST_TRIED) {
+            let line = without_return(line);
+            if !line.is_empty() {
+                self.context.ledger.seen += 1;
+                let rows = requests.len();
+                if self.format.parse(line, &mut self.context, &mut requests).is_err() {
+                    requests.truncate(rows);
+                }
+            }
+        }
+        let _ = self.format.finish(&mut self.context, &mut requests);
+        self.context.ledger = ledger;
+        !requests.is_empty()
+    }
+}
+
+/// A line without the carriage return at its end.
+fn without_return(line: &[u8]) -> &[u8] {
+    line.strip_suffix(b"\r").unwrap_or(line)
+}
+
+impl<F: LineFormat> Source for LineSource<F> {
+    fn fill(&mut self, out: &mut Vec<Request>) -> Result<bool> {
+        let goal = out.len() + ROWS;
+        while out.len() < goal {
+            let mut text = &self.buffer[self.start..self.end];
+            let before = out.len();
+            while let Some((request, rest)) = self.format.parse_fast(text, &mut self.context) {
+                out.push(request);
+                text = rest;
+                if out.len() == goal {
+                    break;
+                }
+            }
+            let lines = (out.len() - before) as u64;
+            self.line += lines;
+            self.context.ledger.seen += lines;
+            self.start = self.end - text.len();
+            if out.len() == goal {
+                break;
+            }
+            match memchr::memchr(b'\n', text) {
+                Some(length) => self.one(length, out)?,
+                None if !self.ended => self.refill()?,
+                None => {
+                    // The last line may lack its end.
+                    if self.end > self.start {
+                        self.one(self.end - self.start, out)?;
+                    }
+                    if !self.finished {
+                        self.finished = true;
+                        self.format.finish(&mut self.context, out)?;
+                    }
+                    return Ok(false);
+                }
+            }
+        }
+        self.made = true;
+        Ok(true)
+    }
+
+    fn in_file_order(&self) -> bool {
+        self.format.in_file_order()
+    }
+
+    fn times(&self) -> Option<Times> {
+        self.format.times()
+    }
+
+    fn names(&self) -> (&Names, &Names) {
+        (&self.context.processes, &self.context.devices)
+    }
+
+    fn ledger(&self) -> Ledger {
+        self.context.ledger.clone()
+    }
+
+    fn tally(&self) -> Tally {
+        self.format.tally()
+    }
+
+    fn header(&self) -> Header {
+        Header { source: self.name.clone(), ..self.format.header() }
+    }
+
+    fn progress(&self) -> Progress {
+        (self.meter)()
+    }
+}

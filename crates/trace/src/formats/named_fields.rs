@@ -1,0 +1,55 @@
+//! Fields by the names of a heading, whose order may differ from file to file.
+
+use emmclab_base::{Error, Kind, Result};
+
+/// More columns than any of these formats has.
+const MOST: usize = 32;
+
+/// Where the columns `N` names stand in a line.
+pub(super) struct NamedFields<const N: usize> {
+    names: [&'static str; N],
+    /// The name that each column of the file is to have.
+    wanted: Vec<Option<usize>>,
+}
+
+impl<const N: usize> NamedFields<N> {
+    /// The columns of a heading; `None` where one is missing.
+    pub fn of<'a>(names: [&'static str; N], heading: impl Iterator<Item = &'a [u8]>) -> Option<Self> {
+        let known = |name: &[u8]| names.iter().position(|known| known.as_bytes() == name);
+        let wanted: Vec<_> = heading.take(MOST).map(|name| known(name.trim_ascii())).collect();
+        (0..N).all(|name| wanted.contains(&Some(name))).then_some(Self { names, wanted })
+    }
+
+    /// The fields of a line, in the order of the names.
+    pub fn read<'a>(&self, fields: impl Iterator<Item = &'a [u8]>) -> Result<[Named<'a>; N]> {
+        let mut found = [Named::default(); N];
+        let mut count = 0;
+        for (at, bytes) in fields.enumerate() {
+            count += 1;
+            if let Some(Some(name)) = self.wanted.get(at) {
+                found[*name] = Named { bytes, name: self.names[*name], column: at as u64 + 1 };
+            }
+        }
+        if count == self.wanted.len() {
+            return Ok(found);
+        }
+        let problem = format!("has {count} fields where the heading has {}", self.wanted.len());
+        Err(Error::new(Kind::Syntax, problem).of_field("line", count as u64, b""))
+    }
+}
+
+/// A field of a line.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Named<'a> {
+    pub bytes: &'a [u8],
+    pub name: &'static str,
+    pub column: u64,
+}
+
+impl Named<'_> {
+    /// The error that names this field.
+    #[cold]
+    pub fn refused(self, problem: &str) -> Error {
+        Error::new(Kind::Value, problem).of_field(self.name, self.column, self.bytes)
+    }
+}

@@ -1,0 +1,411 @@
+//! The tables of snoop tools: a heading, then a line for each request when it completes. `biosnoop` and `iosnoop` share
+//! this reader, because they differ in names of columns only.
+//!
+//! The heading says which columns there are and in which unit. A name of a process may hold blanks, so the columns behind
+//! it are counted from the end of the line. Lines of other programs around and between the lines of the table are passed
+//! over and counted as skipped; losses that the tool reports are counted as lost.
+
+use emmclab_base::{Error, Flags, Kind, Nanos, Op, Request, Result, SECTOR_BYTES, Sector};
+
+use super::rwbs::{self, Letters};
+use super::text::{
+    Context, LastName, blank_separated, decimal_time, is_decimal, is_digits, sectors, text, unsigned,
+};
+use super::time_unit::TimeUnit;
+
+/// The meaning of a column.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum TableColumn {
+    /// When it was issued.
+    Start(TimeUnit),
+    /// When it completed.
+    End(TimeUnit),
+    /// When it completed, as the time of day: `HH:MM:SS.mmm`.
+    Clock,
+    Process,
+    Pid,
+    Device,
+    Letters,
+    Sector,
+    Bytes,
+    /// The time in the queues of the operating system.
+    Queue(TimeUnit),
+    /// The time from issue to completion.
+    Latency(TimeUnit),
+    Other,
+}
+
+/// More columns than any tool prints.
+const MOST_COLUMNS: usize = 16;
+/// More words than a line of a table has: a name of a process has at most 16 bytes.
+const MOST_WORDS: usize = MOST_COLUMNS + 8;
+/// No request takes so long: the tool took the completion of another request for this one's.
+const LONGEST_NS: i64 = 3_600_000_000_000;
+const DAY_NS: i64 = 86_400_000_000_000;
+/// The sector that the kernel states where a request has no address.
+const NO_SECTOR: u64 = u64::MAX;
+
+/// The unit in brackets behind the name of a column.
+fn unit(name: &[u8], stem: &[u8]) -> Option<TimeUnit> {
+    let rest = name.strip_prefix(stem)?;
+    let unit = rest.strip_prefix(b"(").and_then(|rest| rest.strip_suffix(b")")).unwrap_or(rest);
+    match unit {
+        b"s" => Some(TimeUnit::Seconds),
+        b"ms" => Some(TimeUnit::Millis),
+        b"us" => Some(TimeUnit::Micros),
+        b"ns" => Some(TimeUnit::Nanos),
+        _ => None,
+    }
+}
+
+fn column(name: &[u8]) -> TableColumn {
+    match name {
+        b"TIMESTAMP" | b"TIME" => TableColumn::Clock,
+        b"STARTs" => TableColumn::Start(TimeUnit::Seconds),
+        b"ENDs" => TableColumn::End(TimeUnit::Seconds),
+        b"COMM" => TableColumn::Process,
+        b"PID" | b"TID" => TableColumn::Pid,
+        b"DISK" | b"DEV" => TableColumn::Device,
+        b"T" | b"TYPE" | b"RWBS" => TableColumn::Letters,
+        b"SECTOR" | b"BLOCK" => TableColumn::Sector,
+        b"BYTES" => TableColumn::Bytes,
+        name => unit(name, b"TIME")
+            .map(TableColumn::End)
+            .or_else(|| unit(name, b"QUE").map(TableColumn::Queue))
+            .or_else(|| unit(name, b"LAT").map(TableColumn::Latency))
+            .unwrap_or(TableColumn::Other),
+    }
+}
+
+/// The columns that a heading names; `None` for any other line.
+pub(super) fn heading(line: &[u8]) -> Option<Vec<TableColumn>> {
+    let columns: Vec<_> = blank_separated(line).take(MOST_COLUMNS + 1).map(column).collect();
+    let count = |wanted: TableColumn| columns.iter().filter(|column| **column == wanted).count();
+    let latencies = columns.iter().filter(|column| matches!(column, TableColumn::Latency(_))).count();
+    let once = [TableColumn::Process, TableColumn::Pid, TableColumn::Device]
+        .into_iter()
+        .all(|column| count(column) == 1);
+    (once && latencies == 1 && columns.len() <= MOST_COLUMNS).then_some(columns)
+}
+
+/// The heading in the first lines, with what stands for the device in it.
+pub(super) fn heading_with<'a>(head: &'a [u8], device: &[u8]) -> Option<&'a [u8]> {
+    const LINES: usize = 200;
+    let lines = head.split(|byte| *byte == b'\n').take(LINES).map(<[u8]>::trim_ascii_end);
+    lines.into_iter().find(|line| {
+        memchr::memmem::find(line, b"COMM").is_some()
+            && blank_separated(line).any(|name| name == device)
+            && heading(line).is_some()
+    })
+}
+
+/// The words of a line, with their places, so that those of the process can be put together again.
+struct Words<'a> {
+    line: &'a [u8],
+    places: [(usize, usize); MOST_WORDS],
+    count: usize,
+}
+
+impl<'a> Words<'a> {
+    /// `None` where there are more words than in any line of a table.
+    fn of(line: &'a [u8]) -> Option<Self> {
+        let mut words = Self { line, places: [(0, 0); MOST_WORDS], count: 0 };
+        let mut at = 0;
+        while at < line.len() {
+            let blank = |byte: &u8| matches!(byte, b' ' | b'\t');
+            let Some(begin) = line[at..].iter().position(|byte| !blank(byte)) else { break };
+            let begin = at + begin;
+            let end = line[begin..].iter().position(blank).map_or(line.len(), |length| begin + length);
+            *words.places.get_mut(words.count)? = (begin, end);
+            words.count += 1;
+            at = end;
+        }
+        Some(words)
+    }
+
+    /// Words from the first to the second, which is not among them, as they stand.
+    fn range(&self, from: usize, to: usize) -> &'a [u8] {
+        if from < to { &self.line[self.places[from].0..self.places[to - 1].1] } else { &[] }
+    }
+}
+
+/// A field of a line: its text and, for errors, its name and column.
+#[derive(Clone, Copy, Default)]
+struct Field<'a> {
+    bytes: &'a [u8],
+    column: u64,
+}
+
+/// The fields of a line that are read.
+#[derive(Default)]
+struct Row<'a> {
+    start: Option<i64>,
+    end: Option<i64>,
+    process: &'a [u8],
+    pid: Field<'a>,
+    device: &'a [u8],
+    letters: Field<'a>,
+    sector: Field<'a>,
+    bytes: Field<'a>,
+    queue: Option<i64>,
+    latency: Field<'a>,
+    latency_ns: i64,
+}
+
+/// Reads the lines of such a table.
+pub(super) struct Table {
+    columns: Vec<TableColumn>,
+    process: LastName,
+    device: LastName,
+    /// Days that the time of day has passed over, and the time of day before.
+    midnights: i64,
+    time_of_day: i64,
+    /// Where the tool prints no times: the end of the request before.
+    laid: i64,
+}
+
+impl Table {
+    pub fn new(columns: Vec<TableColumn>) -> Self {
+        let (process, device) = (LastName::default(), LastName::default());
+        Self { columns, process, device, midnights: 0, time_of_day: 0, laid: 0 }
+    }
+
+    fn has(&self, wanted: impl Fn(&TableColumn) -> bool) -> bool {
+        self.columns.iter().any(wanted)
+    }
+
+    /// Whether the time of a request is stated.
+    pub fn is_timed(&self) -> bool {
+        self.has(|column| matches!(column, TableColumn::Start(_) | TableColumn::End(_) | TableColumn::Clock))
+    }
+
+    /// Whether the time in the queue is stated.
+    pub fn is_queued(&self) -> bool {
+        self.has(|column| matches!(column, TableColumn::Queue(_)))
+    }
+
+    /// The column of requests that is missing, where one is.
+    pub fn missing(&self) -> Option<&'static str> {
+        let needed = [
+            (TableColumn::Sector, "address"),
+            (TableColumn::Bytes, "size"),
+            (TableColumn::Letters, "operation"),
+        ];
+        needed.into_iter().find(|(column, _)| !self.columns.contains(column)).map(|(_, name)| name)
+    }
+
+    /// Reads a line of the table or around it.
+    pub fn parse(&mut self, line: &[u8], context: &mut Context, out: &mut Vec<Request>) -> Result<()> {
+        if let Some(lost) = lost_events(line) {
+            context.no_record();
+            context.ledger.lost += lost;
+            return Ok(());
+        }
+        let words = Words::of(line).filter(|words| self.is_row(words));
+        let Some(words) = words else {
+            match heading(line) {
+                Some(columns) => {
+                    self.columns = columns;
+                    context.no_record();
+                }
+                None if line.trim_ascii().is_empty() => context.no_record(),
+                None => context.skip(),
+            }
+            return Ok(());
+        };
+        let process = self.word(self.position(TableColumn::Process), words.count);
+        if words.count + 1 == self.columns.len() && words.range(process, process + 1) == b"?" {
+            // bcc prints neither disk nor address of a request whose begin it did not see.
+            context.skip();
+            return Ok(());
+        }
+        let row = self.row(&words)?;
+        let Some(request) = self.request(&row, context)? else {
+            context.skip();
+            return Ok(());
+        };
+        out.push(request);
+        Ok(())
+    }
+
+    /// The index of a column that every table has.
+    fn position(&self, wanted: TableColumn) -> usize {
+        self.columns.iter().position(|column| *column == wanted).unwrap_or(0)
+    }
+
+    /// The index of the word that the column `at` stands in, given how many words there are.
+    fn word(&self, at: usize, words: usize) -> usize {
+        let process = self.position(TableColumn::Process);
+        if at <= process { at } else { (words + at).saturating_sub(self.columns.len()) }
+    }
+
+    /// Whether a line is meant as one of the table: it has enough words, and its first time, or else its device, is one.
+    fn is_row(&self, words: &Words) -> bool {
+        if words.count + 1 < self.columns.len() {
+            return false;
+        }
+        let word = |at: usize| words.range(at, at + 1);
+        match self.columns[0] {
+            TableColumn::Start(_) | TableColumn::End(_) => is_decimal(word(0)),
+            TableColumn::Clock => time_of_day(word(0)).is_some(),
+            _ => {
+                let device = self.word(self.position(TableColumn::Device), words.count);
+                let mut numbers = word(device).split(|byte| *byte == b',');
+                numbers.next().is_some_and(is_digits) && numbers.next().is_some_and(is_digits)
+            }
+        }
+    }
+
+    /// Reads the fields of a line.
+    fn row<'a>(&mut self, words: &Words<'a>) -> Result<Row<'a>> {
+        let mut row = Row::default();
+        let extra = (words.count + 1).saturating_sub(self.columns.len());
+        for (at, column) in self.columns.iter().enumerate() {
+            let first = self.word(at, words.count);
+            let field =
+                Field { bytes: words.range(first, (first + 1).min(words.count)), column: first as u64 + 1 };
+            let time = |unit, name| decimal_time(field.bytes, unit, name, field.column);
+            match *column {
+                TableColumn::Start(unit) => row.start = Some(time(unit, "start")?),
+                TableColumn::End(unit) => row.end = Some(time(unit, "time")?),
+                TableColumn::Clock => {
+                    let now = time_of_day(field.bytes).ok_or_else(|| {
+                        Error::new(Kind::Value, "is not a time of day, as 23:59:59.000").of_field(
+                            "time",
+                            field.column,
+                            field.bytes,
+                        )
+                    })?;
+                    // Lines of one moment may stand out of order; half a day back is the next day.
+                    if now < self.time_of_day - DAY_NS / 2 {
+                        self.midnights += 1;
+                    }
+                    self.time_of_day = now;
+                    row.end = Some(self.midnights * DAY_NS + now);
+                }
+                TableColumn::Process => row.process = words.range(first, first + extra),
+                TableColumn::Pid => row.pid = field,
+                TableColumn::Device => row.device = field.bytes,
+                TableColumn::Letters => row.letters = field,
+                TableColumn::Sector => row.sector = field,
+                TableColumn::Bytes => row.bytes = field,
+                // It is -1 where the tool did not see the request enter the queue.
+                TableColumn::Queue(_) if field.bytes.starts_with(b"-") => {}
+                TableColumn::Queue(unit) => row.queue = Some(time(unit, "queue")?),
+                TableColumn::Latency(unit) => {
+                    row.latency = field;
+                    row.latency_ns = time(unit, "latency")?;
+                }
+                TableColumn::Other => {}
+            }
+        }
+        Ok(row)
+    }
+
+    /// The request of a line; `None` for a command that has no address.
+    fn request(&mut self, row: &Row, context: &mut Context) -> Result<Option<Request>> {
+        if row.latency_ns > LONGEST_NS {
+            let problem = "is longer than an hour and no latency: the tool took another request's completion for this one's";
+            return Err(Error::new(Kind::Value, problem).of_field(
+                "latency",
+                row.latency.column,
+                row.latency.bytes,
+            ));
+        }
+        let bytes = unsigned(row.bytes.bytes, "bytes", row.bytes.column)?;
+        let Some((op, flags, sector, count)) = place(row, bytes)? else { return Ok(None) };
+        let bad = || {
+            Error::new(Kind::Value, "begins before the clock does").of_field(
+                "latency",
+                row.latency.column,
+                row.latency.bytes,
+            )
+        };
+        let (start, complete) = match (row.start, row.end) {
+            (Some(start), Some(end)) => (start, end.max(start)),
+            (Some(start), None) => (start, start.checked_add(row.latency_ns).ok_or_else(bad)?),
+            (None, Some(end)) => (end.checked_sub(row.latency_ns).ok_or_else(bad)?, end),
+            (None, None) => (self.laid, self.laid.checked_add(row.latency_ns).ok_or_else(bad)?),
+        };
+        self.laid = complete;
+        let arrival = start.checked_sub(row.queue.unwrap_or(0)).ok_or_else(bad)?;
+        let process = match row.process {
+            b"" | b"?" => None,
+            name => Some(self.process.id(name, &mut context.processes, |raw| Ok(text(raw)))?),
+        };
+        let device = self.device.id(row.device, &mut context.devices, |raw| Ok(text(raw)))?;
+        Ok(Some(Request {
+            // The start of iosnoop is that of the queue under -Q, which its output does not tell.
+            start: row.start.is_none().then_some(Nanos(start)),
+            complete: Some(Nanos(complete)),
+            flags,
+            pid: Some(signed(row.pid)?).filter(|pid| *pid > 0 || process.is_some()),
+            process,
+            device: Some(device),
+            ..Request::new(Nanos(arrival), op, sector, count)
+        }))
+    }
+}
+
+/// Operation, flags and range of a line. Of the requests without data only flushes and commands to zones are printed.
+fn place(row: &Row, bytes: u64) -> Result<Option<(Op, Flags, Sector, u32)>> {
+    let Letters::Request(op, flags) = rwbs::read(row.letters.bytes, row.letters.column)? else {
+        return Ok(None);
+    };
+    let sector = match row.sector.bytes {
+        b"-1" => NO_SECTOR,
+        digits => unsigned(digits, "sector", row.sector.column)?,
+    };
+    if bytes == 0 {
+        let known = if sector == NO_SECTOR { 0 } else { sector };
+        return Ok(match op {
+            Op::Read | Op::Write | Op::Flush => {
+                Some((Op::Flush, flags.difference(Flags::PREFLUSH.union(Flags::FUA)), Sector(0), 0))
+            }
+            _ => Some((op, flags, Sector(known), 0)).filter(|_| op != Op::Discard),
+        });
+    }
+    if sector == NO_SECTOR {
+        // A command of a program to the drive, passed through.
+        return Ok(None);
+    }
+    let count = sectors(bytes.div_ceil(SECTOR_BYTES), row.bytes.bytes, "bytes", row.bytes.column)?;
+    Ok(Some((op, flags, Sector(sector), count)))
+}
+
+fn signed(field: Field) -> Result<i32> {
+    let digits = field.bytes.strip_prefix(b"-").unwrap_or(field.bytes);
+    let id = super::text::pid(digits, "pid", field.column)?;
+    Ok(if digits.len() < field.bytes.len() { -id } else { id })
+}
+
+/// `HH:MM:SS` with decimals or without, in nanoseconds.
+fn time_of_day(field: &[u8]) -> Option<i64> {
+    let mut parts = field.split(|byte| *byte == b':');
+    let (hours, minutes, rest) = (parts.next()?, parts.next()?, parts.next()?);
+    if parts.next().is_some() || ![hours, minutes].iter().all(|part| part.len() == 2 && is_digits(part)) {
+        return None;
+    }
+    let number = |part| unsigned(part, "", 0).ok().and_then(|number| i64::try_from(number).ok());
+    let (hours, minutes) = (number(hours)?, number(minutes)?);
+    let seconds = decimal_time(rest, TimeUnit::Seconds, "", 0).ok()?;
+    let valid = hours < 24 && minutes < 60 && seconds < 61_000_000_000;
+    valid.then_some((hours * 60 + minutes) * 60_000_000_000 + seconds)
+}
+
+/// The count of a line in which the tool says that it lost events.
+fn lost_events(line: &[u8]) -> Option<u64> {
+    let mut words = blank_separated(line);
+    let mut first = words.next()?;
+    if first == b"Possibly" {
+        first = words.next()?;
+    }
+    if !first.eq_ignore_ascii_case(b"lost") {
+        return None;
+    }
+    let count = unsigned(words.next()?, "", 0).ok()?;
+    words
+        .next()
+        .is_some_and(|word| word.starts_with(b"event") || word.starts_with(b"sample"))
+        .then_some(count)
+}

@@ -1,0 +1,101 @@
+//! Traces of Tectonic, the storage of Meta, as Baleen uses them (Wong et al., "Baleen: ML Admission & Prefetching for Flash Caches", FAST
+//! 2024).
+//!
+//! Fields between blanks under a heading: `block_id io_offset io_size op_time op_name user_namespace user_name rs_shard_id op_count
+//! host_name`. Read are the block with offset and size in bytes, from which addresses are made ([`super::placement`]); the time in
+//! seconds; and the operation by its number: 1, 2 and 5 get data, 3, 4 and 6 put it; others are skipped and counted. The user's
+//! namespace stands as the process. No response times.
+
+use std::path::Path;
+
+use emmclab_base::{Error, Kind, Nanos, Op, Request, Result};
+
+use super::format::{Format, Origin, ReadOptions, Times};
+use super::input::Input;
+use super::named_fields::{Named, NamedFields};
+use super::placement::{NOTE, Parts};
+use super::text::{
+    Context, LastName, LineFormat, LineSource, blank_separated, decimal_time, first_line, stream_span, text,
+    unsigned,
+};
+use super::time_unit::TimeUnit;
+use crate::columns::Column;
+use crate::header::Header;
+use crate::source::Source;
+
+pub(super) static FORMAT: Format = Format {
+    name: "tectonic",
+    about: "Traces of Meta's Tectonic, as Baleen uses them",
+    known_by: "a heading with `block_id io_offset io_size op_time op_name ...`",
+    origin: Origin {
+        from: "Meta's Tectonic, as Baleen uses it",
+        gives: &[Column::Process],
+        unknown: "addresses: blocks lie in the order of their first use; response times",
+    },
+    extensions: &[],
+    times: Times::Fixed(TimeUnit::Seconds),
+    sniff: |head: &[u8], _: &Path| columns(head).is_some(),
+    open,
+    writes: None,
+};
+
+const NAMES: [&str; 6] = ["block_id", "io_offset", "io_size", "op_time", "op_name", "user_namespace"];
+/// Room for a block, which has 8 MB at most.
+const PART_BYTES: u64 = 16 << 20;
+
+fn columns(head: &[u8]) -> Option<NamedFields<6>> {
+    let line = first_line(head);
+    NamedFields::of(NAMES, blank_separated(line.strip_prefix(b"#").unwrap_or(line)))
+}
+
+fn open(input: Input, options: &ReadOptions) -> Result<Box<dyn Source>> {
+    let columns = columns(input.head()).ok_or_else(|| {
+        Error::new(Kind::Syntax, "the first line does not name the columns of a trace of Tectonic")
+            .at_line(1)
+            .hint("keep the heading of the file (`block_id io_offset io_size op_time op_name ...`)")
+    })?;
+    let tectonic = Tectonic { columns, parts: Parts::of(PART_BYTES), process: LastName::default() };
+    Ok(Box::new(LineSource::new(tectonic, input, options)))
+}
+
+struct Tectonic {
+    columns: NamedFields<6>,
+    parts: Parts,
+    process: LastName,
+}
+
+impl LineFormat for Tectonic {
+    fn parse(&mut self, line: &[u8], context: &mut Context, out: &mut Vec<Request>) -> Result<()> {
+        if line.starts_with(b"block_id") || line.starts_with(b"#") {
+            context.no_record();
+            return Ok(());
+        }
+        let [block, offset, size, time, op, user] = self.columns.read(blank_separated(line))?;
+        let number = |field: Named| unsigned(field.bytes, field.name, field.column);
+        let op = match number(op)? {
+            1 | 2 | 5 => Op::Read,
+            3 | 4 | 6 => Op::Write,
+            _ => {
+                context.skip();
+                return Ok(());
+            }
+        };
+        let arrival = Nanos(decimal_time(time.bytes, TimeUnit::Seconds, time.name, time.column)?);
+        let into = number(offset)?;
+        if into.checked_add(number(size)?).is_none() {
+            return Err(offset.refused("reaches beyond byte 2^64"));
+        }
+        let address = self.parts.offset(number(block)?, into);
+        let (sector, count, rounded) =
+            stream_span(address, number(size)?, (size.bytes, size.name, size.column))?;
+        context.round(rounded);
+        let process = self.process.id(user.bytes, &mut context.processes, |raw| Ok(text(raw)))?;
+        out.push(Request { process: Some(process), ..Request::new(arrival, op, sector, count) });
+        Ok(())
+    }
+
+    fn header(&self) -> Header {
+        let (format, clock) = (FORMAT.name.into(), "unix".into());
+        Header { format, clock, note: Some(NOTE.into()), ..Header::default() }
+    }
+}

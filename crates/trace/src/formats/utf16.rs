@@ -1,0 +1,168 @@
+//! Text in UTF-16 as UTF-8: PowerShell writes the output of programs so, and some editors do.
+
+use std::io::{self, Read};
+
+/// Code units that are looked at where no mark says the encoding.
+const LOOKED_AT: usize = 32;
+const CHUNK: usize = 1 << 13;
+/// Stands for what is no character (U+FFFD).
+const REPLACEMENT: char = '\u{fffd}';
+
+/// Order of the two bytes of a code unit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Order {
+    Little,
+    Big,
+}
+
+impl Order {
+    /// The byte order that the byte-order mark gives, or that makes ASCII text of all of the first code units.
+    pub(super) fn of(head: &[u8]) -> Option<Self> {
+        match head {
+            [0xff, 0xfe, ..] => return Some(Self::Little),
+            [0xfe, 0xff, ..] => return Some(Self::Big),
+            _ => {}
+        }
+        let units = head.get(..2 * LOOKED_AT)?;
+        let is_text = |byte: u8| matches!(byte, b'\t' | b'\n' | b'\r' | b' '..=b'~');
+        let all = |high: usize| units.chunks_exact(2).all(|unit| unit[high] == 0 && is_text(unit[1 - high]));
+        if all(1) {
+            Some(Self::Little)
+        } else if all(0) {
+            Some(Self::Big)
+        } else {
+            None
+        }
+    }
+
+    fn unit(self, bytes: [u8; 2]) -> u16 {
+        match self {
+            Self::Little => u16::from_le_bytes(bytes),
+            Self::Big => u16::from_be_bytes(bytes),
+        }
+    }
+}
+
+/// Reads UTF-16 and gives UTF-8, without the byte-order mark.
+pub(super) struct Utf16<R> {
+    input: R,
+    order: Order,
+    raw: Vec<u8>,
+    /// A high surrogate whose low surrogate has not been read yet.
+    high: Option<u16>,
+    text: Vec<u8>,
+    given: usize,
+    begun: bool,
+}
+
+impl<R: Read> Utf16<R> {
+    pub(super) fn new(input: R, order: Order) -> Self {
+        Self { input, order, raw: Vec::new(), high: None, text: Vec::new(), given: 0, begun: false }
+    }
+
+    /// Converts what is read next; false at the end.
+    fn advance(&mut self) -> io::Result<bool> {
+        let held = self.raw.len();
+        let read = self.input.by_ref().take(CHUNK as u64).read_to_end(&mut self.raw)?;
+        self.text.clear();
+        self.given = 0;
+        let whole = (held + read) & !1;
+        for unit in self.raw[..whole].chunks_exact(2) {
+            let unit = self.order.unit([unit[0], unit[1]]);
+            if std::mem::replace(&mut self.begun, true) || unit != 0xfeff {
+                Self::push(&mut self.high, &mut self.text, unit);
+            }
+        }
+        self.raw.drain(..whole);
+        if read == 0 {
+            // Half a code unit, or half a pair of them.
+            if !self.raw.is_empty() || self.high.take().is_some() {
+                self.raw.clear();
+                put(&mut self.text, REPLACEMENT);
+            }
+            return Ok(!self.text.is_empty());
+        }
+        Ok(true)
+    }
+
+    fn push(high: &mut Option<u16>, text: &mut Vec<u8>, unit: u16) {
+        let units = high.take().into_iter().chain([unit]);
+        for decoded in char::decode_utf16(units) {
+            match decoded {
+                Ok(character) => put(text, character),
+                Err(error)
+                    if matches!(error.unpaired_surrogate(), 0xd800..=0xdbff)
+                        && error.unpaired_surrogate() == unit =>
+                {
+                    *high = Some(unit);
+                }
+                Err(_) => put(text, REPLACEMENT),
+            }
+        }
+    }
+}
+
+fn put(text: &mut Vec<u8>, character: char) {
+    text.extend_from_slice(character.encode_utf8(&mut [0; 4]).as_bytes());
+}
+
+impl<R: Read> Read for Utf16<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        while self.given >= self.text.len() {
+            if !self.advance()? {
+                return Ok(0);
+            }
+        }
+        let length = buffer.len().min(self.text.len() - self.given);
+        buffer[..length].copy_from_slice(&self.text[self.given..self.given + length]);
+        self.given += length;
+        Ok(length)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn encoded(text: &str, order: Order) -> Vec<u8> {
+        text.encode_utf16()
+            .flat_map(|unit| match order {
+                Order::Little => unit.to_le_bytes(),
+                Order::Big => unit.to_be_bytes(),
+            })
+            .collect()
+    }
+
+    fn decoded(bytes: &[u8], order: Order) -> String {
+        let mut text = String::new();
+        Utf16::new(bytes, order).read_to_string(&mut text).unwrap();
+        text
+    }
+
+    #[test]
+    fn text_reads_the_same_in_both_orders_and_beyond_one_chunk() {
+        let text = "a\u{fc}\u{1f600}\r\n".repeat(5_000);
+        for order in [Order::Little, Order::Big] {
+            assert_eq!(decoded(&encoded(&text, order), order), text);
+            assert_eq!(decoded(&encoded(&format!("\u{feff}{text}"), order), order), text);
+        }
+    }
+
+    #[test]
+    fn halves_of_characters_are_replaced() {
+        assert_eq!(decoded(&[b'a', 0, 0x3d, 0xd8], Order::Little), "a\u{fffd}");
+        assert_eq!(decoded(&[0x3d, 0xd8, b'a', 0], Order::Little), "\u{fffd}a");
+        assert_eq!(decoded(&[0x00, 0xde, b'a', 0, 7], Order::Little), "\u{fffd}a\u{fffd}");
+    }
+
+    #[test]
+    fn the_order_is_known_by_the_mark_or_by_plain_text() {
+        let text = "0.000000 0 4220896 8 0\n3.773000 0 49592384 8 1\n";
+        for order in [Order::Little, Order::Big] {
+            assert_eq!(Order::of(&encoded(text, order)), Some(order));
+            assert_eq!(Order::of(&encoded("\u{feff}x", order)), Some(order));
+        }
+        assert_eq!(Order::of(text.as_bytes()), None);
+        assert_eq!(Order::of(&[0; 512]), None);
+    }
+}

@@ -1,0 +1,173 @@
+//! Traces of `CloudPhysics` (Waldspurger et al., "Efficient MRC Construction with SHARDS", FAST 2015): records of `VMware`'s vscsi, in
+//! versions 1 and 2, and the CSV that libCacheSim makes of them.
+//!
+//! Little-endian records. Version 1 has 32 bytes: sequence number, length in bytes and number of segments (u32 each), SCSI operation
+//! code and version (u16 each), block of 512 bytes, microseconds since the boot of the host (u64 each). Version 2 has 40: operation
+//! code, version, sequence number, length, number of segments, block, microseconds, and the response time, which is
+//! not read because its unit is not documented. The version stands in the upper byte of its field. Commands that neither read, write, flush nor unmap
+//! are skipped and counted. The CSV is `version,time,op,size,lbn` with whole seconds and the code in hexadecimal.
+
+use std::path::Path;
+
+use emmclab_base::{Nanos, Op, Request, Result, SECTOR_BYTES, Sector};
+
+use super::binary::{RecordFormat, RecordSource, bytes, refused};
+use super::format::{Format, Origin, ReadOptions, Times};
+use super::input::Input;
+use super::text::{Context, LineFormat, LineSource, comma_separated, first_line};
+use super::time_unit::TimeUnit;
+use super::walk::Walk;
+use crate::header::Header;
+use crate::opcodes::scsi;
+use crate::source::Source;
+
+pub(super) static FORMAT: Format = Format {
+    name: "vscsi",
+    about: "CloudPhysics traces of VMware's vscsi, versions 1 and 2",
+    known_by: "the version and SCSI codes of its first records, of 32 or 40 bytes",
+    origin: Origin {
+        from: "CloudPhysics traces of VMware (`vscsiStats`), binary",
+        gives: &[],
+        unknown: "response times, processes; ranges of UNMAP and WRITE SAME, which are skipped",
+    },
+    extensions: &[],
+    times: Times::Fixed(TimeUnit::Micros),
+    sniff: |head: &[u8], _: &Path| version(head).is_some(),
+    open,
+    writes: None,
+};
+
+pub(super) static CSV: Format = Format {
+    name: "vscsi-csv",
+    about: "CloudPhysics traces as CSV of libCacheSim",
+    known_by: "its heading (`version,time,op,size,lbn`)",
+    origin: Origin {
+        from: "CloudPhysics traces as libCacheSim prints them",
+        gives: &[],
+        unknown: "response times, processes; ranges of UNMAP and WRITE SAME, which are skipped",
+    },
+    extensions: &[],
+    times: Times::Fixed(TimeUnit::Seconds),
+    sniff: |head: &[u8], _: &Path| first_line(head) == HEADING,
+    open: |input: Input, options: &ReadOptions| Ok(Box::new(LineSource::new(Csv, input, options))),
+    writes: None,
+};
+
+const HEADING: &[u8] = b"version,time,op,size,lbn";
+
+/// The layout of a version's records.
+#[derive(Clone, Copy)]
+struct Layout {
+    version: u16,
+    size: usize,
+    /// Places of the version, the operation code, the length, the block and the time.
+    version_at: usize,
+    code_at: usize,
+    length_at: usize,
+    block_at: usize,
+    time_at: usize,
+}
+
+const LAYOUTS: [Layout; 2] = [
+    Layout { version: 2, size: 40, version_at: 2, code_at: 0, length_at: 8, block_at: 16, time_at: 24 },
+    Layout { version: 1, size: 32, version_at: 14, code_at: 12, length_at: 4, block_at: 16, time_at: 24 },
+];
+
+impl Layout {
+    /// Whether a record has this version, and an operation code of SCSI.
+    fn fits(self, raw: &[u8]) -> bool {
+        let short = |at| u16::from_le_bytes(bytes(raw, at));
+        short(self.version_at) >> 8 == self.version && short(self.code_at) <= 0xff
+    }
+}
+
+/// The layout of the first records, of which there are two at least, and one of them moves data.
+fn version(head: &[u8]) -> Option<Layout> {
+    const JUDGED: usize = 64;
+    LAYOUTS.into_iter().find(|layout| {
+        let records = || head.chunks_exact(layout.size).take(JUDGED);
+        records().count() >= 2
+            && records().all(|raw| layout.fits(raw))
+            && records().any(|raw| scsi(raw[layout.code_at]).is_some())
+    })
+}
+
+fn open(input: Input, options: &ReadOptions) -> Result<Box<dyn Source>> {
+    let layout = version(input.head()).ok_or_else(|| {
+        refused("version", "", "the first records are of neither version 1 nor 2 of vscsi").at_offset(0)
+    })?;
+    Ok(Box::new(RecordSource::new(Vscsi { layout }, input, options, 0, layout.size)?))
+}
+
+struct Vscsi {
+    layout: Layout,
+}
+
+impl RecordFormat for Vscsi {
+    fn parse(&mut self, raw: &[u8], context: &mut Context, out: &mut Vec<Request>) -> Result<()> {
+        let layout = self.layout;
+        let version = u16::from_le_bytes(bytes(raw, layout.version_at)) >> 8;
+        if version != layout.version {
+            return Err(refused("version", version, "is not the version of the records before"));
+        }
+        let op = u8::try_from(u16::from_le_bytes(bytes(raw, layout.code_at))).ok().and_then(scsi);
+        let Some(op) = op else {
+            context.skip();
+            return Ok(());
+        };
+        let time = u64::from_le_bytes(bytes(raw, layout.time_at));
+        let ns = i64::try_from(time).ok().and_then(|us| us.checked_mul(1_000));
+        let arrival = Nanos(ns.ok_or_else(|| refused("time", time, "is longer than 292 years"))?);
+        let sector = Sector(u64::from_le_bytes(bytes(raw, layout.block_at)));
+        let length = u32::from_le_bytes(bytes(raw, layout.length_at));
+        match (op, length) {
+            (Op::Flush, _) => out.push(Request::new(arrival, op, Sector(0), 0)),
+            // The ranges of an unmap are in its data, which is not recorded; transfers of nothing are allowed by SCSI.
+            (Op::Discard, _) | (_, 0) => context.skip(),
+            (op, length) => out.push(Request::new(arrival, op, sector, length.div_ceil(SECTOR_BYTES as u32))),
+        }
+        Ok(())
+    }
+
+    fn header(&self) -> Header {
+        Header { format: FORMAT.name.into(), clock: "monotonic".into(), ..Header::default() }
+    }
+}
+
+struct Csv;
+
+impl LineFormat for Csv {
+    fn parse(&mut self, line: &[u8], context: &mut Context, out: &mut Vec<Request>) -> Result<()> {
+        if line == HEADING {
+            context.no_record();
+            return Ok(());
+        }
+        let mut fields = Walk::along(comma_separated(line));
+        let version = fields.next("version")?;
+        let arrival = Nanos(fields.next("time")?.time(TimeUnit::Seconds)?);
+        let code = fields.next("op")?;
+        let size = fields.next("size")?;
+        let sector = Sector(fields.next("lbn")?.unsigned()?);
+        fields.end()?;
+        if !matches!(version.unsigned()?, 1 | 2) {
+            return Err(version.refused("is neither 1 nor 2"));
+        }
+        let digits = std::str::from_utf8(code.bytes).ok().filter(|text| !text.starts_with('+'));
+        let digits = digits.and_then(|text| u8::from_str_radix(text, 16).ok());
+        let op = scsi(digits.ok_or_else(|| code.refused("is not a SCSI operation code in hexadecimal"))?);
+        match op {
+            None | Some(Op::Discard) => context.skip(),
+            Some(Op::Flush) => out.push(Request::new(arrival, Op::Flush, Sector(0), 0)),
+            Some(_) if size.unsigned()? == 0 => context.skip(),
+            Some(op) => {
+                let (_, count) = size.span(0)?;
+                out.push(Request::new(arrival, op, sector, count));
+            }
+        }
+        Ok(())
+    }
+
+    fn header(&self) -> Header {
+        Header { format: CSV.name.into(), clock: "monotonic".into(), ..Header::default() }
+    }
+}

@@ -1,0 +1,134 @@
+//! Files that are no traces, by name: what people hand over instead of one, and what to do with it.
+//!
+//! A kind is declared once, with what it is, how it is recognised, and the cure. [`recognise`] asks them in order, where no
+//! format recognises a file.
+
+mod binary;
+mod ext_csd;
+mod programs;
+mod text;
+
+use emmclab_base::{Error, Kind};
+
+/// The end of a cure: how the requests are recorded.
+macro_rules! record {
+    ($before:literal) => {
+        concat!($before, "record requests with `emmclab record`, blktrace or trace-cmd")
+    };
+}
+
+use record;
+
+/// A kind of file that is no trace.
+pub(crate) struct FileKind {
+    /// A phrase that names it, with its article.
+    what: &'static str,
+    /// Whether the first bytes of a file (decompressed) are of this kind.
+    is: fn(&Head) -> bool,
+    /// The command that reads it, where one does, and what to record instead.
+    cure: &'static str,
+}
+
+/// The first bytes of a file, and its first lines.
+pub(crate) struct Head<'a> {
+    bytes: &'a [u8],
+}
+
+/// Lines that are looked at.
+const MOST_LINES: usize = 200;
+
+impl<'a> Head<'a> {
+    fn has(&self, at: usize, mark: &[u8]) -> bool {
+        self.bytes.get(at..).is_some_and(|bytes| bytes.starts_with(mark))
+    }
+
+    /// The first lines that are not empty, without blanks around them.
+    fn lines(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
+        let lines = self.bytes.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii);
+        lines.filter(|line| !line.is_empty()).take(MOST_LINES)
+    }
+
+    /// Whether one of the first lines begins with each of these.
+    fn has_lines(&self, beginnings: &[&str]) -> bool {
+        beginnings.iter().all(|begin| self.lines().any(|line| line.starts_with(begin.as_bytes())))
+    }
+
+    /// Whether one of the first lines holds all of these words.
+    fn has_words(&self, words: &[&str]) -> bool {
+        self.lines().any(|line| {
+            words.iter().all(|word| line.split(u8::is_ascii_whitespace).any(|found| found == word.as_bytes()))
+        })
+    }
+
+    /// Whether this text stands in the first bytes.
+    fn holds(&self, text: &str) -> bool {
+        memchr::memmem::find(self.bytes, text.as_bytes()).is_some()
+    }
+
+    /// Whether so many of the first lines fulfil this.
+    fn has_many(&self, least: usize, is: impl Fn(&[u8]) -> bool) -> bool {
+        self.lines().filter(|line| is(line)).count() >= least
+    }
+}
+
+/// Every kind, the most telling first.
+fn kinds() -> impl Iterator<Item = &'static FileKind> {
+    binary::KINDS.iter().chain(ext_csd::KINDS).chain(text::KINDS).chain(programs::KINDS)
+}
+
+/// What each kind is, and its cure.
+pub(crate) fn named() -> impl Iterator<Item = (&'static str, &'static str)> {
+    text::OWN.iter().chain(kinds()).map(|kind| (kind.what, kind.cure))
+}
+
+/// The error of a file of a known kind that is no trace.
+pub(crate) fn recognise(head: &[u8]) -> Option<Error> {
+    let head = Head { bytes: head };
+    kinds().find(|kind| (kind.is)(&head)).map(refusal)
+}
+
+/// Like [`recognise`], for pages and documents of emmclab. It is asked before the formats, some of which would accept them.
+pub(crate) fn recognise_own(head: &[u8]) -> Option<Error> {
+    let head = Head { bytes: head };
+    text::OWN.iter().find(|kind| (kind.is)(&head)).map(refusal)
+}
+
+fn refusal(kind: &'static FileKind) -> Error {
+    Error::new(Kind::UnknownFormat, format!("this is no trace, but {}", kind.what)).hint(kind.cure)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kind_has_a_name_of_its_own_and_a_cure() {
+        let mut names = std::collections::BTreeSet::new();
+        for kind in kinds().chain(text::OWN) {
+            assert!(names.insert(kind.what), "{} stands twice", kind.what);
+            assert!(kind.cure.len() > 20, "{}", kind.what);
+            assert!(!kind.cure.ends_with('.') && !kind.what.ends_with('.'), "{}", kind.what);
+        }
+    }
+
+    /// What a file with these first bytes is said to be.
+    pub(super) fn named(head: &[u8]) -> String {
+        let error = recognise_own(head).or_else(|| recognise(head));
+        error.map_or_else(|| "unknown".to_owned(), |error| error.to_string())
+    }
+
+    #[test]
+    fn other_texts_and_bytes_stay_unknown() {
+        for head in [
+            &b""[..],
+            b"\n\n",
+            b"a,b,c\n1,2,3\n",
+            b"1 2 3 4 5 6 7 8\n",
+            &[0; 512],
+            &[7; 4096],
+            b"hello world\n",
+        ] {
+            assert_eq!(named(head), "unknown", "{:?}", &head[..head.len().min(20)]);
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! The events that a recording holds, counted by name, so that a trace without requests says what it holds instead.
+
+use std::collections::BTreeMap;
+
+use rustc_hash::FxHashMap;
+
+/// Names that are told apart; the events of all further ones are counted together.
+const MOST_NAMES: usize = 1 << 10;
+
+/// Events of a recording by name.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    counts: Vec<(String, u64)>,
+    /// The tracer that wrote the recording, where it names one (`# tracer: function`).
+    pub tracer: Option<String>,
+    /// The parts of the recording that are not here, where some are missing.
+    pub missing: Option<String>,
+}
+
+impl Tally {
+    /// The events of these names, most frequent first; a name that comes twice is counted once, and one that did not occur is left
+    /// out.
+    pub fn new<N: Into<String>>(counts: impl IntoIterator<Item = (N, u64)>) -> Self {
+        let mut by_name: BTreeMap<String, u64> = BTreeMap::new();
+        for (name, count) in counts.into_iter().filter(|(_, count)| *count > 0) {
+            *by_name.entry(name.into()).or_default() += count;
+        }
+        let mut counts: Vec<(String, u64)> = by_name.into_iter().collect();
+        counts.sort_by(|left, right| right.1.cmp(&left.1).then_with(|| left.0.cmp(&right.0)));
+        Self { counts, ..Self::default() }
+    }
+
+    /// Names and counts, most frequent first.
+    pub fn counts(&self) -> &[(String, u64)] {
+        &self.counts
+    }
+
+    /// The count of the events of this name.
+    pub fn of(&self, name: &str) -> u64 {
+        self.counts.iter().find(|(known, _)| known == name).map_or(0, |(_, count)| *count)
+    }
+
+    /// Whether no event was seen.
+    pub fn is_empty(&self) -> bool {
+        self.counts.is_empty()
+    }
+}
+
+/// Counts events by name while they are read, and remembers what each name means.
+#[derive(Debug)]
+pub(crate) struct NameCounts<M> {
+    known: Vec<Known<M>>,
+    places: FxHashMap<Box<[u8]>, usize>,
+    last: usize,
+    others: u64,
+}
+
+#[derive(Debug)]
+struct Known<M> {
+    name: Box<[u8]>,
+    count: u64,
+    meaning: M,
+}
+
+impl<M> Default for NameCounts<M> {
+    fn default() -> Self {
+        Self { known: Vec::new(), places: FxHashMap::default(), last: 0, others: 0 }
+    }
+}
+
+/// A name in [`NameCounts`].
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Place(usize);
+
+impl<M: Copy> NameCounts<M> {
+    /// The place of this name and its meaning, which `find` is asked for once for each name. Counts nothing.
+    #[inline]
+    pub(crate) fn place(&mut self, name: &[u8], find: impl FnOnce(&[u8]) -> M) -> (Place, M) {
+        match self.known.get(self.last) {
+            Some(known) if *known.name == *name => (Place(self.last), known.meaning),
+            _ => self.another_place(name, find),
+        }
+    }
+
+    fn another_place(&mut self, name: &[u8], find: impl FnOnce(&[u8]) -> M) -> (Place, M) {
+        let place = match self.places.get(name) {
+            Some(place) => *place,
+            None if self.known.len() == MOST_NAMES => return (Place(MOST_NAMES), find(name)),
+            None => {
+                let (name, meaning) = (Box::<[u8]>::from(name), find(name));
+                self.places.insert(name.clone(), self.known.len());
+                self.known.push(Known { name, count: 0, meaning });
+                self.known.len() - 1
+            }
+        };
+        self.last = place;
+        (Place(place), self.known[place].meaning)
+    }
+
+    /// Counts an event of the name at this place.
+    #[inline]
+    pub(crate) fn add(&mut self, place: Place) {
+        match self.known.get_mut(place.0) {
+            Some(known) => known.count += 1,
+            None => self.others += 1,
+        }
+    }
+
+    /// Names and counts so far.
+    pub(crate) fn counts(&self) -> impl Iterator<Item = (String, u64)> {
+        let known =
+            self.known.iter().map(|known| (String::from_utf8_lossy(&known.name).into_owned(), known.count));
+        known.chain([("of further names".to_owned(), self.others)])
+    }
+
+    /// The counts so far.
+    pub(crate) fn tally(&self) -> Tally {
+        Tally::new(self.counts())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_counted_and_sorted_by_frequency() {
+        let mut counts = NameCounts::default();
+        for name in ["sched_switch", "block_rq_issue", "sched_switch", "sched_switch"] {
+            let (place, length) = counts.place(name.as_bytes(), <[u8]>::len);
+            assert_eq!(length, name.len());
+            counts.add(place);
+        }
+        let tally = counts.tally();
+        assert_eq!(tally.counts(), [("sched_switch".to_owned(), 3), ("block_rq_issue".to_owned(), 1)]);
+        assert_eq!((tally.of("sched_switch"), tally.of("sched_wakeup")), (3, 0));
+    }
+
+    #[test]
+    fn names_without_end_do_not_fill_the_memory() {
+        let mut counts = NameCounts::default();
+        for number in 0..10_000 {
+            let (place, ()) = counts.place(format!("event_{number}").as_bytes(), |_| ());
+            counts.add(place);
+        }
+        assert_eq!(counts.tally().counts().len(), MOST_NAMES + 1);
+        assert_eq!(counts.tally().of("of further names"), 10_000 - MOST_NAMES as u64);
+    }
+}

@@ -1,0 +1,256 @@
+//! Tables of published traces, of caches too, and described columns.
+
+use crate::support::{SAMPLES, Trace, lenient, read_bytes};
+use emmclab_trace::{Flags, Kind, Nanos, Op, ReadOptions, Request, Result, Sector};
+
+fn sample(format: &str) -> Trace {
+    let sample = SAMPLES.iter().find(|sample| sample.format == format).unwrap();
+    read_bytes(sample.text.as_bytes(), sample.ending, &ReadOptions::default()).unwrap()
+}
+
+fn with_columns(text: &str, columns: &str, time: Option<&str>, size: Option<&str>) -> Result<Trace> {
+    let options = ReadOptions {
+        columns: Some(columns.into()),
+        time_unit: time.map(Into::into),
+        size_unit: size.map(Into::into),
+        ..ReadOptions::default()
+    };
+    read_bytes(text.as_bytes(), "dat", &options)
+}
+
+#[test]
+fn published_tables_mean_what_their_documentation_says() {
+    let trace = sample("fiu");
+    let one = &trace.requests[1];
+    assert_eq!(
+        (one.arrival, one.sector, one.sectors, one.op, one.pid),
+        (Nanos(39_064_000), Sector(926_858_672), 16, Op::Read, Some(2522))
+    );
+    assert_eq!((trace.processes[1].as_str(), trace.devices[1].as_str()), ("my daemon", "6,1"));
+
+    let trace = sample("k5cloud");
+    let one = &trace.requests[0];
+    assert_eq!((one.sector, one.sectors, one.op), (Sector(2048), 8, Op::Write));
+    assert_eq!(trace.requests[1].arrival, Nanos(125_000));
+
+    let sample_text = SAMPLES.iter().find(|sample| sample.format == "hfplayer").unwrap().text;
+    let text = format!("{sample_text}150.5,RD_OUT,5,1,1170210688,8,0\n");
+    let trace = read_bytes(text.as_bytes(), "csv", &ReadOptions::default()).unwrap();
+    assert_eq!((trace.requests[0].response(), trace.requests[1].response()), (Some(Nanos(39_964)), None));
+    assert_eq!((trace.requests[1].arrival, trace.ledger.skipped), (Nanos(145_714), 1));
+
+    let trace = sample("thesios");
+    let one = &trace.requests[0];
+    assert_eq!((one.sector, one.sectors, one.op), (Sector(672), 88, Op::Read));
+    assert_eq!((one.start, one.response()), (Some(one.arrival), Some(Nanos(2_300_000))));
+    assert_eq!((trace.requests[1].start, trace.requests[1].sectors, trace.ledger.rounded), (None, 1, 1));
+    assert!(trace.header.note.unwrap().contains("no addresses"));
+
+    let trace = sample("tectonic");
+    assert_eq!(
+        (trace.requests[0].op, trace.requests[0].sectors, trace.requests[1].op),
+        (Op::Write, 8192, Op::Read)
+    );
+    assert_eq!(trace.requests[1].sector, Sector(((16 << 20) + 1_048_576) / 512));
+
+    let trace = sample("vscsi-csv");
+    assert_eq!(
+        (trace.requests[0].op, trace.requests[0].sector, trace.requests[1].op),
+        (Op::Write, Sector(42_932_745), Op::Read)
+    );
+    assert_eq!(trace.ledger.skipped, 1);
+}
+
+/// A record of vscsi of version 1.
+fn version_1(code: u16, length: u32, block: u64, us: u64) -> Vec<u8> {
+    let mut out = Vec::new();
+    for word in [1, length, 1] {
+        out.extend(u32::to_le_bytes(word));
+    }
+    out.extend(code.to_le_bytes());
+    out.extend(0x100_u16.to_le_bytes());
+    out.extend(block.to_le_bytes());
+    out.extend(us.to_le_bytes());
+    out
+}
+
+/// The same of version 2.
+fn version_2(code: u16, length: u32, block: u64, us: u64) -> Vec<u8> {
+    let mut out = Vec::new();
+    out.extend(code.to_le_bytes());
+    out.extend(0x200_u16.to_le_bytes());
+    for word in [1, length, 1] {
+        out.extend(u32::to_le_bytes(word));
+    }
+    for word in [block, us, 300] {
+        out.extend(u64::to_le_bytes(word));
+    }
+    out
+}
+
+#[test]
+fn both_versions_of_vscsi_read_the_same_and_damage_is_named_with_its_offset() {
+    let rows = [(0x2a, 512, 8, 1_000), (0x88, 4096, 16, 2_000), (0x12, 36, 0, 2_500), (0x35, 0, 0, 3_000)];
+    for (record, size) in [(version_1 as fn(u16, u32, u64, u64) -> Vec<u8>, 32), (version_2, 40)] {
+        let bytes: Vec<u8> =
+            rows.into_iter().flat_map(|(code, length, block, us)| record(code, length, block, us)).collect();
+        let trace = read_bytes(&bytes, "vscsi", &ReadOptions::default()).unwrap();
+        let seen: Vec<_> =
+            trace.requests.iter().map(|one| (one.arrival.0, one.op, one.sector.0, one.sectors)).collect();
+        assert_eq!(
+            seen,
+            [(1_000_000, Op::Write, 8, 1), (2_000_000, Op::Read, 16, 8), (3_000_000, Op::Flush, 0, 0)]
+        );
+        assert_eq!((trace.header.format.as_str(), trace.ledger.skipped), ("vscsi", 1));
+        for cut in size * 2 + 1..size * 3 {
+            let error = read_bytes(&bytes[..cut], "vscsi", &ReadOptions::default()).unwrap_err();
+            assert_eq!(error.kind(), Kind::Truncated);
+            assert!(error.to_string().contains(&format!("byte {}", size * 2)), "{error}");
+            assert_eq!(read_bytes(&bytes[..cut], "vscsi", &lenient()).unwrap().requests.len(), 2);
+        }
+    }
+}
+
+/// A record of oracleGeneral, or of lcs version 2 where there is an operation.
+fn object(seconds: u32, id: u64, size: u32, op: Option<u32>) -> Vec<u8> {
+    let mut out = Vec::new();
+    out.extend(seconds.to_le_bytes());
+    out.extend(id.to_le_bytes());
+    out.extend(size.to_le_bytes());
+    out.extend(op.map(|op| op | 7 << 8).into_iter().flat_map(u32::to_le_bytes));
+    out.extend((-1_i64).to_le_bytes());
+    out
+}
+
+#[test]
+fn traces_of_caches_are_laid_out_by_first_use_and_say_so() {
+    let bytes = [object(1, 77, 4096, None), object(1, 5, 512, None), object(2, 77, 4096, None)].concat();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("w1.oracleGeneral.bin");
+    std::fs::write(&path, &bytes).unwrap();
+    let trace = crate::support::read(&path).unwrap();
+    let places: Vec<_> = trace.requests.iter().map(|one| (one.sector.0, one.sectors, one.op)).collect();
+    assert_eq!(places, [(0, 8, Op::Read), (8, 1, Op::Read), (0, 8, Op::Read)]);
+    let note = trace.header.note.unwrap();
+    assert!(note.contains("no addresses") && note.contains("taken as reads"), "{note}");
+    // Nothing in the file marks it.
+    assert_eq!(read_bytes(&bytes, "bin", &ReadOptions::default()).unwrap_err().kind(), Kind::UnknownFormat);
+
+    let mark = 0x1234_5678_9abc_def0_u64.to_le_bytes();
+    let mut head = vec![0; 8192];
+    head[..8].copy_from_slice(&mark);
+    head[8] = 2;
+    head[8184..].copy_from_slice(&mark);
+    let bytes = [
+        head.clone(),
+        object(1, 77, 4096, Some(12)),
+        object(1, 77, 4096, Some(3)),
+        object(1, 77, 0, Some(9)),
+    ]
+    .concat();
+    let trace = read_bytes(&bytes, "lcs", &ReadOptions::default()).unwrap();
+    let ops: Vec<_> = trace.requests.iter().map(|one| one.op).collect();
+    assert_eq!(
+        (ops, trace.processes, trace.ledger.skipped),
+        (vec![Op::Read, Op::Write], vec!["tenant 7".to_owned()], 1)
+    );
+    head[8] = 9;
+    let error = read_bytes(&head, "lcs", &ReadOptions::default()).unwrap_err();
+    assert_eq!((error.kind(), error.field()), (Kind::Value, Some("version")));
+    assert_eq!(read_bytes(&head[..100], "lcs", &ReadOptions::default()).unwrap_err().kind(), Kind::Truncated);
+}
+
+#[test]
+fn columns_may_be_separated_by_blanks() {
+    let trace = with_columns(
+        "10  fio\t8 8   R\n20 dd 16 8 W  \n",
+        "arrival,process,sector,sectors,op",
+        Some("us"),
+        None,
+    )
+    .unwrap();
+    assert_eq!((trace.requests.len(), trace.processes), (2, vec!["fio".to_owned(), "dd".to_owned()]));
+    assert_eq!(trace.requests[1].arrival, Nanos(20_000));
+    let trace =
+        read_bytes(b"arrival_us op sector sectors\n1 read 8 8\n", "dat", &ReadOptions::default()).unwrap();
+    assert_eq!(trace.requests.len(), 1);
+    let error = with_columns("10 8 8 R\n20 16 8\n", "arrival_us,sector,sectors,op", None, None).unwrap_err();
+    assert_eq!(error.line(), Some(2), "{error}");
+}
+
+#[test]
+fn the_arrival_is_the_completion_less_the_response_or_the_earliest_time_there_is() {
+    let one = |text: &str, columns: &str| -> Result<Request> {
+        Ok(with_columns(text, columns, None, None)?.requests[0])
+    };
+    let request = one("10.5,2,8,8,R\n", "complete_ms,response_us,sector,sectors,op").unwrap();
+    assert_eq!((request.arrival, request.complete), (Nanos(10_498_000), Some(Nanos(10_500_000))));
+    let request = one("10,2,8,8,R\n", "complete_ms,service_ms,sector,sectors,op").unwrap();
+    assert_eq!((request.arrival, request.start), (Nanos(8_000_000), Some(Nanos(8_000_000))));
+    let request = one("10,8,8,R\n", "issue_ms,sector,sectors,op").unwrap();
+    assert_eq!((request.arrival, request.issue), (Nanos(10_000_000), Some(Nanos(10_000_000))));
+    let error = one("10,8,8,R\n", "complete_ms,sector,sectors,op").unwrap_err();
+    assert!(error.to_string().contains("no column arrival"), "{error}");
+}
+
+#[test]
+fn columns_hold_any_unit_of_time_hexadecimal_numbers_and_codes() {
+    let trace = with_columns("0.5,0x10,1f,2a\n", "arrival_h,sector,sectors_hex,op_scsi", None, None).unwrap();
+    let one = &trace.requests[0];
+    assert_eq!(
+        (one.arrival.0, one.sector, one.sectors, one.op),
+        (1_800_000_000_000, Sector(16), 31, Op::Write)
+    );
+    let error = with_columns("1,8,8,1\n", "arrival_s,sector,sectors,op", None, None).unwrap_err();
+    assert!(error.hint_text().unwrap().contains("op_read0"), "{error}");
+    let trace = with_columns("1,8,8,1\n", "arrival_s,sector,sectors,op_read0", None, None).unwrap();
+    assert_eq!(trace.requests[0].op, Op::Write);
+}
+
+#[test]
+fn a_foreign_heading_is_refused_with_columns_that_read_the_file() {
+    let text = "time_s op lba size seq\n0.000000 read 2048 8 rand\n0.000112 read 2056 8 seq\n";
+    let error = read_bytes(text.as_bytes(), "txt", &ReadOptions::default()).unwrap_err();
+    assert_eq!(error.kind(), Kind::UnknownFormat);
+    let hint = error.hint_text().unwrap();
+    let columns = hint.split("--columns ").nth(1).and_then(|rest| rest.split(' ').next()).unwrap();
+    assert!(hint.contains("--size-unit"), "{hint}");
+    let trace = with_columns(text, columns, None, Some("sector")).unwrap();
+    assert_eq!((trace.requests.len(), trace.requests[1].sector), (2, Sector(2056)));
+}
+
+#[test]
+fn the_list_of_alibabas_devices_is_no_trace() {
+    let error =
+        read_bytes(b"device_id,capacity\n0,536870912000\n", "csv", &ReadOptions::default()).unwrap_err();
+    assert_eq!(error.kind(), Kind::UnknownFormat);
+    assert!(
+        error.to_string().contains("capacities") && error.hint_text().unwrap().contains("io_traces.csv"),
+        "{error}"
+    );
+}
+
+#[test]
+fn both_forms_of_iotrace_say_the_same_and_events_of_files_are_skipped() {
+    let csv = "device.id,device.name,file.path,header.sid,header.timestamp,io.error,io.flush,io.fua,io.latency,io.lba,io.len,io.operation\n\
+               8388608,sda,,48,82383915,true,false,true,145584,193227744,8,Write\n\
+               8388608,sda,/var/a,49,82383990,,,,,,,\n\
+               8388608,sda,/var/a,50,82384000,false,false,false,0,64,16,Read\n\
+               8388608,sda,,65,82575353,false,true,false,85643,0,0,Write\n";
+    let json = r#"{"header":{"sid":"48","timestamp":"82383915"},"io":{"lba":"193227744","len":8,"operation":"Write","fua":true,"error":true,"latency":"145584"},"device":{"id":"8388608","name":"sda"}}
+{"header":{"sid":"49","timestamp":"82383990"},"device":{"name":"sda"},"file":{"path":"/var/a","eventType":"Create"}}
+{"header":{"sid":"50","timestamp":"82384000"},"io":{"lba":"64","len":16},"device":{"id":"8388608","name":"sda"}}
+{"header":{"sid":"65","timestamp":"82575353"},"io":{"operation":"Write","flush":true,"latency":"85643"},"device":{"id":"8388608","name":"sda"}}
+"#;
+    let [of_csv, of_json] =
+        [csv, json].map(|text| read_bytes(text.as_bytes(), "txt", &ReadOptions::default()).unwrap());
+    assert_eq!(of_csv.requests, of_json.requests);
+    assert_eq!((of_csv.ledger.skipped, of_json.ledger.skipped, of_json.ledger.failed), (1, 1, 1));
+    let rows: Vec<_> =
+        of_json.requests.iter().map(|request| (request.op, request.sector.0, request.sectors)).collect();
+    assert_eq!(rows, [(Op::Write, 193_227_744, 8), (Op::Read, 64, 16), (Op::Flush, 0, 0)]);
+    let [write, read, flush] = &of_json.requests[..] else { panic!("{rows:?}") };
+    assert_eq!(write.flags, Flags::FUA.union(Flags::FAILED));
+    assert_eq!((read.complete, flush.complete), (None, Some(Nanos(82_575_353 + 85_643))));
+    assert_eq!(of_json.devices, ["sda"]);
+}

@@ -1,0 +1,321 @@
+"""Applications in closed loop: programs that wait for a simulated device, and where the time goes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from os import PathLike, fspath
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from emmclab import _core
+from emmclab.devices.device import Device, parse_precondition
+from emmclab.devices.layers import Setting, stack
+from emmclab.errors import ConfigError
+from emmclab.runtime.document import Document
+from emmclab.runtime.files import written
+
+#: States of a thread, as results name them, with the words for people.
+STATES = dict(_core.app_states())
+#: Those that the device is the cause of.
+STORAGE = ("read", "fsync", "throttled")
+#: The host where none is named, and its network.
+HOST = "nexusone"
+NETWORK = "wifi"
+#: The device holds data before a run, since the files of an application do.
+PRECONDITION = "sequential:100"
+#: Simulated time after which a run is an error: a day.
+LIMIT_S = 86_400
+_OPERATIONS = ("read", "fsync", "write_back")
+
+
+class AppResult(Document):
+    """Result of a run; a mapping of the groups that `emmclab apps run --json` prints.
+
+    `app` says where the time went, `device` is the result of the device as `emmclab simulate` gives it.
+    """
+
+    @property
+    def runtime_s(self) -> float:
+        """What the user waited for, in s."""
+        seconds: float = self["app"]["runtime_ns"] / 1e9
+        return seconds
+
+    @property
+    def storage_s(self) -> float:
+        """The part of it that the device is the cause of, in s."""
+        nanoseconds: int = sum(self["app"]["states"][state] for state in STORAGE)
+        return nanoseconds / 1e9
+
+    @property
+    def run_name(self) -> str:
+        """What tells runs of one application apart: device, layers, file systems, syncs, network."""
+        options = self["options"]
+        layers, filesystems, synced = options["layers"], options["filesystems"], options["synced"]
+        under = f" under {'+'.join(layers)}" if layers else ""
+        under += f" with {', '.join(filesystems)}" if filesystems else ""
+        under += f" syncing {', '.join(synced)}" if synced is not None else ""
+        return f"{self['device']['device']}{under} over {self['app']['network']}"
+
+    def __repr__(self) -> str:
+        return f"<AppResult {self['app']['program']!r} on {self.run_name!r}: {self.runtime_s:.2f} s>"
+
+
+def applications() -> list[dict[str, str]]:
+    """List the applications that come with emmclab: `name`, `about` and `source` of each.
+
+    >>> [row["name"] for row in applications()][:2]
+    ['webbench', 'facebook']
+    """
+    programs = [_core.Program.preset(name) for name in _core.app_presets()]
+    return [{"name": one.name, "about": one.about, "source": one.source} for one in programs]
+
+
+def application_text(name: str) -> str:
+    """Give the file of an application that comes with emmclab, with its comments.
+
+    >>> application_text("rlbench").splitlines()[0]
+    'name = "rlbench"'
+    """
+    return _core.app_text(name)
+
+
+def application_schema() -> dict[str, Any]:
+    """Give the JSON Schema of the file of an application."""
+    schema: dict[str, Any] = json.loads(_core.app_schema())
+    return schema
+
+
+def hosts() -> list[dict[str, Any]]:
+    """List the hosts that come with emmclab, with every setting of each.
+
+    >>> [host["name"] for host in hosts()]
+    ['nexusone', 'nexusone-yaffs2', 'phone-2020', 'phone-2020-ext4']
+    """
+    return [json.loads(_core.HostSetup.preset(name).to_json()) for name in _core.host_presets()]
+
+
+def _is_file(name: str) -> bool:
+    return "/" in name or name.endswith(".toml")
+
+
+def program_of(name: str) -> _core.Program:
+    """Take an application that comes with emmclab by its name, or one by the path of its file."""
+    return _core.Program.file(name) if _is_file(name) else _core.Program.preset(name)
+
+
+def setup_of(name: str) -> _core.HostSetup:
+    """Take a host that comes with emmclab by its name, or one by the path of its file."""
+    return _core.HostSetup.file(name) if _is_file(name) else _core.HostSetup.preset(name)
+
+
+@dataclass(frozen=True)
+class LearnedProgram:
+    """A program that was learned from a recording; `program` is its file, and `known` says what is known."""
+
+    program: str
+    format: str
+    length_ns: int
+    threads: int
+    files: int
+    lines: int
+    unreadable_lines: int
+    known: dict[str, int]
+    #: Calls that the program leaves out, and lines that are no calls, by their kind.
+    dropped: dict[str, int]
+
+
+def learn_application(
+    path: str | PathLike[str],
+    *,
+    name: str | None = None,
+    partitions: Mapping[str, str] = MappingProxyType({"data": "/"}),
+    user_waits_for: str | None = None,
+    keep_pauses: bool = False,
+) -> LearnedProgram:
+    """Learn a program from a recording of system calls.
+
+    Taken from it are threads, their operations on files with sizes and places, transfers, and the order that
+    files force on threads. What operations took is left to the model. Time between calls is work. A call that
+    waits for a child, a pipe or a thread of the recording waits for it in the program, too; one that waits
+    for an unknown cause is a pause of its length. Memory-mapped files, io_uring and asynchronous I/O are not
+    seen, and counted where they can be.
+
+    Args:
+        path: what `strace -f -ttt -T -y -o FILE COMMAND` wrote (other forms of time are read, too, and calls
+            without durations), or syscall events of ftrace as text.
+        name: of the program; by default of the file.
+        partitions: folders by the names of partitions; the first one has all other files, too.
+        user_waits_for: the thread that the user waits for, by the number that the kernel gave it; by default
+            the first one of the recording.
+        keep_pauses: accept a thread that waits for unknown causes for more than half of its time.
+
+    Raises:
+        InputError: the file cannot be read, or is not a recording.
+        ConfigError: there is no such thread.
+        EmmclabError: the thread mostly waits for causes that are not in the recording.
+    """
+    found = _core.learn_app(
+        fspath(path),
+        Path(path).stem if name is None else name,
+        list(partitions.items()),
+        user_waits_for,
+        keep_pauses,
+    )
+    return LearnedProgram(**json.loads(found))
+
+
+def said_of(
+    precondition: str,
+    layers: Sequence[str],
+    layer_settings: Mapping[str, Setting] | None,
+    second: Device | None,
+) -> dict[str, Any]:
+    """Give what the result of a run says of the device below it."""
+    return {
+        "precondition": precondition,
+        "layers": list(layers),
+        "layer_settings": dict(layer_settings or {}),
+        "second": None if second is None else second.name,
+    }
+
+
+def run_application(
+    name: str,
+    device: Device | str,
+    *,
+    network: str = NETWORK,
+    host: str = HOST,
+    seed: int = 1,
+    what_if: Iterable[str] = (),
+    filesystems: Iterable[str] = (),
+    sync: Sequence[str] | None = None,
+    precondition: str = PRECONDITION,
+    images: str | PathLike[str] | None = None,
+    images_limit: int | None = None,
+    layers: Sequence[str] = (),
+    layer_settings: Mapping[str, Setting] | None = None,
+    second: Device | str | None = None,
+    limit_s: int = LIMIT_S,
+    check: bool = False,
+    perfetto: str | PathLike[str] | None = None,
+) -> AppResult:
+    """Run an application in closed loop on a device.
+
+    Args:
+        name: an application that comes with emmclab, or the path of a TOML file.
+        device: a device, or a name as `Device.named` takes it.
+        network: a network of the host.
+        host: a host that comes with emmclab, or the path of a TOML file.
+        seed: of everything that is drawn.
+        what_if: parts of the storage that are infinitely fast: `partition=NAME`, `class=CLASS` of files, or
+            `op=read|fsync|write_back`.
+        filesystems: file systems in place of those of the host: `data=lfs` on one partition, `lfs` on all.
+        sync: classes of files whose syncs are carried out (`database`, `database_journal`, `cache`, `other`),
+            or `["none"]`; those of the others return at once. Without it, those that the host has.
+        precondition: data on the device before, as `Device.simulate` takes it, but no trace.
+        images: folder that keeps preconditioned devices.
+        images_limit: most bytes of `images`, as in `Device.simulate`.
+        layers: names of layers above the device, the first on top.
+        layer_settings: their settings.
+        second: a device beside it, for layers that use one.
+        limit_s: simulated time, in s, after which the run is an error.
+        check: check every invariant of the device.
+        perfetto: file for a picture of the run, which ui.perfetto.dev shows: what each thread does, the
+            critical path, and requests and device as `Device.simulate` draws them. It ends in `.pftrace`, or
+            `.pftrace.gz`.
+
+    Raises:
+        ConfigError: the file is wrong (with its line), the partitions do not fit the device, the program is
+            in a deadlock (with the threads and what each waits for) or goes on beyond the limit.
+
+    >>> run_application("email", "nexus5").runtime_s > 0
+    True
+    """
+    device = Device.named(device) if isinstance(device, str) else device
+    beside = Device.named(second) if isinstance(second, str) else second
+    aging = parse_precondition(precondition)
+    if isinstance(aging, Path):
+        hint = "use none, sequential:PCT, random:PCT or steady[:CAPACITIES]"
+        raise ConfigError(
+            "a device under an application is not aged by a trace",
+            kind="config",
+            field="precondition",
+            hint=hint,
+        )
+    program, setup = program_of(name), setup_of(host)
+    chosen = {"filesystems": list(filesystems), "synced": None if sync is None else list(sync)}
+    options = {"network": network, "seed": seed, "limit_s": limit_s, "what_if": list(what_if), **chosen}
+    found = json.loads(
+        _core.run_app(
+            program,
+            setup,
+            device.core,
+            json.dumps(options),
+            json.dumps({"precondition": aging, "seed": seed, "check": check}),
+            images=None if images is None else fspath(images),
+            images_limit=images_limit,
+            layers=stack(layers, layer_settings or {}),
+            second=None if beside is None else beside.core,
+            perfetto=None if perfetto is None else fspath(perfetto),
+        )
+    )
+    if perfetto is not None:
+        written.append(fspath(perfetto))
+    said = said_of(precondition, layers, layer_settings, beside)
+    return AppResult({**found, "options": {**said, **chosen}})
+
+
+def parts_of(result: AppResult) -> list[str]:
+    """List the parts of the storage that a run used: partitions, classes of blocks, operations.
+
+    Each can be given as `what_if`.
+    """
+    partitions = {part["partition"] for part in result["app"]["spent"] if part["partition"]}
+    classes = result["app"]["requests"]["classes"]
+    return [
+        *(f"partition={name}" for name in sorted(partitions)),
+        *(f"class={name}" for name in classes),
+        *(f"op={name}" for name in _OPERATIONS),
+    ]
+
+
+def dominating(result: AppResult) -> tuple[str, float]:
+    """Name the largest part of the time along the critical path, and its share of the runtime in %.
+
+    Storage is named with the class of files and the partition.
+    """
+    shares: dict[str, int] = {}
+    for part in result["app"]["spent"]:
+        words = STATES[part["state"]]
+        if part["class"]:
+            words = f"{words} of {part['class'].replace('_', ' ')} files on {part['partition']}"
+        shares[words] = shares.get(words, 0) + part["ns"]
+    if not shares:
+        return "nothing", 0.0
+    words = max(shares, key=lambda word: shares[word])
+    return words, 100 * shares[words] / result["app"]["runtime_ns"]
+
+
+def requests_line(result: AppResult) -> str:
+    """Say in a line what reached the device."""
+    counts = result["app"]["requests"]
+    syncs = f"{result['app']['file_syncs']:,} syncs of files"
+    if counts is None:
+        # A live run has those that the device counted.
+        found = result["device"]["requests"]
+        sizes = (
+            (op, found[op], found[key]) for op, key in (("read", "bytes_read"), ("write", "bytes_written"))
+        )
+        parts = [f"{count:,} {op}s, {size / 2**20:,.1f} MB" for op, count, size in sizes]
+        return f"{'; '.join(parts)}; {syncs}"
+    parts = []
+    for op in ("read", "write"):
+        group = counts["all"][op]
+        line = f"{group['requests']:,} {op}s, {group['bytes'] / 2**20:,.1f} MB"
+        if group["requests"]:
+            line += f", {100 * group['sequential'] / group['requests']:.0f} % sequential"
+        parts.append(line)
+    return f"{'; '.join(parts)}; {syncs}; {counts['sync_points']:,} flushes and FUA writes"

@@ -1,0 +1,168 @@
+"""Applications as real processes: the threads of a program do real file operations on a served device."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from os import PathLike
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from emmclab import _core
+from emmclab.apps.closed_loop import LIMIT_S, NETWORK, PRECONDITION, AppResult, program_of, said_of, setup_of
+from emmclab.devices.device import Device
+from emmclab.devices.layers import Setting
+from emmclab.errors import ConfigError
+from emmclab.live.serve import LiveDevice, require_loop, require_tools, serve
+
+#: The host where none is named: all of its partitions have a file system that test machines mount.
+LIVE_HOST = "phone-2020-ext4"
+#: The kernel's names of file systems, with options of `mkfs`: all tables are written at once, and blocks are
+#: those of the host model, also on small partitions.
+_MKFS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "ext4": ("ext4", ("-b", "4096", "-E", "nodiscard,lazy_itable_init=0,lazy_journal_init=0")),
+    "fat32": ("vfat", ("-F", "32")),
+}
+#: As Android mounts its partitions.
+_MOUNT = {"ext4": "noatime,noauto_da_alloc", "fat32": "noatime"}
+_TOOLS = {"mkfs.ext4": "e2fsprogs", "addpart": "util-linux"}
+
+
+def run_live(
+    name: str,
+    device: Device | str,
+    *,
+    network: str = NETWORK,
+    host: str = LIVE_HOST,
+    seed: int = 1,
+    clock: str = "real",
+    precondition: str = PRECONDITION,
+    images: str | PathLike[str] | None = None,
+    layers: Sequence[str] = (),
+    layer_settings: Mapping[str, Setting] | None = None,
+    second: Device | str | None = None,
+    record: str | PathLike[str] | None = None,
+    limit_s: int = LIMIT_S,
+) -> AppResult:
+    """Run an application on this machine: real file operations on file systems of a served device.
+
+    Each partition of the host is a partition of the device. The files that exist beforehand are written, and
+    unmounted, so that nothing of them is in memory when the program begins. Cores and network are those of
+    the host, and take time only; the page cache, the file system and the block layer are this machine's.
+
+    Args:
+        name: an application that comes with emmclab, or the path of a TOML file.
+        device: a device, or a name as `Device.named` takes it.
+        network: a network of the host.
+        host: a host, or the path of a TOML file; its kernel settings count only by the limit of dirty data.
+        seed: of everything that is drawn.
+        clock: of the device, as `serve` takes it.
+        precondition: data on the device before, as `serve` takes it.
+        images: folder that keeps preconditioned devices.
+        layers: names of layers above the device, the first on top.
+        layer_settings: their settings.
+        second: a device beside it, for layers that use one.
+        record: trace to write; it has the preparation too.
+        limit_s: seconds after which the run is an error.
+
+    Raises:
+        ConfigError: as `run_application`, and for a file system that no kernel has.
+        UnsupportedError: no root, FUSE or loop devices, or a tool is missing.
+    """
+    require_loop()
+    require_tools(_TOOLS)
+    chosen = Device.named(device) if isinstance(device, str) else device
+    program, setup = program_of(name), setup_of(host)
+    setup.check_network(network)
+    beside = Device.named(second) if isinstance(second, str) else second
+    said = {**said_of(precondition, layers, layer_settings, beside), "clock": clock}
+    with (
+        TemporaryDirectory(prefix="emmclab-") as folder,
+        serve(
+            chosen,
+            loop=True,
+            partitions=True,
+            clock="free",
+            precondition=precondition,
+            seed=seed,
+            images=images,
+            record=record,
+            dirty_bytes=setup.dirty_bytes(),
+            layers=layers,
+            layer_settings=layer_settings,
+            second=beside,
+        ) as disk,
+    ):
+        places = _places(setup, disk, host)
+        folders = [str(Path(folder, place["partition"])) for place in places]
+        for number, place in enumerate(places, 1):
+            kind, tables = _MKFS[place["filesystem"]]
+            disk.add_partition(
+                number, place["first_sector"], place["sectors"], mkfs=kind, mkfs_options=tables
+            )
+        _mount(disk, places, folders)
+        _core.prepare_app(program, setup, disk.capacity_bytes, folders, seed)
+        disk.unmount()
+        disk.drain()
+        disk.set("clock", clock)
+        _mount(disk, places, folders)
+        disk.clear_counters()
+        options = {"network": network, "seed": seed, "limit_s": limit_s, "what_if": []}
+        asked = json.dumps({**options, "filesystems": [], "synced": None})
+        app = json.loads(_core.run_app_live(program, setup, disk.capacity_bytes, folders, asked))
+        found = disk.result()
+        # What is left in memory is not part of the run.
+        with suppress(ConfigError):
+            disk.set("clock", "free")
+    return AppResult({"app": app, "device": found.to_dict(), "options": said})
+
+
+def agreement(live: AppResult, model: AppResult) -> list[dict[str, Any]]:
+    """Hold a live run against the model's: name, unit, `live`, `model` and `difference_pct` of each figure.
+
+    The difference is None where the live figure is 0.
+    """
+    figures: dict[tuple[str, str], Callable[[AppResult], float]] = {
+        ("runtime", "s"): lambda run: run.runtime_s,
+        ("reads", ""): lambda run: run["device"]["requests"]["read"],
+        ("writes", ""): lambda run: run["device"]["requests"]["write"],
+        ("read", "MB"): lambda run: run["device"]["requests"]["bytes_read"] / 2**20,
+        ("written", "MB"): lambda run: run["device"]["requests"]["bytes_written"] / 2**20,
+        ("syncs of files", ""): lambda run: run["app"]["file_syncs"],
+    }
+    rows = []
+    for (name, unit), figure in figures.items():
+        real, modelled = figure(live), figure(model)
+        difference = 100 * (modelled / real - 1) if real else None
+        rows.append(
+            {"name": name, "unit": unit, "live": real, "model": modelled, "difference_pct": difference}
+        )
+    return rows
+
+
+def _places(setup: _core.HostSetup, disk: LiveDevice, host: str) -> list[dict[str, Any]]:
+    """Give the mounted partitions, whose file systems a kernel has to have.
+
+    Raises:
+        ConfigError: it has one of them not.
+    """
+    places: list[dict[str, Any]] = json.loads(setup.places(disk.capacity_bytes))
+    known = Path("/proc/filesystems").read_text(encoding="utf-8").split()
+    for place in places:
+        kind = _MKFS.get(place["filesystem"], ("", ()))[0]
+        if kind not in known:
+            raise ConfigError(
+                f"partition `{place['partition']}` of the host `{host}` has {place['filesystem']}, which "
+                "this kernel does not mount",
+                kind="config",
+                field="--host",
+                hint=f"take a host whose partitions have ext4, as {LIVE_HOST}",
+            )
+    return places
+
+
+def _mount(disk: LiveDevice, places: Sequence[Mapping[str, Any]], folders: Sequence[str]) -> None:
+    for number, (place, folder) in enumerate(zip(places, folders, strict=True), 1):
+        disk.mount(folder, options=_MOUNT[place["filesystem"]], partition=number)

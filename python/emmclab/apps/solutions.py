@@ -1,0 +1,241 @@
+"""Pilot solutions of FAST 2012: applications with each beside the plain device, and what is risked."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib import resources
+from typing import Any
+
+from emmclab.apps.closed_loop import AppResult, run_application
+from emmclab.devices.device import Device
+from emmclab.devices.layers import Setting
+from emmclab.errors import ConfigError
+from emmclab.runtime.document import Document
+
+#: The name of the device itself as the second one.
+SAME = "same"
+#: Promises whose break is a loss of what was acknowledged; a break of another one is an inconsistency.
+_LOSSES = ("fsync", "fdatasync", "commit")
+
+
+@dataclass(frozen=True)
+class Solution:
+    """A way to make storage faster without another main device.
+
+    Attributes:
+        name: its name.
+        about: what it is, in a line.
+        hardware: what has to be bought for it; empty where nothing has.
+        layers: layers above the device.
+        layer_settings: their settings.
+        second: the second device, `same` for another one like the first; none where it is `None`.
+        filesystems: file systems in place of the host's, as `run_application` takes them.
+        sync: classes of files whose syncs are carried out; all where it is `None`.
+    """
+
+    name: str
+    about: str
+    hardware: str = ""
+    layers: tuple[str, ...] = ()
+    layer_settings: Mapping[str, Setting] = field(default_factory=dict)
+    second: str | None = None
+    filesystems: tuple[str, ...] = ()
+    sync: tuple[str, ...] | None = None
+
+    def run(self, name: str, device: Device, network: str, **options: Any) -> AppResult:
+        """Run an application with it; `options` are those of `run_application`."""
+        return run_application(
+            name,
+            device,
+            network=network,
+            layers=self.layers,
+            layer_settings=self.layer_settings,
+            second=device if self.second == SAME else self.second,
+            filesystems=self.filesystems,
+            sync=self.sync,
+            **options,
+        )
+
+
+#: The plain device first, then the solutions.
+SOLUTIONS = (
+    Solution("plain", "the device as it is"),
+    Solution(
+        "nvm-buffer",
+        "a small non-volatile buffer before the device",
+        "16 MB of phase-change memory",
+        layers=("nvm-buffer",),
+        second="pcm-16mb",
+    ),
+    Solution(
+        "raid0",
+        "stripes over two devices of the same kind",
+        "a second device",
+        layers=("pair",),
+        layer_settings={"pair.routing": "striping"},
+        second=SAME,
+    ),
+    Solution("lfs", "a log-structured file system on every partition", filesystems=("lfs",)),
+    Solution(
+        "advil",
+        "small random writes are logged in a reserved area",
+        layers=("advil",),
+        layer_settings={"advil.recovery": True},
+    ),
+    Solution(
+        "selective-sync",
+        "only databases and their journals are synced",
+        sync=("database", "database_journal"),
+    ),
+    Solution("no-sync", "nothing is synced: what selective sync can gain at most", sync=("none",)),
+)
+
+
+def solutions_named(names: Iterable[str]) -> list[Solution]:
+    """Give solutions by name, the plain device first; all of them where no name is given.
+
+    Raises:
+        ConfigError: there is no such solution.
+
+    >>> [one.name for one in solutions_named(["raid0"])]
+    ['plain', 'raid0']
+    """
+    wanted = list(names)
+    known = [one.name for one in SOLUTIONS]
+    for name in wanted:
+        if name not in known:
+            hint = f"choose one of: {', '.join(known)}"
+            raise ConfigError(f"there is no solution `{name}`", kind="config", field="solution", hint=hint)
+    return [one for one in SOLUTIONS if not wanted or one.name in wanted or one.name == "plain"]
+
+
+class Comparison(Document):
+    """Runs of applications with each solution; a mapping of what `emmclab apps solutions --json` prints."""
+
+    def __repr__(self) -> str:
+        return f"<Comparison of {len(self['solutions'])} solutions in {len(self['runs'])} runs>"
+
+
+def compare_solutions(
+    runs: Sequence[tuple[Solution, AppResult]], impossible: Sequence[Mapping[str, str]] = ()
+) -> Comparison:
+    """Put runs beside the plain ones of the same application, device and network.
+
+    The gain is the plain runtime over that with the solution. Pages programmed and blocks erased are those of
+    all devices of the plain one's kind, and wear them out; bytes that went to a second device of another kind
+    stand apart. What is risked comes from explored cuts of power (`risks`). `impossible` are runs that a
+    device does not allow: application, device, network, solution and the reason.
+
+    Raises:
+        ConfigError: a run has no plain one beside it.
+    """
+    plain: dict[tuple[str, ...], AppResult] = {
+        _place(result): result for solution, result in runs if solution.name == "plain"
+    }
+    rows = []
+    for solution, result in runs:
+        beside = plain.get(_place(result))
+        if beside is None:
+            raise ConfigError(
+                "there is no plain run beside this one",
+                kind="config",
+                field="solution",
+                hint="run the solution `plain` on the same application, device and network",
+            )
+        rows.append(
+            {
+                "application": result["app"]["program"],
+                "device": result["device"]["device"],
+                "network": result["app"]["network"],
+                "solution": solution.name,
+                "runtime_s": result.runtime_s,
+                "storage_s": result.storage_s,
+                "gain": beside.runtime_s / result.runtime_s if result.runtime_s else None,
+                **_wear(solution, result),
+                "plain_page_programs": beside["device"]["flash"]["page_programs"]["total"],
+            }
+        )
+    used = {solution.name: solution for solution, _ in runs}
+    known = risks()
+    return Comparison(
+        {
+            "runs": rows,
+            "impossible": [dict(one) for one in impossible],
+            "solutions": [
+                {
+                    "name": one.name,
+                    "about": one.about,
+                    "hardware": one.hardware,
+                    "loses": loses(known, one.name),
+                    "risk": risk_of(known, one.name),
+                }
+                for one in sorted(used.values(), key=_order)
+            ],
+            "risks": known,
+        }
+    )
+
+
+def _order(solution: Solution) -> int:
+    """Give the place of a solution; those of a user come last."""
+    return SOLUTIONS.index(solution) if solution in SOLUTIONS else len(SOLUTIONS)
+
+
+def _place(result: AppResult) -> tuple[str, ...]:
+    return (result["app"]["program"], result["device"]["device"], result["app"]["network"])
+
+
+def _wear(solution: Solution, result: AppResult) -> dict[str, int]:
+    """Give what wears out devices of the plain one's kind, and what went to another kind."""
+    device = result["device"]
+    flash, second = device["flash"], device.get("second_device")
+    programs, erases, other = flash["page_programs"]["total"], flash["block_erases"], 0
+    if second and solution.second == SAME:
+        programs, erases = programs + second["page_programs"], erases + second["block_erases"]
+    elif second:
+        other = second["host_bytes_written"]
+    return {"page_programs": programs, "block_erases": erases, "second_bytes": other}
+
+
+def risks() -> dict[str, Any]:
+    """Give what cuts of power were found to lose with each solution, as it was measured; see `command`.
+
+    >>> sorted(risks()["solutions"])[0]
+    'advil'
+    """
+    text = resources.files("emmclab").joinpath("data/pilot-risks.json").read_text(encoding="utf-8")
+    found: dict[str, Any] = json.loads(text)
+    return found
+
+
+def loses(known: Mapping[str, Any], name: str) -> bool | None:
+    """Whether a state was found that lost what had been acknowledged; `None` where none was tried."""
+    explored = known["solutions"].get(name)
+    return any(one["lost_states"] for one in explored) if explored else None
+
+
+def risk_of(known: Mapping[str, Any], name: str) -> str:
+    """Say in a sentence or two what a cut of power may lose with a solution, from the measured states."""
+    explored = known["solutions"].get(name)
+    if not explored:
+        return "not explored"
+    states = sum(one["states"] for one in explored)
+    cuts = sum(one["cuts"] for one in explored)
+    lost = [one for one in explored if one["lost_states"]]
+    tried = f"{states:,} states of {cuts:,} cuts tried"
+    if not lost:
+        excused = sum(one["documented_states"] for one in explored)
+        more = f", {excused:,} with a loss that SQLite documents" if excused else ""
+        return f"nothing that was acknowledged is lost, and all is consistent: {tried}{more}"
+    parts = [f"{one['workload']}: {one['first']}" for one in lost]
+    broken = sorted({promise for one in lost for promise in one["promises"] if promise not in _LOSSES})
+    sound = (
+        f"what is left may be inconsistent ({', '.join(broken)})" if broken else "what is left is consistent"
+    )
+    bad = sum(one["lost_states"] for one in lost)
+    return (
+        f"acknowledged syncs are lost in {bad:,} of {tried}; {sound}; data is as old as write-back lets it "
+        f"be (dirty_expire_ms + writeback_interval_ms of the host); {'; '.join(parts)}"
+    )

@@ -1,0 +1,63 @@
+"""The words of emmclab, each with one meaning."""
+
+from __future__ import annotations
+
+import functools
+import tomllib
+from pathlib import Path
+from typing import NamedTuple
+
+_FILE = Path(__file__).parents[1] / "data" / "glossary.toml"
+
+
+class Term(NamedTuple):
+    """A term: its definition (`means`), excluded meanings (`excludes`), other spellings (`also`)."""
+
+    term: str
+    means: str
+    excludes: str
+    also: tuple[str, ...]
+    topic: str
+
+    @property
+    def text(self) -> str:
+        """The definition in full."""
+        return f"{self.means} {self.excludes}".rstrip()
+
+
+@functools.cache
+def glossary() -> tuple[Term, ...]:
+    """Return all terms, topic by topic.
+
+    >>> glossary()[0].term
+    'request'
+    """
+    table = tomllib.loads(_FILE.read_text(encoding="utf-8"))
+    return tuple(
+        Term(one["term"], one["means"], one.get("not", ""), tuple(one.get("also", ())), topic["name"])
+        for topic in table["topic"]
+        for one in topic["terms"]
+    )
+
+
+def define(word: str) -> Term | None:
+    """Find a term by its name or another spelling, ignoring case; None if it does not exist.
+
+    >>> define("WAF").term, define("2-way").term, define("nothing of the kind")
+    ('write amplification', 'way', None)
+    """
+    return _by_word().get(_folded(word))
+
+
+def words() -> list[str]:
+    """Return every word that `define` finds."""
+    return [word for term in glossary() for word in (term.term, *term.also)]
+
+
+@functools.cache
+def _by_word() -> dict[str, Term]:
+    return {_folded(word): term for term in glossary() for word in (term.term, *term.also)}
+
+
+def _folded(word: str) -> str:
+    return " ".join(word.casefold().replace("-", " ").replace("_", " ").split())

@@ -1,0 +1,122 @@
+"""Everything that a verdict depends on: log, base image, this build, tools, kernel, and the check's command.
+
+What was found is kept under a digest of these grounds, so that it is taken up only where all of them are the
+same.
+"""
+
+from __future__ import annotations
+
+import errno
+import functools
+import hashlib
+import json
+import os
+import platform
+import secrets
+import shutil
+import sqlite3
+import subprocess
+from pathlib import Path
+from typing import Any
+
+from emmclab import _core
+from emmclab.crash import workloads
+from emmclab.crash.named_files import Named, digest_of_file
+from emmclab.crash.tools import TOOLS_PATH
+
+#: Bytes of an image that are looked at together.
+_PIECE = 1 << 20
+
+
+def command_of(check: str | None) -> str | None:
+    """Give the shell command that a check is; none where it is one that comes with emmclab.
+
+    >>> command_of("sqlite"), command_of("./check.sh")
+    (None, './check.sh')
+    """
+    is_named = check is None or check == "sqlite" or workloads.is_known(check)
+    return None if is_named else check
+
+
+def contents_of(image: Path) -> str:
+    """SHA-256 of the contents of a disk; a hole is the same as zeros.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    digest = hashlib.sha256()
+    with image.open("rb") as file:
+        size = file.seek(0, os.SEEK_END)
+        digest.update(size.to_bytes(8, "little"))
+        at = _data_from(file.fileno(), 0)
+        while at < size:
+            at -= at % _PIECE
+            file.seek(at)
+            piece = file.read(_PIECE)
+            if not piece:
+                break
+            if piece.count(0) != len(piece):
+                digest.update(at.to_bytes(8, "little") + piece)
+            at = _data_from(file.fileno(), at + len(piece))
+    return digest.hexdigest()
+
+
+def _data_from(file: int, at: int) -> int:
+    """Where data begins from a place on; the place itself where the system does not tell holes apart."""
+    try:
+        return os.lseek(file, at, os.SEEK_DATA)
+    except OSError as error:
+        return 1 << 62 if error.errno == errno.ENXIO else at
+
+
+@functools.cache
+def build() -> str:
+    """Digest of what judges: the core, and the Python code of power cuts."""
+    files = [Path(str(_core.__file__)), *sorted(Path(__file__).parent.glob("*.py"))]
+    return hashlib.sha256("".join(digest_of_file(path) for path in files).encode()).hexdigest()
+
+
+def grounds(check: str | None, recovery: str, *, identity: str) -> dict[str, Any]:
+    """Return everything that a verdict depends on, except the options of the exploration.
+
+    Args:
+        check: as in `Options`.
+        recovery: as in `Options`.
+        identity: of the log and, where it has one, of its base image.
+    """
+    command = command_of(check)
+    found: dict[str, Any] = {"log": identity, "build": build(), "python": platform.python_version()}
+    if command is None and check is not None:
+        found["sqlite"] = sqlite3.sqlite_version
+    if recovery == "e2fsck":
+        found["e2fsck"] = _tool("e2fsck", "-V") + _digest_if_there(Path("/etc/e2fsck.conf"))
+    if recovery == "mount" or command is not None:
+        found["kernel"] = list(platform.uname())
+        found["mount"] = _tool("mount", "--version")
+    if command is not None:
+        named = Named(TOOLS_PATH["PATH"])
+        named.follow(command)
+        # What cannot be known may be another thing next time: then nothing that is kept is taken up.
+        found["command"] = named.found if named.is_whole else secrets.token_hex()
+    return found
+
+
+def digest(found: dict[str, Any]) -> str:
+    """Give a short name of grounds."""
+    return hashlib.sha256(json.dumps(found, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def _tool(name: str, version: str) -> list[str]:
+    """Path, contents and version of a program; the version names libraries that it loads, too."""
+    path = shutil.which(name, path=TOOLS_PATH["PATH"])
+    if path is None:
+        return []
+    done = subprocess.run([path, version], capture_output=True, text=True, errors="replace", check=False)
+    return [path, digest_of_file(Path(path)), done.stdout + done.stderr]
+
+
+def _digest_if_there(path: Path) -> list[str]:
+    try:
+        return [digest_of_file(path)]
+    except OSError:
+        return []

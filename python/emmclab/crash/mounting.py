@@ -1,0 +1,218 @@
+"""Mounts an image by the kernel, and says in the kernel's words why that failed."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import platform
+import re
+import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from emmclab.crash.tools import run_tool
+from emmclab.errors import EmmclabError
+from emmclab.runtime.files import lock
+
+#: Of <linux/loop.h>: the next free device, and how one is given its file.
+_GET_FREE, _CONFIGURE, _SET_FD, _SET_STATUS = 0x4C82, 0x4C0A, 0x4C00, 0x4C04
+_AUTOCLEAR = 4
+#: Times that another process may take the free device first.
+_MOST_TRIES = 64
+#: Of <linux/btrfs.h>: the kernel forgets a device that is not mounted.
+_FORGET_DEVICE = 0x50009405
+#: First kernel that mounts several btrfs with one identity side by side (temporary identities).
+_SAME_BTRFS_BESIDE = (6, 7)
+#: Magic words by which a file system is known: offset, word, name.
+_MAGIC = ((0, b"XFSB", "xfs"), (0x10040, b"_BHRfS_M", "btrfs"))
+#: Most messages of the kernel that are quoted, and the weakest urgency of a message that is a complaint.
+_MOST_QUOTED, _WARNING = 3, 4
+
+
+class NotMountedError(Exception):
+    """The kernel does not mount an image; the text is its reason."""
+
+
+@contextmanager
+def mounted(image: Path, folder: Path, patience_s: float) -> Iterator[None]:
+    """Mount an image in a folder.
+
+    States of one disk have one identity. xfs and btrfs refuse a second one, or take it for the first: xfs is
+    told not to look (`nouuid`); of btrfs, one after the other is mounted where the kernel knows no better,
+    and each is forgotten afterwards.
+
+    Raises:
+        NotMountedError: the kernel refuses; with its reason.
+    """
+    kind = _kind_of(image)
+    with _after_others(kind), _loop_device(image) as device:
+        complaints = KernelLog()
+        options = ["-o", "nouuid"] if kind == "xfs" else []
+        done = run_tool(["mount", *options, device, str(folder)], patience_s)
+        said = complaints.about(Path(device).name)
+        if done.returncode:
+            raise NotMountedError(said or _of_mount(done.stderr, device, folder))
+        try:
+            _require_this(device, folder)
+            yield
+        finally:
+            for how in ([], ["-l"]):
+                if run_tool(["umount", *how, str(folder)], patience_s).returncode == 0:
+                    break
+            if kind == "btrfs":
+                _forget(device)
+
+
+def _kind_of(image: Path) -> str:
+    """Name the file systems that need care; any other is ``""``."""
+    with image.open("rb") as file:
+        for offset, word, name in _MAGIC:
+            file.seek(offset)
+            if file.read(len(word)) == word:
+                return name
+    return ""
+
+
+@contextmanager
+def _after_others(kind: str) -> Iterator[None]:
+    """Wait until no other process of emmclab has a state of btrfs mounted, where the kernel needs that."""
+    numbers = re.findall(r"\d+", platform.release())[:2]
+    if kind != "btrfs" or tuple(int(number) for number in numbers) >= _SAME_BTRFS_BESIDE:
+        yield
+        return
+    handle = os.open("/dev/loop-control", os.O_RDWR | os.O_CLOEXEC)
+    try:
+        lock(handle, wait=True)
+        yield
+    finally:
+        os.close(handle)
+
+
+@contextmanager
+def _loop_device(image: Path) -> Iterator[str]:
+    """Give a loop device of an image, which is gone when nothing uses it, however this process ends."""
+    with image.open("r+b") as file:
+        path, handle = _attached(file.fileno(), image)
+        try:
+            yield path
+        finally:
+            os.close(handle)
+
+
+def _attached(file: int, image: Path) -> tuple[str, int]:
+    name = os.fsencode(image)[-63:]
+    about = struct.pack("=5Q4I64s64s32s2Q", *[0] * 5, 0, 0, 0, _AUTOCLEAR, name, b"", b"", 0, 0)
+    for _ in range(_MOST_TRIES):
+        control = os.open("/dev/loop-control", os.O_RDWR | os.O_CLOEXEC)
+        try:
+            path = f"/dev/loop{fcntl.ioctl(control, _GET_FREE)}"
+        finally:
+            os.close(control)
+        handle = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        try:
+            _give(handle, file, about)
+        except OSError as error:
+            os.close(handle)
+            if error.errno != errno.EBUSY:
+                raise
+            continue
+        return path, handle
+    raise EmmclabError(
+        "no loop device was free",
+        kind="failed",
+        hint="end what uses them (`losetup -a`), or use fewer processes (--jobs)",
+    )
+
+
+def _give(handle: int, file: int, about: bytes) -> None:
+    """Give a loop device its file; kernels before 5.8 take two steps for that."""
+    try:
+        fcntl.ioctl(handle, _CONFIGURE, struct.pack("=2I", file, 0) + about + bytes(64))
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOTTY):
+            raise
+        fcntl.ioctl(handle, _SET_FD, file)
+        fcntl.ioctl(handle, _SET_STATUS, about)
+
+
+def _require_this(device: str, folder: Path) -> None:
+    """Refuse what the kernel mounted in the place of the device: another one with the same identity."""
+    for line in Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="replace").splitlines():
+        place, _, about = line.partition(" - ")
+        if place.split()[4].replace("\\040", " ") == str(folder.resolve()):
+            source = about.split()[1]
+            if source != device:
+                raise NotMountedError(
+                    f"the kernel mounted {source}, which has the same identity, in its place"
+                )
+
+
+def _forget(device: str) -> None:
+    """Have the kernel forget a btrfs, whose next state may be older than this one."""
+    with contextlib.suppress(OSError):
+        control = os.open("/dev/btrfs-control", os.O_RDWR | os.O_CLOEXEC)
+        try:
+            # Only what can be written may be longer than 1,024 bytes.
+            fcntl.ioctl(control, _FORGET_DEVICE, bytearray(struct.pack("=q4088s", 0, device.encode())))
+        finally:
+            os.close(control)
+
+
+class KernelLog:
+    """The messages of the kernel from now on."""
+
+    def __init__(self) -> None:
+        """Begin at the end of the kernel log; reads nothing if this process may not read the log."""
+        self._lines: int | None = None
+        with contextlib.suppress(OSError):
+            self._lines = os.open("/dev/kmsg", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+            os.lseek(self._lines, 0, os.SEEK_END)
+
+    def about(self, device: str) -> str:
+        """Give the complaints about a device since then, the last ones; each says `device` for its name.
+
+        Afterwards nothing is heard any more.
+        """
+        if self._lines is None:
+            return ""
+        heard = []
+        try:
+            while True:
+                try:
+                    heard.append(os.read(self._lines, 8192).decode(errors="replace"))
+                except BrokenPipeError:  # Older messages were overwritten.
+                    continue
+        except OSError:
+            pass
+        finally:
+            os.close(self._lines)
+            self._lines = None
+        return complaints_about(device, heard)
+
+
+def complaints_about(device: str, records: list[str]) -> str:
+    """Choose from records of `/dev/kmsg` what complains about a device.
+
+    >>> complaints_about("loop1", ["4,9,5,-;XFS (loop1): has duplicate UUID", "4,10,6,-;XFS (loop10): other"])
+    'XFS (device): has duplicate UUID'
+    """
+    named = re.compile(rf"\b{re.escape(device)}\b")
+    found: list[tuple[int, str]] = []
+    for record in records:
+        about, _, text = record.partition(";")
+        text = text.split("\n")[0].strip()
+        urgency = about.split(",")[0]
+        if named.search(text) and urgency.isdecimal():
+            found.append((int(urgency) & 7, named.sub("device", text)))
+    loud = [text for urgency, text in found if urgency <= _WARNING] or [text for _, text in found][-1:]
+    return "; ".join(list(dict.fromkeys(loud))[-_MOST_QUOTED:])
+
+
+def _of_mount(said: str, device: str, folder: Path) -> str:
+    """The first line of the output of `mount`, without names that differ from state to state."""
+    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    first = lines[0] if lines else "mount failed"
+    return first.replace(f"{folder}: ", "").replace(device, "the device")

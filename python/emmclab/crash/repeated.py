@@ -1,0 +1,76 @@
+"""Several recordings of one workload, explored together: each has think times of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from emmclab.crash.explore import Exploration, Options
+from emmclab.crash.finding import COMMANDS, LEVELS, Finding
+from emmclab.crash.minimal import Minimal
+from emmclab.crash.session import Kept
+from emmclab.crash.summary import shown, summary
+
+
+@dataclass(frozen=True)
+class Tried:
+    """A recording, what came of its states, and the smallest state of each finding by its number."""
+
+    kept: Kept
+    found: Exploration
+    minimal: Mapping[int, Minimal] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A promise that is broken in some recordings, with the first state of the first such recording."""
+
+    first: Finding
+    kept: Kept
+    minimal: Minimal | None
+    #: Recordings that show it, and their states (or commands).
+    recordings: int
+    count: int
+
+
+def kinds(tried: Sequence[Tried], *, documented: bool = False) -> list[Kind]:
+    """Give each kind of finding once, the lowest level first; with `documented`, documented losses."""
+    found: dict[tuple[str, str, bool], Kind] = {}
+    for one in tried:
+        for number, finding in enumerate(one.found.findings(documented=documented)):
+            key = (finding.level, finding.promise, finding.way == COMMANDS)
+            minimal = None if documented else one.minimal.get(number)
+            known = found.get(key, Kind(finding, one.kept, minimal, 0, 0))
+            found[key] = Kind(
+                known.first, known.kept, known.minimal, known.recordings + 1, known.count + finding.count
+            )
+    return sorted(found.values(), key=lambda kind: LEVELS.index(kind.first.level))
+
+
+def findings_of(tried: Sequence[Tried]) -> int:
+    """Count the recordings that show a finding."""
+    return sum(bool(one.found.findings()) for one in tried)
+
+
+def pauses_of(kept: Kept) -> int:
+    """Tell how often the workload of a recording paused."""
+    return int(kept.made.get("pauses", 0))
+
+
+def together(tried: Sequence[Tried], options: Options) -> dict[str, Any]:
+    """Give everything that was found as JSON: that of all, and that of each recording."""
+
+    def one_of_all(kind: Kind) -> dict[str, Any]:
+        minimal = {} if kind.minimal is None else {"minimal": kind.minimal.as_json()}
+        counts = {"states": kind.count, "recordings": kind.recordings}
+        return shown(kind.kept, options, kind.first) | counts | minimal
+
+    return {
+        "cuts": sum(one.found.covered.get("cuts", 0) for one in tried),
+        "states": sum(one.found.states for one in tried),
+        "findings": [one_of_all(kind) for kind in kinds(tried)],
+        "documented": [one_of_all(kind) for kind in kinds(tried, documented=True)],
+        "seed": options.seed,
+        "recordings": [summary(one.kept, options, one.found, one.minimal) for one in tried],
+    }

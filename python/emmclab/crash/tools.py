@@ -1,0 +1,37 @@
+"""Programs of the system that judge a disk: where they are sought, and how they are run."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+#: Where programs are sought, those of the administrator too.
+TOOLS_PATH = {"PATH": os.environ.get("PATH", "") + ":/usr/sbin:/sbin"}
+
+
+def run_tool(
+    command: Sequence[str],
+    patience_s: float,
+    *,
+    cwd: Path | None = None,
+    more: Mapping[str, str] | None = None,
+) -> subprocess.CompletedProcess[str]:
+    """Run a program without input, with `more` in its environment, and return what it printed.
+
+    Raises:
+        subprocess.TimeoutExpired: it takes longer than `patience_s` seconds.
+        OSError: it cannot be started.
+    """
+    return subprocess.run(
+        command,
+        cwd=cwd,
+        env=os.environ | TOOLS_PATH | dict(more or {}),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        timeout=patience_s,
+        check=False,
+    )

@@ -1,0 +1,125 @@
+"""Modes of the layer `journal` simulated under a trace with block notes: what each would gain and cost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from emmclab.devices.device import Device
+from emmclab.devices.result import Result
+from emmclab.devices.result_text import ended_early, trusted
+from emmclab.errors import ConfigError
+from emmclab.traces.trace import Trace
+
+#: The modes that keep the promises of the journal with less work.
+MODES = ("ordered_fua", "delta", "packed", "aware")
+
+
+@dataclass(frozen=True)
+class ModeAdvice:
+    """What a mode did to a trace, beside the device without the layer."""
+
+    mode: str
+    #: Time of the run, seconds.
+    run_s: float
+    run_change_pct: float
+    mean_response_ms: float
+    mean_change_pct: float
+    #: Flushes that found data in the cache of the device.
+    flushes: int
+    #: Pages of flash programmed, for whatever reason.
+    page_programs: int
+    page_programs_change_pct: float
+    #: Bytes that the host can write on a device in use, in GB; None where not asked for or not known.
+    life_gb: float | None
+    #: Whether it served the traces to their end, as fast as the requests came.
+    trusted: bool
+    note: str
+
+
+@dataclass(frozen=True)
+class JournalAdvice:
+    """The modes, best first by the time of the run, or the reason why nothing can be said."""
+
+    modes: list[ModeAdvice] = field(default_factory=list)
+    refused: dict[str, str] = field(default_factory=dict)
+    reason: str = ""
+
+    @property
+    def headline(self) -> str:
+        """The best mode and what it changes, or why nothing can be said."""
+        sound = [mode for mode in self.modes if mode.trusted]
+        if self.reason or not sound:
+            return f"Layer below the journal: {self.reason or 'no mode serves the trace to its end'}"
+        best = sound[0]
+        return (
+            f"Layer below the journal: journal:{best.mode}: {best.run_change_pct:+.1f} % time, "
+            f"{best.page_programs_change_pct:+.1f} % pages programmed, {best.flushes:,} flushes"
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give all fields."""
+        return asdict(self)
+
+
+def advise_journal(
+    device: Device,
+    traces: Sequence[Trace],
+    base: Result,
+    life_gb: Callable[[Sequence[str]], float | None],
+    **replay: Any,
+) -> JournalAdvice:
+    """Run every mode on a device; `base` is the run without a layer, `life_gb` gives a lifetime under layers.
+
+    Raises:
+        EmmclabError: a trace cannot be read.
+
+    >>> import emmclab
+    >>> device, trace = Device.preset("emmc51-cache"), emmclab.read(emmclab.bundled()[0])
+    >>> advise_journal(device, [trace], device.simulate(trace), lambda _layers: None).reason
+    'roles of blocks are not known, because browser-cache has no block notes'
+    """
+    for trace in traces:
+        if not trace.header["block_notes"]:
+            return JournalAdvice(
+                reason=f"roles of blocks are not known, because {trace.name} has no block notes"
+            )
+    found, refused = [], {}
+    for mode in MODES:
+        layers = [f"journal:{mode}"]
+        try:
+            # A trace of the whole device reaches into the layer's log at its end by some requests.
+            run = device.simulate(*traces, layers=layers, **replay | {"wrap_addresses": True})
+            if not run["layers"][0]["commits"]:
+                return JournalAdvice(reason="the trace has no commit of a journal")
+            found.append(_advice(mode, base, run, life_gb(layers)))
+        except ConfigError as error:
+            refused[mode] = str(error)
+    ranked = sorted(found, key=lambda one: (not one.trusted, one.run_s, one.page_programs, one.mode))
+    return JournalAdvice(ranked, refused)
+
+
+def _wrapped(base: Result, run: Result) -> str:
+    """Say what share of the requests lies where the layer has its log; empty where none does."""
+    share = run["requests.wrapped_pct"] - base["requests.wrapped_pct"]
+    return f"{share:.2g} % of the requests lie where the layer has its log and were wrapped" if share else ""
+
+
+def _advice(mode: str, base: Result, run: Result, life_gb: float | None) -> ModeAdvice:
+    def change(path: str) -> float:
+        return 100 * (run[path] / base[path] - 1) if base[path] else 0.0
+
+    return ModeAdvice(
+        mode=mode,
+        run_s=run["run.simulated_s"],
+        run_change_pct=change("run.simulated_s"),
+        mean_response_ms=run["response.mean_response_ms"],
+        mean_change_pct=change("response.mean_response_ms"),
+        flushes=run["cache.flushes"] or 0,
+        page_programs=run["flash.page_programs.total"],
+        page_programs_change_pct=change("flash.page_programs.total"),
+        life_gb=life_gb,
+        trusted=trusted(run),
+        note="; ".join(filter(None, (ended_early(run), _wrapped(base, run)))),
+    )

@@ -1,0 +1,463 @@
+"""Simulated devices: settings, runs, results."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from os import PathLike, fspath
+from pathlib import Path
+from typing import Any
+
+from emmclab import _core
+from emmclab.devices.layers import Setting, settings_of, stack, stacks
+from emmclab.devices.result import Result
+from emmclab.errors import ConfigError
+from emmclab.runtime.files import written
+from emmclab.traces.profile_options import bin_ns, percentiles_of
+from emmclab.traces.reading import combine, read
+from emmclab.traces.trace import Ledger, Trace
+
+#: Called after each batch: bytes read, bytes in all (None = unknown), requests, simulated seconds so far.
+SimulationProgress = Callable[[int, int | None, int, float], None]
+
+#: What a victim policy sees: the full blocks of one block group in one plane, as they are at one decision.
+VictimView = _core.VictimView
+
+#: Chooses the block to collect out of `view.full_blocks`; None where none is worth it.
+VictimPolicy = Callable[[VictimView], int | None]
+
+_ENOUGH_CAPACITIES = 4.0
+#: Factors on the rate of arrivals that the core takes.
+_RATES = (1e-6, 1e6)
+_MODES = ("auto", "open", "closed", "back_to_back")
+
+
+class Device:
+    """The settings of a simulated device; never changed in place.
+
+    >>> device = Device.preset("iiswc15-hps").set({"timing.parallelism": "both"})
+    >>> device.name
+    'iiswc15-hps'
+    """
+
+    def __init__(self, config: _core.DeviceConfig) -> None:
+        """Hold settings of the core; `preset`, `file` and `named` make them."""
+        self._config = config
+
+    @staticmethod
+    def preset(name: str, capacity: str | None = None) -> Device:
+        """Take a device that comes with emmclab, scaled to a capacity such as `128GB` where one is given.
+
+        >>> len(presets()) >= 7
+        True
+        >>> Device.preset("nexus5", capacity="64GB").name
+        'nexus5-64GB'
+        """
+        device = Device(_core.DeviceConfig.preset(name))
+        return device if capacity is None else device.with_capacity(capacity)
+
+    @staticmethod
+    def file(path: str | PathLike[str]) -> Device:
+        """Read a device from a TOML file; settings that it omits have their defaults.
+
+        >>> Device.file("no-such-device.toml")
+        Traceback (most recent call last):
+        ...
+        emmclab.errors.InputError: no-such-device.toml: file not found
+
+        Raises:
+            ConfigError: with every unknown key, wrong type and impossible value at once.
+        """
+        return Device(_core.DeviceConfig.file(path))
+
+    @staticmethod
+    def named(name: str) -> Device:
+        """Take a preset by its name, or a file by its path (with a slash or ending in `.toml`).
+
+        >>> Device.named("nexus5").name
+        'nexus5'
+        """
+        return Device.file(name) if "/" in name or name.endswith(".toml") else Device.preset(name)
+
+    def with_capacity(self, capacity: str) -> Device:
+        """Scale the device to a capacity: the blocks of each group in a plane, in proportion; nothing else.
+
+        The capacity, such as `128GB` of 1,024 MB each, becomes a part of the name.
+
+        Raises:
+            ConfigError: it is not a size, or no number of blocks gives a device of this capacity.
+
+        >>> 64 <= Device.preset("nexus5").with_capacity("64GB").capacity_bytes / 2**30 < 65
+        True
+        """
+        return Device(self._config.with_capacity(capacity.strip()))
+
+    @property
+    def capacity_bytes(self) -> int:
+        """The capacity that the host sees.
+
+        >>> Device.preset("iiswc15-hps").capacity_bytes == 32 * 2**30
+        True
+        """
+        return self._config.capacity
+
+    @property
+    def capabilities(self) -> dict[str, Any]:
+        """What the device can do, as its EXT_CSD register says it (JESD84-B51, 7.4).
+
+        `values` has `cache_kb`, `cache_in_order`, `barrier`, `reliable_write`, `packed_writes`,
+        `packed_reads` and `queue_depth`; `ext_csd` the fields of the register: `name`, lowest `byte`,
+        number of `bytes`, `value`.
+
+        >>> Device.preset("emmc50-cache").capabilities["values"]["barrier"]
+        False
+        """
+        capabilities: dict[str, Any] = json.loads(self._config.capabilities())
+        return capabilities
+
+    def fitted_figures(self) -> list[dict[str, Any]]:
+        """Measure the published figures that a preset was fitted to, beside the device's own.
+
+        Gives rows of `source` (a table of `emmclab.traces.published`), `figure`, `unit`, `published`, `here`,
+        `deviation_pct`, and the `least` and `most` that agree with what was published: 10 % to either side,
+        or what the printed figure may be rounded from.
+
+        Raises:
+            ConfigError: no published figures are known of this device.
+
+        >>> Device.preset("small-1gb").fitted_figures()
+        Traceback (most recent call last):
+        ...
+        emmclab.errors.ConfigError: `small-1gb` was not fitted to published figures...
+        """
+        rows: list[dict[str, Any]] = json.loads(_core.fitted_figures(self._config))
+        return rows
+
+    def set(self, values: Mapping[str, str | float | bool]) -> Device:
+        """Set values by dotted key, as `{"timing.parallelism": "both"}`; all are checked together.
+
+        >>> Device.preset("small-1gb").set({"gc.polcy": "fifo"})
+        Traceback (most recent call last):
+        ...
+        emmclab.errors.ConfigError: there is no setting `gc.polcy`...
+        """
+        pairs = [
+            (key, value if isinstance(value, str) else json.dumps(value)) for key, value in values.items()
+        ]
+        return Device(self._config.with_values(pairs))
+
+    def __repr__(self) -> str:
+        return f"<Device {self.name!r}>"
+
+    @property
+    def core(self) -> _core.DeviceConfig:
+        """The settings of the core."""
+        return self._config
+
+    @property
+    def name(self) -> str:
+        """The name that results carry."""
+        return self._config.name
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of all settings, first 16 digits."""
+        import hashlib  # Loads OpenSSL, for which a run does not wait.
+
+        return hashlib.sha256(self.to_toml().encode()).hexdigest()[:16]
+
+    def to_toml(self) -> str:
+        """Write every setting in full; the same settings give the same text.
+
+        >>> Device.preset("nexus5").to_toml().splitlines()[0]
+        'name = "nexus5"'
+        """
+        return self._config.to_toml()
+
+    def explain(self) -> list[dict[str, str]]:
+        """Give every setting with its value, unit, origin, meaning, and the words or range that it allows.
+
+        >>> sorted(Device.preset("nexus5").explain()[0])
+        ['allowed', 'doc', 'key', 'origin', 'unit', 'value']
+        """
+        rows: list[dict[str, str]] = json.loads(self._config.explain())
+        return rows
+
+    def bandwidths(self, units_kb: Sequence[int]) -> list[dict[str, float]]:
+        """Measure sequential and random bandwidth of the device full of data (Kim & Kim, Table II).
+
+        Gives for each transfer size `unit_kb`, and `seq_read_mb_s`, `seq_write_mb_s`, `random_read_mb_s` and
+        `random_write_mb_s` in MB/s of 1,048,576 bytes.
+
+        >>> [row["unit_kb"] for row in Device.preset("small-1gb").bandwidths([2048])]
+        [2048]
+        """
+        rows: list[dict[str, float]] = json.loads(_core.bandwidths(self._config, list(units_kb)))
+        return rows
+
+    def precondition(
+        self,
+        images: str | PathLike[str],
+        what: str,
+        *,
+        seed: int = 1,
+        images_limit: int | None = None,
+    ) -> bool:
+        """Precondition the device for later runs, and keep it in the folder `images`; nothing if it is there.
+
+        `what`, `seed` and `images_limit` are as in `simulate`. False where another process is at it.
+
+        >>> import tempfile
+        >>> device = Device.preset("small-1gb").set({"geometry.block_groups.0.blocks": 32})
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     device.precondition(folder, "random:50"), len(list(Path(folder).iterdir()))
+        (True, 1)
+        """
+        aging = parse_precondition(what)
+        return _core.precondition(
+            self._config,
+            json.dumps({"precondition": "none" if isinstance(aging, Path) else aging, "seed": seed}),
+            images,
+            images_limit=images_limit,
+            aged_by=[read(aging).open()] if isinstance(aging, Path) else None,
+        )
+
+    def simulate(
+        self,
+        *traces: Trace,
+        mode: str | None = "auto",
+        precondition: str = "none",
+        rate: float = 1.0,
+        start_offset_ns: int = 0,
+        passes: int = 1,
+        wrap_addresses: bool = False,
+        seed: int = 1,
+        check: bool = False,
+        events: str | PathLike[str] | None = None,
+        images: str | PathLike[str] | None = None,
+        images_limit: int | None = None,
+        layers: Sequence[str] = (),
+        layer_settings: Mapping[str, Setting] | None = None,
+        second: Device | str | None = None,
+        first_writes: int = 0,
+        drain: bool = False,
+        victim: VictimPolicy | None = None,
+        percentiles: Iterable[float] | str | None = None,
+        distribution: bool = False,
+        over_time: bool | str | float = False,
+        perfetto: str | PathLike[str] | None = None,
+        progress: SimulationProgress | None = None,
+    ) -> Result:
+        """Drive traces (several: on one clock, starts aligned) through the device.
+
+        Args:
+            traces: the workload.
+            mode: `open` (recorded arrival times), `closed` (recorded think times), `back_to_back` (each when
+                its predecessor is complete), or `auto`, the same as None: closed where the trace records
+                completions, else open. `run.mode` and `run.mode_reason` name the mode used, and why.
+            precondition: data on the device before the run: `none`, `sequential:PCT`, `random:PCT`,
+                `steady[:CAPACITIES]`, or the path of a trace that is replayed first.
+            rate: factor on the rate of arrivals.
+            start_offset_ns: time of the first arrival on the simulated clock.
+            passes: how often the traces are replayed, one after the other.
+            wrap_addresses: wrap addresses beyond the device (modulo its capacity); else a trace with such
+                addresses is refused.
+            seed: seed of random preconditioning.
+            check: check every invariant and the contents against a reference model (slow).
+            events: Parquet file for one row per request: times, subrequests, waits by cause.
+            images: folder that keeps preconditioned devices, so that aging is paid once; processes share it.
+            images_limit: most bytes of `images`: those that were not used for longest make room for new ones,
+                and one that cannot be kept is done without.
+            layers: names of layers between the traces and the device, the first on top.
+            layer_settings: their settings, as `{"advil.reserved": "256MiB"}`.
+            second: a device beside it, for layers that use one.
+            first_writes: with layers, keep so many of the first writes that reach the device.
+            drain: after the last request, have the layers move all data that they keep aside to its place;
+                `run.drain_s` is the time that it takes. Counts of the layers and the device include it.
+            victim: chooses the blocks that garbage collection empties during the run, in place of `gc.policy`
+                of the settings, by which the device is preconditioned: a function that takes a `VictimView`
+                and returns a block or None. Its answer is trusted: a block full of valid data is moved as it
+                is. Called for each victim with a copy of what it sees, so it is slow: for trying an idea.
+            percentiles: of response times, beside the usual ones, at most 0.1 % too high: rows of
+                `percentiles`.
+            distribution: give the distribution of response times: rows of `response_distribution`.
+            over_time: give requests, response times and the work of the device over time: rows of
+                `over_time`, in bins of automatic width (at most 256), or of a width as `"1s"` or in seconds
+                (doubled where there would be more than 16,384).
+            perfetto: file for a picture of the run, which ui.perfetto.dev shows: requests by process, queue
+                depth, throughput, and what each channel, way and plane does. It ends in `.pftrace`, or
+                `.pftrace.gz`.
+            progress: called after each batch.
+
+        Raises:
+            ConfigError: a setting or option is impossible, the trace does not fit the device or is of several
+                (`read(..., only="device=NAME")` takes one), or `victim` answers with anything but a full
+                block of its view.
+            EmmclabError: the trace cannot be read on.
+            Exception: whatever `victim` raises ends the run.
+
+        >>> import emmclab
+        >>> result = Device.preset("nexus5").simulate(emmclab.read(emmclab.bundled()[0]))
+        >>> result["requests"]["total"] > 0 and result["response"]["mean_response_ms"] > 0
+        True
+        >>> run = Device.preset("nexus5").simulate(emmclab.read(emmclab.bundled()[0]), percentiles=[99.9])
+        >>> [(row["op"], row["percentile"]) for row in run["percentiles"]][0]
+        ('all', 99.9)
+
+        The fewest valid units, the oldest block among equals:
+
+        >>> def fewest(view):
+        ...     return min(view.full_blocks, key=view.valid, default=None)
+        >>> device = Device.preset("small-1gb").set({"geometry.block_groups.0.blocks": 32})
+        >>> trace = emmclab.read(emmclab.bundled()[0])
+        >>> run = {"precondition": "steady:1", "wrap_addresses": True}
+        >>> device.simulate(trace, victim=fewest, **run)["options.victim"]
+        'fewest'
+        """
+        if not traces:
+            raise ConfigError("there is no trace to simulate", kind="config", hint="name at least one")
+        if passes < 1:
+            raise ConfigError(
+                f"{passes} passes are impossible", kind="config", field="passes", hint="give 1 or more"
+            )
+        if mode not in (None, "", *_MODES):
+            raise ConfigError(
+                f"`{mode}` is not a mode", kind="config", field="mode", hint=f"use {', '.join(_MODES)}"
+            )
+        if not _RATES[0] <= rate <= _RATES[1]:
+            hint = "give 0.000001 to 1000000: 1 keeps the recorded times, 2 halves them"
+            raise ConfigError(f"a rate of {rate} is impossible", kind="config", field="rate", hint=hint)
+        aging = parse_precondition(precondition)
+        options = {
+            "mode": mode or "auto",
+            "rate": rate,
+            "start_offset": start_offset_ns,
+            "fold": wrap_addresses,
+            "seed": seed,
+            "check": check,
+            "first_writes": first_writes,
+            "drain": drain,
+            "precondition": "none" if isinstance(aging, Path) else aging,
+        }
+        # What is asked of the result does not change the run.
+        asked = {"percentiles": percentiles_of(percentiles), "distribution": distribution}
+        paced = dict(options)
+        source = traces[0] if len(traces) == 1 else combine(traces)
+        stream = (source.repeated(passes) if passes > 1 else source).open(one_device=True)
+        if isinstance(stream, _core.Reader):
+            chosen = json.loads(_core.check_traces(self._config, json.dumps(options), [stream]))
+            paced |= {"mode": chosen["mode"], "mode_reason": chosen["reason"]}
+        beside = Device.named(second) if isinstance(second, str) else second
+        run = _core.Simulation(
+            self._config,
+            json.dumps(paced | asked),
+            images=None if images is None else fspath(images),
+            images_limit=images_limit,
+            rows=None if events is None else fspath(events),
+            aged_by=[read(aging).open()] if isinstance(aging, Path) else None,
+            layers=stack(layers, layer_settings or {}),
+            second=None if beside is None else beside._config,
+            victim=victim,
+            over_time=None if over_time is False else bin_ns(None if over_time is True else over_time),
+            perfetto=None if perfetto is None else fspath(perfetto),
+        )
+        ledger = _drive(run, stream, progress)
+        result = json.loads(run.finish(ledger))
+        written.extend(fspath(output) for output in (events, perfetto) if output is not None)
+        # The core's name of the option.
+        del options["fold"]
+        said = options | {"wrap_addresses": wrap_addresses, "precondition": precondition, "passes": passes}
+        if layers:
+            said |= {"layers": list(layers), "layer_settings": dict(layer_settings or {})}
+            said["second"] = None if beside is None else beside.name
+        if victim is not None:
+            said["victim"] = getattr(victim, "__name__", type(victim).__name__)
+        return Result({"trace": source.name, **result, "options": said})
+
+
+def presets() -> list[str]:
+    """List the devices that come with emmclab.
+
+    >>> "nexus5" in presets()
+    True
+    """
+    return list(_core.device_presets())
+
+
+def parse_precondition(text: str) -> Any:
+    """Understand `none`, `sequential:90`, `random:90`, `steady:4`, or the path of a trace.
+
+    >>> parse_precondition("random:80"), parse_precondition("steady")
+    ({'random': 80.0}, {'steady_state': {'most_capacities': 4.0}})
+    """
+    word, _, amount = text.partition(":")
+    if word == "none" and not amount:
+        return "none"
+    if word in ("sequential", "random", "steady"):
+        try:
+            number = float(amount) if amount else (_ENOUGH_CAPACITIES if word == "steady" else 100.0)
+        except ValueError:
+            raise ConfigError(
+                f"`{amount}` is not a number",
+                kind="config",
+                field="precondition",
+                hint="write it as `steady:4`" if word == "steady" else f"write it as `{word}:90`",
+            ) from None
+        return {"steady_state": {"most_capacities": number}} if word == "steady" else {word: number}
+    if Path(text).exists():
+        return Path(text)
+    raise ConfigError(
+        f"`{text}` is not a way to precondition a device",
+        kind="config",
+        field="precondition",
+        hint="use none, sequential:PCT, random:PCT, steady[:CAPACITIES], or the path of a trace",
+    )
+
+
+def _drive(run: _core.Simulation, stream: _core.Reader, progress: SimulationProgress | None) -> Ledger:
+    """Feed the trace until its end or the device's; give the ledger of the reader."""
+    requests = 0
+    while (batch := stream.next()) is not None and run.feed(batch):
+        requests += len(batch)
+        if progress is not None:
+            progress(*stream.progress(), requests, run.simulated_ns() / 1e9)
+    return stream.ledger()
+
+
+def compare(
+    traces: Sequence[Trace],
+    devices: Sequence[Device],
+    *,
+    layers: Sequence[str] = ("none",),
+    layer_settings: Mapping[str, Setting] | None = None,
+    **options: Any,
+) -> list[Result]:
+    """Simulate every trace on every device under every stack of layers; traces first, then devices.
+
+    Args:
+        traces: the workloads.
+        devices: the devices.
+        layers: stacks, each as text: `none`, or names with `+` between them, the first on top.
+        layer_settings: settings of layers; a stack gets those of its layers.
+        options: those of `Device.simulate`.
+
+    Raises:
+        ConfigError: a stack or option is impossible, or a setting belongs to no layer of any stack.
+
+    >>> import emmclab
+    >>> trace = emmclab.read(emmclab.bundled()[0])
+    >>> devices = [Device.preset(name) for name in ("iiswc15-4ps", "iiswc15-hps")]
+    >>> [result["device"] for result in compare([trace], devices)]
+    ['iiswc15-4ps', 'iiswc15-hps']
+    >>> [result.run_name for result in compare([trace], devices[:1], layers=["none", "pass-through"])]
+    ['iiswc15-4ps', 'iiswc15-4ps under pass-through']
+    """
+    chosen, settings = stacks(layers), dict(layer_settings or {})
+    # Every name and setting is checked before the first run.
+    stack([name for names in chosen for name in names], settings)
+    return [
+        device.simulate(trace, layers=names, layer_settings=settings_of(names, settings), **options)
+        for trace in traces
+        for device in devices
+        for names in chosen
+    ]

@@ -1,0 +1,102 @@
+"""Layers: host software between the workload and the device."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from emmclab import _core
+from emmclab.errors import ConfigError
+
+#: A value of a setting; sizes are written as `256MiB`.
+Setting = str | int | float | bool
+
+
+def layers() -> list[dict[str, Any]]:
+    """List the layers there are: `name`, `about` and `settings`.
+
+    Each setting has `name`, `default`, `unit` and `about`; one without default (`None`) is worked out from
+    the device or from other settings, as `about` says.
+
+    >>> [layer["name"] for layer in layers()]
+    ['pass-through', 'advil', 'ressd', 'pair', 'nvm-buffer', 'journal', 'lfs']
+    """
+    found: list[dict[str, Any]] = json.loads(_core.layer_kinds())
+    return found
+
+
+def stacks(given: Sequence[str]) -> list[list[str]]:
+    """Understand stacks of layers: names with `+` between them, the first on top, and `none` for no layer.
+
+    Raises:
+        ConfigError: a name is missing, or a stack is given twice.
+
+    >>> stacks(["none", "pass-through+journal:delta"])
+    [[], ['pass-through', 'journal:delta']]
+    """
+    found: list[list[str]] = []
+    for text in given:
+        names = [name.strip() for name in text.split("+")]
+        if "" in names or (len(names) > 1 and "none" in names):
+            hint = "put + between names and commas between stacks, as `none,journal:delta,pass-through+advil`"
+            raise ConfigError(f"`{text}` is not a stack of layers", kind="config", field="layers", hint=hint)
+        if (names := [] if names == ["none"] else names) in found:
+            hint = "give each stack once; runs of the same stack are the same"
+            raise ConfigError(f"the stack `{text}` is given twice", kind="config", field="layers", hint=hint)
+        found.append(names)
+    return found
+
+
+def settings_of(names: Sequence[str], settings: Mapping[str, Setting]) -> dict[str, Setting]:
+    """Pick the settings of the layers of a stack from those of several stacks.
+
+    >>> settings_of(["journal:delta"], {"journal.log": "8MB", "advil.hot": "none"})
+    {'journal.log': '8MB'}
+    """
+    kinds = [name.partition(":")[0] for name in names]
+    return {key: value for key, value in settings.items() if key.partition(".")[0] in kinds}
+
+
+def stack(names: Sequence[str], settings: Mapping[str, Setting]) -> list[tuple[str, list[tuple[str, str]]]]:
+    """Put layers by name together with their settings, given as `{"advil.reserved": "256MiB"}`.
+
+    A name may say the layer's mode, as `journal:delta` does for `journal` with `mode` = `delta`.
+
+    Raises:
+        ConfigError: there is no such layer, or a setting belongs to no layer of the stack.
+
+    >>> stack(["advil"], {"advil.hot": "none"})
+    [('advil', [('hot', 'none')])]
+    >>> stack(["journal:delta"], {"journal.log": "8MB"})
+    [('journal', [('mode', 'delta'), ('log', '8MB')])]
+    """
+    there = layers() if names else []
+    known = {layer["name"]: {setting["name"] for setting in layer["settings"]} for layer in there}
+    kinds = [name.partition(":")[0] for name in names]
+    for name, kind in zip(names, kinds, strict=True):
+        if kind not in known:
+            hint = f"choose from: {', '.join(known)}"
+            raise ConfigError(f"there is no layer `{kind}`", kind="config", field="layers", hint=hint)
+        if ":" in name and "mode" not in known[kind]:
+            hint = f"write `{kind}`; its settings are given as {kind}.NAME=VALUE"
+            raise ConfigError(f"the layer `{kind}` has no modes", kind="config", field="layers", hint=hint)
+    for key in settings:
+        if key.partition(".")[0] not in kinds:
+            raise ConfigError(
+                f"no layer of this run has the setting `{key}`",
+                kind="config",
+                field=key,
+                hint=f"the layers are: {', '.join(names) or 'none'}",
+            )
+
+    def of(name: str) -> tuple[str, list[tuple[str, str]]]:
+        kind, _, mode = name.partition(":")
+        given = [
+            (key.removeprefix(f"{kind}."), value if isinstance(value, str) else json.dumps(value))
+            for key, value in settings.items()
+            if key.startswith(f"{kind}.")
+        ]
+        return kind, [("mode", mode), *given] if mode else given
+
+    return [of(name) for name in names]

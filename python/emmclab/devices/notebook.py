@@ -1,0 +1,37 @@
+"""What notebooks show of results: small tables, on light and dark ground."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from emmclab.runtime.notebook import (
+    cell_text,
+    grid_html,
+    heading_html,
+    milliseconds_text,
+    pairs_html,
+    share_text,
+)
+
+if TYPE_CHECKING:
+    from emmclab.devices.result import Result
+
+
+def result_html(result: Result) -> str:
+    """Show response times by operation, and what the run cost the flash."""
+    rows = []
+    for op, title in (("", "all"), ("read.", "reads"), ("write.", "writes")):
+        mean = result.shown(f"response.{op}mean_ms" if op else "response.mean_response_ms")
+        p50, p99, most = (result.shown(f"response.{op}{name}") for name in ("p50_ms", "p99_ms", "max_ms"))
+        count = result["requests"][op.rstrip(".") or "total"]
+        rows.append([title, f"{count:,}", *(milliseconds_text(value) for value in (mean, p50, p99, most))])
+    amplification = result["write_amplification"]
+    facts = [
+        ("no wait", share_text(result["requests.no_wait_pct"])),
+        ("write amplification", cell_text(amplification["waf"])),
+        ("preconditioned", str(result["options"]["precondition"])),
+        ("mode", str(result["options"]["mode"])),
+    ]
+    headings = ["requests of", "count", "mean", "median", "99 %", "longest"]
+    title = heading_html("Result", f"{result['trace']} on {result.run_name}")
+    return title + grid_html(headings, rows, "Response times") + pairs_html(facts)

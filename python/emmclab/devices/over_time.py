@@ -1,0 +1,54 @@
+"""Runs and traces over time as files, for other tools."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from emmclab.devices.result import Result
+from emmclab.runtime.files import refuse_other_endings, to_csv, write_whole
+from emmclab.traces.profile import Profile
+
+Rows = list[dict[str, Any]]
+
+
+def over_time_rows(found: Sequence[Profile | Result]) -> Rows:
+    """Give the bins of time of traces or runs, with the names of the trace and of a run's device and layers.
+
+    >>> import emmclab
+    >>> list(over_time_rows([emmclab.profile(emmclab.bundled()[0])])[0])[:3]
+    ['trace', 'time_s', 'width_s']
+    """
+    rows = []
+    for one in found:
+        if isinstance(one, Profile):
+            rows += [{"trace": one.name, **row} for row in one.figure("io_over_time")]
+        else:
+            names = {"trace": one["trace"], "device": one.run_name}
+            rows += [{**names, **row} for row in one.get("over_time", ())]
+    return rows
+
+
+def check_target(path: Path) -> str:
+    """Refuse a file that rows cannot be written to, before the work for them is done; give its ending.
+
+    Raises:
+        ConfigError: its name ends in neither `.csv` nor `.parquet`.
+    """
+    return refuse_other_endings(path, (".csv", ".parquet"), "--over-time")
+
+
+def write_over_time(rows: Rows, path: Path) -> None:
+    """Write bins of time as CSV or Parquet, by the ending; nothing where there are none.
+
+    Raises:
+        ConfigError: the ending is another.
+    """
+    ending = check_target(path)
+    if rows and ending == ".csv":
+        write_whole(path, to_csv(rows))
+    elif rows:
+        from emmclab.runtime.parquet import write_parquet
+
+        write_parquet(path, rows)

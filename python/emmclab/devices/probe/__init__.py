@@ -1,0 +1,19 @@
+"""Finds out from outside how a flash device is made: clustered page and clustered block, from bandwidths."""
+
+from __future__ import annotations
+
+from emmclab.devices.probe.method import Place, Point, Probe, ProbeProgress, block_size, page_size, probe
+from emmclab.devices.probe.targets import Disk, Simulated, Target
+
+__all__ = [
+    "Disk",
+    "Place",
+    "Point",
+    "Probe",
+    "ProbeProgress",
+    "Simulated",
+    "Target",
+    "block_size",
+    "page_size",
+    "probe",
+]

@@ -1,0 +1,135 @@
+"""Targets of a probe: a simulated device, a block device, a file; each measures the time of a transfer."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Protocol, Self
+
+from emmclab import _core
+from emmclab.devices.device import Device
+from emmclab.errors import ConfigError, InputError
+
+#: Longest transfer of a probe, KB.
+LONGEST_KB = 16 * 1024
+
+
+class Target(Protocol):
+    """Something with addresses that can be read and perhaps written."""
+
+    @property
+    def name(self) -> str:
+        """Name it for people."""
+
+    @property
+    def size_kb(self) -> int:
+        """Tell its size in KB."""
+
+    def transfer(self, write: bool, offsets_kb: Sequence[int], length_kb: int) -> list[float]:
+        """Read or write at each offset, one after the other; give the time of each in ms."""
+
+
+class Simulated:
+    """A new simulated device under synchronous direct I/O."""
+
+    def __init__(self, device: Device) -> None:
+        """Make the device."""
+        self._io = _core.DirectIo(device.core)
+        self.name = device.name
+        self.size_kb = self._io.sectors // 2
+
+    def transfer(self, write: bool, offsets_kb: Sequence[int], length_kb: int) -> list[float]:
+        """Give simulated times in ms."""
+        took = self._io.transfer(write, [2 * offset for offset in offsets_kb], 2 * length_kb)
+        return [ns / 1e6 for ns in took]
+
+
+class Disk:
+    """A block device or a file, past the page cache (`O_DIRECT`, `O_DSYNC`)."""
+
+    def __init__(self, path: Path, *, write: bool) -> None:
+        """Open it; for writing a block device must not be in use.
+
+        Raises:
+            InputError: it cannot be opened, or its file system has no direct I/O.
+        """
+        flags = os.O_DIRECT | os.O_CLOEXEC | ((os.O_RDWR | os.O_DSYNC) if write else os.O_RDONLY)
+        try:
+            if write and path.is_block_device():
+                flags |= os.O_EXCL
+            self._file = os.open(path, flags)
+        except OSError as error:
+            raise InputError(
+                f"{path}: cannot be opened for direct I/O: {error.strerror}",
+                kind="io",
+                file=str(path),
+                errno=error.errno,
+                hint="run as root for a block device, which must not be mounted for writing, and use a file "
+                "outside of tmpfs, which has no direct I/O",
+            ) from error
+        self.name = str(path)
+        self.size_kb = os.lseek(self._file, 0, os.SEEK_END) // 1024
+        # Direct I/O needs memory aligned to pages, which a mapping is; random bytes do not compress.
+        self._memory = mmap.mmap(-1, LONGEST_KB * 1024)
+        block = os.urandom(1 << 20)
+        for at in range(0, LONGEST_KB * 1024, len(block)):
+            self._memory[at : at + len(block)] = block
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        os.close(self._file)
+
+    def transfer(self, write: bool, offsets_kb: Sequence[int], length_kb: int) -> list[float]:
+        """Give measured times in ms.
+
+        Raises:
+            InputError: the device fails, or gives less than was asked for.
+        """
+        took = []
+        with memoryview(self._memory) as whole, whole[: length_kb * 1024] as part:
+            move = os.pwritev if write else os.preadv
+            for offset in offsets_kb:
+                begin = time.perf_counter_ns()
+                try:
+                    moved = move(self._file, [part], offset * 1024)
+                except OSError as error:
+                    raise InputError(
+                        f"{self.name}: direct I/O fails at {offset} KB: {error.strerror}",
+                        kind="io",
+                        file=self.name,
+                        errno=error.errno,
+                        hint="check the device (`dmesg`), or use a smaller part of it (--span-mb)",
+                    ) from error
+                took.append((time.perf_counter_ns() - begin) / 1e6)
+                if moved != length_kb * 1024:
+                    raise InputError(
+                        f"{self.name}: direct I/O moves {moved} of {length_kb * 1024} bytes",
+                        kind="io",
+                        file=self.name,
+                        hint="use a smaller part of the target (--span-mb)",
+                    )
+        return took
+
+
+def check_size(target: Target, span_kb: int) -> None:
+    """Refuse a span that the target does not have, or that is too small for a measurement.
+
+    Raises:
+        ConfigError: it is senseless.
+    """
+    least_kb = 2 * LONGEST_KB
+    if not least_kb <= span_kb <= target.size_kb:
+        raise ConfigError(
+            f"a span of {span_kb // 1024} MB is impossible on {target.name} of {target.size_kb // 1024} MB",
+            kind="config",
+            field="--span-mb",
+            hint=f"give {least_kb // 1024} to {target.size_kb // 1024} MB",
+        )

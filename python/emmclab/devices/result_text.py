@@ -1,0 +1,217 @@
+"""The answer of simulated runs in one line, and what stands against trusting it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from emmclab.devices.result import Result
+
+#: Share of recorded requests within 1 ms of the device going idle above which open loop misleads.
+DEPENDENT_PCT = 25.0
+#: Share of requests wrapped into a smaller device above which that is said first.
+_MUCH_WRAPPED_PCT = 5.0
+#: Share of the offered load that a device serves at the rate that is proposed for an overloaded run.
+_COMFORTABLE = 0.8
+
+
+def headline(result: Result) -> str:
+    """Give the mean response of a run, beside the recorded one where there is one.
+
+    >>> import emmclab
+    >>> result = emmclab.Device.preset("nexus5").simulate(emmclab.read(emmclab.bundled()[0]))
+    >>> headline(result).startswith("mean response ") and ", recorded " in headline(result)
+    True
+    """
+    mean = f"mean response {_ms(result['response.mean_response_ms'])}"
+    beside = result["recorded.response.all"]
+    if beside["recorded_ms"] is None:
+        return f"{mean}, p99 {_ms(result['response.p99_ms'])}; no response times are recorded"
+    error = "" if beside["error_pct"] is None else f" ({beside['error_pct']:+.1f} %)"
+    return f"{mean}, recorded {_ms(beside['recorded_ms'])}{error}"
+
+
+def comparison_headlines(results: Sequence[Result]) -> list[str]:
+    """Name for each trace the device of the least mean response, with that of the next one.
+
+    Runs that ended early or were overloaded do not measure a device and are left out.
+
+    >>> import emmclab
+    >>> devices = [emmclab.Device.preset(name) for name in ("iiswc15-4ps", "iiswc15-hps")]
+    >>> results = emmclab.compare([emmclab.read(emmclab.bundled()[0])], devices)
+    >>> "fastest" in comparison_headlines(results)[0]
+    True
+    """
+    lines = []
+    traces = list(dict.fromkeys(result["trace"] for result in results))
+    for trace in traces:
+        sound = [run for run in results if run["trace"] == trace and trusted(run)]
+        runs = sorted(sound, key=lambda run: run["response.mean_response_ms"])
+        name = f"{trace}: " if len(traces) > 1 else ""
+        if not runs:
+            lines.append(f"{name}no device served the trace to its end at this load")
+            continue
+        first = runs[0]
+        line = (
+            f"{name}{first.run_name} is the fastest: mean response {_ms(first['response.mean_response_ms'])}"
+        )
+        if len(runs) > 1 and (least := first["response.mean_response_ms"]):
+            times = runs[1]["response.mean_response_ms"] / least
+            if times == 1:
+                equal = [run.run_name for run in runs if run["response.mean_response_ms"] == least]
+                line = f"{name}{', '.join(equal)} are equally fast: mean response {_ms(least)}"
+            else:
+                line += (
+                    f", {runs[1].run_name} {_ms(runs[1]['response.mean_response_ms'])} ({times:.2f} times)"
+                )
+        recorded = first["recorded.response.all"]["recorded_ms"]
+        lines.append(line + ("" if recorded is None else f"; recorded {_ms(recorded)}"))
+    return lines
+
+
+def trusted(result: Result) -> bool:
+    """Tell whether a run served its trace: to the end, and at least as fast as the requests came."""
+    return not result["run.stopped"] and not result["run.load"]["overloaded"]
+
+
+def ended_early(result: Result) -> str:
+    """Say that a run ended early; empty where it did not."""
+    if not (reason := result["run.stopped"]):
+        return ""
+    return f"ended early, after {result['requests.total']:,} requests: {reason}"
+
+
+def much_wrapped(result: Result) -> str:
+    """Say that many requests were wrapped into a smaller device; empty where few were."""
+    if (wrapped := result["requests.wrapped_pct"]) <= _MUCH_WRAPPED_PCT:
+        return ""
+    return (
+        f"{wrapped:.1f} % of the requests lie beyond the {result['device']} device and were wrapped into it: "
+        "distant addresses share pages, which changes overwrites and write amplification; "
+        "take a larger device"
+    )
+
+
+def warnings(result: Result) -> list[str]:
+    """List what stands against trusting the figures of a run, the gravest first.
+
+    >>> import emmclab
+    >>> warnings(emmclab.Device.preset("nexus5").simulate(emmclab.read(emmclab.bundled()[0])))
+    []
+    """
+    found = [text] if (text := ended_early(result)) else []
+    if (lie := result["configuration.lies"]) != "none":
+        found.append(f"this device breaks a promise on purpose: cache.lies = {lie}")
+    if changes := result.get("setting_changes"):
+        found.append(f"settings changed during the run: {changes_line(changes)}")
+    load, recorded = result["run.load"], result["recorded"]
+    completions = recorded["response"]["all"]["recorded_ms"] is not None
+    closed = "--mode closed" if completions else ""
+    if load["overloaded"]:
+        rate = _COMFORTABLE * 100 / load["offered_pct"] * result["options"]["rate"]
+        cures = ", ".join(filter(None, (closed, f"--rate {rate:.2g}")))
+        found.append(
+            f"overloaded: the requests offer {load['offered_pct']:,.0f} % of what {result['device']} can "
+            f"serve, and {load['backlog_s']:,.1f} s of work is left at the last arrival, so that response "
+            f"times grow with the length of the trace; use {cures} or a faster device"
+        )
+    if wrapped := much_wrapped(result):
+        found.append(wrapped)
+    dependent = recorded["dependent_pct"]
+    if result["run.mode"] == "open" and dependent is not None and dependent > DEPENDENT_PCT:
+        found.append(
+            f"open loop, but {dependent:.0f} % of the recorded requests come within 1 ms of the device "
+            "going idle: they seem to wait for it, which open loop ignores; use --mode closed"
+        )
+    return found
+
+
+def changes_line(changes: Sequence[Mapping[str, Any]]) -> str:
+    """Name settings that changed while a device was served, each with its simulated time.
+
+    >>> changes_line([{"at_s": 1.5, "key": "cache.lies", "from": '"none"', "to": '"flush"'}])
+    'cache.lies from none to flush at 1.500 s'
+    """
+    return ", ".join(
+        "{key} from {} to {} at {at_s:.3f} s".format(
+            *(change[side].strip('"') for side in ("from", "to")), key=change["key"], at_s=change["at_s"]
+        )
+        for change in changes
+    )
+
+
+def mode_line(result: Result) -> str:
+    """Name the mode of a run, and why it was chosen, where it was.
+
+    >>> import emmclab
+    >>> mode_line(emmclab.Device.preset("nexus5").simulate(emmclab.read(emmclab.bundled()[0])))
+    'closed loop (completions are recorded)'
+    """
+    name = mode_name(result["run.mode"])
+    return f"{name} ({reason})" if (reason := result["run.mode_reason"]) else name
+
+
+def mode_name(mode: str) -> str:
+    """Name a mode in words.
+
+    >>> mode_name("closed"), mode_name("back_to_back")
+    ('closed loop', 'back to back')
+    """
+    return mode.replace("_", " ") if mode == "back_to_back" else f"{mode} loop"
+
+
+def device_before(result: Result) -> str:
+    """Describe the data on the device before a run.
+
+    >>> import emmclab
+    >>> device_before(emmclab.Device.preset("nexus5").simulate(emmclab.read(emmclab.bundled()[0])))
+    'device: new (empty)'
+    """
+    state = result["options"]["precondition"]
+    if state == "none":
+        return "device: new (empty)"
+    word, _, amount = str(state).partition(":")
+    if word == "steady":
+        times = f"at most {amount or '4'} times its capacity"
+        return f"device: used (full, then overwritten at random until write amplification is flat, {times})"
+    return f"device: preconditioned, {state}"
+
+
+#: Rows of the table of recorded beside simulated: label, group, operation, unit.
+BESIDE = tuple(
+    (f"{label}{which}", group, op, unit)
+    for label, group, unit in (
+        ("Mean response", "response", "ms"),
+        ("Mean service", "service", "ms"),
+        ("No-wait", "no_wait", "pct"),
+    )
+    for which, op in (("", "all"), (", reads", "read"), (", writes", "write"))
+)
+
+
+def beside_rows(result: Result) -> list[tuple[str, ...]]:
+    """Give label, recorded, simulated and error of each figure, as text; a dash where nothing is known.
+
+    >>> import emmclab
+    >>> result = emmclab.Device.preset("nexus5").simulate(emmclab.read(emmclab.bundled()[0]))
+    >>> [row[0] for row in beside_rows(result)][:2]
+    ['Mean response', 'Mean response, reads']
+    """
+    rows = []
+    for label, group, op, unit in BESIDE:
+        values = result["recorded"][group][op]
+        recorded, simulated = (values[f"{which}_{unit}"] for which in ("recorded", "simulated"))
+        error = values["error_pct" if unit == "ms" else "error_points"]
+        sign, digits = ("ms", 3) if unit == "ms" else ("%", 1)
+        rows.append(
+            (
+                label,
+                *("–" if value is None else f"{value:,.{digits}f} {sign}" for value in (recorded, simulated)),
+                "–" if error is None else f"{error:+.1f} {'%' if unit == 'ms' else 'points'}",
+            )
+        )
+    return rows
+
+
+def _ms(value: float) -> str:
+    return f"{value:,.2f} ms"

@@ -1,0 +1,70 @@
+"""Runs that differ by the seed of the wake-up times alone: how much of a result is luck."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from emmclab.devices.device import Device
+from emmclab.devices.result import Result
+from emmclab.errors import ConfigError
+
+
+class Spread(NamedTuple):
+    """A figure over several runs, in its unit."""
+
+    mean: float
+    low: float
+    high: float
+
+
+def seeded(device: Device, seeds: int) -> list[Device]:
+    """Give a device with each of the seeds 0 to `seeds` - 1 of its wake-up times (`power.seed`).
+
+    Raises:
+        ConfigError: there is no seed, or the device draws no wake-up times, so that every run is the same.
+
+    >>> len(seeded(Device.preset("nexus5"), 2))
+    2
+    """
+    if seeds < 1:
+        raise ConfigError(
+            f"{seeds} seeds are impossible", kind="config", field="seeds", hint="give 1 or more"
+        )
+    drawn = next(row["value"] for row in device.explain() if row["key"].startswith("power.wake_quantiles"))
+    if drawn == "[]":
+        raise ConfigError(
+            f"{device.name} draws no wake-up times, so that every seed gives the same run",
+            kind="config",
+            field="seeds",
+            hint="take a device with power.wake_quantiles, such as nexus5",
+        )
+    return [device.set({"power.seed": seed}) for seed in range(seeds)]
+
+
+def spread(values: Sequence[float | None]) -> Spread | None:
+    """Sum up a figure of several runs; None where no run has it.
+
+    >>> spread([1.0, 3.0, None])
+    Spread(mean=2.0, low=1.0, high=3.0)
+    """
+    known = [value for value in values if value is not None]
+    return Spread(sum(known) / len(known), min(known), max(known)) if known else None
+
+
+def beside_spread(results: Sequence[Result]) -> dict[str, dict[str, dict[str, Any]]]:
+    """Put the mean and the range of each simulated figure beside the recorded one, by group and operation.
+
+    `error` is that of the mean: in percent for times, in points for shares; None where nothing is recorded.
+    """
+    found: dict[str, dict[str, dict[str, Any]]] = {}
+    for group, unit in (("response", "ms"), ("service", "ms"), ("no_wait", "pct")):
+        for op in ("all", "read", "write"):
+            fields = [result["recorded"][group][op] for result in results]
+            was, over = fields[0][f"recorded_{unit}"], spread([one[f"simulated_{unit}"] for one in fields])
+            error = None
+            if over and fields[0]["error_pct" if unit == "ms" else "error_points"] is not None:
+                error = 100 * (over.mean / was - 1) if unit == "ms" else over.mean - was
+            simulated = over._asdict() if over else dict.fromkeys(Spread._fields)
+            found.setdefault(group, {})[op] = {"recorded": was, **simulated, "error": error}
+    return found

@@ -1,0 +1,78 @@
+"""The page of `emmclab advise`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import altair as alt
+
+from emmclab.devices.advise import ORDERS, Advised, said
+from emmclab.devices.result_text import device_before, mode_line
+from emmclab.pages import plots
+from emmclab.pages.assemble import assemble
+from emmclab.pages.head import Head, Notice, Provenance, Tile, lost, tile
+from emmclab.runtime.files import write_whole
+from emmclab.traces.ledger import ledger_line
+
+#: Options on the first screen.
+_BEST = 3
+
+
+def write_advice(advised: Advised, html: Path) -> None:
+    """Write the page; the same results give the same bytes."""
+    base, found = advised.base, advised.options
+    rows = [
+        {"trace": base["trace"], "option": advice.option, "time": kind, "change_pct": change}
+        for advice in found
+        for kind, change in (("mean", advice.mean_change_pct), ("p99", advice.p99_change_pct))
+    ]
+    x = alt.X("change_pct:Q", title="change of response, %", **plots.symlog(rows, "change_pct", 10.0))
+    chart = plots.dots(rows, "option", x, "time")
+    figure = plots.Figure(
+        "changes",
+        "Change of response times by option",
+        "Against the device as it is; left of 0 is faster.",
+        lambda _rows: chart,
+        wide=True,
+    )
+    write_whole(
+        html,
+        assemble(
+            "advice.html.j2",
+            [figure],
+            {"changes": rows},
+            [base["trace"]],
+            title=f"Advice for {base['trace']}",
+            base=base,
+            options=found,
+            refused=advised.refused,
+            journal=advised.journal,
+            life=advised.life,
+            reasoning=said(advised.life, base) if advised.life else "",
+            metric=ORDERS[advised.by],
+            head=_head(advised),
+            provenance=Provenance(ledger_line(base["ledger"]), lost=lost([base["ledger"]])),
+        ),
+    )
+
+
+def _head(advised: Advised) -> Head:
+    """Give the answer, the device as it is, and the options that change most."""
+    base = advised.base
+    response = base["response"]
+    tiles = [
+        tile("Mean response", response["mean_response_ms"], "ms", note="as it is"),
+        tile("p99 response", response["p99_ms"], "ms", note="as it is"),
+        tile("Write amplification", base["write_amplification"]["waf"], note="as it is"),
+    ]
+    tiles += [
+        Tile(one.option, f"{one.mean_change_pct:+.1f} %", note="mean response")
+        for one in advised.options[:_BEST]
+    ]
+    return Head(
+        answer=advised.headline,
+        lead=[f"{base['trace']} on {base['device']}: {mode_line(base)}; {device_before(base)}."],
+        tiles=tiles,
+        notices=[Notice("caution", text) for text in advised.cautions],
+        picture="changes",
+    )

@@ -1,0 +1,214 @@
+"""The page of runs of applications: where their users' time went, over time and beside each other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from emmclab.apps.closed_loop import STATES, AppResult, dominating, requests_line
+from emmclab.pages.assemble import assemble
+from emmclab.pages.head import Head, Provenance, tile
+from emmclab.pages.plots.applications import FIGURES
+from emmclab.pages.plots.figure import Rows
+from emmclab.pages.theme import STATE_COLOURS
+from emmclab.runtime.files import write_whole
+
+#: States and runs on the first screen.
+_MOST_STATES, _MOST_TILES = 4, 6
+#: The order of states in stacks.
+_ORDER = {name: number for number, name in enumerate(STATE_COLOURS)}
+
+
+def render(results: Sequence[AppResult], faster: Sequence[AppResult]) -> str:
+    """Give the page; the same results give the same bytes."""
+    one = len(results) == 1
+    names = [_name(result) for result in results]
+    programs = list(dict.fromkeys(result["app"]["program"] for result in results))
+    app = results[0]["app"]
+    facts = f"host {app['host']}, {app['era']}, seed {app['seed']}"
+    figures = [figure for figure in FIGURES if not (one and figure.name == "runtimes")]
+    rows = {
+        "runtimes": [row for result in results for row in _runtimes(result)],
+        "path": [row for result in results for row in _path(result)],
+        "threads": [row for result in results for row in _threads(result)],
+    }
+    return assemble(
+        "applications.html.j2",
+        figures,
+        rows,
+        list(dict.fromkeys(names)),
+        title=", ".join(programs),
+        head=_head(results, programs, facts),
+        provenance=Provenance(f"{len(results)} run{'s' if len(results) != 1 else ''}: {facts}"),
+        one=one,
+        states=[
+            label for state, label in STATES.items() if any(run["app"]["states"][state] for run in results)
+        ],
+        runs=[_table_row(result, results) for result in results],
+        requests=[(_name(result), requests_line(result)) for result in results],
+        spent=_spent(results[0]) if one else [],
+        what_if=_what_if(results[0], faster) if faster else [],
+    )
+
+
+def _head(results: Sequence[AppResult], programs: Sequence[str], facts: str) -> Head:
+    one = len(results) == 1
+    first = results[0]
+    answers = (
+        [_headline(first)]
+        if one
+        else [_spread([run for run in results if run["app"]["program"] == name]) for name in programs]
+    )
+    if one:
+        states = first["app"]["states"]
+        largest = sorted(states, key=lambda state: -states[state])[:_MOST_STATES]
+        tiles = [tile("Runtime", first.runtime_s, "s"), tile("Storage", first.storage_s, "s")]
+        tiles += [tile(STATES[state], states[state] / 1e9, "s") for state in largest if states[state]]
+    else:
+        tiles = [tile(_name(run), run.runtime_s, "s", note=_storage(run)) for run in results[:_MOST_TILES]]
+    return Head(
+        answer=answers[0],
+        lead=[
+            *answers[1:],
+            f"Applications in closed loop on a simulated device: {facts}; data on the device before: "
+            f"{first['options']['precondition']}.",
+        ],
+        tiles=tiles,
+        picture="path" if one else "runtimes",
+    )
+
+
+def _storage(run: AppResult) -> str:
+    return f"{100 * run.storage_s / run.runtime_s:.0f} % storage" if run.runtime_s else ""
+
+
+def _name(result: AppResult) -> str:
+    return f"{result['app']['program']}: {result.run_name}"
+
+
+def _headline(result: AppResult) -> str:
+    words, share = dominating(result)
+    name = f"{result['app']['program']} on {result.run_name}"
+    return f"{name}: {result.runtime_s:,.2f} s; {share:.0f} % of it is {words}"
+
+
+def _spread(runs: Sequence[AppResult]) -> str:
+    fastest, slowest = (choose(runs, key=lambda run: run.runtime_s) for choose in (min, max))
+    name = f"{fastest['app']['program']}: {fastest.runtime_s:,.2f} s on {fastest.run_name}"
+    if fastest is slowest or not fastest.runtime_s:
+        return name
+    more = 100 * (slowest.runtime_s / fastest.runtime_s - 1)
+    return f"{name}, {slowest.runtime_s:,.2f} s on {slowest.run_name} ({more:+.0f} %)"
+
+
+def _bins(result: AppResult, lane: dict[str, Any]) -> list[tuple[float, float, dict[str, int]]]:
+    """Give each bin of a lane: from, to, and the time in it by state."""
+    width, end = result["app"]["over_time"]["bin_ns"], result["app"]["runtime_ns"]
+    count = max((len(times) for times in lane["states"].values()), default=0)
+    bins = []
+    for number in range(count):
+        times = {state: bins_[number] for state, bins_ in lane["states"].items() if bins_[number]}
+        begin = number * width
+        bins.append((begin / 1e9, min(begin + width, end) / 1e9, times))
+    return bins
+
+
+def _path(result: AppResult) -> Rows:
+    rows = []
+    for begin, end, times in _bins(result, result["app"]["over_time"]["lanes"][0]):
+        whole, below = sum(times.values()), 0
+        for state in sorted(times, key=lambda state: _ORDER[STATES[state]]):
+            bounds = (100 * below / whole, 100 * (below + times[state]) / whole)
+            rows.append(
+                {
+                    "trace": _name(result),
+                    "from_s": begin,
+                    "to_s": end,
+                    "state": STATES[state],
+                    "from_pct": bounds[0],
+                    "to_pct": bounds[1],
+                }
+            )
+            below += times[state]
+    return rows
+
+
+def _threads(result: AppResult) -> Rows:
+    rows: Rows = []
+    for lane in result["app"]["over_time"]["lanes"][1:]:
+        last: dict[str, Any] | None = None
+        for begin, end, times in _bins(result, lane):
+            if not times:
+                last = None
+                continue
+            label = STATES[max(times, key=lambda state: times[state])]
+            if last is not None and last["state"] == label:
+                # Bins of the same state are one bar.
+                last["to_s"] = end
+                continue
+            last = {
+                "trace": _name(result),
+                "thread": lane["name"],
+                "from_s": begin,
+                "to_s": end,
+                "state": label,
+            }
+            rows.append(last)
+    return rows
+
+
+def _runtimes(result: AppResult) -> Rows:
+    app = result["app"]
+    return [
+        {
+            "trace": _name(result),
+            "run": _name(result),
+            "state": label,
+            "seconds": app["states"][state] / 1e9,
+            "order": _ORDER[label],
+        }
+        for state, label in STATES.items()
+        if app["states"][state]
+    ]
+
+
+def _table_row(result: AppResult, results: Sequence[AppResult]) -> dict[str, Any]:
+    app = result["app"]
+    used = [state for state in STATES if any(run["app"]["states"][state] for run in results)]
+    return {
+        "program": app["program"],
+        "device": result["device"]["device"],
+        "layers": "+".join(result["options"]["layers"]) or "none",
+        "network": app["network"],
+        "runtime": result.runtime_s,
+        "storage": result.storage_s,
+        "cells": [app["states"][state] / 1e9 for state in used],
+    }
+
+
+def _spent(result: AppResult) -> list[tuple[str, str, str, float, float]]:
+    """Give the parts of storage: what was waited for, files, partition, s, %."""
+    runtime = max(result["app"]["runtime_ns"], 1)
+    return [
+        (
+            part["wait"].replace("_", " "),
+            (part["class"] or "all").replace("_", " "),
+            part["partition"] or "all",
+            part["ns"] / 1e9,
+            100 * part["ns"] / runtime,
+        )
+        for part in result["app"]["spent"]
+        if part["wait"]
+    ]
+
+
+def _what_if(result: AppResult, faster: Sequence[AppResult]) -> list[tuple[str, float, float]]:
+    """Give each part that was infinitely fast, the runtime then, and the gain in s; the most gain first."""
+    ordered = sorted(faster, key=lambda run: run.runtime_s)
+    return [(run["app"]["what_if"][0], run.runtime_s, result.runtime_s - run.runtime_s) for run in ordered]
+
+
+def write_apps_report(results: Sequence[AppResult], faster: Sequence[AppResult], path: str | Path) -> None:
+    """Write the page for runs of applications; the file appears when it is whole, and never otherwise."""
+    write_whole(path, render(results, faster))

@@ -1,0 +1,141 @@
+"""What every page shares: the template's surroundings, charts with their rows, and the libraries."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import jinja2
+
+from emmclab import __version__
+from emmclab.pages.head import Head, Provenance
+from emmclab.pages.plots import Figure, Rows
+from emmclab.pages.plots.vega import convert
+from emmclab.pages.theme import DARK, LIGHT
+
+#: Digits of figures on the page; more cannot be seen and would only make it larger.
+_DIGITS = 6
+
+
+def assemble(
+    template: str,
+    figures: Sequence[Figure],
+    rows: Mapping[str, Rows],
+    names: Sequence[str],
+    *,
+    title: str,
+    head: Head,
+    provenance: Provenance,
+    beside: Mapping[str, Sequence[Mapping[str, str]]] | None = None,
+    **content: Any,
+) -> str:
+    """Fill a template with `content`, and with `figures` drawn from `rows` (each row with its `trace`).
+
+    In the template, `picture` is the figure of the first screen, which `head` names, and `figures` is the
+    list of all others that can be drawn or say why they cannot. `beside` gives the claims below a figure.
+    """
+    environment = jinja2.Environment(
+        loader=jinja2.ChoiceLoader(
+            [jinja2.PackageLoader("emmclab", folder) for folder in ("pages", "papers")]
+        ),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=jinja2.StrictUndefined,
+    )
+    environment.filters["cell"] = _cell
+    figures = [figure for figure in figures if rows[figure.name] or not figure.optional]
+    drawn = [_figure(figure, rows[figure.name], names) for figure in figures]
+    for figure in drawn:
+        figure["beside"] = (beside or {}).get(figure["name"], ())
+    picture = next((figure for figure in drawn if figure["name"] == head.picture and figure["charts"]), None)
+    data = {figure.name: _columns(rows[figure.name], names) for figure in figures}
+    specs = {chart["id"]: chart["spec"] for figure in drawn for chart in figure["charts"]}
+    return environment.get_template(template).render(
+        version=__version__,
+        title=title,
+        head=head,
+        provenance=provenance,
+        picture=picture,
+        figures=[figure for figure in drawn if figure is not picture],
+        library=_script(convert("javascript_bundle", "window.vegaEmbed = vegaEmbed;")),
+        page_data=_json({"themes": {"light": LIGHT, "dark": DARK}, "specs": specs, "data": data}),
+        **content,
+    )
+
+
+def _figure(figure: Figure, rows: Rows, traces: Sequence[str]) -> dict[str, Any]:
+    """Give a figure with its charts; a chart takes its rows from the page's data by the figure's name."""
+    parts: list[tuple[str | None, Rows]] = [(None, rows)]
+    if figure.each:
+        parts = [(trace, [row for row in rows if row["trace"] == trace]) for trace in traces]
+    charts = []
+    for number, (trace, part) in enumerate(parts):
+        if figure.can_draw(part):
+            spec = figure.draw(part).to_dict()
+            if "vconcat" not in spec:
+                spec["autosize"] = {"type": "fit-x", "contains": "padding"}
+            _forget_rows(spec)
+            charts.append(
+                {"id": f"{figure.name}-{number}", "trace": trace, "spec": {"trace": trace, "vega": spec}}
+            )
+    there = {row["trace"] for row in rows}
+    return {
+        "name": figure.name,
+        "title": figure.title,
+        "about": figure.about,
+        "paper": figure.paper,
+        "charts": charts,
+        "wide": figure.wide or len(charts) > 1,
+        "count": len(rows),
+        "without": [] if figure.of_all else [trace for trace in traces if trace not in there],
+    }
+
+
+def _forget_rows(spec: dict[str, Any]) -> None:
+    """Drop the rows from a chart, wherever altair put them."""
+    spec.pop("datasets", None)
+    data = spec.get("data")
+    if isinstance(data, dict):
+        data.pop("values", None)
+    for part in (*spec.get("layer", ()), *spec.get("vconcat", ())):
+        _forget_rows(part)
+
+
+def _columns(rows: Rows, traces: Sequence[str]) -> list[dict[str, Any]]:
+    """Store rows by column for each trace, a column of one value as that value: a fraction of the size."""
+    parts = []
+    for trace in traces:
+        part = [row for row in rows if row["trace"] == trace]
+        if part:
+            columns = {name: _shorten([_round(row[name]) for row in part]) for name in part[0]}
+            parts.append({"rows": len(part), "columns": columns})
+    return parts
+
+
+def _shorten(values: list[Any]) -> Any:
+    return values[0] if all(value == values[0] for value in values) else values
+
+
+def _round(value: Any) -> Any:
+    if not isinstance(value, float):
+        return value
+    short = float(f"{value:.{_DIGITS}g}")
+    return int(short) if short.is_integer() and abs(short) < 2**53 else short
+
+
+def _cell(value: float | None, digits: int = 2) -> str:
+    return "–" if value is None else f"{value:,.{digits}f}"
+
+
+def _json(value: Any) -> str:
+    """Give JSON that may stand inside a script element."""
+    return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")).replace(
+        "<", "\\u003c"
+    )
+
+
+def _script(code: str) -> str:
+    """Keep a library from ending its script element."""
+    return code.replace("</script", "<\\/script")

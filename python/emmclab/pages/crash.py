@@ -1,0 +1,295 @@
+"""The page of `emmclab crash`: who broke which promise first, then what shows it."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from markupsafe import Markup
+
+from emmclab.crash.explore import Exploration, open_run
+from emmclab.crash.finding import CutTally
+from emmclab.crash.session import Kept
+from emmclab.crash.timeline import (
+    DM_ENTRY_NS,
+    DM_WRITER,
+    LoggedCommand,
+    acknowledged_at,
+    commands_before,
+    time_of,
+)
+from emmclab.pages import crash_words as words
+from emmclab.pages.assemble import assemble
+from emmclab.pages.head import Head, Notice, Provenance, Tile
+from emmclab.pages.plots import Chart, Figure, Row, Rows, cuts
+from emmclab.runtime.files import write_whole
+
+#: Places on the time line that can be told apart; cuts of one place are counted together.
+_PLACES = 500
+#: Commands that are drawn before a cut, and missing ones from before those.
+_MOST_COMMANDS, _MOST_MISSING = 16, 12
+#: Missing writes in a table; the JSON has all.
+_MOST_LISTED = 20
+
+
+@dataclass(frozen=True)
+class Scene:
+    """What the log adds to what was found.
+
+    Attributes:
+        verdicts: what came of each cut, by its moment.
+        acknowledged_ns: the time of each acknowledgement.
+        before: for each finding, the time of the cut that shows it, and the commands that had come by then.
+    """
+
+    verdicts: Mapping[int, CutTally]
+    acknowledged_ns: Sequence[int]
+    before: Sequence[tuple[int, Sequence[LoggedCommand]]]
+
+
+@dataclass(frozen=True)
+class _Clock:
+    """How times of a log are shown."""
+
+    per: float
+    line: str
+    commands: str
+
+
+_DEVICE_CLOCK = _Clock(1e6, "device time, ms", "ms before the cut")
+_DM_CLOCK = _Clock(DM_ENTRY_NS, "entry of the log, which has no times", "entries before the cut")
+
+
+def write_crash_report(
+    summary: Mapping[str, Any], kept: Kept, found: Exploration, path: Path, *, results: Path | None = None
+) -> None:
+    """Write the page; the file appears when it is whole, and never otherwise.
+
+    Args:
+        summary: what was found, as `emmclab.crash.summary` gives it.
+        kept: the log.
+        found: the exploration, of which the verdict of each cut is shown.
+        path: the page.
+        results: the folder of the results, which commands have to name; `None` for the usual one.
+    """
+    run, _ = open_run(str(kept.log), base=kept.base)
+    shown = [_shown_cut(finding) for finding in summary["findings"]]
+    before = [(time_of(run, cut), commands_before(run, cut)) for cut in shown]
+    scene = Scene(found.verdicts, acknowledged_at(run), before)
+    write_whole(path, render(summary, scene, results=results))
+
+
+def render(summary: Mapping[str, Any], scene: Scene, *, results: Path | None = None) -> str:
+    """Give the page; the same findings give the same bytes."""
+    log = summary["log"]
+    clock = _DM_CLOCK if log["writer"] == DM_WRITER else _DEVICE_CLOCK
+    name = log["identity"][:8]
+    pictures = [
+        (f"commands-{number}", _command_rows(name, finding, *before, clock))
+        for number, (finding, before) in enumerate(zip(summary["findings"], scene.before, strict=True), 1)
+    ]
+    rows = {"cuts": _line_rows(name, summary, scene, clock), **dict(pictures)}
+    figures = [
+        _line_figure(clock),
+        *(_commands_figure(number, clock) for number, _ in enumerate(pictures, 1)),
+    ]
+    return assemble(
+        "crash.html.j2",
+        figures,
+        rows,
+        [name],
+        title=f"Power cuts of {log['device']}",
+        head=_head(summary),
+        provenance=Provenance(f"Log {log['identity']} of {log['device']}", _provenance(summary)),
+        findings=[_shown(summary, finding, results) for finding in summary["findings"]],
+        documented=[_shown(summary, finding, results) for finding in summary["documented"]],
+        covered=words.covered(summary),
+        not_covered=words.not_covered(summary),
+    )
+
+
+def _shown_cut(finding: Mapping[str, Any]) -> int:
+    """The cut that is drawn: that of the smallest state."""
+    return int(finding.get("minimal", finding)["cut"])
+
+
+def _head(summary: Mapping[str, Any]) -> Head:
+    log, file_system = summary["log"], summary["run"].get("file_system")
+    below = f" below {', '.join(log['layers'])}" if log["layers"] else ""
+    on = f", {file_system}" if file_system else ""
+    return Head(
+        answer=words.headline(summary),
+        lead=[
+            f"{words.workload(summary)} on {log['device']}{below}{on}: power was cut at {summary['cuts']:,} "
+            "moments, and each state that a cut may leave was recovered and judged."
+        ],
+        tiles=_tiles(summary),
+        notices=[Notice("caution", text) for text in words.cautions(summary)],
+        picture="cuts",
+    )
+
+
+def _tiles(summary: Mapping[str, Any]) -> list[Tile]:
+    covered, documented = summary["covered"], len(summary["documented"])
+    losses = f"{documented} documented, no defect" if documented else ""
+    return [
+        Tile("Findings", str(len(summary["findings"])), note=losses),
+        Tile("States tried", f"{summary['states']:,}"),
+        Tile("Cuts", f"{summary['cuts']:,}", note=f"of {covered['moments']:,} moments"),
+        Tile("Lines acknowledged", f"{summary['log']['acknowledgements']:,}"),
+        Tile(
+            "Legal states, at most", _power(*words.power_of_ten(covered["legal_log10"])), note="at these cuts"
+        ),
+        Tile("Seed", str(summary["seed"])),
+    ]
+
+
+def _power(factor: str, power: str) -> Markup | str:
+    return Markup("{} &times; 10<sup>{}</sup>").format(factor, power) if power else factor
+
+
+def _shown(summary: Mapping[str, Any], finding: Mapping[str, Any], results: Path | None) -> dict[str, Any]:
+    command = ["emmclab", "crash", "--again", finding["again"] or ""]
+    if results is not None:
+        command += ["--results", str(results)]
+    minimal = finding.get("minimal")
+    missing = [] if minimal is None else minimal["missing"]
+    return {
+        **finding,
+        "meaning": words.broken(finding),
+        "shown_in": words.shown_in(finding, summary["states"]),
+        # What commands break is no state that could be tried again.
+        "command": None if words.is_of_commands(finding) else shlex.join(command),
+        "minimal": minimal,
+        "listed": missing[:_MOST_LISTED],
+        "unlisted": len(missing[_MOST_LISTED:]),
+    }
+
+
+def _line_figure(clock: _Clock) -> Figure:
+    return Figure(
+        "cuts",
+        "Cuts by verdict",
+        "A mark for each cut, in the row of the worst of its states; below, when the workload said that "
+        "something is safe. Numbers are those of the findings. A cut whose states all equal earlier ones "
+        "has no mark.",
+        partial(cuts.time_line, axis=clock.line),
+        wide=True,
+    )
+
+
+def _commands_figure(number: int, clock: _Clock) -> Figure:
+    draw: Callable[[Rows], Chart] = partial(cuts.commands, axis=clock.commands)
+    return Figure(
+        f"commands-{number}",
+        f"Commands before the cut of finding {number}",
+        "A bar for each command from arrival to completion, without reads; the cut is the dashed line at 0. "
+        "Missing writes are not in the smallest state, although they had come.",
+        draw,
+        wide=True,
+    )
+
+
+def _line_rows(name: str, summary: Mapping[str, Any], scene: Scene, clock: _Clock) -> Rows:
+    """Give the marks of the time line, those of one place as one."""
+    times = [tally.at_ns for tally in scene.verdicts.values()] + list(scene.acknowledged_ns)
+    times += [at_ns for at_ns, _ in scene.before]
+    first, last = min(times, default=0), max(times, default=0)
+    step = max(1, (last - first) // _PLACES)
+    marks: dict[tuple[str, int], Row] = {}
+
+    def mark(row: str, at_ns: int, number: str, counts: tuple[int, int, int]) -> None:
+        place = (at_ns - first) // step
+        # Findings stay apart, whatever their place.
+        known = marks.setdefault(
+            (f"{row}{number}", place),
+            {
+                "trace": name,
+                "row": row,
+                "time": at_ns / clock.per,
+                "number": number,
+                "marks": 0,
+                "states": 0,
+                "broken": 0,
+                "documented": 0,
+            },
+        )
+        known["marks"] += 1
+        for field, count in zip(("states", "broken", "documented"), counts, strict=True):
+            known[field] += count
+
+    for number, (finding, (at_ns, _)) in enumerate(zip(summary["findings"], scene.before, strict=True), 1):
+        mark(cuts.FINDINGS, at_ns, str(number), (finding["states"], finding["states"], 0))
+    lanes = ("promise broken", "documented loss", "all states kept")
+    for lane in lanes:
+        for _, tally in sorted(scene.verdicts.items()):
+            worst = lanes[0 if tally.broken else 1 if tally.documented else 2]
+            if worst == lane:
+                mark(lane, tally.at_ns, "", (tally.states, tally.broken, tally.documented))
+    for at_ns in scene.acknowledged_ns:
+        mark("acknowledged", at_ns, "", (0, 0, 0))
+    return list(marks.values())
+
+
+def _command_rows(
+    name: str, finding: Mapping[str, Any], cut_ns: int, before: Sequence[LoggedCommand], clock: _Clock
+) -> Rows:
+    """Give the commands that are drawn: the last ones, and the missing ones from before."""
+    missing = {one["command"] for one in finding.get("minimal", {}).get("missing", ())}
+    # Reads leave nothing behind.
+    before = [one for one in before if one.op != "read"]
+    earlier = [one for one in before[:-_MOST_COMMANDS] if one.number in missing]
+    return [
+        {
+            "trace": name,
+            "command": _named(command, command.number in missing),
+            "operation": command.op,
+            "sector": command.sector,
+            "sectors": command.sectors,
+            "flags": ", ".join(command.flags).lower(),
+            "begin": (command.arrival_ns - cut_ns) / clock.per,
+            "end": ((command.complete_ns or cut_ns) - cut_ns) / clock.per,
+            "state": _state(command, command.number in missing),
+        }
+        for command in (*earlier[-_MOST_MISSING:], *before[-_MOST_COMMANDS:])
+    ]
+
+
+def _named(command: LoggedCommand, missing: bool) -> str:
+    flags = [flag.lower() for flag in command.flags if flag in words.PROMISES]
+    where = f" {command.sectors} at {command.sector}" if command.sectors else ""
+    return " ".join([f"{command.number}", *flags, f"{command.op}{where}", *(["missing"] if missing else [])])
+
+
+def _state(command: LoggedCommand, missing: bool) -> str:
+    if missing:
+        return "missing"
+    if command.complete_ns is None:
+        return "not complete"
+    promises = command.op == "flush" or any(flag in words.PROMISES for flag in command.flags)
+    return "flush, FUA or barrier" if promises else "complete"
+
+
+def _provenance(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
+    log, run, options = summary["log"], summary["run"], summary["options"]
+    about = run.get("workload") or {}
+    rows = [
+        ("Log", f"{log['identity']}, {log['path']}"),
+        ("Written by", log["writer"]),
+        ("Device", log["device"] + (f", lies: {log['lies']}" if log["lies"] != "none" else "")),
+        ("Layers", ", ".join(log["layers"]) or "none"),
+        ("File system", run.get("file_system", "of the log")),
+        ("Options of mkfs", " ".join(run.get("mkfs_options", ())) or "none more"),
+        ("Options of mount", run.get("mount_options") or "none"),
+        ("Workload", words.workload(summary)),
+    ]
+    if about.get("name"):
+        rows.append(("Its operations and seed", f"{about['operations']:,}, {about['seed']}"))
+    rows.append(("Log holds", f"{log['commands']:,} commands, {log['moments']:,} moments"))
+    keys = ("cuts", "states", "seed", "tear", "recovery", "check", "recovery_cuts")
+    rows.append(("Options", ", ".join(f"{key} = {options[key]}" for key in keys)))
+    return rows

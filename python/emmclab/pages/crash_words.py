@@ -1,0 +1,190 @@
+"""The words of the page of power cuts: who broke which promise, what was covered and what was not."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import floor
+from typing import Any
+
+from emmclab.crash.finding import COMMANDS
+
+Summary = Mapping[str, Any]
+
+#: What it means that a promise is broken, by level and promise.
+_BROKEN = {
+    ("device", "completion"): "data of a completed write was lost, although there is no cache",
+    ("device", "flush"): "data that was written before a completed flush was lost",
+    ("device", "fua"): "data of a completed FUA or reliable write was lost",
+    ("device", "order"): "a write was there without one that a barrier orders before it",
+    ("device", "whole"): "a reliable write was there in part",
+    ("device", "erased"): "data came back after a secure erase",
+    ("layer", "recovery"): "the layer did not recover",
+    ("layer", "contents"): "sectors held neither what was promised nor what was written since",
+    ("journal", "commit"): "a commit block was written while blocks of its transaction could still be lost",
+    ("journal", "data"): "a transaction was committed while data that it makes readable could still be lost",
+    ("journal", "home"): "a block was written home before the commit of its transaction was durable",
+    ("journal", "tail"): "the tail moved past transactions whose home blocks could still be lost",
+    ("filesystem", "mountable"): "the file system could not be opened",
+    ("filesystem", "consistent"): "structures of the file system contradicted each other",
+    ("filesystem", "superblock"): "the superblock of the file system was damaged",
+    ("filesystem", "journal superblock"): "the superblock of the journal was damaged",
+    ("filesystem", "commit block"): "a commit block was damaged",
+    ("filesystem", "fsync"): "a file differs from its contents at a successful fsync",
+    ("filesystem", "fdatasync"): "records were lost after a successful fdatasync",
+    ("application", "commit"): "a committed transaction was lost",
+    ("application", "integrity"): "the database was damaged",
+    ("application", "check"): "the check failed",
+}
+#: Flags of a command that are promises.
+PROMISES = ("FORCED", "RELIABLE", "PREFLUSH", "BARRIER")
+_RECOVERIES = {
+    "process": "emmclab replays the journal in memory and reads the files",
+    "e2fsck": "e2fsck replays the journal and checks the file system",
+    "mount": "the kernel mounts the disk",
+}
+
+
+def broken(finding: Mapping[str, Any]) -> str:
+    """Say what it means that this promise is broken."""
+    return _BROKEN.get((finding["level"], finding["promise"]), f"the promise `{finding['promise']}`")
+
+
+def who(level: str, summary: Summary) -> str:
+    """Name whose promise it is."""
+    run, log = summary["run"], summary["log"]
+    system = run.get("file_system", "ext4")
+    mounted = f" (mounted with {run['mount_options']})" if run.get("mount_options") else ""
+    return {
+        "device": f"The device {log['device']}",
+        "layer": f"The layer {', '.join(log['layers'])}",
+        "journal": f"The journal of {system}{mounted}",
+        "filesystem": f"The file system {system}{mounted}",
+        "application": f"The application ({workload(summary)})",
+    }[level]
+
+
+def workload(summary: Summary) -> str:
+    """Name what ran."""
+    about = summary["run"].get("workload")
+    if about is None:
+        return "of the log"
+    return " ".join(about["command"]) or str(about["name"])
+
+
+def headline(summary: Summary) -> str:
+    """Answer in one sentence."""
+    states, findings = summary["states"], summary["findings"]
+    if findings:
+        one = findings[0]
+        return f"{who(one['level'], summary)} broke a promise: {broken(one)}, {shown_in(one, states)}"
+    tried = f"{states:,} states of {summary['cuts']:,} cuts"
+    if summary["documented"]:
+        shown = sum(one["states"] for one in summary["documented"])
+        return f"No promise was broken in {tried}; {shown:,} states show a documented loss"
+    if not summary["log"]["acknowledgements"]:
+        return f"Device and file system kept their promises in {tried}; the workload was told of nothing else"
+    return f"No acknowledged data was lost in {tried}"
+
+
+def shown_in(finding: Mapping[str, Any], states: int) -> str:
+    """Say in how many states a finding shows; a rule of the journal is broken by commands."""
+    if is_of_commands(finding):
+        return f"by {finding['states']:,} command{'s' if finding['states'] != 1 else ''}"
+    return f"in {finding['states']:,} of {states:,} states"
+
+
+def is_of_commands(finding: Mapping[str, Any]) -> bool:
+    """Whether commands break the promise, whatever states show."""
+    return bool(finding["chosen_by"] == COMMANDS)
+
+
+def cautions(summary: Summary) -> list[str]:
+    """Say what a reader has to know before the answer is believed."""
+    log, (number, shares) = summary["log"], summary["options"]["share"]
+    said = []
+    if log["lies"] != "none":
+        said.append(f"this device breaks a promise on purpose (cache.lies = {log['lies']})")
+    if shares > 1:
+        said.append(f"part {number + 1} of {shares} of the states was tried: the others may hold more")
+    if log["truncated"]:
+        said.append("the log ends early: what came after its end was not tried")
+    if (recordings := summary.get("recordings", 1)) > 1:
+        said.append(f"this page is of one of {recordings} recordings; the command line sums up all of them")
+    said += summary["run"].get("notes", ())
+    return said
+
+
+def power_of_ten(logarithm: float) -> tuple[str, str]:
+    """Say a number of which the logarithm (10) is known: digits, and the power of ten or nothing.
+
+    >>> power_of_ten(4.77932), power_of_ten(148.0899)
+    (('60,162', ''), ('1.2', '148'))
+    """
+    if logarithm < 9:
+        return f"{10.0**logarithm:,.0f}", ""
+    power = floor(logarithm)
+    return f"{10.0 ** (logarithm - power):.1f}", str(power)
+
+
+def covered(summary: Summary) -> list[tuple[str, str]]:
+    """List what was tried."""
+    options, tried = summary["options"], summary["covered"]
+    digits, power = power_of_ten(tried["legal_log10"])
+    legal = f"{digits} x 10^{power}" if power else digits
+    whole = {
+        "none": "4 KiB",
+        "sector": "512 bytes",
+        "inside": "512 bytes; in flight, and not reliable, they may be garbled",
+    }.get(options["tear"], options["tear"])
+    rows = [
+        ("Moments", f"{tried['cuts']:,} of {tried['moments']:,} at which power could go"),
+        ("States the contract allows at these cuts, at most", legal),
+        ("States chosen", f"{tried['chosen']:,}, by {options['states'].replace(',', ', ')}"),
+        ("Equal to one before", f"{tried['equal']:,}, left out"),
+        ("States recovered and judged", f"{summary['states']:,}"),
+        ("Writes beyond the promises at a cut, at most", f"{tried['most_unpromised']:,}"),
+        ("Written as a whole or not at all", whole),
+        *(
+            [
+                (
+                    "Judged by an earlier run on the same grounds",
+                    f"{summary['reused_states']:,} of these states",
+                )
+            ]
+            if summary.get("reused_states")
+            else []
+        ),
+        ("Recovery", _RECOVERIES.get(options["recovery"], options["recovery"])),
+        ("Check of the files", options["check"] or "none"),
+    ]
+    if summary["log"]["layers"]:
+        rows.append(("Cuts during the layers' recovery, of each state", f"{options['recovery_cuts']:,}"))
+    return rows
+
+
+def not_covered(summary: Summary) -> list[str]:
+    """List what was not tried, and the option that tries it."""
+    options, tried, log = summary["options"], summary["covered"], summary["log"]
+    left = []
+    if tried["cuts"] < tried["moments"]:
+        left.append(f"{tried['moments'] - tried['cuts']:,} moments (--cuts {tried['moments']})")
+    if 10.0 ** min(tried["legal_log10"], 18.0) > tried["chosen"]:
+        left.append("the other states that the contract allows (--states with larger numbers, other seeds)")
+    if options["tear"] == "none":
+        left.append("blocks of 4 KiB torn at 512 bytes (--tear sector)")
+    if options["tear"] != "inside":
+        left.append("garbage in the sectors of writes in flight (--tear inside)")
+    if options["recovery"] == "process":
+        left.append("recovery by e2fsck or by the kernel (--recovery e2fsck, --recovery mount)")
+    if options["check"] is None:
+        left.append("the contents of files: there is no check (--check)")
+    if not log["acknowledgements"]:
+        left.append("what the application was told: it printed no line")
+    if options["share"][1] > 1:
+        left.append(f"the other {options['share'][1] - 1} shards (--shard)")
+    left.append("cuts while the file system itself recovers")
+    left.append(
+        "other runs: this is one recording, with one timing and one order of requests (--repeat 5 makes "
+        "five, with other think times of the workload)"
+    )
+    return left

@@ -1,0 +1,79 @@
+"""The page of a study of power cuts: the table of what is lost where, then each finding with its command."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from emmclab.pages.assemble import assemble
+from emmclab.pages.head import Head, Tile
+from emmclab.pages.study import incomplete, provenance
+from emmclab.runtime.files import write_whole
+from emmclab.studies.cuts_cell import DOCUMENTED, KEPT, LOST, RULE
+from emmclab.studies.cuts_table import (
+    MEANING,
+    NOT_JUDGED,
+    Table,
+    column_of,
+    counts,
+    findings,
+    headline,
+    tables,
+)
+from emmclab.studies.results import Results
+from emmclab.studies.tables import Run
+
+#: Class of the badge of each verdict.
+_BADGES = {KEPT: "yes", DOCUMENTED: "documented", RULE: "unknown", LOST: "broken", NOT_JUDGED: "plain"}
+_SQLITE = "sqlite-"
+
+
+def write_cuts_report(results: Results, path: Path) -> None:
+    """Write the page; the file appears when it is whole, and never otherwise."""
+    write_whole(path, render(results))
+
+
+def render(results: Results) -> str:
+    """Give the page; the same results give the same bytes."""
+    name, found = results.about["name"], counts(results)
+    host = ", ".join(" ".join(item) for item in results.cuts[0]["host"].items()) if results.cuts else ""
+    tables_of = " ".join(['emmclab query "select * from cuts" --study', name])
+    return assemble(
+        "cuts.html.j2",
+        [],
+        {},
+        [],
+        title=name,
+        head=Head(
+            answer=headline(results),
+            lead=[f"{results.about['about']}."],
+            tiles=[Tile(word, f"{count:,}", kind=_BADGES[word]) for word, count in found.items()],
+            notices=incomplete(results),
+        ),
+        provenance=provenance(results, **{"As tables": tables_of, "Host": host}),
+        meaning={word: MEANING[word] for word in found},
+        badges=_BADGES,
+        tables=[_shown(table) for table in tables(results)],
+        findings=[_finding(run, one) for run, one in findings(results)],
+        documented=[_finding(run, one) for run, one in findings(results, documented=True)],
+        failures=[(run["input"], str(column_of(run)), run["message"]) for run in results.failures],
+        again=f"emmclab crash --results {Path('emmclab-results', name)} --again",
+    )
+
+
+def _shown(table: Table) -> dict[str, Any]:
+    """Give the rows with the words of SQLite: journal mode, and level of `synchronous`."""
+    rows = []
+    for name in table.rows:
+        mode, _, level = name.removeprefix(_SQLITE).partition("-")
+        rows.append((mode, level, [table.cells.get((name, column)) for column in table.columns]))
+    return {"columns": table.columns, "rows": rows}
+
+
+def _finding(run: Run, one: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "documented": "",
+        **one,
+        "workload": run["input"].removeprefix(_SQLITE),
+        "place": str(column_of(run)),
+    }

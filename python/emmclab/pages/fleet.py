@@ -1,0 +1,240 @@
+"""The page of a fleet, or of two against each other: the answer first, then figures over the recordings."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from emmclab.fleet import words
+from emmclab.fleet.comparison import Comparison
+from emmclab.fleet.figures import EXTENTS, FIGURES
+from emmclab.fleet.summary import ALL, NONE, Group, Summary, shown
+from emmclab.fleet.table import Table
+from emmclab.pages.assemble import assemble
+from emmclab.pages.head import Head, Notice, Provenance, Tile
+from emmclab.pages.plots import Figure, Row, Rows
+from emmclab.pages.plots.fleets import effects, over_recordings, over_requests
+
+#: Groups that can be told apart in a chart; the largest are drawn.
+_MOST_LINES = 8
+#: Differences on the first screen.
+_MOST_TILES = 5
+#: Points of a line over recordings.
+_MOST_POINTS = 100
+#: Rows of the tables of outliers and refusals.
+_MOST_ROWS = 200
+#: Titles of the histograms, by their columns; a chart for each.
+_HISTOGRAMS = {
+    "histogram_size_read": "Sizes of reads",
+    "histogram_size_write": "Sizes of writes",
+    "histogram_response_read": "Response times of reads",
+    "histogram_response_write": "Response times of writes",
+    "histogram_inter_arrival": "Times between arrivals",
+    "histogram_idle_gap": "Idle gaps",
+    "histogram_reuse_distance": "Reuse distances",
+}
+
+
+def render(tables: Sequence[Table], found: Summary | Comparison) -> str:
+    """Give the page of a fleet (its table and summary) or of two; the same tables give the same bytes."""
+    if isinstance(found, Comparison):
+        return _compared(tables, found)
+    groups = found.groups[:_MOST_LINES]
+    parts = [(group.name, group) for group in groups]
+    sums = {name: _by_name(counts, found) for name, counts in tables[0].histograms(found.by).items()}
+    left_out = len(found.groups) - len(groups)
+    return _page(
+        tables,
+        [*_over_recordings(parts), *_over_requests(tables[0], sums, [group.name for group in groups])],
+        title="fleet" + (f" by {', '.join(found.by)}" if found.by else ""),
+        head=Head(
+            found.headline(),
+            lead=[_counted(found)],
+            tiles=_tiles(found.whole),
+            notices=_refused([("", found)]),
+            picture="mean_response_ms",
+        ),
+        comparison=None,
+        summaries=[("", found)],
+        remark=f"The {_MOST_LINES} largest groups are drawn; {left_out:,} more are in the table."
+        if left_out
+        else "",
+    )
+
+
+def _compared(tables: Sequence[Table], found: Comparison) -> str:
+    parts = [
+        (name, summary.whole) for name, summary in zip(found.names, (found.before, found.after), strict=True)
+    ]
+    sums: dict[str, dict[str, list[int]]] = {}
+    for table, name in zip(tables, found.names, strict=True):
+        for column, counts in table.histograms(()).items():
+            sums.setdefault(column, {})[name] = counts[()]
+    delta = Figure(
+        "effects",
+        "Size of each difference",
+        f"1: every recording of {found.names[1]} has more than every one of {found.names[0]}; -1: less.",
+        effects,
+        wide=True,
+        of_all=True,
+    )
+    rows = [
+        {"trace": found.names[1], "figure": one.field.label, "delta": one.delta, "verdict": one.verdict}
+        for one in found.differences
+        if one.delta is not None
+    ]
+    return _page(
+        tables,
+        [(delta, rows), *_over_recordings(parts), *_over_requests(tables[0], sums, found.names)],
+        title=" and ".join(found.names),
+        head=Head(
+            found.headline(),
+            lead=[
+                f"{found.before.whole.recordings:,} recordings of {found.names[0]}, "
+                f"{found.after.whole.recordings:,} of {found.names[1]}."
+            ],
+            tiles=_differences(found),
+            notices=[
+                *(Notice("caution", text) for text in found.cautions),
+                *_refused(list(zip(found.names, (found.before, found.after), strict=True))),
+            ],
+            picture="effects",
+        ),
+        comparison=found,
+        summaries=[(name, one) for name, one in zip(found.names, (found.before, found.after), strict=True)],
+        remark="",
+    )
+
+
+def _page(tables: Sequence[Table], drawn: Sequence[tuple[Figure, Rows]], **content: Any) -> str:
+    figures = [(figure, rows) for figure, rows in drawn if rows]
+    names = list(dict.fromkeys(row["trace"] for _, rows in figures for row in rows))
+    return assemble(
+        "fleet.html.j2",
+        [figure for figure, _ in figures],
+        {figure.name: rows for figure, rows in figures},
+        names,
+        words=words,
+        most=_MOST_ROWS,
+        provenance=_provenance(tables),
+        **content,
+    )
+
+
+def _counted(found: Summary) -> str:
+    groups = f" in {len(found.groups)} groups by {', '.join(found.by)}" if found.by else ""
+    return f"{found.whole.recordings:,} recordings{groups}."
+
+
+def _refused(summaries: Sequence[tuple[str, Summary]]) -> list[Notice]:
+    """Say how many files could not be read, with a link to the reasons."""
+    notices = []
+    for name, summary in summaries:
+        if count := len(summary.refused):
+            files = f"{count:,} file{'s' if count != 1 else ''}{' of ' + name if name else ''}"
+            are = "are" if count != 1 else "is"
+            notices.append(
+                Notice("refused", f"{files} could not be read and {are} in no figure.", "#refused")
+            )
+    return notices
+
+
+def _provenance(tables: Sequence[Table]) -> Provenance:
+    lines = []
+    for table in tables:
+        identity = table.description["identity"]
+        reading = ", ".join(f"{key} = {value}" for key, value in (identity["reading"] or {}).items())
+        text = f"emmclab {identity['version']}, build {identity['build']}"
+        lines.append(
+            (f"Table {table.name.rpartition('/')[2]}", text + (f", read with {reading}" if reading else ""))
+        )
+    return Provenance("; ".join(name for name, _ in lines), lines)
+
+
+def _differences(found: Comparison) -> list[Tile]:
+    """Give the differences that were shown, the largest first; else those that come nearest."""
+    known = [one for one in found.differences if one.delta is not None]
+    ordered = sorted(known, key=lambda one: (one.verdict not in ("higher", "lower"), -abs(one.delta or 0)))
+    return [
+        Tile(one.field.label, f"{one.delta:+.2f}", note=f"Cliff's delta; {one.verdict}")
+        for one in ordered[:_MOST_TILES]
+    ]
+
+
+def _tiles(group: Group) -> list[Tile]:
+    """Give the medians that a reader wants first, with the middle half of the recordings."""
+    tiles = [Tile("Recordings", f"{group.recordings:,}")]
+    names = (
+        "mean_response_ms",
+        "all_response_p99_ms",
+        "arrival_rate_per_s",
+        "write_requests_pct",
+        "no_wait_pct",
+    )
+    for field in (one for one in FIGURES if one.name in names):
+        points = group.points(field.name)
+        if points is not None:
+            _, _, low, middle, high, _, _ = points
+            tiles.append(
+                Tile(
+                    f"{field.label}, median",
+                    shown(field, middle),
+                    note=f"half: {field.text(low)} to {field.text(high)}",
+                )
+            )
+    return tiles
+
+
+def _by_name(counts: dict[tuple[Any, ...], list[int]], summary: Summary) -> dict[str, list[int]]:
+    if not summary.by:
+        return {ALL: counts[()]} if counts else {}
+    return {
+        ", ".join(NONE if value is None else str(value) for value in key): found
+        for key, found in counts.items()
+    }
+
+
+def _over_recordings(parts: Sequence[tuple[str, Group]]) -> Iterator[tuple[Figure, Rows]]:
+    """Give a chart for each main figure; those of extents last."""
+    for field in (*(one for one in FIGURES if one not in EXTENTS), *EXTENTS):
+        rows = [
+            {"trace": name, "value": value, "share_pct": share}
+            for name, group in parts
+            for value, share in _steps(group.values[field.name])
+        ]
+        draw = functools.partial(over_recordings, title=field.heading)
+        about = (
+            f"{field.about[:1].upper()}{field.about[1:]}; the line is the share of recordings up to a value."
+        )
+        yield Figure(field.name, field.label, about, draw), rows
+
+
+def _steps(values: Sequence[float]) -> Iterator[tuple[float, float]]:
+    """Give values in order, each with the share of values up to it, percent; of many, each hundredth."""
+    count = len(values)
+    for number in range(1, min(count, _MOST_POINTS) + 1):
+        rank = number if count <= _MOST_POINTS else math.ceil(count * number / _MOST_POINTS)
+        yield values[rank - 1], 100 * rank / count
+
+
+def _over_requests(
+    table: Table, sums: dict[str, dict[str, list[int]]], names: Sequence[str]
+) -> Iterator[tuple[Figure, Rows]]:
+    """Give a chart for each histogram, the recordings of a group added up."""
+    for column, title in _HISTOGRAMS.items():
+        bins = table.description["bins"][column]
+        rows = [row for name in names for row in _cumulative(name, sums.get(column, {}).get(name, []), bins)]
+        about = f"{bins['counts'][:1].upper()}{bins['counts'][1:]}; all recordings of a group together."
+        unit = "KB" if bins["unit"] == "KB" else "ms"
+        yield Figure(column, title, about, functools.partial(over_requests, title=f"up to, {unit}")), rows
+
+
+def _cumulative(name: str, counts: Sequence[int], bins: dict[str, Any]) -> Iterator[Row]:
+    """Give the share up to each upper edge, from the first bin that counts anything to the last."""
+    total, below = sum(counts), 0
+    for edge, count in zip(bins["upper_edges"], counts, strict=False):
+        before, below = below, below + count
+        if below and before < total:
+            yield {"trace": name, "up_to": edge, "share_pct": 100 * below / total, "count": count}

@@ -1,0 +1,120 @@
+"""What each page begins with: the answer, the figures that carry it, and the picture that shows it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from emmclab.runtime.quantity import duration, significant, size
+from emmclab.traces.profile_fields import Field
+
+#: Units that a larger or smaller one may replace, with their length in seconds or bytes.
+_TIMES = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}
+_SIZES = {"B": 1, "KB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30}
+#: What stands for a figure that is not there.
+_NONE = "–"
+
+
+@dataclass(frozen=True)
+class Tile:
+    """A figure with its label. `exact` is shown on hover, `note` below; `kind` is the badge of a label."""
+
+    label: str
+    value: str
+    exact: str = ""
+    note: str = ""
+    kind: str = ""
+
+
+@dataclass(frozen=True)
+class Notice:
+    """What stands against trusting the answer; `link` leads to the reasons, `kind` is that of the badge."""
+
+    badge: str
+    text: str
+    link: str = ""
+    kind: str = "no"
+
+
+@dataclass(frozen=True)
+class Provenance:
+    """What the page was made from: a line that is always shown, and the rest, folded.
+
+    Attributes:
+        summary: one line.
+        lines: label and text of each further fact.
+        lost: what was lost on the way, in words; empty where nothing was.
+    """
+
+    summary: str
+    lines: Sequence[tuple[str, Any]] = ()
+    lost: str = ""
+
+
+@dataclass(frozen=True)
+class Head:
+    """The first screen of a page.
+
+    Attributes:
+        answer: the heading: one sentence.
+        lead: paragraphs below it: what was measured, on what.
+        tiles: three to six figures that carry the answer.
+        notices: what stands against trusting it.
+        picture: name of the figure that shows it; empty where the page has none.
+    """
+
+    answer: str
+    lead: Sequence[str] = ()
+    tiles: Sequence[Tile] = ()
+    notices: Sequence[Notice] = ()
+    picture: str = ""
+
+
+def tile(label: str, value: float | None, unit: str = "", *, digits: int = 3, note: str = "") -> Tile:
+    """Give a figure in the unit that suits people; the exact one is shown on hover."""
+    return Tile(label, amount(value, unit, digits), exact(value, unit), note)
+
+
+def tile_of(one: Field, value: float | None, *, note: str = "") -> Tile:
+    """Give the tile of a field of a profile."""
+    shown = f"{one.text(value)} {one.unit}".strip()
+    suits = one.unit in _TIMES or one.unit in _SIZES
+    return Tile(one.label, amount(value, one.unit) if suits else shown, exact(value, one.unit), note)
+
+
+def amount(value: float | None, unit: str = "", digits: int = 3) -> str:
+    """Give a figure in the unit that suits it, with so many significant digits.
+
+    >>> [amount(63_668, "KB"), amount(250.3, "s"), amount(0.42, "ms"), amount(86.4, "%"), amount(None, "ms")]
+    ['62.2 MB', '4.17 min', '420 us', '86.4 %', '–']
+    """
+    if value is None:
+        return _NONE
+    if unit in _TIMES:
+        return duration(value * _TIMES[unit])
+    if unit in _SIZES:
+        return size(value * _SIZES[unit])
+    return f"{significant(value, digits)} {unit}".strip()
+
+
+def exact(value: float | None, unit: str = "") -> str:
+    """Give a figure as it is, in its own unit.
+
+    >>> exact(63_668, "KB"), exact(None)
+    ('63,668 KB', '')
+    """
+    if value is None:
+        return ""
+    text = f"{value:,.10g}" if isinstance(value, float) else f"{value:,}"
+    return f"{text} {unit}".strip()
+
+
+def lost(ledgers: Iterable[Mapping[str, Any]]) -> str:
+    """Say how many records were lost over all ledgers; empty where none were.
+
+    >>> lost([{"lost": 2}, {"lost": 0}]), lost([{}])
+    ('2 lost', '')
+    """
+    count = sum(ledger.get("lost") or 0 for ledger in ledgers)
+    return f"{count:,} lost" if count else ""

@@ -1,0 +1,150 @@
+"""The page of `emmclab journal`."""
+
+from __future__ import annotations
+
+import altair as alt
+
+from emmclab.pages.assemble import assemble
+from emmclab.pages.head import Head, Provenance, lost, tile
+from emmclab.pages.plots import Chart, Figure, Rows, chart_of, in_order, tooltip
+from emmclab.traces.journal import Journal
+from emmclab.traces.ledger import ledger_line
+
+
+def _shares(rows: Rows) -> Chart:
+    """Draw the share of each role or sign in the bytes written."""
+    names = in_order(rows, "what")
+    return (
+        chart_of(rows, 24 * len(names))
+        .mark_bar()
+        .encode(
+            x=alt.X("written_pct:Q", title="share of bytes written, %"),
+            y=alt.Y("what:N", sort=names, title=None),
+            tooltip=tooltip(rows),
+        )
+    )
+
+
+def _changed(rows: Rows) -> Chart:
+    """Draw logged blocks by their changed sectors."""
+    return (
+        chart_of(rows)
+        .mark_bar()
+        .encode(
+            x=alt.X("changed_sectors:O", title="sectors that changed"),
+            y=alt.Y("pct:Q", title="share of logged blocks, %"),
+            tooltip=tooltip(rows),
+        )
+    )
+
+
+def _over_time(rows: Rows) -> Chart:
+    """Draw bytes written and those of the journal."""
+    return (
+        chart_of(rows)
+        .transform_calculate(
+            journal="datum.journal_kb / datum.width_s", all="datum.written_kb / datum.width_s"
+        )
+        .transform_fold(["all", "journal"], ["writes", "kb_per_s"])
+        .mark_line(interpolate="step-after")
+        .encode(
+            x=alt.X("time_s:Q", title="time, s"),
+            y=alt.Y("kb_per_s:Q", title="KB/s written"),
+            color=alt.Color("writes:N", title=None),
+            tooltip=tooltip(rows),
+        )
+    )
+
+
+def _rate(rows: Rows) -> Chart:
+    """Draw the share of the journal by the rate of commits, a point for each bin of time."""
+    return (
+        chart_of(rows)
+        .mark_point(filled=True)
+        .encode(
+            x=alt.X("commits_per_s:Q", title="commits a second"),
+            y=alt.Y("journal_pct:Q", title="journal in bytes written, %"),
+            tooltip=tooltip(rows),
+        )
+    )
+
+
+_FIGURES = (
+    Figure("shares", "Bytes written by role", "By role, or by what flags and addresses tell.", _shares),
+    Figure(
+        "changed",
+        "Changed sectors of logged blocks",
+        "Sectors that differ from the last logged copy of the block.",
+        _changed,
+        optional=True,
+    ),
+    Figure(
+        "over-time",
+        "Over time",
+        "Bytes written, and those of the journal.",
+        _over_time,
+        wide=True,
+        optional=True,
+    ),
+    Figure(
+        "rate",
+        "By the rate of commits",
+        "Each point is a bin of time of a second or wider.",
+        _rate,
+        needs="journal_pct",
+        optional=True,
+    ),
+)
+
+
+def render(journal: Journal) -> str:
+    """Give the page; the same report gives the same bytes.
+
+    >>> import emmclab
+    >>> "<html lang=" in render(emmclab.read(emmclab.bundled()[0]).journal())
+    True
+    """
+    name = journal["name"]
+    shares = [{"what": row["role"], **row} for row in journal["by_role"]]
+    shares += [{"what": row["sign"], **row} for row in journal["by_sign"]]
+    rows = {
+        "shares": shares,
+        "changed": journal["changed_sectors"],
+        "over-time": journal["over_time"],
+        "rate": journal["over_time"] if journal["commits"] else [],
+    }
+    return assemble(
+        "journal.html.j2",
+        _FIGURES,
+        {figure: [{"trace": name, **row} for row in of_it] for figure, of_it in rows.items()},
+        [name],
+        title=f"Journal of {name}",
+        head=_head(journal),
+        provenance=Provenance(
+            ledger_line(journal["ledger"]),
+            [("Source", f"{journal['header']['source']}, {journal['header']['format']}")],
+            lost([journal["ledger"]]),
+        ),
+        journal=journal,
+    )
+
+
+def _head(journal: Journal) -> Head:
+    commits, by_roles = journal["commits"], journal.by_roles
+    tiles = [
+        tile("Written", journal["written_kb"], "KB"),
+        tile("Journal", journal["journal_pct"], "%", note="of bytes written" if by_roles else "at most"),
+        tile("Commits", commits["commits"] if commits else None, digits=12),
+        tile(
+            "Flushes and FUA",
+            journal["flush_fua_time_pct"],
+            "%",
+            note="of the service time of synchronous writes",
+        ),
+    ]
+    return Head(
+        answer=journal.headline,
+        lead=[f"{journal['name']}: {journal['header']['source']}.", *journal.remarks()],
+        tiles=tiles,
+        picture="shares",
+    )

@@ -1,0 +1,25 @@
+"""The figures: one function each, from rows to a chart, for the report page and for `--figures`.
+
+Rows are those of `figures` in a profile's JSON, each with the name of its `trace`; a chart holds them all, so
+that a figure is drawn from exactly the data that stand beside it.
+"""
+
+from emmclab.pages.plots.catalogue import FIGURES
+from emmclab.pages.plots.figure import Chart, Figure, Row, Rows
+from emmclab.pages.plots.files import write_charts, write_figures
+from emmclab.pages.plots.marks import chart_of, dots, in_order, symlog, tooltip
+
+__all__ = [
+    "FIGURES",
+    "Chart",
+    "Figure",
+    "Row",
+    "Rows",
+    "chart_of",
+    "dots",
+    "in_order",
+    "symlog",
+    "tooltip",
+    "write_charts",
+    "write_figures",
+]

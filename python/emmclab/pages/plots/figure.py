@@ -1,0 +1,52 @@
+"""A figure: a chart of a profile, and the rows that it is drawn from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from emmclab.traces.profile import Profile
+
+Row = dict[str, Any]
+Rows = list[Row]
+#: A chart of altair, whose chained methods carry no types.
+Chart = Any
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A figure: `name` is its field in a profile.
+
+    `paper` says that the paper has it, `each` that there is one chart per trace, not one for all, `wide` that
+    it takes the width of the page, and `needs` names a field without which a row cannot be drawn. `source` is
+    the field in a profile where it is another, `fields` are those of its rows that are drawn (all where
+    empty), `optional` leaves the figure out where it has no rows, and `of_all` says that its rows are of all
+    traces together, whichever they name.
+    """
+
+    name: str
+    title: str
+    about: str
+    draw: Callable[[Rows], Chart]
+    paper: bool = False
+    each: bool = False
+    wide: bool = False
+    needs: str = "trace"
+    source: str = ""
+    fields: tuple[str, ...] = ()
+    optional: bool = False
+    of_all: bool = False
+
+    def rows(self, profiles: Iterable[Profile]) -> Rows:
+        """Give the rows that are drawn; profiles kept by an older version may lack some."""
+        rows = []
+        for profile in profiles:
+            for row in profile["figures"].get(self.source or self.name, ()):
+                own = {name: row.get(name) for name in self.fields} if self.fields else row
+                rows.append({"trace": profile.name, **own})
+        return rows
+
+    def can_draw(self, rows: Rows) -> bool:
+        """Tell whether any row has the values that the chart needs."""
+        return any(row.get(self.needs) is not None for row in rows)

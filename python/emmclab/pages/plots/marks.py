@@ -1,0 +1,115 @@
+"""Common parts of charts: size, colours, order, distributions over ranges."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import altair as alt
+
+from emmclab.pages.plots.figure import Chart, Rows
+from emmclab.pages.theme import OP_COLOURS
+
+#: Height of a chart in pixels; the width is that of the column of the page.
+_HEIGHT = 240
+
+
+def chart_of(rows: Rows, height: int = _HEIGHT) -> Chart:
+    """Start a chart on rows, which the page holds once, as wide as its column."""
+    return alt.Chart(alt.InlineData(values=rows, name="rows")).properties(width="container", height=height)
+
+
+def in_order(rows: Rows, field: str) -> list[Any]:
+    """Give each value of a field once, in the order of the rows: ranges stand from small to large."""
+    return list(dict.fromkeys(row[field] for row in rows))
+
+
+def traces_of(rows: Rows) -> list[str]:
+    """Name the traces, in the order of their rows."""
+    return in_order(rows, "trace")
+
+
+def symlog(rows: Rows, field: str, constant: float) -> dict[str, Any]:
+    """Give scale and axis of a field that spans decades and may be 0 or below; straight within `constant`.
+
+    Ticks stand at 1 and 3 of each decade, which vega would set for the highest decade only.
+    """
+    found = [row[field] for row in rows if row[field] is not None]
+    steps = [float(f"{constant * part * 10**power:.1g}") for power in range(12) for part in (1, 3)]
+    values = [-step for step in reversed(steps) if -step >= min(found)]
+    values += [0.0, *(step for step in steps if step <= max(found))]
+    axis = alt.Axis(values=values, labelOverlap=True, format=",~r")
+    return {"scale": alt.Scale(type="symlog", constant=constant), "axis": axis}
+
+
+def dots(rows: Rows, name: str, x: alt.X, colour: str, sort: list[str] | None = None) -> Chart:
+    """Draw points in one line for each `name`, in the order of the rows, coloured by a field."""
+    names = in_order(rows, name)
+    shades = sort or in_order(rows, colour)
+    return (
+        chart_of(rows, 20 * len(names))
+        .mark_point(filled=True, size=70)
+        .encode(
+            y=alt.Y(f"{name}:N", sort=names, title=None),
+            x=x,
+            color=alt.Color(f"{colour}:N", title=None, sort=shades),
+        )
+    )
+
+
+def op_colour(rows: Rows) -> alt.Color:
+    """Give each operation its colour."""
+    ops = [op for op in OP_COLOURS if any(row.get("op") == op for row in rows)]
+    scale = alt.Scale(domain=ops, range=[OP_COLOURS[op] for op in ops])
+    return alt.Color("op:N", title=None, scale=scale)
+
+
+def trace_colour(rows: Rows) -> alt.Color:
+    """Give each trace a colour, and a legend where there are several."""
+    legend = alt.Legend(columns=3, orient="bottom") if len(traces_of(rows)) > 1 else None
+    return alt.Color("trace:N", title=None, sort=traces_of(rows), legend=legend)
+
+
+def tooltip(rows: Rows) -> list[alt.Tooltip]:
+    """Show every value of the row under the pointer."""
+    tips = []
+    for name, value in rows[0].items():
+        number = not isinstance(value, str)
+        form = ",.3~f" if number else alt.Undefined
+        tips.append(alt.Tooltip(f"{name}:{'Q' if number else 'N'}", format=form))
+    return tips
+
+
+def over_ranges(rows: Rows, value: str, axis: str, legend: str) -> Chart:
+    """Draw a distribution over ranges: columns by operation for one trace, a stacked bar each for several."""
+    bins = in_order(rows, "bin")
+    by_op = any("op" in row for row in rows)
+    chart = chart_of(rows)
+    if len(traces_of(rows)) == 1:
+        marks = chart.mark_bar().encode(
+            x=alt.X("bin:N", sort=bins, title=legend, axis=alt.Axis(labelAngle=-40, labelOverlap=False)),
+            y=alt.Y(f"{value}:Q", title=axis),
+            tooltip=tooltip(rows),
+        )
+        if not by_op:
+            return marks
+        split = [row for row in rows if row["op"] != "all"]
+        return marks.transform_filter("datum.op != 'all'").encode(color=op_colour(split), xOffset="op:N")
+    if by_op:
+        chart = chart.transform_filter("datum.op == 'all'")
+    chart = chart.transform_calculate(place=f"indexof({bins!r}, datum.bin)")
+    return (
+        chart.mark_bar()
+        .encode(
+            y=alt.Y("trace:N", sort=traces_of(rows), title=None),
+            x=alt.X(f"{value}:Q", title=axis, scale=alt.Scale(nice=False)),
+            color=alt.Color(
+                "bin:O",
+                sort=bins,
+                title=legend,
+                legend=alt.Legend(columns=3, symbolType="square", orient="bottom"),
+            ),
+            order="place:Q",
+            tooltip=tooltip(rows),
+        )
+        .properties(height=28 * len(traces_of(rows)))
+    )

@@ -1,0 +1,228 @@
+"""The time line of simulated runs: panels below each other on one axis of time, which zooms them all."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import altair as alt
+
+from emmclab.pages.plots.figure import Chart, Rows
+from emmclab.pages.plots.marks import in_order, symlog, tooltip
+from emmclab.pages.theme import CAUSE_COLOURS, OP_COLOURS
+
+#: Room for the labels of all panels, pixels, so that they stand exactly beneath each other.
+_LABELS_PX = 62
+#: Heights of the panels and of a lane, pixels.
+_TALL_PX, _LOW_PX, _LANE_PX = 170, 80, 22
+#: Shades of the response times of one device.
+_TIMES = {"mean": "#3b7dd8", "p99": "#e07b39", "max": "#c4528c"}
+_FIELDS = {"mean": "response_mean_ms", "p99": "response_p99_ms", "max": "response_max_ms"}
+#: What requests wait for in a step, from the bottom; the rest is the device's own work.
+WAITS = {
+    "queue": CAUSE_COLOURS["queue"],
+    "collection": CAUSE_COLOURS["gc"],
+    "wake-up": CAUSE_COLOURS["wake-up"],
+    "work": CAUSE_COLOURS["array"],
+}
+
+
+def time_line(rows: Rows) -> Chart:
+    """Draw response times, what requests wait for, unfinished requests, load and work of the device.
+
+    Rows are steps of time of one trace, with its `device`. With several devices the panels compare them; what
+    requests wait for is drawn for one device only.
+    """
+    devices = in_order(rows, "device")
+    one = len(devices) == 1
+    panels = [_responses(rows, devices)]
+    if one:
+        panels.append(_waits(rows))
+    panels += [_unfinished(rows, devices), _load(rows)]
+    if work := _work(rows, devices):
+        panels.append(work)
+    last = len(panels) - 1
+    drawn = [panel(number == last) for number, panel in enumerate(panels)]
+    for number, chart in enumerate(drawn):
+        chart.name = f"panel-{number}"
+    zoom = alt.TopLevelSelectionParameter(
+        name="zoom",
+        bind="scales",
+        select={"type": "interval", "encodings": ["x"], "zoom": "wheel![event.ctrlKey]"},
+        views=[chart.name for chart in drawn],
+    )
+    whole = alt.vconcat(*drawn, spacing=14, params=[zoom])
+    return whole.resolve_scale(x="shared", color="independent", strokeDash="independent")
+
+
+def _base(rows: Rows, height: int, *, middle: bool = False) -> Chart:
+    data = alt.InlineData(values=rows, name="rows")
+    at = "datum.time_s + datum.width_s / 2" if middle else "datum.time_s"
+    times = {"at_s": at, "to_s": "datum.time_s + datum.width_s"}
+    return alt.Chart(data).properties(width=400, height=height).transform_calculate(**times)
+
+
+def _x(rows: Rows, last: bool) -> alt.X:
+    end = max(row["time_s"] + row["width_s"] for row in rows)
+    scale = alt.Scale(domain=[0, end], nice=False)
+    return alt.X("at_s:Q", title="time, s" if last else None, scale=scale, axis=alt.Axis(labels=last))
+
+
+def _y(field: str, title: str, axis: alt.Axis | None = None, **scale: Any) -> alt.Y:
+    axis = axis or alt.Axis(tickCount=4)
+    axis.minExtent = axis.maxExtent = _LABELS_PX
+    return alt.Y(f"{field}:Q", title=title, axis=axis, **scale)
+
+
+def _device_colour(devices: list[str], legend: bool = False) -> alt.Color:
+    how = alt.Legend(columns=3) if legend and len(devices) > 1 else None
+    return alt.Color("device:N", title=None, sort=devices, legend=how)
+
+
+def _responses(rows: Rows, devices: list[str]) -> Any:
+    shown = list(_TIMES) if len(devices) == 1 else ["mean", "p99"]
+    known = [row for row in rows if row["response_p99_ms"] is not None]
+    highest = _FIELDS[shown[-1]]
+    scaled = symlog(known, highest, 1.0)
+    axis = scaled.pop("axis")
+    base = (
+        _base(rows, _TALL_PX, middle=True)
+        .transform_filter("datum.response_mean_ms != null")
+        .transform_calculate(**{name: f"datum.{_FIELDS[name]}" for name in shown})
+        .transform_fold(shown, ["of", "response_ms"])
+    )
+    if len(devices) == 1:
+        scale = alt.Scale(domain=shown, range=[_TIMES[name] for name in shown])
+        told: dict[str, Any] = {"color": alt.Color("of:N", title=None, scale=scale)}
+    else:
+        dash = alt.StrokeDash("of:N", title=None, sort=shown)
+        told = {"color": _device_colour(devices, legend=True), "strokeDash": dash}
+
+    def panel(last: bool) -> Chart:
+        # Points too: between pauses a step may have no neighbour.
+        return base.mark_line(strokeWidth=1, clip=True, point=alt.OverlayMarkDef(size=12)).encode(
+            x=_x(rows, last),
+            y=_y("response_ms", "response, ms", axis, **scaled),
+            tooltip=tooltip(known),
+            **told,
+        )
+
+    return panel
+
+
+def _waits(rows: Rows) -> Any:
+    scale = alt.Scale(domain=list(WAITS), range=list(WAITS.values()))
+
+    def panel(last: bool) -> Chart:
+        return (
+            _base(rows, _LOW_PX + 20)
+            .transform_filter("datum.response_mean_ms != null")
+            .transform_calculate(
+                queue="datum.queue_ms",
+                collection="datum.gc_ms",
+                **{
+                    "wake-up": "datum.wake_up_ms",
+                    "work": "max(0, datum.response_mean_ms - datum.queue_ms - datum.gc_ms"
+                    " - datum.wake_up_ms)",
+                },
+            )
+            .transform_fold(list(WAITS), ["part", "ms"])
+            .transform_stack(
+                stack="ms", groupby=["time_s"], sort=[alt.SortField("part")], as_=["from_ms", "upto_ms"]
+            )
+            .mark_rect(clip=True, strokeWidth=0)
+            .encode(
+                x=_x(rows, last),
+                x2="to_s:Q",
+                y=_y("from_ms", "mean, ms"),
+                y2="upto_ms:Q",
+                color=alt.Color("part:N", title="wait for", scale=scale),
+                tooltip=tooltip(rows),
+            )
+        )
+
+    return panel
+
+
+def _unfinished(rows: Rows, devices: list[str]) -> Any:
+    def panel(last: bool) -> Chart:
+        return (
+            _base(rows, _LOW_PX, middle=True)
+            .mark_line(interpolate="step", strokeWidth=1.2, clip=True)
+            .encode(
+                x=_x(rows, last),
+                y=_y("unfinished", "unfinished"),
+                color=_device_colour(devices),
+                tooltip=tooltip(rows),
+            )
+        )
+
+    return panel
+
+
+def _load(rows: Rows) -> Any:
+    device = rows[0]["device"]
+    scale = alt.Scale(domain=["read", "write"], range=[OP_COLOURS["read"], OP_COLOURS["write"]])
+
+    def panel(last: bool) -> Chart:
+        return (
+            _base(rows, _LOW_PX)
+            .transform_filter(alt.datum.device == device)
+            .transform_calculate(
+                read="datum.read_kb / 1024 / datum.width_s", write="datum.write_kb / 1024 / datum.width_s"
+            )
+            .transform_fold(["read", "write"], ["op", "mb_s"])
+            .transform_stack(
+                stack="mb_s", groupby=["time_s"], sort=[alt.SortField("op")], as_=["from_mb", "upto_mb"]
+            )
+            .mark_rect(clip=True, strokeWidth=0)
+            .encode(
+                x=_x(rows, last),
+                x2="to_s:Q",
+                y=_y("from_mb", "MB/s"),
+                y2="upto_mb:Q",
+                color=alt.Color("op:N", title=None, scale=scale),
+                tooltip=tooltip(rows),
+            )
+        )
+
+    return panel
+
+
+def _work(rows: Rows, devices: list[str]) -> Any:
+    """Draw a lane for each kind of background work of each device; nothing where there is none."""
+    kinds = [
+        (name, words)
+        for name, words in (("collections", "blocks collected"), ("wake_ups", "wake-ups"))
+        if any(row[name] for row in rows)
+    ]
+    if not kinds:
+        return None
+    lanes = [f"{device}\n{words}" if len(devices) > 1 else words for device in devices for _, words in kinds]
+    names = [name for name, _ in kinds]
+    words = "{" + ", ".join(f"{name}: {text!r}" for name, text in kinds) + "}[datum.kind]"
+    before = "datum.device + '\\n' + " if len(devices) > 1 else ""
+    lines = alt.Axis(labelExpr="split(datum.label, '\\n')", labelLimit=_LABELS_PX + 20, labelFontSize=9)
+    lines.minExtent = lines.maxExtent = _LABELS_PX
+
+    def panel(last: bool) -> Chart:
+        return (
+            _base(rows, _LANE_PX * len(lanes))
+            .transform_fold(names, ["kind", "count"])
+            .transform_filter("datum.count > 0")
+            .transform_calculate(lane=f"{before}{words}")
+            .mark_rect(clip=True)
+            .encode(
+                x=_x(rows, last),
+                x2="to_s:Q",
+                y=alt.Y("lane:N", title=None, sort=lanes, axis=lines),
+                color=alt.Color(
+                    "count:Q",
+                    title="in a step",
+                    scale=alt.Scale(type="symlog"),
+                    legend=alt.Legend(tickCount=2),
+                ),
+                tooltip=tooltip(rows),
+            )
+        )
+
+    return panel

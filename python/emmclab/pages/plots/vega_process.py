@@ -1,0 +1,34 @@
+"""The process that `emmclab.pages.plots.vega` calls: answers calls of vl-convert until its input ends.
+
+Run as a script, so that it imports nothing of emmclab.
+"""
+
+from __future__ import annotations
+
+import pickle
+import signal
+import sys
+
+import vl_convert
+
+
+def serve() -> None:
+    """Answer until there are no more calls."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    calls, answers = sys.stdin.buffer, sys.stdout.buffer
+    while True:
+        try:
+            function, arguments, options = pickle.load(calls)  # noqa: S301 - of the process that started this one
+        except EOFError:
+            return
+        refusal, answer = None, None
+        try:
+            answer = getattr(vl_convert, function)(*arguments, **options)
+        except (ValueError, TypeError) as error:
+            refusal = str(error)
+        pickle.dump((refusal, answer), answers)
+        answers.flush()
+
+
+if __name__ == "__main__":
+    serve()

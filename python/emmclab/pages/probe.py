@@ -1,0 +1,105 @@
+"""The page for a probed device."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+
+import altair as alt
+
+from emmclab.devices.probe import Probe
+from emmclab.pages.assemble import assemble
+from emmclab.pages.head import Head, Provenance, Tile, amount, tile
+from emmclab.pages.plots import Chart, Figure, Rows, chart_of, tooltip
+from emmclab.runtime.files import write_whole
+
+
+def _curves(rows: Rows) -> Chart:
+    """Draw bandwidth by size, one line for each operation and order."""
+    return (
+        chart_of(rows)
+        .mark_line(point=True)
+        .encode(
+            x=alt.X("size_kb:Q", title="size, KB", scale=alt.Scale(type="log", base=2)),
+            y=alt.Y("mb_per_s:Q", title="MB/s", scale=alt.Scale(type="log")),
+            color=alt.Color("op:N", title=None),
+            strokeDash=alt.StrokeDash("order:N", title=None),
+            tooltip=tooltip(rows),
+        )
+    )
+
+
+def _places(rows: Rows) -> Chart:
+    """Draw the time of a small request by its offset."""
+    return (
+        chart_of(rows)
+        .mark_line(point=True)
+        .encode(
+            x=alt.X("offset_kb:Q", title="offset, KB"),
+            y=alt.Y("time_ms:Q", title="median time, ms", scale=alt.Scale(zero=False)),
+            color=alt.Color("op:N", title=None),
+            tooltip=tooltip(rows),
+        )
+    )
+
+
+_FIGURES = (
+    Figure(
+        "curves", "Bandwidth by size", "Synchronous direct I/O, one request at a time.", _curves, wide=True
+    ),
+    Figure(
+        "places",
+        "Time of a small request by its offset",
+        "Requests of 8 KB at every offset; those that cross the border of a clustered page take longer.",
+        _places,
+        wide=True,
+    ),
+)
+
+
+def render(probe: Probe) -> str:
+    """Give the page; the same probe gives the same bytes."""
+    rows = {
+        "curves": [{"trace": probe.target, **asdict(point)} for point in probe.points],
+        "places": [{"trace": probe.target, **asdict(place)} for place in probe.places],
+    }
+    done = "written and read" if probe.wrote else "only read"
+    how = f"{probe.span_mb:,} MB {done}, by synchronous direct I/O"
+    return assemble(
+        "probed.html.j2",
+        _FIGURES,
+        rows,
+        [probe.target],
+        title=f"Probe of {probe.target}",
+        head=_head(probe, how),
+        provenance=Provenance(f"{probe.target}: {how}"),
+        probe=probe,
+    )
+
+
+def _head(probe: Probe, how: str) -> Head:
+    page, block = (
+        amount(size, "KB") if size is not None else "not found"
+        for size in (probe.clustered_page_kb, probe.clustered_block_kb)
+    )
+    fastest = {
+        op: max((one for one in probe.points if one.op == op), key=lambda one: one.mb_per_s, default=None)
+        for op in ("read", "write")
+    }
+    tiles = [Tile("Clustered page", page), Tile("Clustered block", block)]
+    tiles += [
+        tile(f"Fastest {op}", one.mb_per_s, "MB/s", note=f"{one.order}, {amount(one.size_kb, 'KB')}")
+        for op, one in fastest.items()
+        if one is not None
+    ]
+    return Head(
+        answer=f"{probe.target}: clustered page {page}, clustered block {block}",
+        lead=[f"{how}."],
+        tiles=tiles,
+        picture="curves",
+    )
+
+
+def write_probe_report(probe: Probe, path: str | Path) -> None:
+    """Write the page for a probed device; the file appears when it is whole, and never otherwise."""
+    write_whole(path, render(probe))

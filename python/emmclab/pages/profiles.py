@@ -1,0 +1,263 @@
+"""From profiles to the page: what goes where. The looks are in `page.css`, the behaviour in `page.js`."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from emmclab.pages.assemble import assemble
+from emmclab.pages.head import Head, Notice, Provenance, Tile, amount, lost, tile, tile_of
+from emmclab.pages.plots import FIGURES
+from emmclab.runtime.files import write_whole
+from emmclab.traces.activity import activity_tables
+from emmclab.traces.ledger import ledger_line
+from emmclab.traces.profile import Profile
+from emmclab.traces.profile_fields import (
+    DEVICE_FIELDS,
+    JUMP_FIELDS,
+    KEY_FIELDS,
+    REISSUE_FIELDS,
+    TABLES,
+    Field,
+    counted_jumps,
+    jump_cells,
+)
+from emmclab.traces.profile_notes import notes
+from emmclab.traces.profile_options import percentile_label
+from emmclab.traces.published import doubts, published_row
+
+#: Times whose percentiles are shown, with their heading.
+_TIMES = (
+    ("response_ms", "Response time, ms (complete - arrival)"),
+    ("service_ms", "Service time, ms (complete - start)"),
+)
+#: Traces whose means stand above the tables.
+_MOST_TILES = 6
+_POINTS = {
+    "mean": "Mean",
+    "p50": "p50",
+    "p90": "p90",
+    "p99": "p99",
+    "p999": "p99.9",
+    "p9999": "p99.99",
+    "max": "Max",
+}
+
+
+def render(profiles: Sequence[Profile]) -> str:
+    """Give the page for one or several traces; the same profiles give the same bytes.
+
+    >>> import emmclab
+    >>> page = render([emmclab.profile(emmclab.bundled()[0])])
+    >>> "<html lang=" in page
+    True
+    """
+    return assemble(
+        "page.html.j2",
+        FIGURES,
+        {figure.name: figure.rows(profiles) for figure in FIGURES},
+        [profile.name for profile in profiles],
+        title=_title(profiles),
+        head=_head(profiles),
+        provenance=Provenance(
+            ledger_line(profiles[0]["ledger"])
+            if len(profiles) == 1
+            else f"{len(profiles)} traces: ledger, source and format of each",
+            lost=lost(profile["ledger"] for profile in profiles),
+        ),
+        traces=[_trace(profile) for profile in profiles],
+        findings=_findings(profiles),
+        tables=[
+            (title, fields, [_table_row(fields, profile) for profile in profiles]) for title, fields in TABLES
+        ],
+        jump_fields=JUMP_FIELDS,
+        jumps=[
+            (profile.name, list(zip(JUMP_FIELDS, jump_cells(jump), strict=True)), jump)
+            for profile in profiles
+            for jump in profile.clock_jumps
+        ],
+        key_fields=KEY_FIELDS,
+        key_rows=[
+            (name, [field.text(figures[field.name]) for field in KEY_FIELDS])
+            for profile in profiles
+            if profile.get("key_figures_without_jumps") is not None
+            for name, figures in (
+                (profile.name, profile["key_figures"]),
+                (f"{profile.name} without the jumps", profile["key_figures_without_jumps"]),
+            )
+        ],
+        device_fields=DEVICE_FIELDS,
+        device_rows=[
+            (profile.name, row["device"], [field.text(row[field.name]) for field in DEVICE_FIELDS])
+            for profile in profiles
+            if len(profile.devices) > 1
+            for row in profile.devices
+        ],
+        reissue_fields=REISSUE_FIELDS,
+        reissue_rows=[
+            (name, [field.text(figures[field.name]) for field in REISSUE_FIELDS])
+            for profile in profiles
+            if (found := profile.reissues) and found["figures_without"]
+            for name, figures in (
+                (profile.name, found["figures"]),
+                (f"{profile.name} without re-issues", found["figures_without"]),
+            )
+        ],
+        activities=[
+            (profile.name, activity_tables(json.loads(profile["header"].get("activity") or "{}")))
+            for profile in profiles
+        ],
+        journals=[
+            (profile.name, journal) for profile in profiles if (journal := profile.journal) is not None
+        ],
+        times=[(heading, _time_rows(profiles, field)) for field, heading in _TIMES],
+        points=_points(profiles),
+    )
+
+
+def _title(profiles: Sequence[Profile]) -> str:
+    return ", ".join(profile.name for profile in profiles[:3]) + (" and others" if len(profiles) > 3 else "")
+
+
+def _head(profiles: Sequence[Profile]) -> Head:
+    one = len(profiles) == 1
+    return Head(
+        answer=_answer(profiles[0]) if one else _range(profiles),
+        lead=[
+            f"{_title(profiles)}: I/O of {'this workload' if one else 'these workloads'} to the flash "
+            "storage, by the definitions of Zhou et al., IISWC 2015."
+        ],
+        tiles=_tiles(profiles[0]) if one else _means(profiles),
+        notices=[
+            Notice("clock", text if one else f"{profile.name}: {text}", "#clock")
+            for profile in profiles
+            if (text := _clock(profile.clock_jumps))
+        ],
+        picture="io_over_time" if one else "size_distribution",
+    )
+
+
+def _answer(profile: Profile) -> str:
+    """Say what the trace holds, and how long a request took where that is recorded."""
+    mean = profile["mean_response_ms"]
+    took = "" if mean is None else f", {amount(mean, 'ms')} each from arrival to completion"
+    return (
+        f"{profile.name}: {profile['requests']:,} requests in {amount(profile['duration_s'], 's')}, "
+        f"{profile['write_requests_pct']:.0f} % of them writes, {amount(profile['mean_size_kb'], 'KB')} in "
+        f"the mean{took}"
+    )
+
+
+def _range(profiles: Sequence[Profile]) -> str:
+    """Say how far the traces are apart, in mean responses where they are recorded, else in sizes."""
+    for name, words, unit in (
+        ("mean_response_ms", "mean response", "ms"),
+        ("mean_size_kb", "mean size", "KB"),
+    ):
+        known = sorted((one for one in profiles if one[name] is not None), key=lambda one: one[name])
+        if len(known) > 1:
+            least, most = known[0], known[-1]
+            return (
+                f"{len(profiles)} traces: {words} from {amount(least[name], unit)} ({least.name}) to "
+                f"{amount(most[name], unit)} ({most.name})"
+            )
+    return f"{len(profiles)} traces"
+
+
+def _means(profiles: Sequence[Profile]) -> list[Tile]:
+    """Give for the first traces what their requests took, or how large they are."""
+    tiles = []
+    for profile in profiles[:_MOST_TILES]:
+        mean, kb = profile["mean_response_ms"], profile["mean_size_kb"]
+        shown = tile(profile.name, kb, "KB") if mean is None else tile(profile.name, mean, "ms")
+        tiles.append(replace(shown, note="mean size" if mean is None else "mean response"))
+    return tiles
+
+
+def _trace(profile: Profile) -> dict[str, Any]:
+    canonical = json.dumps(profile.to_dict(), sort_keys=True).encode()
+    return {
+        "name": profile.name,
+        "header": profile["header"],
+        "ledger": ledger_line(profile["ledger"]),
+        "input": profile.get("trace_digest"),
+        "digest": hashlib.sha256(canonical).hexdigest()[:16],
+        "notes": notes(profile),
+    }
+
+
+def _clock(jumps: Sequence[dict[str, Any]]) -> str:
+    """Count the jumps in words; empty where there are none."""
+    if not jumps:
+        return ""
+    left = sum(not jump["mended"] for jump in jumps)
+    mended = f", {len(jumps) - left} of them mended" if left < len(jumps) else ""
+    return f"{counted_jumps(len(jumps))}{mended}: see the table of the clock"
+
+
+def _tiles(profile: Profile) -> list[Tile]:
+    """Pick the figures that a reader wants first."""
+    shown = {field.name: field for _, fields in TABLES for field in fields}
+    names = (
+        "requests",
+        "data_size_kb",
+        "write_requests_pct",
+        "mean_size_kb",
+        "no_wait_pct",
+        "mean_response_ms",
+    )
+    tiles = [tile_of(shown[name], profile[name]) for name in names if profile[name] is not None]
+    for row in profile["by_operation"]:
+        if row["op"] == "all" and row["response_ms"]:
+            tiles.append(tile("p99 response", row["response_ms"]["p99"], "ms"))
+    return tiles
+
+
+def _findings(profiles: Sequence[Profile]) -> list[dict[str, Any]]:
+    """Give each finding with its verdict on every trace."""
+    found = []
+    for number, finding in enumerate(profiles[0].findings):
+        verdicts = [{"trace": profile.name, **profile.findings[number]} for profile in profiles]
+        found.append({**finding, "verdicts": verdicts})
+    return found
+
+
+def _table_row(fields: Sequence[Field], profile: Profile) -> dict[str, Any]:
+    published = published_row(profile.name)
+    return {
+        "name": profile.name,
+        "cells": [(field.text(profile[field.name]), profile[field.name]) for field in fields],
+        "published": published
+        and [(f"{published[field.name]:,.10g}", doubts(published, field.name)) for field in fields],
+    }
+
+
+def _points(profiles: Sequence[Profile]) -> dict[str, str]:
+    """Head the columns of times: the usual percentiles, or those that were asked for."""
+    chosen = profiles[0]["by_operation"][0].get("percentiles", ())
+    if not chosen:
+        return _POINTS
+    labels = [percentile_label(row["percentile"]) for row in chosen]
+    return {"mean": "Mean", **{label: label for label in labels}, "max": "Max"}
+
+
+def _time_rows(profiles: Sequence[Profile], field: str) -> list[dict[str, Any]]:
+    def times(row: dict[str, Any]) -> dict[str, float]:
+        chosen = {percentile_label(one["percentile"]): one[field] for one in row.get("percentiles", ())}
+        return {**row[field], **chosen}
+
+    return [
+        {"trace": profile.name, "op": row["op"], "requests": row["requests"], "times": times(row)}
+        for profile in profiles
+        for row in profile["by_operation"]
+        if row[field]
+    ]
+
+
+def write_report(profiles: Sequence[Profile], path: str | Path) -> None:
+    """Write the report page for `profiles`; the file appears when it is whole, and never otherwise."""
+    write_whole(path, render(profiles))

@@ -1,0 +1,198 @@
+"""The page of a search: what no other trial beats, and how each way of choosing came out."""
+
+from __future__ import annotations
+
+import functools
+from pathlib import Path
+from typing import Any
+
+from emmclab.pages.assemble import assemble
+from emmclab.pages.head import Head, Provenance, Tile, exact
+from emmclab.pages.plots import Figure, Rows
+from emmclab.pages.plots.searched import best_so_far, over_objectives
+from emmclab.runtime.files import write_whole
+from emmclab.studies.search import WAYS, Found, Objective, Trial, dominates
+from emmclab.studies.summary import written
+
+#: Rows of the table of the front.
+_MOST_ROWS = 200
+
+
+def write_search_report(found: Found, path: Path) -> None:
+    """Write the page; the file appears when it is whole, and never otherwise."""
+    write_whole(path, render(found))
+
+
+def render(found: Found) -> str:
+    """Give the page; the same trials give the same bytes."""
+    drawn = _figures(found)
+    front = found.front()
+    return assemble(
+        "search.html.j2",
+        [figure for figure, _ in drawn],
+        {figure.name: rows for figure, rows in drawn},
+        [way for way in WAYS if any(one.way == way for one in found.trials)],
+        title=found.study.name,
+        head=_head(found, [figure for figure, _ in drawn]),
+        provenance=Provenance(
+            f"emmclab search {found.study.name}: {len(found.trials):,} trials, seed {found.seed}",
+            [("Budget", f"{found.budget} trials in each way, {found.batch} in a batch")],
+        ),
+        found=found,
+        settings=[one.name for one in found.space.ranges],
+        front=[_row(found, one) for one in front[:_MOST_ROWS]],
+        left_out=max(0, len(front) - _MOST_ROWS),
+        ways=compared(found),
+        reasons=reasons(found),
+    )
+
+
+def _head(found: Found, drawn: list[Figure]) -> Head:
+    wanted = ", ".join(one.text for one in found.objectives)
+    bounds = ", ".join(_bound(one) for one in found.space.bounds)
+    done = [one for one in found.trials if one.is_feasible]
+    tiles = [Tile("Trials", f"{len(found.trials):,}"), Tile("Within the bounds", f"{len(done):,}")]
+    for objective in found.objectives:
+        values = [one.figures[objective.metric] for one in done]
+        if values:
+            best = (max if objective.is_maximized else min)(values)
+            tiles.append(Tile(f"Best {objective.metric}", number(best), exact(best)))
+    return Head(
+        answer=headline(found),
+        lead=[
+            f"Search of the study {found.study.name}, grid {found.space.grid}: {wanted}"
+            f"{', with ' + bounds if bounds else ''}. {found.budget} trials in each way, {found.batch} in a "
+            f"batch, seed {found.seed}."
+        ],
+        tiles=tiles,
+        picture=drawn[0].name if drawn else "",
+    )
+
+
+def headline(found: Found) -> str:
+    """Say in one line what is best."""
+    front = found.front()
+    if not front:
+        return f"None of {len(found.trials):,} trials is possible within the bounds"
+    if len(front) == 1:
+        figures = (f"{one.metric} {number(front[0].figures[one.metric])}" for one in found.objectives)
+        return f"{named(front[0])}: {', '.join(figures)}"
+    return f"{len(front):,} of {len(found.trials):,} trials are beaten by no other"
+
+
+def named(trial: Trial) -> str:
+    """Name the settings of a trial in one line."""
+    return ", ".join(f"{name} = {text_of(value)}" for name, value in trial.values.items())
+
+
+def text_of(value: Any) -> str:
+    """Give a setting as in a study file, a number with six digits."""
+    return f"{value:.6g}" if isinstance(value, float) else written(value)
+
+
+def number(value: float) -> str:
+    """Give a figure with four digits that count.
+
+    >>> number(3094.3481), number(0.0012345)
+    ('3,094', '0.001234')
+    """
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+
+
+def compared(found: Found) -> list[dict[str, Any]]:
+    """Count for each way its trials, those on the front of all, and those of TPE's front that it beats."""
+    front = found.front()
+    rows = []
+    for way in WAYS:
+        own = [one for one in found.trials if one.way == way]
+        if not own:
+            continue
+        best = {
+            one.metric: min(
+                (trial.figures[one.metric] for trial in own if trial.is_feasible),
+                key=lambda value, one=one: -value if one.is_maximized else value,  # type: ignore[misc]
+                default=None,
+            )
+            for one in found.objectives
+        }
+        against = found.front(WAYS[0])
+        beaten = sum(
+            any(dominates(one, other, found.objectives) for one in found.front(way)) for other in against
+        )
+        rows.append(
+            {
+                "way": way,
+                "trials": len(own),
+                "feasible": sum(one.is_feasible for one in own),
+                "front": sum(one.way == way for one in front),
+                "best": {name: None if value is None else number(value) for name, value in best.items()},
+                "beaten": beaten if way != WAYS[0] else None,
+                "of": len(against),
+            }
+        )
+    return rows
+
+
+def reasons(found: Found) -> list[tuple[str, int]]:
+    """Count why trials have no figures, the commonest reason first."""
+    counts: dict[str, int] = {}
+    for one in found.trials:
+        if one.reason:
+            counts[one.reason] = counts.get(one.reason, 0) + 1
+    return sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))[:20]
+
+
+def _row(found: Found, trial: Trial) -> dict[str, Any]:
+    return {
+        "way": trial.way,
+        "number": trial.number,
+        "values": [text_of(trial.values[one.name]) for one in found.space.ranges],
+        "figures": [(number(trial.figures[name]), trial.figures[name]) for name in trial.figures],
+    }
+
+
+def _bound(bound: Any) -> str:
+    least = f"at least {bound.least:g}" if bound.least > -float("inf") else ""
+    most = f"at most {bound.most:g}" if bound.most < float("inf") else ""
+    return f"{bound.metric} {' and '.join(filter(None, (least, most)))}"
+
+
+def _figures(found: Found) -> list[tuple[Figure, Rows]]:
+    done = [one for one in found.trials if one.is_feasible]
+    if not done:
+        return []
+    drawn = []
+    if len(found.objectives) > 1:
+        first, second = (one.metric for one in found.objectives[:2])
+        rows = [
+            {
+                "trace": one.way,
+                "x": one.figures[first],
+                "y": one.figures[second],
+                "best": "yes" if one.is_best else "no",
+                "settings": named(one),
+            }
+            for one in done
+        ]
+        about = "A point is a trial within the bounds; large ones are beaten by no other."
+        draw = functools.partial(over_objectives, x=first, y=second)
+        drawn.append((Figure("objectives", f"{first} and {second}", about, draw, wide=True), rows))
+    for objective in found.objectives:
+        title = f"Best {objective.metric} so far"
+        draw = functools.partial(best_so_far, title=objective.metric)
+        about = "Up to each trial, of those within the bounds."
+        drawn.append((Figure(f"best-{objective.metric}", title, about, draw), _so_far(found, objective)))
+    return drawn
+
+
+def _so_far(found: Found, objective: Objective) -> Rows:
+    rows = []
+    best: dict[str, float] = {}
+    for one in found.trials:
+        if one.is_feasible:
+            value = one.figures[objective.metric]
+            if one.way not in best or objective.better(value, best[one.way]):
+                best[one.way] = value
+        if one.way in best:
+            rows.append({"trace": one.way, "trial": one.number + 1, "value": best[one.way]})
+    return rows

@@ -1,0 +1,115 @@
+"""The page of solutions beside the plain device: what each gains, spends and risks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from statistics import median
+
+from emmclab.apps.solutions import Comparison
+from emmclab.pages.assemble import assemble
+from emmclab.pages.head import Head, Provenance, Tile, tile
+from emmclab.pages.plots.figure import Rows
+from emmclab.pages.plots.solutions import FIGURES
+from emmclab.runtime.files import write_whole
+
+#: Solutions on the first screen, those that gain most.
+_MOST_TILES = 5
+
+
+def render(found: Comparison) -> str:
+    """Give the page; the same comparison gives the same bytes."""
+    hardware = {one["name"]: one["hardware"] or "nothing" for one in found["solutions"]}
+    programs = list(dict.fromkeys(run["application"] for run in found["runs"]))
+    return assemble(
+        "solutions.html.j2",
+        FIGURES,
+        {"gains": _gains(found)},
+        programs,
+        title=f"solutions: {', '.join(programs)}",
+        head=_head(found, programs),
+        provenance=Provenance(f"Cuts of power on {found['risks']['device']} by {found['risks']['command']}"),
+        runs=[
+            {
+                **run,
+                "second_mb": run["second_bytes"] / 2**20 if run["second_bytes"] else None,
+                "of_plain": 100 * run["page_programs"] / run["plain_page_programs"]
+                if run["plain_page_programs"]
+                else None,
+                "hardware": hardware[run["solution"]],
+            }
+            for run in found["runs"]
+        ],
+        solutions=found["solutions"],
+        impossible=found["impossible"],
+        explored=[
+            (name, one)
+            for name, rows in found["risks"]["solutions"].items()
+            if name in hardware
+            for one in rows
+        ],
+        risks=found["risks"],
+    )
+
+
+def _head(found: Comparison, programs: list[str]) -> Head:
+    answers = [_overall(found)] * (len(programs) > 1) + [_headline(found, name) for name in programs]
+    tiles = []
+    for one in found["solutions"]:
+        gains = [run["gain"] for run in found["runs"] if run["solution"] == one["name"] and run["gain"]]
+        if gains and one["name"] != "plain":
+            note = f"median of {len(gains)} runs" + ("; was found to lose data" if one["loses"] else "")
+            tiles.append(tile(one["name"], median(gains), "x", note=note))
+    tiles = sorted(tiles, key=lambda shown: -float(shown.value.split()[0].replace(",", "")))[:_MOST_TILES]
+    runs = Tile("Runs", f"{len(found['runs']):,}", note=f"of {len(programs)} applications")
+    return Head(answer=answers[0], lead=answers[1:], tiles=[*tiles, runs], picture="gains")
+
+
+def _gains(found: Comparison) -> Rows:
+    """Give a row for each run with a solution, each application being a trace of the page."""
+    return [
+        {
+            "trace": run["application"],
+            "application": run["application"],
+            "solution": run["solution"],
+            "gain": run["gain"],
+            "runtime_s": run["runtime_s"],
+            "device": run["device"],
+            "network": run["network"],
+        }
+        for run in found["runs"]
+        if run["solution"] != "plain" and run["gain"]
+    ]
+
+
+def _overall(found: Comparison) -> str:
+    """Name the solution with the largest median gain of those that were not found to lose anything."""
+    gains = {
+        one["name"]: [run["gain"] for run in found["runs"] if run["solution"] == one["name"] and run["gain"]]
+        for one in found["solutions"]
+        if not one["loses"]
+    }
+    medians = {name: median(values) for name, values in gains.items() if values}
+    best = max(medians, key=medians.__getitem__, default="plain")
+    if best == "plain":
+        return "No solution that keeps what is acknowledged gains in the median"
+    return f"{best} gains {medians[best]:.2f} x in the median of {len(gains[best])} runs"
+
+
+def _headline(found: Comparison, application: str) -> str:
+    """Name the solution that gains most of those that were not found to lose anything."""
+    lossy = {one["name"] for one in found["solutions"] if one["loses"]}
+    runs = [
+        run
+        for run in found["runs"]
+        if run["application"] == application and run["gain"] is not None and run["solution"] not in lossy
+    ]
+    best = max(runs, key=lambda run: run["gain"], default=None)
+    if best is None or best["solution"] == "plain":
+        return f"{application}: no solution that keeps what is acknowledged gains"
+    place = f"{best['device']} over {best['network']}"
+    return f"{application}: {best['gain']:.2f} x on {place} with {best['solution']}"
+
+
+def write_solutions_report(found: Comparison, path: str | Path) -> None:
+    """Write the page for solutions; the file appears when it is whole, and never otherwise."""
+    write_whole(path, render(found))

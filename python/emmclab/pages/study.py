@@ -1,0 +1,328 @@
+"""The page of a study: the answer first, then results by input and setting, charts over what was swept."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from emmclab.devices.result_text import mode_name
+from emmclab.devices.spread import Spread
+from emmclab.pages.assemble import assemble
+from emmclab.pages.head import Head, Notice, Provenance, Tile, lost, tile
+from emmclab.pages.plots import FIGURES, Figure, Row, Rows, swept
+from emmclab.runtime.files import write_whole
+from emmclab.studies.grid import REPLAYS
+from emmclab.studies.results import Results
+from emmclab.studies.summary import Metric, Point, Ranked, Summary, average, named, summaries, written
+from emmclab.traces.ledger import ledger_line
+from emmclab.traces.profile_fields import TABLES
+
+#: Rows of one table; more are on the page of nobody who reads it, but in the tables that `query` asks.
+_MOST_ROWS = 2_000
+#: Best values on the first screen.
+_MOST_TILES, _LEAST_TILES = 5, 3
+#: More inputs, or other settings, than can be told apart in a chart are averaged.
+_MOST_LINES = 8
+_MOST_OTHERS = 4
+#: Figures of the inputs that the page shows.
+_OF_INPUTS = ("size_distribution", "response_distribution", "inter_arrival_distribution")
+_FIELDS = (
+    "requests",
+    "data_size_kb",
+    "mean_size_kb",
+    "write_requests_pct",
+    "duration_s",
+    "no_wait_pct",
+    "mean_response_ms",
+)
+
+
+def write_study_report(results: Results, path: Path) -> None:
+    """Write the page; the file appears when it is whole, and never otherwise."""
+    write_whole(path, render(results))
+
+
+def render(results: Results) -> str:
+    """Give the page; the same results give the same bytes."""
+    found = summaries(results)
+    drawn = figures(results)
+    rows = {figure.name: part for figure, part in drawn}
+    ended = [(summary, point) for summary in found for point in summary.points if point.ended_early]
+    failed = [(summary, point) for summary in found for point in summary.points if point.failed]
+    return assemble(
+        "study.html.j2",
+        [figure for figure, _ in drawn],
+        rows,
+        list(dict.fromkeys(row["trace"] for part in rows.values() for row in part)),
+        title=results.about["name"],
+        head=_head(results, found, [figure for figure, _ in drawn], bool(failed), bool(ended)),
+        provenance=provenance(results),
+        about=results.about,
+        seeds=sorted({cell["seed"] for cell in (*results.runs, *results.failures)}),
+        summaries=[_table(summary) for summary in found],
+        answers=[
+            (summary, [_answer(ranked) for ranked in summary.ranked], _without_effect(summary))
+            for summary in found
+        ],
+        ended=[
+            (summary.grid, point.input, named(point.setting), point.ended_early) for summary, point in ended
+        ],
+        failed=[(summary.grid, point.input, named(point.setting), point.failed) for summary, point in failed],
+        over_inputs=[name for figure, _ in drawn if (name := figure.name) in _OF_INPUTS],
+        fields=_fields(),
+        inputs=_inputs(results),
+    )
+
+
+def _head(
+    results: Results, found: Sequence[Summary], drawn: Sequence[Figure], failed: bool, ended: bool
+) -> Head:
+    about = results.about
+    seeds = sorted({cell["seed"] for cell in (*results.runs, *results.failures)})
+    inputs = len(results.inputs_once())
+    told = f": {about['about']}" if about["about"] else ""
+    with_seeds = f", seed{'s' if len(seeds) != 1 else ''} {', '.join(map(str, seeds))}" if seeds else ""
+    notices = incomplete(results)
+    for there, badge, what in ((failed, "failed", "failed"), (ended, "ended early", "ended early")):
+        if there:
+            text = f"rows of the results have cells that {what}, which no figure includes."
+            notices.append(Notice(badge, text, f"#{what.split(' ', maxsplit=1)[0]}"))
+    return Head(
+        answer=headline(results, found),
+        lead=[
+            f"Study {about['name']}{told}. {len(results.runs):,} simulations of {inputs} "
+            f"input{'s' if inputs != 1 else ''}{_modes(results)}{with_seeds}."
+        ],
+        tiles=_tiles(results, found),
+        notices=notices,
+        picture=drawn[0].name if drawn else "",
+    )
+
+
+def _modes(results: Results) -> str:
+    """Name the modes in which traces were replayed; nothing where none was."""
+    replays = [cell for cell in results.runs if cell.get("options", {}).get("mode") in REPLAYS]
+    modes = dict.fromkeys(cell["run"]["mode"] for cell in replays)
+    return f", {' and '.join(map(mode_name, modes))}" if modes else ""
+
+
+def incomplete(results: Results) -> list[Notice]:
+    """Say how many cells have no result; nothing where all have."""
+    cells = results.about["cells"]
+    if not results.missing:
+        return []
+    share = 100 * results.missing / cells
+    text = (
+        f"{results.missing:,} of {cells:,} cells ({share:.1f} %) have no result; nothing below counts them."
+    )
+    return [Notice("incomplete", text)]
+
+
+def provenance(results: Results, **lines: str) -> Provenance:
+    """Give what a study's page was made from, with further lines by their labels."""
+    about = results.about
+    reading = ", ".join(f"{key} = {value}" for key, value in (about.get("reading") or {}).items())
+    facts = {
+        "Command": f"emmclab run {about['name']}",
+        "Results": f"SHA-256 {results.digest} of all {about['cells']:,} results; the same on any number of "
+        "processes",
+        "As tables": " ".join(['emmclab query "select * from runs" --study', about["name"]]),
+        "Recorded inputs": f"read with {reading}" if reading else "",
+        **lines,
+    }
+    ledgers = [profile["ledger"] for profile in results.profiles.values()]
+    summary = f"{facts['Command']}: {about['cells']:,} results, SHA-256 {results.digest[:16]}"
+    return Provenance(summary, [(name, text) for name, text in facts.items() if text], lost(ledgers))
+
+
+def _tiles(results: Results, found: Sequence[Summary]) -> list[Tile]:
+    """Give the best value of the first metrics, each with its setting; of inputs only, how many there are."""
+    ranked = [(one, summary) for summary in found for one in summary.ranked][:_MOST_TILES]
+    tiles = [
+        Tile(
+            one.metric.label,
+            one.metric.text(one.best_value.mean),
+            note="every setting" if one.is_equal and summary.swept else named(one.best),
+        )
+        for one, summary in ranked
+    ]
+    if len(tiles) < _LEAST_TILES:
+        profiles = results.inputs_once()
+        tiles.append(Tile("Inputs", f"{len(profiles):,}"))
+        tiles.append(tile("Requests", sum(one["requests"] for one in profiles), digits=12))
+    return tiles
+
+
+def headline(results: Results, found: Sequence[Summary]) -> str:
+    """Say in one line which setting is best, and by how much."""
+    for summary in found:
+        for ranked in summary.ranked:
+            if not summary.swept:
+                value = ranked.metric.text(ranked.best_value.mean)
+                return f"{value} {_lower(ranked.metric.label)} on {named(ranked.best)}"
+            if ranked.is_equal:
+                value = ranked.metric.text(ranked.best_value.mean)
+                return f"No setting changes the {_lower(ranked.metric.label)}: {value}"
+            best, worst = ranked.best_value.mean, ranked.worst_value.mean
+            below = "close to" if (less := round(100 - 100 * best / worst)) < 1 else f"{less}\u00a0% below"
+            return (
+                f"{named(ranked.best)} has the lowest {_lower(ranked.metric.label)}: "
+                f"{ranked.metric.text(best)}, {below} {named(ranked.worst)}"
+            )
+    if results.failures:
+        return f"{len(results.failures):,} of {results.about['cells']:,} cells failed"
+    return f"{len(results.inputs_once()):,} inputs characterised"
+
+
+def _lower(label: str) -> str:
+    return label[:1].lower() + label[1:]
+
+
+def _answer(ranked: Ranked) -> dict[str, Any]:
+    metric = ranked.metric
+    change = ranked.change_pct
+    points = metric.unit == "%"
+    difference = ranked.worst_value.mean - ranked.best_value.mean
+    note = ""
+    if ranked.is_equal:
+        note = "no difference"
+    elif ranked.is_within_spread and ranked.best_value.low < ranked.best_value.high:
+        note = "within the spread over seeds"
+    return {
+        "label": metric.label,
+        "best": named(ranked.best),
+        "best_value": metric.text(ranked.best_value.mean),
+        "worst": named(ranked.worst),
+        "worst_value": metric.text(ranked.worst_value.mean),
+        "change": f"{difference:+.2f} points" if points else "–" if change is None else f"{change:+.1f} %",
+        "equal": ranked.is_equal,
+        "note": note,
+        "inputs": ranked.inputs,
+    }
+
+
+def _table(summary: Summary) -> dict[str, Any]:
+    several = len({point.seeds for point in summary.points if point.seeds > 1}) > 0
+    return {
+        "grid": summary.grid,
+        "keys": list(summary.swept) or ["device"],
+        "several": several,
+        "metrics": summary.metrics,
+        "rows": [
+            {
+                "input": point.input,
+                "setting": [written(value) for _, value in point.setting],
+                "cells": [_cell(metric, point.figures.get(metric.name)) for metric in summary.metrics],
+                "badge": "failed" if point.failed else "ended early" if point.ended_early else "",
+            }
+            for point in summary.points[:_MOST_ROWS]
+        ],
+        "left_out": max(0, len(summary.points) - _MOST_ROWS),
+    }
+
+
+def _cell(metric: Metric, spread: Spread | None) -> tuple[str, str, float | str]:
+    """Give the mean and the range over the seeds, printed, and the value to sort by."""
+    if spread is None:
+        return "–", "", ""
+    mean, low, high = map(metric.number, spread)
+    return mean, "" if low == high else f"{low} to {high}", spread.mean
+
+
+def figures(results: Results) -> list[tuple[Figure, Rows]]:
+    """Draw each metric over each swept key, where it changes; then figures of the inputs."""
+    drawn = [
+        found
+        for summary in summaries(results)
+        for key in summary.swept
+        for metric in summary.metrics
+        if (found := _over(summary, key, metric)) is not None
+    ]
+    profiles = results.inputs_once()
+    chosen = [figure for figure in FIGURES if figure.name in _OF_INPUTS and profiles]
+    return drawn + [(figure, rows) for figure in chosen if figure.can_draw(rows := figure.rows(profiles))]
+
+
+def _over(summary: Summary, key: str, metric: Metric) -> tuple[Figure, Rows] | None:
+    points = [point for point in summary.points if metric.name in point.figures]
+    if not _changes(points, key, metric):
+        return None
+    said = []
+    inputs = list(dict.fromkeys(point.input for point in points))
+    if len(inputs) > _MOST_LINES:
+        said.append(f"{len(inputs)} inputs")
+    others = dict.fromkeys(_others(point, key) for point in points)
+    if len(others) > _MOST_OTHERS:
+        said.append(f"{len(others)} combinations of the other settings")
+    groups: dict[tuple[str, str, str], list[Spread]] = {}
+    for point in points:
+        trace = "all inputs" if len(inputs) > _MOST_LINES else point.input
+        other = "all other settings" if len(others) > _MOST_OTHERS else _others(point, key)
+        place = (trace, written(dict(point.setting)[key]), other)
+        groups.setdefault(place, []).append(point.figures[metric.name])
+    kind = "mean" if metric.unit == "%" else "geometric mean"
+    about = f"Grid {summary.grid}. " + (f"A point is the {kind} of {' and '.join(said)}. " if said else "")
+    if any(spread.low < spread.high for spreads in groups.values() for spread in spreads):
+        about += "Vertical bars span the seeds."
+    name = f"{summary.grid}-{key.replace('.', '_')}-{metric.name}"
+    title = f"{metric.label}, {metric.unit}" if metric.unit else metric.label
+    return (
+        Figure(name, f"{metric.label} by {key}", about.strip(), functools.partial(_chart, key, title)),
+        [_row(place, spreads, metric) for place, spreads in groups.items()],
+    )
+
+
+def _changes(points: Sequence[Point], key: str, metric: Metric) -> bool:
+    """Tell whether a metric changes with a key where all else is the same."""
+    values: dict[tuple[str, str], set[str]] = {}
+    for point in points:
+        text = metric.text(point.figures[metric.name].mean)
+        values.setdefault((point.input, _others(point, key)), set()).add(text)
+    return any(len(found) > 1 for found in values.values())
+
+
+def _without_effect(summary: Summary) -> list[str]:
+    """Give the swept keys that change no metric."""
+    return [
+        key
+        for key in summary.swept
+        if not any(
+            _changes([point for point in summary.points if metric.name in point.figures], key, metric)
+            for metric in summary.metrics
+        )
+    ]
+
+
+def _row(place: tuple[str, str, str], spreads: Sequence[Spread], metric: Metric) -> Row:
+    mean, low, high = (average(part, arithmetic=metric.unit == "%") for part in zip(*spreads, strict=True))
+    trace, setting, others = place
+    return {"trace": trace, "setting": setting, "others": others, "value": mean, "low": low, "high": high}
+
+
+def _chart(key: str, title: str, rows: Rows) -> Any:
+    return swept.over_values(rows, key, title)
+
+
+def _others(point: Point, key: str) -> str:
+    return named(tuple(pair for pair in point.setting if pair[0] != key))
+
+
+def _fields() -> list[Any]:
+    known = {field.name: field for _, fields in TABLES for field in fields}
+    return [known[name] for name in _FIELDS]
+
+
+def _inputs(results: Results) -> list[dict[str, Any]]:
+    recorded = set(results.about.get("recorded_inputs", []))
+    return [
+        {
+            "name": profile.name,
+            "kind": "recorded" if profile.name in recorded else "synthetic",
+            "cells": [(field.text(profile[field.name]), profile[field.name]) for field in _fields()],
+            "ledger": ledger_line(profile["ledger"]),
+            "digest": profile.get("trace_digest"),
+        }
+        for profile in results.inputs_once()
+    ]

@@ -1,0 +1,91 @@
+"""Colours of charts and page, for light and dark."""
+
+from __future__ import annotations
+
+from typing import Any
+
+#: Readable on light and dark ground, and told apart by colour-blind readers.
+OP_COLOURS = {"read": "#3b7dd8", "write": "#e07b39", "all": "#7d8797"}
+
+#: What power cuts left, and the commands before one; each also stands in a row or a label of its own.
+CRASH_COLOURS = {
+    "promise broken": "#d1483b",
+    "documented loss": "#a58b1f",
+    "all states kept": "#2a9d74",
+    "acknowledged": "#3b7dd8",
+    "missing": "#d1483b",
+    "not complete": "#a58b1f",
+    "flush, FUA or barrier": "#7b6bd6",
+    "complete": "#3b7dd8",
+}
+
+#: States of a thread: what the device causes is red to yellow.
+STATE_COLOURS = {
+    "fsync": "#d1483b",
+    "read": "#e07b39",
+    "writes held back": "#a58b1f",
+    "network": "#3b7dd8",
+    "running": "#2a9d74",
+    "waiting for a core": "#38a3b8",
+    "waiting for a thread": "#7b6bd6",
+    "pause": "#7d8797",
+}
+
+#: Parts of a response time and of write amplification; red is collection, wherever it is drawn.
+CAUSE_COLOURS = {
+    "queue": "#7d8797",
+    "controller": "#38a3b8",
+    "bus": "#7b6bd6",
+    "array": "#3b7dd8",
+    "host": "#3b7dd8",
+    "gc": "#d1483b",
+    "wear": "#c4528c",
+    "map": "#2a9d74",
+    "wake-up": "#a58b1f",
+}
+
+_CATEGORIES = ["#3b7dd8", "#e07b39", "#2a9d74", "#c4528c", "#a58b1f", "#7b6bd6", "#38a3b8", "#b5533c"]
+_FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, sans-serif"
+
+
+def _config(text: str, quiet: str, line: str, ramp: list[str]) -> dict[str, Any]:
+    return {
+        "background": "transparent",
+        "font": _FONT,
+        "view": {"stroke": None},
+        "axis": {
+            "labelColor": quiet,
+            "titleColor": text,
+            "gridColor": line,
+            "domainColor": line,
+            "tickColor": line,
+            "labelFontSize": 11,
+            "titleFontSize": 12,
+            "titleFontWeight": 500,
+        },
+        "axisX": {"grid": False, "labelOverlap": True, "labelFlush": True},
+        "legend": {
+            "labelColor": text,
+            "titleColor": quiet,
+            "orient": "top",
+            "labelFontSize": 11,
+            "titleFontSize": 11,
+            "titleFontWeight": 500,
+            "labelLimit": 140,
+            "gradientLength": 120,
+        },
+        "range": {"category": _CATEGORIES, "heatmap": ramp, "ordinal": {"scheme": "viridis"}, "ramp": ramp},
+        "bar": {"color": _CATEGORIES[0]},
+        "rect": {"color": _CATEGORIES[0]},
+        "line": {"strokeWidth": 2},
+    }
+
+
+_RAMP = ["#cfe1f7", "#8fbbe8", "#4d90d6", "#2a66ad", "#1d4a80", "#132f54"]
+
+#: Vega configuration on light ground.
+LIGHT = _config("#1d2433", "#596273", "#dfe3ea", _RAMP)
+#: Vega configuration on dark ground.
+DARK = _config(
+    "#e6e9ef", "#a3adbd", "#333c4b", ["#20405f", "#2a5f92", "#3b82c4", "#6aa9de", "#a3cdf0", "#dceefc"]
+)

@@ -1,0 +1,319 @@
+"""The claims ledger: every statement of the papers, the measure of each, its result, and one verdict."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+from emmclab.errors import ConfigError, EmmclabError
+from emmclab.papers.measuring import Measurement, Reads, find_measure, taken
+from emmclab.papers.registry import Paper, papers, studies
+from emmclab.papers.sources import restated
+from emmclab.studies.results import Results
+
+REPRODUCED = "reproduced"
+DIRECTION = "same trend, different size"
+NOT = "not reproduced"
+RESTATED = "restated"
+CANNOT = "cannot be checked"
+NOT_YET = "not yet"
+#: Verdicts of claims that could have failed.
+TESTED = (REPRODUCED, DIRECTION, NOT)
+VERDICTS = (*TESTED, RESTATED, CANNOT, NOT_YET)
+#: A claim of the same trend has at least half and at most twice the published effect.
+LEAST_EFFECT, MOST_EFFECT = 0.5, 2.0
+_NONE = "–"
+_INFINITE = float("inf")
+
+
+@dataclass(frozen=True)
+class Check:
+    """A value held against the published one.
+
+    A value is exact within `within` of `published`, or between `at_least` and `at_most` where the paper
+    states such a bound. It has the same trend if its effect, the distance from `neutral`, is 0.5 to 2
+    times the published one; a count or a range has no neutral value and states its own bounds, `least` and
+    `most`. `part` names, in words, the part of the claim that stays open where the value cannot be measured.
+    """
+
+    value: str
+    published: float | None = None
+    within: float = 0.0
+    neutral: float | None = None
+    at_least: float = -_INFINITE
+    at_most: float = _INFINITE
+    least: float = -_INFINITE
+    most: float = _INFINITE
+    part: str = ""
+
+    @property
+    def states(self) -> bool:
+        """Whether the paper states a figure or a bound."""
+        return self.published is not None or self.at_least > -_INFINITE or self.at_most < _INFINITE
+
+    def exact(self, measured: float) -> bool:
+        """Tell whether the value is as published, within tolerance."""
+        near = self.published is None or abs(measured - self.published) <= self.within
+        return near and self.at_least <= measured <= self.at_most
+
+    def direction(self, measured: float) -> bool:
+        """Tell whether at least the direction is right.
+
+        >>> gain = Check("gain", published=3.0, within=0.6, neutral=1.0)
+        >>> [gain.direction(value) for value in (1.27, 2.0, 5.0, 5.1)]
+        [False, True, True, False]
+        >>> Check("gain_pct", at_least=3.0, neutral=0.0).direction(1.6)
+        True
+        """
+        if self.states and self.exact(measured):
+            return True
+        if self.neutral is not None:
+            stated = self.published
+            if stated is None:
+                stated = self.at_least if measured < self.at_least else self.at_most
+            effect = stated - self.neutral
+            ratio = (measured - self.neutral) / effect if effect else 0.0
+            return LEAST_EFFECT <= ratio <= MOST_EFFECT
+        bounded = self.least > -_INFINITE or self.most < _INFINITE
+        return bounded and self.least <= measured <= self.most
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A claim as its paper's ledger declares it.
+
+    `study` and `measure` say what computes it; `printed_in` names the published columns and claims in which
+    its figures stand, beside its own id. `cannot` gives the reason if no part can be checked, `not_yet` if
+    the system that it is about is still to come, `unchecked` the part that no check covers.
+    """
+
+    id: str
+    source: str
+    claim: str
+    published: str
+    checks: tuple[Check, ...] = ()
+    study: str = ""
+    measure: str = ""
+    tolerance: str = ""
+    reading: str = ""
+    printed_in: tuple[str, ...] = ()
+    cannot: str = ""
+    not_yet: str = ""
+    unchecked: str = ""
+    #: Further studies that measure it by other means, each with `study`, `measure` and what else differs.
+    again: tuple[Mapping[str, Any], ...] = ()
+
+    @property
+    def own(self) -> frozenset[str]:
+        """The sources that it would restate."""
+        return frozenset((self.id, *self.printed_in))
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A claim with its result."""
+
+    id: str
+    paper: str
+    source: str
+    claim: str
+    published: str
+    measured: str
+    tolerance: str
+    verdict: str
+    reason: str
+    evidence: dict[str, Any] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give all fields."""
+        return asdict(self)
+
+
+def rules(paper: Paper) -> list[Rule]:
+    """Read the claims of a paper, in the order of its ledger.
+
+    >>> from emmclab.papers.registry import papers
+    >>> sum(len(rules(paper)) for paper in papers().values())
+    63
+    """
+    return parse(paper.claims_text, paper.name)
+
+
+def parse(text: str, name: str) -> list[Rule]:
+    """Read a ledger from TOML.
+
+    Raises:
+        ConfigError: a key is unknown, or a claim says neither how it is measured nor why it is not.
+    """
+    found = []
+    for entry in tomllib.loads(text).get("claim", ()):
+        try:
+            checks = tuple(Check(**check) for check in entry.get("checks", ()))
+            printed = tuple(entry.get("printed_in", ()))
+            again = tuple(entry.get("again", ()))
+            rule = Rule(**{"study": name, **entry, "checks": checks, "printed_in": printed, "again": again})
+        except TypeError as error:
+            raise ConfigError(
+                f"{name}: claim `{entry.get('id')}`: {error}", kind="config", hint="see `Rule` and `Check`"
+            ) from error
+        said = sum(map(bool, (rule.measure, rule.cannot, rule.not_yet)))
+        if said != 1 or (rule.measure and not (rule.checks and rule.tolerance)):
+            raise ConfigError(
+                f"{name}: claim `{rule.id}` needs a measure, checks and a tolerance, or says in `cannot` or "
+                "`not_yet` why it has none",
+                kind="config",
+                field=rule.id,
+                hint="give `measure`, `checks` and `tolerance`, or one of `cannot` and `not_yet`",
+            )
+        for check in checks:
+            if check.published is not None and check.neutral is not None:
+                effect = abs(check.published - check.neutral)
+                if check.within > LEAST_EFFECT * effect:
+                    raise ConfigError(
+                        f"{name}: claim `{rule.id}`: a tolerance of {check.within:g} is more than half of "
+                        f"the effect of {effect:g}",
+                        kind="config",
+                        field=check.value,
+                        hint="give a smaller `within`",
+                    )
+        found.append(rule)
+    return found
+
+
+def verdict(checks: tuple[Check, ...], values: Mapping[str, float], whole: bool = True) -> str:
+    """Judge measured values; with a part not checked (or not `whole`) a claim shows the same trend at most.
+
+    >>> checks = (Check("gain", 86, within=5, neutral=0),)
+    >>> [verdict(checks, {"gain": value}) for value in (83.0, 97.0, 40.0)]
+    ['reproduced', 'same trend, different size', 'not reproduced']
+    >>> verdict((*checks, Check("loss", 3)), {"gain": 83.0})
+    'same trend, different size'
+    """
+    known = [check for check in checks if check.value in values]
+    if not known:
+        return CANNOT
+    if not all(check.direction(values[check.value]) for check in known):
+        return NOT
+    exact = all(check.states and check.exact(values[check.value]) for check in known)
+    return REPRODUCED if exact and whole and len(known) == len(checks) else DIRECTION
+
+
+def open_parts(rule: Rule, values: Mapping[str, float]) -> str:
+    """Name the parts of a claim that are not checked; empty if all are."""
+    missing = [check.part or check.value for check in rule.checks if check.value not in values]
+    parts = [*missing, *([rule.unchecked] if rule.unchecked else [])]
+    return f"Not checked: {'; '.join(parts)}." if parts else ""
+
+
+def studies_of(chosen: Iterable[Paper]) -> list[str]:
+    """Name the studies whose results the claims of these papers need."""
+    return list(dict.fromkeys(rule.study for paper in chosen for rule in rules(paper) if rule.measure))
+
+
+def judge(results: Mapping[str, Results], chosen: Sequence[Paper] | None = None) -> list[Claim]:
+    """Judge the claims of papers (all without `chosen`); `results` are those of their studies, by name.
+
+    Raises:
+        EmmclabError: cells of one have no result.
+    """
+    for one in results.values():
+        _refuse_incomplete(one)
+    return [
+        _judge(paper, rule, results[rule.study] if rule.measure else None)
+        for paper in (papers().values() if chosen is None else chosen)
+        for rule in rules(paper)
+    ]
+
+
+def judge_study(results: Results) -> list[Claim]:
+    """Judge the claims that one study measures, with the verdicts that the whole ledger has.
+
+    Raises:
+        EmmclabError: cells of it have no result, so that its claims cannot be judged.
+    """
+    name = results.about["name"]
+    paper = studies()[name]
+    declared = rules(paper)
+    if declared:
+        _refuse_incomplete(results)
+    found = [replace(rule, **more) for rule in declared for more in ({}, *rule.again)]
+    return [_judge(paper, rule, results) for rule in found if rule.measure and rule.study == name]
+
+
+def _refuse_incomplete(results: Results) -> None:
+    if results.missing:
+        name = results.about["name"]
+        raise EmmclabError(
+            f"{name}: {results.missing:,} of {results.about['cells']:,} cells have no result; "
+            "no claim is judged",
+            kind="failed",
+            hint=f"run the rest: `emmclab run {name}`",
+        )
+
+
+def _judge(paper: Paper, rule: Rule, results: Results | None) -> Claim:
+    def claim(verdict: str, reason: str, measured: str = _NONE, evidence: Any = None) -> Claim:
+        return Claim(
+            id=rule.id,
+            paper=paper.name,
+            source=rule.source,
+            claim=rule.claim,
+            published=rule.published,
+            measured=measured,
+            tolerance=rule.tolerance or _NONE,
+            verdict=verdict,
+            reason=reason,
+            evidence=evidence or {},
+        )
+
+    if results is None:
+        return claim(NOT_YET, rule.not_yet) if rule.not_yet else claim(CANNOT, rule.cannot)
+    found, reads = taken(find_measure(paper.name, rule.measure), results)
+    why = restated(reads, rule.own)
+    judged = verdict(rule.checks, found.values, whole=not rule.unchecked)
+    if why:
+        why += f" Such agreement is not evidence; as a test the verdict would be: {judged}."
+    parts = [why, open_parts(rule, found.values), rule.reading, found.note]
+    reason = " ".join(part for part in parts if part)
+    return claim(RESTATED if why else judged, reason, found.text, _evidence(rule, found, reads))
+
+
+def _evidence(rule: Rule, found: Measurement, reads: Reads) -> dict[str, Any]:
+    """Give what the measure read: the study, the cells by grid, fields of profiles, published tables."""
+    cells: dict[str, dict[str, Any]] = {}
+    for run in reads.runs.values():
+        grid = cells.setdefault(run["grid"], {"grid": run["grid"], "devices": {}, "inputs": {}, "cells": 0})
+        grid["devices"][run["device"]] = grid["inputs"][run["input"]] = None
+        grid["cells"] += 1
+    return {
+        "study": rule.study,
+        "cells": [
+            grid | {"devices": list(grid["devices"]), "inputs": list(grid["inputs"])}
+            for grid in cells.values()
+        ],
+        "profiles": sorted({field for _, field in reads.profiles}),
+        "tables": list(reads.tables),
+        "devices": list(reads.devices),
+        "values": found.values,
+    }
+
+
+def counts(claims: Iterable[Claim]) -> dict[str, int]:
+    """Count the claims by verdict, in the order of `VERDICTS`."""
+    found = dict.fromkeys(VERDICTS, 0)
+    for claim in claims:
+        found[claim.verdict] += 1
+    return found
+
+
+def headline(claims: Iterable[Claim]) -> str:
+    """Count what was tested, restated and unchecked apart."""
+    found = counts(claims)
+    tested = sum(found[name] for name in TESTED)
+    return (
+        f"{tested} claims tested: {found[REPRODUCED]} reproduced, {found[DIRECTION]} same trend but "
+        f"different size, {found[NOT]} not; {found[RESTATED]} restated; {found[CANNOT]} cannot be checked"
+        + (f"; {found[NOT_YET]} not yet" if found[NOT_YET] else "")
+    )

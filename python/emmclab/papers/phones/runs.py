@@ -1,0 +1,132 @@
+"""The inputs, devices and runs of the study `phones`, as its page asks for them."""
+
+from __future__ import annotations
+
+import functools
+import tomllib
+from typing import Any
+
+from emmclab.devices.device import Device
+from emmclab.studies.results import Results
+from emmclab.studies.tables import Run
+from emmclab.traces.workload import workload_groups
+
+#: Grids of new devices: further devices join the tables and figures of responses by a grid of their own.
+NEW_GRIDS = ("new", "zoned")
+#: The device that settings are swept on, and the one of its kind with pages of two sizes.
+UFS = "ufs31"
+_INSTALL = "Install"
+_RECORDED = "Recorded"
+
+
+def in_use(results: Results) -> list[str]:
+    """Name the applications in use, re-issues dropped and clocks mended, in the order of the study."""
+    return [name for name in _models(results) if not name.endswith(_INSTALL)]
+
+
+def installations(results: Results) -> list[str]:
+    """Name the installations."""
+    return [name for name in _models(results) if name.endswith(_INSTALL)]
+
+
+def workloads_of(results: Results) -> list[str]:
+    """Name all inputs that are drawn: applications, their installations, and recorded traces."""
+    return [*in_use(results), *installations(results), *results.recorded]
+
+
+def as_recorded(results: Results) -> dict[str, str]:
+    """Give the model of each application's trace as it was recorded, by the application."""
+    names = {name.removesuffix(_RECORDED): name for name in workload_groups()["phones-recorded"]}
+    return {name: names[name] for name in in_use(results) if names.get(name) in results.profiles}
+
+
+def _models(results: Results) -> list[str]:
+    return [name for name in workload_groups()["phones"] if name in results.profiles]
+
+
+def device_of(run: Run) -> str:
+    """Give the preset of a run's device, without the capacity that it was scaled to.
+
+    >>> device_of({"device": "ufs31-128GB", "options": {"capacity": "128GB"}})
+    'ufs31'
+    """
+    name: str = run["device"]
+    return name.removesuffix(f"-{run['options'].get('capacity', '')}")
+
+
+def by_input(results: Results, grid: str, device: str = "", **settings: Any) -> dict[str, Run]:
+    """Give the runs of a grid by input: those of a device, with these settings (`__` stands for `.`)."""
+    return {
+        run["input"]: run
+        for run in results.select(grid)
+        if device in ("", device_of(run))
+        and all(run["settings"].get(key.replace("__", ".")) == value for key, value in settings.items())
+    }
+
+
+def new_devices(results: Results) -> list[str]:
+    """Name the devices that every workload ran on when they were new, in the order of the study."""
+    return list(dict.fromkeys(device_of(run) for grid in NEW_GRIDS for run in results.select(grid)))
+
+
+def on_new(results: Results, device: str) -> dict[str, Run]:
+    """Give the runs on a new device by input."""
+    return {name: run for grid in NEW_GRIDS for name, run in by_input(results, grid, device).items()}
+
+
+def ufs_devices(results: Results) -> list[str]:
+    """Name the devices among them that are UFS."""
+    return [
+        device
+        for device in new_devices(results)
+        if any(run.get("ufs") is not None for run in on_new(results, device).values())
+    ]
+
+
+def mean_ms(run: Run) -> float:
+    """Give the mean response."""
+    return float(run["response"]["mean_response_ms"])
+
+
+def programmed(run: Run) -> float:
+    """Give the bytes that were programmed into the flash."""
+    return float(run["write_amplification"]["waf"] * run["requests"]["bytes_written"])
+
+
+def swept(results: Results, grid: str, key: str) -> list[Any]:
+    """Give the values of a setting in a grid, in the order of the study."""
+    return list(dict.fromkeys(run["settings"][key] for run in results.select(grid)))
+
+
+@functools.cache
+def _settings(device: str) -> dict[str, Any]:
+    return tomllib.loads(Device.preset(device).to_toml())
+
+
+def booster_life_tb(run: Run) -> float | None:
+    """Give the TB that the host can write until the blocks of WriteBooster have had all their erases.
+
+    As much as they hold in all their erases, over what the run wrote to them for each byte of the host;
+    None without WriteBooster or without a byte written.
+    """
+    booster = (run.get("ufs") or {}).get("write_booster") or {}
+    limit = _settings(device_of(run))["slc"]["erase_limit"]
+    if not booster.get("size_bytes") or not booster["bytes_written"]:
+        return None
+    per_byte = booster["bytes_written"] / run["requests"]["bytes_written"]
+    return float(booster["size_bytes"] * limit / per_byte / 1e12)
+
+
+def cells_life_tb(run: Run) -> float | None:
+    """Give the TB that the host can write until all other blocks have had all their erases, if worn evenly.
+
+    None where nothing reached them.
+    """
+    booster = (run.get("ufs") or {}).get("write_booster") or {}
+    reached = programmed(run) - (booster.get("bytes_written") or 0)
+    if reached <= 0:
+        return None
+    given = _settings(device_of(run))
+    limit = given["geometry"]["block_groups"][0]["erase_limit"]
+    raw = run["configuration"]["capacity_bytes"] * (1 + given["capacity"]["over_provisioning_pct"] / 100)
+    return float(raw * limit * run["requests"]["bytes_written"] / reached / 1e12)

@@ -1,0 +1,92 @@
+"""The list of papers, from the folders of this room."""
+
+from __future__ import annotations
+
+import functools
+import tomllib
+from dataclasses import dataclass
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+
+from emmclab.errors import ConfigError
+from emmclab.studies.bundled import studies_in
+
+WORKS = "works"
+TO_COME = "to come"
+
+
+@dataclass(frozen=True)
+class Paper:
+    """A paper.
+
+    `state` is `works`, or `to come` where the system that its claims are about is not there yet.
+    """
+
+    name: str
+    title: str
+    authors: str
+    venue: str
+    about: str
+    state: str
+    #: Its studies, the one of the paper's name first.
+    studies: tuple[str, ...]
+    #: Whether the traces of `EMMCLAB_TRACES` are inputs of its studies: they are those of the phone of 2015.
+    takes_traces: bool = True
+
+    @property
+    def claims_text(self) -> str:
+        """The claims, as TOML; empty where it has none of its own."""
+        claims = _folder(self.name).joinpath("claims.toml")
+        return claims.read_text("utf-8") if claims.is_file() else ""
+
+    def study_text(self, study: str) -> str:
+        """Give the definition of one of its studies, as TOML."""
+        return studies_in(_folder(self.name))[study].read_text("utf-8")
+
+
+def _folder(paper: str) -> Traversable:
+    return files(__package__).joinpath(paper)
+
+
+@functools.cache
+def papers() -> dict[str, Paper]:
+    """Give all papers by name.
+
+    >>> list(papers())
+    ['advil12', 'dsn17', 'fast12', 'iiswc15', 'phones']
+    """
+    found = {}
+    for folder in sorted(files(__package__).iterdir(), key=lambda entry: entry.name):
+        about = folder.joinpath("paper.toml")
+        if folder.is_dir() and about.is_file():
+            found[folder.name] = Paper(
+                name=folder.name,
+                studies=tuple(studies_in(folder)),
+                **tomllib.loads(about.read_text("utf-8")),
+            )
+    return found
+
+
+def paper(name: str, field: str = "--paper") -> Paper:
+    """Find a paper by its name.
+
+    Raises:
+        ConfigError: there is no such paper.
+    """
+    if name not in papers():
+        raise ConfigError(
+            f"there is no paper `{name}`",
+            kind="config",
+            field=field,
+            hint=f"choose one of: {', '.join(papers())}",
+        )
+    return papers()[name]
+
+
+def studies() -> dict[str, Paper]:
+    """Give the paper of each study that comes with emmclab.
+
+    >>> {study: found.name for study, found in studies().items()}["implications"]
+    'iiswc15'
+    """
+    return {study: found for found in papers().values() for study in found.studies}

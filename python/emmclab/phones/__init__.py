@@ -1,1 +1,0 @@
-"""The study `phones`: applications of 2022 on eMMC and UFS."""

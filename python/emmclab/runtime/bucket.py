@@ -1,0 +1,264 @@
+"""Results in a bucket of an object store: S3, Google Cloud Storage or Azure, by the address."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import os
+import secrets
+import socket
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from emmclab.errors import ConfigError, InputError
+from emmclab.runtime.extras import library
+from emmclab.runtime.files import folder_aside
+from emmclab.runtime.local_copies import scratch
+from emmclab.runtime.place import refused
+
+#: Time between two signs of life of a run, and without one before it counts as killed, seconds.
+SIGN_S, LEASE_S = 5.0, 20.0
+#: Attempts of a request, and the time for all of them: then the bucket counts as gone.
+_RETRIES = {"max_retries": 5, "retry_timeout": timedelta(seconds=20)}
+#: Size of the pieces in which objects are copied, bytes.
+_PIECE_BYTES = 8 << 20
+#: Where runs say that they are at work.
+_LOCKS = "running"
+
+
+class Bucket:
+    """A part of a bucket: `s3://BUCKET/PREFIX`; keys and endpoint come from the environment."""
+
+    folder = None
+
+    def __init__(self, address: str, field: str = "--results") -> None:
+        """Name it, as the option `field` does; nothing is asked of it yet.
+
+        Raises:
+            UnsupportedError: obstore is not installed.
+            ConfigError: this is not the address of a bucket.
+        """
+        self._library = library("obstore")
+        self._address = address
+        endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL", "")
+        options = {"client_options": {"allow_http": True}} if endpoint.startswith("http://") else {}
+        try:
+            self._store = self._library.store.from_url(address, retry_config=_RETRIES, **options)
+        except Exception as error:
+            raise ConfigError(
+                f"{address}: {_words(error)}",
+                kind="config",
+                field=field,
+                hint=_hint(address),
+            ) from error
+
+    def __str__(self) -> str:
+        return self._address
+
+    @contextlib.contextmanager
+    def _asking(self, name: str) -> Iterator[None]:
+        """Say what the bucket refused.
+
+        Raises:
+            InputError: there is no such file, or the bucket cannot be reached.
+        """
+        try:
+            yield
+        except (self._library.exceptions.BaseError, OSError) as error:
+            gone = isinstance(error, (FileNotFoundError, self._library.exceptions.NotFoundError))
+            denied = isinstance(error, self._library.exceptions.PermissionDeniedError)
+            file = f"{self._address}/{name}".rstrip("/")
+            raise InputError(
+                f"{file}: {'file not found' if gone else _words(error)}",
+                kind="io",
+                file=file,
+                errno=errno.ENOENT if gone else errno.EACCES if denied else errno.EIO,
+                hint="check the address, the credentials and the network; the same command runs the rest",
+            ) from error
+
+    def names(self, below: str) -> list[str]:
+        """Name the objects below a prefix."""
+        return sorted(one["path"] for one in self.listed(below))
+
+    def listed(self, below: str = "") -> list[dict[str, Any]]:
+        """Give `path`, `size`, `e_tag`, `version` and `last_modified` of the objects below a prefix."""
+        with self._asking(below):
+            chunks = self._library.list(self._store, prefix=below or None)
+            return [one for chunk in chunks for one in chunk]
+
+    def head(self, name: str) -> dict[str, Any] | None:
+        """Give the same of one object; None where there is none."""
+        with self._asking(name):
+            try:
+                found: dict[str, Any] = self._library.head(self._store, name)
+            except FileNotFoundError:
+                return None
+            return found
+
+    def read(self, name: str) -> bytes:
+        """Give the content of an object."""
+        with self._asking(name):
+            return bytes(self._library.get(self._store, name).bytes())
+
+    def write(self, name: str, content: bytes | Path, *, is_derived: bool = False) -> None:
+        """Put an object, which is there when it is whole."""
+        del is_derived
+        with self._asking(name):
+            self._library.put(self._store, name, content)
+
+    def replace(
+        self, name: str, content: bytes | Path, former: Mapping[str, Any] | None
+    ) -> dict[str, Any] | None:
+        """Put an object in place of the `former` one, or where none is; None where there is another one.
+
+        What is put is known by `e_tag` and `version`, as `head` gives them.
+        """
+        mode: str | dict[str, Any] = "create"
+        if former is not None:
+            mode = {key: former[key] for key in ("e_tag", "version") if former[key] is not None}
+        others = self._library.exceptions
+        with self._asking(name):
+            try:
+                put: dict[str, Any] = self._library.put(
+                    self._store, name, content, mode=mode, use_multipart=False
+                )
+            except (others.AlreadyExistsError, others.PreconditionError, FileNotFoundError):
+                return None
+            return put
+
+    def remove(self, name: str) -> None:
+        """Remove an object, if it is there."""
+        with self._asking(name), contextlib.suppress(FileNotFoundError):
+            self._library.delete(self._store, name)
+
+    @contextlib.contextmanager
+    def aside(self) -> Iterator[Path]:
+        """Give a folder of this machine."""
+        with folder_aside(scratch()) as aside:
+            yield aside
+
+    def paths(self, names: Sequence[str], aside: Path) -> list[Path]:
+        """Copy objects to this machine."""
+        found = []
+        for number, name in enumerate(names):
+            found.append(aside / f"copy-{number}{Path(name).suffix}")
+            self.copy(name, found[-1])
+        return found
+
+    def copy(self, name: str, path: Path) -> None:
+        """Copy an object to this machine, in pieces."""
+        with self._asking(name), path.open("wb") as file:
+            for chunk in self._library.get(self._store, name).stream(min_chunk_size=_PIECE_BYTES):
+                file.write(chunk)
+
+    @contextlib.contextmanager
+    def lock(self, shard: str) -> Iterator[None]:
+        """Give signs of life in an object, that no other run may replace while they come.
+
+        An object store has no locks that end with their process. Who finds the object of another run waits
+        for its next sign; where none comes, that run was killed.
+        """
+        mine = f"{_LOCKS}/{shard or 'all'}"
+        self._wait_for_others(shard, mine)
+        sign = self.replace(mine, _sign(), None)
+        if sign is None:
+            raise refused(self, "")
+        alive = _Signs(self, mine, sign)
+        alive.start()
+        try:
+            yield
+        finally:
+            alive.stop()
+        if alive.lost:
+            raise refused(self, " since this one gave no sign of life")
+        self.remove(mine)
+
+    def _wait_for_others(self, shard: str, mine: str) -> None:
+        """Wait for the next signs of runs of the same cells; remove what killed ones left.
+
+        Raises:
+            ConfigError: one is alive.
+        """
+        first = self._signs(shard, mine)
+        until = time.monotonic() + LEASE_S
+        while first and time.monotonic() < until:
+            time.sleep(SIGN_S / 5)
+            now = self._signs(shard, mine)
+            for name in list(first):
+                if name not in now:
+                    del first[name]
+                elif now[name] != first[name]:
+                    raise refused(self, f" ({self._by(name)})")
+        for name in first:
+            self.remove(name)
+
+    def _signs(self, shard: str, mine: str) -> dict[str, Any]:
+        """Give the latest sign of each run in the way: a shard meets its like, and a run of all cells."""
+        return {
+            one["path"]: (one["e_tag"], one["last_modified"])
+            for one in self.listed(_LOCKS)
+            if not shard or one["path"] in (mine, f"{_LOCKS}/all")
+        }
+
+    def _by(self, name: str) -> str:
+        try:
+            said = json.loads(self.read(name))
+            return f"process {said['process']} on {said['host']}"
+        except (InputError, ValueError, KeyError, TypeError):
+            return name
+
+    def renew(self, at: str, sign: Any) -> Any:
+        """Replace a sign by the next; None where it is not the one that this run gave."""
+        try:
+            return self.replace(at, _sign(), sign)
+        except InputError:
+            # Out of reach for now; whether it is still ours the next sign tells.
+            return sign
+
+
+class _Signs:
+    """A thread that gives signs of life."""
+
+    def __init__(self, bucket: Bucket, name: str, sign: Any) -> None:
+        self._bucket, self._name, self._sign = bucket, name, sign
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self.lost = False
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self.lost and not self._over.wait(SIGN_S):
+            self._sign = self._bucket.renew(self._name, self._sign)
+            self.lost = self._sign is None
+
+
+def _sign() -> bytes:
+    """Give a sign that differs from all before."""
+    said = {"host": socket.gethostname(), "process": os.getpid(), "sign": secrets.token_hex(8)}
+    return json.dumps(said).encode()
+
+
+def _hint(address: str) -> str:
+    """Say what an address may lack."""
+    if address.startswith(("az://", "azure://", "abfs")):
+        return "let AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY tell the account"
+    if address.startswith("gs://"):
+        return "let GOOGLE_APPLICATION_CREDENTIALS name the file of a service account"
+    return "write s3://BUCKET/PREFIX, gs://BUCKET/PREFIX or az://CONTAINER/PREFIX"
+
+
+def _words(error: Exception) -> str:
+    """Give the first line of an error, without the debug output behind it."""
+    text = str(error).strip()
+    return text.splitlines()[0][:200] if text else type(error).__name__

@@ -1,0 +1,289 @@
+"""Where tasks run: a small protocol, and the engines of this computer; that of a cluster is `cluster`."""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import os
+import pickle
+import signal
+import tempfile
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Sequence
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection
+from multiprocessing.connection import wait as wait_for
+from queue import SimpleQueue
+from typing import Any, Literal, Protocol, TypeVar
+
+from emmclab.errors import EmmclabError
+from emmclab.runtime.memory import keep_freed_memory
+
+#: Time that work has to tidy up once the parent is gone, seconds.
+_TIDY_S = 10.0
+#: Worker processes in a row that may end before they can take a task.
+_STILLBORN = 3
+#: Tasks below this length are handed to a worker one ahead, so that it does not wait for the next, seconds.
+_SHORT_S = 2.0
+
+#: Longest path of a unix socket, without the zero behind it: `sun_path` of Linux has 108 bytes.
+_SOCKET_PATH_BYTES = 107
+
+Task = TypeVar("Task")
+Outcome = TypeVar("Outcome")
+
+
+@dataclass(frozen=True)
+class Crash:
+    """The outcome of a task whose worker process ended while it ran, as after a segmentation fault."""
+
+    reason: str
+
+
+class Executor(Protocol):
+    """Runs tasks; the results do not depend on order or process."""
+
+    #: Tasks that run at the same time.
+    jobs: int
+    #: Whether all of them run on this machine.
+    is_local: bool
+
+    def run(
+        self,
+        work: Callable[[Task], Outcome],
+        next_task: Callable[[Task | None], Task | None],
+        files: Sequence[str] = (),
+    ) -> Generator[tuple[Task, Outcome | Crash]]:
+        """Do `work` on tasks; yield each with its outcome as it finishes, in any order.
+
+        `next_task` is called whenever a worker is free, with the task that this worker had last, if any:
+        work on the same device or input can stay in one process. It returns None if there is nothing for now.
+        The end is reached when it gives none and none is running. `files` are those that the work reads.
+        Raises whatever `work` raises, and then begins nothing more.
+        """
+        ...
+
+    def close(self) -> None:
+        """Let go of what it holds."""
+        ...
+
+
+def each(tasks: Iterable[Task]) -> Callable[[Task | None], Task | None]:
+    """Return a `next_task` that yields the tasks in order, then None.
+
+    >>> take = each("ab")
+    >>> [take(None), take("a"), take("b")]
+    ['a', 'b', None]
+    """
+    left = iter(tasks)
+    return lambda _previous: next(left, None)
+
+
+class Serial:
+    """One task after the other, in this process."""
+
+    jobs, is_local = 1, True
+
+    def run(
+        self,
+        work: Callable[[Task], Outcome],
+        next_task: Callable[[Task | None], Task | None],
+        files: Sequence[str] = (),
+    ) -> Generator[tuple[Task, Outcome | Crash]]:
+        """Do the tasks in order."""
+        del files
+        task: Task | None = None
+        while (task := next_task(task)) is not None:
+            yield task, work(task)
+
+    def close(self) -> None:
+        """Do nothing: it holds nothing."""
+
+
+@dataclass(eq=False)
+class _Worker:
+    """A process, and the tasks that it was given, the first of which it runs."""
+
+    process: Any
+    pipe: Connection
+    tasks: deque[Any] = field(default_factory=deque)
+    #: The task that it was given last.
+    last: Any = None
+    #: Whether it has begun to take tasks.
+    is_ready: bool = False
+
+
+class Pool:
+    """Processes of this computer; they end with this process, however it ends.
+
+    Each has a pipe of its own: where one crashes, it is known which task it ran.
+    """
+
+    is_local = True
+
+    def __init__(self, jobs: int) -> None:
+        """Set the number of processes."""
+        self.jobs = jobs
+        self._context: Any = multiprocessing.get_context(_start_method())
+
+    def run(
+        self,
+        work: Callable[[Task], Outcome],
+        next_task: Callable[[Task | None], Task | None],
+        files: Sequence[str] = (),
+    ) -> Generator[tuple[Task, Outcome | Crash]]:
+        """Do the tasks in parallel. An interruption or a failure stops the tasks that are under way."""
+        del files
+        workers: dict[Connection, _Worker] = {}
+        ahead = 1
+        stillborn = 0
+        #: Given to a worker that crashed before it came to them.
+        back: deque[Task] = deque()
+        outcome: Any
+
+        def give() -> None:
+            for depth in range(1, ahead + 1):
+                while True:
+                    worker = next((one for one in workers.values() if len(one.tasks) < depth), None)
+                    if worker is None and len(workers) >= self.jobs:
+                        break
+                    task = back.popleft() if back else next_task(worker.last if worker else None)
+                    if task is None:
+                        return
+                    if worker is None:
+                        worker = self._start(work)
+                        workers[worker.pipe] = worker
+                    worker.tasks.append(task)
+                    worker.last = task
+                    with contextlib.suppress(OSError):  # It has crashed, which the loop below finds.
+                        worker.pipe.send(task)
+
+        try:
+            give()
+            while any(worker.tasks for worker in workers.values()):
+                for pipe in wait_for(list(workers)):
+                    worker = workers[pipe]  # type: ignore[index]
+                    try:
+                        received = worker.pipe.recv()
+                    except (EOFError, OSError):
+                        del workers[worker.pipe]
+                        crash = Crash(_ending(worker))
+                        if not worker.is_ready:
+                            stillborn += 1
+                            back.extend(worker.tasks)
+                            if stillborn == _STILLBORN:
+                                raise _no_workers(crash) from None
+                            continue
+                        task = worker.tasks.popleft() if worker.tasks else None
+                        back.extend(worker.tasks)
+                        if task is None:
+                            continue
+                        raised, outcome = False, crash
+                    else:
+                        if received is None:
+                            worker.is_ready, stillborn = True, 0
+                            continue
+                        raised, outcome, took_s = received
+                        task = worker.tasks.popleft()
+                        ahead = 2 if took_s < _SHORT_S else 1
+                    if raised:
+                        raise outcome
+                    give()
+                    yield task, outcome
+                give()
+        except BaseException:
+            for worker in workers.values():
+                worker.process.terminate()
+            raise
+        finally:
+            for worker in workers.values():
+                worker.pipe.close()
+            for worker in workers.values():
+                worker.process.join()
+
+    def close(self) -> None:
+        """Do nothing: the processes end with each run."""
+
+    def _start(self, work: Callable[[Any], Any]) -> _Worker:
+        ours, theirs = self._context.Pipe()
+        process = self._context.Process(target=_serve, args=(theirs, work))
+        process.start()
+        theirs.close()
+        return _Worker(process, ours)
+
+
+def _start_method() -> Literal["forkserver", "spawn"]:
+    # The server listens on a socket two levels below the temporary folder.
+    socket = len(os.fsencode(tempfile.gettempdir())) + len("/pymp-xxxxxxxx/listener-xxxxxxxx")
+    return "forkserver" if os.name == "posix" and socket <= _SOCKET_PATH_BYTES else "spawn"
+
+
+def _ending(worker: _Worker) -> str:
+    """Say how a worker process ended."""
+    worker.process.join()
+    code = worker.process.exitcode
+    if code is not None and code < 0:
+        with contextlib.suppress(ValueError):
+            return f"its process was ended by {signal.Signals(-code).name}"
+    return f"its process ended with status {code}"
+
+
+def _no_workers(crash: Crash) -> EmmclabError:
+    return EmmclabError(
+        f"{_STILLBORN} worker processes in a row ended before they could begin: {crash.reason}",
+        hint="free some memory, or run everything in this process: `--jobs 1`",
+    )
+
+
+def _serve(pipe: Connection, work: Callable[[Any], Any]) -> None:
+    """Do the tasks that come through the pipe, until it is closed."""
+    _follow_parent()
+    keep_freed_memory()
+    tasks: SimpleQueue[Any] = SimpleQueue()
+    # The parent never waits for a worker that is busy, or waiting for the parent.
+    threading.Thread(target=_receive, args=[pipe, tasks], daemon=True).start()
+    # A process that ends before this did not end because of a task.
+    pipe.send(None)
+    while (received := tasks.get()) is not None:
+        (task,) = received
+        started = time.monotonic()
+        raised, outcome = False, None
+        try:
+            outcome = work(task)
+        except Exception as error:
+            raised, outcome = True, _portable(error)
+        pipe.send((raised, outcome, time.monotonic() - started))
+
+
+def _receive(pipe: Connection, tasks: SimpleQueue[Any]) -> None:
+    with contextlib.suppress(EOFError, OSError):
+        while True:
+            tasks.put((pipe.recv(),))
+    tasks.put(None)
+
+
+def _portable(error: Exception) -> Exception:
+    """Give an exception that another process can raise; one that cannot be sent as its words."""
+    try:
+        pickle.loads(pickle.dumps(error))  # noqa: S301 - made here.
+    except Exception:
+        return RuntimeError(f"{type(error).__name__}: {error}")
+    return error
+
+
+def _follow_parent() -> None:
+    """Leave Ctrl-C to the parent, and end when it is gone: by SIGTERM, so that work may tidy up."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        threading.Thread(target=_end_after, args=[parent.sentinel], daemon=True).start()
+
+
+def _end_after(sentinel: int) -> None:
+    wait_for([sentinel])
+    os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(_TIDY_S)
+    os._exit(1)

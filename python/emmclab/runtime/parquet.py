@@ -1,0 +1,190 @@
+"""Parquet files of rows, whose bytes depend on the rows alone, and databases in memory to read them."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import functools
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, NamedTuple, Self
+
+import duckdb
+import msgspec
+
+from emmclab.errors import InputError
+from emmclab.runtime.files import folder_aside
+
+_TYPES = {bool: "BOOLEAN", int: "BIGINT", float: "DOUBLE", str: "VARCHAR"}
+
+
+Row = dict[str, Any]
+
+
+class Line(NamedTuple):
+    """A row as it is kept: its table, a digest of its columns and types, and itself as JSON."""
+
+    table: str
+    form: str
+    row: str
+
+
+def text_of(row: Row) -> str:
+    """Give a row as JSON."""
+    return msgspec.json.encode(row).decode()
+
+
+def form_of(row: Row) -> str:
+    """Give the digest of the columns of a row and their types."""
+    return _form(tuple(row), tuple(map(type, row.values())))
+
+
+@functools.lru_cache(maxsize=1 << 12)
+def _form(names: tuple[str, ...], types: tuple[type, ...]) -> str:
+    """Give the digest of columns and their types, first 16 digits."""
+    said = json.dumps([names, [one.__name__ for one in types]])
+    return hashlib.sha256(said.encode()).hexdigest()[:16]
+
+
+class TableFile:
+    """Rows that become a Parquet file; they wait on disk, in a folder that is there only meanwhile."""
+
+    def __init__(self, folder: Path, name: str) -> None:
+        """Name the table; nothing is written without a row."""
+        self.made = folder / f"{name}.parquet"
+        self._lines = folder / f"{name}.json"
+        self._kinds: dict[str, set[str]] = {}
+        self._file = self._lines.open("w", encoding="utf-8")
+        #: Forms of the rows so far.
+        self._forms: set[str] = set()
+        self._longest = 0
+        self.rows = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        # On a full disk what waits to be written cannot be; the error under way says so.
+        with contextlib.suppress(OSError) if kind is not None else contextlib.nullcontext():
+            self._file.close()
+
+    def add(self, row: Row) -> None:
+        """Add a row; its columns may differ from those before."""
+        self.add_line(Line("", form_of(row), text_of(row)))
+
+    def add_line(self, line: Line) -> None:
+        """Add a row that is JSON already."""
+        if line.form not in self._forms:  # As that of most rows is.
+            self._forms.add(line.form)
+            self.name_columns(json.loads(line.row))
+        text = line.row + "\n"
+        self._longest = max(self._longest, len(text))
+        self._file.write(text)
+        self.rows += 1
+
+    def name_columns(self, row: Row) -> None:
+        """Add the columns of a row, but not the row."""
+        for name, value in row.items():
+            kinds = self._kinds.setdefault(name, set())
+            if value is not None:
+                kinds.add(_TYPES[type(value)])
+
+    def write(self, about: Mapping[str, str] | None = None) -> Path:
+        """Make the file, with texts about it in its metadata; the same rows give the same bytes."""
+        self._file.close()
+        columns = {name: _common(kind) for name, kind in self._kinds.items()}
+        # Its buffer is twice as large as the longest line that it expects.
+        longest = max(_LEAST_BUFFER, self._longest)
+        source = (
+            f"read_json($lines, format = 'newline_delimited', columns = {columns!r}, "
+            f"maximum_object_size = {longest})"
+        )
+        options = f", kv_metadata {{{', '.join(f'{name}: ${name}' for name in about)}}}" if about else ""
+        target = f"'{quoted(self.made)}' (format parquet, compression zstd{options})"
+        with database(self.made.parent) as asked:
+            asked.execute(
+                f"copy (select * from {source}) to {target}",  # noqa: S608
+                {"lines": str(self._lines), **(about or {})},
+            )
+        self._lines.unlink()
+        return self.made
+
+
+#: Least length of a line that DuckDB reckons with, bytes.
+_LEAST_BUFFER = 1 << 20
+
+
+#: Memory that DuckDB takes for results before it puts them on disk.
+_MEMORY = "512MB"
+
+
+@contextlib.contextmanager
+def database(aside: Path) -> Iterator[duckdb.DuckDBPyConnection]:
+    """Open a database in memory, whose answers have one order; what is too large for it goes to `aside`.
+
+    Raises:
+        InputError: the disk is full, or a file is no Parquet.
+    """
+    with refusing(aside), memory_database(temp_directory=str(aside)) as opened:
+        yield opened
+
+
+def memory_database(**options: str) -> duckdb.DuckDBPyConnection:
+    """Open a database in memory, whose answers have one order."""
+    config: dict[str, Any] = {
+        "threads": 1,
+        "preserve_insertion_order": True,
+        "memory_limit": _MEMORY,
+        **options,
+    }
+    return duckdb.connect(config=config)
+
+
+@contextlib.contextmanager
+def refusing(aside: Path) -> Iterator[None]:
+    """Say what a database refused that works in a folder aside.
+
+    Raises:
+        InputError: the disk is full, or a file is no Parquet.
+    """
+    try:
+        yield
+    except duckdb.Error as error:
+        full = "No space left on device" in str(error)
+        raise InputError(
+            f"{aside.parent}: {'No space left on device' if full else str(error).splitlines()[0]}",
+            kind="io",
+            file=str(aside.parent),
+            errno=errno.ENOSPC if full else errno.EIO,
+            hint="free some space" if full else "remove the file that is named, and run the study again",
+        ) from error
+
+
+def write_parquet(path: Path, rows: Iterable[Row], *, columns: Sequence[str] = ()) -> None:
+    """Write rows as Parquet, whole or not at all; the same rows give the same bytes.
+
+    `columns` are those of a table without rows.
+    """
+    with folder_aside(path.absolute().parent) as aside, TableFile(aside, "rows") as table:
+        for row in rows:
+            table.add(row)
+        if not table.rows:
+            table.name_columns(dict.fromkeys(columns))
+        table.write().replace(path)
+
+
+def _common(kinds: set[str]) -> str:
+    """Give the type of a column by the types of its values; values of several kinds become text."""
+    if kinds == {"BIGINT", "DOUBLE"}:
+        return "DOUBLE"
+    return kinds.copy().pop() if len(kinds) == 1 else "VARCHAR"
+
+
+def quoted(path: Path) -> str:
+    """Give a path as it stands between the quotes of SQL."""
+    return str(path).replace("'", "''")

@@ -1,0 +1,167 @@
+"""Where the results of a study lie: a folder, or a bucket of an object store."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+from collections.abc import Iterator, Sequence
+from pathlib import Path, PurePosixPath
+from typing import Protocol
+
+from emmclab.errors import ConfigError, InputError
+from emmclab.runtime.files import folder_aside, lock, sweep, write_whole
+
+#: The file that the runs of a folder lock.
+_LOCK = ".running"
+
+
+class Place(Protocol):
+    """Holds files by name; a file appears when it is whole, and never otherwise."""
+
+    @property
+    def folder(self) -> Path | None:
+        """The folder on this machine, where it is one."""
+        ...
+
+    def names(self, below: str) -> list[str]:
+        """Name the files below a folder of it, in order."""
+        ...
+
+    def read(self, name: str) -> bytes:
+        """Give the content of a file.
+
+        Raises:
+            InputError: there is none, or it cannot be reached.
+        """
+        ...
+
+    def write(self, name: str, content: bytes | Path, *, is_derived: bool = False) -> None:
+        """Put a file in place: of these bytes, or one of `aside`, which may be gone afterwards.
+
+        It is synced, but where it `is_derived` from others and can be made again.
+        """
+        ...
+
+    def remove(self, name: str) -> None:
+        """Remove a file, if it is there."""
+        ...
+
+    def aside(self) -> contextlib.AbstractContextManager[Path]:
+        """Give a folder on this machine for files that are made, or read by DuckDB."""
+        ...
+
+    def paths(self, names: Sequence[str], aside: Path) -> list[Path]:
+        """Give files as paths on this machine; those of a bucket are copied to `aside`."""
+        ...
+
+    def lock(self, shard: str) -> contextlib.AbstractContextManager[None]:
+        """Keep other runs away: all without a shard, else those of the same shard and those of all cells.
+
+        Raises:
+            ConfigError: another run holds it.
+        """
+        ...
+
+
+def place_of(results: str | Path, study: str) -> Place:
+    """Find the place of a study below a results folder, or below a bucket as `s3://BUCKET/PREFIX`."""
+    if "://" in str(results):
+        from emmclab.runtime.bucket import Bucket
+
+        return Bucket(f"{str(results).rstrip('/')}/{study}")
+    return Folder(Path(results) / study)
+
+
+def refused(place: object, by: str) -> ConfigError:
+    """Say that another run is at work."""
+    return ConfigError(
+        f"{place}: another run is writing its results here{by}",
+        kind="config",
+        field="--results",
+        hint="wait for it, give this one another --results, or share the cells: --shard 1/2 and --shard 2/2",
+    )
+
+
+class Folder:
+    """A folder of this machine, or one that several machines share."""
+
+    def __init__(self, folder: Path) -> None:
+        """Name the folder, which is made with the first file."""
+        self.folder = folder
+
+    def __str__(self) -> str:
+        return str(self.folder)
+
+    def names(self, below: str) -> list[str]:
+        """Name the files below a folder of it."""
+        found = self.folder.joinpath(below).glob("[!.]*")
+        return sorted(str(PurePosixPath(below, path.name)) for path in found if path.is_file())
+
+    def read(self, name: str) -> bytes:
+        """Give the content of a file."""
+        try:
+            return self.folder.joinpath(name).read_bytes()
+        except OSError as error:
+            raise InputError.of(error, self.folder / name) from error
+
+    def write(self, name: str, content: bytes | Path, *, is_derived: bool = False) -> None:
+        """Put a file in place."""
+        path = self.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if isinstance(content, bytes):
+            write_whole(path, content)
+            return
+        if not is_derived:
+            with content.open("rb") as file:
+                os.fsync(file.fileno())
+        content.replace(path)
+
+    def remove(self, name: str) -> None:
+        """Remove a file."""
+        self.folder.joinpath(name).unlink(missing_ok=True)
+
+    @contextlib.contextmanager
+    def aside(self) -> Iterator[Path]:
+        """Give a folder on the same disk."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with folder_aside(self.folder.absolute()) as aside:
+            yield aside
+
+    def paths(self, names: Sequence[str], aside: Path) -> list[Path]:
+        """Give the files where they are."""
+        del aside
+        return [self.folder / name for name in names]
+
+    @contextlib.contextmanager
+    def lock(self, shard: str) -> Iterator[None]:
+        """Lock a file, which a killed process unlocks: shards share it."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with contextlib.ExitStack() as held:
+            held.enter_context(self._locked(_LOCK, shared=bool(shard)))
+            if shard:
+                held.enter_context(self._locked(f"{_LOCK}-{shard}", shared=False))
+            sweep(self.folder)
+            yield
+
+    @contextlib.contextmanager
+    def _locked(self, name: str, *, shared: bool) -> Iterator[None]:
+        path = self.folder / name
+        while True:
+            with path.open("a+", encoding="utf-8") as file:
+                if not lock(file, wait=False, shared=shared):
+                    file.seek(0)
+                    raise refused(self, f" ({said})" if (said := file.read(200)) else "")
+                with contextlib.suppress(FileNotFoundError):
+                    if os.path.samestat(path.stat(), os.fstat(file.fileno())):
+                        if not shared:
+                            file.truncate(0)
+                            file.write(f"process {os.getpid()} on {socket.gethostname()}")
+                            file.flush()
+                        try:
+                            yield
+                        finally:
+                            # Who waits for it finds that its name is gone, and makes it anew.
+                            if not shared:
+                                path.unlink(missing_ok=True)
+                        return

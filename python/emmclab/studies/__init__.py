@@ -1,0 +1,16 @@
+"""Studies: workloads and traces on devices under settings, run once, kept, and read by anything.
+
+A study is a TOML file that expands into cells; each cell is profiled, simulated, run as an application, run
+on a served device, or recorded to cut power. Searches choose further cells. Results are queried with SQL.
+This room may import every room that computes a cell (`apps`, `crash`, `live`, `devices`, `traces`) and
+`runtime`; it reads the definitions of bundled studies from the folders of `papers`, but imports nothing
+from there.
+"""
+
+from emmclab.runtime.executors import Executor, Pool, Serial
+from emmclab.studies.definition import Study
+from emmclab.studies.grid import Grid
+from emmclab.studies.results import Results
+from emmclab.studies.run import run_study
+
+__all__ = ["Executor", "Grid", "Pool", "Results", "Serial", "Study", "run_study"]

@@ -1,0 +1,203 @@
+"""Design options together: a search of their combinations, beside each option by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from emmclab.devices.advise import ORDERS, Option, options
+from emmclab.devices.device import Device
+from emmclab.devices.layers import Setting
+from emmclab.errors import ConfigError
+from emmclab.runtime.executors import Executor
+from emmclab.runtime.extras import library
+from emmclab.runtime.place import Place
+from emmclab.studies.definition import Study
+from emmclab.studies.grid import Grid
+from emmclab.studies.run import StudyProgress
+from emmclab.studies.search import WAYS, Found, Objective, Trial, run_search
+from emmclab.studies.space import Range, Space
+
+#: The column of results that options are ranked by. A lifetime takes a run of its own for each option.
+METRICS = {"mean": "mean_response_ms", "p99": "response_p99_ms", "waf": "waf"}
+#: What a combination costs: RAM of the device, and the capacity that the host keeps.
+RAM, CAPACITY = "configuration_ram_kb", "configuration_capacity_bytes"
+#: The choice that leaves an option out.
+OFF = "no"
+
+
+@dataclass(frozen=True)
+class Deep:
+    """Combinations of options: what was found, and what they are ranked by, a key of `METRICS`."""
+
+    found: Found
+    by: str
+
+    @property
+    def metric(self) -> str:
+        """The column of the results that is to be small."""
+        return METRICS[self.by]
+
+    @property
+    def base(self) -> Trial:
+        """The device as it is."""
+        return next(one for one in self.found.trials if not taken(one))
+
+    @property
+    def single(self) -> Trial | None:
+        """The best option by itself; None where none is possible."""
+        return self._best(one for one in self.found.trials if len(taken(one)) == 1)
+
+    @property
+    def best(self) -> Trial | None:
+        """The best of all trials by what they are ranked by; of equal ones that of the least cost."""
+        return self._best(iter(self.found.trials))
+
+    @property
+    def headline(self) -> str:
+        """The best combination, what it changes, and what the best option changes by itself."""
+        if (best := self.best) is None or not taken(best):
+            return f"Together: no combination of options improves the {ORDERS[self.by]}"
+        single = self.single
+        beside = (
+            f"; the best one alone, {taken(single)[0]}: {self.change_pct(single):+.1f} %" if single else ""
+        )
+        return (
+            f"Together: {' + '.join(taken(best))}: {self.change_pct(best):+.1f} % {ORDERS[self.by]}{beside}"
+        )
+
+    def change_pct(self, trial: Trial, metric: str | None = None) -> float:
+        """Give the change of a figure beside the device as it is."""
+        name = metric or self.metric
+        before = self.base.figures[name]
+        return 100 * (trial.figures[name] / before - 1) if before else 0.0
+
+    def without_one(self) -> list[dict[str, Setting]]:
+        """Give the best combination without each of its options, where that was not tried yet."""
+        best, tried = self.best, [one.values for one in self.found.trials]
+        if best is None:
+            return []
+        fewer = ({**best.values, name: OFF} for name, value in best.values.items() if value != OFF)
+        return [values for values in fewer if values not in tried]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give the combinations that no other beats, best first."""
+        front = sorted(self.found.front(), key=lambda one: one.figures[self.metric])
+        return {
+            "ranked_by": self.by,
+            "trials": len(self.found.trials),
+            "seed": self.found.seed,
+            "budget": self.found.budget,
+            "device": self.base.figures,
+            "front": [{"options": taken(one), **one.figures} for one in front],
+        }
+
+    def _best(self, trials: Any) -> Trial | None:
+        possible = [one for one in trials if one.is_feasible]
+        return min(possible, key=self._order, default=None)
+
+    def _order(self, trial: Trial) -> tuple[float, float, float, int]:
+        figures = trial.figures
+        return figures[self.metric], figures[RAM], -figures[CAPACITY], len(taken(trial))
+
+
+def taken(trial: Trial) -> list[str]:
+    """Name the options of a trial."""
+    return [str(value) for value in trial.values.values() if value != OFF]
+
+
+def space_of(device: Device) -> Space:
+    """Give every combination of the options of a device; of those that share a setting one at most.
+
+    The grid, which a search has to beat, is the device as it is and each option by itself.
+    """
+    groups: list[list[Option]] = []
+    for option in options(device):
+        shared = [
+            group for group in groups if any(option.settings.keys() & one.settings.keys() for one in group)
+        ]
+        for group in shared:
+            groups.remove(group)
+        groups.append([*(one for group in shared for one in group), option])
+    ranges = tuple(
+        Range(
+            group[0].name,
+            choices=(OFF, *(one.name for one in group)),
+            means={OFF: {}, **{one.name: one.settings for one in group}},
+        )
+        for group in groups
+    )
+    none: dict[str, Setting] = {one.name: OFF for one in ranges}
+    single = [{**none, one.name: choice} for one in ranges for choice in one.choices if choice != OFF]
+    return Space("together", ranges, fixed=(none, *single))
+
+
+def require_order(by: str) -> None:
+    """Refuse what cannot be done, before any work.
+
+    Raises:
+        ConfigError: combinations cannot be ranked by that.
+        UnsupportedError: optuna is not installed.
+    """
+    if by not in METRICS:
+        raise ConfigError(
+            f"combinations of options cannot be ranked by `{by}`",
+            kind="config",
+            field="--by",
+            hint=f"{', '.join(METRICS)}; leave out --deep to rank single options by it",
+        )
+    library("optuna")
+
+
+def advise_deep(
+    device: str,
+    traces: Sequence[str],
+    place: Place,
+    executor: Executor,
+    *,
+    by: str = "mean",
+    settings: Mapping[str, Setting] | None = None,
+    capacity: str = "",
+    reading: Mapping[str, Setting] | None = None,
+    budget: int = 60,
+    seed: int = 1,
+    progress: StudyProgress | None = None,
+    **replay: Any,
+) -> Deep:
+    """Search combinations of the options of a device for traces, as `emmclab search` does; keep the cells.
+
+    A figure is the geometric mean over the traces. `replay` are `mode`, `precondition` and `wrap_addresses`.
+
+    Raises:
+        ConfigError: combinations cannot be ranked by that, or the device cannot run the traces as it is.
+        UnsupportedError: optuna is not installed.
+    """
+    require_order(by)
+    configured = Device.named(device).set(dict(settings or {})) if settings else Device.named(device)
+    space = space_of(configured.with_capacity(capacity) if capacity else configured)
+    mode = replay.pop("mode", "auto")
+    grid = Grid("together", (device,), modes=(mode,), set=dict(settings or {}), capacity=capacity, **replay)
+    study = Study(
+        "advise-deep",
+        "Options of a device, together",
+        tuple(traces),
+        (grid,),
+        reading=dict(reading or {}),
+        search=space,
+    )
+    objectives = (Objective(METRICS[by]), Objective(RAM), Objective(CAPACITY, is_maximized=True))
+    found = run_search(
+        study, place, executor, objectives, budget=budget, seed=seed, ways=WAYS, progress=progress
+    )
+    deep = Deep(found, by)
+    if deep.base.reason:
+        raise ConfigError(f"{configured.name} as it is: {deep.base.reason}", kind="config", field="--device")
+    while points := deep.without_one():
+        fewer = replace(study, search=replace(space, fixed=tuple(points)))
+        more = run_search(fewer, place, executor, objectives, budget=len(points), ways=("grid",))
+        found.trials.extend(more.trials)
+    front = found.front()
+    for one in found.trials:
+        one.is_best = one in front
+    return deep

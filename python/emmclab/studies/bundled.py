@@ -1,0 +1,45 @@
+"""Studies that come with emmclab: those of papers, and those of its own.
+
+They are read as data: the files `NAME.study.toml` in the folders of `papers`, of which nothing is imported.
+"""
+
+from __future__ import annotations
+
+import functools
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+
+_ENDING = ".study.toml"
+
+
+def studies_in(folder: Traversable) -> dict[str, Traversable]:
+    """Give the definitions in a folder by the names of the studies, the one of the folder's name first."""
+    found = {
+        entry.name.removesuffix(_ENDING): entry for entry in folder.iterdir() if entry.name.endswith(_ENDING)
+    }
+    return {name: found[name] for name in sorted(found, key=lambda name: (name != folder.name, name))}
+
+
+@functools.cache
+def _definitions() -> dict[str, Traversable]:
+    """Give the definitions by name: those of papers by folder, then those of this room."""
+    papers = files("emmclab").joinpath("papers")
+    folders = sorted((entry for entry in papers.iterdir() if entry.is_dir()), key=lambda entry: entry.name)
+    found: dict[str, Traversable] = {}
+    for folder in (*folders, files(__package__)):
+        found |= studies_in(folder)
+    return found
+
+
+def bundled() -> list[str]:
+    """Give the names of all studies that come with emmclab.
+
+    >>> {"power-cuts", "iiswc15", "phones"} <= set(bundled())
+    True
+    """
+    return list(_definitions())
+
+
+def bundled_text(name: str) -> str:
+    """Give the definition of one of them, as TOML."""
+    return _definitions()[name].read_text("utf-8")

@@ -1,0 +1,229 @@
+"""The engine of a Ray cluster: tasks go to its nodes, with the files that they read."""
+
+from __future__ import annotations
+
+import functools
+import logging
+import os
+import socket
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Generator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+from urllib.parse import urlsplit
+
+from emmclab.errors import ConfigError, EmmclabError, InputError, UnsupportedError
+from emmclab.runtime.build import build_digest
+from emmclab.runtime.executors import Crash
+from emmclab.runtime.extras import library
+from emmclab.runtime.files import write_whole
+from emmclab.runtime.local_copies import file_digest, scratch, use_copies
+
+#: Files above this size are not sent, bytes.
+_MOST_BYTES = 1 << 30
+#: Tasks in the cluster for each of its processors: one runs, the next waits for it.
+_DEEP = 2
+#: Times that a task may be lost with its node; more, and the task is the cause.
+_LOSSES = 5
+#: Time between two looks at the nodes, and time without any before the run ends, seconds.
+_LOOK_S, _NOBODY_S = 5.0, 60.0
+#: Time in which a port has to answer, seconds.
+_REACH_S = 10.0
+
+Task = TypeVar("Task")
+Outcome = TypeVar("Outcome")
+
+
+class _Sent(NamedTuple):
+    """A file in the object store of the cluster; without content where it is too large."""
+
+    digest: str
+    name: str
+    content: Any
+
+
+class RayCluster:
+    """A Ray cluster: `auto` or `ray://HOST:PORT` joins one, none starts one on this machine."""
+
+    is_local = False
+
+    def __init__(self, address: str | None = None, jobs: int = 0) -> None:
+        """Connect.
+
+        `jobs` limits the processes of a cluster that is started; 0 for one per processor.
+
+        Raises:
+            UnsupportedError: Ray is not installed.
+            ConfigError: there is no such cluster.
+        """
+        # Ray would tell its makers of each start.
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+        self._ray = library("ray")
+        how: dict[str, Any] = (
+            {"num_cpus": jobs or os.cpu_count()} if address is None else {"address": address}
+        )
+        quiet = {"log_to_driver": False, "logging_level": logging.CRITICAL, "configure_logging": True}
+        try:
+            _reach(address)
+            context = self._ray.init(**how, **quiet)
+        except (OSError, RuntimeError, ValueError) as error:
+            first = (str(error).strip() or type(error).__name__).splitlines()[0]
+            raise ConfigError(
+                f"{address or 'ray'}: no Ray cluster can be joined: {first}",
+                kind="config",
+                field="--on",
+                hint="start one with `ray start --head`; RAY_AUTH_MODE and RAY_AUTH_TOKEN have to be those "
+                "of the cluster; `--on ray` starts one on this machine",
+            ) from error
+        #: Where Ray shows what the cluster does; empty without its dashboard.
+        self.dashboard = str(getattr(context, "dashboard_url", "") or "")
+        self._looked = 0.0
+        self._seen = time.monotonic()
+        self.jobs = 1
+        self._look()
+
+    def close(self) -> None:
+        """Leave the cluster; one that was started here ends."""
+        self._ray.shutdown()
+
+    def run(
+        self,
+        work: Callable[[Task], Outcome],
+        next_task: Callable[[Task | None], Task | None],
+        files: Sequence[str] = (),
+    ) -> Generator[tuple[Task, Outcome | Crash]]:
+        """Do the tasks on all nodes; those of a node that is lost are done again elsewhere."""
+        ray = self._ray
+        sent = ray.put({path: self._send(path) for path in files})
+        remote = ray.remote(num_cpus=1, max_retries=0)(_run_on_node)
+        running: dict[Any, Task] = {}
+        back: deque[Task] = deque()
+        lost: Counter[int] = Counter()
+
+        def give() -> None:
+            while len(running) < _DEEP * self.jobs:
+                task = back.popleft() if back else next_task(None)
+                if task is None:
+                    return
+                running[remote.remote(build_digest(), sent, work, task)] = task
+
+        try:
+            give()
+            while running:
+                self._look()
+                done, _ = ray.wait(list(running), num_returns=1, timeout=_LOOK_S)
+                for reference in done:
+                    task = running.pop(reference)
+                    outcome = self._outcome(reference)
+                    if outcome is None:
+                        lost[id(task)] += 1
+                        if lost[id(task)] < _LOSSES:
+                            back.append(task)
+                            continue
+                        outcome = Crash(f"its node was lost {_LOSSES} times")
+                    give()
+                    yield task, outcome
+                give()
+        finally:
+            for reference in running:
+                ray.cancel(reference, force=True)
+
+    def _outcome(self, reference: Any) -> Any:
+        """Give what came of a task; None where it was lost with its node.
+
+        Raises:
+            EmmclabError: what the work raised.
+        """
+        errors = self._ray.exceptions
+        try:
+            return self._ray.get(reference)
+        except (errors.WorkerCrashedError, errors.OutOfMemoryError) as error:
+            return Crash(str(error).strip().splitlines()[0])
+        except (errors.NodeDiedError, errors.ObjectLostError, errors.LocalRayletDiedError):
+            return None
+        except errors.RayTaskError as error:
+            if "No module named" in str(error.cause):
+                raise UnsupportedError(
+                    f"a node of the cluster cannot import what it is to run: {_missing(error)}",
+                    kind="unsupported",
+                    hint="install the same emmclab on every node",
+                ) from error
+            raise (error.cause if isinstance(error.cause, EmmclabError) else error) from None
+
+    def _look(self) -> None:
+        """Count the processors of the cluster, which comes and goes.
+
+        Raises:
+            EmmclabError: there has been none for a while.
+        """
+        now = time.monotonic()
+        if now - self._looked < _LOOK_S:
+            return
+        self._looked = now
+        processors = int(self._ray.cluster_resources().get("CPU", 0))
+        if processors:
+            self.jobs, self._seen = processors, now
+        elif now - self._seen > _NOBODY_S:
+            raise EmmclabError(
+                f"the cluster has had no processor for {_NOBODY_S:.0f} s",
+                kind="failed",
+                hint="start nodes with `ray start --address=HEAD:PORT`; the same command runs the rest",
+            )
+
+    def _send(self, path: str) -> _Sent:
+        """Put a file into the object store."""
+        place = Path(path)
+        small = place.stat().st_size <= _MOST_BYTES
+        return _Sent(file_digest(path), place.name, self._ray.put(place.read_bytes()) if small else None)
+
+
+def _reach(address: str | None) -> None:
+    """Try the port of a cluster, as Ray would for half a minute.
+
+    Raises:
+        OSError: nothing answers.
+    """
+    place = urlsplit(address or "")
+    if place.hostname and place.port:
+        socket.create_connection((place.hostname, place.port), timeout=_REACH_S).close()
+
+
+def _missing(error: Exception) -> str:
+    """Give the line that names the module."""
+    return next(line.strip() for line in str(error).splitlines() if "No module named" in line)
+
+
+def _run_on_node(build: str, files: Mapping[str, _Sent], work: Callable[[Any], Any], task: Any) -> Any:
+    if build != build_digest():
+        raise UnsupportedError(
+            f"{socket.gethostname()} has another build of emmclab, whose results may differ",
+            kind="unsupported",
+            hint="install the same emmclab on every node",
+        )
+    use_copies({path: _here(path, *sent) for path, sent in files.items()})
+    return work(task)
+
+
+@functools.cache
+def _here(path: str, digest: str, name: str, content: Any) -> str:
+    """Give where a file is on this node: at the same path, as on a shared disk, or a copy by its digest."""
+    try:
+        if file_digest(path) == digest:
+            return path
+    except InputError:
+        pass
+    copy = scratch() / "inputs" / digest / name
+    if not copy.exists():
+        if content is None:
+            raise InputError(
+                f"{path}: not the same file on {socket.gethostname()}, and too large to be sent",
+                kind="io",
+                file=path,
+                hint="put it on a disk that all nodes share, under one path",
+            )
+        import ray
+
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(copy, ray.get(content))
+    return str(copy)

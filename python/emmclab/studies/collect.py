@@ -1,0 +1,97 @@
+"""One file of all results of a study, wherever its parts lie: the same bytes however the cells were run."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from emmclab.errors import InputError
+from emmclab.runtime.files import folder_aside, written
+from emmclab.runtime.parquet import TableFile, database, quoted
+from emmclab.runtime.place import Place
+from emmclab.studies.cell import Cell
+from emmclab.studies.definition import Study
+from emmclab.studies.kept import ask
+from emmclab.studies.results import Results
+from emmclab.studies.run import about
+from emmclab.studies.store import Missing, Store
+from emmclab.studies.tables import Run, row_of_cell
+
+#: The name of what tells about the study in the metadata of the file.
+_ABOUT = "emmclab"
+
+
+def collect(study: Study, cells: Sequence[Cell], places: Sequence[Place], output: Path) -> list[Missing]:
+    """Write the results of all cells, from all places, as one Parquet file in the order of their keys.
+
+    A row has the `key` of its cell, its `number` in the study, its `kind` (the table that its figures are
+    in), the columns of that table, and the whole `result` as JSON. Returns the cells without a result.
+
+    Raises:
+        InputError: a place cannot be read, or holds no results.
+    """
+    try:
+        missing = _collect(study, cells, places, output)
+    except OSError as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError.of(error, output) from error
+    written.append(str(output))
+    return missing
+
+
+def _collect(study: Study, cells: Sequence[Cell], places: Sequence[Place], output: Path) -> list[Missing]:
+    numbers = {cell.key: number for number, cell in enumerate(cells)}
+    missing = []
+    with folder_aside(output.absolute().parent) as aside:
+        parts: list[Path] = []
+        for number, place in enumerate(places):
+            copies = aside / str(number)
+            copies.mkdir()
+            found = Store(place).copies(copies)
+            if not found:
+                raise InputError(
+                    f"{place}: there are no results",
+                    kind="io",
+                    file=str(place),
+                    hint="name the --results folder of `emmclab run`, which holds a folder for each study",
+                )
+            parts += found
+        with TableFile(aside, "all") as table:
+            for key, result, text in ask(parts, aside, sorted(numbers), ("result", "rows")):
+                if result is None:
+                    missing.append(Missing.of(cells[numbers[key]]))
+                    continue
+                kind, row = row_of_cell(text)
+                table.add({"key": key, "number": numbers[key], "kind": kind, "result": result} | row)
+            said = about(study, cells) | ({"missing": len(missing)} if missing else {})
+            if not table.rows:
+                table.name_columns({"key": "", "number": 0, "kind": "", "result": ""})
+            table.write({_ABOUT: json.dumps(said, sort_keys=True)}).replace(output)
+    return missing
+
+
+def collected(path: Path, *, of_run: Callable[[Run], Run] | None = None) -> Results:
+    """Read a file that `collect` wrote; `of_run` gives the part of each run that is wanted.
+
+    Raises:
+        InputError: it is not such a file.
+    """
+    if not path.is_file():
+        raise InputError(f"{path}: file not found", kind="io", file=str(path), hint="check the path")
+    source = f"'{quoted(path)}'"
+    with folder_aside(path.absolute().parent) as aside, database(aside) as asked:
+        found = asked.execute(
+            f"select decode(value) from parquet_kv_metadata({source}) where decode(key) = '{_ABOUT}'"  # noqa: S608
+        ).fetchone()
+        if found is None:
+            raise InputError(
+                f"{path}: this is not a file of collected results",
+                kind="io",
+                file=str(path),
+                hint="write one with `emmclab collect STUDY RESULTS... -o all.parquet`",
+            )
+        keys = asked.execute(f"select key from {source} order by number").fetchall()  # noqa: S608
+        texts = (text for _, text in ask([path], aside, [key for (key,) in keys], ["result"]))
+        return Results.of_entries(json.loads(found[0]), texts, of_run=of_run)

@@ -1,0 +1,110 @@
+"""The cell of a study that cuts power: a run is recorded, explored, and summed up in one verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from emmclab.crash import workloads
+from emmclab.crash.explore import Exploration, Options
+from emmclab.crash.finding import COMMANDS, LEVELS, Finding
+from emmclab.crash.recording import Workload
+from emmclab.crash.scratch import ended_by_sigterm, scratch
+from emmclab.crash.session import Session
+from emmclab.crash.summary import shown
+from emmclab.crash.work import explore_in_parallel
+from emmclab.devices.device import Device
+from emmclab.errors import EmmclabError, UnsupportedError
+from emmclab.studies.cuts import host
+
+#: Verdicts on a cell, the best first.
+KEPT, DOCUMENTED, RULE, LOST = "kept", "documented", "rule broken", "lost"
+VERDICTS = (KEPT, DOCUMENTED, RULE, LOST)
+
+
+def run_cuts(
+    workload: str, device: Device, options: Mapping[str, Any], seed: int, logs: Path | None
+) -> dict[str, Any]:
+    """Record a run and explore it; `options` are of `Cuts.options`, with layers and devices.
+
+    The log is kept in `logs` where that is given, as `emmclab crash --again` needs it.
+
+    Raises:
+        EmmclabError: the workload failed, or the states cannot be recovered in this way.
+    """
+    if logs is None:
+        with ended_by_sigterm(), scratch() as folder:
+            return run_cuts(workload, device, options, seed, folder)
+    layers: Sequence[str] = options.get("layers", ())
+    kept = Session(logs).record(
+        device,
+        Workload(workload, operations=options["operations"], seed=seed),
+        layers=layers,
+        layer_settings=options.get("layer_settings", {}),
+        second=options.get("second"),
+        file_system="ext4",
+        mkfs_options=options["mkfs"],
+        mount_options=options["mount"] or None,
+        said=lambda _line: None,
+    )
+    if kept.made["status"] != 0:
+        raise EmmclabError(
+            f"{workload}: {'; '.join(kept.made['notes'])}",
+            kind="failed",
+            hint=f"run the workload by itself: `emmclab crash --workload {workload}`",
+        )
+    chosen = Options(
+        cuts=options["cuts"],
+        states=options["states"],
+        seed=seed,
+        recovery=options["recovery"],
+        check=workload,
+        recovery_cuts=options["recovery_cuts"] if layers else 0,
+    )
+    kept.keep(chosen)
+    try:
+        found = explore_in_parallel(str(kept.log), chosen, jobs=1)
+    except UnsupportedError as error:
+        # What cannot be judged is an outcome of this cell; the others go on.
+        raise EmmclabError(str(error), kind="failed", hint=error.hint) from error
+    mode, level = workloads.sqlite_setting(workload) or (None, None)
+    return {
+        "journal_mode": mode,
+        "synchronous": level,
+        "layer": ", ".join(layers) or "none",
+        "log": kept.short,
+        "commands": kept.facts["commands"],
+        "moments": kept.facts["moments"],
+        "acknowledged": kept.facts["acknowledgements"],
+        "lies": kept.facts["lies"],
+        "cuts": found.covered["cuts"],
+        "states": found.states,
+        **_verdict(found),
+        "findings": [shown(kept, chosen, one) for one in found.findings()],
+        "documented": [shown(kept, chosen, one) for one in found.findings(documented=True)],
+        "host": host(),
+    }
+
+
+def _verdict(found: Exploration) -> dict[str, Any]:
+    """Sum up: the verdict, the lowest level that broke a promise, and how many states each level broke."""
+    findings, documented = found.findings(), found.findings(documented=True)
+    excused = sum(tally.documented for tally in found.verdicts.values())
+    in_states = [one for one in findings if one.way != COMMANDS]
+    lost = sum(tally.broken for tally in found.verdicts.values())
+    word = LOST if lost else RULE if findings else DOCUMENTED if documented else KEPT
+    first = next(iter(in_states or findings or documented), None)
+    return {
+        "verdict": word,
+        "lost_at": first.level if first is not None and word in (LOST, RULE) else None,
+        "lost_states": lost,
+        "documented_states": excused,
+        #: By level, whether a state shows that it broke a promise.
+        "lost": {level: any(one.level == level for one in in_states) for level in LEVELS},
+        "first": _first(first),
+    }
+
+
+def _first(one: Finding | None) -> dict[str, str | None]:
+    return {name: getattr(one, name, None) for name in ("level", "promise", "detail")}

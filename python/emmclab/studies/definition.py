@@ -1,0 +1,192 @@
+"""Definition of a study: a TOML file of inputs and of grids of devices, settings, modes and seeds."""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import json
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from emmclab.devices.layers import Setting
+from emmclab.errors import ConfigError
+from emmclab.runtime.files import read_text
+from emmclab.runtime.toml_table import TomlTable
+from emmclab.studies.app_cell import APP
+from emmclab.studies.bundled import bundled, bundled_text
+from emmclab.studies.cell import Cell
+from emmclab.studies.cuts import Cuts, read_cuts
+from emmclab.studies.expansion import expand
+from emmclab.studies.grid import Grid, read_grid
+from emmclab.studies.notebook import study_html
+from emmclab.studies.program import Program, read_programs
+from emmclab.studies.space import Space, read_space
+from emmclab.traces.profile_options import percentiles_of
+from emmclab.traces.reading import reading_options
+
+
+@dataclass(frozen=True)
+class Study:
+    """Inputs, each profiled once, and grids of simulations."""
+
+    name: str
+    about: str
+    inputs: tuple[str, ...]
+    grids: tuple[Grid, ...]
+    seeds: tuple[int, ...] = (1,)
+    #: How recorded inputs are read: options of `emmclab.read`.
+    reading: Mapping[str, Setting] = field(default_factory=dict)
+    #: Scripts that run on served devices: the inputs of grids whose mode is `live`.
+    programs: tuple[Program, ...] = ()
+    #: What grids whose mode is `cuts` have in common.
+    cuts: Cuts | None = None
+    #: Percentiles of response times beside the usual ones, ascending; columns of the results.
+    percentiles: tuple[float, ...] = ()
+    #: What `emmclab search` may choose.
+    search: Space | None = None
+    file: str = ""
+    #: SHA-256 of the definition, first 16 digits; spaces and comments do not matter.
+    definition: str = ""
+
+    def __repr__(self) -> str:
+        return f"<Study {self.name!r}: {len(self.inputs)} inputs, {len(self.grids)} grids>"
+
+    def _repr_html_(self) -> str:
+        return study_html(self)
+
+    @staticmethod
+    def named(name: str) -> Study:
+        """Take a study that comes with emmclab by its name, or a file by its path (ending in `.toml`)."""
+        if name.endswith(".toml") or "/" in name:
+            return Study.parse(read_text(name), name)
+        if name not in bundled():
+            raise ConfigError(
+                f"there is no study `{name}`",
+                kind="config",
+                field="STUDY",
+                hint=f"choose one of: {', '.join(bundled())}",
+            )
+        return Study.parse(bundled_text(name), f"{name}.toml")
+
+    @staticmethod
+    def parse(text: str, file: str) -> Study:
+        """Read a study from TOML.
+
+        Raises:
+            ConfigError: the text is not TOML, or a key is unknown, missing or of the wrong type.
+        """
+        try:
+            table = tomllib.loads(text)
+        except tomllib.TOMLDecodeError as error:
+            raise ConfigError(
+                f"{file}: {error}",
+                kind="config",
+                file=file,
+                hint="correct the TOML; docs/guides/reproduce.md describes a study",
+            ) from error
+        read = TomlTable(table, file, "")
+        programs, cuts = read_programs(read), read_cuts(read)
+        study = Study(
+            name=read.text("name"),
+            about=read.text("about", ""),
+            inputs=read.many("inputs", str, () if programs or cuts or _all_apps(read) else None),
+            programs=programs,
+            cuts=cuts,
+            seeds=read.many("seeds", int, (1,)),
+            grids=tuple(read_grid(part, cuts) for part in read.tables("grid")),
+            reading=_reading(read),
+            percentiles=_percentiles(read),
+            file=file,
+            definition=hashlib.sha256(json.dumps(table, sort_keys=True, default=str).encode()).hexdigest()[
+                :16
+            ],
+        )
+        if read.has("search"):
+            by_name = {grid.name: grid for grid in study.grids}
+            study = replace(study, search=read_space(read.inner("search"), by_name))
+        read.done()
+        if not study.name or not study.name.replace("-", "").replace("_", "").isalnum():
+            raise ConfigError(
+                f"{file}: `{study.name}` is not a valid name of a study",
+                kind="config",
+                file=file,
+                field="name",
+                hint="use letters, digits, - and _",
+            )
+        names = [grid.name for grid in study.grids]
+        for name in names:
+            if names.count(name) > 1:
+                raise ConfigError(
+                    f"{file}: there are two grids `{name}`",
+                    kind="config",
+                    file=file,
+                    field="grid",
+                    hint="give each grid its own name",
+                )
+        return study
+
+    def with_inputs(self, more: Sequence[str]) -> Study:
+        """Add inputs, as traces recorded by the reader."""
+        return replace(self, inputs=(*self.inputs, *more))
+
+    def with_reading(self, options: Mapping[str, Setting]) -> Study:
+        """Read recorded inputs with these options of `emmclab.read`, beside those of the study itself."""
+        return replace(self, reading={**self.reading, **options})
+
+    def with_scale(self, scale: float) -> Study:
+        """Cut power so many times as often in every cell.
+
+        Raises:
+            ConfigError: not above 0, or the study cuts no power.
+        """
+        if self.cuts is None:
+            raise ConfigError(
+                f"{self.name} cuts no power",
+                kind="config",
+                field="scale",
+                hint="use it with a study of power cuts, as `emmclab run power-cuts`",
+            )
+        return replace(self, cuts=self.cuts.scaled(scale))
+
+    def with_percentiles(self, percentiles: Iterable[float] | str | None) -> Study:
+        """Give these percentiles of response times too, beside those of the study itself.
+
+        Raises:
+            ConfigError: one is not a number above 0 and up to 100.
+        """
+        more = percentiles_of(percentiles)
+        return replace(self, percentiles=tuple(percentiles_of([*self.percentiles, *more])))
+
+    def cells(self) -> list[Cell]:
+        """Expand into cells, input by input, so that an input is prepared once; profiles come first.
+
+        Raises:
+            ConfigError: a device, setting or input is wrong, or there are too many cells.
+        """
+        return expand(self)
+
+
+def _reading(read: TomlTable) -> dict[str, Setting]:
+    """Read the options of reading; `emmclab.read` checks their values."""
+    options: dict[str, Setting] = read.table("reading", (str, int, bool))
+    for key in options:
+        if key not in reading_options():
+            near = difflib.get_close_matches(key, reading_options(), n=1)
+            known = f"did you mean `{near[0]}`?" if near else f"choose one of: {', '.join(reading_options())}"
+            raise read.fault(f"reading.{key}", "this is not an option of reading", known)
+    return options
+
+
+def _all_apps(read: TomlTable) -> bool:
+    """Whether every grid runs applications, so that the study itself needs no inputs."""
+    grids = read.tables("grid")
+    return bool(grids) and all(APP in part.one("modes", (list, tuple), ()) for part in grids)
+
+
+def _percentiles(read: TomlTable) -> tuple[float, ...]:
+    """Read the percentiles that the results hold beside the usual ones."""
+    try:
+        return tuple(percentiles_of(read.one("percentiles", (list, tuple), ())))
+    except ConfigError as error:
+        raise read.fault("percentiles", str(error), error.hint or "") from error

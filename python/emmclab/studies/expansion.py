@@ -1,0 +1,234 @@
+"""The cells of a study: every input on every device, for all values of all axes."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import itertools
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from emmclab.apps.closed_loop import program_of, setup_of
+from emmclab.devices.device import Device, parse_precondition
+from emmclab.devices.layers import Setting, settings_of, stack
+from emmclab.errors import ConfigError, EmmclabError
+from emmclab.studies.app_cell import digest_of
+from emmclab.studies.cell import Cell, Input
+from emmclab.studies.cuts import workload_digest
+from emmclab.studies.grid import Grid
+from emmclab.traces.workload import workload_groups
+
+if TYPE_CHECKING:
+    from emmclab.studies.definition import Study
+
+#: Words that stand for many inputs.
+GROUPS = workload_groups()
+#: More cells than this are a slip, not a study.
+MOST_CELLS = 1_000_000
+
+
+def expand(study: Study) -> list[Cell]:
+    """Expand a study into cells, input by input, so that an input is prepared once; profiles come first.
+
+    Raises:
+        ConfigError: a device, setting or input is wrong, or there are too many cells.
+    """
+    inputs = _Inputs(study)
+    wanted: dict[Input, list[Cell]] = {}
+    for source in inputs.profiled():
+        wanted.setdefault(source, []).append(Cell("profile", source, options=json.dumps(_percentiles(study))))
+    devices: dict[str, tuple[str, str]] = {}
+    count = 0
+    for grid in study.grids:
+        with _naming(study.file, grid):
+            _check(grid)
+            shared = _shared_options(grid)
+            sources = inputs.of(grid)
+        points = list(_points(grid))
+        count += len(points) * len(sources)
+        if count > MOST_CELLS:
+            raise ConfigError(f"more than {MOST_CELLS:,} cells", kind="config", hint="take out an axis")
+        for device, values, mode, variant in points:
+            of_layers = settings_of(grid.layers, values)
+            settings = {key: value for key, value in values.items() if key not in of_layers}
+            said = json.dumps(settings)
+            point = f"{device} {grid.capacity} {said}"
+            if point not in devices:
+                with _naming(study.file, grid):
+                    devices[point] = _name_and_digest(device, settings, grid.capacity)
+            options = {
+                "mode": mode,
+                **shared,
+                **_varied_options(study, grid, variant),
+                **_layer_options(grid, of_layers),
+            }
+            # One text for all: a study may have a million cells.
+            text = json.dumps(options)
+            for source in sources:
+                wanted.setdefault(source, []).append(
+                    Cell(grid.name, source, device, said, *devices[point], text)
+                )
+    return [cell for cells in wanted.values() for cell in cells]
+
+
+class _Inputs:
+    """Inputs of a study by name; a trace and its twin of the same name are distinguished by their files."""
+
+    def __init__(self, study: Study) -> None:
+        self._study = study
+        self._programs = {program.name: program for program in study.programs}
+        self._sources: dict[str, str] = {}
+
+    def profiled(self) -> Iterator[Input]:
+        """Give those that are profiled; a recording is the same for every seed."""
+        for name, seed in itertools.product(_resolved(self._study.inputs), self._study.seeds):
+            found = self._trace(name, seed)
+            if found.synthetic or seed == self._study.seeds[0]:
+                yield found
+
+    def of(self, grid: Grid) -> list[Input]:
+        """Give those of a grid, each with each of its seeds."""
+        find: Callable[[str, int], Input] = functools.partial(self._trace, requests=grid.requests)
+        if grid.is_live:
+            find = self._program
+        elif grid.cuts_power:
+            find = self._workload
+        elif grid.runs_apps:
+            find = self._app
+        names = _resolved(grid.inputs or self._study.inputs)
+        return [find(name, seed) for name, seed in itertools.product(names, grid.seeds or self._study.seeds)]
+
+    def _trace(self, name: str, seed: int, requests: int = 0) -> Input:
+        found = Input.of(name, seed, requests, self._study.reading)
+        if self._sources.setdefault(found.name, found.source) != found.source:
+            found = replace(found, name=f"{found.name} ({Path(name).name})")
+        return found
+
+    def _program(self, name: str, seed: int) -> Input:
+        if name not in self._programs:
+            raise ConfigError(
+                f"there is no program `{name}`",
+                kind="config",
+                field="inputs",
+                hint=f"choose one of: {', '.join(self._programs)}",
+            )
+        program = self._programs[name]
+        return Input(name, name, synthetic=True, digest=program.digest, seed=seed, program=program.to_json())
+
+    @staticmethod
+    def _workload(name: str, seed: int) -> Input:
+        return Input(name, name, synthetic=True, digest=workload_digest(), seed=seed)
+
+    @staticmethod
+    def _app(name: str, seed: int) -> Input:
+        return Input(name, name, synthetic=True, digest=digest_of(program_of(name)), seed=seed)
+
+
+def _resolved(names: Sequence[str]) -> list[str]:
+    """Replace the words for groups by their members; each input once, in order."""
+    return list(dict.fromkeys(one for name in names for one in GROUPS.get(name, [name])))
+
+
+def _check(grid: Grid) -> None:
+    """Refuse what no cell of a grid could use.
+
+    Raises:
+        ConfigError: an unknown preconditioning, layer, setting of a layer, device or network.
+    """
+    parse_precondition(grid.precondition)
+    stack(grid.layers, grid.layer_settings)
+    if grid.second:
+        Device.named(grid.second)
+    if grid.runs_apps:
+        setup = setup_of(grid.host)
+        for network in grid.networks:
+            setup.check_network(network)
+
+
+def _points(grid: Grid) -> Iterator[tuple[str, dict[str, Setting], str, str]]:
+    """Give the points of a grid: device, settings, mode, and file system or network."""
+    variants = grid.file_systems or grid.networks or ("",)
+    for device, values, mode, variant in itertools.product(
+        grid.devices, itertools.product(*grid.axes.values()), grid.modes, variants
+    ):
+        yield device, {**grid.set, **dict(zip(grid.axes, values, strict=True))}, mode, variant
+
+
+def _name_and_digest(device: str, settings: Mapping[str, Setting], capacity: str) -> tuple[str, str]:
+    made = Device.named(device)
+    if settings:
+        made = made.set(settings)
+    if capacity:
+        made = made.with_capacity(capacity)
+    return made.name, made.digest
+
+
+def _shared_options(grid: Grid) -> dict[str, Any]:
+    """Give the options that all cells of a grid have, whatever they run."""
+    options: dict[str, Any] = {
+        "precondition": grid.precondition,
+        "rate": grid.rate,
+        "wrap_addresses": grid.wrap_addresses,
+    }
+    if grid.capacity:
+        options["capacity"] = grid.capacity
+    if grid.runs_apps:
+        options |= {"host": grid.host, "host_digest": digest_of(setup_of(grid.host))}
+    return options
+
+
+def _varied_options(study: Study, grid: Grid, variant: str) -> dict[str, Any]:
+    """Give the options that a file system or a network stands for; else percentiles."""
+    if grid.cuts_power and study.cuts is not None:
+        return study.cuts.options(variant, grid.share)
+    if grid.runs_apps:
+        return {"network": variant}
+    return _percentiles(study)
+
+
+def _percentiles(study: Study) -> dict[str, Any]:
+    return {"percentiles": list(study.percentiles)} if study.percentiles else {}
+
+
+def _layer_options(grid: Grid, settings: Mapping[str, Setting]) -> dict[str, Any]:
+    """Give the options of layers; `settings` are those of this point, beside those of all points."""
+    if not grid.layers:
+        return {}
+    return {
+        "layers": list(grid.layers),
+        "layer_settings": {**grid.layer_settings, **settings},
+        "second": grid.second or None,
+        "first_writes": grid.first_writes,
+        "drain": grid.drain,
+    }
+
+
+@contextlib.contextmanager
+def _naming(file: str, grid: Grid) -> Iterator[None]:
+    """Name file, grid and, where the message tells it, the key in errors about devices and settings."""
+    try:
+        yield
+    except EmmclabError as error:
+        said = str(error)
+        tables = {"set": grid.set, "axes": grid.axes, "layer_settings": grid.layer_settings}
+        keys = [
+            f"{table}.{key}"
+            for table, values in tables.items()
+            for key in values
+            if re.search(rf"(?<![\w.]){re.escape(key)}(?![\w.])", said)
+        ]
+        if error.field == "precondition":
+            keys = ["precondition"]
+        place = f"{grid.place}{keys[0]}" if keys else grid.place.rstrip(".")
+        raise type(error)(
+            f"{file}: grid `{grid.name}`: `{place}`: {said}",
+            kind=error.kind,
+            file=file,
+            field=place,
+            hint=error.hint,
+            errno=error.errno,
+        ) from error

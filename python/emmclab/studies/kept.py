@@ -1,0 +1,152 @@
+"""Results as they are kept: rows of Parquet parts, written as cells finish, given in any order of cells."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, NamedTuple, Self
+
+import duckdb
+
+from emmclab.runtime.parquet import database, memory_database, quoted, refusing
+from emmclab.studies.sorting import in_ranges
+
+#: Results that are taken from the database at once.
+_FETCHED = 200
+
+
+class Kept(NamedTuple):
+    """The result of a cell as it is kept: a row of a part."""
+
+    key: str
+    #: As JSON.
+    result: str
+    #: The SHA-256 of that, and the flat rows in the form of `lines_of`, made where the cell ran: a line each.
+    rows: str
+
+    @staticmethod
+    def of(key: str, result: str, lines: str) -> Kept:
+        """Make it of a result and its rows."""
+        return Kept(key, result, f"{hashlib.sha256(result.encode()).hexdigest()}\n{lines}")
+
+
+class PartWriter:
+    """Writes parts; what they need is begun once for all of them."""
+
+    def __init__(self, compression: str = "zstd, compression_level 1") -> None:
+        """Choose how parts are compressed, as DuckDB names it."""
+        self._compression = compression
+        self._database: duckdb.DuckDBPyConnection | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def write(self, results: Sequence[Kept], path: Path) -> None:
+        """Write results as a part.
+
+        Raises:
+            InputError: the disk is full.
+        """
+        columns = ", ".join(f"unnest(${name}::varchar[]) as {name}" for name in Kept._fields)
+        with refusing(path.parent):
+            if self._database is None:
+                self._database = memory_database()
+            how = f"format parquet, compression {self._compression}"
+            self._database.execute(
+                f"copy (select {columns}) to '{quoted(path)}' ({how})",
+                {name: [one[place] for one in results] for place, name in enumerate(Kept._fields)},
+            )
+
+    def close(self) -> None:
+        """Let go of what it holds."""
+        opened, self._database = self._database, None
+        if opened is not None:
+            opened.close()
+
+
+def keys_of(parts: Sequence[Path], aside: Path) -> set[str]:
+    """Give the keys of all cells in parts.
+
+    Raises:
+        InputError: a part is broken.
+    """
+    with database(aside) as asked:
+        asked.execute(f"select key from read_parquet({listed(parts)})")  # noqa: S608
+        found: set[str] = set()
+        while rows := asked.fetchmany(10_000):
+            found.update(key for (key,) in rows)
+        return found
+
+
+def listed(paths: Sequence[Path]) -> str:
+    """Give paths as a list in SQL."""
+    return "[" + ", ".join(f"'{quoted(path)}'" for path in paths) + "]"
+
+
+def ask(
+    parts: Sequence[Path], aside: Path, keys: Sequence[str], columns: Sequence[str]
+) -> Iterator[tuple[Any, ...]]:
+    """Give the key and columns of cells, in the order of `keys`; None for those of cells that no part has."""
+    none = tuple(None for _ in columns)
+    following = 0
+    for number, *values in in_ranges(_numbered(parts, aside, keys, columns), len(keys), aside):
+        if number < following:  # In two parts, of which a killed run left one.
+            continue
+        yield from ((key, *none) for key in keys[following:number])
+        yield (keys[number], *values)
+        following = number + 1
+    yield from ((key, *none) for key in keys[following:])
+
+
+def _numbered(
+    parts: Sequence[Path], aside: Path, keys: Sequence[str], columns: Sequence[str]
+) -> Iterator[tuple[int, Iterator[tuple[Any, ...]]]]:
+    """Give the place in `keys` and columns of cells, part by part: first the one with the least place.
+
+    Cells run in the order of the study, more or less, so that parts overlap little in that order.
+    """
+    if not parts or not keys:
+        return
+    wanted = aside / "wanted.csv"
+    with wanted.open("w", newline="") as file:
+        csv.writer(file).writerows(enumerate(keys))
+    with database(aside) as asked:
+        # The side that is held in memory is the one without results.
+        asked.execute("set disabled_optimizers = 'build_side_probe_side'")
+        asked.execute(
+            "create table wanted as select * from read_csv($path, header = false, auto_detect = false, "
+            "columns = {number: 'BIGINT', key: 'VARCHAR'})",
+            {"path": str(wanted)},
+        )
+        asked.execute(
+            "create table places "  # noqa: S608
+            "as select part.file_index as file, part.file_row_number as line, wanted.number "
+            f"from read_parquet({listed(parts)}, file_row_number = true) part "
+            "join wanted on part.key = wanted.key"
+        )
+        asked.execute("drop table wanted")
+        least = asked.execute(
+            "select file, min(number) from places group by file order by min(number), file"
+        ).fetchall()
+        for file_index, first in least:
+            asked.execute(
+                f"select placed.number, {', '.join(f'part.{name}' for name in columns)} "  # noqa: S608
+                f"from read_parquet({listed([parts[file_index]])}, file_row_number = true) part "
+                f"join (select line, number from places where file = {file_index}) placed "
+                "on part.file_row_number = placed.line"
+            )
+            yield first, _rows(asked)
+
+
+def _rows(asked: duckdb.DuckDBPyConnection) -> Iterator[tuple[Any, ...]]:
+    """Give the rows of an answer, some at a time."""
+    while rows := asked.fetchmany(_FETCHED):
+        yield from rows

@@ -1,0 +1,24 @@
+"""What notebooks show of studies: small tables, on light and dark ground."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from emmclab.runtime.notebook import grid_html, heading_html, pairs_html
+
+if TYPE_CHECKING:
+    from emmclab.studies.definition import Study
+
+
+def study_html(study: Study) -> str:
+    """Show what a study runs: its grids with inputs, devices, swept settings and seeds."""
+    rows = []
+    for grid in study.grids:
+        axes = [f"{key} = {', '.join(map(str, values))}" for key, values in grid.axes.items()]
+        seeds = ", ".join(map(str, grid.seeds or study.seeds))
+        rows.append(
+            [grid.name, ", ".join(grid.devices), "; ".join(axes) or "–", ", ".join(grid.modes), seeds]
+        )
+    facts = [("about", study.about or "–"), ("inputs", ", ".join(study.inputs))]
+    headings = ["grid", "devices", "settings", "modes", "seeds"]
+    return heading_html("Study", study.name) + pairs_html(facts) + grid_html(headings, rows, left=True)

@@ -1,0 +1,195 @@
+"""Programs of a live study: shell scripts on a file system of a served device, measured by its clock."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import itertools
+import json
+import platform
+import subprocess
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from emmclab.devices.device import Device
+from emmclab.errors import InputError
+from emmclab.live.serve import MORE_PATH, LiveDevice, require_loop, require_tools, serve
+from emmclab.runtime.toml_table import TomlTable
+
+#: What a live study needs on this machine beside the tools of its programs, with its Debian package.
+_TOOLS = {"sh": "dash", "setsid": "util-linux", "setpriv": "util-linux", "sync": "coreutils"}
+#: Lines of a failed program's output that the error quotes.
+_SAID_LINES = 3
+
+
+@dataclass(frozen=True)
+class FileSystem:
+    """How the loop device is formatted (a script) and mounted, and the limit of the page cache above it."""
+
+    format: str
+    mount_options: str = ""
+    #: Most data of the file system in the page cache that is yet to be written, MB; 0 = as the host has it.
+    dirty_mb: int = 0
+
+
+@dataclass(frozen=True)
+class Program:
+    """A script that is measured, after one that is not; both find the numbers as variables of the shell."""
+
+    name: str
+    about: str
+    run: str
+    prepare: str
+    #: Tools that the scripts call, each with its Debian package.
+    needs: Mapping[str, str]
+    numbers: Mapping[str, int | str]
+    file_system: FileSystem
+
+    @property
+    def digest(self) -> str:
+        """SHA-256, first 16 digits, of what decides the requests: scripts, numbers, kernel and tools."""
+        decisive = {**asdict(self), "host": host_of(self)}
+        del decisive["about"]
+        return hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()[:16]
+
+    def to_json(self) -> str:
+        """Give all of it as text, from which `Program.of` makes it again."""
+        return json.dumps(asdict(self), sort_keys=True)
+
+    @staticmethod
+    def of(text: str) -> Program:
+        """Make a program of the text of `to_json`."""
+        fields = json.loads(text)
+        return Program(**{**fields, "file_system": FileSystem(**fields["file_system"])})
+
+
+def expanded(program: Program, axes: Mapping[str, tuple[int | str, ...]]) -> list[Program]:
+    """Make a program for every value of every axis, named after the values; itself where there is no axis."""
+    made = []
+    for values in itertools.product(*axes.values()):
+        numbers = {**program.numbers, **dict(zip(axes, values, strict=True))}
+        name = " ".join([program.name, *map(str, values)])
+        made.append(Program(**{**program.__dict__, "name": name, "numbers": numbers}))
+    return made
+
+
+def read_programs(read: TomlTable) -> tuple[Program, ...]:
+    """Read the programs of a live study, which share a file system and numbers."""
+    parts = read.tables("program")
+    if not parts:
+        return ()
+    shared = read.inner("live")
+    scale = shared.one("scale", (int, float), 1.0)
+    if not 0 < scale <= 1:
+        raise shared.fault(
+            "scale", f"{scale} is not a share of the numbers", "give a number above 0, at most 1"
+        )
+    # The one place where a study is made smaller.
+    numbers = {key: max(1, round(value * scale)) for key, value in shared.table("numbers", int).items()}
+    file_system = FileSystem(
+        format=shared.text("format"),
+        mount_options=shared.text("mount_options", ""),
+        dirty_mb=shared.one("dirty_mb", int, 0),
+    )
+    shared.done()
+    made = []
+    for part in parts:
+        program = Program(
+            name=part.text("name"),
+            about=part.text("about", ""),
+            run=part.text("run"),
+            prepare=part.text("prepare", ""),
+            needs=part.table("needs", str),
+            numbers=numbers,
+            file_system=file_system,
+        )
+        axes = {key: tuple(values) for key, values in part.table("each", list).items()}
+        for key in (*numbers, *axes):
+            if not key.isidentifier():
+                raise part.fault("each", f"`{key}` is not a name of a variable", "use letters, digits and _")
+        for values in axes.values():
+            for value in values:
+                if not (isinstance(value, int) or (isinstance(value, str) and value.isalnum())):
+                    raise part.fault("each", f"`{value}` is not a number or a word", "use letters and digits")
+        made += expanded(program, axes)
+        part.done()
+    names = [program.name for program in made]
+    for name in names:
+        if names.count(name) > 1:
+            raise read.fault("program", f"there are two programs `{name}`", "name them apart")
+    return tuple(made)
+
+
+@functools.cache
+def package_version(package: str) -> str:
+    """Give the version of a Debian package; empty where that is not known."""
+    words = ["dpkg-query", "--show", "--showformat=${Version}", package]
+    try:
+        return subprocess.run(words, capture_output=True, text=True, check=False).stdout.strip()
+    except OSError:
+        return ""
+
+
+def host_of(program: Program) -> dict[str, str]:
+    """Name the kernel and the tools that make the requests of a program."""
+    versions = {package: package_version(package) for package in program.needs.values()}
+    return {"kernel": platform.release()} | versions
+
+
+def require(programs: Iterable[Program]) -> None:
+    """Refuse to begin a live study that this machine cannot run.
+
+    Raises:
+        UnsupportedError: no root, FUSE or loop devices, or a tool is missing.
+    """
+    require_loop()
+    needs = dict(_TOOLS)
+    for program in programs:
+        needs |= program.needs
+    require_tools(needs)
+
+
+def run_program(program: Program, device: Device, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Run a program on a served device with a free clock; give the result of its measured part.
+
+    Before that part the layers have moved what they kept aside; after it all data is written back, and then
+    the layers move what they keep again: `run.drain_s`. `options` are those of `emmclab.serve`.
+
+    Raises:
+        InputError: a script failed.
+    """
+    with TemporaryDirectory(prefix="emmclab-") as folder:
+        mount, log = Path(folder, "mount"), Path(folder, "log")
+        limit = program.file_system.dirty_mb << 20 or None
+        with serve(device, loop=True, clock="free", dirty_bytes=limit, **options) as disk:
+            _script(disk, program, "format", program.file_system.format, log)
+            disk.mount(mount, options=program.file_system.mount_options or None)
+            _script(disk, program, "prepare", f"{program.prepare}\nsync", log)
+            disk.drain()
+            disk.clear_counters()
+            _script(disk, program, "run", f"{program.run}\nsync --file-system {mount}", log)
+            # Unmounting writes, too, and so does the file system whenever it likes.
+            result = disk.drain().deterministic()
+    return {**result, "live": {"host": host_of(program), "file_system": asdict(program.file_system)}}
+
+
+def _script(disk: LiveDevice, program: Program, part: str, text: str, log: Path) -> None:
+    """Run a script in a session of its own, whose processes all end with it and with this process."""
+    numbers = "".join(f"{name}={value}\n" for name, value in program.numbers.items())
+    whole = (
+        f"exec >{log} 2>&1\nPATH=$PATH{MORE_PATH}\n"
+        "trap 'trap \"\" TERM; kill 0' TERM\n"
+        f"(\nset -eu\n{numbers}{text}\n) &\nwait $!\n"
+    )
+    status = disk.run(["setpriv", "--pdeathsig", "TERM", "setsid", "sh", "-c", whole])
+    if status == 0:
+        return
+    said = [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip()]
+    raise InputError(
+        f"{program.name}: the script `{part}` ended with status {status}: {'; '.join(said[-_SAID_LINES:])}",
+        kind="failed",
+        hint="see its output above; the file system may be too small for the numbers of the study",
+    )

@@ -1,0 +1,149 @@
+"""Questions in SQL on the tables of studies."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+import duckdb
+
+from emmclab.errors import ConfigError, InputError
+from emmclab.runtime.files import folder_aside, written
+from emmclab.runtime.parquet import quoted
+from emmclab.traces.trace import Trace
+
+Given = TypeVar("Given")
+
+
+class Answer(NamedTuple):
+    """The names of the columns of an answer, and its rows, of which few are held at a time."""
+
+    names: list[str]
+    rows: Iterator[tuple[Any, ...]]
+
+
+#: Rows that are taken from the database at once.
+_FETCHED = 1_000
+
+
+def query(folders: Sequence[Path], sql: str) -> tuple[list[str], list[tuple[Any, ...]]]:
+    """Ask the tables of one or several studies, as `asked` does, and hold the whole answer.
+
+    Returns the names of the columns, and the rows.
+    """
+    with asked(folders, sql) as answer:
+        return answer.names, list(answer.rows)
+
+
+def query_trace(trace: Trace, sql: str) -> tuple[list[str], list[tuple[Any, ...]]]:
+    """Ask a trace, as `asked_trace` does, and hold the whole answer.
+
+    Returns the names of the columns, and the rows.
+    """
+    with asked_trace(trace, sql) as answer:
+        return answer.names, list(answer.rows)
+
+
+@contextlib.contextmanager
+def asked(folders: Sequence[Path], sql: str) -> Iterator[Answer]:
+    """Ask the tables of one or several studies; each table is a view, with the column `study`.
+
+    Raises:
+        InputError: there are no results.
+        ConfigError: the question is no SQL, or names what is not there.
+    """
+    views: dict[str, list[str]] = {}
+    for folder in folders:
+        for path in sorted(folder.glob("*.parquet")):
+            piece = f"select '{quoted(Path(folder.name))}' as study, * from '{quoted(path)}'"  # noqa: S608
+            views.setdefault(path.stem, []).append(piece)
+    if not views:
+        raise InputError(
+            "there are no results to ask", kind="io", hint="run a study first: `emmclab run STUDY`"
+        )
+    with duckdb.connect() as database:
+        for name, parts in views.items():
+            database.execute(f"create view {name} as {' union all by name '.join(parts)}")
+        database.execute(f"set allowed_directories = {[str(folder.resolve()) for folder in folders]!r}")
+        yield _answer(database, sql, list(views))
+
+
+@contextlib.contextmanager
+def asked_trace(trace: Trace, sql: str) -> Iterator[Answer]:
+    """Ask a trace, whose requests are the table `trace`, with the columns of `Trace.to_arrow`.
+
+    Raises:
+        FormatError: the trace cannot be read.
+        ConfigError: the question is no SQL, or names what is not there.
+    """
+    with folder_aside(Path(tempfile.gettempdir())) as folder, duckdb.connect() as database:
+        copy = folder / "trace.parquet"
+        trace.write(copy)
+        written.pop()  # A temporary file is none that a command keeps.
+        database.execute(f"create view trace as select * from '{quoted(copy)}'")  # noqa: S608
+        database.execute(f"set allowed_paths = {[str(copy)]!r}")
+        yield _answer(database, sql, ["trace"])
+
+
+def _answer(database: duckdb.DuckDBPyConnection, sql: str, tables: list[str]) -> Answer:
+    # What was allowed is read; a question may not read or write other files.
+    database.execute("set enable_external_access = false")
+
+    def ask() -> list[str]:
+        answer = database.execute(sql)
+        return [column[0] for column in answer.description or []]
+
+    def rows() -> Iterator[tuple[Any, ...]]:
+        while found := _interruptible(database, lambda: database.fetchmany(_FETCHED), tables):
+            yield from found
+
+    with _refusing(tables):
+        if not database.extract_statements(sql):
+            raise ConfigError(
+                "the query is empty",
+                kind="config",
+                field="SQL",
+                hint="give one, as `select * from runs limit 5`",
+            )
+    return Answer(_interruptible(database, ask, tables), rows())
+
+
+def _interruptible(database: duckdb.DuckDBPyConnection, ask: Callable[[], Given], tables: list[str]) -> Given:
+    """Ask in a thread: DuckDB does not see signals while it works, and ends where it is told to."""
+    with _refusing(tables), ThreadPoolExecutor(1) as pool:
+        answering = pool.submit(ask)
+        try:
+            return answering.result()
+        except BaseException:
+            database.interrupt()
+            raise
+
+
+@contextlib.contextmanager
+def _refusing(tables: list[str]) -> Iterator[None]:
+    try:
+        yield
+    except duckdb.Error as error:
+        raise _refusal(error, tables) from error
+
+
+def _refusal(error: duckdb.Error, tables: list[str]) -> ConfigError:
+    """Give the first line of a message, where it stands in the question, and the names that come close."""
+    first, _, rest = str(error).partition("\n")
+    place = re.search(r"^LINE \d+: .*\n *\^", rest, re.MULTILINE)
+    near = re.search(r"(?:Candidate bindings: |Did you mean )(.+)", rest)
+    columns = f"`describe {'runs' if 'runs' in tables else tables[0]}` lists columns"
+    hint = f"choose one of: {', '.join(tables)}; {columns}"
+    if near:
+        names = re.findall(r'"([^"]+)"', near[1])[:3]
+        # For a table DuckDB names its own ones, too.
+        names = [name for name in names if name in tables or "Table with name" not in first]
+        if names:
+            hint = f"did you mean {', '.join(names)}? {columns}"
+    message = f"{first}\n{place[0]}" if place else first
+    return ConfigError(message, kind="config", field="SQL", hint=hint)

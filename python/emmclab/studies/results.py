@@ -1,0 +1,132 @@
+"""The results of a study in memory, as claims and pages ask for them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from emmclab.errors import EmmclabError
+from emmclab.runtime.place import Place
+from emmclab.studies.store import Store
+from emmclab.studies.tables import Digest, Run, cuts_power
+from emmclab.traces.profile import Profile
+from emmclab.traces.workload import workload_groups, workloads
+
+
+@dataclass(frozen=True)
+class Results:
+    """Profiles by input (further seeds are named so) and runs, in the order of the study."""
+
+    about: dict[str, Any]
+    profiles: dict[str, Profile]
+    runs: list[Run]
+    digest: str
+    """SHA-256 of everything, first 16 digits."""
+    failures: list[Run] = field(default_factory=list)
+    """Cells that failed, each with `message` and `hint`."""
+    cuts: list[Run] = field(default_factory=list)
+    """Cells that cut power; they are not among the runs."""
+
+    @staticmethod
+    def load(place: Place | Path, *, of_run: Callable[[Run], Run] | None = None) -> Results:
+        """Read the last finished run of the results of a study: from their folder or bucket.
+
+        `of_run` gives the part of each run that is wanted, and needs memory; further seeds of an input are
+        then not profiled. Without it, all is held.
+
+        Raises:
+            InputError: there is none.
+        """
+        store = Store(place)
+        return Results.of_entries(store.index()["study"], store.results(), of_run=of_run)
+
+    @staticmethod
+    def of_entries(
+        about: dict[str, Any], texts: Iterable[str], *, of_run: Callable[[Run], Run] | None = None
+    ) -> Results:
+        """Make them of results as they are kept, in the order of the study."""
+        digest = Digest()
+        found = Results(about, {}, [], "")
+        for text in texts:
+            digest.add(hashlib.sha256(text.encode()).hexdigest())
+            found._take(json.loads(text), of_run)
+        return replace(found, digest=digest.text)
+
+    def _take(self, entry: dict[str, Any], of_run: Callable[[Run], Run] | None) -> None:
+        cell = entry["cell"]
+        if "failed" in entry:
+            self.failures.append({**cell, **entry["failed"]})
+        elif cell["grid"] == "profile":
+            again = cell["input"] in self.profiles
+            name = f"{cell['input']} (seed {cell['seed']})" if again else cell["input"]
+            if not again or of_run is None:
+                self.profiles[name] = Profile({**entry["result"], "name": name})
+        else:
+            run = {**entry["result"], **cell}
+            if cuts_power(run):
+                self.cuts.append(run)
+            else:
+                self.runs.append(of_run(run) if of_run else run)
+
+    @property
+    def missing(self) -> int:
+        """Cells of the study that have no result."""
+        return int(self.about.get("missing", 0))
+
+    @property
+    def inputs(self) -> list[str]:
+        """Names of all inputs."""
+        return list(self.profiles)
+
+    def inputs_once(self) -> list[Profile]:
+        """Give the profile of each input once, with the first seed."""
+        seen = {
+            re.sub(r" \(seed \d+\)$", "", name): profile for name, profile in reversed(self.profiles.items())
+        }
+        return list(reversed(seen.values()))
+
+    @property
+    def applications(self) -> list[str]:
+        """The paper's 18 applications, those that were run."""
+        return [name for name in workload_groups()["applications"] if name in self.profiles]
+
+    @property
+    def combos(self) -> list[str]:
+        """The paper's seven combos, those that were run."""
+        return [name for name in workload_groups()["combos"] if name in self.profiles]
+
+    @property
+    def recorded(self) -> list[str]:
+        """Real traces."""
+        return [name for name in self.profiles if name not in workloads()]
+
+    def of(self, names: Sequence[str], field: str) -> dict[str, float]:
+        """Give a field of the profiles by input."""
+        return {name: self.profiles[name][field] for name in names}
+
+    def select(self, grid: str, **wanted: Any) -> Iterator[Run]:
+        """Give the runs of a grid whose cell or options have the wanted values."""
+        for run in self.runs:
+            if run["grid"] == grid and all(
+                run.get(field, run["options"].get(field)) == value for field, value in wanted.items()
+            ):
+                yield run
+
+    def run(self, grid: str, **wanted: Any) -> Run:
+        """Give the one run of a grid with the wanted values.
+
+        Raises:
+            EmmclabError: there is none, or more than one.
+        """
+        found = list(self.select(grid, **wanted))
+        if len(found) != 1:
+            raise EmmclabError(
+                f"{len(found)} runs of `{grid}` with {wanted}, where one is needed",
+                hint="run the study in full: it does not hold what this claim or figure needs",
+            )
+        return found[0]

@@ -1,0 +1,219 @@
+"""Running a study: finished cells are never run again, so an interrupted study continues."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from emmclab import __version__
+from emmclab.errors import ConfigError, UnsupportedError
+from emmclab.live.serve import require_loop, require_tools
+from emmclab.runtime.executors import Executor
+from emmclab.runtime.files import printable
+from emmclab.runtime.place import Folder, Place
+from emmclab.studies.cell import Cell
+from emmclab.studies.definition import Study
+from emmclab.studies.program import Program, require
+from emmclab.studies.results import Results
+from emmclab.studies.store import IMAGES_BYTES, Finished, Keeper, Store
+from emmclab.studies.sweep import Progress, Sweep
+
+#: Called as cells finish.
+StudyProgress = Callable[[Progress], None]
+
+
+@dataclass(frozen=True)
+class Shard:
+    """A part of the cells of a study: every `of`-th in the order of keys, the first being the `number`-th."""
+
+    number: int
+    of: int
+
+    def __str__(self) -> str:
+        return f"{self.number}-of-{self.of}"
+
+    @staticmethod
+    def parse(text: str) -> Shard:
+        """Read `3/16`.
+
+        Raises:
+            ConfigError: that is not a part of a whole.
+
+        >>> str(Shard.parse("3/16"))
+        '3-of-16'
+        """
+        number, _, of = text.partition("/")
+        if not (number.isdecimal() and of.isdecimal() and 1 <= int(number) <= int(of)):
+            raise ConfigError(
+                f"`{text}` is not a shard",
+                kind="config",
+                field="--shard",
+                hint="write its number, from 1, and how many there are, as 3/16",
+            )
+        return Shard(int(number), int(of))
+
+    def share(self, cells: Sequence[Cell]) -> list[Cell]:
+        """Give the cells of this shard, in the order of the study."""
+        keys = {cell.key for cell in sorted(cells, key=lambda cell: cell.key)[self.number - 1 :: self.of]}
+        return [cell for cell in cells if cell.key in keys]
+
+
+def run_study(
+    study: Study,
+    folder: Path,
+    executor: Executor,
+    *,
+    fresh: bool = False,
+    images_limit: int = IMAGES_BYTES,
+    cells: Sequence[Cell] | None = None,
+    progress: StudyProgress | None = None,
+) -> Results:
+    r"""Run every cell of a study that is not finished, keep each as it finishes, then write the tables.
+
+    Preconditioned devices, of which at most `images_limit` bytes are kept, are shared between cells. The
+    results are the same bytes for every executor and limit, and whether or not the run was interrupted.
+    `cells` are those of the study, where they are known already.
+
+    >>> import pathlib, tempfile
+    >>> from emmclab.studies import Serial, Study
+    >>> study = Study.parse('name = "mine"\ninputs = ["Idle", "Movie"]', "mine.toml")
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     results = run_study(study, pathlib.Path(folder), Serial())
+    >>> results.of(["Idle"], "requests")
+    {'Idle': 6932}
+    """
+    place = Folder(folder)
+    run_cells(study, place, executor, fresh=fresh, images_limit=images_limit, cells=cells, progress=progress)
+    return Results.load(place)
+
+
+def run_cells(
+    study: Study,
+    place: Place,
+    executor: Executor,
+    *,
+    fresh: bool = False,
+    images_limit: int = IMAGES_BYTES,
+    cells: Sequence[Cell] | None = None,
+    progress: StudyProgress | None = None,
+) -> Finished:
+    """Run what is missing of a study, as `run_study` does; give what came of it, without the results.
+
+    Cells that crash their process again and again are left out, and named in `missing`.
+
+    Raises:
+        ConfigError: another run is at work in this place.
+    """
+    cells = study.cells() if cells is None else cells
+    with place.lock(""):
+        store = Store(place, images_limit)
+        store.sweep()
+        if fresh:
+            store.forget()
+        reasons = _run(store, executor, cells, progress)
+        found = store.finish(about(study, cells), cells, reasons)
+        # Workers of a run that was killed a moment ago were still there when this one began.
+        store.sweep()
+    return found
+
+
+def run_part(
+    place: Place,
+    executor: Executor,
+    part: str,
+    cells: Sequence[Cell],
+    *,
+    images_limit: int = IMAGES_BYTES,
+    progress: StudyProgress | None = None,
+) -> dict[str, str]:
+    """Run what is missing of some cells of a study, and leave it to `collect` or a later run to join them.
+
+    `part` names them, as `3-of-16`. Parts may lie in one place or in several. Returns why cells have no
+    result, by key.
+
+    Raises:
+        ConfigError: another run of the same part is at work in this place, or one of all cells.
+    """
+    with place.lock(part):
+        return _run(Store(place, images_limit), executor, cells, progress)
+
+
+def estimate(
+    place: Place, executor: Executor, cells: Sequence[Cell], *, images_limit: int = IMAGES_BYTES
+) -> Progress:
+    """Run a few cells of each grid, and keep them; give the time that the rest will take."""
+    last: list[Progress] = []
+    with place.lock("estimate"):
+        _run(Store(place, images_limit), executor, cells, last.append, is_sample=True)
+    left = len(cells)
+    return last[-1] if last else Progress(left, left, left, 0, 0, 0.0, 0.0, executor.jobs)
+
+
+def _run(
+    store: Store,
+    executor: Executor,
+    cells: Sequence[Cell],
+    progress: StudyProgress | None,
+    *,
+    is_sample: bool = False,
+) -> dict[str, str]:
+    """Run the cells that are not kept; say, by key, why some have no result."""
+    have = store.keys()
+    left = [cell for cell in cells if cell.key not in have]
+    require_all(left, executor)
+    if not left:
+        return {}
+    sweep = Sweep(left, len(cells), is_sample=is_sample)
+    files = [] if executor.is_local else list(dict.fromkeys(path for cell in left for path in cell.files()))
+    keeper = Keeper(store)
+    try:
+        with contextlib.closing(sweep.run(executor, store.images, files)) as found:
+            for results in found:
+                keeper.keep(results)
+                if progress is not None:
+                    progress(sweep.progress)
+    finally:
+        keeper.close()
+    return sweep.quarantined
+
+
+def require_all(cells: Sequence[Cell], executor: Executor) -> None:
+    """Refuse to begin what this machine, or a cluster, cannot run.
+
+    Raises:
+        UnsupportedError: no root, FUSE or loop devices, or a tool is missing.
+    """
+    programs = {cell.input.program for cell in cells if cell.input.program}
+    cuts = any(cell.cuts_power for cell in cells)
+    if (programs or cuts) and not executor.is_local:
+        raise UnsupportedError(
+            "a study of served devices depends on the kernel and tools of the machine that runs it",
+            kind="unsupported",
+            hint="run it with --on local, or in shards on machines that are alike",
+        )
+    if programs:
+        require(map(Program.of, sorted(programs)))
+    if cuts:
+        require_loop()
+        require_tools({"mkfs.ext4": "e2fsprogs"})
+
+
+def about(study: Study, cells: Sequence[Cell]) -> dict[str, Any]:
+    """Say what results are of."""
+    recorded = dict.fromkeys(
+        printable(Path(cell.input.source).name) for cell in cells if not cell.input.synthetic
+    )
+    return {
+        "name": study.name,
+        "about": study.about,
+        "version": __version__,
+        "definition": study.definition,
+        "reading": dict(study.reading),
+        "percentiles": list(study.percentiles),
+        "cells": len(cells),
+        "recorded": list(recorded),
+        "recorded_inputs": list(dict.fromkeys(cell.input.name for cell in cells if not cell.input.synthetic)),
+    }

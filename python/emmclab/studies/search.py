@@ -1,0 +1,343 @@
+"""Searching settings: trials whose cells are ordinary cells of the study, and what is best of them."""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+import itertools
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from emmclab.devices.layers import Setting
+from emmclab.errors import ConfigError
+from emmclab.runtime.executors import Executor
+from emmclab.runtime.extras import library
+from emmclab.runtime.parquet import Row
+from emmclab.runtime.place import Place
+from emmclab.studies.cell import Cell
+from emmclab.studies.definition import Study
+from emmclab.studies.kept import Kept
+from emmclab.studies.run import StudyProgress, require_all
+from emmclab.studies.space import Space
+from emmclab.studies.store import IMAGES_BYTES, Keeper, Store
+from emmclab.studies.summary import average
+from emmclab.studies.sweep import Sweep
+from emmclab.studies.tables import row_of_cell
+
+#: Ways of choosing settings: the first learns from the trials before, the others are what it has to beat.
+WAYS = ("TPE", "random", "grid")
+
+
+@dataclass(frozen=True)
+class Objective:
+    """A figure that is to become as small as can be, or as large."""
+
+    metric: str
+    is_maximized: bool = False
+
+    @property
+    def text(self) -> str:
+        """As the command line has it."""
+        return f"{'maximize' if self.is_maximized else 'minimize'} {self.metric}"
+
+    def better(self, one: float, other: float) -> bool:
+        """Whether one value is better than another."""
+        return one > other if self.is_maximized else one < other
+
+
+@dataclass
+class Trial:
+    """Settings that were tried: their figures over all inputs and seeds, or why there are none."""
+
+    way: str
+    number: int
+    values: dict[str, Setting]
+    figures: dict[str, float] = field(default_factory=dict)
+    reason: str = ""
+    #: Whether all bounds are kept.
+    is_feasible: bool = False
+    is_best: bool = False
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a search came to."""
+
+    study: Study
+    objectives: tuple[Objective, ...]
+    space: Space
+    trials: list[Trial]
+    budget: int
+    seed: int
+    batch: int
+
+    def front(self, way: str | None = None) -> list[Trial]:
+        """Give the trials that no other beats in every objective, of one way or of all, best first."""
+        chosen = [one for one in self.trials if one.is_feasible and (way is None or one.way == way)]
+        found: dict[tuple[float, ...], Trial] = {}
+        for one in chosen:
+            point = tuple(one.figures[objective.metric] for objective in self.objectives)
+            if not any(dominates(other, one, self.objectives) for other in chosen):
+                found.setdefault(point, one)
+        return [found[point] for point in sorted(found)]
+
+
+def dominates(one: Trial, other: Trial, objectives: Sequence[Objective]) -> bool:
+    """Whether a trial is better in one objective at least, and worse in none."""
+    pairs = [(each, one.figures[each.metric], other.figures[each.metric]) for each in objectives]
+    return any(each.better(a, b) for each, a, b in pairs) and not any(
+        each.better(b, a) for each, a, b in pairs
+    )
+
+
+def run_search(
+    study: Study,
+    place: Place,
+    executor: Executor,
+    objectives: Sequence[Objective],
+    *,
+    budget: int,
+    seed: int = 1,
+    batch: int = 16,
+    ways: Sequence[str] = WAYS,
+    images_limit: int = IMAGES_BYTES,
+    progress: StudyProgress | None = None,
+) -> Found:
+    """Try settings within the space of a study, `budget` of them in each way.
+
+    Settings are chosen `batch` by batch, of which each knows the figures of all before: trials depend on seed
+    and batch, not on the number of workers or their speed. Cells that are kept already are not run again.
+
+    Raises:
+        ConfigError: the study has no section `[search]`, or a metric is not a column of the results.
+        UnsupportedError: optuna is not installed.
+    """
+    space = study.search
+    if space is None:
+        raise ConfigError(
+            f"{study.file or study.name}: there is no section `[search]`",
+            kind="config",
+            field="search",
+            hint="say what may be chosen: `[search]` with `[[search.setting]]`, see docs/guides/cluster.md",
+        )
+    with place.lock(""):
+        store = Store(place, images_limit)
+        store.sweep()
+        running = _Search(study, space, tuple(objectives), store, budget, seed, batch, ways)
+        sweep = Sweep([], 0, more=running.more)
+        first = running.more()
+        require_all(first, executor)
+        sweep.add(first)
+        files = list(dict.fromkeys(path for cell in first for path in cell.files()))
+        keeper = Keeper(store)
+        try:
+            shared = [] if executor.is_local else files
+            with contextlib.closing(sweep.run(executor, store.images, shared)) as outcomes:
+                for results in outcomes:
+                    keeper.keep(results)
+                    running.take(results)
+                    if progress is not None:
+                        progress(replace(sweep.progress, total=running.expected(sweep.total)))
+        finally:
+            keeper.close()
+        running.leave_out(sweep.quarantined)
+        store.join()
+    found = Found(study, tuple(objectives), space, running.trials, budget, seed, batch)
+    for one in found.front():
+        one.is_best = True
+    return found
+
+
+class _Search:
+    """Asks for trials in batches, and tells their figures."""
+
+    def __init__(
+        self,
+        study: Study,
+        space: Space,
+        objectives: tuple[Objective, ...],
+        store: Store,
+        budget: int,
+        seed: int,
+        batch: int,
+        ways: Sequence[str],
+    ) -> None:
+        self._study, self._space, self._objectives, self._store = study, space, objectives, store
+        self._budget, self._batch = budget, batch
+        self._metrics = list(
+            dict.fromkeys([one.metric for one in objectives] + [one.metric for one in space.bounds])
+        )
+        self.trials: list[Trial] = []
+        self._asked: list[tuple[Trial, Any, list[Cell]]] = []
+        self._rows: dict[str, tuple[str, Row]] = {}
+        self._lost: dict[str, str] = {}
+        self._ways = [(way, self._asking(way, seed)) for way in ways]
+
+    def _asking(self, way: str, seed: int) -> Callable[[int], list[tuple[dict[str, Setting], Any]]]:
+        """Give what chooses so many more settings, each with what is told of them."""
+        if way == "grid":
+            points = iter(self._space.points(self._budget))
+            return lambda count: [(point, None) for point in itertools.islice(points, count)]
+        optuna = library("optuna")
+        optuna.logging.set_verbosity(optuna.logging.ERROR)
+        if way == "TPE":
+            sampler = optuna.samplers.TPESampler(seed=seed, constant_liar=True)
+        else:
+            sampler = optuna.samplers.RandomSampler(seed=seed)
+        directions = ["maximize" if one.is_maximized else "minimize" for one in self._objectives]
+        asked = optuna.create_study(directions=directions, sampler=sampler)
+
+        def ask(count: int) -> list[tuple[dict[str, Setting], Any]]:
+            trials = [asked.ask() for _ in range(count)]
+            return [(self._space.suggest(trial), (asked, trial)) for trial in trials]
+
+        return ask
+
+    def more(self) -> list[Cell]:
+        """Judge the batch that is finished, and choose the next ones, until cells have to be run."""
+        while True:
+            for trial, told, cells in self._asked:
+                self._judge(trial, told, cells)
+            self._asked = []
+            if not (cells := self._choose()):
+                if self._asked:
+                    continue
+                return []
+            have = self._store.keys()
+            self._known([cell.key for cell in cells if cell.key in have])
+            if left := [cell for cell in cells if cell.key not in self._rows]:
+                return left
+
+    def _choose(self) -> list[Cell]:
+        """Choose a batch; give its cells, each once."""
+        while self._ways:
+            way, ask = self._ways[0]
+            before = sum(one.way == way for one in self.trials)
+            most = len(self._space.fixed) if way == "grid" and self._space.fixed else self._budget
+            chosen = ask(min(self._batch, most - before))
+            if not chosen:
+                self._ways.pop(0)
+                continue
+            for values, told in chosen:
+                trial = Trial(way, sum(one.way == way for one in self.trials), values)
+                self.trials.append(trial)
+                try:
+                    cells = trial_cells(self._study, self._space, values)
+                except ConfigError as error:
+                    trial.reason, cells = str(error), []
+                self._asked.append((trial, told, cells))
+            return list({cell.key: cell for _, _, cells in self._asked for cell in cells}.values())
+        return []
+
+    def take(self, results: Iterable[Kept]) -> None:
+        """Take note of results."""
+        for one in results:
+            self._rows[one.key] = row_of_cell(one.rows)
+
+    def _known(self, keys: list[str]) -> None:
+        """Take note of results that are kept already."""
+        for key, text in self._store.ask([key for key in keys if key not in self._rows], "rows"):
+            if text is not None:
+                self._rows[key] = row_of_cell(text)
+
+    def leave_out(self, reasons: dict[str, str]) -> None:
+        """Take note of cells that crashed; their trials have no figures."""
+        self._lost = reasons
+
+    def expected(self, so_far: int) -> int:
+        """Give the number of cells of the whole search, by that of the trials so far."""
+        share = len(self.trials) / (self._budget * max(1, len({one.way for one in self.trials})))
+        return max(so_far, round(so_far / share)) if share else so_far
+
+    def _judge(self, trial: Trial, told: Any, cells: list[Cell]) -> None:
+        """Give a trial its figures, and tell optuna."""
+        rows = [self._rows.get(cell.key) for cell in cells]
+        if not trial.reason:
+            trial.reason = next(filter(None, map(_reason, rows)), "")
+        if not trial.reason:
+            done = [row[1] for row in rows if row is not None]
+            trial.figures = {name: _figure(name, done) for name in self._metrics}
+            trial.reason = next(
+                (f"{name} has no value" for name, value in trial.figures.items() if math.isnan(value)), ""
+            )
+        excess = [] if trial.reason else [one.excess(trial.figures[one.metric]) for one in self._space.bounds]
+        trial.is_feasible = not trial.reason and all(one <= 0 for one in excess)
+        if told is None:
+            return
+        asked, of_optuna = told
+        if trial.reason:
+            asked.tell(of_optuna, state=library("optuna").trial.TrialState.FAIL)
+            return
+        for bound, value in zip(self._space.bounds, excess, strict=True):
+            of_optuna.set_constraint(f"{bound.metric} {bound.least} {bound.most}", value)
+        asked.tell(of_optuna, [trial.figures[one.metric] for one in self._objectives])
+
+
+def trial_cells(study: Study, space: Space, values: dict[str, Setting]) -> list[Cell]:
+    """Give the cells of a trial: those of the grid, on devices with these settings.
+
+    Raises:
+        ConfigError: a device cannot have them.
+    """
+    (grid,) = [one for one in study.grids if one.name == space.grid]
+    tried = replace(
+        study,
+        inputs=grid.inputs or study.inputs,
+        grids=(replace(grid, set={**grid.set, **space.settings(values)}),),
+    )
+    return [cell for cell in tried.cells() if cell.grid != "profile"]
+
+
+def _reason(row: Any) -> str:
+    """Say why a cell has no figures."""
+    if row is None:
+        return "a cell crashed its process"
+    table, columns = row
+    if table == "failures":
+        return str(columns["message"])
+    stopped = columns.get("run_stopped")
+    return f"ended early: {stopped}" if stopped else ""
+
+
+def _figure(name: str, rows: list[dict[str, Any]]) -> float:
+    """Give a figure of a trial: the geometric mean over its cells, the arithmetic one of shares.
+
+    Raises:
+        ConfigError: results have no such number.
+    """
+    values = [row.get(name) for row in rows]
+    numbers = [float(one) for one in values if isinstance(one, (int, float)) and not isinstance(one, bool)]
+    if len(numbers) == len(rows):
+        if len(set(numbers)) == 1:  # Exactly that, as the mean of a logarithm is not.
+            return numbers[0]
+        return average(numbers, arithmetic=name.endswith("_pct"))
+    if any(name in row for row in rows):
+        return math.nan
+    known = sorted({key for row in rows for key, value in row.items() if isinstance(value, float)})
+    near = difflib.get_close_matches(name, known, n=1)
+    raise ConfigError(
+        f"`{name}` is not a figure of the results",
+        kind="config",
+        field="--minimize",
+        hint=f"did you mean `{near[0]}`?" if near else "name a column of `runs`, as mean_response_ms or waf",
+    )
+
+
+def require_objectives(minimize: Sequence[str], maximize: Sequence[str]) -> tuple[Objective, ...]:
+    """Make objectives of the names of figures.
+
+    Raises:
+        ConfigError: there is none, or one is there twice.
+    """
+    found = tuple([Objective(one) for one in minimize] + [Objective(one, True) for one in maximize])
+    names = [one.metric for one in found]
+    if not names or len(set(names)) < len(names):
+        raise ConfigError(
+            "nothing to search for" if not names else "an objective is there twice",
+            kind="config",
+            field="--minimize",
+            hint="name a column of `runs`, as `--minimize mean_response_ms --minimize waf`",
+        )
+    return found

@@ -1,0 +1,319 @@
+"""The results of one study: parts that hold finished cells, joined in the end, and tables of them."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import itertools
+import json
+import shutil
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from emmclab.errors import InputError
+from emmclab.runtime.build import build_digest
+from emmclab.runtime.files import lock, sweep
+from emmclab.runtime.local_copies import scratch
+from emmclab.runtime.parquet import Line, TableFile, database, quoted
+from emmclab.runtime.place import Folder, Place
+from emmclab.studies.cell import Cell, Images
+from emmclab.studies.kept import Kept, PartWriter, ask, keys_of, listed
+from emmclab.studies.tables import TABLES, Digest, Run, kept_rows
+
+#: Most bytes of preconditioned devices in the results folder of a study, where nothing else is said.
+IMAGES_BYTES = 4 << 30
+#: Where parts lie, and the one that all become.
+_CELLS, _WHOLE = "cells", "cells/all.parquet"
+#: Parts are written the more rarely, the more there are: seconds for each, and the most between two.
+_EACH_S, _MOST_S = 0.1, 10.0
+#: Parts of more cells than this are joined only where there are more parts than that.
+_MANY_CELLS, _MANY_PARTS = 4_096, 1_000
+#: Rows that are written at once where parts are joined, and of a row group of what they become.
+_JOINED, _GROUP = 500, 2_048
+
+
+@dataclass(frozen=True)
+class Missing:
+    """A cell without a result, and why, where that is known."""
+
+    key: str
+    grid: str
+    input: str
+    seed: int
+    device: str = ""
+    reason: str = ""
+
+    @staticmethod
+    def of(cell: Cell, reason: str = "") -> Missing:
+        """Name a cell."""
+        return Missing(cell.key, cell.grid, cell.input.name, cell.input.seed, cell.device_name, reason)
+
+
+@dataclass
+class Finished:
+    """What a run came to, without the results themselves, of which there may be a million."""
+
+    about: dict[str, Any]
+    digest: str = ""
+    #: Numbers of results by table: `runs`, `cuts`, `profiles`, `failures`.
+    counts: dict[str, int] = field(default_factory=dict)
+    #: Flat rows of cells that failed, and of runs whose device stopped early.
+    failures: list[Run] = field(default_factory=list)
+    early: list[Run] = field(default_factory=list)
+    missing: list[Missing] = field(default_factory=list)
+
+
+class Store:
+    """Keeps the results of one study in a place."""
+
+    def __init__(self, place: Place | Path, images_limit: int = IMAGES_BYTES) -> None:
+        """Name the place, and the most bytes of images beside the results."""
+        self.place: Place = Folder(place) if isinstance(place, Path) else place
+        # What cells share on a machine lies with the results only where these are a folder of it.
+        self.images = images_beside(self.place.folder or scratch(), images_limit)
+
+    def keys(self) -> set[str]:
+        """Give the keys of all cells that are kept.
+
+        Raises:
+            InputError: a part is broken.
+        """
+        if not (names := self.place.names(_CELLS)):
+            return set()
+        with self.place.aside() as aside:
+            paths = self.place.paths(names, aside)
+            try:
+                return keys_of(paths, aside)
+            except InputError:
+                for path, name in zip(paths, names, strict=True):
+                    with _naming(f"{self.place}/{name}"):
+                        keys_of([path], aside)
+                raise
+
+    def add(self, results: Sequence[Kept], writer: PartWriter | None = None) -> None:
+        """Keep results as one part, which is there whole or not at all."""
+        if not results:
+            return
+        with self.place.aside() as aside, contextlib.ExitStack() as own:
+            made = aside / "part.parquet"
+            (writer or own.enter_context(PartWriter())).write(results, made)
+            name = hashlib.sha256(made.read_bytes()).hexdigest()[:32]
+            self.place.write(f"{_CELLS}/{name}.parquet", made)
+
+    def sweep(self) -> None:
+        """Remove unfinished files of a killed run, and images of other builds.
+
+        What living processes hold stays, but for such images, which they make again.
+        """
+        images = self.images.folder
+        for folder in filter(None, (self.place.folder, images)):
+            sweep(folder)
+        if self.place.folder is not None:
+            sweep(self.place.folder / _CELLS)
+        for other in images.parent.glob("*"):
+            if other != images:
+                shutil.rmtree(other, ignore_errors=True)
+        for left in images.glob("*.lock"):
+            with contextlib.suppress(OSError), left.open("w") as file:
+                if lock(file, wait=False):
+                    left.unlink(missing_ok=True)
+
+    def forget(self) -> None:
+        """Drop every cell, image and log of power cuts."""
+        for name in self.place.names(_CELLS):
+            self.place.remove(name)
+        for folder in (self.images.folder, self.images.logs):
+            if folder is not None and folder.exists():
+                shutil.rmtree(folder)
+
+    def join(self) -> None:
+        """Make one part of all, with each cell once and in the order of the keys.
+
+        Parts of many cells stay, while they are not too many: a copy would cost more than it saves.
+        """
+        names = self.place.names(_CELLS)
+        if names == [_WHOLE] or not names:
+            return
+        keys = sorted(self.keys())
+        if len(keys) > _MANY_CELLS and len(names) <= _MANY_PARTS:
+            return
+        with self.place.aside() as aside:
+            pieces: list[Path] = []
+            results = (Kept(*row) for row in ask(self.copies(aside), aside, keys, Kept._fields[1:]))
+            with PartWriter("snappy") as writer:
+                while some := list(itertools.islice(results, _JOINED)):
+                    pieces.append(aside / f"piece-{len(pieces)}.parquet")
+                    writer.write(some, pieces[-1])
+            made = aside / "all.parquet"
+            with database(aside) as asked:
+                target = f"'{quoted(made)}' (format parquet, compression zstd, row_group_size {_GROUP})"
+                asked.execute(f"copy (from read_parquet({listed(pieces)})) to {target}")
+            self.place.write(_WHOLE, made)
+        # Until here a cell may be there twice, which does no harm.
+        for name in names:
+            if name != _WHOLE:
+                self.place.remove(name)
+
+    def copies(self, aside: Path) -> list[Path]:
+        """Give the parts as paths on this machine; those of a bucket are copied to `aside`."""
+        return self.place.paths(self.place.names(_CELLS), aside)
+
+    def ask(self, keys: Sequence[str], *columns: str) -> Iterator[tuple[Any, ...]]:
+        """Give the key and columns of cells, in this order; None for those of cells that are not there."""
+        with self.place.aside() as aside:
+            yield from ask(self.copies(aside), aside, keys, columns)
+
+    def finish(self, about: dict[str, Any], cells: Iterable[Cell], reasons: Mapping[str, str]) -> Finished:
+        """Write the index and the tables, in the order of the study, whatever order the cells ran in.
+
+        `reasons` tell, by key, why cells have no result.
+        """
+        by_key = {cell.key: cell for cell in cells}
+        found = Finished(about, counts=dict.fromkeys(TABLES, 0))
+        digest = Digest()
+        self.join()
+        with contextlib.ExitStack() as files:
+            aside = files.enter_context(self.place.aside())
+            tables = {name: files.enter_context(TableFile(aside, name)) for name in TABLES}
+            notes = _Notes(found)
+            for key, rows in self.ask(list(by_key), "rows"):
+                if rows is None:
+                    found.missing.append(Missing.of(by_key[key], reasons.get(key, "")))
+                    continue
+                hashed, lines = kept_rows(rows)
+                digest.add(hashed)
+                notes.take(lines[0])
+                for line in lines:
+                    tables[line.table].add_line(line)
+            for name, table in tables.items():
+                if table.rows:
+                    self.place.write(f"{name}.parquet", table.write(), is_derived=True)
+                else:
+                    self.place.remove(f"{name}.parquet")
+        found.digest = digest.text
+        if found.missing:
+            found.about = about | {"missing": len(found.missing)}
+        without = {one.key for one in found.missing}
+        index: dict[str, Any] = {"study": found.about, "cells": [key for key in by_key if key not in without]}
+        if found.missing:
+            index["missing"] = [asdict(one) for one in found.missing]
+        self.place.write("index.json", (json.dumps(index, indent=1) + "\n").encode())
+        return found
+
+    def index(self) -> dict[str, Any]:
+        """Read the index of the last finished run.
+
+        Raises:
+            InputError: the study has not been run to its end.
+        """
+        path = f"{self.place}/index.json"
+        try:
+            index: dict[str, Any] = json.loads(self.place.read("index.json"))
+        except (OSError, ValueError) as error:
+            hint = "run the study first: `emmclab run STUDY`"
+            raise InputError(
+                f"{path}: there are no finished results", kind="io", file=path, hint=hint
+            ) from error
+        return index
+
+    def results(self) -> Iterator[str]:
+        """Give the results of the last finished run as JSON, in the order of the study; also of failures."""
+        for key, text in self.ask(self.index()["cells"], "result"):
+            if text is None:
+                raise InputError(
+                    f"{self.place}: the result {key} is gone",
+                    kind="io",
+                    file=str(self.place),
+                    hint="run the study again",
+                )
+            yield text
+
+
+class Keeper:
+    """Puts results that come together into parts; the last ones too, however the run ends."""
+
+    def __init__(self, store: Store) -> None:
+        """Name the store."""
+        self._store = store
+        self._waiting: list[Kept] = []
+        self._parts = 0
+        self._last = time.monotonic()
+        self._thread = ThreadPoolExecutor(1, "keeper")
+        self._writer = PartWriter()
+        self._writing: Future[None] | None = None
+
+    def keep(self, results: Iterable[Kept]) -> None:
+        """Keep results, now or within some seconds.
+
+        Raises:
+            InputError: those before could not be kept.
+        """
+        self._waiting.extend(results)
+        if self._writing is not None:
+            if not self._writing.done():
+                return
+            self._written()
+        if time.monotonic() - self._last >= min(_MOST_S, self._parts * _EACH_S):
+            self._write()
+
+    def close(self) -> None:
+        """Write what waits."""
+        try:
+            self._written()
+            self._write()
+            self._written()
+        finally:
+            self._thread.shutdown()
+            self._writer.close()
+
+    def _write(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        self._writing = self._thread.submit(self._store.add, waiting, self._writer)
+        self._parts += 1
+        self._last = time.monotonic()
+
+    def _written(self) -> None:
+        writing, self._writing = self._writing, None
+        if writing is not None:
+            writing.result()
+
+
+def images_beside(folder: Path, limit: int) -> Images:
+    """Name the folder in which cells of this build share preconditioned devices, and that of crash logs."""
+    return Images(folder / "images" / build_digest(), limit, folder / "crash")
+
+
+class _Notes:
+    """Takes note of rows of cells: their numbers, and those that have to be looked at."""
+
+    def __init__(self, found: Finished) -> None:
+        self._found = found
+        #: Whether rows of a form give a reason why the device stopped; most are not parsed.
+        self._stopped: dict[str, bool] = {}
+
+    def take(self, line: Line) -> None:
+        self._found.counts[line.table] += 1
+        if line.table == "failures":
+            self._found.failures.append(json.loads(line.row))
+        elif line.table == "runs" and self._stopped.get(line.form, True):
+            row = json.loads(line.row)
+            self._stopped[line.form] = bool(row.get("run_stopped"))
+            if self._stopped[line.form]:
+                self._found.early.append(row)
+
+
+@contextlib.contextmanager
+def _naming(part: str) -> Iterator[None]:
+    try:
+        yield
+    except InputError as error:
+        raise InputError(
+            f"{part}: this part of the results is broken",
+            kind="io",
+            file=part,
+            hint="remove it, and run the study again",
+        ) from error

@@ -1,0 +1,325 @@
+"""What a study found: its runs by input and setting over the seeds, the best and worst by metric."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from emmclab.devices.result import at
+from emmclab.devices.spread import Spread
+from emmclab.studies.results import Results
+from emmclab.studies.tables import Run, stop_of
+from emmclab.traces.profile_options import percentile_label
+
+
+class Metric(NamedTuple):
+    """A figure of a run that settings are ranked by; `paths` are tried in order, for each kind of result."""
+
+    name: str
+    label: str
+    unit: str
+    paths: tuple[str, ...]
+    highest_is_best: bool = False
+    #: A chosen percentile of response times, in place of a path.
+    percentile: float | None = None
+
+    def of(self, run: Run) -> float | None:
+        """Give the value of a run; None where its result has none."""
+        if self.percentile is not None:
+            chosen = (row for row in run.get("percentiles", ()) if row["op"] == "all")
+            return next((row["response_ms"] for row in chosen if row["percentile"] == self.percentile), None)
+        for path in self.paths:
+            try:
+                value = at(run, path)
+            except KeyError:
+                continue
+            return None if value is None else float(value)
+        return None
+
+    def number(self, value: float) -> str:
+        """Print a value: shares with two digits behind the point, others with four that count.
+
+        >>> [METRICS[0].number(value) for value in (3.25, 3094.3481, 0.0012345)]
+        ['3.250', '3,094', '0.001234']
+        """
+        if self.unit == "%" or value == 0:
+            return f"{value:.2f}"
+        return f"{value:,.{max(0, 3 - math.floor(math.log10(abs(value))))}f}"
+
+    def text(self, value: float) -> str:
+        """Print a value with its unit, both on one line.
+
+        >>> METRICS[3].text(75.0).split()
+        ['75.00', '%']
+        """
+        return f"{self.number(value)}\u00a0{self.unit}".strip()
+
+
+METRICS = (
+    Metric("mean_response", "Mean response", "ms", ("response.mean_response_ms",)),
+    Metric("p99_response", "p99 response", "ms", ("response.p99_ms",)),
+    Metric("waf", "Write amplification", "", ("write_amplification.waf",)),
+    Metric("no_wait", "No-wait", "%", ("requests.no_wait_pct",), highest_is_best=True),
+)
+#: That of applications, whose runs have it.
+RUNTIME = Metric("runtime", "Runtime", "s", ("app.runtime_s",))
+
+#: Chosen percentiles that every study has without choosing.
+_USUAL = (99.0,)
+
+
+#: Fields that `summaries` reads beside the metrics' figures.
+_READ = ("grid", "input", "seed", "device", "settings", "percentiles", "run.stopped", "run.mode")
+#: Options that are swept beside the settings.
+_OPTIONS = ("mode", "network")
+
+
+@functools.cache
+def _fields_read() -> dict[str, tuple[str, ...]]:
+    """Give the fields of each group that `summaries` reads; none of those that are no group."""
+    groups: dict[str, list[str]] = {}
+    options = (f"options.{name}" for name in (*_OPTIONS, "layer_settings"))
+    for path in (*_READ, *options, *(path for metric in (*METRICS, RUNTIME) for path in metric.paths)):
+        group, _, field = path.partition(".")
+        groups.setdefault(group, []).extend([field] if field else [])
+    return {group: tuple(fields) for group, fields in groups.items()}
+
+
+def summed(run: Run) -> Run:
+    """Give the part of a run that `summaries` reads; a million whole runs would not fit into memory.
+
+    >>> summed({"grid": "g", "seed": 1, "run": {"stopped": None, "seconds": 2.0}, "waits": {"gc_ms": 1.0}})
+    {'grid': 'g', 'seed': 1, 'run': {'stopped': None}}
+    """
+    part = {}
+    for name, fields in _fields_read().items():
+        if name in run:
+            value = run[name]
+            part[name] = {one: value[one] for one in fields if one in value} if fields and value else value
+    return part
+
+
+def metrics_of(percentiles: Iterable[float]) -> tuple[Metric, ...]:
+    """Give the metrics of a study with these chosen percentiles.
+
+    >>> [metric.label for metric in metrics_of([99, 99.99])][-2:]
+    ['No-wait', 'p99.99 response']
+    """
+    chosen = (
+        Metric(
+            f"{(label := percentile_label(one)).replace('.', '_')}_response",
+            f"{label} response",
+            "ms",
+            (),
+            percentile=one,
+        )
+        for one in percentiles
+        if one not in _USUAL
+    )
+    return (*METRICS, *chosen)
+
+
+#: The setting of a run: swept key and value, in the order of the study.
+Setting = tuple[tuple[str, Any], ...]
+
+
+@dataclass(frozen=True)
+class Point:
+    """An input in one setting of a grid: its figures over the seeds, by metric."""
+
+    input: str
+    setting: Setting
+    figures: dict[str, Spread]
+    seeds: int
+    #: Runs that ended early or failed, each with its reason; they are not in the figures.
+    ended_early: tuple[str, ...] = ()
+    failed: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Ranked:
+    """The best and the worst setting of a grid by one metric, over the inputs that every setting has.
+
+    A swept key whose values give the same is not part of the two.
+    """
+
+    metric: Metric
+    best: Setting
+    worst: Setting
+    best_value: Spread
+    worst_value: Spread
+    inputs: int
+
+    @property
+    def change_pct(self) -> float | None:
+        """The worst against the best."""
+        best, worst = self.best_value.mean, self.worst_value.mean
+        return 100 * (worst / best - 1) if best else None
+
+    @property
+    def is_equal(self) -> bool:
+        """Whether the settings make no difference that the page would show."""
+        return self.metric.text(self.best_value.mean) == self.metric.text(self.worst_value.mean)
+
+    @property
+    def is_within_spread(self) -> bool:
+        """Whether the difference is smaller than that between seeds."""
+        low, high = sorted((self.best_value, self.worst_value))
+        return low.high >= high.low
+
+
+@dataclass(frozen=True)
+class Summary:
+    """One grid of a study."""
+
+    grid: str
+    #: The swept keys, each with its values: `device`, `mode`, and settings by dotted key.
+    swept: dict[str, list[Any]]
+    points: list[Point]
+    ranked: list[Ranked]
+    metrics: tuple[Metric, ...] = METRICS
+
+
+def summaries(results: Results) -> list[Summary]:
+    """Sum up each grid of a study, in its order."""
+    grids: dict[str, list[Run]] = {}
+    for run in (*results.runs, *results.failures):
+        if run["grid"] != "profile":
+            grids.setdefault(run["grid"], []).append(run)
+    metrics = metrics_of(results.about.get("percentiles", ()))
+
+    def with_runtime(runs: list[Run]) -> tuple[Metric, ...]:
+        return (*metrics, RUNTIME) if any(RUNTIME.of(run) is not None for run in runs) else metrics
+
+    return [_summary(grid, runs, with_runtime(runs)) for grid, runs in grids.items()]
+
+
+def swept_keys(runs: Iterable[Run]) -> dict[str, list[Any]]:
+    """Give the keys that take several values in these runs, with the values, in the order of the runs.
+
+    >>> policies = ("fifo", "cat")
+    >>> swept_keys({"device": "a", "settings": {"gc.policy": policy}} for policy in policies)
+    {'gc.policy': ['fifo', 'cat']}
+    """
+    values: dict[str, list[Any]] = {}
+    for run in runs:
+        for key, value in _keys(run).items():
+            if value not in values.setdefault(key, []):
+                values[key].append(value)
+    return {key: found for key, found in values.items() if len(found) > 1}
+
+
+def _keys(run: Run) -> dict[str, Any]:
+    options = run.get("options", {})
+    chosen = {name: options[name] for name in _OPTIONS if name in options}
+    return {"device": run["device"], **chosen, **run.get("settings", {}), **options.get("layer_settings", {})}
+
+
+def named(setting: Setting) -> str:
+    """Name a setting in one line.
+
+    >>> named((("device", "nexus5"), ("gc.policy", "fifo"), ("gc.idle", True)))
+    'nexus5, gc.policy = fifo, gc.idle = true'
+    """
+    words = [
+        str(value) if key in ("device", *_OPTIONS) else f"{key} = {written(value)}" for key, value in setting
+    ]
+    return ", ".join(words)
+
+
+def written(value: Any) -> str:
+    """Write a value as in a study file, without quotes."""
+    return str(value).lower() if isinstance(value, bool) else "–" if value is None else str(value)
+
+
+def _summary(grid: str, runs: list[Run], metrics: tuple[Metric, ...]) -> Summary:
+    swept = swept_keys(runs)
+    settings = list(swept) or ["device"]
+    groups: dict[tuple[str, Setting], list[Run]] = {}
+    for run in runs:
+        keys = _keys(run)
+        setting = tuple((key, keys.get(key)) for key in settings)
+        groups.setdefault((run["input"], setting), []).append(run)
+    points = [_point(name, setting, group, metrics) for (name, setting), group in groups.items()]
+    return Summary(grid, swept, points, _ranked(points, groups, metrics), metrics)
+
+
+def _point(name: str, setting: Setting, runs: list[Run], metrics: Sequence[Metric]) -> Point:
+    done = [run for run in runs if "message" not in run]
+    whole = [run for run in done if stop_of(run) is None]
+    figures = {}
+    for metric in metrics:
+        values = [value for run in whole if (value := metric.of(run)) is not None]
+        if values:
+            figures[metric.name] = Spread(sum(values) / len(values), min(values), max(values))
+    return Point(
+        name,
+        setting,
+        figures,
+        len(whole),
+        tuple(dict.fromkeys(reason for run in done if (reason := stop_of(run)) is not None)),
+        tuple(dict.fromkeys(run["message"] for run in runs if "message" in run)),
+    )
+
+
+def _ranked(
+    points: Sequence[Point], groups: dict[tuple[str, Setting], list[Run]], metrics: Sequence[Metric]
+) -> list[Ranked]:
+    settings = list(dict.fromkeys(point.setting for point in points))
+    found = []
+    for metric in metrics:
+        having = {
+            (point.input, point.setting)
+            for point in points
+            if metric.name in point.figures and not point.ended_early and not point.failed
+        }
+        names = dict.fromkeys(point.input for point in points)
+        inputs = [name for name in names if all((name, setting) in having for setting in settings)]
+        if not inputs:
+            continue
+        values = {
+            setting: _over_inputs(metric, [groups[name, setting] for name in inputs]) for setting in settings
+        }
+        order = sorted(settings, key=lambda setting: values[setting].mean, reverse=metric.highest_is_best)
+        best, worst = order[0], order[-1]
+        ends = [_essential(setting, values, metric) for setting in (best, worst)]
+        found.append(Ranked(metric, ends[0], ends[1], values[best], values[worst], len(inputs)))
+    return found
+
+
+def _essential(setting: Setting, values: dict[Setting, Spread], metric: Metric) -> Setting:
+    """Leave out the keys of a setting by which its value, as it is printed, does not change."""
+    shown = metric.text(values[setting].mean)
+
+    def matters(key: str) -> bool:
+        rest = [pair for pair in setting if pair[0] != key]
+        alike = [other for other in values if all(pair in other for pair in rest)]
+        return any(metric.text(values[other].mean) != shown for other in alike)
+
+    return tuple(pair for pair in setting if matters(pair[0])) or setting
+
+
+def _over_inputs(metric: Metric, groups: Sequence[Sequence[Run]]) -> Spread:
+    """Average over the inputs, seed by seed: geometric means of times and ratios, so that none outweighs."""
+    by_seed: dict[int, list[float]] = {}
+    for runs in groups:
+        for run in runs:
+            value = metric.of(run)
+            if value is not None:
+                by_seed.setdefault(run["seed"], []).append(value)
+    means = [average(values, arithmetic=metric.unit == "%") for values in by_seed.values()]
+    return Spread(sum(means) / len(means), min(means), max(means))
+
+
+def average(values: Sequence[float], *, arithmetic: bool = False) -> float:
+    """Give the geometric mean, or the arithmetic one where asked for or where a value is not above 0.
+
+    >>> average([1.0, 4.0]), average([1.0, 4.0], arithmetic=True)
+    (2.0, 2.5)
+    """
+    if arithmetic or min(values) <= 0:
+        return sum(values) / len(values)
+    return math.exp(sum(map(math.log, values)) / len(values))

@@ -1,0 +1,262 @@
+"""What journaling costs, in words: the numbers are those of the core."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from emmclab.runtime.document import Document
+from emmclab.runtime.text_table import TextTable
+
+_POINTS = {"mean": "mean", "p50": "p50", "p99": "p99", "max": "max"}
+
+
+class Journal(Document):
+    """What journaling costs in a trace; a mapping of the fields that `emmclab journal --json` prints.
+
+    >>> import emmclab
+    >>> emmclab.read(emmclab.bundled()[0]).journal()["by_role"]
+    []
+    """
+
+    def __repr__(self) -> str:
+        return f"<Journal: {self.headline}>"
+
+    @property
+    def by_roles(self) -> bool:
+        """Whether the trace has block notes, so that the role of each block is known.
+
+        >>> import emmclab
+        >>> emmclab.read(emmclab.bundled()[0]).journal().by_roles
+        False
+        """
+        return bool(self["known_by"] == "roles")
+
+    @property
+    def headline(self) -> str:
+        """The answer in a sentence."""
+        share, commits = self["journal_pct"], self["commits"]
+        if not self["writes"]:
+            return "Nothing is written in this trace."
+        if self.by_roles:
+            parts = [f"{share:.1f} % of the bytes written go to the journal"]
+            if commits["commits"]:
+                blocks = commits["journal_blocks"]["mean"]
+                parts[0] += f", in {commits['commits']:,} commits of {blocks:.1f} blocks"
+            if (unchanged := self["logged"]["unchanged_sectors_pct"]) is not None:
+                parts.append(f"{unchanged:.1f} % of the sectors logged are as they were logged before")
+        elif share is None:
+            parts = ["Roles are not known, and no flag or address tells of a journal"]
+        else:
+            by_flag = any(row["sign"] == "journal" for row in self["by_sign"])
+            who = "the journal's thread wrote" if by_flag else "by their addresses, up to"
+            parts = [f"Roles are not known: {who} {share:.1f} % of the bytes written"]
+            if not by_flag:
+                parts[0] += " may be a journal's"
+            if commits is not None:
+                parts[0] += f", in {commits['commits']:,} commits (by {commits['counted_by']})"
+        if (durable := self["flush_fua_time_pct"]) is not None:
+            parts.append(f"flushes and FUA take {durable:.1f} % of the service time of synchronous writes")
+        return "; ".join(parts) + "."
+
+    def tables(self) -> list[TextTable]:
+        """Give the tables of the terminal and of pages; those without rows are left out.
+
+        >>> import emmclab
+        >>> [table.title for table in emmclab.read(emmclab.bundled()[0]).journal().tables()][0]
+        'Writes by flags and addresses'
+        """
+        all_of_them = (
+            self._kinds(),
+            self._roles(),
+            self._signs(),
+            self._commits(),
+            self._logged(),
+            self._changed(),
+            self._synchronous(),
+            self._rates(),
+        )
+        return [table for table in all_of_them if table.rows]
+
+    def remarks(self) -> list[str]:
+        """Say what limits the figures."""
+        found = []
+        if not self.by_roles:
+            found.append(
+                "Roles are not known: this trace has no block notes. Flags and addresses tell which writes "
+                "are likely the journal's, not what their blocks are or how much of them changed."
+            )
+        if (commits := self["commits"]) is not None:
+            parts = [f"Commits are counted by {commits['counted_by']}: {commits['commits']:,}"]
+            if (rate := commits["commits_per_s"]) is not None:
+                parts.append(f"{rate:.2f} a second")
+            if commits["transactions"] is not None:
+                parts.append(f"of {commits['transactions']:,} transactions")
+                parts.append(f"{commits['fast_commits']:,} other fast-commit blocks")
+            found.append(", ".join(parts) + ".")
+            if commits["not_committed"]:
+                found.append(f"{commits['not_committed']:,} logged blocks have no commit block in the trace.")
+        synchronous = self["synchronous_writes"]
+        if 0 < synchronous["timed"] < synchronous["requests"]:
+            found.append(
+                f"Service times are known of {synchronous['timed']:,} of {synchronous['requests']:,} "
+                "synchronous writes."
+            )
+        return found
+
+    def write_html(self, path: str | Path) -> None:
+        """Write the page: one file that needs no network.
+
+        >>> import emmclab, pathlib, tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     page = pathlib.Path(folder, "page.html")
+        ...     emmclab.read(emmclab.bundled()[0]).journal().write_html(page)
+        ...     page.stat().st_size < 3_000_000
+        True
+        """
+        from emmclab.pages.journal import render
+        from emmclab.runtime.files import write_whole
+
+        write_whole(path, render(self))
+
+    def _kinds(self) -> TextTable:
+        rows = self["by_kind"]
+        data = next((row["kb"] for row in rows if row["kind"] == "data"), 0)
+        return TextTable(
+            "Bytes written",
+            ["kind", "requests", "KB", "% of written", "to data"],
+            [
+                [
+                    row["kind"],
+                    *_counts(row, "requests"),
+                    *_bytes(row),
+                    f"{row['kb'] / data:.2f} : 1" if data else "–",
+                ]
+                for row in rows
+            ],
+            1,
+        )
+
+    def _roles(self) -> TextTable:
+        return TextTable(
+            "Writes by role",
+            ["role", "requests", "blocks", "KB", "% of written"],
+            [
+                [
+                    row["role"],
+                    *_counts(row, "requests", "blocks"),
+                    *_bytes(row),
+                ]
+                for row in self["by_role"]
+            ],
+            1,
+        )
+
+    def _signs(self) -> TextTable:
+        return TextTable(
+            "Writes by flags and addresses",
+            ["sign", "meaning", "requests", "KB", "% of written"],
+            [
+                [
+                    row["sign"],
+                    row["about"],
+                    *_counts(row, "requests"),
+                    *_bytes(row),
+                ]
+                for row in self["by_sign"]
+            ],
+            2,
+        )
+
+    def _commits(self) -> TextTable:
+        found = self["commits"]
+        if found is None:
+            return TextTable("", [], [], 0)
+        labels = {
+            "logged_blocks": "logged blocks",
+            "journal_blocks": "blocks of the journal",
+            "journal_kb": "KB of the journal",
+        }
+        rows = [
+            [label, *(_number(found[name][point], 1) for point in _POINTS)]
+            for name, label in labels.items()
+            if found[name] is not None
+        ]
+        return TextTable("Writes of a commit", ["of each commit", *_POINTS.values()], rows, 1)
+
+    def _logged(self) -> TextTable:
+        found = self["logged"]
+        if found is None or not found["blocks"]:
+            return TextTable("", [], [], 0)
+        rows = [
+            ["by sector", _number(found["unchanged_sectors_pct"], 1), f"{found['compared']:,}"],
+            ["by byte (known with the contents only)", "–", "–"],
+        ]
+        if found["home_compared"]:
+            share = _number(found["home_as_logged_pct"], 1)
+            rows.append(["home blocks that are as logged", share, f"{found['home_compared']:,}"])
+        return TextTable("Unchanged share of logged blocks", ["share", "%", "blocks compared"], rows, 1)
+
+    def _changed(self) -> TextTable:
+        rows = [
+            [str(row["changed_sectors"]), f"{row['blocks']:,}", _number(row["pct"], 1)]
+            for row in self["changed_sectors"]
+            if row["blocks"]
+        ]
+        headings = ["changed sectors", "logged blocks", "%"]
+        return TextTable("Logged blocks by sectors that changed", headings, rows, 0)
+
+    def _synchronous(self) -> TextTable:
+        return TextTable(
+            "Synchronous writes",
+            ["kind", "requests", "per commit", "mean ms", "p99 ms", "all ms", "% of time"],
+            [
+                [
+                    row["kind"],
+                    *_counts(row, "requests"),
+                    _number(row["per_commit"]),
+                    *(_number((row["service_ms"] or {}).get(point), 3) for point in ("mean", "p99")),
+                    _number(row["time_ms"], 1) if row["service_ms"] else "–",
+                    _number(row["time_pct"], 1),
+                ]
+                for row in self["synchronous"]
+            ],
+            1,
+        )
+
+    def _rates(self) -> TextTable:
+        rows = [
+            [
+                _rate(row),
+                f"{row['seconds']:,.1f}",
+                *_counts(row, "commits", "flushes"),
+                f"{row['written_kb']:,.0f}",
+                f"{row['journal_kb']:,.0f}",
+                _number(row["journal_pct"], 1),
+            ]
+            for row in self["by_commit_rate"]
+        ]
+        headings = ["commits a second", "s", "commits", "flushes", "KB written", "KB journal", "journal %"]
+        title = "By the rate of commits"
+        return TextTable(title, headings, rows if self["commits"] else [], 1)
+
+
+def _rate(row: dict[str, Any]) -> str:
+    """Name a class of rates."""
+    low, high = row["from_per_s"], row["to_per_s"]
+    if high is None:
+        return f"> {low:g}"
+    return f"{low:g} - {high:g}" if high else "0"
+
+
+def _number(value: float | None, digits: int = 2) -> str:
+    return "–" if value is None else f"{value:,.{digits}f}"
+
+
+def _counts(row: dict[str, Any], *names: str) -> Iterable[str]:
+    return ("–" if row[name] is None else f"{row[name]:,}" for name in names)
+
+
+def _bytes(row: dict[str, Any]) -> tuple[str, str]:
+    return f"{row['kb']:,.1f}", _number(row["written_pct"])

@@ -1,0 +1,59 @@
+"""What notebooks show of traces and profiles: small tables, on light and dark ground."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from emmclab.runtime.notebook import cell_text, escaped, grid_html, heading_html, pairs_html
+from emmclab.traces.ledger import ledger_line
+from emmclab.traces.profile_fields import TABLES
+
+if TYPE_CHECKING:
+    from emmclab.traces.profile import Profile
+    from emmclab.traces.trace import Trace
+
+#: Requests of a trace that are shown.
+_ROWS = 5
+
+
+def trace_html(trace: Trace) -> str:
+    """Show where a trace comes from and its first requests; counts where it has been read.
+
+    A stream that can be read once is left alone.
+    """
+    header = trace.header
+    facts = [
+        ("format", str(header["format"] or "–")),
+        ("source", str(header["source"] or "–")),
+        ("device", str(header["device"] or "not recorded")),
+        ("clock", str(header["clock"] or "–")),
+    ]
+    if header["note"]:
+        facts.append(("note", str(header["note"])))
+    if trace.counted is not None:
+        facts.append(("ledger", ledger_line(trace.counted)))
+    parts = [heading_html("Trace", trace.name), pairs_html(facts)]
+    if not trace.is_pipe:
+        rows = trace.rows(_ROWS)
+        columns = ("arrival_ns", "op", "sector", "sectors", "complete_ns", "process")
+        shown = [column for column in columns if any(row[column] is not None for row in rows)]
+        parts.append(grid_html(shown, [[cell_text(row[column]) for column in shown] for row in rows]))
+    return "".join(parts)
+
+
+def profile_html(profile: Profile) -> str:
+    """Show Tables III and IV, and what the trace shows of the paper's findings."""
+    parts = [heading_html("Profile", profile.name), f"<div>{escaped(ledger_line(profile['ledger']))}</div>"]
+    for title, fields in TABLES:
+        cells = [field.text(profile[field.name]) for field in fields]
+        parts.append(grid_html([field.heading for field in fields], [cells], title))
+    shown = {"yes": "yes", "no": "no", "unknown": "–"}
+    findings = [
+        [finding["title"], shown[finding["shown"]], finding["meaning"]] for finding in profile.findings
+    ]
+    parts.append(
+        f"<details><summary>{len(findings)} findings</summary>"
+        + grid_html(["finding", "shown", "by these figures"], findings, left=True)
+        + "</details>"
+    )
+    return "".join(parts)

@@ -1,0 +1,298 @@
+"""A trace in parts, as Spark and DuckDB write one: profiled in parallel, and merged in order of time."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from emmclab import _core
+from emmclab.errors import ConfigError, EmmclabError, FormatError, InputError
+from emmclab.runtime.files import digest, printable
+from emmclab.traces.profile import Profile
+from emmclab.traces.profile_options import profiler
+from emmclab.traces.reading import read, read_slice, trace_name
+from emmclab.traces.recordings import recordings
+from emmclab.traces.trace import Header, Ledger, Trace
+
+#: Called with the parts that are merged, all of them, and those that were there before: none.
+PartsProgress = Callable[[int, int, int], None]
+
+#: Figures that begin anew in each part, and what that changes.
+_ESTIMATES = {
+    "reuse_distance": "the first touch of a page in a part counts as its first of all",
+    "update_interval": "an overwrite of a page that was last written in an earlier part has no interval",
+    "working_set": "over time a page counts anew in each part; the last value is exact",
+    "miss_ratio": "caches are empty where a part begins",
+    "queue_depth": "requests that are unfinished where a part ends are not seen in the next one; the same "
+    "holds for no-wait, busy and idle time, wake-ups and re-issues",
+}
+
+
+#: Requests of a slice of a Parquet file, of which one has at least so many, and the most slices of a file.
+_SLICE_REQUESTS, _MOST_SLICES = 1 << 22, 64
+
+
+@dataclass(frozen=True, order=True)
+class Part:
+    """A part of a trace that is not empty; in the order of time."""
+
+    first_ns: int
+    """Its first arrival."""
+    path: Path
+    groups: tuple[int, int] | None = None
+    """Row groups of a Parquet file, the last of them excluded; all where None."""
+
+    def __str__(self) -> str:
+        if self.groups is None:
+            return str(self.path)
+        return f"{self.path}: row groups {self.groups[0] + 1} to {self.groups[1]}"
+
+
+def slices_of(path: Path) -> list[tuple[int, int]]:
+    """Divide the row groups of a Parquet file into slices of millions of requests; of any other file none.
+
+    They depend on the file alone, so that its profile does not depend on the number of threads.
+
+    >>> slices_of(Path("trace.txt"))
+    []
+    """
+    try:
+        with path.open("rb") as file:
+            if file.read(4) != b"PAR1":
+                return []
+    except OSError:
+        return []
+    requests = _core.row_groups(path)
+    least = max(_SLICE_REQUESTS, -(-sum(requests) // _MOST_SLICES))
+    found: list[tuple[int, int]] = []
+    begin = held = 0
+    for number, count in enumerate(requests, 1):
+        held += count
+        if held >= least or number == len(requests):
+            found.append((begin, number))
+            begin, held = number, 0
+    return found
+
+
+def profile_parts(
+    place: Path,
+    jobs: int,
+    progress: PartsProgress | None = None,
+    *,
+    reading: Mapping[str, Any] | None = None,
+    **measures: Any,
+) -> Profile:
+    """Characterise a trace whose parts, in order of time, are the files below a folder, or slices of a file.
+
+    Parts are profiled by `jobs` threads and merged in order. Counts, sizes, localities, response times, gaps
+    between arrivals and unique pages are those of one pass over the whole. What a part cannot know begins
+    anew in it, and is an estimate: `estimates` names those figures, with their error where it is known.
+
+    Args:
+        place: a folder, whose files and those of folders in it are the parts, whatever their names; or a
+            Parquet file, whose parts are row groups (`slices_of`).
+        jobs: parts that are profiled at once; each takes the memory of a profile.
+        progress: called after each part.
+        reading: options of `emmclab.read`.
+        measures: options of `Trace.profile`.
+
+    Raises:
+        InputError: there is no part.
+        FormatError: parts overlap in time, or a part cannot be read.
+        ConfigError: `mend_clock`, which needs one pass, or `only` chooses no request.
+    """
+    options = dict(reading or {})
+    if options.get("mend_clock"):
+        raise ConfigError(
+            f"{place}: jumps of the clock are mended in one pass, not in parts",
+            kind="config",
+            field="--mend-clock",
+            hint="leave out --jobs, or convert each part with --mend-clock before",
+        )
+    is_file = place.is_file()
+    name = trace_name(place) if is_file else printable(place.resolve().name)
+    whole = profiler(name, **measures)
+    traces: list[Trace] = []
+    stop = threading.Event()
+    paths = _paths(place)
+    digests: list[str | None] = []
+    # Beside the parts; a thread that an interruption does not wait for.
+    hashing = threading.Thread(target=lambda: digests.append(digest(paths)), daemon=True)
+    hashing.start()
+    with ThreadPoolExecutor(jobs) as threads:
+        try:
+            parts = _parts(place, paths, options, threads)
+            origin_ns = min((part.first_ns for part in parts), default=0)
+
+            def profiled(part: Part) -> tuple[_core.Profiler, Trace]:
+                trace = read_slice(part.path, options, origin_ns, part.groups)
+                profile = profiler("", **measures)
+                for batch in trace.batches():
+                    if stop.is_set():
+                        break
+                    profile.update(batch)
+                return profile, trace
+
+            left = iter(parts)
+            running: deque[tuple[Part, Future[tuple[_core.Profiler, Trace]]]] = deque()
+            for number in range(1, len(parts) + 1):
+                # One more than there are threads, so that none waits for a merge.
+                for part in itertools.islice(left, jobs + 1 - len(running)):
+                    running.append((part, threads.submit(profiled, part)))
+                part, future = running.popleft()
+                profile, trace = future.result()
+                _merge(whole, profile, part)
+                traces.append(trace)
+                if progress is not None:
+                    progress(number, len(parts), 0)
+        except BaseException:
+            stop.set()
+            threads.shutdown(wait=False, cancel_futures=True)
+            raise
+    if not traces:
+        raise InputError(
+            f"{place}: no part holds a request", kind="io", file=str(place), hint="check the path"
+        )
+    header, ledger = _of_file(place, options, traces) if is_file else _of_folder(place, traces)
+    _refuse_nothing(place, ledger)
+    # Only the gaps of the whole tell which of them are jumps.
+    jumps = len(json.loads(whole.finish(ledger, header))["clock_jumps"])
+    ledger["clock_jumps"] = max(jumps, ledger["clock_jumps"] or 0) if is_file else jumps
+    fields = json.loads(whole.finish(ledger, header))
+    hashing.join()
+    about = {"name": fields.pop("name"), "trace_digest": digests[0]}
+    return Profile({**about, "parts": len(traces), "estimates": estimates(fields, len(traces)), **fields})
+
+
+def _paths(place: Path) -> list[Path]:
+    """Name the files of a trace.
+
+    Raises:
+        InputError: there is none.
+    """
+    if place.is_file():
+        return [place]
+    # What Spark writes beside the parts begins with an underscore.
+    paths = [place / one.path for one in recordings(place) if not Path(one.path).name.startswith("_")]
+    if not paths:
+        message = f"{place}: there is no part of a trace"
+        raise InputError(message, kind="io", file=str(place), hint="name the folder that the parts lie in")
+    return paths
+
+
+def _parts(
+    place: Path, paths: Sequence[Path], options: Mapping[str, Any], threads: ThreadPoolExecutor
+) -> list[Part]:
+    """Find the parts that hold a request, whether it is wanted or not."""
+    # What chooses requests does not change where a part begins.
+    plain = {name: value for name, value in options.items() if name not in ("only", "drop_reissued")}
+
+    def opened(piece: tuple[Path, tuple[int, int] | None]) -> Part | None:
+        path, groups = piece
+        first = read_slice(path, plain, 0, groups).rows(1)
+        return Part(first[0]["arrival_ns"], path, groups) if first else None
+
+    if place.is_file():
+        # A file that is out of order is found so where its slices are merged.
+        return [
+            part for part in threads.map(opened, [(place, groups) for groups in slices_of(place)]) if part
+        ]
+    return sorted(part for part in threads.map(opened, [(path, None) for path in paths]) if part)
+
+
+def _merge(whole: _core.Profiler, profile: _core.Profiler, part: Part) -> None:
+    try:
+        whole.merge(profile, consecutive=True)
+    except EmmclabError as error:
+        raise FormatError(
+            f"{part}: {error}",
+            kind="order",
+            file=str(part.path),
+            hint="profile recordings that are not parts of one trace each by itself: `emmclab fleet FOLDER`"
+            if part.groups is None
+            else "the file is not in order of arrival; sort it, as DuckDB does: `copy (from 'trace.parquet' "
+            "order by arrival_ns) to 'sorted.parquet'`",
+        ) from error
+
+
+def _of_folder(folder: Path, traces: Sequence[Trace]) -> tuple[Header, Ledger]:
+    """Give what all parts say, of the clock that all have, and their ledgers added up.
+
+    What a part does not tell, the whole does not.
+
+    Raises:
+        FormatError: parts have different clocks.
+    """
+    said = {field: {trace.header[field] for trace in traces} for field in traces[0].header}
+    if len(said["clock"]) > 1:
+        clocks = " and ".join(sorted(map(str, said["clock"])))
+        raise FormatError(
+            f"{folder}: parts have different clocks: {clocks}",
+            kind="order",
+            file=str(folder),
+            hint="profile recordings that are not parts of one trace each by itself: `emmclab fleet FOLDER`",
+        )
+    header: Header = {field: next(iter(said[field])) if len(said[field]) == 1 else None for field in said}
+    formats = ", ".join(sorted(map(str, said["format"])))
+    header |= {"source": printable(folder.resolve().name), "format": formats, "clock_jumps": None}
+    counts: dict[str, list[int | None]] = {}
+    for trace in traces:
+        for field, count in trace.ledger.items():
+            counts.setdefault(field, []).append(count)
+    ledger = {field: None if None in found else sum(filter(None, found)) for field, found in counts.items()}
+    return header, ledger
+
+
+def _of_file(path: Path, options: Mapping[str, Any], slices: Sequence[Trace]) -> tuple[Header, Ledger]:
+    """Give what a file says of the whole, with what was counted in its slices."""
+    said = read(path, **options).open()
+    ledger: Ledger = said.ledger()
+    for field, before in said.ledger().items():
+        # Each slice begins with what the file says. Only the whole tells which gaps are jumps.
+        counts = [trace.ledger[field] for trace in slices if trace.ledger[field] is not None]
+        if counts and field != "clock_jumps":
+            ledger[field] = (before or 0) + sum(count - (before or 0) for count in counts)
+    return said.header(), ledger
+
+
+def _refuse_nothing(place: Path, ledger: Ledger) -> None:
+    """Refuse conditions that no request meets.
+
+    Raises:
+        ConfigError: none is left.
+    """
+    if not ledger["kept"]:
+        raise ConfigError(
+            f"{place}: no request meets all conditions together",
+            kind="config",
+            file=str(place),
+            field="--only",
+            hint="give fewer of them, or a longer time",
+        )
+
+
+def estimates(fields: Mapping[str, Any], parts: int) -> list[dict[str, Any]]:
+    """Name the figures of a profile in parts that are estimates, with the cause, and the error where known.
+
+    `error_pct` of reuse distances is the share of page touches that count as a first touch and are none,
+    because a page was touched in an earlier part. It is exact up to 16,384 unique pages; of more, pages are
+    sampled.
+    """
+    if parts < 2:
+        return []
+    rows = fields["figures"]["reuse_distance"]
+    first = sum(row["accesses"] for row in rows if row["high_kb"] is None)
+    pages = fields["working_set"]["unique_pages"] if fields["working_set"] else 0
+    error_pct = 100 * max(0, first - pages) / max(1, sum(row["accesses"] for row in rows))
+    return [
+        {"figure": figure, "why": why, "error_pct": error_pct if figure == "reuse_distance" else None}
+        for figure, why in _ESTIMATES.items()
+        if fields["figures"].get(figure)
+    ]

@@ -1,0 +1,148 @@
+"""The profile of a trace: tables, figures and findings."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from emmclab.runtime.document import Document
+from emmclab.runtime.quantity import size
+from emmclab.traces.journal import Journal
+from emmclab.traces.ledger import ledger_line
+from emmclab.traces.notebook import profile_html
+from emmclab.traces.profile_fields import JUMP_FIELDS, KEY_FIELDS, TABLES, jump_cells
+
+
+class Text(str):
+    """Text that an interactive session shows as it is."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+class Profile(Document):
+    """What one pass over a trace found; a mapping of the fields that `emmclab profile --json` prints.
+
+    >>> import emmclab
+    >>> profile = emmclab.profile(emmclab.bundled()[0])
+    >>> list(profile)[0]
+    'name'
+    """
+
+    def __repr__(self) -> str:
+        return f"<Profile {self.name!r}: {self['requests']:,} requests, {size(self['data_size_kb'] * 1024)}>"
+
+    @property
+    def name(self) -> str:
+        """The name of the trace."""
+        return str(self["name"])
+
+    @property
+    def findings(self) -> list[dict[str, Any]]:
+        """The paper's six characteristics and five implications, judged on this trace.
+
+        >>> import emmclab
+        >>> [finding["id"] for finding in emmclab.profile(emmclab.bundled()[0]).findings][0]
+        'characteristic-1'
+        """
+        return list(self["findings"])
+
+    @property
+    def clock_jumps(self) -> list[dict[str, Any]]:
+        """Places where the clock jumps or the recording paused: direction, time_s, request, length_s, mended.
+
+        >>> import emmclab
+        >>> emmclab.profile(emmclab.bundled()[0]).clock_jumps
+        []
+        """
+        return list(self["clock_jumps"])
+
+    @property
+    def reissues(self) -> dict[str, Any] | None:
+        """Suspected re-issues, and the figures with and without; None where the trace does not show them.
+
+        >>> import emmclab
+        >>> emmclab.profile(emmclab.bundled()[0]).reissues["reissued"]
+        0
+        """
+        found: dict[str, Any] | None = self["reissues"]
+        return found
+
+    @property
+    def journal(self) -> Journal | None:
+        """What journaling costs, by the roles of blocks; None where the trace has no block notes.
+
+        >>> import emmclab
+        >>> emmclab.profile(emmclab.bundled()[0]).journal is None
+        True
+        """
+        found = self["journal"]
+        return None if found is None else Journal(found)
+
+    @property
+    def devices(self) -> list[dict[str, Any]]:
+        """The devices of the trace, the most requests first: the rows of the figure `device_share`.
+
+        >>> import emmclab
+        >>> len(emmclab.profile(emmclab.bundled()[0]).devices)
+        1
+        """
+        return list(self["figures"].get("device_share", []))
+
+    def _jump_lines(self) -> list[str]:
+        rows = [[field.heading for field in JUMP_FIELDS], *map(jump_cells, self.clock_jumps)]
+        lines = ["  ".join(f"{cell:>12}" for cell in row) for row in rows]
+        if without := self["key_figures_without_jumps"]:
+            lines.append("Without them")
+            width = max(len(field.heading) for field in KEY_FIELDS)
+            lines += [
+                f"  {field.heading:<{width}}  {field.text(without[field.name]):>12}" for field in KEY_FIELDS
+            ]
+        return lines
+
+    def figure(self, name: str) -> list[dict[str, Any]]:
+        """Give the rows of a figure by its name; `list(profile["figures"])` lists them.
+
+        >>> import emmclab
+        >>> profile = emmclab.profile(emmclab.bundled()[0])
+        >>> list(profile.figure("size_distribution")[0])[:2]
+        ['op', 'bin']
+        """
+        return list(self["figures"][name])
+
+    def table(self) -> Text:
+        """Give Tables III and IV as text.
+
+        >>> import emmclab
+        >>> "Mean response" in emmclab.profile(emmclab.bundled()[0]).table()
+        True
+        """
+        width = max(len(field.heading) for _, fields in TABLES for field in fields)
+        lines = [f"{self.name}: {ledger_line(self['ledger'])}"]
+        for title, fields in TABLES:
+            lines += [
+                title,
+                *(f"  {field.heading:<{width}}  {field.text(self[field.name]):>12}" for field in fields),
+            ]
+        if self.clock_jumps:
+            lines += ["Clock jumps or pauses of the recording", *(f"  {line}" for line in self._jump_lines())]
+        return Text("\n".join(lines))
+
+    def write_html(self, path: str | Path) -> None:
+        """Write the report page: one file that needs no network.
+
+        >>> import emmclab, pathlib, tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     page = pathlib.Path(folder, "page.html")
+        ...     emmclab.profile(emmclab.bundled()[0]).write_html(page)
+        ...     page.stat().st_size < 3_000_000
+        True
+        """
+        from emmclab.pages.profiles import write_report
+
+        write_report([self], path)
+
+    def _repr_html_(self) -> str:
+        return profile_html(self)

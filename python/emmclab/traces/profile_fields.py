@@ -1,0 +1,186 @@
+"""The columns of Tables III and IV: names, labels, units and meaning, said once for every output."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from emmclab.runtime.quantity import significant
+
+
+class Field(NamedTuple):
+    """A column of a published table; `name` is its field in JSON, Parquet and Python."""
+
+    name: str
+    label: str
+    unit: str
+    digits: int
+    about: str
+
+    @property
+    def heading(self) -> str:
+        """The label with its unit."""
+        return f"{self.label}, {self.unit}" if self.unit else self.label
+
+    def text(self, value: float | None) -> str:
+        """Print a value with the column's digits, a small one with three significant digits; a dash for none.
+
+        >>> SIZE_FIELDS[0].text(63668.0), SIZE_FIELDS[4].text(None)
+        ('63,668', '–')
+        >>> TIMING_FIELDS[0].text(0.6534), TIMING_FIELDS[4].text(0.0042)
+        ('0.653', '0.0042')
+        """
+        if value is None:
+            return "–"
+        small = value and abs(value) < (100 if self.digits == 0 else 0.1)
+        return significant(value, least=self.digits) if small else f"{value:,.{self.digits}f}"
+
+
+#: Table III (IISWC 2015, section III-B).
+SIZE_FIELDS = (
+    Field("data_size_kb", "Data", "KB", 0, "bytes read and written"),
+    Field("requests", "Requests", "", 0, "reads and writes"),
+    Field("max_size_kb", "Max size", "KB", 0, "the largest request"),
+    Field(
+        "mean_size_kb",
+        "Mean size",
+        "KB",
+        2,
+        "bytes of a request, mean; the paper rounds down to a multiple of 0.5",
+    ),
+    Field("mean_read_kb", "Mean read", "KB", 2, "bytes of a read, mean"),
+    Field("mean_write_kb", "Mean write", "KB", 2, "bytes of a write, mean"),
+    Field("write_requests_pct", "Write requests", "%", 2, "writes among requests"),
+    Field("written_bytes_pct", "Written bytes", "%", 2, "bytes written among all bytes"),
+)
+
+_LOCALITIES = (
+    Field(
+        "spatial_locality_pct",
+        "Spatial locality",
+        "%",
+        2,
+        "requests that start where their predecessor ended",
+    ),
+    Field(
+        "temporal_locality_pct",
+        "Temporal locality",
+        "%",
+        2,
+        "requests whose start address has been seen before",
+    ),
+)
+
+
+#: Table IV (IISWC 2015, section III-C).
+TIMING_FIELDS = (
+    Field("duration_s", "Duration", "s", 0, "first arrival to last completion"),
+    Field("arrival_rate_per_s", "Arrivals", "1/s", 2, "requests per second of the duration"),
+    Field("access_rate_kb_per_s", "Access rate", "KB/s", 2, "bytes per second of the duration"),
+    Field("no_wait_pct", "No-wait", "%", 2, "requests that arrive when no earlier one is unfinished"),
+    Field("mean_service_ms", "Mean service", "ms", 2, "complete - start"),
+    Field("mean_response_ms", "Mean response", "ms", 2, "complete - arrival"),
+    *_LOCALITIES,
+)
+
+#: Meaning of the counts of a ledger, by field.
+LEDGER_MEANINGS = {
+    "seen": "records of the input: lines of a text, rows of a table, events of a recording",
+    "paired": "requests whose arrival and completion events were matched",
+    "kept": "requests in the trace",
+    "skipped": "bad records left out under `--lenient`, and records that are not requests",
+    "foreign": "lines of other origin around the trace, such as the output of a benchmark",
+    "stack_lines": "lines of call stacks below events",
+    "joined": "lines that a mail program or a page had broken off the line before, joined to it again",
+    "split": "requests that the block layer split",
+    "merged": "requests that the block layer merged into another",
+    "requeued": "requests that the driver gave back and issued again",
+    "reordered": "requests that stood before one of earlier arrival, and were sorted",
+    "clock_jumps": "places where the clock jumps, forward or back, or the recording paused",
+    "mended_jumps": "those of them that were taken out under `--mend-clock`",
+    "reissued": "requests that are suspected to be issued a second time; `null` where neither processes nor "
+    "completions are recorded",
+    "dropped_reissues": "those of them that were dropped under `--drop-reissued`",
+    "filtered": "requests left out under `--only`",
+    "notes_left_out": "requests whose block notes were left out under `--mend-clock`",
+    "headers_stripped": "header blocks of packed commands, subtracted from the size of a request",
+    "rounded": "requests of bytes that do not begin and end at sectors of 512 bytes, and were rounded",
+    "ambiguous": "requests whose events match in more than one way",
+    "unqueued": "requests whose queueing was not recorded; their arrival is their issue",
+    "from_completion": "requests of which only the completion was recorded: its time is their arrival",
+    "failed": "requests that ended with an error; their times are in no figure of latency",
+    "unpaired": "requests without a completion, or the reverse, at the edges of a recording",
+    "lost": "records that the recorder reports as lost",
+    "folded": "requests whose address was wrapped into a smaller device",
+}
+
+#: Both tables with their titles.
+TABLES = (("Table III: sizes", SIZE_FIELDS), ("Table IV: timing and locality", TIMING_FIELDS))
+
+#: Figures that a jump of the clock distorts, with and without it: the fields of `key_figures` and of
+#: `key_figures_without_jumps`.
+KEY_FIELDS = (
+    Field("duration_s", "Duration", "s", 0, "first arrival to last completion"),
+    Field("arrival_rate_per_s", "Arrivals", "1/s", 2, "reads and writes per second of the duration"),
+    Field("access_rate_kb_per_s", "Access rate", "KB/s", 2, "bytes per second of the duration"),
+    Field("mean_inter_arrival_ms", "Mean inter-arrival", "ms", 2, "time between two reads or writes, mean"),
+    Field("busy_pct", "Busy", "%", 2, "share of the duration in which a request is unfinished"),
+    Field("idle_pct", "Idle", "%", 2, "share of the duration in which none is, from first to last request"),
+)
+
+#: Figures that re-issues change, with and without them: the fields of `figures` and of `figures_without` in
+#: `reissues`.
+REISSUE_FIELDS = (
+    Field("requests", "Requests", "", 0, "reads and writes"),
+    Field("data_size_kb", "Data", "KB", 0, "bytes read and written"),
+    Field("mean_size_kb", "Mean size", "KB", 2, "bytes of a request, mean"),
+    Field("write_requests_pct", "Write requests", "%", 2, "writes among requests"),
+    Field("arrival_rate_per_s", "Arrivals", "1/s", 2, "reads and writes per second of the duration"),
+    *_LOCALITIES,
+)
+
+#: The columns of `device_share`, beside the device.
+DEVICE_FIELDS = (
+    Field("requests_pct", "Requests", "%", 1, "share of all requests"),
+    Field("reads", "Reads", "", 0, "reads"),
+    Field("writes", "Writes", "", 0, "writes"),
+    Field("others", "Others", "", 0, "discards, flushes and secure erases"),
+    Field("read_kb", "Read", "KB", 0, "data read"),
+    Field("write_kb", "Written", "KB", 0, "data written"),
+    Field("data_pct", "Data", "%", 1, "share of all data"),
+)
+
+#: The columns of `clock_jumps`.
+JUMP_FIELDS = (
+    Field("direction", "Direction", "", 0, "`forward`, or `backward` where the clock was set back"),
+    Field("time_s", "At", "s", 1, "last arrival before it, from the first arrival of the recording"),
+    Field("request", "Request", "", 0, "number of the first request after it, counted from 1"),
+    Field("length_s", "Length", "s", 1, "from one arrival to the other, in either direction"),
+    Field("mended", "Mended", "", 0, "whether `--mend-clock` took it out of the trace"),
+)
+
+
+def jump_cells(jump: Mapping[str, Any]) -> list[str]:
+    """Print a jump of `clock_jumps`, in the order of `JUMP_FIELDS`.
+
+    >>> jump = {"direction": "forward", "time_s": 12.04, "request": 1234, "length_s": 3600.0, "mended": False}
+    >>> jump_cells(jump)
+    ['forward', '12.0', '1,234', '3,600.0', 'no']
+    """
+    shown = []
+    for field in JUMP_FIELDS:
+        value = jump[field.name]
+        if isinstance(value, bool):
+            value = "yes" if value else "no"
+        shown.append(value if isinstance(value, str) else field.text(value))
+    return shown
+
+
+def counted_jumps(count: int) -> str:
+    """Count what `clock_jumps` lists; in a trace, both look the same.
+
+    >>> counted_jumps(1), counted_jumps(0)
+    ('1 clock jump or pause of the recording', '0 clock jumps or pauses of the recording')
+    """
+    jumps = "clock jump or pause" if count == 1 else "clock jumps or pauses"
+    return f"{count:,} {jumps} of the recording"

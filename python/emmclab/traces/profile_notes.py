@@ -1,0 +1,122 @@
+"""Statistics beyond the tables of the paper, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from emmclab.runtime.quantity import duration, size
+from emmclab.traces.profile import Profile
+
+
+def notes(profile: Profile) -> list[tuple[str, str]]:
+    """Describe what the tables of the paper lack: working set, hot pages, queue, idle time, power saving."""
+    found: list[tuple[str, str]] = []
+    if (pages := profile["working_set"]) is not None:
+        found.append(
+            (
+                "Working set",
+                f"{size(pages['unique_kb'] * 1024)} in unique 4 KB pages, "
+                f"{size(pages['written_kb'] * 1024)} of them written",
+            )
+        )
+    hot = [row for row in profile.figure("hot_pages") if row["op"] == "write"]
+    if hot:
+        shares = ", ".join(f"{row['share_pct']:.1f} % to the hottest {row['pages_pct']} %" for row in hot)
+        found.append(("Hot pages", f"of the page writes, {shares} of written pages"))
+    if (queue := profile["queue"]) is not None:
+        found.append(
+            (
+                "Queue",
+                f"{queue['mean_at_arrival']:.2f} unfinished requests at an arrival on average, "
+                f"{queue['max_at_arrival']:,} at most; busy {queue['busy_pct']:.2f} % of the time",
+            )
+        )
+    if (gc := profile["idle_gc"]) is not None:
+        found.append(
+            (
+                "Idle time",
+                f"{duration(gc['idle_s'])} ({gc['idle_pct']:.1f} %); "
+                f"{gc['blocks_that_fit']:,} collections of a block ({duration(gc['block_ms'] / 1e3)} each) "
+                "fit into single gaps, "
+                f"{gc['blocks_needed']:,} are needed for the bytes written",
+            )
+        )
+    if estimates := profile.get("estimates"):
+        found.append(("Parts", _parts(profile["parts"], estimates)))
+    power = profile["power_saving"]
+    if power["found"]:
+        found.append(
+            (
+                "Power saving",
+                f"the device sleeps after an idle gap between {power['threshold_low_ms']:g} and "
+                f"{power['threshold_high_ms']:g} ms; waking costs about {power['wake_up_ms']:.2f} ms "
+                f"({power['wake_ups']:,} times, {power['longest_wake_up_ms']:.1f} ms at most)",
+            )
+        )
+    if note := profile["header"].get("note"):
+        found.append(("Recording", str(note)))
+    if (reissues := profile.reissues) is not None and (reissues["reissued"] or reissues["dropped"]):
+        found.append(("Suspected re-issues", _reissues(reissues, profile["header"].get("reissue_window"))))
+    return found
+
+
+def recording_note(header: Mapping[str, Any]) -> str | None:
+    """Give the note of a trace of another program: what is missing, and how its requests were made.
+
+    >>> recording_note({"format": "blktrace", "note": "the files of processors 1 are missing"})
+    'the files of processors 1 are missing'
+    >>> recording_note({"format": "record", "note": "loop1"})
+    """
+    from emmclab import _core
+
+    is_foreign = any(entry["name"] == header.get("format") for entry in _core.formats())
+    return header.get("note") if is_foreign else None
+
+
+def doubts(ledger: Mapping[str, Any]) -> list[str]:
+    """Say what makes the figures of a trace doubtful, by its ledger; empty where nothing does.
+
+    >>> doubts({"lost": 431})
+    ['431 events were lost while recording: requests are missing, so rates are too low and gaps too long']
+    >>> doubts({"lost": 0})
+    []
+    """
+    if not (lost := ledger.get("lost") or 0):
+        return []
+    events = "1 event was" if lost == 1 else f"{lost:,} events were"
+    return [f"{events} lost while recording: requests are missing, so rates are too low and gaps too long"]
+
+
+def _parts(parts: int, estimates: list[dict[str, Any]]) -> str:
+    """Say which figures of a trace that was profiled in parts are estimates."""
+    causes = "; ".join(f"{one['figure']} ({one['why']}{_error(one['error_pct'])})" for one in estimates)
+    return (
+        f"{parts:,} parts were profiled each by itself. Estimates: {causes}. Counts, sizes, localities, "
+        "response times and gaps between arrivals are exact"
+    )
+
+
+def _error(error_pct: float | None) -> str:
+    return "" if error_pct is None else f": {error_pct:.2f} % of the touches"
+
+
+def _reissues(found: dict[str, Any], window: str | None) -> str:
+    """Describe suspected re-issues, and what they show of the device's link."""
+    if not found["reissued"]:
+        return f"{found['dropped']:,} were dropped on reading"
+    text = (
+        f"{found['reissued']:,} requests ({found['reissued_pct']:.1f} %) are suspected re-issues of earlier "
+        "requests; `--drop-reissued` drops them"
+    )
+    if window is not None:
+        text += f". The window is {window.replace('-', ' to ')} after a first issue (`--reissue-window`)"
+    if found["median_until_again_ms"] is not None:
+        text += f". They follow the first issue after {found['median_until_again_ms']:.1f} ms in the median"
+    if found["asleep_from_ms"] is not None:
+        text += (
+            f". After up to {found['awake_up_to_ms']} ms without requests hardly any is issued twice, after "
+            f"more than {found['asleep_from_ms']} ms nearly all are: the link to the device falls asleep "
+            "between these two times, and the driver then returns the next request"
+        )
+    return text

@@ -1,0 +1,209 @@
+"""Opening traces: by path with options, several as one, and those that come with emmclab."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping, Sequence
+from os import PathLike, fspath
+from pathlib import Path
+from typing import Any
+
+from emmclab import _core
+from emmclab.errors import ConfigError
+from emmclab.runtime.files import printable
+from emmclab.traces.profile import Profile
+from emmclab.traces.trace import Trace, Written, refuse_pipes
+
+#: Conditions on requests: as `--only` takes them, one text or several, or values by key.
+Only = str | Sequence[str] | Mapping[str, Any]
+
+#: Endings of compression, which say nothing about the format.
+_ENDINGS = {
+    *(".csv", ".dat", ".html", ".iolog", ".log", ".parquet", ".perfetto-trace", ".pftrace", ".trace", ".txt"),
+    *(".gz", ".xz", ".zst", ".zstd"),
+}
+
+
+def read(
+    path: str | PathLike[str],
+    *,
+    format: str | None = None,
+    lenient: bool = False,
+    columns: str | None = None,
+    time_unit: str | None = None,
+    size_unit: str | None = None,
+    reorder_window: int | None = None,
+    mend_clock: bool | str = False,
+    reissue_window: str | None = None,
+    drop_reissued: bool = False,
+    only: Only | None = None,
+) -> Trace:
+    """Open a trace of any format that `emmclab formats` lists.
+
+    Args:
+        path: the file; gzip, bzip2, zstd and xz are seen through.
+        format: name of a format; found by content where None.
+        lenient: skip bad records and count them, rather than stop at the first.
+        columns: column names of a generic CSV in order, comma separated.
+        time_unit: `s`, `ms`, `us` or `ns`, where the format leaves it open.
+        size_unit: `sector`, `byte`, `kb` or `page`, where the format leaves it open.
+        reorder_window: requests that may be held back to put them in order of arrival.
+        mend_clock: take clock jumps and pauses of the recording out of the trace. True finds them in a first
+            pass and cuts them to the median gap; a length such as `1h` cuts the gaps above it to the median
+            of those before, in one pass. What follows a backward jump is put behind what came before. The
+            ledger counts `clock_jumps` and `mended_jumps`.
+        reissue_window: time from the first issue of a request to the second, as `"0-100ms"`;
+            `"0.5ms-3ms"`, that of a UFS link that wakes up, where None. The header holds it
+            (`reissue_window`).
+        drop_reissued: drop requests that are suspected to be issued a second time. The ledger counts
+            `reissued` and `dropped_reissues`.
+        only: the requests that are wanted, as `"process=kworker/*,from=10s,to=2m30s"`, several such texts, or
+            `{"process": ["fio", "kworker/*"], "from": "10s"}`. Keys: device, process (both with `*` and `?`),
+            pid, op, from, to (from the first arrival of the trace). The ledger counts the rest as `filtered`.
+
+    Raises:
+        InputError: the file cannot be read.
+        FormatError: its format is unknown, or its content breaks the format.
+        ConfigError: an option has no meaning, such as a length that is none or an unknown key of `only`, or
+            `reissue_window` is given for a trace with stored marks; on reading, also where a value of `only`
+            matches no request.
+        UnsupportedError: `mend_clock=True`, and the trace comes from a pipe, which can be read but once.
+
+    >>> read(bundled()[0]).name
+    'browser-cache'
+    >>> read(bundled()[0], mend_clock=True).ledger["mended_jumps"]
+    0
+    """
+    options = {name: value for name, value in locals().items() if name != "path"}
+    return Trace(trace_name(path), lambda: _core.Reader(path, **_as_read(options)))
+
+
+def read_slice(
+    path: str | PathLike[str],
+    options: Mapping[str, Any],
+    origin_ns: int,
+    groups: tuple[int, int] | None = None,
+) -> Trace:
+    """Open a part of a trace with options of `read`: a file of several, or row groups of a Parquet file.
+
+    Times of `only` count from `origin_ns`, the first arrival of the whole. A part may hold no request.
+    """
+    part = (origin_ns, groups)
+    return Trace(trace_name(path), lambda: _core.Reader(path, **_as_read(options), slice=part))
+
+
+def _as_read(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Give options of `read` as the core takes them."""
+    mend, only = options.get("mend_clock", False), options.get("only")
+    changed: dict[str, Any] = {}
+    if isinstance(mend, bool):
+        changed["mend_clock"] = "auto" if mend else None
+    if only is not None:
+        changed["only"] = _conditions(only)
+    return {**options, **changed}
+
+
+def reading_options() -> dict[str, Any]:
+    """Give the options of `read` with their defaults: the one list for commands, studies and Python.
+
+    >>> reading_options()["lenient"]
+    False
+    """
+    parameters = inspect.signature(read).parameters.values()
+    return {one.name: one.default for one in parameters if one.kind is one.KEYWORD_ONLY}
+
+
+def _conditions(only: Only) -> list[str]:
+    """Give the texts of conditions as the core reads them; several values of a key are joined.
+
+    >>> _conditions({"process": ["fio", "dd"], "pid": 7}), _conditions("op=read")
+    (['process=fio|dd', 'pid=7'], ['op=read'])
+    """
+    if isinstance(only, str):
+        return [only]
+    if not isinstance(only, Mapping):
+        return list(only)
+    several = (list, tuple, set, frozenset)
+    return [
+        f"{key}={'|'.join(map(str, sorted(value) if isinstance(value, set | frozenset) else value))}"
+        if isinstance(value, several)
+        else f"{key}={value}"
+        for key, value in only.items()
+    ]
+
+
+def combine(traces: Sequence[Trace]) -> Trace:
+    """Interleave traces on one clock, their starts aligned, as if the applications ran together.
+
+    >>> both = combine([read(path) for path in bundled()[:2]])
+    >>> both.ledger["kept"] == sum(read(path).ledger["kept"] for path in bundled()[:2])
+    True
+
+    Made traces too:
+
+    >>> from emmclab.traces.workload import Workload
+    >>> combine([Workload.preset(name).trace() for name in ("Music", "Email")]).ledger["kept"]
+    9819
+    """
+    if len(traces) < 2:
+        raise ConfigError(
+            "there is one trace to combine",
+            kind="config",
+            hint="name two or more traces, or leave out `--combine`",
+        )
+
+    refuse_pipes(traces, "combined with another")
+
+    def open_stream() -> _core.Reader:
+        return _core.Reader.combine([trace.stored() for trace in traces])
+
+    return Trace("/".join(trace.name for trace in traces), open_stream)
+
+
+def convert(
+    source: str | PathLike[str], target: str | PathLike[str], *, to: str | None = None, **options: Any
+) -> Written:
+    """Read `source` and write it as `target`, as `to` or by its ending. `options` are those of `read`.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     convert(bundled()[0], Path(folder, "trace.csv")).ledger["skipped"]
+    0
+    """
+    return read(source, **options).write(target, format=to)
+
+
+def profile(path: str | PathLike[str], **options: Any) -> Profile:
+    """Read and characterise a trace. `options` are those of `read`.
+
+    >>> profile(bundled()[0])["requests"] > 0
+    True
+    """
+    return read(path, **options).profile()
+
+
+def bundled(*, annotated: bool = False) -> list[Path]:
+    """List the traces that come with emmclab, recorded by the project itself.
+
+    With `annotated` those with block notes: applications on ext4 on a served device. Studies take them by
+    name.
+
+    >>> all(path.suffix == ".parquet" for path in bundled())
+    True
+    >>> [path.stem for path in bundled(annotated=True)][:2]
+    ['app-install', 'camera']
+    """
+    folder = Path(__file__).parents[1] / "data"
+    return sorted((folder / "annotated" if annotated else folder).glob("*.parquet"))
+
+
+def trace_name(path: str | PathLike[str]) -> str:
+    """Name a trace by its file, without folders and endings.
+
+    >>> trace_name("traces/log106_Messaging.txt.gz")
+    'log106_Messaging'
+    """
+    name = Path(fspath(path))
+    while name.suffix.lower() in _ENDINGS:
+        name = name.with_suffix("")
+    return printable(name.name)

@@ -1,0 +1,473 @@
+"""Traces: streams of requests with their header and ledger."""
+
+from __future__ import annotations
+
+import functools
+import json
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from os import PathLike, fspath
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from emmclab import _core
+from emmclab.errors import UnsupportedError
+from emmclab.runtime.extras import library
+from emmclab.runtime.files import digest, folder_aside, written
+from emmclab.traces.journal import Journal
+from emmclab.traces.notebook import trace_html
+from emmclab.traces.profile import Profile
+from emmclab.traces.profile_options import profiler
+
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
+    import pandas
+    import polars
+    import pyarrow
+
+    from emmclab.traces.frames import ArrowTable
+
+Header = dict[str, str | None]
+#: Counts; one that the input does not tell, as `reissued` without processes and completions, is None.
+Ledger = dict[str, Any]
+#: Called after each batch with bytes done, bytes in all (None = unknown) and requests so far.
+Progress = Callable[[int, int | None, int], None]
+
+
+class Written(NamedTuple):
+    """What became of a trace that was written."""
+
+    ledger: Ledger
+    """Counts of requests seen, kept and changed on reading."""
+    left_out: int
+    """Requests whose operation the target format cannot store."""
+    lost: dict[str, int]
+    """By column, requests whose value the target format cannot store."""
+
+
+class Trace:
+    """A recorded stream of requests; each use reads it again, in bounded memory.
+
+    >>> import emmclab
+    >>> trace = emmclab.read(emmclab.bundled()[0])
+    >>> trace.ledger["kept"] > 0
+    True
+    """
+
+    def __init__(self, name: str, open_stream: Callable[[], _core.Reader], *, once: bool = False) -> None:
+        """Make a trace of a stream that can be opened again, unless `once`; opening it finds bad input."""
+        self.name = name
+        self._once = once
+        self._open_stream = open_stream
+        stream = open_stream()
+        self._unread: _core.Reader | None = stream
+        self.header: Header = stream.header()
+        """Where the trace comes from: source, format, device, clock, note."""
+        self._ledger: Ledger | None = None
+        self._devices: dict[str, int] = {}
+        self._of_files = isinstance(stream, _core.Reader)
+        self._can_repeat = hasattr(stream, "repeat")
+        self.recognised: list[tuple[str, str]] = stream.recognised() if self._of_files else []
+        """For each file its format, and what that was recognised by: `content`, `--format` or `--columns`."""
+        self._files = stream.files() if self._of_files else []
+        self.whole: int | None = stream.whole() if self._of_files else None
+        """Requests of the whole trace, where a file says that it is a part of one."""
+        self._aside: AbstractContextManager[Path] | None = None
+        self._copy: Path | None = None
+
+    def __repr__(self) -> str:
+        return f"<Trace {self.name!r} ({self.header['format']})>"
+
+    def _repr_html_(self) -> str:
+        return trace_html(self)
+
+    @staticmethod
+    def from_arrow(table: ArrowTable, name: str = "frame") -> Trace:
+        """Take a table in memory as a trace: of pyarrow, polars, pandas, DuckDB, or any Arrow library.
+
+        Columns are those of `to_arrow`: `arrival_ns`, `sector`, `sectors` and `op` are needed, rows are in
+        order of arrival, times are whole nanoseconds. Other columns are left out, and named in the note of
+        the header. The table is streamed, and columns that have the type of a trace are not copied. A
+        stream (`pyarrow.RecordBatchReader`) can be read once.
+
+        Args:
+            table: has `__arrow_c_stream__` or `__arrow_c_array__`.
+            name: of the trace; stands in results and errors.
+
+        Raises:
+            FormatError: a column is missing or has an impossible type, or, in a pass, a value is missing or
+                impossible, or a row stands after its place; `line` is the row, from 1.
+            ConfigError: this is not a table of columns.
+            UnsupportedError: a library that the table needs is missing, or a stream is read again.
+
+        >>> import emmclab
+        >>> trace = emmclab.read(emmclab.bundled()[0])
+        >>> again = Trace.from_arrow(trace.to_arrow(), "again")
+        >>> again.profile()["requests"] == trace.profile()["requests"]
+        True
+        """
+        from emmclab.traces.frames import is_stream, opener
+
+        return Trace(name, opener(table, name), once=is_stream(table))
+
+    @staticmethod
+    def from_polars(frame: polars.DataFrame, name: str = "frame") -> Trace:
+        """Take a polars frame as a trace; as `from_arrow`.
+
+        >>> import emmclab
+        >>> trace = emmclab.read(emmclab.bundled()[0])
+        >>> Trace.from_polars(trace.to_polars()).ledger["kept"] == trace.ledger["kept"]
+        True
+        """
+        return Trace.from_arrow(frame, name)
+
+    @staticmethod
+    def from_pandas(frame: pandas.DataFrame, name: str = "frame") -> Trace:
+        """Take a pandas frame as a trace; as `from_arrow`. Times that are missing need an integer type.
+
+        pandas turns whole numbers with gaps into floats, which cannot hold nanoseconds and are refused:
+        `Int64` and Arrow types keep them.
+
+        >>> import emmclab
+        >>> trace = emmclab.read(emmclab.bundled()[0])
+        >>> Trace.from_pandas(trace.to_pandas()).ledger["kept"] == trace.ledger["kept"]
+        True
+        """
+        return Trace.from_arrow(frame, name)
+
+    @property
+    def ledger(self) -> Ledger:
+        """Counts of requests (seen, kept, skipped, reordered, lost) and of clock jumps. Reads the trace once.
+
+        `reissued` is None where the trace does not show re-issues.
+
+        >>> import emmclab
+        >>> emmclab.read(emmclab.bundled()[0]).ledger["skipped"]
+        0
+        """
+        if self._ledger is None:
+            for _ in self.batches():
+                pass
+        return dict(self._ledger or {})
+
+    @property
+    def counted(self) -> Ledger | None:
+        """The ledger, where the trace has been read to its end.
+
+        >>> import emmclab
+        >>> emmclab.read(emmclab.bundled()[0]).counted is None
+        True
+        """
+        return None if self._ledger is None else dict(self._ledger)
+
+    @property
+    def clock_jumps(self) -> list[dict[str, Any]]:
+        """Places where the clock jumps or the recording paused; the first 64. Reads the trace once.
+
+        Each has `direction` (`forward` or `backward`), `time_s` (last arrival before it, seconds from the
+        first), `request` (number of the first one behind it), `length_s` and `mended` (whether it is out).
+
+        >>> import emmclab
+        >>> emmclab.read(emmclab.bundled()[0]).clock_jumps
+        []
+        """
+        _ = self.ledger
+        return jumps_of(self.header)
+
+    @property
+    def devices(self) -> dict[str, int]:
+        """Requests by device of the trace, most first; empty where none is recorded. Reads the trace once.
+
+        >>> import emmclab
+        >>> len(emmclab.read(emmclab.bundled()[0]).devices)
+        1
+        """
+        _ = self.ledger
+        return dict(self._devices)
+
+    @functools.cached_property
+    def digest(self) -> str | None:
+        """SHA-256 of the file's bytes, first 16 digits; None where the trace is made, or comes from a pipe.
+
+        >>> import emmclab
+        >>> emmclab.read(emmclab.bundled()[0]).digest == emmclab.read(emmclab.bundled()[1]).digest
+        False
+        """
+        return digest(self._files)
+
+    @property
+    def is_pipe(self) -> bool:
+        """Whether the trace comes from a pipe or another stream, which can be read but once.
+
+        >>> import emmclab
+        >>> emmclab.read(emmclab.bundled()[0]).is_pipe
+        False
+        """
+        return self._once or not all(path.is_file() for path in self._files)
+
+    @property
+    def is_synthetic(self) -> bool:
+        """Whether the trace is made by a model or benchmark, rather than recorded.
+
+        >>> import emmclab
+        >>> emmclab.read(emmclab.bundled()[0]).is_synthetic
+        False
+        """
+        return self._can_repeat and not self._of_files
+
+    def open(self, *, one_device: bool = False) -> _core.Reader:
+        """Open the trace at its beginning, as a stream of batches.
+
+        Args:
+            one_device: refuse a trace of several devices, whose addresses are not of one space.
+
+        Raises:
+            UnsupportedError: a pipe has been read before.
+
+        >>> import emmclab
+        >>> len(emmclab.read(emmclab.bundled()[0]).open().next()) > 0
+        True
+        """
+        # The stream that was opened to find bad input is as good as a new one.
+        stream, self._unread = self._unread, None
+        if stream is None:
+            refuse_pipes([self], "read twice")
+            stream = self._open_stream()
+        if one_device and isinstance(stream, _core.Reader):
+            stream.refuse_several_devices()
+        return stream
+
+    def batches(self, progress: Progress | None = None, *, one_device: bool = False) -> Iterator[_core.Batch]:
+        """Yield the requests in order of arrival, as batches that any Arrow library takes without a copy.
+
+        With `one_device`, a trace of several devices is refused.
+
+        >>> import emmclab
+        >>> trace = emmclab.read(emmclab.bundled()[0])
+        >>> sum(len(batch) for batch in trace.batches()) == trace.ledger["kept"]
+        True
+
+        Raises:
+            EmmclabError: at the first bad record, with file, line, field and a hint.
+        """
+        stream = self.open(one_device=one_device)
+        requests = 0
+        while (batch := stream.next()) is not None:
+            yield batch
+            requests += len(batch)
+            if progress is not None:
+                progress(*stream.progress(), requests)
+        self.header, self._ledger = stream.header(), stream.ledger()
+        if isinstance(stream, _core.Reader):
+            self._devices = dict(stream.devices())
+
+    def rows(self, limit: int = 10) -> list[dict[str, Any]]:
+        """Give the first requests as dictionaries; times in nanoseconds, addresses and sizes in sectors.
+
+        >>> import emmclab
+        >>> sorted(emmclab.read(emmclab.bundled()[0]).rows(1)[0])[:3]
+        ['arrival_ns', 'complete_ns', 'device']
+        """
+        rows: list[dict[str, Any]] = []
+        stream = self.open()
+        while len(rows) < limit and (batch := stream.next()) is not None:
+            rows += batch.rows(limit - len(rows))
+        return rows
+
+    def profile(
+        self,
+        progress: Progress | None = None,
+        *,
+        percentiles: Iterable[float] | str | None = None,
+        bin: str | float | None = None,
+        cache_policies: Sequence[str] | str = (),
+        cache_sizes: Sequence[str | int] | str | None = None,
+        cache_ops: str = "all",
+        cache_exact: bool = False,
+    ) -> Profile:
+        """Characterise the trace in one pass: tables, figures and findings (IISWC 2015, sections III and IV).
+
+        Args:
+            progress: called after each batch.
+            percentiles: of response and service times, beside the usual ones, within 0.1 %: rows
+                `percentiles` of each row of `by_operation`.
+            bin: width of the bins of figures over time, as `"1s"` or in seconds; automatic where None (at
+                most 256 bins). Doubled where there would be more than 16,384.
+            cache_policies: policies whose misses are simulated, `"all"` for every one: rows of the figure
+                `miss_ratio`, for 4 KB pages.
+            cache_sizes: sizes of these caches, as `"512KB,16MB"` or in KB; 1 MB to 4 GB where None.
+            cache_ops: requests that go through them: `all`, `read` or `write`.
+            cache_exact: follow every page also in a trace of more than 2**20 page touches, where else one
+                page in up to 64 is followed.
+
+        Raises:
+            ConfigError: an option has no meaning.
+
+        >>> import emmclab
+        >>> trace = emmclab.read(emmclab.bundled()[0])
+        >>> trace.profile()["write_requests_pct"] <= 100
+        True
+        >>> trace.profile(percentiles=[99.9])["by_operation"][-1]["percentiles"][0]["percentile"]
+        99.9
+        >>> rows = trace.profile(cache_policies="lru", cache_sizes="16MB").figure("miss_ratio")
+        >>> [(row["policy"], row["cache_kb"], row["sampling"]) for row in rows]
+        [('lru', 16384, 1)]
+        """
+        profiling = profiler(
+            self.name,
+            percentiles=percentiles,
+            bin=bin,
+            cache_policies=cache_policies,
+            cache_sizes=cache_sizes,
+            cache_ops=cache_ops,
+            cache_exact=cache_exact,
+        )
+        # Beside the pass, which leaves this processor's time to a second one.
+        hashing = threading.Thread(target=lambda: self.digest, daemon=True)
+        hashing.start()
+        for batch in self.batches(progress):
+            profiling.update(batch)
+        fields = json.loads(profiling.finish(self.ledger, self.header))
+        hashing.join()
+        return Profile({"name": fields.pop("name"), "trace_digest": self.digest, **fields})
+
+    def journal(self, progress: Progress | None = None) -> Journal:
+        """Tell what journaling costs: by roles of blocks where there are notes, else by flags and addresses.
+
+        >>> import emmclab
+        >>> emmclab.read(emmclab.bundled()[0]).journal()["known_by"]
+        'flags'
+        """
+        profiler = _core.JournalProfiler()
+        for batch in self.batches(progress):
+            profiler.update(batch)
+        whence = {"name": self.name, "trace_digest": self.digest, "ledger": self.ledger}
+        header = {**self.header, "clock_jumps": None}
+        return Journal({**whence, "header": header, **json.loads(profiler.finish(self.header))})
+
+    def write(
+        self, path: str | PathLike[str], format: str | None = None, progress: Progress | None = None
+    ) -> Written:
+        """Write the trace in another format, by the ending of `path` where none is given.
+
+        The file appears only when it is complete. Values that the format cannot store are counted.
+
+        >>> import emmclab
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     written = emmclab.read(emmclab.bundled()[0]).write(Path(folder, "trace.csv"))
+        >>> written.left_out, written.lost
+        (0, {})
+        """
+        writer = _core.Writer(path, self.header, format=format)
+        try:
+            for batch in self.batches(progress):
+                writer.write(batch)
+            left_out, lost = writer.losses()
+            writer.finish(self.ledger, self.header)
+            if fspath(path) != "-":
+                written.append(fspath(path))
+        except BaseException:
+            writer.abort()
+            raise
+        return Written(self.ledger, left_out, dict(lost))
+
+    def repeated(self, passes: int) -> Trace:
+        """Give the trace several times over, each pass one mean inter-arrival time after the one before.
+
+        >>> import emmclab
+        >>> trace = emmclab.read(emmclab.bundled()[0])
+        >>> trace.repeated(3).profile()["requests"] == 3 * trace.profile()["requests"]
+        True
+        """
+        refuse_pipes([self], "read twice")
+        # A table in memory has no way to repeat itself.
+        source = self.open if self._can_repeat else self.stored
+        return Trace(self.name, lambda: source().repeat(passes))
+
+    def stored(self) -> _core.Reader:
+        """Open the trace as a stream of files; one that is made or in memory gets a temporary file.
+
+        >>> from emmclab.traces.workload import Workload
+        >>> Workload.preset("Music").trace().stored().next() is not None
+        True
+        """
+        if self._of_files:
+            return self.open()
+        if self._copy is None:
+            import tempfile
+
+            # A generator holds the folder: the folder goes with the trace.
+            self._aside = folder_aside(Path(tempfile.gettempdir()))
+            self._copy = self._aside.__enter__() / "copy.parquet"
+            self.write(self._copy)
+            written.pop()  # A temporary file is none that a command keeps.
+        return _core.Reader(self._copy)
+
+    def to_arrow(self) -> pyarrow.Table:
+        """Give the whole trace as a pyarrow table, without a copy.
+
+        >>> import emmclab
+        >>> trace = emmclab.read(emmclab.bundled()[0])
+        >>> trace.to_arrow().num_rows == trace.ledger["kept"]
+        True
+        """
+        arrow = library("pyarrow")
+        return arrow.Table.from_batches([arrow.record_batch(batch) for batch in self.batches()])
+
+    def to_polars(self) -> polars.DataFrame:
+        """Give the whole trace as a polars frame, without a copy.
+
+        >>> import emmclab
+        >>> frame = emmclab.read(emmclab.bundled()[0]).to_polars()
+        >>> frame.columns[:2]
+        ['arrival_ns', 'start_ns']
+        """
+        module = library("polars")
+        frame: polars.DataFrame = module.concat([module.DataFrame(b) for b in self.batches()], rechunk=False)
+        return frame
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """Give the whole trace as a pandas frame on Arrow columns, so that missing times stay missing.
+
+        >>> import emmclab
+        >>> trace = emmclab.read(emmclab.bundled()[0])
+        >>> len(trace.to_pandas()) == trace.ledger["kept"]
+        True
+        """
+        return self.to_arrow().to_pandas(types_mapper=library("pandas").ArrowDtype)
+
+
+def jumps_of(header: Header) -> list[dict[str, Any]]:
+    """Give the clock jumps that a header holds as JSON, in seconds.
+
+    >>> jumps_of({"clock_jumps": None})
+    []
+    """
+    jumps = json.loads(header.get("clock_jumps") or "{}").get("jumps", [])
+    return [
+        {
+            "direction": jump["direction"],
+            "time_s": jump["at_ns"] / 1e9,
+            "request": jump["request"],
+            "length_s": jump["length_ns"] / 1e9,
+            "mended": jump["mended"],
+        }
+        for jump in jumps
+    ]
+
+
+def refuse_pipes(traces: Sequence[Trace], what: str) -> None:
+    """Refuse traces that cannot be read again.
+
+    Raises:
+        UnsupportedError: one of the traces comes from a pipe.
+    """
+    for trace in traces:
+        if trace.is_pipe:
+            raise UnsupportedError(
+                f"{trace.name} is a pipe or another stream and cannot be {what}",
+                kind="unsupported",
+                hint="write it to a file first, or make a table of it",
+            )

@@ -1,0 +1,266 @@
+"""Workloads: models of what applications ask of their storage, made into traces and taken from them."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+from collections.abc import Callable
+from os import PathLike
+from pathlib import Path
+from typing import Any, cast
+
+from emmclab import _core
+from emmclab.errors import ConfigError
+from emmclab.traces.profile import Profile
+from emmclab.traces.trace import Progress, Trace
+
+
+class Workload:
+    """A model of what an application asks of its storage; holds no address, name or date of any trace.
+
+    >>> Workload.preset("Messaging").name
+    'Messaging'
+    """
+
+    def __init__(self, model: _core.WorkloadModel) -> None:
+        """Hold a model of the core; `preset`, `file`, `named` and `fit` make them."""
+        self._model = model
+
+    @staticmethod
+    def preset(name: str) -> Workload:
+        """Take a workload that comes with emmclab: of IISWC 2015 or of a phone of 2022 (`workload_groups`).
+
+        >>> Workload.preset("twitter").name
+        'Twitter'
+        """
+        return Workload(_core.WorkloadModel.preset(name))
+
+    @staticmethod
+    def file(path: str | PathLike[str]) -> Workload:
+        """Read a model from a TOML file, as `emmclab fit` writes it.
+
+        >>> import pathlib, tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     path = pathlib.Path(folder, "mine.toml")
+        ...     _ = path.write_text(Workload.preset("Email").to_toml())
+        ...     Workload.file(path).digest == Workload.preset("Email").digest
+        True
+        """
+        return Workload(_core.WorkloadModel.file(path))
+
+    @staticmethod
+    def named(name: str) -> Workload:
+        """Take a preset by its name, or a file by its path (ending in `.toml`).
+
+        >>> Workload.named("Movie").name
+        'Movie'
+        """
+        return Workload.file(name) if name.endswith(".toml") else Workload.preset(name)
+
+    def __repr__(self) -> str:
+        return f"<Workload {self.name!r}>"
+
+    @property
+    def name(self) -> str:
+        """The name that traces and results carry."""
+        return self._model.name
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of all values, first 16 digits."""
+        return hashlib.sha256(self.to_toml().encode()).hexdigest()[:16]
+
+    def to_toml(self) -> str:
+        """Write every value in full; the same model gives the same text.
+
+        >>> "[bursts]" in Workload.preset("Movie").to_toml()
+        True
+        """
+        return self._model.to_toml()
+
+    def trace(
+        self,
+        seed: int = 1,
+        *,
+        requests: int | None = None,
+        duration_s: float | None = None,
+        rate_pct: int = 100,
+    ) -> Trace:
+        """Make a trace: same model, seed and options, same bytes.
+
+        Args:
+            seed: decides every choice that the model leaves open.
+            requests: how many, rather than those of the model.
+            duration_s: first arrival to last completion, rather than that of the model.
+            rate_pct: rate of arrivals, percent of the model's; idle gaps shrink or grow.
+
+        >>> Workload.preset("Messaging").trace().profile()["requests"]
+        5702
+        """
+        for field, value, least in (("seed", seed, 0), ("requests", requests, 1), ("rate_pct", rate_pct, 1)):
+            if value is not None and not least <= value < 1 << 64:
+                raise ConfigError(
+                    f"`{value}` is out of range",
+                    kind="config",
+                    field=field,
+                    hint=f"give {least} to 2^64 - 1",
+                )
+        options: dict[str, Any] = {"seed": seed, "requests": requests, "rate_pct": rate_pct}
+        if duration_s is not None:
+            options["duration_ns"] = round(duration_s * 1e9)
+        # A synthesis has the methods of a reader.
+        return Trace(
+            self.name, cast("Callable[[], _core.Reader]", lambda: _core.Synthesis(self._model, **options))
+        )
+
+
+_SIZES = ("reads.sizes_kb", "writes.sizes_kb")
+_GAPS = ("bursts.opens_pct", "bursts.rounds", "bursts.think_us", "bursts.idle_ms")
+#: The parameters of a model that decide a field or figure of the profile of its trace.
+PARAMETERS_OF: dict[str, tuple[str, ...]] = {
+    "requests": _SIZES,
+    "write_requests_pct": _SIZES,
+    "max_size_kb": _SIZES,
+    "size_distribution": _SIZES,
+    "duration_s": ("duration_s",),
+    "arrival_rate_per_s": ("duration_s", *_SIZES),
+    "access_rate_kb_per_s": ("duration_s", *_SIZES),
+    "spatial_locality_pct": ("reads.sequential_pct", "writes.sequential_pct"),
+    "temporal_locality_pct": ("reads.reaccess_pct", "writes.reaccess_pct"),
+    "reuse_distance": ("reads.reuse_requests", "writes.reuse_requests"),
+    "inter_arrival_distribution": _GAPS,
+    "no_wait_pct": ("service.no_wait_pct",),
+    "mean_service_ms": ("service.mean_service_ms",),
+    "mean_response_ms": ("service.mean_response_ms",),
+    "response_distribution": (
+        "service.no_wait_pct",
+        "service.mean_service_ms",
+        "service.mean_response_ms",
+        "service.round_requests",
+        "service.wake_up_ms",
+        "service.read_us",
+        "service.write_us",
+        "bursts.opens_pct",
+        *_SIZES,
+    ),
+    "throughput_by_size": ("service.read_us", "service.write_us"),
+}
+
+
+def benchmarks() -> dict[str, str]:
+    """List the benchmarks that come with emmclab, each with its description.
+
+    >>> "Postmark" in benchmarks()
+    True
+    """
+    return {name: about for name, about, _ in _core.benchmark_names()}
+
+
+def benchmark_sources(name: str) -> frozenset[str]:
+    """Give the claims and published figures that a benchmark was made from; none for other names.
+
+    >>> benchmark_sources("Phone_6H")
+    frozenset({'advil-fig9-fill'})
+    """
+    return frozenset(source for known, _, made in _core.benchmark_names() if known == name for source in made)
+
+
+def benchmark(name: str, seed: int = 1, *, requests: int | None = None) -> Trace:
+    """Make the trace of a benchmark, cut after `requests`.
+
+    >>> benchmark("SequentialWrite", requests=3).profile()["requests"]
+    3
+    """
+    known = {other.casefold(): other for other in benchmarks()}
+    return Trace(
+        known.get(name.casefold(), name),
+        cast("Callable[[], _core.Reader]", lambda: _core.Benchmark(name, seed=seed, requests=requests)),
+    )
+
+
+def workloads() -> list[str]:
+    """List the workloads that come with emmclab, group by group.
+
+    >>> len(workloads())
+    37
+    """
+    return [name for names in workload_groups().values() for name in names]
+
+
+@functools.cache
+def workload_groups() -> dict[str, list[str]]:
+    """Give the groups of the workloads that come with emmclab, each with its names.
+
+    `applications` and `combos` are those of IISWC 2015, from its published figures alone. `phones` are
+    applications of 2022 and their installations, fitted to public traces of a Pixel 6a; `phones-recorded` are
+    the same traces with their clock jumps and suspected re-issues.
+
+    >>> {group: len(names) for group, names in workload_groups().items()}
+    {'applications': 18, 'combos': 7, 'phones': 8, 'phones-recorded': 4}
+    """
+    return dict(_core.workload_presets())
+
+
+#: The name of a fitted model where none is given: that of a file may tell of people and dates.
+FITTED = "fitted"
+
+
+def fit(trace: Trace, progress: Progress | None = None, *, name: str = FITTED) -> Workload:
+    """Take a model from a trace in one pass; nothing in it names the trace, unless `name` does.
+
+    >>> fit(Workload.preset("Email").trace(), name="mail").name
+    'mail'
+    """
+    fitter = _core.Fitter(name)
+    for batch in trace.batches(progress, one_device=True):
+        fitter.update(batch)
+    return Workload(fitter.finish())
+
+
+def differences(first: Profile, second: Profile) -> list[dict[str, Any]]:
+    """Give every field of Tables III and IV of two profiles with the difference in percent of the first.
+
+    `difference_pct` is None where one of the values is missing, or the first is 0 and the second is not.
+
+    >>> twins = [Workload.preset("Email").trace(seed).profile() for seed in (1, 2)]
+    >>> max(abs(row["difference_pct"]) for row in differences(*twins)) < 2
+    True
+    """
+    from emmclab.traces.profile_fields import TABLES
+
+    rows = []
+    for title, fields in TABLES:
+        for field in fields:
+            a, b = first[field.name], second[field.name]
+            gap = None
+            if a is not None and b is not None and (a or not b):
+                gap = 100 * (b - a) / a if a else 0.0
+            rows.append(
+                {
+                    "table": title.partition(":")[0],
+                    "field": field.name,
+                    "first": a,
+                    "second": b,
+                    "difference_pct": gap,
+                }
+            )
+    return rows
+
+
+def open_input(name: str, seed: int = 1, **reading: Any) -> Trace:
+    """Open a trace file by its path, or make the trace of a workload (preset, or model in a `.toml` file).
+
+    `reading` are options of `emmclab.read`, which concern files only.
+
+    >>> open_input("Twitter").name
+    'Twitter'
+    """
+    from emmclab.traces.reading import read
+
+    if name.endswith(".toml"):
+        return Workload.file(name).trace(seed)
+    if not Path(name).exists() and name.casefold() in (known.casefold() for known in workloads()):
+        return Workload.preset(name).trace(seed)
+    if not Path(name).exists() and name.casefold() in (known.casefold() for known in benchmarks()):
+        return benchmark(name, seed)
+    return read(name, **reading)

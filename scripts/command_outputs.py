@@ -1,0 +1,182 @@
+"""Runs the command lines of `tests/messages/cases.txt` and writes their outputs to `tests/messages/outputs`.
+
+`command_outputs.py check` compares instead of writing, and prints the differences.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+import io
+import math
+import os
+import re
+import shlex
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from emmclab import __version__
+from emmclab.cli import COMMANDS, failures, main, meter, study_meter
+from emmclab.runtime import files
+
+ROOT = Path(__file__).parents[1]
+CASES = ROOT / "tests" / "messages" / "cases.txt"
+OUTPUTS = CASES.with_name("outputs")
+COLUMNS = 80
+
+#: Parts of outputs that differ from machine to machine, and the word that stands for each.
+_OWN = (
+    (re.compile(re.escape(__version__)), "VERSION"),
+    (re.compile(r"build [0-9a-f]{8,}"), "build BUILD"),
+)
+
+
+def outputs() -> Iterator[tuple[str, str]]:
+    """Give each command's name with its cases: the command line, stdout, stderr and exit code of each.
+
+    The cases run in this process, in a folder of their own with the files of `inputs`; a line that begins
+    with `sh:` runs in a shell, for closed and full streams.
+    """
+    found: dict[str, list[str]] = {}
+    terminal = _environment(COLUMNS=str(COLUMNS))
+    with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder), terminal:
+        inputs(Path(folder))
+        for line in CASES.read_text().splitlines():
+            if not line or line.startswith("#"):
+                continue
+            shown = line.removeprefix("sh: ")
+            words = shlex.split(shown)
+            command = next((word for word in words if word in COMMANDS), "emmclab")
+            code, out, err = _shell(shown) if shown != line else run(words[1:])
+            text = "".join(
+                [f"$ {shown}\n", out, *(f"! {row}\n" for row in err.splitlines()), f"exit status {code}\n"]
+            )
+            found.setdefault(command, []).append(_trimmed(_plain(text, folder)))
+    yield from ((name, "\n".join(texts)) for name, texts in found.items())
+
+
+def run(words: list[str]) -> tuple[int, str, str]:
+    """Run the command line in this process; give exit code, stdout and stderr."""
+    meter._SILENCE_S = math.inf
+    study_meter._SILENCE_S = math.inf  # type: ignore[attr-defined]
+    failures.kept.clear()
+    files.written.clear()
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        try:
+            code = main(words)
+        except SystemExit as end:
+            code = end.code if isinstance(end.code, int) else 1
+    return code, out.getvalue(), err.getvalue()
+
+
+def inputs(folder: Path) -> None:
+    """Write the files that cases read: one small good trace, and one for each way to be bad."""
+    rows = [
+        f"{at * 2_000_000},{at * 2_000_000 + 350_000},{at % 7 * 64},8,{'write' if at % 3 else 'read'}"
+        for at in range(60)
+    ]
+    heading, arrivals = "arrival_ns,complete_ns,sector,sectors,op", "arrival_ns,sector,sectors,op"
+    good = [heading, *rows[:2]]
+    study = ['name = "small"', "[[grid]]", 'name = "a"']
+    texts = {
+        "small.csv": [heading, *rows],
+        "arrivals.csv": [arrivals, *(f"{at * 2_000_000},{at * 8},8,write" for at in range(60))],
+        "jump.csv": [arrivals, *(f"{(at + 9_000 * (at > 30)) * 10**9},{at * 8},8,write" for at in range(60))],
+        "timed.csv": [
+            "arrival_ns,start_ns,complete_ns,sector,sectors,op",
+            *(
+                f"{at},{at},{at + 200_000 + 10_000 * kb},{number % 97 * 512},{2 * kb},{op}"
+                for number in range(600)
+                for at, kb in [(number * 10**7, (4, 16, 64, 128)[number % 4])]
+                for op in ["read" if number % 3 else "write"]
+            ),
+        ],
+        "seconds.csv": [arrivals, *(f"{at},{at * 8},8,write" for at in range(9_000))],
+        "empty.txt": [],
+        "words.txt": ["a text", "that is not a trace"],
+        "heading.csv": ["arrival,lba,sectors,op", "1,8,8,write"],
+        "no-request.csv": [heading],
+        "field.csv": [*good, "8000000,8350000,twelve,8,write"],
+        "operation.csv": [*good, "8000000,8350000,12,8,scribble"],
+        "backwards.csv": [*good, "8000000,7350000,12,8,write"],
+        "cut.csv": [*good, "8000000,83"],
+        "far.csv": [heading, "0,350000,99999999999,8,write"],
+        "device.toml": ["[geometry]", "chanels = 2"],
+        "syntax.toml": ["[geometry", "channels = 2"],
+        "study.toml": [*study, 'devices = ["nexus5"]', 'inputs = ["Nowhere"]'],
+        "key.toml": [*study, 'devcies = ["nexus5"]', 'inputs = ["Idle"]'],
+        "app.toml": ['name = "app"'],
+        "fio.json": ['{"fio version": "fio-3.36", "jobs": []}'],
+        "model.toml": ["version = 99"],
+    }
+    for name, lines in texts.items():
+        (folder / name).write_text("".join(f"{line}\n" for line in lines))
+    (folder / "garbage.bin").write_bytes(bytes(range(256)) * 16)
+    (folder / "folder").mkdir()
+    (folder / "fleet").mkdir()
+    for name in ("small.csv", "arrivals.csv", "field.csv"):
+        (folder / "fleet" / name).write_text((folder / name).read_text())
+    run(["convert", "small.csv", "small.parquet", "--json"])
+    (folder / "cut.parquet").write_bytes((folder / "small.parquet").read_bytes()[:-100])
+    run(["convert", "small.csv", "small.csv.gz", "--json"])
+    (folder / "cut.csv.gz").write_bytes((folder / "small.csv.gz").read_bytes()[:-20])
+
+
+def _shell(line: str) -> tuple[int, str, str]:
+    command = line.replace("emmclab", f"{shlex.quote(sys.executable)} -m emmclab", 1)
+    env = os.environ | {"PYTHONPATH": f"{ROOT / 'python'}:{ROOT / 'tests' / 'tested_core'}", "NO_COLOR": "1"}
+    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, env=env, check=False)
+    return done.returncode, done.stdout, done.stderr
+
+
+def _plain(text: str, folder: str) -> str:
+    text = text.replace(str(Path(folder).resolve()), "FOLDER").replace(folder, "FOLDER")
+    for pattern, word in _OWN:
+        text = pattern.sub(word, text)
+    return text
+
+
+def _trimmed(text: str) -> str:
+    return "".join(f"{line.rstrip()}\n" for line in text.splitlines())
+
+
+@contextlib.contextmanager
+def _environment(**given: str) -> Iterator[None]:
+    ours = ("EMMCLAB_TRACES", "EMMCLAB_DEBUG")
+    before = dict(os.environ)
+    os.environ.update({"NO_COLOR": "1", **given})
+    for name in ours:
+        os.environ.pop(name, None)
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
+
+
+def check(texts: dict[str, str], kept: dict[str, str]) -> int:
+    """Print how the outputs differ from those that are kept; return the exit code."""
+    for name in sorted({*texts, *kept}):
+        old, new = (found.get(name, "").splitlines(keepends=True) for found in (kept, texts))
+        sys.stdout.writelines(difflib.unified_diff(old, new, f"{name} (kept)", f"{name} (now)"))
+    if texts != kept:
+        print("the outputs of commands have changed; if they are right, run `make generate`")
+    return int(texts != kept)
+
+
+def write(texts: dict[str, str], kept: dict[str, str]) -> int:
+    """Write each output to its file and remove files of commands without cases; return the exit code."""
+    for name in {*kept} - {*texts}:
+        (OUTPUTS / f"{name}.txt").unlink()
+    for name, text in texts.items():
+        (OUTPUTS / f"{name}.txt").write_text(text)
+    return 0
+
+
+if __name__ == "__main__":
+    action = check if sys.argv[1:] == ["check"] else write
+    sys.exit(action(dict(outputs()), {path.stem: path.read_text() for path in OUTPUTS.glob("*.txt")}))

@@ -1,0 +1,19 @@
+"""The generated reference pages, as `make docs` writes them."""
+
+from __future__ import annotations
+
+import functools
+import sys
+
+from conftest import ROOT
+
+sys.path.insert(0, str(ROOT / "scripts"))
+from generate_reference import FOLDER, PAGES
+
+__all__ = ["FOLDER", "PAGES", "reference"]
+
+
+@functools.cache
+def reference(name: str) -> str:
+    """The text of a page."""
+    return PAGES[name]()

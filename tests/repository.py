@@ -1,0 +1,37 @@
+"""The files of the repository, and how a test names its faults in them."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from conftest import ROOT
+
+
+def tracked(*endings: str) -> list[Path]:
+    """The files of the project with one of these endings, by git; by a walk where there is no git."""
+    done = subprocess.run(
+        ["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, capture_output=True, check=False
+    )
+    names = done.stdout.decode().splitlines()
+    if done.returncode != 0:
+        skipped = {".git", ".venv", "target", "build"}
+        names = [
+            str(path.relative_to(ROOT))
+            for path in ROOT.rglob("*")
+            if path.is_file() and not skipped & {*path.parts}
+        ]
+    return [ROOT / name for name in sorted(names) if name.endswith(endings) and (ROOT / name).is_file()]
+
+
+def complain(faults: list[str], cure: str) -> None:
+    """Fails with every fault at once and the cure."""
+    if faults:
+        pytest.fail("\n".join([*faults, f"cure: {cure}"]), pytrace=False)
+
+
+def place(path: Path, line: int | None = None) -> str:
+    """Names a place."""
+    return f"{path.relative_to(ROOT)}" + (f":{line}" if line else "")

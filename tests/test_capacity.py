@@ -1,0 +1,42 @@
+"""`--capacity` scales a preset by its blocks, and each output shows the device that was made."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import emmclab as package
+from conftest import emmclab, emmclab_json
+
+
+@pytest.mark.parametrize("command", ["simulate", "compare", "advise"])
+def test_a_preset_is_scaled_to_a_capacity_and_says_so(command: str, trace: Path) -> None:
+    device = ["--devices", "iiswc15-hps"] if command == "compare" else ["--device", "iiswc15-hps"]
+    done = emmclab(command, trace, *device, "--capacity", "128GB")
+    assert done.returncode == 0, done.stderr
+    assert "iiswc15-hps-128GB" in done.stdout
+
+
+def test_the_capacity_is_in_the_result_the_settings_and_the_list(trace: Path) -> None:
+    scaled = package.Device.preset("iiswc15-hps", capacity="128GB")
+    result = scaled.simulate(package.read(trace))
+    assert result["configuration"]["capacity_bytes"] == scaled.capacity_bytes == 128 << 30
+    rows = {row["key"]: row for row in emmclab_json("explain", "iiswc15-hps", "--capacity", "128GB")}
+    key = "geometry.block_groups.0.blocks"
+    plain = {row["key"]: row for row in package.Device.preset("iiswc15-hps").explain()}
+    assert rows[key]["origin"] == "--capacity 128GB"
+    assert int(rows[key]["value"]) == 4 * int(plain[key]["value"])
+    changed = {name for name in rows if rows[name]["value"] != plain[name]["value"]}
+    assert all(name == "name" or name.endswith(".blocks") for name in changed)
+    listed = {row["name"]: row for row in emmclab_json("devices", "--capacity", "128GB")}
+    assert listed["iiswc15-hps-128GB"]["capacity_gb"] == 128
+
+
+@pytest.mark.parametrize("wrong", ["0", "abc", "-5GB", "1KB", "999999999TB"])
+def test_an_impossible_capacity_is_refused(wrong: str, trace: Path) -> None:
+    done = emmclab("simulate", trace, "--device", "nexus5", f"--capacity={wrong}")
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr and "hint:" in done.stderr
+    with pytest.raises(package.ConfigError):
+        package.Device.preset("nexus5", capacity=wrong)

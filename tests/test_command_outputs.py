@@ -1,0 +1,46 @@
+"""What commands print is kept in `messages/outputs`; `make generate` accepts a change."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from conftest import PATIENCE_S, ROOT, emmclab, environment
+from emmclab.cli import COMMANDS
+from repository import complain
+
+
+def test_commands_print_what_is_kept() -> None:
+    command = [sys.executable, str(ROOT / "scripts" / "command_outputs.py"), "check"]
+    done = subprocess.run(
+        command, capture_output=True, text=True, env=environment(), timeout=PATIENCE_S, check=False
+    )
+    assert done.stderr == "", done.stderr
+    if done.returncode != 0:
+        pytest.fail(done.stdout, pytrace=False)
+
+
+def test_bad_input_gives_an_error_with_a_hint_and_never_a_traceback() -> None:
+    faults = []
+    for path in sorted((ROOT / "tests" / "messages" / "outputs").glob("*.txt")):
+        for case in path.read_text().split("\n\n"):
+            if "bug in emmclab" in case or "Traceback" in case:
+                faults.append(case)
+            if "! error: " in case and "! hint: " not in case:
+                faults.append(case)
+    complain(faults, "give each error a hint that says what to do")
+
+
+def test_help_fits_the_terminal() -> None:
+    faults = []
+    for name in COMMANDS:
+        # The help of actions that do not fit lists them.
+        lines = emmclab(name, "--help", env={"COLUMNS": "80"}).stdout.splitlines()
+        faults += [
+            f"{name}: {line}"
+            for line in lines
+            if len(line) > 80 or ("…" in line and "[list|show|" not in line)
+        ]
+    complain(faults, "shorten the metavar or the word that does not fit")
