@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from conftest import ROOT, emmclab, need_library
+from conftest import PYTHONPATH, ROOT, emmclab, need_library
 from emmclab import cli
 from emmclab.cli.studies import executor
 from emmclab.errors import UnsupportedError
@@ -60,7 +60,7 @@ def cluster() -> Iterator[Any]:
         # Sockets lie some levels below it, and their paths are short.
         patch.setenv("TMPDIR", short)
         # Workers import this file, for the work that it defines.
-        patch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT / "python"), str(Path(__file__).parent)]))
+        patch.setenv("PYTHONPATH", os.pathsep.join([PYTHONPATH, str(Path(__file__).parent)]))
         started = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
         yield started
         started.shutdown()

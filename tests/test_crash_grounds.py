@@ -229,6 +229,20 @@ def test_a_disk_without_ext4_is_refused_unless_the_kernel_recovers_it(tmp_path: 
     require_recoverable(run, Options(recovery="mount"))
 
 
+def test_an_ext4_whose_journal_has_no_magic_number_is_an_ext4(tmp_path: Path) -> None:
+    need("mkfs.ext4")
+    log = tmp_path / "marks.log"
+    dm_log(log, "a line")
+    base = ext4_with(tmp_path, "disk", {"file": b"data"})
+    image = bytearray(base.read_bytes())
+    # The magic number of a journal block and the type of a superblock of version 2 (JBD2).
+    image[image.index(bytes.fromhex("c03b399800000004"))] ^= 0xFF
+    base.write_bytes(image)
+    run, _ = open_whole(log, str(base))
+    for recovery in ("process", "e2fsck"):
+        require_recoverable(run, Options(recovery=recovery))
+
+
 def test_what_changes_while_states_are_judged_is_named(tmp_path: Path) -> None:
     script = tmp_path / "check.sh"
     script.write_text("exit 0\n")

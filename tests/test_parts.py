@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import pyarrow.parquet
 import pytest
 
 import emmclab as package
@@ -260,6 +261,29 @@ def test_ctrl_c_ends_the_parts_that_are_under_way(tmp_path: Path) -> None:
     _, said = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 130, said
     assert "interrupted; no file was written" in said
+
+
+def test_parts_that_say_so_count_as_one_trace_when_they_are_named_together(
+    whole: Path, tmp_path: Path
+) -> None:
+    """pyarrow and Spark keep the metadata of the file that they split."""
+    table = pyarrow.parquet.read_table(whole)
+    pieces = [tmp_path / "first.parquet", tmp_path / "second.parquet"]
+    for piece, rows in zip(pieces, (table.slice(0, 2_500), table.slice(2_500)), strict=True):
+        pyarrow.parquet.write_table(rows, piece)
+    (found,) = emmclab_json("profile", *pieces)
+    (expected,) = emmclab_json("profile", whole)
+    assert found["requests"] == expected["requests"] == 6_000
+    assert found["ledger"] == expected["ledger"]
+    assert found["duration_s"] == expected["duration_s"]
+
+
+def test_files_named_as_parts_are_profiled_one_by_one_with_a_note(whole: Path, parts: Path) -> None:
+    pieces = sorted(parts.glob("*.parquet"))
+    done = emmclab("profile", *pieces, "--json")
+    assert done.returncode == 0 and len(json.loads(done.stdout)) == len(pieces)
+    assert f"emmclab profile {parts}" in done.stderr
+    assert "named as parts" not in emmclab("profile", whole, "--json").stderr
 
 
 def test_json_of_parts_is_json(parts: Path) -> None:

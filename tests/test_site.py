@@ -58,7 +58,7 @@ def test_a_word_is_found_where_the_site_is_files_only(site: Path, browser: Brows
         assert any("Glossary" in title or "watermark" in title.lower() for title in found), found
         page.locator("ul.search li a", has_text="Glossary").first.click()
         assert "reference/glossary.html" in page.url
-        assert page.locator("text=watermark").count() > 0
+        page.locator("text=watermark").first.wait_for(state="attached")
 
 
 def test_every_page_fits_a_phone_and_loads_files_only(site: Path, browser: Browser) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import os
+import re
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -29,7 +30,7 @@ from emmclab.cli.options import (
 from emmclab.cli.studies import Jobs
 from emmclab.devices.over_time import check_target
 from emmclab.traces.profile import Profile
-from emmclab.traces.reading import combine
+from emmclab.traces.reading import combine, join_parts
 from emmclab.traces.trace import Trace
 
 
@@ -72,6 +73,10 @@ class Caches:
             rich_help_panel="Caches",
         ),
     ] = False
+
+
+#: Names of parts that Spark (`part-00000-...`) and DuckDB (`data_0.parquet`) give.
+_PART = re.compile(r"(part-|data_)\d+.*\.parquet")
 
 
 def register(app: typer.Typer) -> None:
@@ -119,6 +124,9 @@ def profile(
     sources = distinct([reading.open(path) for path in traces if path not in in_parts])
     if together and not (len(traces) == 1 and stands_for_several(traces[0])):
         sources = [combine(sources)]
+    else:
+        sources = join_parts(sources)
+        note_parts([path for path in traces if not path.is_dir()] if len(sources) > 1 else [])
     profiles = [run(source, **measures) for source in sources]
     profiles += [run_parts(place, jobs, reading, **measures) for place in in_parts]
     for found in profiles:
@@ -142,6 +150,17 @@ def profile(
         say(f"figures: {count} in {figures}")
     if over_time is not None:
         note_over_time(profiles, over_time, bin)
+
+
+def note_parts(paths: list[Path]) -> None:
+    """Print a note if files are named as Spark and DuckDB name the parts of one table."""
+    folders = collections.Counter(path.parent for path in paths if _PART.match(path.name))
+    for folder, count in folders.items():
+        if count > 1:
+            say(
+                f"note: {count} files of {folder} are named as parts of one trace, but each was profiled by itself; "
+                f"to profile them as one: emmclab profile {folder}"
+            )
 
 
 def run(source: Trace, **measures: Any) -> Profile:

@@ -104,7 +104,7 @@ def view(recorder: _core.Recorder, every_s: float, ending: Ending) -> dict[str, 
         row["requests_per_s"] = round(row["requests"] / took, 2)
         row["bytes_per_s"] = round(row["bytes"] / took)
     return {
-        "interval_s": round(took, 3),
+        "interval_s": round(took, 9),
         "requests_per_s": round(stats["requests"] / took, 2),
         "bytes_per_s": sum(row["bytes_per_s"] for row in processes),
         "queue_depth": round(depth, 3),

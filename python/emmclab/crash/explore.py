@@ -156,7 +156,7 @@ def require_recoverable(run: _core.CrashRun, options: Options) -> None:
                 raise not_in_process(error) from error
             return
         # A disk of which a part is missing may lack its superblock; one that has all of it does not.
-        if problem is None or "magic number" not in json.loads(problem)["detail"]:
+        if problem is None or "is not 0xef53" not in json.loads(problem)["detail"]:
             return
     raise no_ext4(options.recovery, "the disk of the log holds no ext4")
 

@@ -160,6 +160,20 @@ def combine(traces: Sequence[Trace]) -> Trace:
     return Trace("/".join(trace.name for trace in traces), open_stream)
 
 
+def join_parts(traces: Sequence[Trace]) -> list[Trace]:
+    """Replace Parquet files that say they are parts of one trace by that trace.
+
+    Such files name the same source and the same number of requests of the whole trace. The joined trace takes
+    the place of its first part; all other traces stay as they are.
+    """
+    groups: dict[object, list[Trace]] = {}
+    for number, trace in enumerate(traces):
+        header = trace.header
+        origin = (trace.whole, header["source"], header["format"], header["clock"])
+        groups.setdefault(number if trace.whole is None else origin, []).append(trace)
+    return [group[0] if len(group) == 1 else combine(group) for group in groups.values()]
+
+
 def convert(
     source: str | PathLike[str], target: str | PathLike[str], *, to: str | None = None, **options: Any
 ) -> Written:

@@ -169,6 +169,15 @@ impl Counted {
         }
     }
 
+    /// Whether each count is from that of `least` to that of `most`.
+    pub fn is_between(self, least: Counted, most: Counted) -> bool {
+        let counts = |of: Counted| {
+            [of.reads, of.read_sectors, of.writes, of.written_sectors, of.discards, of.discarded_sectors]
+        };
+        let (own, least, most) = (counts(self), counts(least), counts(most));
+        (0..own.len()).all(|i| (least[i]..=most[i]).contains(&own[i]))
+    }
+
     pub fn of(requests: &[Recorded]) -> Self {
         let mut out = Self::default();
         for Recorded { request, .. } in requests {
