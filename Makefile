@@ -6,11 +6,9 @@ demo: ## the main job: reproduces IISWC 2015 from bundled models, ending with th
 	@.venv/bin/emmclab reproduce iiswc15
 
 test: ## what guards correctness, in at most 15 minutes: Rust, Python, command line, browser
-	@scripts/setup.sh dev
 	@scripts/test.sh
 
 test-all: ## every test: beside those of `make test` the long ones, builds of packages, and guest machines
-	@scripts/setup.sh dev
 	@scripts/test.sh all
 	@scripts/test_guest.sh
 

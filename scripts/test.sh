@@ -27,6 +27,14 @@ long)
 esac
 
 rust() { cargo test --locked --no-fail-fast --workspace "$@"; }
+# What the tests need is installed while they are compiled; a machine without a compiler gets that first.
+if command -v cargo >/dev/null && command -v cc >/dev/null; then
+    scripts/setup.sh dev &
+    rust --tests --no-run
+    wait $! || exit
+else
+    scripts/setup.sh dev || exit
+fi
 {
     rust --tests "${ignored[@]}"
     tests=$?
