@@ -93,6 +93,7 @@ def test_options_that_share_a_setting_are_never_taken_together() -> None:
     assert all(not a & b for place, a in enumerate(keys) for b in keys[:place])
 
 
+@pytest.mark.slow
 def test_deep_advice_is_in_every_form_and_refused_before_the_work(tmp_path: Path) -> None:
     need_library("optuna")
     source = min(emmclab.bundled(), key=lambda path: Path(path).stat().st_size)

@@ -221,6 +221,7 @@ def _traced(strace: str, log: Path, *command: str) -> list[str]:
     return log.read_text().splitlines(keepends=True)
 
 
+@pytest.mark.slow
 def test_a_program_that_a_shell_starts_takes_as_long_as_without_the_shell(
     strace: str, tmp_path: Path
 ) -> None:

@@ -557,6 +557,7 @@ def kept_shares(folder: Path) -> list[Path]:
     return list(folder.glob("emmclab-results/crash/*/share-*.json"))
 
 
+@pytest.mark.slow
 def test_an_exploration_that_is_interrupted_goes_on_where_it_was(crash: Runs) -> None:
     log = str(crash.folder / "run.log")
     made = ("--workload", "files", "--operations", "400", "--cuts", "2", "--jobs", "1")

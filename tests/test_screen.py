@@ -348,6 +348,7 @@ def test_the_window_of_reissues_is_chosen_and_named(tmp_path: Path) -> None:
     assert refused.returncode == 2 and "0.5ms-3ms" in refused.stderr
 
 
+@pytest.mark.slow
 def test_recorded_traces_of_papers_are_read_with_the_options_given(reissued: Path, tmp_path: Path) -> None:
     options = ("--trace", reissued, "--drop-reissued", "--jobs", 2, "--results", "results", "--json")
     done = json.loads(emmclab("reproduce", "iiswc15", *options, "--html", "page.html", cwd=tmp_path).stdout)

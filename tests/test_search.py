@@ -58,6 +58,7 @@ def study(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_one_process_two_and_a_killed_run_that_goes_on_find_the_same(study: Path, tmp_path: Path) -> None:
     pages = []
     for jobs in (1, 2):

@@ -98,6 +98,7 @@ def test_processes_are_started_with_a_temporary_folder_too_deep_for_a_socket(
     assert content(results) == content(finished)
 
 
+@pytest.mark.slow
 def test_killed_at_random_moments_and_resumed_gives_the_same_bytes(
     study: Path, finished: Path, tmp_path: Path
 ) -> None:

@@ -224,6 +224,7 @@ def test_settings_of_a_study_are_columns_of_runs(folder: Path) -> None:
     assert rows == [{"timing_parallelism": "both", "n": 12}, {"timing_parallelism": "none", "n": 12}]
 
 
+@pytest.mark.slow
 def test_a_study_without_grids_is_the_profile_of_each_input_once(trace: Path, tmp_path: Path) -> None:
     (tmp_path / "plain.toml").write_text(f'name = "plain"\ninputs = ["Movie", "{trace}"]\nseeds = [1, 2]\n')
     assert emmclab("run", "plain.toml", "--jobs", 1, cwd=tmp_path).returncode == 0

@@ -121,6 +121,7 @@ def test_claims_refuse_an_incomplete_study() -> None:
         judge_study(results)
 
 
+@pytest.mark.slow
 def test_a_collected_file_is_ordered_by_key_and_holds_every_figure(study: Path, tmp_path: Path) -> None:
     assert emmclab("run", study, "--jobs", 1, "--results", tmp_path).returncode == 0
     collected(study, tmp_path)
@@ -187,6 +188,7 @@ def with_crashing(study: Path) -> list[Cell]:
     return cells
 
 
+@pytest.mark.slow
 def test_a_cell_that_crashes_its_process_is_set_apart_and_the_rest_goes_on(
     study: Path, whole: bytes, tmp_path: Path
 ) -> None:

@@ -34,13 +34,9 @@ pub fn read(field: &[u8], column: u64) -> Result<Letters> {
 /// # Errors
 /// As [`read`].
 pub fn parse(field: &[u8], column: u64) -> Result<(Op, Flags)> {
-    match read(field, column)? {
-        Letters::Request(op, flags) => Ok((op, flags)),
-        Letters::Zone(command) => {
-            Err(Error::new(Kind::Value, format!("is a {}, which is no request", command.name()))
-                .of_field("rwbs", column, field))
-        }
-    }
+    let Some(command) = zone_command(field) else { return of_request(field, column) };
+    Err(Error::new(Kind::Value, format!("is a {}, which is no request", command.name()))
+        .of_field("rwbs", column, field))
 }
 
 /// The command to a zone; a flush before it, and a priority behind it, change nothing.
@@ -58,6 +54,7 @@ fn zone_command(field: &[u8]) -> Option<ZoneCommand> {
     })
 }
 
+#[inline]
 fn of_request(field: &[u8], column: u64) -> Result<(Op, Flags)> {
     let bad = || Error::new(Kind::Value, "is not an operation").of_field("rwbs", column, field);
     let (mut flags, rest) = match field {

@@ -35,7 +35,10 @@ impl<'a> Line<'a> {
     #[inline]
     pub(super) fn of(line: &'a [u8]) -> Option<Self> {
         let line = line.strip_prefix(b"> ").unwrap_or(line);
-        Self::with_cpu(line).or_else(|| Self::without_cpu(line)).or_else(|| Self::of_perf_trace(line))
+        if let Some(found) = Self::with_cpu(line) {
+            return Some(found);
+        }
+        Self::without_cpu(line).or_else(|| Self::of_perf_trace(line))
     }
 
     /// The first `[cpu]` counts that stands between blanks, with one word at most between it and a time: names hold
@@ -52,7 +55,7 @@ impl<'a> Line<'a> {
             if digits == 0 {
                 return None;
             }
-            let colon = memmem::find(rest, b": ")?;
+            let colon = colon_and_blank(rest)?;
             let mut words = blank_separated(&rest[..colon]);
             let first = words.next()?;
             let time = words.next().unwrap_or(first);
@@ -158,6 +161,12 @@ fn is_blank(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t')
 }
 
+/// Where `: ` begins. A search for one byte needs no preparation, unlike one for two.
+#[inline]
+fn colon_and_blank(text: &[u8]) -> Option<usize> {
+    memchr::memchr_iter(b':', text).find(|colon| text.get(colon + 1) == Some(&b' '))
+}
+
 /// Name of the event and the text behind it, behind a period where there is one.
 #[inline]
 fn event_of(rest: &[u8]) -> (&[u8], &[u8]) {
@@ -171,11 +180,11 @@ fn event_of(rest: &[u8]) -> (&[u8], &[u8]) {
             _ => {}
         }
     }
-    let (event, payload) = match memmem::find(rest, b": ") {
+    let (event, payload) = match colon_and_blank(rest) {
         Some(end) => (&rest[..end], &rest[end + 2..]),
         None => (rest.strip_suffix(b":").unwrap_or(rest), &[][..]),
     };
-    let system = event.iter().rposition(|byte| *byte == b':').map_or(0, |colon| colon + 1);
+    let system = memchr::memrchr(b':', event).map_or(0, |colon| colon + 1);
     (&event[system..], payload)
 }
 
