@@ -1,4 +1,4 @@
-"""Writes what a wheel installs beside its Python package, manual pages: `wheel_data.py FOLDER`."""
+"""Writes what a wheel installs beside its Python package, manual pages and notices: `wheel_data.py DIR`."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import click_man.core
 import typer
 from typer.core import TyperOption
 
+import notices
 from emmclab import __version__
 from emmclab.cli import application
 from emmclab.cli.failures import EXIT_CODES
@@ -20,6 +21,12 @@ CHANGELOG = Path(__file__).parents[1] / "CHANGELOG.md"
 
 
 def write(folder: Path) -> None:
+    """Write manual pages, and the notices of what is linked into the core to `share/doc/emmclab`."""
+    write_manual(folder)
+    notices.write(folder / "share" / "doc" / "emmclab" / "NOTICES-OF-CRATES.txt")
+
+
+def write_manual(folder: Path) -> None:
     """Write a page for each command and one of all to `share/man/man1`."""
     pages = folder / "share" / "man" / "man1"
     pages.mkdir(parents=True, exist_ok=True)

@@ -109,9 +109,11 @@ def check_files(installed: Installed, checkout: Path | None) -> None:
 
 
 def check_manual(installed: Installed) -> None:
-    """The manual pages are where `man` looks for them."""
+    """The manual pages are where `man` looks for them, and the notices of linked crates are there."""
     pages = [*(installed.prefix / "share" / "man" / "man1").glob("emmclab*.1")]
     expect(len(pages) > 30, f"{len(pages)} manual pages below {installed.prefix}")
+    notices = installed.prefix / "share" / "doc" / "emmclab" / "NOTICES-OF-CRATES.txt"
+    expect(notices.is_file(), f"{notices} is missing")
 
 
 def check_presets(installed: Installed) -> None:

@@ -152,6 +152,39 @@ def test_a_light_trace_and_one_with_a_burst_at_its_end_are_not_flagged(light: Pa
         assert not result["run.load"]["overloaded"] and warnings(result) == [], path
 
 
+def test_a_queue_that_grew_for_a_part_of_the_trace_is_an_overload_even_if_it_drained_by_the_end(
+    tmp_path: Path,
+) -> None:
+    path = _arrivals(tmp_path / "drained.csv", [5_000] * 100 + [50] * 20_000 + [20_000] * 2_000)
+    words = ("simulate", path, *FAST, "--mode", "open")
+    load = emmclab_json(*words)["run"]["load"]
+    assert load["overloaded"] and load["offered_pct"] < 100 < load["peak_offered_pct"]
+    assert load["peak_backlog_s"] > 10 * load["backlog_s"]
+    first = emmclab(*words).stdout.splitlines()[0]
+    assert first.startswith("warning: overloaded: the requests offer for a part of the trace")
+    rate = first.partition("--rate ")[2].split()[0]
+    assert not emmclab_json(*words, "--rate", rate)["run"]["load"]["overloaded"]
+
+
+def test_no_wait_of_a_simulation_is_that_of_a_profile_of_its_requests(tmp_path: Path) -> None:
+    """Also on a device that begins requests beside others, and where a request waits for it to wake up."""
+    path = _arrivals(tmp_path / "pairs.csv", [0, 10, 200_000] * 100)
+    for device in ("ufs31", "nexus5", "emmc51-cache"):
+        events = tmp_path / f"{device}.parquet"
+        words = ("--wrap-addresses", "--mode", "open", "--events", events)
+        requests = emmclab_json("simulate", path, "--device", device, *words)["requests"]
+        assert requests["no_wait_pct"] == pytest.approx(100 / 3, abs=0.5), device
+        rows = sorted(api.read(events).rows(10**6), key=lambda row: row["arrival_ns"])
+        idle, ended = 0, -1
+        for row in rows:
+            idle += row["arrival_ns"] >= ended
+            ended = max(ended, row["complete_ns"])
+        assert requests["no_wait_pct"] == pytest.approx(100 * idle / len(rows))
+        assert requests["begun_at_once_pct"] >= 0
+    beside = emmclab_json("simulate", path, "--device", "ufs31", "--wrap-addresses", "--mode", "open")
+    assert beside["requests"]["begun_at_once_pct"] > beside["requests"]["no_wait_pct"]
+
+
 def test_advise_never_ranks_on_overload_without_a_word(overloaded: Path) -> None:
     done = emmclab("advise", overloaded, *FAST, "--new")
     assert done.returncode == 0, done.stderr
@@ -285,7 +318,30 @@ def test_seeds_give_mean_and_range_of_the_wake_up_lottery(trace: Path) -> None:
     first = emmclab("simulate", trace, "--device", "nexus5", "--seeds", "3").stdout.splitlines()[0]
     assert f"{spread['mean']:.2f} ms ({min(means):.2f} to {max(means):.2f})" in first
     refused = emmclab("simulate", trace, *FAST, "--seeds", "3")
-    assert refused.returncode == 2 and "draws no wake-up times" in refused.stderr
+    assert refused.returncode == 2 and "nothing is random in a run on small-1gb" in refused.stderr
+    # The seeds of a single run are the same ones.
+    alone = emmclab_json("simulate", trace, "--device", "nexus5", "--seed", "3")
+    assert alone["response"] == found["runs"][2]["response"]
+
+
+def test_one_seed_feeds_preconditioning_wake_up_times_and_choices_of_collection(trace: Path) -> None:
+    small = ("--device", "small-1gb", "--set", "geometry.block_groups.0.blocks=32", "--wrap-addresses")
+    words = ("simulate", trace, *small, "--precondition", "random:90", "--seeds", "3")
+    runs = emmclab_json(*words)["runs"]
+    assert [run["options"]["seed"] for run in runs] == [1, 2, 3]
+    again = emmclab_json(*words[:-2], "--seed", "2")
+    assert {key: again[key] for key in ("flash", "gc", "response")} == {
+        key: runs[1][key] for key in ("flash", "gc", "response")
+    }
+    device = api.Device.preset("nexus5").set({"gc.policy": "d_choices", "gc.seed": 7, "power.seed": 5})
+
+    def seeds(of: api.Device) -> dict[str, str]:
+        return {row["key"]: row["value"] for row in of.explain() if row["key"].endswith(".seed")}
+
+    assert seeds(device.seeded(1)) == {"power.seed": "5", "gc.seed": "7"}
+    assert seeds(device.seeded(4)) == {"power.seed": "8", "gc.seed": "10"}
+    # As with the seed 0, which was always one.
+    assert int(seeds(api.Device.preset("nexus5").seeded(0))["power.seed"]) > 0
 
 
 def test_the_headline_of_a_run_is_its_mean_beside_the_recorded_one(trace: Path) -> None:

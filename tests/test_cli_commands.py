@@ -147,6 +147,10 @@ def test_explain_shows_every_setting_of_a_device() -> None:
     assert "preset nexus5" in text
 
 
+def emmclab_rows(path: Path) -> list[dict[str, Any]]:
+    return package.read(path).rows(10**6)
+
+
 def test_convert_keeps_every_request(trace: Path, tmp_path: Path) -> None:
     target = tmp_path / "chat.parquet"
     done = emmclab_json("convert", trace, target)
@@ -155,6 +159,39 @@ def test_convert_keeps_every_request(trace: Path, tmp_path: Path) -> None:
     first = emmclab_json("profile", trace)[0]
     assert again.pop("trace_digest") != first.pop("trace_digest")
     assert again == first
+
+
+def test_convert_merges_traces_from_their_start_times(trace: Path, other_trace: Path, tmp_path: Path) -> None:
+    arrivals = [[row["arrival_ns"] for row in emmclab_rows(path)] for path in (trace, other_trace)]
+    for offset, seconds in ((None, 0), ("0s,10s", 10), ("0,1.5m", 90)):
+        out = tmp_path / "both.parquet"
+        more = [] if offset is None else ["--offset", offset]
+        done = emmclab("convert", trace, other_trace, "-o", out, *more)
+        assert done.returncode == 0, done.stderr
+        expected = sorted(
+            arrival - own[0] + begin
+            for own, begin in zip(arrivals, (0, seconds * 10**9), strict=True)
+            for arrival in own
+        )
+        assert [row["arrival_ns"] for row in emmclab_rows(out)] == expected
+
+
+def test_convert_refuses_words_that_do_not_tell_inputs_and_output(
+    trace: Path, other_trace: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "out.parquet"
+    before = other_trace.read_bytes()
+    for words, field in (
+        ((trace, other_trace, out), "-o OUT"),
+        ((trace,), "out.parquet"),
+        ((trace, "-o", out, "--offset", "1s"), "several traces"),
+        ((trace, other_trace, "-o", out, "--offset", "1s"), "1 start times for 2 traces"),
+        ((trace, other_trace, "-o", out, "--offset", "0s,soon"), "`soon` is not a duration"),
+        ((trace, other_trace, "-o", other_trace), "is the input itself"),
+    ):
+        done = emmclab("convert", *words)
+        assert done.returncode == 2 and field in done.stderr, done.stderr
+    assert not out.exists() and other_trace.read_bytes() == before
 
 
 def test_convert_says_what_the_target_has_no_place_for(trace: Path, tmp_path: Path) -> None:

@@ -46,7 +46,9 @@ def test_full_stdout_is_a_failed_run(trace: Path) -> None:
     assert "Traceback" not in done.stderr
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
+)
 def test_signal_in_the_middle_of_a_conversion_leaves_nothing(
     tmp_path: Path, number: signal.Signals, code: int
 ) -> None:

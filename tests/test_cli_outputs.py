@@ -60,6 +60,34 @@ def test_every_text_format_can_be_compressed(trace: Path, tmp_path: Path) -> Non
         assert gzip.decompress(packed.read_bytes()) == plain.read_bytes(), name
 
 
+def test_outputs_have_the_permissions_that_the_umask_leaves_and_keep_those_of_a_former_file(
+    trace: Path, tmp_path: Path
+) -> None:
+    """Each way in which files are written: by the core, in pieces, by DuckDB, as pages."""
+    fleet = tmp_path / "fleet"
+    fleet.mkdir()
+    package.convert(trace, fleet / "one.parquet")
+    runs = {
+        "x.parquet": ("convert", trace),
+        "x.csv": ("convert", trace),
+        "asked.csv": ("query", "select count(*) from trace", "--trace", trace, "-o"),
+        "asked.parquet": ("query", "select count(*) from trace", "--trace", trace, "-o"),
+        "rows.parquet": ("simulate", trace, "--wrap-addresses", "--events"),
+        "page.html": ("profile", trace, "--html"),
+        "table.parquet": ("fleet", fleet, "-o"),
+    }
+    for name, words in runs.items():
+        for umask, mode in ((0o077, 0o600), (0o027, 0o640)):
+            output = tmp_path / f"{umask:o}-{name}"
+            done = emmclab(*words, output, umask=umask)
+            assert done.returncode == 0, done.stderr
+            assert (name, output.stat().st_mode & 0o777) == (name, mode)
+            output.chmod(0o604)
+            done = emmclab(*words, output, umask=umask)
+            assert done.returncode == 0, done.stderr
+            assert (name, output.stat().st_mode & 0o777) == (name, 0o604)
+
+
 def test_parquet_is_not_compressed_twice(trace: Path, tmp_path: Path) -> None:
     done = emmclab("convert", trace, tmp_path / "x.parquet.gz")
     assert done.returncode == 2

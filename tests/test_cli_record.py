@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import signal
 import subprocess
+import termios
 import time
 from pathlib import Path
 
@@ -130,7 +132,10 @@ def test_a_dropped_link_leaves_a_whole_trace_and_says_so(loop: str, tmp_path: Pa
     assert instances(loop) == []
 
 
-def test_ctrl_c_ends_a_recording_like_its_duration(loop: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_every_signal_that_ends_a_recording_ends_it_like_its_duration(
+    number: signal.Signals, loop: str, tmp_path: Path
+) -> None:
     path = tmp_path / "x.parquet"
     command = [*COMMAND, "record", "--device", loop, "-o", str(path)]
     recording = subprocess.Popen(
@@ -139,7 +144,7 @@ def test_ctrl_c_ends_a_recording_like_its_duration(loop: str, tmp_path: Path) ->
     assert recording.stderr and "recording" in recording.stderr.readline()
     read = ["dd", f"if={loop}", "of=/dev/null", "bs=64k", "count=20", "iflag=direct", "status=none"]
     subprocess.run(read, check=True)
-    recording.send_signal(signal.SIGINT)
+    recording.send_signal(number)
     said, _ = recording.communicate(timeout=PATIENCE_S)
     assert recording.returncode == 0 and "20 kept" in said
     assert emmclab("profile", path).returncode == 0 and instances(loop) == []
@@ -189,3 +194,45 @@ def test_a_relative_mount_point_is_recorded(monkeypatch: pytest.MonkeyPatch) -> 
     assert _mount_point("proc") == _mount_point("./proc/") == _mount_point("/proc/") == "/proc"
     assert _mount_point("sda") == "sda"
     assert _mount_point("usr/no-mount-point") == "usr/no-mount-point"
+
+
+def test_a_recording_whose_terminal_is_closed_is_whole(loop: str, tmp_path: Path) -> None:
+    """The kernel sends SIGHUP, and nothing can be printed any more."""
+    path = tmp_path / "x.parquet"
+    terminal, its_end = os.openpty()
+    recording = subprocess.Popen(
+        [*COMMAND, "record", "--device", loop, "-o", str(path)],
+        stdin=its_end,
+        stdout=its_end,
+        stderr=its_end,
+        env=environment(),
+        start_new_session=True,
+        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+    )
+    os.close(its_end)
+    words = b""
+    while b"recording" not in words:
+        words += os.read(terminal, 4096)
+    read = ["dd", f"if={loop}", "of=/dev/null", "bs=64k", "count=20", "iflag=direct", "status=none"]
+    subprocess.run(read, check=True)
+    os.close(terminal)
+    recording.wait(PATIENCE_S)
+    assert json.loads(emmclab("profile", path, "--json").stdout)[0]["requests"] == 20
+    assert instances(loop) == []
+
+
+def test_a_recording_under_nohup_outlives_its_terminal(loop: str, tmp_path: Path) -> None:
+    path = tmp_path / "x.parquet"
+    command = ["nohup", *COMMAND, "record", "--device", loop, "-o", str(path)]
+    recording = subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert recording.stderr
+    while "recording" not in recording.stderr.readline():
+        assert recording.poll() is None
+    recording.send_signal(signal.SIGHUP)
+    read = ["dd", f"if={loop}", "of=/dev/null", "bs=64k", "count=20", "iflag=direct", "status=none"]
+    subprocess.run(read, check=True)
+    recording.send_signal(signal.SIGTERM)
+    said, _ = recording.communicate(timeout=PATIENCE_S)
+    assert recording.returncode == 0 and "20 kept" in said

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pytest
 
 import emmclab as api
@@ -276,3 +278,27 @@ def test_python_gives_what_the_command_line_gives(trace: Path) -> None:
     result = device.simulate(api.read(trace))
     shown = emmclab_json("simulate", trace, "--device", "iiswc15-hps", "--set", "timing.parallelism=both")
     assert json.loads(json.dumps(result.deterministic())) == _still(shown)
+
+
+def test_rows_of_requests_tell_who_sent_them_and_what_the_run_was_made_of(tmp_path: Path) -> None:
+    path = api.bundled()[0]
+    events = tmp_path / "rows.parquet"
+    settings = ("--set", "timing.parallelism=none", "--seed", "3", "--wrap-addresses")
+    result = emmclab_json("simulate", path, "--device", "nexus5", *settings, "--events", events)
+    sent = [(row["pid"], row["process"], row["device"]) for row in api.read(path).rows(10**6)]
+    rows = duckdb.sql(f"select pid, process, device from '{events}'").fetchall()
+    assert sorted(rows, key=str) == sorted(sent, key=str) and any(process for _, process, _ in rows)
+    assert api.read(events).rows(1)[0]["process"] in {process for _, process, _ in sent}
+    [(text,)] = duckdb.sql(
+        f"select decode(value) from parquet_kv_metadata('{events}') where decode(key) = 'emmclab.run'"
+    ).fetchall()
+    about = json.loads(text)
+    made_of = {
+        "version": api.__version__,
+        "settings": {"timing.parallelism": '"none"'},
+        "trace_digests": [hashlib.sha256(path.read_bytes()).hexdigest()[:16]],
+    }
+    assert about["provenance"] == result["provenance"] == made_of
+    assert about["device"] == "nexus5" and about["options"]["seed"] == 3
+    plain = emmclab_json("simulate", path, "--device", "nexus5", "--wrap-addresses")["provenance"]
+    assert plain["settings"] == {}

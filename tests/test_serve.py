@@ -206,6 +206,19 @@ def test_contents_stay_with_an_image_and_another_device_is_refused(serve: Any, f
     assert other.returncode == 2 and "the image holds" in other.stderr
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_every_signal_that_ends_a_server_leaves_whole_files(serve: Any, folder: Path, number: int) -> None:
+    need("qemu-io")
+    image, trace, page = folder / "disk.img", folder / "x.parquet", folder / "page.html"
+    served = serve("--clock", "free", "--image", image, "--record", trace, "--html", page)
+    assert qemu_io(served.uri, "write -P 5 0 64k").returncode == 0
+    code, _, said = served.end(number)
+    assert code == 0, said
+    assert image.read_bytes()[:4096] == b"\x05" * 4096
+    assert lab.read(trace).ledger["kept"] >= 1 and "</html>" in page.read_text()
+    assert not served.socket.exists() and not served.control.exists()
+
+
 @pytest.mark.usefixtures("root")
 def test_a_command_runs_on_a_mounted_file_system_and_nothing_is_left(folder: Path) -> None:
     need("mkfs.ext4", "sqlite3")

@@ -159,4 +159,6 @@ def test_a_source_archive_holds_everything_that_the_core_is_made_of(packages: Pa
         env={**os.environ, "CARGO_TARGET_DIR": str(tmp_path / "target")},
     )
     assert done.returncode == 0, done.stderr
-    assert (folder / "emmclab._core.data" / "data" / "share" / "man" / "man1" / "emmclab.1").is_file()
+    share = folder / "emmclab._core.data" / "data" / "share"
+    assert (share / "man" / "man1" / "emmclab.1").is_file()
+    assert (share / "doc" / "emmclab" / "NOTICES-OF-CRATES.txt").is_file()

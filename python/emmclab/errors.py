@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno as numbers
+import re
 from os import fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
@@ -28,6 +29,37 @@ _HINTS = {
 }
 
 
+#: Control characters, which a terminal would obey: the first 32 but tab and line feed, and those above ASCII.
+CONTROLS = {
+    number: chr(0x2400 + number) if number < 0x20 else "\N{REPLACEMENT CHARACTER}"
+    for number in (*range(9), *range(0x0B, 0x20), *range(0x7F, 0xA0))
+}
+#: Marks that change the direction of the text behind them.
+CONTROLS |= dict.fromkeys((*range(0x202A, 0x202F), *range(0x2066, 0x206A)), "\N{REPLACEMENT CHARACTER}")
+
+#: A word that is longer than any name or number has reason to be; paths may have 4,096 characters.
+_LONG = re.compile(r"(?:[^\s/]{400,}|\S{5000,})")
+#: What is kept of it.
+_HEAD, _TAIL = 200, 60
+#: Longest message.
+_LONGEST = 12_000
+
+
+def harmless(text: str) -> str:
+    r"""Give a text that moves no cursor and changes no colour: names in traces may hold any character.
+
+    >>> harmless("a\x1b[31mb\tc")
+    'a␛[31mb\tc'
+    """
+    return text.translate(CONTROLS)
+
+
+def _message(text: str) -> str:
+    """Give a message in which names from files are harmless, and cut where they are very long."""
+    cut = _LONG.sub(lambda word: f"{word[0][:_HEAD]}…{word[0][-_TAIL:]}", harmless(text[: 100 * _LONGEST]))
+    return cut if len(cut) <= _LONGEST else f"{cut[:_LONGEST]}…"
+
+
 class EmmclabError(Exception):
     """Something in the input, the options or the environment is wrong; the message names it.
 
@@ -51,12 +83,12 @@ class EmmclabError(Exception):
         hint: str | None = None,
         errno: int | None = None,
     ) -> None:
-        super().__init__(message)
+        super().__init__(_message(message))
         self.kind = kind
         self.file = file
         self.line = line
         self.field = field
-        self.hint = hint
+        self.hint = hint and _message(hint)
         self.errno = errno
 
 

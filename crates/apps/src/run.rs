@@ -68,7 +68,7 @@ pub fn run_simulated(
     if let Some(tracks) = &mut recorder.tracks {
         tracks.draw(|tracks| threads.draw(tracks));
     }
-    recorder.finish(&mut result)?;
+    recorder.finish(&mut result, None)?;
     Ok((app, result))
 }
 

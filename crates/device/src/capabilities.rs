@@ -1,8 +1,10 @@
 //! The capabilities that a device reports to its host, an eMMC in its `EXT_CSD` register (JESD84-B51, 7.4), worked out
 //! from its settings in this one place.
 
+use emmclab_base::SECTOR_BYTES;
 use serde::Serialize;
 
+use crate::geometry::Geometry;
 use emmclab_settings::{InterfaceKind, Settings};
 
 /// Functions that a host may find in the registers or descriptors of a device, and use.
@@ -12,6 +14,8 @@ pub struct Capabilities {
     pub interface: InterfaceKind,
     /// Volatile cache in KB (`CACHE_SIZE [252:249]`, which counts 1,024 bits); 0 = none.
     pub cache_kb: u32,
+    /// Sectors of 512 bytes that the host sees (`SEC_COUNT [215:212]`).
+    pub sectors: u64,
     /// Whether the cache keeps the order of writes (`CACHE_FLUSH_POLICY [240]` bit 0), so that a barrier says nothing more.
     pub cache_in_order: bool,
     /// Whether cache barriers are taken (`BARRIER_SUPPORT [486]`).
@@ -46,6 +50,7 @@ impl Capabilities {
         Self {
             interface: settings.interface.kind,
             cache_kb: cache.size_kb,
+            sectors: Geometry::new(settings).capacity().0 / SECTOR_BYTES,
             cache_in_order: cache.promises_write_order(),
             barrier: features.barrier && cache.size_kb > 0,
             reliable_write: features.reliable_write,
@@ -61,7 +66,7 @@ impl Capabilities {
         self.reliable_write || self.interface == InterfaceKind::Ufs
     }
 
-    /// The same as fields of the register of an eMMC, by their bytes. In every partition, a write that is cut harms no older data
+    /// The same as fields of the register of an eMMC, by their bytes; those that change in use are in [`crate::Health`]. In every partition, a write that is cut harms no older data
     /// (`WR_REL_SET [167]`). A device that breaks its promises (`cache.lies`) states them all the same.
     /// A UFS has no such register.
     pub fn ext_csd(&self) -> Vec<ExtCsdField> {
@@ -72,6 +77,12 @@ impl Capabilities {
         vec![
             field("WR_REL_PARAM", 166, u32::from(self.reliable_write) << 2),
             field("WR_REL_SET", 167, 0x1f),
+            ExtCsdField {
+                name: "SEC_COUNT",
+                byte: 212,
+                bytes: 4,
+                value: u32::try_from(self.sectors).unwrap_or(u32::MAX),
+            },
             field("CACHE_FLUSH_POLICY", 240, self.cache_in_order.into()),
             ExtCsdField { name: "CACHE_SIZE", byte: 249, bytes: 4, value: self.cache_kb.saturating_mul(8) },
             field("CMDQ_DEPTH", 307, self.queue_depth - 1),

@@ -9,7 +9,7 @@ use crate::events::{AnyObserver, Observer, Quiet, Shared};
 use crate::ftl::gc::VictimPolicy;
 use crate::ftl::{Ftl, Stop};
 use crate::geometry::Geometry;
-use crate::ids::{BlockId, Lpn, PlaneId, Ppn};
+use crate::ids::{BlockId, Lpn, PlaneId, PoolId, Ppn};
 use crate::image;
 use crate::load::DeviceConfig;
 use crate::nand::{BlockState, Load, Nand};
@@ -300,6 +300,12 @@ impl Device {
             group: view.group,
             state: view.state,
         }
+    }
+
+    /// Free blocks of the pool that has the fewest, of those that are collected.
+    pub(crate) fn fewest_free_blocks(&self) -> u32 {
+        let collected = (0..self.ftl.pools()).map(PoolId).filter(|pool| !self.ftl.is_passed_by(*pool));
+        collected.map(|pool| self.ftl.free_blocks(pool)).min().unwrap_or(u32::MAX)
     }
 
     /// Its blocks, plane by plane.

@@ -60,6 +60,7 @@ impl Core {
         (recording, log): (Option<Recording>, Option<RunLog>),
     ) -> Result<Self> {
         let naming = (stack.reads_notes() || recording.is_some()).then(|| Naming::of(&stack, layers));
+        let measure = Measure::starting_at(stack.next_request());
         let geometry = stack.device().geometry();
         let limits = Limits {
             sectors: stack.capacity(),
@@ -79,7 +80,7 @@ impl Core {
             pending: FxHashMap::default(),
             owners: FxHashMap::default(),
             next: 0,
-            measure: Measure::default(),
+            measure,
             sums: Sums::new()?,
             recording,
             log,
@@ -382,10 +383,15 @@ impl Core {
         Ok(())
     }
 
+    /// The state of the first device's flash.
+    pub fn health(&self) -> emmclab_device::Health {
+        self.stack.device().health(self.config.settings())
+    }
+
     /// Figures of the run begin now.
     pub fn clear_counters(&mut self) {
         self.go_on();
-        self.measure = Measure::default();
+        self.measure = Measure::starting_at(self.stack.next_request());
         self.stack.clear_counters();
     }
 

@@ -10,7 +10,7 @@ use emmclab_base::{Error, Kind, Result};
 use emmclab_device::DeviceConfig;
 use emmclab_layers::LayerConfig;
 use emmclab_replay::{ImageStore, ReplayOptions, SimulationResult};
-use emmclab_serve::{BlockDevice, BlockRequest, Completions, Extent, Limits};
+use emmclab_serve::{BlockDevice, BlockRequest, Completions, Extent, Health, Limits};
 use rustix::thread::set_current_timer_slack;
 
 use crate::clock::{Clock, Pace};
@@ -268,6 +268,12 @@ fn deliver(deliveries: Deliveries) {
 impl BlockDevice for LiveDevice {
     fn limits(&self) -> Limits {
         self.shared.limits
+    }
+
+    fn health(&self) -> Health {
+        let emmclab_device::Health { slc_life_used, life_used, spares_used, background } =
+            self.shared.core().health();
+        Health { slc_life_used, life_used, spares_used, background }
     }
 
     fn submit(&self, requests: &mut Vec<BlockRequest>, completions: &Arc<dyn Completions>) {

@@ -7,12 +7,20 @@ use emmclab_trace::{NameId, Names};
 pub(crate) struct NameMap {
     names: Names,
     ours: Vec<u32>,
+    /// The table that `ours` holds for.
+    followed: Names,
 }
 
 impl NameMap {
     /// Makes [`NameMap::ours`] hold for ids of this table.
     pub fn follow(&mut self, theirs: &Names) {
-        for (id, name) in theirs.iter().enumerate() {
+        // The tables of the batches of a trace share what they have in common, of which there may be millions.
+        let known = if theirs.continues(&self.followed) { self.followed.len() } else { 0 };
+        if known == theirs.len() {
+            return;
+        }
+        self.followed = theirs.clone();
+        for (id, name) in (known..).zip(theirs.from(known)) {
             if self.ours.get(id).and_then(|ours| self.names.get(NameId(*ours))) != Some(name) {
                 let ours = self.names.intern(name).0;
                 match self.ours.get_mut(id) {

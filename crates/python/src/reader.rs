@@ -94,10 +94,23 @@ impl PyReader {
         Self::open(py, vec![TraceInput { path, options, ..TraceInput::default() }], 1)
     }
 
-    /// A new reader that interleaves the traces of others as if all had started together.
+    /// A new reader that interleaves the traces of others as if all had started together, or so many nanoseconds later.
     #[staticmethod]
-    fn combine(py: Python<'_>, readers: Vec<PyRef<'_, PyReader>>) -> PyResult<Self> {
-        Self::open(py, Self::inputs(&readers), 1)
+    #[pyo3(signature = (readers, offsets_ns=None))]
+    fn combine(
+        py: Python<'_>,
+        readers: Vec<PyRef<'_, PyReader>>,
+        offsets_ns: Option<Vec<i64>>,
+    ) -> PyResult<Self> {
+        let offsets =
+            offsets_ns.unwrap_or_default().into_iter().map(Nanos).chain(std::iter::repeat(Nanos::ZERO));
+        let moved = readers.iter().zip(offsets).flat_map(|(reader, offset)| {
+            reader.inputs.iter().cloned().map(move |mut input| {
+                input.start_offset += offset;
+                input
+            })
+        });
+        Self::open(py, moved.collect(), 1)
     }
 
     /// A new reader of the same traces that goes through them several times; each pass follows the one before.

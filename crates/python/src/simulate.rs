@@ -280,8 +280,10 @@ impl PySimulation {
         self.inner().as_ref().map_or(0, |running| running.simulation.simulated().0)
     }
 
-    /// Ends the run: the result as JSON. Puts the files of rows and of the picture in place.
-    fn finish(&mut self, py: Python<'_>, ledger: PyLedger) -> PyResult<String> {
+    /// Ends the run: the result as JSON. Puts the files of rows and of the picture in place; `about` is told of the run in that of
+    /// rows.
+    #[pyo3(signature = (ledger, about=None))]
+    fn finish(&mut self, py: Python<'_>, ledger: PyLedger, about: Option<String>) -> PyResult<String> {
         let Running { simulation, mut recorder, fault } =
             self.inner().take().ok_or_else(|| to_python(py, &ended()))?;
         let result = run(py, || recorder.end(simulation, Some(&ledger_from_python(&ledger)?)));
@@ -290,7 +292,7 @@ impl PySimulation {
         }
         let mut result = result?;
         run(py, || {
-            recorder.finish(&mut result)?;
+            recorder.finish(&mut result, about.as_deref())?;
             to_json(&result)
         })
     }

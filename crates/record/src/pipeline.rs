@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use emmclab_trace::formats::{Letters, read_rwbs};
 use emmclab_trace::{
-    Activity, BATCH_ROWS, Batch, BatchBuilder, DecodedEvent, Event, Flags, Ledger, Matcher, Merge, NameId,
-    Names, Nanos, Request, unfilled,
+    Activity, BATCH_ROWS, Batch, BatchBuilder, DecodedEvent, Event, Flags, GrowingNames, Ledger, Matcher,
+    Merge, NameId, Names, Nanos, Request, unfilled,
 };
 
 use crate::block_event::BlockEvent;
@@ -37,7 +37,7 @@ pub(crate) struct Pipeline {
     ledger: Ledger,
     cpus: BTreeMap<usize, (CpuCounts, u64)>,
     watched: Watched,
-    processes: Arc<Names>,
+    processes: GrowingNames,
     /// The last name met: runs of events of one task are the rule.
     last_process: ([u8; 16], Option<NameId>),
     done: Vec<Request>,
@@ -65,7 +65,7 @@ impl Pipeline {
             ledger: Ledger::default(),
             cpus: BTreeMap::new(),
             watched,
-            processes: Arc::default(),
+            processes: GrowingNames::default(),
             last_process: ([0; 16], None),
             done: Vec::new(),
             builder: BatchBuilder::default(),
@@ -150,7 +150,7 @@ impl Pipeline {
     fn block(&mut self, time: Nanos, event: &BlockEvent) {
         let BlockEvent { kind, sector, sectors, pid, .. } = *event;
         let (op, flags) = match read_rwbs(unfilled(&event.rwbs), 0) {
-            Ok(Letters::Request(op, flags)) => (op, flags),
+            Ok(Letters::Request(operation)) => operation.of(sectors),
             Ok(Letters::Zone(command)) => {
                 self.matcher.zone(command, kind);
                 self.ledger.skipped += 1;
@@ -186,8 +186,7 @@ impl Pipeline {
     fn process(&mut self, comm: &[u8; 16]) -> Option<NameId> {
         if self.last_process.0 != *comm {
             let name = unfilled(comm);
-            let id = (!name.is_empty())
-                .then(|| Arc::make_mut(&mut self.processes).intern(&String::from_utf8_lossy(name)));
+            let id = (!name.is_empty()).then(|| self.processes.intern(&String::from_utf8_lossy(name)));
             self.last_process = (*comm, id);
         }
         self.last_process.1
@@ -199,9 +198,9 @@ impl Pipeline {
         self.matcher.activity(|_| None)
     }
 
-    /// Names of the processes met so far.
-    pub(crate) fn processes(&self) -> &Arc<Names> {
-        &self.processes
+    /// Names of the processes met so far, for others to keep.
+    pub(crate) fn processes(&mut self) -> &Arc<Names> {
+        self.processes.shared()
     }
 
     /// The latest time read of a CPU.
@@ -211,7 +210,7 @@ impl Pipeline {
 
     /// Names of the processes and devices met so far.
     pub(crate) fn names(&self) -> (&Names, &Names) {
-        (&self.processes, self.watched.names())
+        (self.processes.names(), self.watched.names())
     }
 
     /// Counts so far.
@@ -255,7 +254,7 @@ impl Pipeline {
         meter.see_syncs(self.matcher.take_syncs());
         self.ledger.skipped += std::mem::take(&mut self.order.late);
         (self.builder.len() >= at_least.max(1))
-            .then(|| self.builder.finish(&self.processes, self.watched.names()))
+            .then(|| self.builder.finish(self.processes.shared(), self.watched.shared_names()))
     }
 }
 

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use emmclab_trace::{CommandEvent, NameId, Names, dev_t_label, fixed};
+use emmclab_trace::{CommandEvent, GrowingNames, NameId, Names, dev_t_label, fixed};
 
 /// Disks by `dev_t`; where none are named, everything is watched.
 #[derive(Default)]
@@ -14,7 +14,7 @@ pub(crate) struct Watched {
     hosts: BTreeMap<[u8; 16], u32>,
     /// Mounted devices whose file systems are watched; all where `None`.
     mounted: Option<BTreeMap<u32, String>>,
-    names: Arc<Names>,
+    names: GrowingNames,
     ids: BTreeMap<u32, NameId>,
 }
 
@@ -69,18 +69,23 @@ impl Watched {
             return (*id, false);
         }
         let name = self.disks.get(&device).cloned().unwrap_or_else(|| dev_t_label(device));
-        let id = Arc::make_mut(&mut self.names).intern(&name);
+        let id = self.names.intern(&name);
         self.ids.insert(device, id);
         (id, true)
     }
 
     /// Names of the disks, to add those of hosts.
     pub(crate) fn names_mut(&mut self) -> &mut Names {
-        Arc::make_mut(&mut self.names)
+        self.names.names_mut()
     }
 
     /// Names of the disks met so far.
-    pub(crate) fn names(&self) -> &Arc<Names> {
-        &self.names
+    pub(crate) fn names(&self) -> &Names {
+        self.names.names()
+    }
+
+    /// The same, for a batch to keep.
+    pub(crate) fn shared_names(&mut self) -> &Arc<Names> {
+        self.names.shared()
     }
 }

@@ -41,7 +41,7 @@ fn main() -> Result<()> {
                 recorder.feed(&mut simulation, &batch)?;
             }
             let mut result = recorder.end(simulation, None)?;
-            recorder.finish(&mut result)?;
+            recorder.finish(&mut result, None)?;
         }
         _ => return Err(usage()),
     }

@@ -3,6 +3,7 @@
 use emmclab_device::{Observer, RequestCompleted};
 use emmclab_trace::{Nanos, Op, SECTOR_BYTES};
 
+use crate::found::{Found, Judged};
 use crate::tally::{Ranks, Tally, Times, quantiles};
 
 /// Bound of the sum of response times in [`Sums::low`], ns: 146 years.
@@ -63,20 +64,20 @@ pub(crate) struct Kinds {
     /// Response, service, and where the response time went: queue, controller, bus, array, gc, wake-up.
     sums: Sums<8>,
     sectors: u64,
-    no_wait: u64,
+    begun_at_once: u64,
 }
 
 impl Kinds {
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "once for each request, whose times are in registers")]
-    pub fn add(&mut self, event: &RequestCompleted, no_wait: bool) {
+    pub fn add(&mut self, event: &RequestCompleted, begun_at_once: bool) {
         let (response, service) = (event.complete - event.arrival, event.complete - event.start);
         let [queue, controller, bus, array, gc, wake_up] = event.waits.parts();
         self.count += 1;
         self.sectors += u64::from(event.sectors);
         let times = [response, service, queue, controller, bus, array, gc, wake_up];
         self.sums.add(response.0, times.map(|time| time.0));
-        self.no_wait += u64::from(no_wait);
+        self.begun_at_once += u64::from(begun_at_once);
         self.response.add(response.0 as u64);
         self.service.add(service.0 as u64);
     }
@@ -123,11 +124,11 @@ impl Kinds {
         self.response.ranges()
     }
 
-    /// Share of all these that did not have to wait.
-    pub fn no_wait_pct(all: &[&Self]) -> f64 {
+    /// Share of all these that the device began at once, alone or beside others.
+    pub fn begun_at_once_pct(all: &[&Self]) -> f64 {
         let sum = |of: fn(&Self) -> u64| all.iter().map(|kinds| of(kinds)).sum::<u64>();
-        let (count, no_wait) = (sum(|kinds| kinds.count), sum(|kinds| kinds.no_wait));
-        if count == 0 { 0.0 } else { 100.0 * no_wait as f64 / count as f64 }
+        let (count, at_once) = (sum(|kinds| kinds.count), sum(|kinds| kinds.begun_at_once));
+        if count == 0 { 0.0 } else { 100.0 * at_once as f64 / count as f64 }
     }
 }
 
@@ -145,6 +146,7 @@ pub struct Measure {
     fetch: Nanos,
     /// Time in which at least one request was unfinished.
     pub(crate) busy: Nanos,
+    pub(crate) found: Found,
 }
 
 impl Default for Measure {
@@ -158,6 +160,7 @@ impl Default for Measure {
             last_complete: NONE_YET,
             fetch: Nanos::ZERO,
             busy: Nanos::ZERO,
+            found: Found::starting_at(0),
         }
     }
 }
@@ -166,6 +169,11 @@ impl Measure {
     /// For a host that needs this time to fetch a request (`host.fetch_us`).
     pub(crate) fn with_fetch(fetch: Nanos) -> Self {
         Self { fetch, ..Self::default() }
+    }
+
+    /// For requests whose numbers begin with `next`; earlier ones that are still under way count, too.
+    pub fn starting_at(next: u64) -> Self {
+        Self { found: Found::starting_at(next), ..Self::default() }
     }
 
     /// Requests so far.
@@ -189,6 +197,17 @@ impl Measure {
         std::array::from_fn(|part| sums.iter().map(|sums| sums[2 + part]).sum())
     }
 
+    /// Share of reads and writes, of reads, and of writes that arrived when no earlier request was unfinished, as in the profile of
+    /// a trace.
+    pub(crate) fn no_wait_pct(&self) -> [f64; 3] {
+        let [read, write] = self.found.judged;
+        [&[read, write][..], &[read], &[write]].map(|all| {
+            let sum = |of: fn(&Judged) -> u64| all.iter().map(of).sum::<u64>();
+            let (requests, no_wait) = (sum(|judged| judged.requests), sum(|judged| judged.no_wait));
+            if requests == 0 { 0.0 } else { 100.0 * no_wait as f64 / requests as f64 }
+        })
+    }
+
     /// Reads and writes.
     pub(crate) fn timed(&self) -> [&Kinds; 2] {
         [&self.reads, &self.writes]
@@ -206,7 +225,8 @@ impl Observer for Measure {
         }
         // Branchless: whether a request ends before its predecessor cannot be predicted.
         let fetched_idle = event.start - event.arrival <= self.fetch && event.arrival >= self.last_complete;
-        let no_wait = fetched_idle || event.start == event.arrival;
+        let begun_at_once = fetched_idle || event.start == event.arrival;
+        self.found.add(event);
         self.last_arrival = event.arrival;
         let busy_from = event.arrival.max(self.last_complete);
         self.busy += (event.complete - busy_from).max(Nanos::ZERO);
@@ -216,7 +236,7 @@ impl Observer for Measure {
             Op::Write => &mut self.writes,
             Op::Discard | Op::Flush | Op::SecureErase => &mut self.others,
         };
-        kinds.add(event, no_wait);
+        kinds.add(event, begun_at_once);
     }
 }
 

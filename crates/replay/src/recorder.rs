@@ -33,6 +33,9 @@ impl Recorder {
         if let Some(tracks) = &mut self.tracks {
             tracks.expect(batch);
         }
+        if let Some(rows) = &mut self.rows {
+            rows.expect(batch);
+        }
         let goes_on = simulation.feed(batch, &mut self.listeners())?;
         self.rows.as_mut().map_or(Ok(()), RequestRows::check)?;
         self.tracks.as_mut().map_or(Ok(()), RunTracks::check)?;
@@ -61,15 +64,15 @@ impl Recorder {
         Rare((self.rows.as_mut(), (self.over_time.as_mut(), self.tracks.as_mut())))
     }
 
-    /// Puts the files in place, and the run over time into the result.
+    /// Puts the files in place, the rows with what is told of the run as JSON, and the run over time into the result.
     ///
     /// # Errors
     /// Where a file could not be written.
-    pub fn finish(self, result: &mut SimulationResult) -> Result<()> {
+    pub fn finish(self, result: &mut SimulationResult, run: Option<&str>) -> Result<()> {
         if let Some(over_time) = self.over_time {
             result.over_time = over_time.rows();
         }
-        self.rows.map_or(Ok(()), RequestRows::finish)?;
+        self.rows.map_or(Ok(()), |rows| rows.finish(run))?;
         self.tracks.map_or(Ok(()), RunTracks::finish)
     }
 }

@@ -1,18 +1,27 @@
 //! One row per request, streamed to Parquet.
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use arrow_array::RecordBatch;
-use arrow_array::types::UInt8Type;
-use arrow_array::{ArrayRef, DictionaryArray, Int64Array, StringArray, UInt8Array, UInt32Array, UInt64Array};
+use arrow_array::types::{UInt8Type, UInt32Type};
+use arrow_array::{
+    ArrayRef, DictionaryArray, Int32Array, Int64Array, StringArray, UInt8Array, UInt32Array, UInt64Array,
+};
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use emmclab_device::{Observer, RequestCompleted};
-use emmclab_trace::{AtomicFile, BATCH_ROWS, Error, Op, Result, parquet_error};
+use emmclab_trace::{AtomicFile, BATCH_ROWS, Batch, Error, NameId, Names, Op, Result, parquet_error};
 use parquet::arrow::ArrowWriter;
 use parquet::basic::{Compression, ZstdLevel};
 use parquet::errors::ParquetError;
+use parquet::file::metadata::KeyValue;
 use parquet::file::properties::WriterProperties;
+
+use crate::numbered::Numbered;
+
+/// Entry of the file's metadata that tells of the run, as JSON.
+const RUN_KEY: &str = "emmclab.run";
 
 /// Names of the columns of whole nanoseconds.
 const TIMES: [&str; 9] = [
@@ -27,6 +36,9 @@ const TIMES: [&str; 9] = [
     "wait_wake_up_ns",
 ];
 
+/// Process id, process and device of a request, as the trace has them.
+type Sender = (Option<i32>, Option<NameId>, Option<NameId>);
+
 /// Collects a row for every request and writes them to a Parquet file that appears whole, on [`RequestRows::finish`].
 pub struct RequestRows {
     path: PathBuf,
@@ -37,6 +49,13 @@ pub struct RequestRows {
     sectors: Vec<u32>,
     subrequests: Vec<u32>,
     op: Vec<u8>,
+    pid: Vec<Option<i32>>,
+    process: Vec<Option<NameId>>,
+    disk: Vec<Option<NameId>>,
+    /// Who sent the requests that are driven, by number: process id, names of process and device.
+    senders: Numbered<Sender>,
+    processes: Names,
+    disks: Names,
     /// An observer cannot return an error; [`RequestRows::check`] returns the first one.
     failed: Option<Error>,
 }
@@ -62,6 +81,12 @@ impl RequestRows {
             sectors: Vec::new(),
             subrequests: Vec::new(),
             op: Vec::new(),
+            pid: Vec::new(),
+            process: Vec::new(),
+            disk: Vec::new(),
+            senders: Numbered::default(),
+            processes: Names::default(),
+            disks: Names::default(),
             failed: None,
         })
     }
@@ -70,18 +95,32 @@ impl RequestRows {
     /// `complete_ns - arrival_ns`.
     pub fn schema() -> SchemaRef {
         let op = DataType::Dictionary(Box::new(DataType::UInt8), Box::new(DataType::Utf8));
+        let name = DataType::Dictionary(Box::new(DataType::UInt32), Box::new(DataType::Utf8));
         let times = TIMES.map(|name| Field::new(name, DataType::Int64, false));
         let rest = [
             Field::new("sector", DataType::UInt64, false),
             Field::new("sectors", DataType::UInt32, false),
             Field::new("subrequests", DataType::UInt32, false),
             Field::new("op", op, false),
+            Field::new("pid", DataType::Int32, true),
+            Field::new("process", name.clone(), true),
+            Field::new("device", name, true),
         ];
         Arc::new(Schema::new(times.into_iter().chain(rest).collect::<Vec<_>>()))
     }
 
+    /// Takes note of who sends the requests that are driven next. Without it, their columns are empty.
+    pub fn expect(&mut self, batch: &Batch) {
+        // The tables of a trace grow from batch to batch.
+        self.processes = batch.processes().clone();
+        self.disks = batch.devices().clone();
+        for request in batch {
+            self.senders.push((request.pid, request.process, request.device));
+        }
+    }
+
     fn flush(&mut self) -> Result<()> {
-        let mut columns: Vec<ArrayRef> = Vec::with_capacity(13);
+        let mut columns: Vec<ArrayRef> = Vec::with_capacity(16);
         for column in &mut self.times {
             columns.push(Arc::new(Int64Array::from(std::mem::take(column))));
         }
@@ -93,6 +132,11 @@ impl RequestRows {
         let failed = |error: ParquetError| parquet_error(&self.path, error);
         let op = DictionaryArray::<UInt8Type>::try_new(op, words).map_err(|error| failed(error.into()))?;
         columns.push(Arc::new(op));
+        columns.push(Arc::new(Int32Array::from(std::mem::take(&mut self.pid))));
+        for (ids, names) in [(&mut self.process, &self.processes), (&mut self.disk, &self.disks)] {
+            let ids = std::mem::take(ids);
+            columns.push(Arc::new(named(&ids, names).map_err(failed)?));
+        }
         let batch =
             RecordBatch::try_new(self.schema.clone(), columns).map_err(|error| failed(error.into()))?;
         self.writer.write(&batch).map_err(failed)
@@ -106,15 +150,39 @@ impl RequestRows {
         self.failed.take().map_or(Ok(()), Err)
     }
 
-    /// Writes the last rows and puts the file in place.
+    /// Writes the last rows and what is told of the run, as JSON, and puts the file in place.
     ///
     /// # Errors
     /// Where writing failed at any time; nothing is then left behind.
-    pub fn finish(mut self) -> Result<()> {
+    pub fn finish(mut self, run: Option<&str>) -> Result<()> {
         self.check()?;
         self.flush()?;
+        if let Some(run) = run {
+            self.writer.append_key_value_metadata(KeyValue::new(RUN_KEY.to_owned(), run.to_owned()));
+        }
         self.writer.into_inner().map_err(|error| parquet_error(&self.path, error))?.commit()
     }
+}
+
+/// A column of names, with those that occur in it.
+fn named(
+    ids: &[Option<NameId>],
+    names: &Names,
+) -> std::result::Result<DictionaryArray<UInt32Type>, ParquetError> {
+    let mut places: HashMap<NameId, u32> = HashMap::new();
+    let mut values = Vec::new();
+    let keys: UInt32Array = ids
+        .iter()
+        .map(|id| {
+            let id = (*id)?;
+            let name = names.get(id)?;
+            Some(*places.entry(id).or_insert_with(|| {
+                values.push(name);
+                values.len() as u32 - 1
+            }))
+        })
+        .collect();
+    Ok(DictionaryArray::try_new(keys, Arc::new(StringArray::from_iter_values(values)))?)
 }
 
 impl Observer for RequestRows {
@@ -129,6 +197,10 @@ impl Observer for RequestRows {
         self.sectors.push(event.sectors);
         self.subrequests.push(event.subrequests);
         self.op.push(event.op as u8);
+        let (pid, process, disk) = self.senders.take(event.id).unwrap_or_default();
+        self.pid.push(pid);
+        self.process.push(process);
+        self.disk.push(disk);
         if self.op.len() == BATCH_ROWS
             && let Err(error) = self.flush()
         {

@@ -99,10 +99,28 @@ pub struct Limits {
     pub write_cache: bool,
 }
 
+/// The state of a flash device, as an eMMC reports it in its `EXT_CSD` register.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Health {
+    /// Share of the life used of flash in SLC mode (`DEVICE_LIFE_TIME_EST_TYP_A`); `None`: not known.
+    pub slc_life_used: Option<f64>,
+    /// The same of other flash (`DEVICE_LIFE_TIME_EST_TYP_B`).
+    pub life_used: Option<f64>,
+    /// Share of the spare blocks used (`PRE_EOL_INFO`).
+    pub spares_used: Option<f64>,
+    /// Background work that is left, 0 to 3 (`BKOPS_STATUS`).
+    pub background: u8,
+}
+
 /// A block device. Any number of exports and connections may use it at once.
 pub trait BlockDevice: Send + Sync {
     /// Size and abilities, which never change.
     fn limits(&self) -> Limits;
+
+    /// The state of the flash now; nothing is known of a device that has none.
+    fn health(&self) -> Health {
+        Health::default()
+    }
 
     /// Takes requests, in their order, out of the list. Each is completed once: before this returns, or later from another thread.
     /// Requests that overlap take effect in the order in which they came; others are complete in any order.

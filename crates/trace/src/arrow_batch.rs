@@ -1,5 +1,6 @@
 //! A batch as Arrow columns, shared without a copy, and the other way round.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
@@ -12,11 +13,14 @@ use arrow_buffer::{BooleanBuffer, NullBuffer, ScalarBuffer};
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use emmclab_base::{Error, Kind, NameId, Op, Result};
 
-use crate::batch::Batch;
+use crate::batch::{BATCH_ROWS, Batch};
 use crate::columns::Column;
-use crate::names::Names;
+use crate::names::{GrowingNames, Names};
 use crate::notes::Notes;
 use crate::rows::{NO_NAME, NO_PID, NO_TIME};
+
+/// The longest name of a process or device: paths have 4,096 bytes at most.
+pub(crate) const MOST_NAME_BYTES: usize = 1 << 16;
 
 impl Batch {
     /// The Arrow and Parquet schema of a trace: the columns of [`Column::ALL`], with those of block notes where it has such.
@@ -70,8 +74,8 @@ impl Batch {
     pub fn from_record_batch(
         record: &RecordBatch,
         before: u64,
-        processes: &mut Arc<Names>,
-        devices: &mut Arc<Names>,
+        processes: &mut GrowingNames,
+        devices: &mut GrowingNames,
     ) -> Result<Self> {
         let found = |column: Column| record.column_by_name(column.name());
         for column in Column::ALL.into_iter().filter(|column| !column.of_notes()) {
@@ -106,11 +110,11 @@ impl Batch {
             op: found(Column::Op).map_or_else(|| Ok(Vec::new().into()), ops_from_arrow)?,
             flags,
             pid: from_arrow::<Int32Type>(found(Column::Pid), NO_PID),
-            process: names_from_arrow(found(Column::Process), processes),
-            device: names_from_arrow(found(Column::Device), devices),
+            process: names_from_arrow(Column::Process, found(Column::Process), processes)?,
+            device: names_from_arrow(Column::Device, found(Column::Device), devices)?,
             notes: Notes::from_arrow(record, before)?.map(Arc::new),
-            processes: processes.clone(),
-            devices: devices.clone(),
+            processes: processes.shared().clone(),
+            devices: devices.shared().clone(),
         })
     }
 }
@@ -154,46 +158,74 @@ where
 }
 
 fn names_to_arrow(column: &ScalarBuffer<u32>, rows: usize, names: &Names) -> Result<ArrayRef> {
+    let is_large = names.len() > rows.max(BATCH_ROWS);
+    let (column, values) = if is_large { used(column, names) } else { (column.clone(), names.to_arrow()) };
     let keys = if column.is_empty() {
         UInt32Array::new_null(rows)
     } else {
-        to_arrow::<UInt32Type>(column, rows, NO_NAME).as_primitive::<UInt32Type>().clone()
+        to_arrow::<UInt32Type>(&column, rows, NO_NAME).as_primitive::<UInt32Type>().clone()
     };
-    Ok(Arc::new(DictionaryArray::try_new(keys, Arc::new(names.to_arrow())).map_err(arrow_error)?))
+    Ok(Arc::new(DictionaryArray::try_new(keys, Arc::new(values)).map_err(arrow_error)?))
 }
 
-fn names_from_arrow(array: Option<&ArrayRef>, names: &mut Arc<Names>) -> ScalarBuffer<u32> {
-    let Some(dictionary) = array.and_then(|array| array.as_dictionary_opt::<UInt32Type>()) else {
-        return Vec::new().into();
-    };
-    let Some(values) = dictionary.values().as_string_opt::<i32>() else { return Vec::new().into() };
-    if dictionary.null_count() == dictionary.len() {
-        return Vec::new().into();
-    }
-    let mut same = true;
-    let ids: Vec<u32> = values
-        .iter()
-        .enumerate()
-        .map(|(key, value)| {
-            let value = value.unwrap_or("");
-            let id = if names.get(NameId(key as u32)) == Some(value) {
-                key as u32
-            } else {
-                Arc::make_mut(names).intern(value).0
-            };
-            same &= id == key as u32;
-            id
+/// The names that a column refers to, in order of appearance, and the column by their places: a batch that carried all names of a
+/// trace would cost more than its rows.
+fn used(column: &ScalarBuffer<u32>, names: &Names) -> (ScalarBuffer<u32>, StringArray) {
+    let mut places: HashMap<u32, u32> = HashMap::new();
+    let mut values = Vec::new();
+    let place = |id: &u32| {
+        let name = names.get(NameId(*id)).filter(|_| *id != NO_NAME);
+        name.map_or(NO_NAME, |name| {
+            *places.entry(*id).or_insert_with(|| {
+                values.push(name);
+                values.len() as u32 - 1
+            })
         })
-        .collect();
+    };
+    let column: Vec<u32> = column.iter().map(place).collect();
+    (column.into(), StringArray::from_iter_values(values))
+}
+
+fn names_from_arrow(
+    column: Column,
+    array: Option<&ArrayRef>,
+    names: &mut GrowingNames,
+) -> Result<ScalarBuffer<u32>> {
+    let Some(dictionary) = array.and_then(|array| array.as_dictionary_opt::<UInt32Type>()) else {
+        return Ok(Vec::new().into());
+    };
+    let Some(values) = dictionary.values().as_string_opt::<i32>() else { return Ok(Vec::new().into()) };
+    if dictionary.null_count() == dictionary.len() {
+        return Ok(Vec::new().into());
+    }
+    let mut id_of = |key: u32| {
+        let place = key as usize;
+        let name = if values.is_null(place) { "" } else { values.value(place) };
+        if name.len() > MOST_NAME_BYTES {
+            let problem = format!("is a name of {} bytes, more than {MOST_NAME_BYTES}", name.len());
+            return Err(Error::new(Kind::Value, problem).of_field(column.name(), 0, name.as_bytes()));
+        }
+        Ok(if names.names().get(NameId(key)) == Some(name) { key } else { names.intern(name).0 })
+    };
     let keys = dictionary.keys();
-    match keys.nulls() {
+    if values.len() > keys.len().max(BATCH_ROWS) {
+        // Slices of a table share its dictionary: only what this one refers to is looked up.
+        return keys
+            .iter()
+            .map(|key| key.map_or(Ok(NO_NAME), &mut id_of))
+            .collect::<Result<Vec<_>>>()
+            .map(Into::into);
+    }
+    let ids = (0..values.len() as u32).map(id_of).collect::<Result<Vec<u32>>>()?;
+    let same = ids.iter().zip(0..).all(|(id, key)| *id == key);
+    Ok(match keys.nulls() {
         None if same => keys.values().clone(),
         None => keys.values().iter().map(|key| ids[*key as usize]).collect::<Vec<_>>().into(),
         Some(nulls) => {
             let id = |(key, valid): (&u32, bool)| if valid { ids[*key as usize] } else { NO_NAME };
             keys.values().iter().zip(nulls.iter()).map(id).collect::<Vec<_>>().into()
         }
-    }
+    })
 }
 
 fn ops_from_arrow(array: &ArrayRef) -> Result<ScalarBuffer<u8>> {

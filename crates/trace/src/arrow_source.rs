@@ -20,7 +20,7 @@ use crate::columns::Column;
 use crate::formats::{ReadOptions, Times, UnitGuard};
 use crate::header::{Header, Recognised};
 use crate::ledger::Ledger;
-use crate::names::Names;
+use crate::names::{GrowingNames, Names};
 use crate::reader::TraceReader;
 use crate::source::{Progress, Source};
 
@@ -48,8 +48,8 @@ struct ArrowSource {
     /// Parts of the last record batch that have not been given yet.
     parts: VecDeque<RecordBatch>,
     header: Header,
-    processes: Arc<Names>,
-    devices: Arc<Names>,
+    processes: GrowingNames,
+    devices: GrowingNames,
     last_arrival: i64,
     rows: u64,
     /// Rows given as requests alone that had notes.
@@ -75,8 +75,8 @@ impl ArrowSource {
             records,
             parts: VecDeque::new(),
             header,
-            processes: Arc::default(),
-            devices: Arc::default(),
+            processes: GrowingNames::default(),
+            devices: GrowingNames::default(),
             last_arrival: i64::MIN,
             rows: 0,
             notes_left_out: 0,
@@ -293,7 +293,7 @@ impl Source for ArrowSource {
     }
 
     fn names(&self) -> (&Names, &Names) {
-        (&self.processes, &self.devices)
+        (self.processes.names(), self.devices.names())
     }
 
     fn ledger(&self) -> Ledger {

@@ -4,8 +4,9 @@
 //! numbers would not do: they are used again, and differ between containers that share a folder.
 
 use std::collections::BTreeSet;
-use std::fs::{File, TryLockError};
+use std::fs::{File, Permissions, TryLockError};
 use std::io;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
@@ -17,13 +18,15 @@ const PREFIX: &str = ".emmclab-";
 /// Folders that this process has swept.
 static SWEPT: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
 
-/// A locked file in `folder`. What killed writers left there is removed, once in each process.
-pub(crate) fn create(folder: &Path) -> io::Result<NamedTempFile> {
+/// A locked file in `folder`, with those permissions of `mode` that the umask leaves. What killed writers left there is
+/// removed, once in each process.
+pub(crate) fn create(folder: &Path, mode: u32) -> io::Result<NamedTempFile> {
     if SWEPT.lock().unwrap_or_else(PoisonError::into_inner).insert(folder.to_owned()) {
         sweep(folder);
     }
     loop {
-        let file = Builder::new().prefix(PREFIX).tempfile_in(folder)?;
+        let file =
+            Builder::new().prefix(PREFIX).permissions(Permissions::from_mode(mode)).tempfile_in(folder)?;
         // Where a file system has no locks, nothing is swept either.
         let _ = file.as_file().lock();
         // Another process may have swept it before it was locked.
@@ -65,7 +68,7 @@ mod tests {
     fn what_killed_writers_left_goes_and_what_living_ones_write_stays() {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
-        let mine = create(folder.path()).unwrap();
+        let mine = create(folder.path(), 0o600).unwrap();
         std::fs::write(at(".emmclab-Xy12Zk"), "half").unwrap();
         std::fs::create_dir(at(".emmclab-dir")).unwrap();
         std::fs::write(at(".emmclab-dir").join("rows"), "half").unwrap();
@@ -87,7 +90,7 @@ mod tests {
         let left = folder.path().join(".emmclab-Xy12Zk");
         for swept in [true, false] {
             std::fs::write(&left, "half").unwrap();
-            drop(create(folder.path()).unwrap());
+            drop(create(folder.path(), 0o600).unwrap());
             assert_eq!(!left.exists(), swept);
         }
     }

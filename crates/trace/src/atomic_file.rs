@@ -1,8 +1,9 @@
 //! Outputs appear whole or not at all; a device or a pipe is written directly.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{File, OpenOptions, Permissions};
 use std::io::{self, BufWriter, Write};
 use std::os::fd::AsFd;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 
 use emmclab_base::{Error, Result};
@@ -12,7 +13,8 @@ use crate::aside;
 use crate::compression::{Compression, Encoder};
 
 /// A file written aside, synced, and renamed into place by [`AtomicFile::commit`]; dropped without it, it is gone. What is
-/// no regular file, as `/dev/null` or a pipe, stays what it is and is written as it comes.
+/// no regular file, as `/dev/null` or a pipe, stays what it is and is written as it comes. A new file has the permissions
+/// that the umask leaves, and a replaced one keeps its own.
 pub struct AtomicFile {
     path: PathBuf,
     /// Where a link leads.
@@ -53,14 +55,16 @@ impl AtomicFile {
         }
         // A link, as /dev/stdout is one, stays a link.
         let target = path.canonicalize().unwrap_or_else(|_| path.to_owned());
-        let out = if path.metadata().is_ok_and(|there| !there.is_file()) {
+        let there = path.metadata().ok();
+        let out = if there.as_ref().is_some_and(|there| !there.is_file()) {
             OpenOptions::new().write(true).open(path).map(Out::Straight)
         } else {
             let folder = match target.parent() {
                 Some(parent) if !parent.as_os_str().is_empty() => parent,
                 _ => Path::new("."),
             };
-            aside::create(folder).map(Out::Aside)
+            // What replaces a file is private until it has the permissions of that file.
+            aside::create(folder, if there.is_some() { 0o600 } else { 0o666 }).map(Out::Aside)
         };
         let out = out.map_err(|error| Error::io(path, error))?;
         Ok(Self {
@@ -108,17 +112,20 @@ impl AtomicFile {
         let out = self.out.finish().map_err(|error| Error::io(&path, error))?;
         let out = out.into_inner().map_err(|error| Error::io(&path, error.into_error()))?;
         let Out::Aside(temp) = out else { return Ok(()) };
-        set_default_permissions(temp.as_file()).map_err(|error| Error::io(&path, error))?;
+        keep_permissions(&self.target, temp.as_file()).map_err(|error| Error::io(&path, error))?;
         temp.as_file().sync_all().map_err(|error| Error::io(&path, error))?;
         temp.persist(&self.target).map_err(|error| Error::io(&path, error.error))?;
         Ok(())
     }
 }
 
-/// A temporary file is private to its owner; an output is not.
-fn set_default_permissions(file: &File) -> io::Result<()> {
-    use std::os::unix::fs::PermissionsExt;
-    file.set_permissions(std::fs::Permissions::from_mode(0o644))
+/// Gives `file` the permissions, and where the system allows it the owner, of the file that it is to replace.
+fn keep_permissions(replaced: &Path, file: &File) -> io::Result<()> {
+    let Ok(old) = replaced.metadata() else { return Ok(()) };
+    // Only root may give files away; group and owner one after the other, as a group of one's own may be set.
+    let _ = fchown(file, None, Some(old.gid()));
+    let _ = fchown(file, Some(old.uid()), None);
+    file.set_permissions(Permissions::from_mode(old.mode() & 0o777))
 }
 
 impl Write for AtomicFile {
@@ -165,9 +172,28 @@ mod tests {
     }
 
     #[test]
+    fn a_replaced_file_keeps_its_permissions_and_a_new_one_has_those_of_the_umask() {
+        let folder = tempfile::tempdir().unwrap();
+        let mode = |path: &Path| path.metadata().unwrap().mode() & 0o777;
+        let (path, made) = (folder.path().join("out"), folder.path().join("made"));
+        File::create(&made).unwrap();
+        written(&path).unwrap();
+        assert_eq!(mode(&path), mode(&made));
+        for old in [0o600, 0o640, 0o444, 0o777] {
+            std::fs::set_permissions(&path, Permissions::from_mode(old)).unwrap();
+            let file = AtomicFile::create(&path).unwrap();
+            let aside = std::fs::read_dir(folder.path()).unwrap().flatten().map(|entry| entry.path());
+            let aside = aside.filter(|path| path.to_string_lossy().contains(".emmclab-"));
+            assert_eq!(aside.map(|path| mode(&path) & 0o077).max(), Some(0), "private until it is in place");
+            file.commit().unwrap();
+            assert_eq!(mode(&path), old);
+        }
+    }
+
+    #[test]
     fn a_refused_write_names_no_temporary_path() {
         let folder = tempfile::tempdir().unwrap();
-        let file = aside::create(folder.path()).unwrap();
+        let file = aside::create(folder.path(), 0o600).unwrap();
         let full = OpenOptions::new().write(true).open("/dev/full").unwrap();
         let mut out = Out::Aside(NamedTempFile::from_parts(full, file.into_temp_path()));
         let said = out.write(b"text").unwrap_err().to_string();

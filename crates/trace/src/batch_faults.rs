@@ -4,6 +4,7 @@ use emmclab_base::{Error, Kind, Op, Request, Result};
 
 use crate::batch::Batch;
 use crate::columns::Column;
+use crate::formats::FARTHEST_NS;
 use crate::notes;
 use crate::rows::NO_TIME;
 
@@ -25,8 +26,8 @@ impl Batch {
             .hint("sort the rows by `arrival_ns`"))
     }
 
-    /// The first row that is no request, counted from 0: one without data, with a time before
-    /// an earlier one, or with notes of another one.
+    /// The first row that is no request, counted from 0: one without data, with a time before an earlier one or far from all
+    /// others, or with notes of another one.
     pub(crate) fn first_fault(&self) -> Option<(usize, Error)> {
         // Fast path over whole columns, without branches. A missing time is less than any.
         #[allow(clippy::needless_bitwise_bool, reason = "without branches it is done many rows at a time")]
@@ -38,7 +39,12 @@ impl Batch {
         let flush = Op::Flush as u8;
         let empty =
             self.sectors.iter().zip(self.op.iter()).any(|(sectors, op)| *sectors == 0 && *op != flush);
-        if !early && !empty && !self.has_notes() {
+        // A missing time is none that is far.
+        #[allow(clippy::needless_bitwise_bool, reason = "as above")]
+        let is_far = |time: &i64| (time.unsigned_abs() > FARTHEST_NS) & (*time != NO_TIME);
+        let far = times.iter().any(|times| times.iter().fold(false, |far, time| far | is_far(time)))
+            || self.arrival.contains(&NO_TIME);
+        if !early && !empty && !far && !self.has_notes() {
             return None;
         }
         (0..self.len()).find_map(|row| Some((row, self.fault(row)?)))
@@ -65,9 +71,20 @@ fn fault(request: &Request) -> Option<Error> {
             b"0",
         ));
     }
-    let (name, time) = request.early_time()?;
+    let far = [Some(request.arrival), request.complete]
+        .into_iter()
+        .flatten()
+        .find(|time| time.0.unsigned_abs() > FARTHEST_NS)
+        .map(|time| if time == request.arrival { ("arrival", time) } else { ("complete", time) });
+    let is_far = far.is_some();
+    let (name, time) = far.or_else(|| request.early_time())?;
     let column = Column::ALL.into_iter().zip(1..).find(|(column, _)| column.name().starts_with(name));
     let (name, at) = column.map_or((name, 0), |(column, at)| (column.name(), at));
     let value = time.0.to_string();
-    Some(Error::new(Kind::Value, "is earlier than the time before it").of_field(name, at, value.as_bytes()))
+    let problem = if is_far {
+        "is more than 146 years from the zero of the clock, so that differences of times have no room"
+    } else {
+        "is earlier than the time before it"
+    };
+    Some(Error::new(Kind::Value, problem).of_field(name, at, value.as_bytes()))
 }

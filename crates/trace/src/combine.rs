@@ -3,7 +3,6 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::Arc;
 
 use emmclab_base::{BlockNote, Error, Kind, NameId, Nanos, Request, Result};
 
@@ -13,7 +12,7 @@ use crate::builder::BatchBuilder;
 use crate::formats::{self, ReadOptions};
 use crate::header::{Header, Recognised};
 use crate::ledger::Ledger;
-use crate::names::Names;
+use crate::names::{GrowingNames, Names};
 use crate::source::Progress;
 
 /// A trace to combine.
@@ -34,8 +33,8 @@ pub struct TraceInput {
 pub struct Combiner {
     inputs: Vec<TraceInput>,
     streams: Vec<Stream>,
-    processes: Arc<Names>,
-    devices: Arc<Names>,
+    processes: GrowingNames,
+    devices: GrowingNames,
     builder: BatchBuilder,
     /// True for one trace, read once, without an offset.
     plain: bool,
@@ -82,8 +81,8 @@ impl Combiner {
             inputs,
             in_parts: false,
             streams: Vec::new(),
-            processes: Arc::default(),
-            devices: Arc::default(),
+            processes: GrowingNames::default(),
+            devices: GrowingNames::default(),
             builder: BatchBuilder::default(),
             passes: passes.saturating_sub(1),
             shift: Nanos::ZERO,
@@ -142,7 +141,9 @@ impl Combiner {
             }
             self.streams.push(stream);
         }
-        self.in_parts = are_parts(&self.streams);
+        // Parts of one trace that are moved against each other are traces of their own.
+        let moved = self.inputs.iter().any(|input| input.start_offset != Nanos::ZERO);
+        self.in_parts = !moved && are_parts(&self.streams);
         if self.in_parts {
             let heads = self.streams.iter().filter(|stream| stream.head.is_some());
             let first = heads.map(|stream| stream.origin).min().unwrap_or_default();
@@ -182,7 +183,8 @@ impl Combiner {
             }
             stream.advance(&mut self.processes, &mut self.devices)?;
         }
-        Ok((!self.builder.is_empty()).then(|| self.builder.finish(&self.processes, &self.devices)))
+        let (processes, devices) = (self.processes.shared(), self.devices.shared());
+        Ok((!self.builder.is_empty()).then(|| self.builder.finish(processes, devices)))
     }
 
     fn next_pass(&mut self) -> Result<()> {
@@ -233,7 +235,9 @@ impl Combiner {
             note: Some(if self.in_parts {
                 format!("{} parts of one trace", headers.len())
             } else {
-                format!("{} traces combined, all from time 0", headers.len())
+                let together = self.inputs.iter().all(|input| input.start_offset == Nanos::ZERO);
+                let from = if together { "all from time 0".to_owned() } else { self.offsets() };
+                format!("{} traces combined, {from}", headers.len())
             }),
             clock_jumps: None,
             reissue_window,
@@ -241,6 +245,13 @@ impl Combiner {
             // Each trace's own says nothing about all of them together.
             activity: None,
         }
+    }
+
+    /// When each trace begins, for people.
+    fn offsets(&self) -> String {
+        let seconds: Vec<_> =
+            self.inputs.iter().map(|input| format!("{} s", input.start_offset.0 as f64 / 1e9)).collect();
+        format!("from {}", seconds.join(", "))
     }
 
     /// As [`crate::TraceReader::whole`], of a single trace.
@@ -294,7 +305,7 @@ fn one_per_recording(inputs: Vec<TraceInput>) -> Vec<TraceInput> {
 
 impl Stream {
     /// Goes to the next request.
-    fn advance(&mut self, processes: &mut Arc<Names>, devices: &mut Arc<Names>) -> Result<()> {
+    fn advance(&mut self, processes: &mut GrowingNames, devices: &mut GrowingNames) -> Result<()> {
         self.row += 1;
         while self.batch.as_ref().is_none_or(|batch| self.row >= batch.len()) {
             let Some(batch) = self.reader.next_batch()? else {
@@ -322,9 +333,9 @@ impl Stream {
 }
 
 /// Our ids for a growing table of names.
-fn translate(theirs: &Names, ours: &mut Arc<Names>, ids: &mut Vec<NameId>) {
-    for name in theirs.iter().skip(ids.len()) {
-        ids.push(Arc::make_mut(ours).intern(name));
+fn translate(theirs: &Names, ours: &mut GrowingNames, ids: &mut Vec<NameId>) {
+    for name in theirs.from(ids.len()) {
+        ids.push(ours.intern(name));
     }
 }
 

@@ -59,7 +59,7 @@ pub use formats::{ReadOptions, Sender, Slice, parquet_error, picture_file, row_g
 pub use header::{Header, Recognised};
 pub use ledger::Ledger;
 pub use merge::Merge;
-pub use names::{Names, dev_t_label, fixed, unfilled};
+pub use names::{GrowingNames, Names, dev_t_label, fixed, unfilled};
 pub use pairing::{Event, EventCounts, EventKind, Pairer};
 pub use reader::{REORDER_WINDOW, TraceReader};
 pub use rows::Requests;

@@ -252,13 +252,13 @@ def run_application(
         _core.run_app(
             program,
             setup,
-            device.core,
+            device.seeded(seed).core,
             json.dumps(options),
             json.dumps({"precondition": aging, "seed": seed, "check": check}),
             images=None if images is None else fspath(images),
             images_limit=images_limit,
             layers=stack(layers, layer_settings or {}),
-            second=None if beside is None else beside.core,
+            second=None if beside is None else beside.seeded(seed).core,
             perfetto=None if perfetto is None else fspath(perfetto),
         )
     )

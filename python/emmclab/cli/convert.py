@@ -1,18 +1,23 @@
-"""`emmclab convert IN OUT`."""
+"""`emmclab convert IN OUT`, and several traces as one: `emmclab convert IN IN -o OUT`."""
 
 from __future__ import annotations
 
 import contextlib
+from pathlib import Path
+from typing import Annotated
 
 import typer
 
 from emmclab.cli.console import print_json, say
 from emmclab.cli.helping import examples
+from emmclab.cli.machine import parse_duration
 from emmclab.cli.meter import Meter
-from emmclab.cli.options import AsJson, Reading, TraceFile, with_groups
-from emmclab.cli.outputs import To, TraceOutput, note_picture, report, to_stdout
+from emmclab.cli.options import AsJson, Reading, one_per_recording, with_groups
+from emmclab.cli.outputs import To, note_picture, report, to_stdout
 from emmclab.errors import ConfigError
 from emmclab.traces.ledger import ledger_line
+from emmclab.traces.reading import combine
+from emmclab.traces.trace import Trace
 
 
 def register(app: typer.Typer) -> None:
@@ -23,35 +28,66 @@ def register(app: typer.Typer) -> None:
             "emmclab convert trace.dat trace.csv.zst",
             "emmclab convert trace.dat - --to csv | head",
             "emmclab convert trace.parquet picture.pftrace # for ui.perfetto.dev",
+            "emmclab convert music.txt chat.txt -o both.parquet --offset 0s,10s # as one trace",
         )
     )(with_groups(convert))
 
 
 def convert(
     *,
-    trace: TraceFile,
-    output: TraceOutput,
+    traces: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="TRACE... [OUT]",
+            help="Traces of any format (gzip, bzip2, zstd, xz too; `-` for stdin), and the output file if "
+            "--output does not name it. Several traces become one.",
+        ),
+    ],
+    named: Annotated[
+        Path | None,
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="OUT",
+            help="Output file; its ending selects the format; .gz, .zst or .xz after it compress text. "
+            "`-` for stdout, with --to.",
+        ),
+    ] = None,
     to: To = None,
+    offset: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIMES",
+            help="Times at which several traces begin, in their order, as `0s,10s,2m`; all at 0 by default.",
+        ),
+    ] = None,
     reading: Reading,
     as_json: AsJson = False,
 ) -> None:
-    """Write a trace in another format. The output file appears only when it is complete."""
+    """Write a trace in another format, or several interleaved on one clock as one trace.
+
+    The output file appears only when it is complete. Traces for the simulators SSDsim and MQSim, and for fio,
+    begin at time 0.
+    """
+    inputs, output = _places(traces, named)
     to_stdout(output, as_json)
-    with contextlib.suppress(FileNotFoundError):
-        if output.samefile(trace):
-            raise ConfigError(
-                f"{output} is the input itself",
-                kind="config",
-                file=str(output),
-                hint="name another output file",
-            )
-    source = reading.open(trace)
+    for trace in inputs:
+        with contextlib.suppress(FileNotFoundError):
+            if output.samefile(trace):
+                raise ConfigError(
+                    f"{output} is the input itself",
+                    kind="config",
+                    file=str(output),
+                    hint="name another output file",
+                )
+    source = _source([reading.open(trace) for trace in inputs], offset)
     with Meter(f"convert {source.name}") as meter:
         written = source.write(output, to, meter)
     reading.note_changed(source.name, written.ledger)
     if as_json:
         header = {name: text for name, text in source.header.items() if name != "clock_jumps"}
-        place = {"input": str(trace), "output": str(output), "header": header}
+        given = [str(trace) for trace in inputs]
+        place = {"input": given[0] if len(given) == 1 else given, "output": str(output), "header": header}
         print_json(place | {"clock_jumps": source.clock_jumps} | written._asdict())
     else:
         report(output, f"{output}: {ledger_line(written.ledger)}")
@@ -61,6 +97,39 @@ def convert(
     if written.lost:
         values = ", ".join(f"{column} of {count:,} requests" for column, count in written.lost.items())
         _note(f"the format cannot store {values}")
+
+
+def _places(traces: list[Path], named: Path | None) -> tuple[list[Path], Path]:
+    """Return inputs and output; without --output the second of two words is the output."""
+    if named is not None:
+        return one_per_recording(traces), named
+    if len(traces) != 2:
+        missing = len(traces) == 1
+        raise ConfigError(
+            "the output file is missing" if missing else f"which of these {len(traces)} files is the output?",
+            kind="config",
+            field="--output",
+            hint=f"name it, as `emmclab convert {traces[0]} out.parquet`"
+            if missing
+            else "name it by `-o OUT`; all other files are then interleaved as one trace",
+        )
+    return traces[:1], traces[1]
+
+
+def _source(traces: list[Trace], offset: str | None) -> Trace:
+    """Return one trace of all, each from its start time."""
+    if offset is None:
+        return traces[0] if len(traces) == 1 else combine(traces)
+    times = [text.strip() for text in offset.split(",")]
+    seconds = [0.0 if text in ("0", "0s") else parse_duration(text, "--offset") for text in times]
+    if len(traces) == 1:
+        raise ConfigError(
+            "--offset is for several traces",
+            kind="config",
+            field="--offset",
+            hint="leave it out, or name the traces that are to become one, and the output by `-o`",
+        )
+    return combine(traces, offsets_s=seconds)
 
 
 def _note(text: str) -> None:

@@ -15,6 +15,7 @@ import typer
 
 from emmclab import __version__
 from emmclab.cli.console import ClosedPipe, say
+from emmclab.cli.endings import terminating
 from emmclab.errors import ConfigError, EmmclabError, InputError
 from emmclab.runtime.files import written
 
@@ -42,7 +43,8 @@ _RUN_FAILURES = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS
 
 def run(command: Callable[..., Any], arguments: list[str]) -> int:
     """Run a command and turn what it raises into an exit code and an `error:` with a `hint:`."""
-    signal.signal(signal.SIGTERM, _terminate)
+    for number in terminating():
+        signal.signal(number, _terminate)
     closed = _replace_closed()
     _prepare_stdout()
     try:

@@ -25,8 +25,8 @@ from emmclab.cli.simulation import (
     Images,
     Layers,
     Precondition,
+    PreconditionSeed,
     Second,
-    Seed,
     Settings,
     configured,
     device_names,
@@ -164,7 +164,7 @@ def serve(
         ),
     ] = False,
     precondition: Precondition = "none",
-    seed: Seed = 1,
+    seed: PreconditionSeed = 1,
     images: Images = None,
     check: Check = False,
     record: Annotated[
@@ -236,7 +236,13 @@ def serve(
         # Ctrl-C interrupts the preparation; from here on it asks for an orderly end.
         with asked_by_signal() as ending:
             figures, result, status = _served(live, command, control, clock, delayed, ending, as_json)
-    _show(live, result, figures, as_json, html, record)
+    try:
+        if html is not None:
+            from emmclab.pages.simulation import write_simulation_report
+
+            write_simulation_report([result], [live.device], html)
+    finally:  # Behind the page, which a terminal that is closed does not take with it.
+        _show(live, result, figures, as_json, html, record)
     if status:
         raise typer.Exit(status)
 
@@ -328,6 +334,8 @@ def _announce(live: Any, clock: str, delayed: Any) -> None:
         say(f"serving {live.device.name} ({size(live.capacity_bytes)}), clock {clock}: {path}")
     if live.mounted is not None:
         say(f"mounted at {live.mounted}")
+    if live.qemu is not None:
+        say(f"in QEMU (10.1 or later): {live.qemu}")
     if delayed is not None:
         say("requests take no time until the delay is enabled")
 
@@ -389,6 +397,19 @@ def _controlled(live: Any, path: Path | None, ending: Ending) -> Iterator[None]:
         yield
 
 
+@contextmanager
+def _shown(view: Any) -> Iterator[None]:
+    """Begin and end a view on a terminal, which may be closed meanwhile."""
+    if view is not None:
+        view.start()
+    try:
+        yield
+    finally:
+        if view is not None:
+            with suppress(OSError):
+                view.stop()
+
+
 def _watch(live: Any, clock: str, delayed: _Delay | None, ending: Ending, as_json: bool) -> None:
     """Show the device at work until the end is asked for."""
     from rich.live import Live
@@ -397,7 +418,7 @@ def _watch(live: Any, clock: str, delayed: _Delay | None, ending: Ending, as_jso
     view = Live(console=stderr(), auto_refresh=False) if shows else None
     if view is None:
         say("Ctrl-C ends it")
-    with view or nullcontext():
+    with _shown(view):
         seen = time.monotonic()
         while not ending.asked:
             time.sleep(_WAIT_S)
@@ -411,7 +432,8 @@ def _watch(live: Any, clock: str, delayed: _Delay | None, ending: Ending, as_jso
             if view is not None:
                 from emmclab.cli.show_live import live_view
 
-                view.update(live_view(live, figures, took), refresh=True)
+                with suppress(OSError):  # A terminal that is closed; the signal of that follows.
+                    view.update(live_view(live, figures, took), refresh=True)
             if figures["stopped"]:
                 say(f"warning: {figures['stopped']}")
                 return
@@ -454,7 +476,4 @@ def _show(
     if record is not None:
         say(f"trace: {record}")
     if html is not None:
-        from emmclab.pages.simulation import write_simulation_report
-
-        write_simulation_report([result], [live.device], html)
         say(f"report: {html}")

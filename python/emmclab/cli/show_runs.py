@@ -67,7 +67,7 @@ def show_beside(console: Console, rows: Sequence[tuple[str, ...]], headings: Seq
 
 
 def show_spread(console: Console, results: Sequence[Result]) -> None:
-    """Print runs that differ by the seed of the wake-up times: mean and range of each figure."""
+    """Print runs that differ by their seed: mean and range of each figure."""
     ended = {text for result in results if (text := ended_early(result))}
     for text in sorted(ended):
         console.print(Text(f"warning: {text}", "yellow"), soft_wrap=True)

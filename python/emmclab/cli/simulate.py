@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -49,7 +50,7 @@ def simulate(
         typer.Option(
             min=1,
             metavar="N",
-            help="Run with N seeds of the wake-up times (power.seed) and show mean and range.",
+            help="Run with N seeds, from --seed on, and show mean and range.",
             rich_help_panel="Replay",
         ),
     ] = None,
@@ -88,9 +89,11 @@ def simulate(
                     field=option,
                     hint="leave out --seeds",
                 )
-        from emmclab.devices.spread import seeded
+        from emmclab.devices.spread import check_random
 
-        runs = [replay.run(one, opened, None, **software) for one in seeded(configuration, seeds)]
+        check_random([one for one in (configuration, beside) if one is not None], replay.precondition)
+        ways = [dataclasses.replace(replay, seed=replay.seed + more) for more in range(seeds)]
+        runs = [way.run(configuration, opened, None, **software) for way in ways]
         _show_seeds(runs, as_json)
         end(runs)
         return

@@ -17,6 +17,8 @@ from emmclab.runtime.files import folder_aside, left_aside, lock, sweep
 
 #: Where the system names its mounts.
 _MOUNTS = Path("/proc/self/mounts")
+#: Signals by which a process is ended in order.
+_ENDS = {signal.SIGTERM, signal.SIGHUP}
 
 
 @contextmanager
@@ -28,15 +30,15 @@ def scratch(parent: Path | None = None) -> Iterator[Path]:
     """
     parent = Path(tempfile.gettempdir()) if parent is None else parent
     remove_left(parent)
-    # A SIGTERM between the folder and the `try` that removes it would leave the folder behind.
-    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+    # A signal between the folder and the `try` that removes it would leave the folder behind.
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, _ENDS)
     try:
         with folder_aside(parent) as folder:
             try:
                 signal.pthread_sigmask(signal.SIG_SETMASK, mask)
                 yield folder
             finally:
-                signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+                signal.pthread_sigmask(signal.SIG_BLOCK, _ENDS)
                 unmount_below(folder)
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)

@@ -13,7 +13,7 @@ from typing import Any
 from emmclab.devices.advise_journal import JournalAdvice, advise_journal
 from emmclab.devices.device import Device
 from emmclab.devices.result import Result
-from emmclab.devices.result_text import ended_early, much_wrapped, trusted
+from emmclab.devices.result_text import ended_early, much_wrapped, offered, trusted
 from emmclab.errors import ConfigError, EmmclabError
 from emmclab.runtime.threads import threads
 from emmclab.traces.trace import Trace
@@ -381,8 +381,7 @@ def _advice(option: Option, base: Result, run: Result, life: Life | None) -> Adv
 
 
 def _overload(run: Result) -> str:
-    load = run["run.load"]
-    return f"overloaded: {load['offered_pct']:,.0f} % of what it serves" if load["overloaded"] else ""
+    return f"overloaded: {offered(run)} it serves" if run["run.load.overloaded"] else ""
 
 
 def _order(advice: Advice, by: str) -> float:

@@ -10,6 +10,7 @@ from typing import Any
 
 from emmclab import _core
 from emmclab.devices.layers import Setting, settings_of, stack, stacks
+from emmclab.devices.provenance import Hashing
 from emmclab.devices.result import Result
 from emmclab.errors import ConfigError
 from emmclab.runtime.files import written
@@ -29,6 +30,8 @@ VictimPolicy = Callable[[VictimView], int | None]
 _ENOUGH_CAPACITIES = 4.0
 #: Factors on the rate of arrivals that the core takes.
 _RATES = (1e-6, 1e6)
+#: Settings that are seeds of a device.
+_SEEDS = ("power.seed", "gc.seed")
 _MODES = ("auto", "open", "closed", "back_to_back")
 
 
@@ -195,6 +198,21 @@ class Device:
         rows: list[dict[str, float]] = json.loads(_core.bandwidths(self._config, list(units_kb)))
         return rows
 
+    def seeded(self, seed: int) -> Device:
+        """Give the device with the streams of a run's seed: its own seeds, moved by `seed` - 1.
+
+        Those of the wake-up times (`power.seed`) and of collection by drawn choices (`gc.seed`).
+
+        >>> rows = Device.preset("nexus5").seeded(3).explain()
+        >>> [row["value"] for row in rows if row["key"] == "power.seed"]
+        ['2']
+        """
+        if seed == 1:
+            return self
+        own = {row["key"]: int(row["value"]) for row in self.explain() if row["key"] in _SEEDS}
+        # Seeds are whole numbers of 63 bits.
+        return self.set({key: (value + seed - 1) % 2**63 for key, value in own.items()})
+
     def precondition(
         self,
         images: str | PathLike[str],
@@ -215,7 +233,7 @@ class Device:
         """
         aging = parse_precondition(what)
         return _core.precondition(
-            self._config,
+            self.seeded(seed)._config,
             json.dumps({"precondition": "none" if isinstance(aging, Path) else aging, "seed": seed}),
             images,
             images_limit=images_limit,
@@ -262,7 +280,8 @@ class Device:
             passes: how often the traces are replayed, one after the other.
             wrap_addresses: wrap addresses beyond the device (modulo its capacity); else a trace with such
                 addresses is refused.
-            seed: seed of random preconditioning.
+            seed: seed of everything random: preconditioning, wake-up times, choices of collection. The
+                device's own seeds (`power.seed`, `gc.seed`) are moved by `seed` - 1.
             check: check every invariant and the contents against a reference model (slow).
             events: Parquet file for one row per request: times, subrequests, waits by cause.
             images: folder that keeps preconditioned devices, so that aging is paid once; processes share it.
@@ -348,22 +367,21 @@ class Device:
             chosen = json.loads(_core.check_traces(self._config, json.dumps(options), [stream]))
             paced |= {"mode": chosen["mode"], "mode_reason": chosen["reason"]}
         beside = Device.named(second) if isinstance(second, str) else second
+        hashing = Hashing(traces)
         run = _core.Simulation(
-            self._config,
+            self.seeded(seed)._config,
             json.dumps(paced | asked),
             images=None if images is None else fspath(images),
             images_limit=images_limit,
             rows=None if events is None else fspath(events),
             aged_by=[read(aging).open()] if isinstance(aging, Path) else None,
             layers=stack(layers, layer_settings or {}),
-            second=None if beside is None else beside._config,
+            second=None if beside is None else beside.seeded(seed)._config,
             victim=victim,
             over_time=None if over_time is False else bin_ns(None if over_time is True else over_time),
             perfetto=None if perfetto is None else fspath(perfetto),
         )
         ledger = _drive(run, stream, progress)
-        result = json.loads(run.finish(ledger))
-        written.extend(fspath(output) for output in (events, perfetto) if output is not None)
         # The core's name of the option.
         del options["fold"]
         said = options | {"wrap_addresses": wrap_addresses, "precondition": precondition, "passes": passes}
@@ -372,7 +390,11 @@ class Device:
             said["second"] = None if beside is None else beside.name
         if victim is not None:
             said["victim"] = getattr(victim, "__name__", type(victim).__name__)
-        return Result({"trace": source.name, **result, "options": said})
+        made_of = hashing.provenance(self, beside)
+        about = {"trace": source.name, "device": self.name, "provenance": made_of, "options": said}
+        result = json.loads(run.finish(ledger, json.dumps(about)))
+        written.extend(fspath(output) for output in (events, perfetto) if output is not None)
+        return Result({"trace": source.name, **result, "provenance": made_of, "options": said})
 
 
 def presets() -> list[str]:

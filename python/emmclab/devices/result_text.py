@@ -13,6 +13,8 @@ DEPENDENT_PCT = 25.0
 _MUCH_WRAPPED_PCT = 5.0
 #: Share of the offered load that a device serves at the rate that is proposed for an overloaded run.
 _COMFORTABLE = 0.8
+#: Share of the time in which requests arrive up to which a backlog is that of a burst, as the core judges it.
+_BURST_SHARE = 0.1
 
 
 def headline(result: Result) -> str:
@@ -108,13 +110,7 @@ def warnings(result: Result) -> list[str]:
     completions = recorded["response"]["all"]["recorded_ms"] is not None
     closed = "--mode closed" if completions else ""
     if load["overloaded"]:
-        rate = _COMFORTABLE * 100 / load["offered_pct"] * result["options"]["rate"]
-        cures = ", ".join(filter(None, (closed, f"--rate {rate:.2g}")))
-        found.append(
-            f"overloaded: the requests offer {load['offered_pct']:,.0f} % of what {result['device']} can "
-            f"serve, and {load['backlog_s']:,.1f} s of work is left at the last arrival, so that response "
-            f"times grow with the length of the trace; use {cures} or a faster device"
-        )
+        found.append(_overload(result, closed))
     if wrapped := much_wrapped(result):
         found.append(wrapped)
     dependent = recorded["dependent_pct"]
@@ -124,6 +120,43 @@ def warnings(result: Result) -> list[str]:
             "going idle: they seem to wait for it, which open loop ignores; use --mode closed"
         )
     return found
+
+
+def offered(result: Result) -> str:
+    """Say how much work the requests of an overloaded run offer: in all, or else while the queue grew."""
+    load = result["run.load"]
+    if load["offered_pct"] > 100:
+        return f"{load['offered_pct']:,.0f} % of what"
+    if load["peak_offered_pct"] is None:  # All of it came at once.
+        return "for a moment far more than"
+    return f"for a part of the trace {load['peak_offered_pct']:,.0f} % of what"
+
+
+def _overload(result: Result, closed: str) -> str:
+    """Say how much work requests offered, how long its queue became, and what helps."""
+    load = result["run.load"]
+    left = f"up to {load['peak_backlog_s']:,.1f} s of work is left when a request arrives"
+    if load["offered_pct"] > 100:
+        left = f"{load['backlog_s']:,.1f} s of work is left at the last arrival"
+    cures = ", ".join(filter(None, (closed, f"--rate {_lighter(result):.2g}")))
+    return (
+        f"overloaded: the requests offer {offered(result)} {result['device']} can serve, and {left}, so that "
+        f"response times grow with the length of the trace; use {cures} or a faster device"
+    )
+
+
+def _lighter(result: Result) -> float:
+    """Return a rate at which the device keeps up."""
+    load = result["run.load"]
+    span_s = result["run.simulated_s"] - load["backlog_s"]
+    # Either the queue does not grow, or it stays far shorter than the trace.
+    rates = [_COMFORTABLE * _BURST_SHARE * span_s / max(load["peak_backlog_s"], load["backlog_s"])]
+    if load["peak_offered_pct"] is not None:
+        rates.append(_COMFORTABLE * 100 / load["peak_offered_pct"])
+    rate: float = max(rates)
+    if load["offered_pct"] > 100:
+        rate = min(rate, _COMFORTABLE * 100 / load["offered_pct"])
+    return rate * float(result["options"]["rate"])
 
 
 def changes_line(changes: Sequence[Mapping[str, Any]]) -> str:

@@ -1,4 +1,4 @@
-"""Runs that differ by the seed of the wake-up times alone: how much of a result is luck."""
+"""Runs that differ by their seed alone: how much of a result is luck."""
 
 from __future__ import annotations
 
@@ -18,28 +18,29 @@ class Spread(NamedTuple):
     high: float
 
 
-def seeded(device: Device, seeds: int) -> list[Device]:
-    """Give a device with each of the seeds 0 to `seeds` - 1 of its wake-up times (`power.seed`).
+def check_random(devices: Sequence[Device], precondition: str) -> None:
+    """Refuse several seeds for a run in which nothing is random.
 
     Raises:
-        ConfigError: there is no seed, or the device draws no wake-up times, so that every run is the same.
+        ConfigError: preconditioning draws nothing and neither do the devices, so that every run is the same.
 
-    >>> len(seeded(Device.preset("nexus5"), 2))
-    2
+    >>> check_random([Device.preset("nexus5")], "none")
+    >>> check_random([Device.preset("small-1gb")], "steady:1")
     """
-    if seeds < 1:
+    if precondition.partition(":")[0] in ("random", "steady"):
+        return
+    rows = [row for device in devices for row in device.explain()]
+    wakes = any(row["key"].startswith("power.wake_quantiles") and row["value"] != "[]" for row in rows)
+    if not wakes and not any(row["key"] == "gc.seed" for row in rows):
+        names = " and ".join(device.name for device in devices)
         raise ConfigError(
-            f"{seeds} seeds are impossible", kind="config", field="seeds", hint="give 1 or more"
-        )
-    drawn = next(row["value"] for row in device.explain() if row["key"].startswith("power.wake_quantiles"))
-    if drawn == "[]":
-        raise ConfigError(
-            f"{device.name} draws no wake-up times, so that every seed gives the same run",
+            f"nothing is random in a run on {names} with --precondition {precondition}, so that every seed "
+            "gives the same run",
             kind="config",
-            field="seeds",
-            hint="take a device with power.wake_quantiles, such as nexus5",
+            field="--seeds",
+            hint="precondition at random (random:PCT or steady), or take a device with power.wake_quantiles, "
+            "such as nexus5",
         )
-    return [device.set({"power.seed": seed}) for seed in range(seeds)]
 
 
 def spread(values: Sequence[float | None]) -> Spread | None:

@@ -12,7 +12,7 @@ import duckdb
 from emmclab.errors import FormatError, InputError
 from emmclab.fleet.figures import FIGURES
 from emmclab.fleet.row import FIXED, HISTOGRAM
-from emmclab.runtime.files import folder_aside, written
+from emmclab.runtime.files import folder_aside, put_in_place, written
 from emmclab.runtime.parquet import quoted
 
 #: The key of the file's metadata under which the table is described.
@@ -123,7 +123,7 @@ def write(
                 f"copy (select {columns} from every order by path, digest) to '{quoted(made)}' "  # noqa: S608
                 f"(format parquet, compression zstd, kv_metadata {{{_KEY}: '{told}'}})"
             )
-        made.replace(path)
+        put_in_place(made, path)
     written.append(str(path))
 
 

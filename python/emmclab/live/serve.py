@@ -22,6 +22,7 @@ from emmclab.devices.device import Device, parse_precondition
 from emmclab.devices.layers import Setting, stack
 from emmclab.devices.result import Result
 from emmclab.errors import ConfigError, UnsupportedError
+from emmclab.live.qemu import qemu_command
 
 #: File systems that can be made on a loop or ublk device.
 FILE_SYSTEMS = ("ext4", "xfs", "btrfs", "f2fs", "vfat")
@@ -53,6 +54,8 @@ class LiveDevice:
         self._result: Result | None = None
         #: Where clients find it, in the order in which the exports were asked for.
         self.paths: list[str] = []
+        #: The command of a virtual machine that has it as its eMMC card; None unless it is served so.
+        self.qemu: str | None = None
         #: Where it is mounted.
         self.mounted: str | None = None
         #: Figures of making and mounting a file system, which the result leaves out; None where neither was.
@@ -524,6 +527,7 @@ def serve(
         if sdhci:
             live.serve_sdhci(fspath(sdhci))
             served.paths.append(fspath(sdhci))
+            served.qemu = qemu_command(sdhci)
     except BaseException:
         served.stop()
         raise

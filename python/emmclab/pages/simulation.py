@@ -165,7 +165,7 @@ def _run(result: Result, first: Result) -> dict[str, Any]:
 
 def _digest(result: Result) -> str:
     """Give SHA-256 of the result, first 16 digits, without what was asked for beside it."""
-    asked = ("percentiles", "response_distribution", "over_time")
+    asked = ("percentiles", "response_distribution", "over_time", "provenance")
     fields = {name: group for name, group in result.deterministic().items() if name not in asked}
     return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()[:16]
 

@@ -7,6 +7,7 @@ import multiprocessing
 import os
 import pickle
 import signal
+import sys
 import tempfile
 import threading
 import time
@@ -274,8 +275,10 @@ def _portable(error: Exception) -> Exception:
 
 
 def _follow_parent() -> None:
-    """Leave Ctrl-C to the parent, and end when it is gone: by SIGTERM, so that work may tidy up."""
+    """Leave Ctrl-C and hang-ups to the parent; end when it is gone: by SIGTERM, so that work may tidy up."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if sys.platform != "win32":
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     parent = multiprocessing.parent_process()
     if parent is not None:

@@ -6,6 +6,7 @@ import contextlib
 import csv
 import io
 import os
+import stat
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from os import PathLike
@@ -127,12 +128,26 @@ def write_pieces(path: Path, pieces: Iterable[str]) -> None:
                 file.writelines(pieces)
                 file.flush()
                 os.fsync(file.fileno())
-            made.replace(path)
+            put_in_place(made, path)
     except OSError as error:
         if isinstance(error, InputError):
             raise
         raise InputError.of(error, path) from error
     written.append(str(path))
+
+
+def put_in_place(made: Path, path: Path) -> None:
+    """Put a finished file in place, with the permissions of a former one, and its owner where allowed."""
+    try:
+        former = path.stat()
+    except OSError:
+        former = None
+    if former is not None and sys.platform != "win32":
+        with contextlib.suppress(OSError):  # Only root may give files away.
+            os.chown(made, -1, former.st_gid)
+            os.chown(made, former.st_uid, -1)
+        made.chmod(stat.S_IMODE(former.st_mode) & 0o777)
+    made.replace(path)
 
 
 #: How the names of files and folders begin that are there only while they are worked on.

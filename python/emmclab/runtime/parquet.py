@@ -16,7 +16,7 @@ import duckdb
 import msgspec
 
 from emmclab.errors import InputError
-from emmclab.runtime.files import folder_aside
+from emmclab.runtime.files import folder_aside, put_in_place
 
 _TYPES = {bool: "BOOLEAN", int: "BIGINT", float: "DOUBLE", str: "VARCHAR"}
 
@@ -175,7 +175,7 @@ def write_parquet(path: Path, rows: Iterable[Row], *, columns: Sequence[str] = (
             table.add(row)
         if not table.rows:
             table.name_columns(dict.fromkeys(columns))
-        table.write().replace(path)
+        put_in_place(table.write(), path)
 
 
 def _common(kinds: set[str]) -> str:

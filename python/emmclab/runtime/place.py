@@ -10,7 +10,7 @@ from pathlib import Path, PurePosixPath
 from typing import Protocol
 
 from emmclab.errors import ConfigError, InputError
-from emmclab.runtime.files import folder_aside, lock, sweep, write_whole
+from emmclab.runtime.files import folder_aside, lock, put_in_place, sweep, write_whole
 
 #: The file that the runs of a folder lock.
 _LOCK = ".running"
@@ -115,7 +115,7 @@ class Folder:
         if not is_derived:
             with content.open("rb") as file:
                 os.fsync(file.fileno())
-        content.replace(path)
+        put_in_place(content, path)
 
     def remove(self, name: str) -> None:
         """Remove a file."""

@@ -260,6 +260,8 @@ class Cell:
             options |= {"images": images.folder, "images_limit": images.limit}
         capacity = options.pop("capacity", None)
         result = self._configured().simulate(trace, seed=self.input.seed, **options).deterministic()
+        # The study has version, settings and digests once, for all cells.
+        del result["provenance"]
         # Files have the names that the study gives them, wherever copies lie.
         asked = json.loads(self.options)
         result["options"] |= {name: asked[name] for name in _FILES if name in result["options"]}

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from emmclab.errors import InputError
-from emmclab.runtime.files import folder_aside, written
+from emmclab.runtime.files import folder_aside, put_in_place, written
 from emmclab.runtime.parquet import TableFile, database, quoted
 from emmclab.runtime.place import Place
 from emmclab.studies.cell import Cell
@@ -68,7 +68,7 @@ def _collect(study: Study, cells: Sequence[Cell], places: Sequence[Place], outpu
             said = about(study, cells) | ({"missing": len(missing)} if missing else {})
             if not table.rows:
                 table.name_columns({"key": "", "number": 0, "kind": "", "result": ""})
-            table.write({_ABOUT: json.dumps(said, sort_keys=True)}).replace(output)
+            put_in_place(table.write({_ABOUT: json.dumps(said, sort_keys=True)}), output)
     return missing
 
 

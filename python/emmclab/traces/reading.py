@@ -132,8 +132,13 @@ def _conditions(only: Only) -> list[str]:
     ]
 
 
-def combine(traces: Sequence[Trace]) -> Trace:
+def combine(traces: Sequence[Trace], *, offsets_s: Sequence[float] = ()) -> Trace:
     """Interleave traces on one clock, their starts aligned, as if the applications ran together.
+
+    `offsets_s` are the times at which they begin, if not all at 0.
+
+    Raises:
+        ConfigError: there is one trace, or there are not as many offsets as traces.
 
     >>> both = combine([read(path) for path in bundled()[:2]])
     >>> both.ledger["kept"] == sum(read(path).ledger["kept"] for path in bundled()[:2])
@@ -152,10 +157,18 @@ def combine(traces: Sequence[Trace]) -> Trace:
             hint="name two or more traces, or leave out `--combine`",
         )
 
+    if offsets_s and len(offsets_s) != len(traces):
+        raise ConfigError(
+            f"there are {len(offsets_s)} start times for {len(traces)} traces",
+            kind="config",
+            field="--offset",
+            hint="give one for each trace in their order, as `0s,10s`",
+        )
     refuse_pipes(traces, "combined with another")
+    offsets = [round(seconds * 1e9) for seconds in offsets_s]
 
     def open_stream() -> _core.Reader:
-        return _core.Reader.combine([trace.stored() for trace in traces])
+        return _core.Reader.combine([trace.stored() for trace in traces], offsets)
 
     return Trace("/".join(trace.name for trace in traces), open_stream)
 

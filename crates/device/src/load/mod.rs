@@ -27,6 +27,10 @@ pub use schema::json_schema;
 
 /// Attempts at a capacity; each closes the gap that the one before left.
 const CAPACITY_STEPS: u32 = 16;
+/// Zones that a scaled device has at least: `lfs` needs 18.
+const LEAST_ZONES: u32 = 20;
+/// Pages that a block of a scaled device has at least.
+const LEAST_PAGES: u32 = 12;
 
 /// The settings of a device, with where each came from.
 #[derive(Clone, Debug)]
@@ -165,6 +169,9 @@ impl DeviceConfig {
     /// The same device with another capacity: the blocks of each group in a plane grow or shrink in proportion, up to the
     /// next count that holds `bytes`; those in SLC mode stay. Its name then ends in `label`, which is `bytes` in words.
     ///
+    /// On a zoned device the conventional zones and the blocks in SLC mode that hold them grow, too. A small one has smaller blocks, and
+    /// with them smaller zones, so that software which writes several at once still finds enough of them.
+    ///
     /// # Errors
     /// [`Kind::Config`] where no number of blocks gives a possible device.
     pub fn with_capacity(&self, bytes: u64, label: &str) -> Result<Self> {
@@ -184,17 +191,32 @@ impl DeviceConfig {
         let scaled =
             |blocks: u32, factor: f64| (f64::from(blocks) * factor).ceil().min(f64::from(u32::MAX)) as u32;
         let mut factor = bytes as f64 / now as f64;
+        let smaller = self.smaller_blocks(factor);
         let most_blocks = groups.iter().map(|group| group.blocks).max().unwrap_or(1).max(1);
         for step in 0..CAPACITY_STEPS {
             let name = format!("{}-{label}", self.name());
             let mut pairs = vec![("name".to_owned(), format!("\"{name}\""))];
+            let slc = &self.settings.slc;
+            let mut slc_blocks = slc.blocks;
+            if self.settings.zones.is_zoned() && factor > 1.0 {
+                slc_blocks = scaled(slc.blocks, factor);
+                pairs.push(("slc.blocks".to_owned(), slc_blocks.to_string()));
+                let conventional = scaled(self.settings.zones.conventional, factor);
+                pairs.push(("zones.conventional".to_owned(), conventional.to_string()));
+            }
             for (index, group) in groups.iter().enumerate() {
                 let key = format!("geometry.block_groups.{index}");
-                let slc = &self.settings.slc;
                 let takes = slc.mode != SlcMode::Off && slc.group as usize == index;
-                let kept = if takes { slc.blocks } else { 0 };
-                let blocks = scaled(group.blocks.saturating_sub(kept), factor).saturating_add(kept);
+                let (before, kept) = if takes { (slc.blocks, slc_blocks) } else { (0, 0) };
+                let factor = factor * f64::from(smaller);
+                let blocks = scaled(group.blocks.saturating_sub(before), factor).saturating_add(kept);
                 pairs.push((format!("{key}.blocks"), blocks.to_string()));
+                if smaller > 1 {
+                    pairs.push((
+                        format!("{key}.pages_per_block"),
+                        (group.pages_per_block / smaller).to_string(),
+                    ));
+                }
                 if group.spare_blocks > 0 {
                     pairs.push((
                         format!("{key}.spare_blocks"),
@@ -218,6 +240,22 @@ impl DeviceConfig {
             factor += ((bytes - reached) as f64 / now as f64).max(least);
         }
         Err(impossible("cannot be reached".to_owned()))
+    }
+
+    /// By how much blocks of a zoned device shrink where it is scaled by `factor`: 1 where enough zones are left.
+    fn smaller_blocks(&self, factor: f64) -> u32 {
+        let (zones, slc) = (&self.settings.zones, &self.settings.slc);
+        let [group] = self.settings.geometry.block_groups.as_slice() else { return 1 };
+        let blocks = f64::from(group.blocks.saturating_sub(group.spare_blocks + slc.blocks)) * factor;
+        let mut smaller = 1;
+        while zones.is_zoned()
+            && blocks * f64::from(smaller) < f64::from(LEAST_ZONES * zones.blocks)
+            && group.pages_per_block.is_multiple_of(2 * smaller)
+            && group.pages_per_block / (2 * smaller) >= LEAST_PAGES
+        {
+            smaller *= 2;
+        }
+        smaller
     }
 
     /// The capacity that the host sees, in bytes.

@@ -7,6 +7,7 @@ mod common;
 mod config_faults;
 mod cuts;
 mod emmc_by_hand;
+mod health;
 mod images;
 mod mapping_model;
 mod mapping_schemes;

@@ -4,7 +4,7 @@ use emmclab_base::{Nanos, Op};
 use emmclab_device::checker::Checker;
 use emmclab_device::persistence::Persistence;
 use emmclab_device::{
-    Cause, Command, Device, DeviceConfig, Modifiers, Quiet, UndoLog, Zone, ZoneAction, ZoneState,
+    Cause, Command, Device, DeviceConfig, Geometry, Modifiers, Quiet, UndoLog, Zone, ZoneAction, ZoneState,
 };
 use proptest::prelude::*;
 
@@ -385,5 +385,29 @@ proptest! {
             let state = if model.state.is_open() && model.written == 0 { ZoneState::Empty } else if model.state.is_open() { ZoneState::Closed } else { model.state };
             prop_assert_eq!(zone.state, state);
         }
+    }
+}
+
+#[test]
+fn a_scaled_zoned_device_has_zones_enough_and_conventional_ones_in_slc_mode() {
+    let preset = DeviceConfig::preset("zufs").unwrap();
+    let layout = |config: &DeviceConfig| {
+        let geometry = Geometry::new(config.settings());
+        (geometry.zones.unwrap(), u64::from(geometry.unit_bytes))
+    };
+    let (before, unit_bytes) = layout(&preset);
+    for mb in [64_u64, 256, 1 << 10, 2 << 10, 4 << 10, 8 << 10, 128 << 10, 512 << 10] {
+        let config = preset.with_capacity(mb << 20, "X").unwrap();
+        let (zones, _) = layout(&config);
+        let capacity = config.capacity().0;
+        assert!((mb << 20..(mb << 20) * 5 / 4).contains(&capacity), "{mb} MB: {capacity}");
+        assert!(zones.count >= 18, "{mb} MB: {}", zones.count);
+        // From 4 GB on the zones are those of the preset, and of what the host keeps in the conventional ones there is more on a larger one.
+        assert_eq!(zones.units == before.units, mb >= 4 << 10, "{mb} MB");
+        let conventional = u64::from(zones.first_unit) * unit_bytes;
+        assert!(conventional >= (capacity >> 30) * 2_100_000, "{mb} MB: {conventional}");
+        let mut device = Device::new(&config);
+        let write = Command::new(Nanos(1), Op::Write, u64::from(zones.first_unit) * SECTORS, SECTORS as u32);
+        assert!(device.submit(&write, &mut Quiet).is_ok(), "{mb} MB");
     }
 }

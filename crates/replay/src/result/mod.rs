@@ -176,8 +176,10 @@ pub struct Requests {
     pub write: u64,
     /// Discards and flushes.
     pub other: u64,
-    /// Reads and writes that the device began at once, in percent.
+    /// Reads and writes that arrived when no earlier request was unfinished, in percent: the definition of the profile.
     pub no_wait_pct: f64,
+    /// Reads and writes that the device began at once, in percent: also those that it began beside others.
+    pub begun_at_once_pct: f64,
     /// Bytes read.
     pub bytes_read: u64,
     /// Bytes written.
@@ -232,7 +234,8 @@ impl SimulationResult {
                 read: measure.reads.count,
                 write: measure.writes.count,
                 other: measure.others.count,
-                no_wait_pct: Kinds::no_wait_pct(&measure.timed()),
+                no_wait_pct: measure.no_wait_pct()[0],
+                begun_at_once_pct: Kinds::begun_at_once_pct(&measure.timed()),
                 bytes_read: counters.host_bytes_read,
                 bytes_written: counters.host_bytes_written,
                 // Known when the ledger is.

@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use crate::measure::{Kinds, Measure};
 use crate::options::{Mode, ReplayOptions};
-use crate::recorded::{Recorded, RecordedMeans};
+use crate::recorded::Recorded;
 
 /// A mean time beside the recorded one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
@@ -64,7 +64,10 @@ impl RecordedBeside {
             service: by_operation(|i| {
                 time(means[i].service_ms, mean_ms(kinds[i], Kinds::service), as_recorded)
             }),
-            no_wait: by_operation(|i| share(means[i], kinds[i], as_recorded)),
+            no_wait: by_operation(|i| {
+                let simulated_pct = any(kinds[i]).then_some(measure.no_wait_pct()[i]);
+                share(means[i].no_wait_pct, simulated_pct, as_recorded)
+            }),
             dependent_pct: recorded.dependent_pct(),
         }
     }
@@ -88,9 +91,7 @@ fn time(recorded_ms: Option<f64>, simulated_ms: Option<f64>, as_recorded: bool) 
     TimeBeside { recorded_ms, simulated_ms, error_pct }
 }
 
-fn share(means: RecordedMeans, kinds: &[&Kinds], as_recorded: bool) -> ShareBeside {
-    let recorded_pct = means.no_wait_pct;
-    let simulated_pct = any(kinds).then(|| Kinds::no_wait_pct(kinds));
+fn share(recorded_pct: Option<f64>, simulated_pct: Option<f64>, as_recorded: bool) -> ShareBeside {
     let both = recorded_pct.zip(simulated_pct).filter(|_| as_recorded);
     ShareBeside { recorded_pct, simulated_pct, error_points: both.map(|(was, is)| is - was) }
 }
@@ -103,25 +104,40 @@ pub struct Load {
     pub offered_pct: Option<f64>,
     /// From the last arrival to the last completion, in s.
     pub backlog_s: f64,
-    /// Offered load above 100 % and more than [`OVERLOAD_REQUESTS`] mean service times of work left at the last arrival.
+    /// The most work that was left when a request arrived: time until everything before it was complete, in s.
+    pub peak_backlog_s: f64,
+    /// Work that came from the device's last idle moment until then, over that time, in percent; `None` outside open loop, and
+    /// without a backlog.
+    pub peak_offered_pct: Option<f64>,
+    /// The peak is above [`OVERLOAD_REQUESTS`] mean service times, and either above [`OVERLOAD_SHARE`] of the time in which requests
+    /// arrive or left by an offered load above 100 %.
     pub overloaded: bool,
 }
 
-/// Backlog at the last arrival, in mean service times, up to which a run is none of overload: a few requests at the end of
-/// a short trace.
+/// Backlog in mean service times up to which a run is none of overload: a few requests that come together.
 const OVERLOAD_REQUESTS: f64 = 10.0;
+
+/// Backlog as a share of the time in which requests arrive up to which it is that of a burst.
+const OVERLOAD_SHARE: f64 = 0.1;
 
 impl Load {
     pub(super) fn new(measure: &Measure, mode: Mode) -> Self {
         let backlog_s = measure.backlog().as_secs_f64();
         let span_s = measure.elapsed().as_secs_f64() - backlog_s;
-        let offered = (mode == Mode::Open && span_s > 0.0).then(|| measure.busy.as_secs_f64() / span_s);
+        let is_offered = mode == Mode::Open && span_s > 0.0;
+        let offered = is_offered.then(|| measure.busy.as_secs_f64() / span_s);
         let service_s = Kinds::service(&measure.timed()).mean_ms / 1e3;
-        let left = backlog_s > OVERLOAD_REQUESTS * service_s;
+        let (peak_s, grown_s) =
+            (measure.found.peak.backlog.as_secs_f64(), measure.found.peak.grown_in.as_secs_f64());
+        // Where requests still arrive above 100 %, what is left at the last of them is a backlog of its own.
+        let left = backlog_s > OVERLOAD_REQUESTS * service_s && offered.is_some_and(|share| share > 1.0);
+        let grew = peak_s > (OVERLOAD_REQUESTS * service_s).max(OVERLOAD_SHARE * span_s);
         Self {
             offered_pct: offered.map(|share| 100.0 * share),
             backlog_s,
-            overloaded: left && offered.is_some_and(|share| share > 1.0),
+            peak_backlog_s: peak_s,
+            peak_offered_pct: (is_offered && grown_s > 0.0).then(|| 100.0 * (grown_s + peak_s) / grown_s),
+            overloaded: is_offered && (left || grew),
         }
     }
 }

@@ -68,7 +68,7 @@ impl RunTracks {
     pub fn expect(&mut self, batch: &Batch) {
         if let Some(picture) = &mut self.picture {
             let known = picture.names.len();
-            batch.processes().iter().skip(known).for_each(|name| {
+            batch.processes().from(known).for_each(|name| {
                 picture.names.intern(name);
             });
             batch.iter().for_each(|request| {

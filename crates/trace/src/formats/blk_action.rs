@@ -65,8 +65,8 @@ impl Step {
         let kind = kind_of(letter).ok_or_else(|| {
             Error::new(Kind::Value, "is not an action of blkparse").of_field("action", column, letter)
         })?;
-        let (op, flags) = match rwbs::read(need(&mut fields, "rwbs", column + 1)?, column + 1)? {
-            Letters::Request(op, flags) => (op, flags),
+        let operation = match rwbs::read(need(&mut fields, "rwbs", column + 1)?, column + 1)? {
+            Letters::Request(operation) => operation,
             Letters::Zone(command) => return Ok(Step::Zone(command, kind)),
         };
         let rest = rest_after(text, 2);
@@ -77,6 +77,7 @@ impl Step {
             Some(sector) => (unsigned(sector, "sector", column + 2)?, 0, kind),
             None => range(&mut blank_separated(rest), kind)?,
         };
+        let (op, flags) = operation.of(sectors);
         Ok(Step::Request(Action { kind, op, flags, sector, sectors }))
     }
 }

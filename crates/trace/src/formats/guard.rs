@@ -12,6 +12,8 @@ const MAX_RATE: f64 = 20e6;
 const RATE_SAMPLE: u64 = 1_000;
 /// 100 years: no recording is as long, and sums of times stay within 64 bits.
 const MAX_SPAN_NS: i64 = 100 * 365 * 86_400 * 1_000_000_000;
+/// 146 years: the difference of two times that are nearer to zero has 64 bits.
+pub(crate) const FARTHEST_NS: u64 = 1 << 62;
 /// A phone asleep does ten times more.
 const MIN_RATE: f64 = 0.02;
 /// Fewer requests than this show no idleness.
@@ -175,14 +177,21 @@ impl UnitGuard {
 
     fn check_times(&self, ended: bool) -> Result<()> {
         let span = self.last.saturating_sub(self.first);
-        if span <= 0 {
-            return Ok(());
-        }
         if span > MAX_SPAN_NS {
             let ns = self.last as f64 - self.first as f64;
             let problem = format!("a span of {:.0} years is absurd", ns / 365.0 / 86_400e9);
             let fits = |unit| span as f64 * self.times_larger(unit) <= MAX_SPAN_NS as f64 / 100.0;
             return Err(self.likely(problem, fits, false));
+        }
+        let farthest = self.first.unsigned_abs().max(self.last.unsigned_abs());
+        if self.count > 0 && farthest > FARTHEST_NS {
+            let years = farthest as f64 / 365.0 / 86_400e9;
+            let problem = format!("an arrival {years:.0} years from the zero of the clock is absurd");
+            let fits = |unit| farthest as f64 * self.times_larger(unit) <= FARTHEST_NS as f64;
+            return Err(self.likely(problem, fits, false));
+        }
+        if span <= 0 {
+            return Ok(());
         }
         let rate = self.count as f64 / Nanos(span).as_secs_f64();
         if self.count >= RATE_SAMPLE && rate > MAX_RATE {

@@ -54,7 +54,7 @@ use std::path::{Path, PathBuf};
 
 pub use csv::{ColumnName as CsvColumn, NAMES as CSV_COLUMNS};
 pub use format::{Create, Format, Origin, ReadOptions, Slice, Times};
-pub(crate) use guard::UnitGuard;
+pub(crate) use guard::{FARTHEST_NS, UnitGuard};
 pub use holds::Holds;
 pub use input::Input;
 pub use parquet::{parquet_error, row_groups};

@@ -17,7 +17,7 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::{UInt32Type, UInt64Type};
 use arrow_array::{Array, RecordBatch};
 use arrow_schema::{DataType, Field, Schema};
-use emmclab_base::{Error, Kind, Request, Result, Sector};
+use emmclab_base::{Bytes, Error, Kind, Request, Result, Sector};
 use parquet::arrow::ArrowWriter;
 use parquet::arrow::arrow_reader::statistics::StatisticsConverter;
 use parquet::arrow::arrow_reader::{
@@ -37,7 +37,7 @@ use crate::batch::{BATCH_ROWS, Batch};
 use crate::columns::Column;
 use crate::header::Header;
 use crate::ledger::Ledger;
-use crate::names::Names;
+use crate::names::{GrowingNames, Names};
 use crate::sink::Sink;
 use crate::source::{Extent, Progress, Source};
 
@@ -109,14 +109,18 @@ fn open(input: Input, options: &ReadOptions) -> Result<Box<dyn Source>> {
     Ok(Box::new(ParquetSource::open(input.path(), options)?))
 }
 
+/// Bytes of names in a column of a row group that are taken, and as many more for each request.
+const NAMES_ROOM: u64 = 64 << 20;
+const NAME_ROOM: u64 = 1 << 10;
+
 struct ParquetSource {
     path: PathBuf,
     reader: ParquetRecordBatchReader,
     header: Header,
     ledger: Ledger,
     extent: Option<Extent>,
-    processes: Arc<Names>,
-    devices: Arc<Names>,
+    processes: GrowingNames,
+    devices: GrowingNames,
     lenient: bool,
     /// Rows left out because they are no requests.
     skipped: u64,
@@ -153,6 +157,7 @@ impl ParquetSource {
         // Other tools that cut a trace in parts give each of them the metadata of the whole.
         let whole = Some(ledger.kept).filter(|kept| *kept > rows);
         ledger.kept = ledger.kept.min(rows);
+        refuse_huge_names(&metadata)?;
         let extent = guarded(|| extent(&metadata))?;
         let has_notes = metadata.schema().field_with_name(Column::Role.name()).is_ok();
         let header = Header {
@@ -176,8 +181,8 @@ impl ParquetSource {
             header,
             ledger,
             extent,
-            processes: Arc::default(),
-            devices: Arc::default(),
+            processes: GrowingNames::default(),
+            devices: GrowingNames::default(),
             lenient: read.lenient,
             skipped: 0,
             notes_left_out: 0,
@@ -229,6 +234,23 @@ impl Footer {
         let metadata = guarded(|| ArrowReaderMetadata::load(&file, ArrowReaderOptions::new()))?;
         Ok(Self { file, bytes, metadata })
     }
+}
+
+/// Refuses names that would take far more memory than their requests, before they are unpacked.
+fn refuse_huge_names(metadata: &ArrowReaderMetadata) -> Result<()> {
+    let columns = metadata.metadata().row_groups().iter().flat_map(RowGroupMetaData::columns);
+    for column in columns {
+        let name = column.column_path().string();
+        let bytes = column.uncompressed_size().max(0).cast_unsigned();
+        let room = NAMES_ROOM + NAME_ROOM * column.num_values().max(0).cast_unsigned();
+        if [Column::Process, Column::Device].iter().any(|names| names.name() == name) && bytes > room {
+            let problem = format!("has {} of names for {} requests", Bytes(bytes), column.num_values());
+            return Err(Error::new(Kind::Value, problem)
+                .in_field(&name)
+                .hint("shorten the names, or leave the column out"));
+        }
+    }
+    Ok(())
 }
 
 /// Requests in each row group of a Parquet file.
@@ -363,7 +385,7 @@ impl Source for ParquetSource {
     }
 
     fn names(&self) -> (&Names, &Names) {
-        (&self.processes, &self.devices)
+        (self.processes.names(), self.devices.names())
     }
 
     fn ledger(&self) -> Ledger {

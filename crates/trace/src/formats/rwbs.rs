@@ -7,17 +7,36 @@ use crate::zones::ZoneCommand;
 /// The meaning of the letters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Letters {
-    /// A request.
-    Request(Op, Flags),
+    /// A request, or a command that passes through the block layer.
+    Request(Operation),
     /// A command to a zone.
     Zone(ZoneCommand),
+}
+
+/// The operation of a request and its flags.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Operation {
+    op: Op,
+    flags: Flags,
+    /// `N`: the kernel has no letter for it.
+    is_unnamed: bool,
+}
+
+impl Operation {
+    /// Operation and flags of a request of so many sectors. What has no letter is a write of zeroes if it has sectors,
+    /// and else a command without data, which counts as a discard of nothing.
+    #[inline]
+    pub fn of(self, sectors: u32) -> (Op, Flags) {
+        let op = if self.is_unnamed && sectors == 0 { Op::Discard } else { self.op };
+        (op, self.flags)
+    }
 }
 
 /// Reads letters such as `R`, `WSM`, `FWFSM`, `DE` or `FF`.
 ///
 /// A leading `F` is a cache flush before the operation, an `F` behind it forced unit access; `FF` and blkparse's `FN`
-/// are the flush itself. `N` is a write of zeroes or anything else that carries no data, and is taken as a discard, and
-/// so is `WZ`. `ZA` appends data to a zone. Newer kernels (6.18) distinguish the commands to zones (`ZR`, `ZRA`, `ZF`, `ZO`, `ZC`).
+/// are the flush itself. A write of zeroes (`WZ`, `N` up to Linux 6.17) is a write: blktrace before version 8 has no mark for it,
+/// so that no other rule gives the same requests in every format. `ZA` appends data to a zone. Newer kernels (6.18) distinguish the commands to zones (`ZR`, `ZRA`, `ZF`, `ZO`, `ZC`).
 ///
 /// # Errors
 /// [`Kind::Value`] on an unknown letter.
@@ -25,7 +44,7 @@ pub enum Letters {
 pub fn read(field: &[u8], column: u64) -> Result<Letters> {
     match zone_command(field) {
         Some(command) => Ok(Letters::Zone(command)),
-        None => of_request(field, column).map(|(op, flags)| Letters::Request(op, flags)),
+        None => of_request(field, column).map(Letters::Request),
     }
 }
 
@@ -34,9 +53,13 @@ pub fn read(field: &[u8], column: u64) -> Result<Letters> {
 /// # Errors
 /// As [`read`].
 pub fn parse(field: &[u8], column: u64) -> Result<(Op, Flags)> {
-    let Some(command) = zone_command(field) else { return of_request(field, column) };
-    Err(Error::new(Kind::Value, format!("is a {}, which is no request", command.name()))
-        .of_field("rwbs", column, field))
+    match zone_command(field) {
+        None => of_request(field, column).map(|Operation { op, flags, .. }| (op, flags)),
+        Some(command) => {
+            Err(Error::new(Kind::Value, format!("is a {}, which is no request", command.name()))
+                .of_field("rwbs", column, field))
+        }
+    }
 }
 
 /// The command to a zone; a flush before it, and a priority behind it, change nothing.
@@ -55,19 +78,19 @@ fn zone_command(field: &[u8]) -> Option<ZoneCommand> {
 }
 
 #[inline]
-fn of_request(field: &[u8], column: u64) -> Result<(Op, Flags)> {
+fn of_request(field: &[u8], column: u64) -> Result<Operation> {
     let bad = || Error::new(Kind::Value, "is not an operation").of_field("rwbs", column, field);
     let (mut flags, rest) = match field {
         [b'F', rest @ ..] if !rest.is_empty() => (Flags::PREFLUSH, rest),
         rest => (Flags::default(), rest),
     };
+    let is_unnamed = flags != Flags::PREFLUSH && rest.starts_with(b"N");
     let (op, rest) = match rest {
         [b'D', b'E', rest @ ..] => (Op::SecureErase, rest),
-        [b'D', rest @ ..] | [b'W', b'Z', rest @ ..] => (Op::Discard, rest),
-        [b'W', rest @ ..] | [b'Z', b'A', rest @ ..] => (Op::Write, rest),
+        [b'D', rest @ ..] => (Op::Discard, rest),
+        [b'N', rest @ ..] if !is_unnamed => (Op::Flush, rest),
+        [b'W', b'Z', rest @ ..] | [b'W' | b'N', rest @ ..] | [b'Z', b'A', rest @ ..] => (Op::Write, rest),
         [b'R', rest @ ..] => (Op::Read, rest),
-        [b'N', rest @ ..] if flags == Flags::PREFLUSH => (Op::Flush, rest),
-        [b'N', rest @ ..] => (Op::Discard, rest),
         [b'F', rest @ ..] => (Op::Flush, rest),
         _ => return Err(bad()),
     };
@@ -82,7 +105,7 @@ fn of_request(field: &[u8], column: u64) -> Result<(Op, Flags)> {
             _ => return Err(bad()),
         });
     }
-    Ok((op, flags))
+    Ok(Operation { op, flags, is_unnamed })
 }
 
 #[cfg(test)]
@@ -100,14 +123,23 @@ mod tests {
         assert_eq!(read("FF").0, Op::Flush);
         assert_eq!(read("FN").0, Op::Flush);
         assert_eq!(read("F").0, Op::Flush);
-        assert_eq!(read("NS"), (Op::Discard, Flags::SYNC));
         assert_eq!(read("DE").0, Op::SecureErase);
         assert_eq!(read("ZAS"), (Op::Write, Flags::SYNC));
-        assert_eq!(read("WZFS").0, Op::Discard);
         assert!(parse(b"Z", 1).is_err());
         assert!(parse(b"", 1).is_err());
         assert!(parse(b"X", 1).is_err());
         assert!(parse(b"R?", 1).is_err());
+    }
+
+    #[test]
+    fn a_write_of_zeroes_is_a_write_and_a_command_without_data_is_none() {
+        for letters in ["WZS", "NS", "WS"] {
+            assert_eq!(parse(letters.as_bytes(), 1).unwrap(), (Op::Write, Flags::SYNC), "{letters}");
+            let Ok(Letters::Request(operation)) = read(letters.as_bytes(), 1) else { panic!("{letters}") };
+            assert_eq!(operation.of(8), (Op::Write, Flags::SYNC), "{letters}");
+            let none = if letters == "NS" { Op::Discard } else { Op::Write };
+            assert_eq!(operation.of(0), (none, Flags::SYNC), "{letters}");
+        }
     }
 
     #[test]

@@ -349,13 +349,14 @@ impl Table {
 
 /// Operation, flags and range of a line. Of the requests without data only flushes and commands to zones are printed.
 fn place(row: &Row, bytes: u64) -> Result<Option<(Op, Flags, Sector, u32)>> {
-    let Letters::Request(op, flags) = rwbs::read(row.letters.bytes, row.letters.column)? else {
+    let Letters::Request(operation) = rwbs::read(row.letters.bytes, row.letters.column)? else {
         return Ok(None);
     };
     let sector = match row.sector.bytes {
         b"-1" => NO_SECTOR,
         digits => unsigned(digits, "sector", row.sector.column)?,
     };
+    let (op, flags) = operation.of(u32::from(bytes > 0));
     if bytes == 0 {
         let known = if sector == NO_SECTOR { 0 } else { sector };
         return Ok(match op {

@@ -119,26 +119,28 @@ impl LineFormat for Reader {
     }
 }
 
-/// Writes such records with times in nanoseconds. The device is its place in the trace's list of devices.
+/// Writes such records with times in nanoseconds from the first request, as the simulators wait from time 0 for it. The device
+/// is its place in the trace's list of devices.
 pub(super) fn create(file: AtomicFile, _header: &Header) -> Result<Box<dyn Sink>> {
-    Ok(Box::new(Lines::new(file, Writer)))
+    Ok(Box::new(Lines::new(file, Writer { origin: None })))
 }
 
-struct Writer;
+struct Writer {
+    /// The first arrival.
+    origin: Option<Nanos>,
+}
 
 impl LineWriter for Writer {
     fn line(&mut self, request: &Request, _batch: &Batch, out: &mut Vec<u8>) -> Result<()> {
-        if request.arrival.0 < 0 {
-            return Err(Error::new(Kind::Unsupported, "the format has no negative times").of_field(
-                "arrival",
-                0,
-                request.arrival.0.to_string().as_bytes(),
-            ));
-        }
+        let origin = *self.origin.get_or_insert(request.arrival);
+        let Some(arrival) = request.arrival.0.checked_sub(origin.0).filter(|time| *time >= 0) else {
+            let problem = format!("is before the first request, or 292 years behind it ({} ns)", origin.0);
+            let arrival = request.arrival.0.to_string();
+            return Err(Error::new(Kind::Unsupported, problem).of_field("arrival", 0, arrival.as_bytes()));
+        };
         let device = request.device.map_or(0, |device| device.0);
         let read = u8::from(request.op == Op::Read);
-        let _ =
-            writeln!(out, "{} {device} {} {} {read}", request.arrival.0, request.sector.0, request.sectors);
+        let _ = writeln!(out, "{arrival} {device} {} {} {read}", request.sector.0, request.sectors);
         Ok(())
     }
 }

@@ -42,7 +42,7 @@ impl Wanted {
 
     fn follow(&mut self, names: &Names) {
         let fits_one = |name: &str| self.patterns.iter().any(|pattern| fits(pattern, name));
-        self.fits.extend(names.iter().skip(self.fits.len()).map(fits_one));
+        self.fits.extend(names.from(self.fits.len()).map(fits_one));
     }
 
     fn holds(&self, id: Option<NameId>) -> bool {

@@ -180,7 +180,7 @@ fn version_8_is_read_with_appends_where_they_were_written_and_commands_to_zones_
     let expected = [
         (2_000, 0, 8, Op::Write),
         (3_000, 64, 8, Op::Write),
-        (4_000, 2048, 2048, Op::Discard),
+        (4_000, 2048, 2048, Op::Write),
         (6_000, 8, 8, Op::Read),
     ];
     assert_eq!(seen, expected);

@@ -51,6 +51,21 @@ fn traces_start_together_and_equal_arrivals_keep_the_order_of_the_traces() {
 }
 
 #[test]
+fn the_note_of_combined_traces_tells_when_each_begins() {
+    let folder = tempfile::tempdir().unwrap();
+    let note = |offset_ms: i64| {
+        let a = trace(folder.path(), "a", 1_400_000_000, 0, &[500]);
+        let b = TraceInput {
+            start_offset: Nanos::from_millis(offset_ms),
+            ..trace(folder.path(), "b", 1_500_000_000, 80, &[7])
+        };
+        Combiner::open(vec![a, b], 1).unwrap().header().note.unwrap()
+    };
+    assert_eq!(note(0), "2 traces combined, all from time 0");
+    assert_eq!(note(1_500), "2 traces combined, from 0 s, 1.5 s");
+}
+
+#[test]
 fn nothing_to_combine_is_an_error() {
     assert_eq!(Combiner::open(Vec::new(), 1).err().unwrap().kind(), Kind::Config);
 }

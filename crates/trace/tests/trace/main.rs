@@ -30,4 +30,5 @@ mod snoop;
 mod support;
 mod systrace;
 mod tables;
+mod zeroes;
 mod zones;

@@ -237,3 +237,96 @@ proptest! {
         prop_assert_eq!(found.len(), requests.len());
     }
 }
+
+/// A trace of one request that has this name and these times.
+fn named_once(name: &str, arrival: i64, complete: i64) -> Batch {
+    let (mut processes, mut builder) = (Names::default(), BatchBuilder::default());
+    builder.push(&Request {
+        process: Some(processes.intern(name)),
+        complete: Some(Nanos(complete)),
+        ..Request::new(Nanos(arrival), Op::Write, Sector(8), 8)
+    });
+    builder.finish(&processes.into(), &Arc::default())
+}
+
+#[test]
+fn batches_share_the_names_of_their_trace_and_store_their_own_only() {
+    const ROWS: usize = 50_000;
+    let folder = tempfile::tempdir().unwrap();
+    let text: String = (0..ROWS).map(|i| format!("{},write,{},8,process-{i}\n", i * 1_000, i * 8)).collect();
+    let csv = folder.path().join("many.csv");
+    std::fs::write(&csv, format!("arrival_ns,op,sector,sectors,process\n{text}")).unwrap();
+    let parquet = folder.path().join("many.parquet");
+    for path in [&csv, &parquet] {
+        let mut reader = TraceReader::open(path, &ReadOptions::default()).unwrap();
+        let mut writer = (path == &csv)
+            .then(|| TraceWriter::create(&parquet, &reader.header(), &WriteOptions::default()).unwrap());
+        let (mut before, mut rows) = (Names::default(), 0);
+        while let Some(batch) = reader.next_batch().unwrap() {
+            for (row, request) in batch.iter().enumerate() {
+                let name = request.process.and_then(|id| batch.processes().get(id));
+                assert_eq!(name, Some(format!("process-{}", rows + row).as_str()));
+            }
+            rows += batch.len();
+            assert!(batch.processes().continues(&before), "{}", path.display());
+            before = batch.processes().clone();
+            let record = batch.to_record_batch(false).unwrap();
+            let column = record.column_by_name("process").unwrap();
+            let dictionary = arrow_array::cast::AsArray::as_any_dictionary(column);
+            assert!(dictionary.values().len() <= 8_192, "{} of {rows}", dictionary.values().len());
+            writer.iter_mut().for_each(|writer| writer.write(&batch).unwrap());
+        }
+        assert_eq!(rows, ROWS);
+        if let Some(writer) = writer {
+            writer.finish(&reader.ledger(), &reader.header()).unwrap();
+        }
+    }
+}
+
+#[test]
+fn times_whose_differences_have_no_room_are_refused_by_row_field_and_value() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("far.parquet");
+    for (arrival, complete, field) in [
+        (i64::MIN, 0, "arrival_ns"),
+        (i64::MIN + 1, 0, "arrival_ns"),
+        (-(1 << 62) - 1, 0, "arrival_ns"),
+        (0, i64::MAX, "complete_ns"),
+        ((1 << 62) + 1, (1 << 62) + 2, "arrival_ns"),
+    ] {
+        write(&path, &[named_once("app", arrival, complete)]);
+        let error = read(&path).map(|_| ()).unwrap_err();
+        assert_eq!(
+            (error.kind(), error.field(), error.line()),
+            (Kind::Value, Some(field), Some(1)),
+            "{error}"
+        );
+        assert!(error.to_string().contains("146 years"), "{error}");
+    }
+    for (arrival, complete) in [(-(1 << 62), 0), (1 << 62, 1 << 62)] {
+        write(&path, &[named_once("app", arrival, complete)]);
+        assert_eq!(read(&path).unwrap().0.len(), 1);
+    }
+}
+
+#[test]
+fn a_name_that_is_longer_than_any_is_refused_and_a_huge_one_before_it_is_unpacked() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("long.parquet");
+    for (bytes, said) in [
+        (65_536, None),
+        (65_537, Some("a name of 65537 bytes, more than 65536")),
+        (80 << 20, Some("of names for 1 requests")),
+    ] {
+        write(&path, &[named_once(&"x".repeat(bytes), 0, 5)]);
+        match (read(&path), said) {
+            (Ok(found), None) => assert_eq!(found.0.len(), 1),
+            (Err(error), Some(said)) => {
+                let text = error.to_string();
+                assert!(text.contains(said) && text.len() < 400, "{text}");
+                assert_eq!((error.kind(), error.field()), (Kind::Value, Some("process")));
+            }
+            (found, said) => panic!("{bytes}: {said:?}, {:?}", found.map(|found| found.0.len())),
+        }
+    }
+}

@@ -103,8 +103,11 @@ proptest! {
             prop_assert_eq!(lost(&losses, "process"), count(|request| request.process.is_some()));
             prop_assert_eq!(lost(&losses, "flags"), count(|request| request.flags != Flags(0)));
             prop_assert_eq!(trace.requests.len(), kept.len());
+            // The simulators start their clock at the first request.
+            let origin = kept[0].arrival;
             for (found, request) in trace.requests.iter().zip(kept) {
-                let plain = |request: &Request| (request.arrival, request.sector, request.sectors, request.op);
+                let plain = |request: &Request| (request.sector, request.sectors, request.op);
+                prop_assert_eq!(found.arrival, request.arrival - origin);
                 prop_assert_eq!(plain(found), plain(request));
             }
         }
@@ -156,9 +159,8 @@ proptest! {
 fn what_a_format_cannot_say_at_all_is_refused_and_leaves_no_file() {
     let folder = tempfile::tempdir().unwrap();
     let without_times = Request::new(Nanos(5), Op::Read, Sector(8), 8);
-    let negative = Request::new(Nanos(-5), Op::Read, Sector(8), 8);
     let far = Request::new(Nanos(5), Op::Read, Sector(u64::MAX - 8), 8);
-    for (name, request) in [("a.biotracer", without_times), ("a.ssdsim", negative), ("a.iolog", far)] {
+    for (name, request) in [("a.biotracer", without_times), ("a.iolog", far)] {
         let error =
             write(&folder.path().join(name), &batch(&[request], &Names::default(), &Names::default()))
                 .unwrap_err();
@@ -172,6 +174,20 @@ fn a_trace_from_before_the_zero_of_its_clock_survives_csv() {
     let request = Request::new(Nanos(-1_500), Op::Write, Sector(8), 8);
     let made = (vec![request], Names::default(), Names::default());
     assert_eq!(written("t.csv", &made).0.requests, [request]);
+}
+
+#[test]
+fn traces_for_simulators_start_at_time_0_wherever_the_clock_of_the_recording_was() {
+    for origin in [-7_000, 0, 1_400_000_000_000_000_000_i64] {
+        let at = |ns: i64| Request::new(Nanos(origin + ns), Op::Write, Sector(8), 8);
+        let made = (vec![at(0), at(10), at(2_000)], Names::default(), Names::default());
+        for name in ["t.ssdsim", "t.mqsim", "t.iolog"] {
+            let (trace, _) = written(name, &made);
+            let arrivals: Vec<_> = trace.requests.iter().map(|request| request.arrival.0).collect();
+            let expected = if name == "t.iolog" { [0, 0, 2_000] } else { [0, 10, 2_000] };
+            assert_eq!(arrivals, expected, "{name} from {origin}");
+        }
+    }
 }
 
 #[test]

@@ -109,7 +109,10 @@ impl Card {
                 self.state = if self.state == Programming { Disconnected } else { StandBy };
                 Answer::Silent
             }
-            (8, Selected) => self.send(self.ext_csd.bytes().to_vec()),
+            (8, Selected) => {
+                self.ext_csd.report(self.device.health());
+                self.send(self.ext_csd.bytes().to_vec())
+            }
             (9 | 10, StandBy) if addressed => {
                 Answer::Other(Response::Long(if index == 9 { self.csd } else { self.cid }))
             }

@@ -2,6 +2,7 @@
 
 use emmclab_base::SECTOR_BYTES;
 
+use crate::device::Health;
 use crate::sdhci::settings::{CardSettings, ERASE_UNIT, PARTITION_UNIT};
 
 // Modes by index, which CMD6 writes.
@@ -71,8 +72,6 @@ impl ExtCsd {
         bytes[502] = settings.background_operations.into();
         bytes[499] = settings.data_tags.into();
         bytes[486] = settings.barrier.into();
-        bytes[267] = 1; // PRE_EOL_INFO: normal
-        bytes[268..270].fill(1); // DEVICE_LIFE_TIME_EST: up to 10 % used
         bytes[265] = (settings.optimal_write_bytes / 4096) as u8;
         bytes[254..262].copy_from_slice(&u64::from(settings.revision).to_le_bytes());
         bytes[249..253].copy_from_slice(&((settings.cache_bytes / 128) as u32).to_le_bytes());
@@ -110,6 +109,20 @@ impl ExtCsd {
 
     pub fn bytes(&self) -> &[u8; 512] {
         &self.bytes
+    }
+
+    /// Reports the state of the flash.
+    pub fn report(&mut self, health: Health) {
+        self.bytes[246] = health.background.min(3); // BKOPS_STATUS
+        // PRE_EOL_INFO: normal; 80 % and 90 % of the spare blocks used.
+        self.bytes[267] = match health.spares_used {
+            None => 0,
+            Some(used) => 1 + u8::from(used >= 0.8) + u8::from(used >= 0.9),
+        };
+        // DEVICE_LIFE_TIME_EST_TYP_A and _B, in steps of 10 %; 11 is beyond the life.
+        let steps = |used: Option<f64>| used.map_or(0, |used| (used * 10.0).ceil().clamp(1.0, 11.0) as u8);
+        self.bytes[268] = steps(health.slc_life_used);
+        self.bytes[269] = steps(health.life_used);
     }
 
     fn get(&self, index: u8) -> u8 {
@@ -280,5 +293,25 @@ impl ExtCsd {
             self.bytes[usize::from(BOOT_WP_STATUS)] = old | status;
         }
         true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_state_of_the_flash_is_reported_in_the_steps_of_the_standard() {
+        let mut register = ExtCsd::new(&CardSettings::default(), 1 << 21);
+        assert_eq!(register.bytes[212..216], (1_u32 << 21).to_le_bytes(), "SEC_COUNT");
+        let mut report = |slc, other, spares, background| {
+            register.report(Health { slc_life_used: slc, life_used: other, spares_used: spares, background });
+            [register.bytes[246], register.bytes[267], register.bytes[268], register.bytes[269]]
+        };
+        assert_eq!(report(None, None, None, 0), [0, 0, 0, 0], "not known");
+        assert_eq!(report(Some(0.0), Some(0.1), Some(0.0), 1), [1, 1, 1, 1]);
+        assert_eq!(report(Some(0.11), Some(0.95), Some(0.8), 2), [2, 2, 2, 10]);
+        assert_eq!(report(Some(1.0), Some(1.01), Some(0.9), 3), [3, 3, 10, 11]);
+        assert_eq!(report(Some(0.0), Some(f64::MAX), Some(9.0), 9), [3, 3, 1, 11]);
     }
 }

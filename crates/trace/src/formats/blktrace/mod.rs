@@ -266,7 +266,7 @@ impl Blktrace {
         let ledger = &self.context.ledger;
         let complete = ledger.paired > 0 && ledger.unpaired == 0;
         let began = self.wall_clock.map(|(s, ns)| format!("recording began at Unix time {s}.{ns:09}"));
-        let zeroes = (self.zeroes > 0).then(|| format!("{} x write zeroes stand as discards", self.zeroes));
+        let zeroes = (self.zeroes > 0).then(|| format!("{} x write zeroes stand as writes", self.zeroes));
         let notes = [began, self.missing.note(&self.name, complete), self.zones.note(), zeroes];
         let notes: Vec<_> = notes.into_iter().flatten().collect();
         (!notes.is_empty()).then(|| notes.join("; "))
@@ -317,9 +317,9 @@ fn operation(category: u64, bytes: u32) -> (Op, Flags) {
             flags = flags.union(flag);
         }
     }
-    let op = if category & (DISCARD | WRITE_ZEROES) != 0 {
+    let op = if category & DISCARD != 0 {
         Op::Discard
-    } else if category & WRITE != 0 {
+    } else if category & (WRITE | WRITE_ZEROES) != 0 {
         Op::Write
     } else if category & FLUSH != 0 && bytes == 0 {
         Op::Flush

@@ -218,7 +218,7 @@ impl Ftrace {
         if let Some(named) = named::Named::read(kind, line.payload)? {
             let device = self.device(named.device.as_bytes(), context)?;
             let (op, flags) = match rwbs::read(named.rwbs, 0)? {
-                Letters::Request(op, flags) => (op, flags),
+                Letters::Request(operation) => operation.of(named.sectors),
                 Letters::Zone(command) => return Ok(self.zone(command, kind, context)),
             };
             let action = Action { kind: named.kind, op, flags, sector: named.sector, sectors: named.sectors };
@@ -226,8 +226,8 @@ impl Ftrace {
         }
         let mut fields = blank_separated(line.payload);
         let device = need(&mut fields, "device", 0)?;
-        let (op, flags) = match rwbs::read(need(&mut fields, "rwbs", 0)?, 0)? {
-            Letters::Request(op, flags) => (op, flags),
+        let operation = match rwbs::read(need(&mut fields, "rwbs", 0)?, 0)? {
+            Letters::Request(operation) => operation,
             Letters::Zone(command) => return Ok(self.zone(command, kind, context)),
         };
         // Request events put `bytes (command)` or `(command)` before the range.
@@ -239,6 +239,7 @@ impl Ftrace {
             return Ok(false);
         }
         let device = self.device(device, context)?;
+        let (op, flags) = operation.of(sectors);
         self.action(line, device, Action { kind, op, flags, sector, sectors }, accounted, context, out)?;
         Ok(true)
     }

@@ -206,8 +206,9 @@ fn set<'a>(values: &mut Values<'a>, slot: Slot, value: Value<'a>) {
 fn found(values: &Values, event: Kernel, pid: i32) -> Option<Found> {
     let what = match event {
         Kernel::Block(kind) | Kernel::Accounted(kind) => {
+            let sectors = u32::try_from(values.number(Sectors)).ok()?;
             let (op, flags) = match rwbs::read(values.text(Letters), 0).ok()? {
-                rwbs::Letters::Request(op, flags) => (op, flags),
+                rwbs::Letters::Request(operation) => operation.of(sectors),
                 rwbs::Letters::Zone(command) => {
                     return Some(Found { pid, task: fixed(b""), what: What::Zone(command, kind) });
                 }
@@ -224,7 +225,7 @@ fn found(values: &Values, event: Kernel, pid: i32) -> Option<Found> {
                 op,
                 flags,
                 sector: values.number(Sector) as u64,
-                sectors: u32::try_from(values.number(Sectors)).ok()?,
+                sectors,
                 accounted: matches!(event, Kernel::Accounted(_)),
             })
         }

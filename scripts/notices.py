@@ -1,0 +1,100 @@
+"""Writes the notices of the crates that are linked into the core, as their licenses ask: `notices.py FILE`.
+
+The crates are those that cargo links for the machine that it runs on.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[1]
+CORE = "emmclab-python"
+#: Names of files with licenses and notices; those of C libraries lie a folder deeper than those of crates.
+NOTICE = re.compile(r"(licen[cs]e|copying|copyright|notice|unlicense)([.-]|$)", re.IGNORECASE)
+DEEPEST = 2
+#: Of libraries that offer another license, too; the tools that these are for are not linked.
+NOT_USED = re.compile(r"GNU (LESSER )?GENERAL PUBLIC LICENSE")
+
+
+def linked() -> list[dict[str, Any]]:
+    """Return the packages from registries that are linked into the core, by name and version."""
+    (host,) = re.findall(r"^host: (\S+)$", output("rustc", "-vV"), flags=re.MULTILINE)
+    words = ("--locked", "--format-version", "1", "--filter-platform", host)
+    metadata = json.loads(output("cargo", "metadata", *words))
+    packages = {package["id"]: package for package in metadata["packages"]}
+    nodes = {node["id"]: node for node in metadata["resolve"]["nodes"]}
+    found: set[str] = set()
+    ahead = [next(key for key, package in packages.items() if package["name"] == CORE)]
+    while ahead:
+        key = ahead.pop()
+        if key in found:
+            continue
+        found.add(key)
+        for needed in nodes[key]["deps"]:
+            # Neither what only tests and builds need, nor what only runs in the compiler.
+            links = any(kind["kind"] is None for kind in needed["dep_kinds"])
+            kinds = {kind for target in packages[needed["pkg"]]["targets"] for kind in target["kind"]}
+            if links and "proc-macro" not in kinds:
+                ahead.append(needed["pkg"])
+    foreign = [packages[key] for key in found if packages[key]["source"]]
+    return sorted(foreign, key=lambda package: (package["name"], package["version"]))
+
+
+def output(*words: str) -> str:
+    """Return what a command prints; it has to succeed."""
+    return subprocess.run(words, cwd=ROOT, check=True, capture_output=True, text=True).stdout
+
+
+def texts(package: dict[str, Any]) -> list[str]:
+    """Return the licenses and notices of a package."""
+    folder = Path(package["manifest_path"]).parent
+    files = sorted(path for path in folder.rglob("*") if path.is_file() and NOTICE.match(path.name))
+    near = [path for path in files if len(path.relative_to(folder).parts) <= DEEPEST]
+    found = [path.read_text(encoding="utf-8", errors="replace").strip() for path in near]
+    found = [text for text in found if text and NOT_USED.search(text[:400]) is None]
+    if not found and "Apache-2.0" in (package["license"] or ""):
+        found = [(ROOT / "LICENSE").read_text(encoding="utf-8").strip()]
+    if not found:
+        sys.exit(
+            f"error: {package['name']} {package['version']} has no license among its files\n"
+            "hint: add its text to scripts/notices.py, or use another crate"
+        )
+    return found
+
+
+def notices() -> str:
+    """Return the list of crates, and each text once with the crates that it is of."""
+    packages = linked()
+    of: dict[str, tuple[str, list[str]]] = {}
+    for package in packages:
+        name = f"{package['name']} {package['version']}"
+        for text in texts(package):
+            _, names = of.setdefault(" ".join(text.split()), (text, []))
+            if name not in names:
+                names.append(name)
+    lines = [
+        "The core of emmclab (emmclab._core) contains these crates, and the standard library of Rust",
+        "(MIT OR Apache-2.0).",
+        "",
+        *(f"{package['name']} {package['version']}: {package['license']}" for package in packages),
+    ]
+    for text, names in of.values():
+        lines += ["", "=" * 100, ", ".join(names), "-" * 100, "", text]
+    return "\n".join(lines) + "\n"
+
+
+def write(path: Path) -> None:
+    """Write them to a file."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(notices(), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 2:
+        sys.exit("error: name the file to write to\nhint: notices.py FILE")
+    write(Path(sys.argv[1]))
