@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import random
 import shutil
+import tempfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -243,3 +247,21 @@ def test_results_of_another_build_are_told_from_those_of_this_one(
     assert [changes(table) for table in tables] == [[], [], []]
     monkeypatch.setattr(freshness, "build_digest", lambda: "another")
     assert [changes(table) for table in tables] == [["another build of emmclab wrote them"]] * 3
+
+
+def test_results_in_a_folder_that_can_only_be_read_are_reported(
+    study: Study, finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = tmp_path / "whole.parquet"
+    collect(study, study.cells(), [Folder(finished)], whole)
+    make = tempfile.mkdtemp
+
+    def elsewhere(*arguments: Any, **options: Any) -> str:
+        if Path(options["dir"]) in (finished, tmp_path):
+            raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(options["dir"]))
+        return make(*arguments, **options)
+
+    monkeypatch.setattr(tempfile, "mkdtemp", elsewhere)
+    assert Results.load(finished).digest == collected(whole).digest
+    with pytest.raises(OSError, match="Read-only"):
+        run_cells(study, Folder(finished), Serial())

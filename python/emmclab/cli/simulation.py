@@ -95,7 +95,7 @@ Wrap = Annotated[
 
 
 Seed = Annotated[
-    int, typer.Option(metavar="N", help="Seed of random preconditioning.", rich_help_panel="Replay")
+    int, typer.Option(min=0, metavar="N", help="Seed of random preconditioning.", rich_help_panel="Replay")
 ]
 Check = Annotated[
     bool,

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from emmclab import _core
-from emmclab.devices.layers import Setting, settings_of, stack, stacks
+from emmclab.devices.layers import Setting, refuse_lines, settings_of, stack, stacks
 from emmclab.devices.result import Result
 from emmclab.errors import ConfigError
-from emmclab.runtime.files import written
+from emmclab.runtime.files import refuse_endless, written
 from emmclab.traces.profile_options import bin_ns, percentiles_of
 from emmclab.traces.reading import combine, read
 from emmclab.traces.trace import Ledger, Trace
@@ -68,6 +68,7 @@ class Device:
         Raises:
             ConfigError: with every unknown key, wrong type and impossible value at once.
         """
+        refuse_endless(path)
         return Device(_core.DeviceConfig.file(path))
 
     @staticmethod
@@ -141,6 +142,7 @@ class Device:
         ...
         emmclab.errors.ConfigError: there is no setting `gc.polcy`...
         """
+        refuse_lines(values)
         pairs = [
             (key, value if isinstance(value, str) else json.dumps(value)) for key, value in values.items()
         ]

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import csv
+import errno
 import io
 import os
 import stat
 import sys
+import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
@@ -207,10 +209,24 @@ def folder_aside(parent: Path) -> Iterator[Path]:
         os.close(handle)
 
 
+@contextlib.contextmanager
+def folder_for_reading(parent: Path) -> Iterator[Path]:
+    """Make such a folder for what is put aside while files of `parent` are read.
+
+    It is in the temporary folder where nothing can be written to `parent`.
+    """
+    with contextlib.ExitStack() as held:
+        try:
+            folder = held.enter_context(folder_aside(parent))
+        except OSError as error:
+            if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
+                raise
+            folder = held.enter_context(folder_aside(Path(tempfile.gettempdir())))
+        yield folder
+
+
 def _locked_folder(parent: Path) -> tuple[Path, int]:
     """Make a folder and lock it; where another process sweeps it before it is locked, make another one."""
-    import tempfile
-
     while True:
         folder = Path(tempfile.mkdtemp(prefix=_ASIDE, dir=parent))
         try:

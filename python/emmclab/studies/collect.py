@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from emmclab.errors import InputError
-from emmclab.runtime.files import folder_aside, written
+from emmclab.runtime.files import folder_aside, folder_for_reading, written
 from emmclab.runtime.parquet import TableFile, database, quoted
 from emmclab.runtime.place import Place
 from emmclab.runtime.seal import is_whole
@@ -91,7 +91,7 @@ def collected(path: Path, *, of_run: Callable[[Run], Run] | None = None) -> Resu
             hint=_HINT,
         )
     source = f"'{quoted(path)}'"
-    with folder_aside(path.absolute().parent) as aside, database(aside) as asked:
+    with folder_for_reading(path.absolute().parent) as aside, database(aside) as asked:
         found = asked.execute(
             f"select decode(value) from parquet_kv_metadata({source}) where decode(key) = '{_ABOUT}'"  # noqa: S608
         ).fetchone()

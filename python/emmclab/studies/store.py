@@ -84,7 +84,7 @@ class Store:
         """
         if not (names := self.place.names(_CELLS)):
             return set()
-        with self.place.aside() as aside:
+        with self.place.reading() as aside:
             paths = self.place.paths(names, aside)
             try:
                 return keys_of(paths, aside)
@@ -216,7 +216,7 @@ class Store:
 
     def ask(self, keys: Sequence[str], *columns: str) -> Iterator[tuple[Any, ...]]:
         """Give the key and columns of cells, in this order; None for those of cells that are not there."""
-        with self.place.aside() as aside:
+        with self.place.reading() as aside:
             yield from ask(self._paths(aside), aside, keys, columns)
 
     def finish(
@@ -298,7 +298,7 @@ class Store:
             InputError: there is none, or a part or the index is damaged.
         """
         keys = self.index()["cells"]
-        with self.place.aside() as aside:
+        with self.place.reading() as aside:
             for key, text in ask(self.copies(aside), aside, keys, ["result"]):
                 if text is None:
                     raise InputError(
