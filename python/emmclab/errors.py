@@ -10,6 +10,17 @@ from typing import TYPE_CHECKING, Self
 if TYPE_CHECKING:
     from os import PathLike
 
+#: Control characters, which a terminal would obey: the first 32 but tab and line feed, and those above ASCII.
+CONTROLS = {
+    number: chr(0x2400 + number) if number < 0x20 else "\N{REPLACEMENT CHARACTER}"
+    for number in (*range(9), *range(0x0B, 0x20), *range(0x7F, 0xA0))
+}
+#: Marks that change the direction of the text behind them.
+CONTROLS |= dict.fromkeys((*range(0x202A, 0x202F), *range(0x2066, 0x206A)), "\N{REPLACEMENT CHARACTER}")
+
+#: The longest message, and what is kept of the end of a longer one, characters: a name has any length.
+_LONGEST, _END = 8_000, 1_000
+
 #: What can be done where the operating system refuses, by its error number.
 _HINTS = {
     numbers.ENOENT: "check the path",
@@ -26,6 +37,29 @@ _HINTS = {
     numbers.EMFILE: "allow more open files (`ulimit -n`)",
     numbers.ENOMEM: "free some memory, or use less of the input at once",
 }
+
+
+def harmless(text: str) -> str:
+    r"""Give a text that moves no cursor and changes no colour: names in traces may hold any character.
+
+    Everything that is printed for people passes through here, and each message of an error.
+
+    >>> harmless("a\x1b[31mb\tc")
+    'a␛[31mb\tc'
+    """
+    return text.translate(CONTROLS)
+
+
+def _message(text: str) -> str:
+    r"""Give a message that can be printed and logged as it is.
+
+    >>> _message("a\x1b[2J: no such device")
+    'a␛[2J: no such device'
+    """
+    if len(text) > _LONGEST:
+        left_out = len(text) - _LONGEST
+        text = f"{text[: _LONGEST - _END]} … {left_out:,} characters … {text[-_END:]}"
+    return harmless(text)
 
 
 class EmmclabError(Exception):
@@ -51,12 +85,12 @@ class EmmclabError(Exception):
         hint: str | None = None,
         errno: int | None = None,
     ) -> None:
-        super().__init__(message)
+        super().__init__(_message(message))
         self.kind = kind
         self.file = file
         self.line = line
         self.field = field
-        self.hint = hint
+        self.hint = None if hint is None else _message(hint)
         self.errno = errno
 
 

@@ -8,16 +8,13 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any
 
+from emmclab.errors import CONTROLS, harmless
+
 if TYPE_CHECKING:
     from rich.console import Console
 
-#: Control characters, which a terminal would obey: the first 32 but tab and line feed, and those above ASCII.
-_CONTROLS = {
-    number: chr(0x2400 + number) if number < 0x20 else "\N{REPLACEMENT CHARACTER}"
-    for number in (*range(9), *range(0x0B, 0x20), *range(0x7F, 0xA0))
-}
-#: Marks that change the direction of the text behind them.
-_CONTROLS |= dict.fromkeys((*range(0x202A, 0x202F), *range(0x2066, 0x206A)), "\N{REPLACEMENT CHARACTER}")
+#: What would begin another line or column.
+_BREAKS = {number: chr(0x2400 + number) for number in map(ord, "\t\n")}
 
 #: Columns of output to a file or a pipe, which have no width.
 _PIPE_WIDTH = 160
@@ -27,15 +24,13 @@ class ClosedPipe(Exception):  # noqa: N818 - not an error: the reader has seen e
     """The reader of stdout has closed it. Not a `BrokenPipeError`: typer has an exit code for that."""
 
 
-def harmless(text: str) -> str:
-    r"""Give a text that moves no cursor and changes no colour: names in traces may hold any character.
+def one_line(text: str) -> str:
+    r"""Give a name as a part of one line: names in traces may hold line breaks, which would break a row.
 
-    Everything that is printed for people passes through here; colours are added behind it.
-
-    >>> harmless("a\x1b[31mb\tc")
-    'a␛[31mb\tc'
+    >>> one_line("a\nb\tc")
+    'a␊b␉c'
     """
-    return text.translate(_CONTROLS)
+    return harmless(text).translate(_BREAKS)
 
 
 def stdout() -> Console:
@@ -71,4 +66,4 @@ def print_json(value: Any) -> None:
     """Print a value as JSON; the same value gives the same bytes."""
     text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False)
     # JSON escapes the control characters of ASCII itself; the others are escaped here: none is lost.
-    put(text.translate({number: f"\\u{number:04x}" for number in _CONTROLS if number >= 0x7F}))
+    put(text.translate({number: f"\\u{number:04x}" for number in CONTROLS if number >= 0x7F}))

@@ -10,7 +10,8 @@ from rich.measure import Measurement
 from rich.segment import Segment
 from rich.table import Table
 
-from emmclab.cli.console import ClosedPipe, harmless
+from emmclab.cli.console import ClosedPipe
+from emmclab.errors import harmless
 
 #: Wider than any table.
 _UNBOUNDED = 10_000
