@@ -463,3 +463,13 @@ def compare(
         for device in devices
         for names in chosen
     ]
+
+
+def lie_of(device: Device) -> str:
+    """Give the promise that a device breaks on purpose, as `cache.lies` names it; `none` where it keeps all.
+
+    >>> lie_of(Device.preset("small-1gb"))
+    'none'
+    """
+    settings = {row["key"]: row["value"] for row in device.explain()}
+    return settings.get("cache.lies", "none").strip('"')
