@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import logging
 import os
+import signal
 import socket
+import threading
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 from urllib.parse import urlsplit
@@ -66,7 +69,8 @@ class RayCluster:
         quiet = {"log_to_driver": False, "logging_level": logging.CRITICAL, "configure_logging": True}
         try:
             _reach(address)
-            context = self._ray.init(**how, **quiet)
+            with _own_handlers():
+                context = self._ray.init(**how, **quiet)
         except (OSError, RuntimeError, ValueError) as error:
             first = (str(error).strip() or type(error).__name__).splitlines()[0]
             raise ConfigError(
@@ -112,7 +116,8 @@ class RayCluster:
             give()
             while running:
                 self._look()
-                done, _ = ray.wait(list(running), num_returns=1, timeout=_LOOK_S)
+                with _status_of_signal():
+                    done, _ = ray.wait(list(running), num_returns=1, timeout=_LOOK_S)
                 for reference in done:
                     task = running.pop(reference)
                     outcome = self._outcome(reference)
@@ -137,7 +142,8 @@ class RayCluster:
         """
         errors = self._ray.exceptions
         try:
-            return self._ray.get(reference)
+            with _status_of_signal():
+                return self._ray.get(reference)
         except (errors.WorkerCrashedError, errors.OutOfMemoryError) as error:
             return Crash(str(error).strip().splitlines()[0])
         except (errors.NodeDiedError, errors.ObjectLostError, errors.LocalRayletDiedError):
@@ -187,6 +193,30 @@ def _reach(address: str | None) -> None:
     place = urlsplit(address or "")
     if place.hostname and place.port:
         socket.create_connection((place.hostname, place.port), timeout=_REACH_S).close()
+
+
+@contextlib.contextmanager
+def _own_handlers() -> Iterator[None]:
+    """Keep this process's answers to signals: Ray's own to SIGTERM prints a stack of C++ and aborts."""
+    is_main = threading.current_thread() is threading.main_thread()
+    numbers = (signal.SIGTERM, signal.SIGINT) if is_main else ()
+    before = {number: signal.getsignal(number) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            if handler is not None:
+                # Also where Python knows of no change: Ray sets its handlers behind its back.
+                signal.signal(number, handler)
+
+
+@contextlib.contextmanager
+def _status_of_signal() -> Iterator[None]:
+    """Exit with the status that SIGTERM has: Ray gives the exit of a handler that comes while it waits 1."""
+    try:
+        yield
+    except SystemExit as end:
+        raise SystemExit(128 + signal.SIGTERM) from end
 
 
 def _missing(error: Exception) -> str:
