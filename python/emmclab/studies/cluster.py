@@ -6,8 +6,10 @@ import contextlib
 import functools
 import logging
 import os
+import secrets
 import signal
 import socket
+import sys
 import threading
 import time
 from collections import Counter, deque
@@ -62,6 +64,8 @@ class RayCluster:
         """
         # Ray would tell its makers of each start.
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+        if address is None:
+            _keep_strangers_out()
         self._ray = library("ray")
         how: dict[str, Any] = (
             {"num_cpus": jobs or os.cpu_count()} if address is None else {"address": address}
@@ -193,6 +197,15 @@ def _reach(address: str | None) -> None:
     place = urlsplit(address or "")
     if place.hostname and place.port:
         socket.create_connection((place.hostname, place.port), timeout=_REACH_S).close()
+
+
+def _keep_strangers_out() -> None:
+    """Give a cluster that is started here a token of its own: Ray listens at every address of this machine.
+
+    Ray reads it once, when it is imported; who has named a token, or imported Ray before, has chosen.
+    """
+    if "ray" not in sys.modules and not {"RAY_AUTH_MODE", "RAY_AUTH_TOKEN"} & os.environ.keys():
+        os.environ |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
 
 
 @contextlib.contextmanager
