@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -15,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from conftest import PYTHONPATH, ROOT, emmclab, need_library
+from conftest import COMMAND, PATIENCE_S, PYTHONPATH, ROOT, emmclab, environment, kept_cells, need_library
 from emmclab import cli
 from emmclab.cli.studies import executor
 from emmclab.errors import UnsupportedError
@@ -180,3 +182,41 @@ def test_a_cluster_that_is_not_there_and_a_missing_library_are_named(
     monkeypatch.setitem(__import__("sys").modules, "ray", None)
     assert cli.main([*words, "ray"]) == 2
     assert "pip install 'emmclab[cluster]'" in capsys.readouterr().err
+
+
+def test_a_run_that_sigterm_ends_on_its_own_cluster_says_nothing_of_ray_and_keeps_its_cells(
+    tmp_path: Path,
+) -> None:
+    need_library("ray")
+    study = tmp_path / "long.toml"
+    study.write_text(f'name = "long"\ninputs = ["Idle"]\nseeds = {list(range(2_000))}\n')
+    with tempfile.TemporaryDirectory(prefix="r", dir="/tmp", ignore_cleanup_errors=True) as short:
+        words = ["run", study, "--on", "ray", "--jobs", 1, "--results", tmp_path]
+        run = subprocess.Popen(
+            [*COMMAND, *map(str, words)], env=environment(TMPDIR=short), stderr=subprocess.PIPE, text=True
+        )
+        while not kept_cells(tmp_path) and run.poll() is None:
+            time.sleep(0.1)
+        run.terminate()
+        _, said = run.communicate(timeout=PATIENCE_S)
+    assert run.returncode == 128 + signal.SIGTERM, said
+    assert "SIGTERM received" not in said
+    assert kept_cells(tmp_path) > 0
+
+
+def test_a_cluster_that_is_started_here_has_a_token_unless_one_is_named(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    given = {"RAY_AUTH_MODE", "RAY_AUTH_TOKEN"}
+    monkeypatch.delitem(sys.modules, "ray", raising=False)
+    monkeypatch.setattr(os, "environ", {"RAY_AUTH_MODE": "disabled"})
+    engine._keep_strangers_out()
+    assert os.environ == {"RAY_AUTH_MODE": "disabled"}
+    tokens = set()
+    for _ in range(2):
+        monkeypatch.setattr(os, "environ", {})
+        engine._keep_strangers_out()
+        assert os.environ.keys() == given
+        assert os.environ["RAY_AUTH_MODE"] == "token"
+        tokens.add(os.environ["RAY_AUTH_TOKEN"])
+    assert len(tokens) == 2

@@ -112,6 +112,20 @@ def test_a_device_that_ignores_flushes_is_caught_at_its_own_level(crash: Runs) -
     assert result["findings"][0]["promise"] == "flush" and result["log"]["lies"] == "flush"
 
 
+@pytest.mark.parametrize(
+    ("lie", "layers", "is_noted"),
+    [("fua", [], True), ("barrier", [], True), ("fua", ["pass-through"], False)],
+)
+def test_a_lie_that_no_file_system_can_find_out_is_noted(
+    crash: Runs, lie: str, layers: list[str], is_noted: bool
+) -> None:
+    above = [word for layer in layers for word in ("--layer", layer)]
+    lies = [*DEVICE, "--set", f"cache.lies={lie}", *above]
+    result = crash(*lies, "--workload", "files", "--operations", "8", "--cuts", "5", status=0)
+    notes = [note for note in result["run"]["notes"] if f"cache.lies = {lie} is no control here" in note]
+    assert len(notes) == is_noted
+
+
 def test_a_file_system_that_sends_no_flushes_breaks_the_rules_of_its_journal(crash: Runs) -> None:
     result = crash(
         *DEVICE, "--mount-options", "nobarrier", "--workload", "files", "--operations", "30", "--cuts", CUTS

@@ -436,3 +436,19 @@ def test_a_recording_that_crashes_its_process_is_refused_and_the_others_are_prof
     ((path, reason),) = table.refused()
     assert path.endswith("0003.txt") and reason == "reading it crashed: its process was ended by SIGSEGV"
     assert sum(row["refused"] is None and row["requests"] > 0 for row in rows(tmp_path / "t.parquet")) == 5
+
+
+def test_a_recording_that_is_replaced_by_one_of_the_same_size_and_time_is_profiled(tmp_path: Path) -> None:
+    folder, table = tmp_path / "recordings", tmp_path / "fleet.parquet"
+    folder.mkdir()
+    recording, other = folder / "a.csv", tmp_path / "b.csv"
+    recording.write_text("arrival_ns,op,sector,sectors\n1,R,8,8\n2,W,16,8\n")
+    other.write_text("arrival_ns,op,sector,sectors\n1,R,8,8\n2,R,16,8\n")
+    assert profiled(folder, table) == 1
+    assert profiled(folder, table) == 0
+    before = recording.stat()
+    # As `cp -p` and rsync do.
+    os.utime(other, ns=(before.st_atime_ns, before.st_mtime_ns))
+    other.replace(recording)
+    assert (recording.stat().st_size, recording.stat().st_mtime_ns) == (before.st_size, before.st_mtime_ns)
+    assert profiled(folder, table) == 1

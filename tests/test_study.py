@@ -499,7 +499,7 @@ def test_a_broken_result_is_named(finished: Path, tmp_path: Path) -> None:
         Results.load(tmp_path)
     broken = tmp_path / "cells" / "0123.parquet"
     broken.write_text("{")
-    with pytest.raises(InputError, match=r"0123\.parquet: this part of the results is broken"):
+    with pytest.raises(InputError, match=r"0123\.parquet: this part of the results is damaged"):
         Store(tmp_path).keys()
 
 

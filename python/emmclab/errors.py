@@ -11,6 +11,17 @@ from typing import TYPE_CHECKING, Self
 if TYPE_CHECKING:
     from os import PathLike
 
+#: Control characters, which a terminal would obey: the first 32 but tab and line feed, and those above ASCII.
+CONTROLS = {
+    number: chr(0x2400 + number) if number < 0x20 else "\N{REPLACEMENT CHARACTER}"
+    for number in (*range(9), *range(0x0B, 0x20), *range(0x7F, 0xA0))
+}
+#: Marks that change the direction of the text behind them.
+CONTROLS |= dict.fromkeys((*range(0x202A, 0x202F), *range(0x2066, 0x206A)), "\N{REPLACEMENT CHARACTER}")
+
+#: The longest message, and what is kept of the end of a longer one, characters: a name has any length.
+_LONGEST, _END = 8_000, 1_000
+
 #: What can be done where the operating system refuses, by its error number.
 _HINTS = {
     numbers.ENOENT: "check the path",
@@ -29,24 +40,16 @@ _HINTS = {
 }
 
 
-#: Control characters, which a terminal would obey: the first 32 but tab and line feed, and those above ASCII.
-CONTROLS = {
-    number: chr(0x2400 + number) if number < 0x20 else "\N{REPLACEMENT CHARACTER}"
-    for number in (*range(9), *range(0x0B, 0x20), *range(0x7F, 0xA0))
-}
-#: Marks that change the direction of the text behind them.
-CONTROLS |= dict.fromkeys((*range(0x202A, 0x202F), *range(0x2066, 0x206A)), "\N{REPLACEMENT CHARACTER}")
-
 #: A word that is longer than any name or number has reason to be; paths may have 4,096 characters.
 _LONG = re.compile(r"(?:[^\s/]{400,}|\S{5000,})")
 #: What is kept of it.
 _HEAD, _TAIL = 200, 60
-#: Longest message.
-_LONGEST = 12_000
 
 
 def harmless(text: str) -> str:
     r"""Give a text that moves no cursor and changes no colour: names in traces may hold any character.
+
+    Everything that is printed for people passes through here, and each message of an error.
 
     >>> harmless("a\x1b[31mb\tc")
     'a␛[31mb\tc'
@@ -55,9 +58,16 @@ def harmless(text: str) -> str:
 
 
 def _message(text: str) -> str:
-    """Give a message in which names from files are harmless, and cut where they are very long."""
-    cut = _LONG.sub(lambda word: f"{word[0][:_HEAD]}…{word[0][-_TAIL:]}", harmless(text[: 100 * _LONGEST]))
-    return cut if len(cut) <= _LONGEST else f"{cut[:_LONGEST]}…"
+    r"""Give a message that can be printed and logged as it is: without control characters, and not very long.
+
+    >>> _message("a\x1b[2J: no such device")
+    'a␛[2J: no such device'
+    """
+    text = _LONG.sub(lambda word: f"{word[0][:_HEAD]}…{word[0][-_TAIL:]}", text[: 100 * _LONGEST])
+    if len(text) > _LONGEST:
+        left_out = len(text) - _LONGEST
+        text = f"{text[: _LONGEST - _END]} … {left_out:,} characters … {text[-_END:]}"
+    return harmless(text)
 
 
 class EmmclabError(Exception):
@@ -88,7 +98,7 @@ class EmmclabError(Exception):
         self.file = file
         self.line = line
         self.field = field
-        self.hint = hint and _message(hint)
+        self.hint = None if hint is None else _message(hint)
         self.errno = errno
 
 

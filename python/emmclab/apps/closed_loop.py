@@ -15,7 +15,7 @@ from emmclab.devices.device import Device, parse_precondition
 from emmclab.devices.layers import Setting, stack
 from emmclab.errors import ConfigError
 from emmclab.runtime.document import Document
-from emmclab.runtime.files import written
+from emmclab.runtime.files import refuse_endless, written
 
 #: States of a thread, as results name them, with the words for people.
 STATES = dict(_core.app_states())
@@ -103,12 +103,18 @@ def _is_file(name: str) -> bool:
 
 def program_of(name: str) -> _core.Program:
     """Take an application that comes with emmclab by its name, or one by the path of its file."""
-    return _core.Program.file(name) if _is_file(name) else _core.Program.preset(name)
+    if not _is_file(name):
+        return _core.Program.preset(name)
+    refuse_endless(name)
+    return _core.Program.file(name)
 
 
 def setup_of(name: str) -> _core.HostSetup:
     """Take a host that comes with emmclab by its name, or one by the path of its file."""
-    return _core.HostSetup.file(name) if _is_file(name) else _core.HostSetup.preset(name)
+    if not _is_file(name):
+        return _core.HostSetup.preset(name)
+    refuse_endless(name)
+    return _core.HostSetup.file(name)
 
 
 @dataclass(frozen=True)

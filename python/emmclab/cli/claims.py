@@ -100,7 +100,7 @@ def show_claims(console: Console, judged: list[Claim]) -> None:
         CANNOT: "dim",
         NOT_YET: "dim",
     }
-    table = framed("Claims")
+    table = framed("Claims", tall=True)
     for heading in ("Claim", "Published", "Measured", "Verdict"):
         table.add_column(heading)
     for claim in judged:

@@ -13,12 +13,24 @@ from emmclab.errors import CONTROLS, harmless
 if TYPE_CHECKING:
     from rich.console import Console
 
+#: What would begin another line or column.
+_BREAKS = {number: chr(0x2400 + number) for number in map(ord, "\t\n")}
+
 #: Columns of output to a file or a pipe, which have no width.
 _PIPE_WIDTH = 160
 
 
 class ClosedPipe(Exception):  # noqa: N818 - not an error: the reader has seen enough.
     """The reader of stdout has closed it. Not a `BrokenPipeError`: typer has an exit code for that."""
+
+
+def one_line(text: str) -> str:
+    r"""Give a name as a part of one line: names in traces may hold line breaks, which would break a row.
+
+    >>> one_line("a\nb\tc")
+    'a␊b␉c'
+    """
+    return harmless(text).translate(_BREAKS)
 
 
 def stdout() -> Console:

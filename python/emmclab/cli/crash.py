@@ -150,7 +150,7 @@ def crash(
             show_default="all methods",
         ),
     ] = "device,boundary,omit1,only1,pairs,random",
-    seed: Annotated[int, option("Seed of the cuts and states that are tried.", _STATES, metavar="N")] = 1,
+    seed: Annotated[int, option("Seed of the cuts and states to try.", _STATES, metavar="N", min=0)] = 1,
     tear: Annotated[
         str,
         option(

@@ -190,10 +190,13 @@ def _table(
         meter(now, total, before)
 
     try:
-        return profile_fleet(place, target, executor(jobs), files=files, options=options, progress=note)
+        table, run = profile_fleet(place, target, executor(jobs), files=files, options=options, progress=note)
     except KeyboardInterrupt:
         kept.append(f"{done:,} recordings of {place} are kept; the same command goes on")
         raise
+    if run.was_damaged:
+        say(f"{table.name}: this table was damaged, or of an earlier version: all is profiled again")
+    return table, run
 
 
 def _fail(runs: list[tuple[Table, Counts]]) -> None:

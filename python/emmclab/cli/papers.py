@@ -32,7 +32,7 @@ def papers(as_json: AsJson = False) -> None:
     if as_json:
         print_json([{**_shown(paper), "claims": counts[paper.name]} for paper in found])
         return
-    table = framed("Papers")
+    table = framed("Papers", tall=True)
     for heading in ("Paper", "State", "Claims", "Studies"):
         table.add_column(heading, justify="right" if heading == "Claims" else "left")
     for paper in found:

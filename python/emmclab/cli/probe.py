@@ -65,7 +65,7 @@ def probe_command(
             f"{_REAL_MB} of a real one, at most all.",
         ),
     ] = None,
-    seed: Annotated[int, typer.Option(metavar="N", help="Seed of the random orders.")] = 1,
+    seed: Annotated[int, typer.Option(min=0, metavar="N", help="Seed of the random orders.")] = 1,
     html: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Also write a page with the curves.")
     ] = None,

@@ -158,8 +158,8 @@ def note_parts(paths: list[Path]) -> None:
     for folder, count in folders.items():
         if count > 1:
             say(
-                f"note: {count} files of {folder} are named as parts of one trace, but each was profiled by itself; "
-                f"to profile them as one: emmclab profile {folder}"
+                f"note: {count} files of {folder} are named as parts of one trace, but each was profiled by "
+                f"itself; to profile them as one: emmclab profile {folder}"
             )
 
 

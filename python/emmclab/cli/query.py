@@ -19,7 +19,7 @@ from emmclab.cli.helping import examples
 from emmclab.cli.names import study_names
 from emmclab.cli.options import AsJson
 from emmclab.cli.show import framed
-from emmclab.cli.studies import RESULTS, ResultsFolder
+from emmclab.cli.studies import RESULTS, ResultsFolder, warn_of_changes
 from emmclab.errors import ConfigError, InputError
 from emmclab.runtime.files import refuse_other_endings, write_pieces
 from emmclab.traces.reading import read
@@ -85,7 +85,10 @@ def query(
     if trace is not None:
         asking = asked_trace(read(trace), sql)
     else:
-        asking = asked([_folder_of(study, results)] if study is not None else _folders(results), sql)
+        folders = [_folder_of(study, results)] if study is not None else _folders(results)
+        for folder in folders:
+            warn_of_changes(folder)
+        asking = asked(folders, sql)
     with asking as (names, rows):
         if output is not None:
             count = _write(output, names, rows)

@@ -10,7 +10,7 @@ import typer
 from emmclab.cli.console import print_json, say
 from emmclab.cli.helping import examples
 from emmclab.cli.options import AsJson, Figures, Reading, with_groups
-from emmclab.cli.studies import RESULTS, StudyName, incomplete
+from emmclab.cli.studies import RESULTS, StudyName, incomplete, warn_of_changes
 from emmclab.errors import InputError
 
 if TYPE_CHECKING:
@@ -59,6 +59,7 @@ def report(
     if found.missing:
         say(incomplete(found.missing, found.about["cells"]))
     _refuse_others(chosen, found, study, given=bool(reading.given()))
+    warn_of_changes(results if results.suffix == ".parquet" else results / chosen.name, study)
     page = html or Path(f"{chosen.name}.html")
     told: dict[str, Any] = {"digest": found.digest}
     if is_ours:

@@ -23,6 +23,7 @@ from emmclab.cli.studies import (
     finish_with_meter,
     incomplete,
     keeping,
+    run_again,
 )
 from emmclab.cli.study_meter import StudyMeter, estimated
 from emmclab.errors import ConfigError, EmmclabError
@@ -110,7 +111,7 @@ def run(
     place = place_of(results, chosen.name)
     limit = round(images_gb * 2**30)
     elsewhere = "" if results == str(RESULTS) else f" --results {shlex.quote(results)}"
-    again = f"emmclab run {shlex.quote(study)}{elsewhere}"
+    again = run_again(study, results)
     if cell is not None:
         _run_cell(chosen, place, cell, limit, as_json)
     elif shard is not None:
@@ -152,7 +153,7 @@ def _run_cell(study: Study, place: Place, begin: str, limit: int, as_json: bool)
             hint="give more digits of the key, with the options that the run had",
         )
     with keeping(study, cells, place):
-        run_part(place, Serial(), f"cell-{cells[0].key}", cells, images_limit=limit)
+        run_part(place, Serial(), f"cell-{cells[0].key}", cells, images_limit=limit, note=say)
     if as_json:
         print_json({"study": study.name, "cell": cells[0].key, "results": str(place)})
     else:
@@ -172,7 +173,7 @@ def _run_shard(
     cells = shard.share(study.cells())
     name = f"{study.name}, shard {text}"
     with contextlib.closing(engine), keeping(study, cells, place), StudyMeter(name) as meter:
-        reasons = run_part(place, engine, str(shard), cells, images_limit=limit, progress=meter)
+        reasons = run_part(place, engine, str(shard), cells, images_limit=limit, progress=meter, note=say)
     missing = [Missing.of(cell, reasons[cell.key]) for cell in cells if cell.key in reasons]
     if as_json:
         print_json(
@@ -199,7 +200,7 @@ def _estimate(study: Study, place: Place, engine: Any, limit: int, as_json: bool
 
     cells = study.cells()
     with contextlib.closing(engine), keeping(study, cells, place):
-        found = estimate(place, engine, cells, images_limit=limit)
+        found = estimate(place, engine, cells, images_limit=limit, note=say)
     if as_json:
         print_json({"study": study.name, **asdict(found)})
     elif found.done == found.total:

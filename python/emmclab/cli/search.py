@@ -66,7 +66,7 @@ def search(
             help="Trials that are chosen together from the figures of all before, and run together.",
         ),
     ] = 16,
-    seed: Annotated[int, typer.Option(metavar="N", help="Seed of the choices.")] = 1,
+    seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, metavar="N", help="Seed of the choices.")] = 1,
     baselines: Annotated[
         bool,
         typer.Option(

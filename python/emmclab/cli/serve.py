@@ -32,6 +32,7 @@ from emmclab.cli.simulation import (
     device_names,
     layered,
 )
+from emmclab.devices.device import lie_of
 from emmclab.devices.result_text import changes_line
 from emmclab.errors import ConfigError
 from emmclab.runtime.quantity import duration, size
@@ -327,7 +328,7 @@ def _announce(live: Any, clock: str, delayed: Any) -> None:
         )
     if found["setting_changes"]:
         say(f"note: in the last run of this image settings changed: {changes_line(found['setting_changes'])}")
-    lies = {row["key"]: row["value"] for row in live.device.explain()}.get("cache.lies", "none").strip('"')
+    lies = lie_of(live.device)
     if lies != "none":
         say(f"warning: this device breaks a promise on purpose: cache.lies = {lies}")
     for path in live.paths:

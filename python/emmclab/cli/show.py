@@ -7,7 +7,7 @@ from typing import Any
 
 from rich import box
 from rich.columns import Columns
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.markup import escape
 from rich.measure import Measurement
 from rich.padding import Padding
@@ -15,6 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from emmclab.cli.bars import bar, spark
+from emmclab.cli.console import one_line
 from emmclab.runtime.text_table import TextTable
 from emmclab.traces.journal import Journal
 from emmclab.traces.ledger import ledger_line
@@ -434,9 +435,27 @@ def show_journal(console: Console, journal: Journal) -> None:
         console.print(Text(text, "dim"), soft_wrap=True)
 
 
-def framed(title: str = "") -> Table:
-    """Make an empty table, in the look that all commands share."""
-    return Table(
+class _Framed(Table):
+    """A table of which each cell is one line, whatever name is in it."""
+
+    def add_row(self, *cells: RenderableType | None, **options: Any) -> None:
+        super().add_row(
+            *(_cell(cell) if isinstance(cell, (str, Text)) else cell for cell in cells), **options
+        )
+
+
+def _cell(cell: str | Text) -> str | Text:
+    """Give a cell without line breaks; the marks of what is bold or coloured keep their places."""
+    if isinstance(cell, str):
+        return one_line(cell)
+    made = cell.copy()
+    made.plain = one_line(cell.plain)
+    return made
+
+
+def framed(title: str = "", *, tall: bool = False) -> Table:
+    """Make an empty table, in the look that all commands share; those of a `tall` one may have high cells."""
+    return (Table if tall else _Framed)(
         title=title or None,
         title_justify="left",
         title_style="bold",

@@ -97,13 +97,14 @@ Wrap = Annotated[
 Seed = Annotated[
     int,
     typer.Option(
+        min=0,
         metavar="N",
         help="Seed of everything random: preconditioning, wake-up times, choices of collection.",
         rich_help_panel="Replay",
     ),
 ]
 PreconditionSeed = Annotated[
-    int, typer.Option(metavar="N", help="Seed of random preconditioning.", rich_help_panel="Replay")
+    int, typer.Option(min=0, metavar="N", help="Seed of random preconditioning.", rich_help_panel="Replay")
 ]
 Check = Annotated[
     bool,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import shlex
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -166,7 +167,9 @@ def finish_with_meter(
     limit = IMAGES_BYTES if images_limit is None else images_limit
     cells = study.cells() if cells is None else cells
     with contextlib.closing(engine), keeping(study, cells, place), StudyMeter(study.name) as meter:
-        return run_cells(study, place, engine, fresh=fresh, images_limit=limit, cells=cells, progress=meter)
+        return run_cells(
+            study, place, engine, fresh=fresh, images_limit=limit, cells=cells, progress=meter, note=say
+        )
 
 
 def run_with_meter(study: Study, folder: Path, jobs: int, fresh: bool) -> Results:
@@ -184,6 +187,32 @@ def run_with_meter(study: Study, folder: Path, jobs: int, fresh: bool) -> Result
         first = found.failures[0]
         raise EmmclabError(f"{study.name}: {first['input']}: {first['message']}", hint=first["hint"])
     return Results.load(place)
+
+
+def run_again(study: str, results: str | Path) -> str:
+    """Return the command that runs a study again in its results folder."""
+    elsewhere = "" if str(results) == str(RESULTS) else f" --results {shlex.quote(str(results))}"
+    return f"emmclab run {shlex.quote(study)}{elsewhere}"
+
+
+def warn_of_changes(place: Path, study: str | None = None) -> None:
+    """Print a warning if results are of other files, or of another build, than there are now.
+
+    `place` is the folder of the results of a study, or a file of `emmclab collect`.
+    """
+    from emmclab.studies.freshness import changes, study_of
+    from emmclab.studies.tables import TABLES
+
+    # All tables of a run say the same.
+    tables = [place / f"{name}.parquet" for name in TABLES] if place.is_dir() else [place]
+    table = next(filter(Path.is_file, tables), None)
+    found = [] if table is None else changes(table)
+    if table is None or not found:
+        return
+    reasons = ", ".join(found[:3]) + (f" and {len(found) - 3} more" if len(found) > 3 else "")
+    again = run_again(study or study_of(table), place.parent if place.is_dir() else RESULTS)
+    collected = "" if place.is_dir() else ", then `emmclab collect`,"
+    say(f"warning: the results in {place} are not of now: {reasons}; `{again}`{collected} renews them")
 
 
 def incomplete(missing: int, cells: int) -> str:

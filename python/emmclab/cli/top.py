@@ -14,7 +14,7 @@ from rich.live import Live
 from rich.text import Text
 
 from emmclab import _core
-from emmclab.cli.console import ClosedPipe, say, stdout
+from emmclab.cli.console import ClosedPipe, one_line, say, stdout
 from emmclab.cli.endings import Ending, asked_by_signal
 from emmclab.cli.helping import examples
 from emmclab.cli.machine import Duration, Machine, parse_duration
@@ -141,7 +141,7 @@ def _summary(stats: dict[str, Any]) -> str:
 def _waits(stats: dict[str, Any], rows: int) -> list[str]:
     """Format the waits for durability by process."""
     return [
-        f"{row['process']} waited for {row['file_system']} {row['calls']:,} times, "
+        f"{one_line(row['process'])} waited for {row['file_system']} {row['calls']:,} times, "
         f"mean {row['time_ns'] / row['calls'] / 1e6:,.2f} ms, longest {row['longest_ns'] / 1e6:,.2f} ms"
         for row in stats["syncs"][:rows]
     ]
@@ -187,5 +187,5 @@ def _lines(stats: dict[str, Any]) -> list[str]:
     lines = [_summary(stats)]
     for row in stats["processes"][:_ROWS]:
         cells = ", ".join(f"{cell} {head}" for cell, head in zip(_cells(row), _HEADS, strict=True))
-        lines.append(f"  {row['process'] or '–'} {row['op']}: {cells}")
+        lines.append(f"  {one_line(row['process'] or '–')} {row['op']}: {cells}")
     return lines + [f"  {line}" for line in _waits(stats, _ROWS)]

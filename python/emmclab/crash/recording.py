@@ -12,14 +12,14 @@ import sys
 import termios
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from os import PathLike
 from pathlib import Path
 
 from emmclab.crash import workloads
 from emmclab.crash.scratch import scratch
 from emmclab.crash.thinking import Thinking
-from emmclab.devices.device import Device
+from emmclab.devices.device import Device, lie_of
 from emmclab.devices.layers import Setting
 from emmclab.errors import ConfigError
 from emmclab.live.serve import LiveDevice, serve
@@ -32,6 +32,13 @@ _ORDERED = "data=ordered"
 _MOST_LINE, _MOST_LINES = 4096, 1_000_000
 #: Options of mkfs: blocks of 4 KiB, a small journal that wraps, and nothing left for later.
 _MKFS = {"ext4": ("-b", "4096", "-J", "size=4", "-N", "4096", "-E", "lazy_itable_init=0,lazy_journal_init=0")}
+
+#: Lies that a file system on a loop device cannot find out, and why.
+_WITHOUT_EFFECT = {
+    "fua": "a loop device turns FUA into flushes; a layer may send it, as `--layer journal:ordered_fua` does",
+    "barrier": "Linux sends no barriers to a loop device, so that there is none to ignore",
+    "tear": "ext4 finds commits that are torn at sectors by their checksums; `--tear inside` garbles sectors",
+}
 
 
 @dataclass(frozen=True)
@@ -156,7 +163,19 @@ def record_run(
             said(f"running {' '.join(workload.command) or workload.name}")
             recorded = _run(disk, arguments, mount, workload)
             disk.end_log()
-    return recorded
+            notes = (*recorded.notes, *lies_without_effect(lie_of(disk.device), layers))
+    return replace(recorded, notes=notes)
+
+
+def lies_without_effect(lie: str, layers: Sequence[str]) -> list[str]:
+    """Say why a lie of the device cannot be found by a file system on it, without layers between the two.
+
+    >>> lies_without_effect("flush", []), lies_without_effect("fua", ["journal:ordered_fua"])
+    ([], [])
+    """
+    if layers or lie not in _WITHOUT_EFFECT:
+        return []
+    return [f"cache.lies = {lie} is no control here, and nothing lost is no proof: {_WITHOUT_EFFECT[lie]}"]
 
 
 def _is_ordered(file_system: str, mount_options: str | None) -> bool:

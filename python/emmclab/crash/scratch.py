@@ -55,7 +55,7 @@ def remove_left(parent: Path | None = None) -> None:
 def _unmount_left(folder: Path) -> None:
     """Unmount what a killed process left mounted in its folder; a folder that is in use is locked."""
     try:
-        handle = os.open(folder, os.O_RDONLY)
+        handle = os.open(folder, os.O_RDONLY | os.O_NOFOLLOW)
     except OSError:  # Another process has removed it.
         return
     try:

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from emmclab import _core
-from emmclab.devices.layers import Setting, settings_of, stack, stacks
+from emmclab.devices.layers import Setting, refuse_lines, settings_of, stack, stacks
 from emmclab.devices.provenance import Hashing
 from emmclab.devices.result import Result
 from emmclab.errors import ConfigError
-from emmclab.runtime.files import written
+from emmclab.runtime.files import refuse_endless, written
 from emmclab.traces.profile_options import bin_ns, percentiles_of
 from emmclab.traces.reading import combine, read
 from emmclab.traces.trace import Ledger, Trace
@@ -71,6 +71,7 @@ class Device:
         Raises:
             ConfigError: with every unknown key, wrong type and impossible value at once.
         """
+        refuse_endless(path)
         return Device(_core.DeviceConfig.file(path))
 
     @staticmethod
@@ -144,6 +145,7 @@ class Device:
         ...
         emmclab.errors.ConfigError: there is no setting `gc.polcy`...
         """
+        refuse_lines(values)
         pairs = [
             (key, value if isinstance(value, str) else json.dumps(value)) for key, value in values.items()
         ]
@@ -483,3 +485,13 @@ def compare(
         for device in devices
         for names in chosen
     ]
+
+
+def lie_of(device: Device) -> str:
+    """Give the promise that a device breaks on purpose, as `cache.lies` names it; `none` where it keeps all.
+
+    >>> lie_of(Device.preset("small-1gb"))
+    'none'
+    """
+    settings = {row["key"]: row["value"] for row in device.explain()}
+    return settings.get("cache.lies", "none").strip('"')

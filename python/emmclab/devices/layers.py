@@ -58,6 +58,28 @@ def settings_of(names: Sequence[str], settings: Mapping[str, Setting]) -> dict[s
     return {key: value for key, value in settings.items() if key.partition(".")[0] in kinds}
 
 
+def refuse_lines(settings: Mapping[str, Setting]) -> None:
+    r"""Refuse values of several lines, of which all but the first would be lost.
+
+    Raises:
+        ConfigError: there is one.
+
+    >>> refuse_lines({"gc.policy": "fifo\ncache.lies=flush"})
+    Traceback (most recent call last):
+    ...
+    emmclab.errors.ConfigError: the value of `gc.policy` has several lines
+    """
+    for key, value in settings.items():
+        if {"\n", "\r"} & {*key, *str(value)}:
+            name = key.replace("\r", "\n").partition("\n")[0]
+            raise ConfigError(
+                f"the value of `{name}` has several lines",
+                kind="config",
+                field=name,
+                hint="give each setting by itself: `--set KEY=VALUE --set OTHER=VALUE`",
+            )
+
+
 def stack(names: Sequence[str], settings: Mapping[str, Setting]) -> list[tuple[str, list[tuple[str, str]]]]:
     """Put layers by name together with their settings, given as `{"advil.reserved": "256MiB"}`.
 
@@ -71,6 +93,7 @@ def stack(names: Sequence[str], settings: Mapping[str, Setting]) -> list[tuple[s
     >>> stack(["journal:delta"], {"journal.log": "8MB"})
     [('journal', [('mode', 'delta'), ('log', '8MB')])]
     """
+    refuse_lines(settings)
     there = layers() if names else []
     known = {layer["name"]: {setting["name"] for setting in layer["settings"]} for layer in there}
     kinds = [name.partition(":")[0] for name in names]

@@ -14,6 +14,7 @@ from emmclab.fleet.state import busy, state_of
 from emmclab.runtime.bucket import Bucket
 from emmclab.runtime.files import folder_aside, lock, write_whole, written
 from emmclab.runtime.local_copies import scratch
+from emmclab.runtime.seal import is_whole
 
 
 class Copy:
@@ -101,7 +102,8 @@ class Copy:
             self.path.unlink(missing_ok=True)
             self._noted.unlink(missing_ok=True)
             return
-        if here is not None and self.path.exists() and here["e_tag"] == there["e_tag"]:
+        is_same = here is not None and here["e_tag"] == there["e_tag"]
+        if is_same and self.path.exists() and is_whole(self.path):
             return
         state = state_of(self.path)
         with folder_aside(self._folder) as aside:

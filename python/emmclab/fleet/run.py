@@ -18,7 +18,7 @@ from emmclab.fleet.copy import Copy
 from emmclab.fleet.row import bins, reason, refused_row, row_of
 from emmclab.fleet.source import Source, source_of
 from emmclab.fleet.state import Profiled, State, state_of
-from emmclab.fleet.table import Table, write
+from emmclab.fleet.table import DamagedError, Table, write
 from emmclab.runtime.build import build_digest
 from emmclab.runtime.executors import Crash, Executor
 from emmclab.runtime.files import digest, printable, sweep
@@ -47,6 +47,8 @@ class Counts:
     recordings: int
     profiled: int
     refused: int
+    #: Whether the table of the run before was damaged, or of an earlier version, and nothing of it was used.
+    was_damaged: bool = False
 
 
 def profile_fleet(
@@ -60,7 +62,7 @@ def profile_fleet(
 ) -> tuple[Table, Counts]:
     """Profile every recording below a folder that the table does not have yet, then write the table.
 
-    A recording is unchanged where size and time of change (of a bucket, the ETag) are those of the last run,
+    A recording is unchanged where size and times of change (of a bucket, the ETag) are those of the last run,
     or else where its digest is. A run that is interrupted leaves its rows beside the table (`.NAME.state`),
     for a bucket those on this machine, and the next one goes on from there. The table is the same for every
     executor, and whatever runs there were before.
@@ -93,10 +95,11 @@ def profile_fleet(
     with copy.alone():
         sweep(copy.path.absolute().parent)
         with _keeping(copy), State(copy.path, identity) as state:
-            profiled = _brought_up(source, copy, state, found, description, executor, progress)
+            former, was_damaged = _former(copy, identity)
+            profiled = _brought_up(source, copy, state, found, description, former, executor, progress)
         copy.put_state()
     made = Table(copy.path, copy.name)
-    return made, Counts(len(found), profiled, len(made.refused()))
+    return made, Counts(len(found), profiled, len(made.refused()), was_damaged)
 
 
 @contextlib.contextmanager
@@ -123,12 +126,12 @@ def _brought_up(
     state: State,
     found: Sequence[Recording],
     description: Mapping[str, Any],
+    former: Table | None,
     executor: Executor,
     progress: FleetProgress | None,
 ) -> int:
     """Bring the table up to date; give how many recordings were profiled."""
     identity = description["identity"]
-    former = _former(copy, identity)
     there = dict(former.digests()) if former else {}
     doubtful = [doubt for one in found if (doubt := _doubt(one, state, there)) is not None]
     before = len(found) - len(doubtful)
@@ -168,12 +171,15 @@ def _brought_up(
     return profiled
 
 
-def _former(copy: Copy, identity: Mapping[str, Any]) -> Table | None:
-    """Open the table of an earlier run, where its rows are what this run would make."""
+def _former(copy: Copy, identity: Mapping[str, Any]) -> tuple[Table | None, bool]:
+    """Open the table of an earlier run where its rows are what this run would make; say if it is damaged."""
     if not copy.path.exists():
-        return None
-    former = Table(copy.path, copy.name)
-    return former if former.description["identity"] == identity else None
+        return None, False
+    try:
+        former = Table(copy.path, copy.name)
+    except DamagedError:
+        return None, True
+    return (former if former.description["identity"] == identity else None), False
 
 
 def _doubt(recording: Recording, state: State, there: Mapping[str, str]) -> Doubtful | None:

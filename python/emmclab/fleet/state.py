@@ -1,12 +1,14 @@
 """What a fleet's table was made of, and rows that are not in it yet: a file beside the table, and its lock.
 
 Each line is JSON. The first says what decides a row beside the recording: build and options of reading. The
-others say of a recording which file was profiled (size, time of change, digest); `row` is its row, until the
-table has it. Without this file nothing is lost but time: the digests in the table tell what is unchanged.
+others say of a recording which file was profiled (size, times of change, digest); `row` is its row, until the
+table has it; `check` is the SHA-256 of what stands before it on the line, first 16 digits. Without this file
+nothing is lost but time: the digests in the table tell what is unchanged.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -25,6 +27,15 @@ class Profiled(NamedTuple):
     digest: str | None
     #: The row as JSON; on one line.
     row: str | None
+
+
+#: What stands before the check of a line.
+_CHECK = ', "check": "'
+
+
+def _checked(line: str) -> str:
+    """End a line with its check."""
+    return f'{line}{_CHECK}{hashlib.sha256(line.encode()).hexdigest()[:16]}"}}\n'
 
 
 def state_of(table: Path) -> Path:
@@ -122,7 +133,7 @@ class State:
         recording, digest, row = one
         about = json.dumps([*recording, digest])
         self._take(recording, digest, row is not None)
-        self._size += self._open.write(f'{{"recording": {about}, "row": {row or "null"}}}\n')
+        self._size += self._open.write(_checked(f'{{"recording": {about}, "row": {row or "null"}'))
         self.added += 1
 
     def _take(self, recording: Recording, digest: str | None, has_row: bool) -> None:
@@ -135,7 +146,7 @@ class State:
         self.known[path] = recording, digest
 
     def _read(self) -> None:
-        """Read what an earlier run left; a line that it was killed in is dropped, and all after it."""
+        """Read what an earlier run left; a damaged or unfinished line is dropped, and all after it."""
         self._open.seek(0)
         self._size, lines = 0, 1
         try:
@@ -144,6 +155,8 @@ class State:
                 raise ValueError
             self._size = len(first)
             while (line := self._open.readline()).endswith("\n"):
+                if line != _checked(line.rpartition(_CHECK)[0]):
+                    raise ValueError
                 entry = json.loads(line)
                 *recording, digest = entry["recording"]
                 self._take(Recording(*recording), digest, entry["row"] is not None)

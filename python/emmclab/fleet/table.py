@@ -12,6 +12,7 @@ import duckdb
 from emmclab.errors import FormatError, InputError
 from emmclab.fleet.figures import FIGURES
 from emmclab.fleet.row import FIXED, HISTOGRAM
+from emmclab.runtime import seal
 from emmclab.runtime.files import folder_aside, put_in_place, written
 from emmclab.runtime.parquet import quoted
 
@@ -29,6 +30,10 @@ _SAME = {"path": "VARCHAR", "digest": "VARCHAR"}
 _TYPES = {"int": "BIGINT", "float": "DOUBLE", "str": "VARCHAR", "list": "BIGINT[]"}
 
 
+class DamagedError(FormatError):
+    """A table is not as it was written."""
+
+
 class Table:
     """The table of a fleet, on disk."""
 
@@ -38,10 +43,18 @@ class Table:
         Raises:
             InputError: there is no such file.
             FormatError: it is none that `emmclab fleet` wrote.
+            DamagedError: it was one, and is damaged.
         """
         self.path = path
         self.name = name or str(path)
         self.description = _description(path, self.name)
+        if not seal.is_whole(path):
+            raise DamagedError(
+                f"{self.name}: this table of a fleet is damaged, or of an earlier version",
+                kind="syntax",
+                file=self.name,
+                hint="name the folder of its recordings, of which it is made again",
+            )
         with duckdb.connect() as database:
             described = database.execute("describe select * from read_parquet($path)", {"path": str(path)})
             #: Name and type of each column.
@@ -119,10 +132,12 @@ def write(
                 )
             columns = _list(_in_order(database, description["metadata"]))
             told = json.dumps(description, sort_keys=True).replace("'", "''")
+            about = f"{{{_KEY}: '{told}', {seal.KEY}: '{seal.UNSEALED}'}}"
             database.execute(
                 f"copy (select {columns} from every order by path, digest) to '{quoted(made)}' "  # noqa: S608
-                f"(format parquet, compression zstd, kv_metadata {{{_KEY}: '{told}'}})"
+                f"(format parquet, compression zstd, kv_metadata {about})"
             )
+        seal.seal(made)
         put_in_place(made, path)
     written.append(str(path))
 
@@ -156,7 +171,8 @@ def _description(path: Path, name: str) -> dict[str, Any]:
         f"{name}: this is not a table of a fleet",
         kind="syntax",
         file=name,
-        hint="name a folder of recordings, or a file that `emmclab fleet` wrote",
+        hint="name a folder of recordings, or a file that `emmclab fleet` wrote; a damaged one is made again "
+        "from the folder of its recordings under another name (-o)",
     )
 
 

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import json
 import os
 import socket
 import stat
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 from emmclab.errors import ConfigError, EmmclabError, InputError
+from emmclab.runtime.files import lock
 
 #: Longest line that is read, bytes.
 _MOST = 4096
 #: Time for a client to send its line or take its answer, seconds.
 _PATIENCE_S = 5.0
+#: Time that a client waits for its answer: layers may have to recover first, seconds.
+_ANSWER_S = 60.0
 
 COMMANDS = ("status", "cut", "restore", "set", "stop")
 
@@ -83,8 +88,10 @@ class Control:
                     self._stop()
         except EmmclabError as error:
             return {"ok": False, "error": str(error), "hint": error.hint}
-        except ValueError:
+        except (ValueError, RecursionError):
             return {"ok": False, "error": "the line is not JSON", "hint": 'send {"command": "status"}'}
+        except Exception as error:  # A bug of one command; the socket goes on answering the others.
+            return {"ok": False, "error": f"this is a bug in emmclab ({type(error).__name__}: {error})"}
         return {"ok": True}
 
 
@@ -107,18 +114,52 @@ def _bound(path: Path) -> socket.socket:
     # Before it has a name, so that no client can reach it meanwhile.
     os.fchmod(listening.fileno(), 0o600)
     try:
-        listening.bind(str(path))
+        with _alone(folder):
+            _remove_stale(path)
+            listening.bind(str(path))
     except OSError as error:
         listening.close()
+        taken = error.errno == errno.EADDRINUSE
         raise ConfigError(
             f"{path}: the socket cannot be made: {error.strerror or error}",
             kind="config",
             file=str(path),
-            hint="remove it if nothing listens there",
+            hint="another process listens there, or it is no socket: name another one"
+            if taken
+            else "name a socket in a folder of your own, by a path of at most 107 bytes",
         ) from None
     listening.listen()
     listening.settimeout(0.1)
     return listening
+
+
+@contextlib.contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Keep other processes from making sockets in a folder meanwhile."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        lock(handle, wait=True)
+        yield
+    finally:
+        os.close(handle)
+
+
+def _remove_stale(path: Path) -> None:
+    """Remove a socket of this user at which nothing listens: its process was killed."""
+    try:
+        found = path.lstat()
+    except FileNotFoundError:
+        return
+    if not stat.S_ISSOCK(found.st_mode) or found.st_uid != os.geteuid():
+        return
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client:
+        client.settimeout(_PATIENCE_S)
+        try:
+            client.connect(str(path))
+        except ConnectionRefusedError:
+            path.unlink(missing_ok=True)
+        except OSError:  # It is taken, if only by a process that is too busy to answer.
+            return
 
 
 def ask(path: Path, command: str, **more: str) -> dict[str, Any]:
@@ -130,17 +171,23 @@ def ask(path: Path, command: str, **more: str) -> dict[str, Any]:
     """
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client:
+            client.settimeout(_ANSWER_S)
             client.connect(str(path))
             client.sendall(json.dumps({"command": command, **more}).encode() + b"\n")
             line = client.makefile("rb").readline()
-    except OSError as error:
+        answer = json.loads(line) if line else {"ok": False, "error": "no answer came"}
+        if not isinstance(answer, dict) or "ok" not in answer:
+            raise ValueError("this is no answer of emmclab")
+    except (OSError, ValueError, RecursionError) as error:
+        said = getattr(error, "strerror", None)
+        if isinstance(error, TimeoutError):
+            said = f"no answer came within {_ANSWER_S:.0f} s"
         raise InputError(
-            f"{path}: nothing answers there: {error.strerror or error}",
+            f"{path}: nothing answers there: {said or error}",
             kind="io",
             file=str(path),
             hint="name the socket of `emmclab serve --control`",
         ) from None
-    answer: dict[str, Any] = json.loads(line) if line else {"ok": False, "error": "no answer came"}
     if not answer["ok"]:
-        raise ConfigError(answer["error"], kind="config", hint=answer.get("hint"))
+        raise ConfigError(str(answer.get("error")), kind="config", hint=answer.get("hint"))
     return answer

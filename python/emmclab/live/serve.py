@@ -19,7 +19,7 @@ from typing import Any
 
 from emmclab import _core
 from emmclab.devices.device import Device, parse_precondition
-from emmclab.devices.layers import Setting, stack
+from emmclab.devices.layers import Setting, refuse_lines, stack
 from emmclab.devices.result import Result
 from emmclab.errors import ConfigError, UnsupportedError
 from emmclab.live.qemu import qemu_command
@@ -249,6 +249,7 @@ class LiveDevice:
         ...     disk.stats()["clock"], disk.result()["setting_changes"][0]["to"]
         ('x0.1', '250.0')
         """
+        refuse_lines({key: value})
         self._live.set(key, value)
 
     def mount(

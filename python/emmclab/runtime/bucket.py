@@ -142,6 +142,8 @@ class Bucket:
         with folder_aside(scratch()) as aside:
             yield aside
 
+    reading = aside
+
     def paths(self, names: Sequence[str], aside: Path) -> list[Path]:
         """Copy objects to this machine."""
         found = []

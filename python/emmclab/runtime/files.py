@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import csv
+import errno
 import io
 import os
 import stat
 import sys
+import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
@@ -15,21 +17,29 @@ from typing import IO, Any
 
 from emmclab.errors import ConfigError, FormatError, InputError
 
+#: The longest file of settings that is read, bytes: a study of a million cells fits into some thousand.
+MOST_SETTINGS_BYTES = 16 << 20
+
 #: The files that this process has written whole, in order.
 written: list[str] = []
 
 
 def read_text(path: str | Path, hint: str | None = None) -> str:
-    """Read a text; `hint` is the advice if the file cannot be read.
+    """Read a text of settings; `hint` is the advice if the file cannot be read.
 
     Raises:
-        InputError: the operating system refuses.
+        InputError: the operating system refuses, or it has no end in sight, as `/dev/zero` has none.
         FormatError: it is no UTF-8.
     """
     try:
-        return Path(path).read_text(encoding="utf-8")
+        with Path(path).open("rb") as file:
+            read = file.read(MOST_SETTINGS_BYTES + 1)
     except OSError as error:
         raise InputError.of(error, path, hint) from error
+    if len(read) > MOST_SETTINGS_BYTES:
+        raise _too_large(path)
+    try:
+        return read.decode("utf-8")
     except UnicodeDecodeError as error:
         raise FormatError(
             f"{path}: byte {error.start}: this is not UTF-8 text",
@@ -37,6 +47,31 @@ def read_text(path: str | Path, hint: str | None = None) -> str:
             file=str(path),
             hint="check that it is the right file, and convert a text in another encoding first",
         ) from error
+
+
+def refuse_endless(path: str | PathLike[str]) -> None:
+    """Refuse a file of settings that is too large to be one, or a device of the system, which has no end.
+
+    What cannot be looked at is left to who opens it.
+
+    Raises:
+        InputError: it is either.
+    """
+    try:
+        found = Path(path).stat()
+    except OSError:
+        return
+    if found.st_size > MOST_SETTINGS_BYTES or stat.S_ISCHR(found.st_mode) or stat.S_ISBLK(found.st_mode):
+        raise _too_large(path)
+
+
+def _too_large(path: str | PathLike[str]) -> InputError:
+    return InputError(
+        f"{path}: no file of settings: it is larger than {MOST_SETTINGS_BYTES >> 20} MB, or has no end",
+        kind="io",
+        file=str(path),
+        hint="check the path",
+    )
 
 
 def refuse_other_endings(path: str | Path, endings: Sequence[str], field: str) -> str:
@@ -155,11 +190,23 @@ _ASIDE = ".emmclab-"
 
 
 def left_aside(parent: Path) -> list[Path]:
-    """Name the folders in `parent` that are there only while a process works on them."""
+    """Name the folders of this user in `parent` that are there only while a process works on them.
+
+    Others may make links of such names where `parent` is the temporary folder of all users.
+    """
+    with contextlib.suppress(OSError):
+        named = [path for path in parent.iterdir() if path.name.startswith(_ASIDE)]
+        return [path for path in named if _is_own_folder(path)]
+    return []
+
+
+def _is_own_folder(path: Path) -> bool:
+    """Whether this is a folder, not a link to one, and of this user."""
     try:
-        return [path for path in parent.iterdir() if path.name.startswith(_ASIDE) and path.is_dir()]
-    except OSError:
-        return []
+        found = path.lstat()
+    except OSError:  # Another process has removed it.
+        return False
+    return stat.S_ISDIR(found.st_mode) and (not hasattr(os, "geteuid") or found.st_uid == os.geteuid())
 
 
 @contextlib.contextmanager
@@ -176,10 +223,24 @@ def folder_aside(parent: Path) -> Iterator[Path]:
         os.close(handle)
 
 
+@contextlib.contextmanager
+def folder_for_reading(parent: Path) -> Iterator[Path]:
+    """Make such a folder for what is put aside while files of `parent` are read.
+
+    It is in the temporary folder where nothing can be written to `parent`.
+    """
+    with contextlib.ExitStack() as held:
+        try:
+            folder = held.enter_context(folder_aside(parent))
+        except OSError as error:
+            if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
+                raise
+            folder = held.enter_context(folder_aside(Path(tempfile.gettempdir())))
+        yield folder
+
+
 def _locked_folder(parent: Path) -> tuple[Path, int]:
     """Make a folder and lock it; where another process sweeps it before it is locked, make another one."""
-    import tempfile
-
     while True:
         folder = Path(tempfile.mkdtemp(prefix=_ASIDE, dir=parent))
         try:

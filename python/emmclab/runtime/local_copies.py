@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import os
+import stat
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -37,8 +39,16 @@ def file_digest(path: str) -> str:
     Raises:
         InputError: it cannot be read.
     """
+    place = Path(located(path))
+    if place.exists() and not place.is_file():
+        raise InputError(
+            f"{path}: this is not a regular file",
+            kind="io",
+            file=path,
+            hint="name a file: it is read again and again",
+        )
     try:
-        with Path(located(path)).open("rb") as file:
+        with place.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()[:16]
     except OSError as error:
         hint = "name a workload (`emmclab synth` lists them) or the path of a trace"
@@ -48,17 +58,31 @@ def file_digest(path: str) -> str:
 def scratch() -> Path:
     """Make the folder of this user for what is only kept on this machine to save time.
 
+    It lies where every user can make files, and is swept: a link that another user put in its place would
+    have this user remove files elsewhere.
+
     Raises:
-        InputError: another user has a folder of its name.
+        InputError: what has its name is no folder that only this user can write to.
     """
-    user = os.getuid() if hasattr(os, "getuid") else 0
+    user = os.geteuid() if hasattr(os, "geteuid") else 0
     folder = Path(tempfile.gettempdir()) / f"emmclab-{user}"
-    folder.mkdir(mode=0o700, exist_ok=True)
-    if hasattr(os, "getuid") and folder.stat().st_uid != user:
+    with contextlib.suppress(FileExistsError):
+        folder.mkdir(mode=0o700)
+    found = folder.lstat()
+    problem = None
+    if stat.S_ISLNK(found.st_mode):
+        problem = "is a symbolic link"
+    elif not stat.S_ISDIR(found.st_mode):
+        problem = "is not a folder"
+    elif hasattr(os, "geteuid") and found.st_uid != user:
+        problem = f"belongs to another user ({found.st_uid})"
+    elif hasattr(os, "geteuid") and found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        problem = f"can be written to by other users (mode {stat.S_IMODE(found.st_mode):o})"
+    if problem is not None:
         raise InputError(
-            f"{folder}: this folder belongs to another user",
+            f"{folder}: what is kept to save time would lie here, but this {problem}",
             kind="io",
             file=str(folder),
-            hint="let TMPDIR name a folder of your own",
+            hint="let TMPDIR name a folder of your own, as one below your home",
         )
     return folder

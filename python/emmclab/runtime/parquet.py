@@ -16,6 +16,7 @@ import duckdb
 import msgspec
 
 from emmclab.errors import InputError
+from emmclab.runtime import seal
 from emmclab.runtime.files import folder_aside, put_in_place
 
 _TYPES = {bool: "BOOLEAN", int: "BIGINT", float: "DOUBLE", str: "VARCHAR"}
@@ -95,7 +96,7 @@ class TableFile:
                 kinds.add(_TYPES[type(value)])
 
     def write(self, about: Mapping[str, str] | None = None) -> Path:
-        """Make the file, with texts about it in its metadata; the same rows give the same bytes."""
+        """Make the file, sealed, with texts about it in its metadata; the same rows give the same bytes."""
         self._file.close()
         columns = {name: _common(kind) for name, kind in self._kinds.items()}
         # Its buffer is twice as large as the longest line that it expects.
@@ -104,13 +105,15 @@ class TableFile:
             f"read_json($lines, format = 'newline_delimited', columns = {columns!r}, "
             f"maximum_object_size = {longest})"
         )
-        options = f", kv_metadata {{{', '.join(f'{name}: ${name}' for name in about)}}}" if about else ""
-        target = f"'{quoted(self.made)}' (format parquet, compression zstd{options})"
+        texts = {**(about or {}), seal.KEY: seal.UNSEALED}
+        options = f"kv_metadata {{{', '.join(f'{name}: ${name}' for name in texts)}}}"
+        target = f"'{quoted(self.made)}' (format parquet, compression zstd, {options})"
         with database(self.made.parent) as asked:
             asked.execute(
                 f"copy (select * from {source}) to {target}",  # noqa: S608
-                {"lines": str(self._lines), **(about or {})},
+                {"lines": str(self._lines), **texts},
             )
+        seal.seal(self.made)
         self._lines.unlink()
         return self.made
 
@@ -161,7 +164,7 @@ def refusing(aside: Path) -> Iterator[None]:
             kind="io",
             file=str(aside.parent),
             errno=errno.ENOSPC if full else errno.EIO,
-            hint="free some space" if full else "remove the file that is named, and run the study again",
+            hint="free some space" if full else "check the disk; a run of the study repeats what is damaged",
         ) from error
 
 

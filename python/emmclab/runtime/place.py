@@ -10,7 +10,7 @@ from pathlib import Path, PurePosixPath
 from typing import Protocol
 
 from emmclab.errors import ConfigError, InputError
-from emmclab.runtime.files import folder_aside, lock, put_in_place, sweep, write_whole
+from emmclab.runtime.files import folder_aside, folder_for_reading, lock, put_in_place, sweep, write_whole
 
 #: The file that the runs of a folder lock.
 _LOCK = ".running"
@@ -49,6 +49,10 @@ class Place(Protocol):
 
     def aside(self) -> contextlib.AbstractContextManager[Path]:
         """Give a folder on this machine for files that are made, or read by DuckDB."""
+        ...
+
+    def reading(self) -> contextlib.AbstractContextManager[Path]:
+        """Give such a folder for reading alone, also where nothing can be written."""
         ...
 
     def paths(self, names: Sequence[str], aside: Path) -> list[Path]:
@@ -126,6 +130,12 @@ class Folder:
         """Give a folder on the same disk."""
         self.folder.mkdir(parents=True, exist_ok=True)
         with folder_aside(self.folder.absolute()) as aside:
+            yield aside
+
+    @contextlib.contextmanager
+    def reading(self) -> Iterator[Path]:
+        """Give a folder on the same disk, or in the temporary folder where that can only be read."""
+        with folder_for_reading(self.folder.absolute()) as aside:
             yield aside
 
     def paths(self, names: Sequence[str], aside: Path) -> list[Path]:

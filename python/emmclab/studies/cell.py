@@ -28,7 +28,9 @@ _HELD_REQUESTS = 2_000_000
 #: Options that may name a file.
 _FILES = ("second", "precondition")
 #: The form in which results are kept; those of another form are not found.
-_KEPT_AS = 2
+_KEPT_AS = 3
+#: What stands for the grid of cells that profile an input.
+PROFILE = "profile"
 #: The mode of cells that cut power.
 CUTS = "cuts"
 

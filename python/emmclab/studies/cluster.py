@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import logging
 import os
+import secrets
+import signal
 import socket
+import sys
+import threading
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 from urllib.parse import urlsplit
@@ -59,6 +64,8 @@ class RayCluster:
         """
         # Ray would tell its makers of each start.
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+        if address is None:
+            _keep_strangers_out()
         self._ray = library("ray")
         how: dict[str, Any] = (
             {"num_cpus": jobs or os.cpu_count()} if address is None else {"address": address}
@@ -66,7 +73,8 @@ class RayCluster:
         quiet = {"log_to_driver": False, "logging_level": logging.CRITICAL, "configure_logging": True}
         try:
             _reach(address)
-            context = self._ray.init(**how, **quiet)
+            with _own_handlers():
+                context = self._ray.init(**how, **quiet)
         except (OSError, RuntimeError, ValueError) as error:
             first = (str(error).strip() or type(error).__name__).splitlines()[0]
             raise ConfigError(
@@ -112,7 +120,8 @@ class RayCluster:
             give()
             while running:
                 self._look()
-                done, _ = ray.wait(list(running), num_returns=1, timeout=_LOOK_S)
+                with _status_of_signal():
+                    done, _ = ray.wait(list(running), num_returns=1, timeout=_LOOK_S)
                 for reference in done:
                     task = running.pop(reference)
                     outcome = self._outcome(reference)
@@ -137,7 +146,8 @@ class RayCluster:
         """
         errors = self._ray.exceptions
         try:
-            return self._ray.get(reference)
+            with _status_of_signal():
+                return self._ray.get(reference)
         except (errors.WorkerCrashedError, errors.OutOfMemoryError) as error:
             return Crash(str(error).strip().splitlines()[0])
         except (errors.NodeDiedError, errors.ObjectLostError, errors.LocalRayletDiedError):
@@ -187,6 +197,39 @@ def _reach(address: str | None) -> None:
     place = urlsplit(address or "")
     if place.hostname and place.port:
         socket.create_connection((place.hostname, place.port), timeout=_REACH_S).close()
+
+
+def _keep_strangers_out() -> None:
+    """Give a cluster that is started here a token of its own: Ray listens at every address of this machine.
+
+    Ray reads it once, when it is imported; who has named a token, or imported Ray before, has chosen.
+    """
+    if "ray" not in sys.modules and not {"RAY_AUTH_MODE", "RAY_AUTH_TOKEN"} & os.environ.keys():
+        os.environ |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
+
+
+@contextlib.contextmanager
+def _own_handlers() -> Iterator[None]:
+    """Keep this process's answers to signals: Ray's own to SIGTERM prints a stack of C++ and aborts."""
+    is_main = threading.current_thread() is threading.main_thread()
+    numbers = (signal.SIGTERM, signal.SIGINT) if is_main else ()
+    before = {number: signal.getsignal(number) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            if handler is not None:
+                # Also where Python knows of no change: Ray sets its handlers behind its back.
+                signal.signal(number, handler)
+
+
+@contextlib.contextmanager
+def _status_of_signal() -> Iterator[None]:
+    """Exit with the status that SIGTERM has: Ray gives the exit of a handler that comes while it waits 1."""
+    try:
+        yield
+    except SystemExit as end:
+        raise SystemExit(128 + signal.SIGTERM) from end
 
 
 def _missing(error: Exception) -> str:

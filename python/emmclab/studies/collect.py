@@ -7,11 +7,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from emmclab.errors import InputError
-from emmclab.runtime.files import folder_aside, put_in_place, written
+from emmclab.runtime.files import folder_aside, folder_for_reading, put_in_place, written
 from emmclab.runtime.parquet import TableFile, database, quoted
 from emmclab.runtime.place import Place
+from emmclab.runtime.seal import is_whole
 from emmclab.studies.cell import Cell
 from emmclab.studies.definition import Study
+from emmclab.studies.freshness import made_of
 from emmclab.studies.kept import ask
 from emmclab.studies.results import Results
 from emmclab.studies.run import about
@@ -20,6 +22,7 @@ from emmclab.studies.tables import Run, row_of_cell
 
 #: The name of what tells about the study in the metadata of the file.
 _ABOUT = "emmclab"
+_HINT = "write one with `emmclab collect STUDY RESULTS... -o all.parquet`"
 
 
 def collect(study: Study, cells: Sequence[Cell], places: Sequence[Place], output: Path) -> list[Missing]:
@@ -68,7 +71,7 @@ def _collect(study: Study, cells: Sequence[Cell], places: Sequence[Place], outpu
             said = about(study, cells) | ({"missing": len(missing)} if missing else {})
             if not table.rows:
                 table.name_columns({"key": "", "number": 0, "kind": "", "result": ""})
-            put_in_place(table.write({_ABOUT: json.dumps(said, sort_keys=True)}), output)
+            put_in_place(table.write({_ABOUT: json.dumps(said, sort_keys=True), **made_of(study)}), output)
     return missing
 
 
@@ -76,12 +79,19 @@ def collected(path: Path, *, of_run: Callable[[Run], Run] | None = None) -> Resu
     """Read a file that `collect` wrote; `of_run` gives the part of each run that is wanted.
 
     Raises:
-        InputError: it is not such a file.
+        InputError: it is not such a file, or is damaged.
     """
     if not path.is_file():
         raise InputError(f"{path}: file not found", kind="io", file=str(path), hint="check the path")
+    if not is_whole(path):
+        raise InputError(
+            f"{path}: this is not a file of collected results, or it is damaged, or of an earlier version",
+            kind="io",
+            file=str(path),
+            hint=_HINT,
+        )
     source = f"'{quoted(path)}'"
-    with folder_aside(path.absolute().parent) as aside, database(aside) as asked:
+    with folder_for_reading(path.absolute().parent) as aside, database(aside) as asked:
         found = asked.execute(
             f"select decode(value) from parquet_kv_metadata({source}) where decode(key) = '{_ABOUT}'"  # noqa: S608
         ).fetchone()
@@ -90,7 +100,7 @@ def collected(path: Path, *, of_run: Callable[[Run], Run] | None = None) -> Resu
                 f"{path}: this is not a file of collected results",
                 kind="io",
                 file=str(path),
-                hint="write one with `emmclab collect STUDY RESULTS... -o all.parquet`",
+                hint=_HINT,
             )
         keys = asked.execute(f"select key from {source} order by number").fetchall()  # noqa: S608
         texts = (text for _, text in ask([path], aside, [key for (key,) in keys], ["result"]))

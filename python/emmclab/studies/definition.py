@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import hashlib
 import json
+import re
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -15,7 +16,7 @@ from emmclab.runtime.files import read_text
 from emmclab.runtime.toml_table import TomlTable
 from emmclab.studies.app_cell import APP
 from emmclab.studies.bundled import bundled, bundled_text
-from emmclab.studies.cell import Cell
+from emmclab.studies.cell import PROFILE, Cell
 from emmclab.studies.cuts import Cuts, read_cuts
 from emmclab.studies.expansion import expand
 from emmclab.studies.grid import Grid, read_grid
@@ -24,6 +25,10 @@ from emmclab.studies.program import Program, read_programs
 from emmclab.studies.space import Space, read_space
 from emmclab.traces.profile_options import percentiles_of
 from emmclab.traces.reading import reading_options
+
+#: The name of a study, which is a folder's and an argument's; and names of folders within those of results.
+_NAME = re.compile(r"[^\W_][\w-]*")
+_TAKEN = frozenset({"cells", "images", "crash", "running"})
 
 
 @dataclass(frozen=True)
@@ -78,13 +83,15 @@ class Study:
         """
         try:
             table = tomllib.loads(text)
-        except tomllib.TOMLDecodeError as error:
+        except (ValueError, RecursionError) as error:
+            deep = isinstance(error, RecursionError)
             raise ConfigError(
-                f"{file}: {error}",
+                f"{file}: {'lists in it lie too deep in each other' if deep else error}",
                 kind="config",
                 file=file,
                 hint="correct the TOML; docs/guides/reproduce.md describes a study",
             ) from error
+        _refuse_large_numbers(table, file, "")
         read = TomlTable(table, file, "")
         programs, cuts = read_programs(read), read_cuts(read)
         study = Study(
@@ -106,15 +113,26 @@ class Study:
             by_name = {grid.name: grid for grid in study.grids}
             study = replace(study, search=read_space(read.inner("search"), by_name))
         read.done()
-        if not study.name or not study.name.replace("-", "").replace("_", "").isalnum():
+        if not _NAME.fullmatch(study.name) or study.name in _TAKEN:
             raise ConfigError(
                 f"{file}: `{study.name}` is not a valid name of a study",
                 kind="config",
                 file=file,
                 field="name",
-                hint="use letters, digits, - and _",
+                hint="use letters, digits, - and _, first a letter or digit"
+                if study.name not in _TAKEN
+                else f"choose another one: {', '.join(sorted(_TAKEN))} are folders of results themselves",
             )
+        _refuse_negative_seeds(study)
         names = [grid.name for grid in study.grids]
+        if PROFILE in names:
+            raise ConfigError(
+                f"{file}: `{PROFILE}` is not a valid name of a grid",
+                kind="config",
+                file=file,
+                field="grid",
+                hint="choose another one: the profiles of the inputs are called so",
+            )
         for name in names:
             if names.count(name) > 1:
                 raise ConfigError(
@@ -165,6 +183,45 @@ class Study:
             ConfigError: a device, setting or input is wrong, or there are too many cells.
         """
         return expand(self)
+
+
+def _refuse_large_numbers(value: object, file: str, place: str) -> None:
+    """Refuse whole numbers of more than 64 bits, which TOML does not have and no table holds.
+
+    Raises:
+        ConfigError: there is one.
+    """
+    if isinstance(value, dict):
+        for name, inner in value.items():
+            _refuse_large_numbers(inner, file, f"{place}.{name}" if place else name)
+    elif isinstance(value, list):
+        for inner in value:
+            _refuse_large_numbers(inner, file, place)
+    elif isinstance(value, int) and not -(2**63) <= value < 2**63:
+        raise ConfigError(
+            f"{file}: `{place}`: a number of {value.bit_length()} bits is too large",
+            kind="config",
+            file=file,
+            field=place,
+            hint=f"give one up to {2**63 - 1}",
+        )
+
+
+def _refuse_negative_seeds(study: Study) -> None:
+    """Refuse seeds that no generator takes.
+
+    Raises:
+        ConfigError: one is below 0.
+    """
+    for place, seeds in [("", study.seeds), *((grid.place, grid.seeds) for grid in study.grids)]:
+        if seeds and min(seeds) < 0:
+            raise ConfigError(
+                f"{study.file}: `{place}seeds`: {min(seeds)} is below 0",
+                kind="config",
+                file=study.file,
+                field=f"{place}seeds",
+                hint="give numbers from 0 on",
+            )
 
 
 def _reading(read: TomlTable) -> dict[str, Setting]:

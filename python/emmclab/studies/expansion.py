@@ -6,6 +6,7 @@ import contextlib
 import functools
 import itertools
 import json
+import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -17,7 +18,7 @@ from emmclab.devices.device import Device, parse_precondition
 from emmclab.devices.layers import Setting, settings_of, stack
 from emmclab.errors import ConfigError, EmmclabError
 from emmclab.studies.app_cell import digest_of
-from emmclab.studies.cell import Cell, Input
+from emmclab.studies.cell import PROFILE, Cell, Input
 from emmclab.studies.cuts import workload_digest
 from emmclab.studies.grid import Grid
 from emmclab.traces.workload import workload_groups
@@ -37,22 +38,18 @@ def expand(study: Study) -> list[Cell]:
     Raises:
         ConfigError: a device, setting or input is wrong, or there are too many cells.
     """
+    _refuse_too_many(study)
     inputs = _Inputs(study)
     wanted: dict[Input, list[Cell]] = {}
     for source in inputs.profiled():
-        wanted.setdefault(source, []).append(Cell("profile", source, options=json.dumps(_percentiles(study))))
+        wanted.setdefault(source, []).append(Cell(PROFILE, source, options=json.dumps(_percentiles(study))))
     devices: dict[str, tuple[str, str]] = {}
-    count = 0
     for grid in study.grids:
         with _naming(study.file, grid):
             _check(grid)
             shared = _shared_options(grid)
             sources = inputs.of(grid)
-        points = list(_points(grid))
-        count += len(points) * len(sources)
-        if count > MOST_CELLS:
-            raise ConfigError(f"more than {MOST_CELLS:,} cells", kind="config", hint="take out an axis")
-        for device, values, mode, variant in points:
+        for device, values, mode, variant in _points(grid):
             of_layers = settings_of(grid.layers, values)
             settings = {key: value for key, value in values.items() if key not in of_layers}
             said = json.dumps(settings)
@@ -75,6 +72,34 @@ def expand(study: Study) -> list[Cell]:
     return [cell for cells in wanted.values() for cell in cells]
 
 
+def _refuse_too_many(study: Study) -> None:
+    """Count the cells of the grids before any is made: a short file can stand for more than memory holds.
+
+    Raises:
+        ConfigError: there are more than a study may have.
+    """
+    counts = {}
+    for grid in study.grids:
+        ways = [grid.devices, *grid.axes.values(), grid.modes, grid.file_systems or grid.networks or ("",)]
+        sources = [_resolved(grid.inputs or study.inputs), grid.seeds or study.seeds]
+        counts[grid.name] = math.prod(map(len, [*ways, *sources]))
+    profiled = (name.partition(" --only ")[0] for name in _resolved(study.inputs))
+    # A recording is the same for every seed.
+    counts[PROFILE] = sum(
+        1 if Path(name).is_file() and not name.endswith(".toml") else len(study.seeds) for name in profiled
+    )
+    total = sum(counts.values())
+    if total > MOST_CELLS:
+        largest = max(counts, key=lambda name: counts[name])
+        raise ConfigError(
+            f"{study.file or study.name}: this study has {total:,} cells, more than {MOST_CELLS:,}",
+            kind="config",
+            file=study.file or None,
+            field="grid",
+            hint=f"take out axes, values or seeds: `{largest}` alone has {counts[largest]:,} cells",
+        )
+
+
 class _Inputs:
     """Inputs of a study by name; a trace and its twin of the same name are distinguished by their files."""
 
@@ -85,10 +110,12 @@ class _Inputs:
 
     def profiled(self) -> Iterator[Input]:
         """Give those that are profiled; a recording is the same for every seed."""
-        for name, seed in itertools.product(_resolved(self._study.inputs), self._study.seeds):
-            found = self._trace(name, seed)
-            if found.synthetic or seed == self._study.seeds[0]:
-                yield found
+        first, *others = self._study.seeds
+        for name in _resolved(self._study.inputs):
+            found = self._trace(name, first)
+            yield found
+            if found.synthetic:
+                yield from (self._trace(name, seed) for seed in others)
 
     def of(self, grid: Grid) -> list[Input]:
         """Give those of a grid, each with each of its seeds."""

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import hashlib
-from collections.abc import Iterator, Sequence
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
 import duckdb
 
+from emmclab.runtime import seal
 from emmclab.runtime.parquet import database, memory_database, quoted, refusing
 from emmclab.studies.sorting import in_ranges
 
 #: Results that are taken from the database at once.
 _FETCHED = 200
+#: The column of the checksum of a row, by which single cells of a damaged part are told to be whole.
+_CHECKSUM = "checksum"
+#: Rows that are written at once where parts are joined, and of a row group of what they become.
+_JOINED, _GROUP = 500, 2_048
 
 
 class Kept(NamedTuple):
@@ -31,6 +38,15 @@ class Kept(NamedTuple):
     def of(key: str, result: str, lines: str) -> Kept:
         """Make it of a result and its rows."""
         return Kept(key, result, f"{hashlib.sha256(result.encode()).hexdigest()}\n{lines}")
+
+    @property
+    def checksum(self) -> str:
+        """SHA-256 of the whole row, first 16 digits."""
+        return hashlib.sha256("\n".join(self).encode()).hexdigest()[:16]
+
+
+#: What makes room for the seal of a part.
+_METADATA = f"kv_metadata {{{seal.KEY}: '{seal.UNSEALED}'}}"
 
 
 class PartWriter:
@@ -50,26 +66,75 @@ class PartWriter:
         self.close()
 
     def write(self, results: Sequence[Kept], path: Path) -> None:
-        """Write results as a part.
+        """Write results as a part, which is sealed.
 
         Raises:
             InputError: the disk is full.
         """
-        columns = ", ".join(f"unnest(${name}::varchar[]) as {name}" for name in Kept._fields)
+        values = {name: [one[place] for one in results] for place, name in enumerate(Kept._fields)}
+        values[_CHECKSUM] = [one.checksum for one in results]
+        columns = ", ".join(f"unnest(${name}::varchar[]) as {name}" for name in values)
         with refusing(path.parent):
             if self._database is None:
                 self._database = memory_database()
-            how = f"format parquet, compression {self._compression}"
-            self._database.execute(
-                f"copy (select {columns}) to '{quoted(path)}' ({how})",
-                {name: [one[place] for one in results] for place, name in enumerate(Kept._fields)},
-            )
+            how = f"format parquet, compression {self._compression}, {_METADATA}"
+            self._database.execute(f"copy (select {columns}) to '{quoted(path)}' ({how})", values)
+        seal.seal(path)
 
     def close(self) -> None:
         """Let go of what it holds."""
         opened, self._database = self._database, None
         if opened is not None:
             opened.close()
+
+
+def write_joined(results: Iterable[Kept], aside: Path) -> Path | None:
+    """Write results as one part in `aside`, some at a time; None where there are none.
+
+    Raises:
+        InputError: the disk is full.
+    """
+    pieces: list[Path] = []
+    with PartWriter("snappy") as writer:
+        left = iter(results)
+        while some := list(itertools.islice(left, _JOINED)):
+            pieces.append(aside / f"piece-{len(pieces)}.parquet")
+            writer.write(some, pieces[-1])
+    if not pieces:
+        return None
+    made = aside / "all.parquet"
+    with database(aside) as asked:
+        how = f"format parquet, compression zstd, row_group_size {_GROUP}, {_METADATA}"
+        asked.execute(f"copy (from read_parquet({listed(pieces)})) to '{quoted(made)}' ({how})")
+    for piece in pieces:
+        piece.unlink()
+    seal.seal(made)
+    return made
+
+
+def undamaged(part: Path) -> Iterator[Kept]:
+    """Give the results of a damaged part that can be read and have the right checksum."""
+    with memory_database() as asked, contextlib.suppress(duckdb.Error):
+        groups = asked.execute(
+            "select distinct row_group_id, row_group_num_rows from parquet_metadata($path) order by 1",
+            {"path": str(part)},
+        ).fetchall()
+        begin = 0
+        for _, rows in groups:
+            # What is damaged in one group does no harm to the others.
+            with contextlib.suppress(duckdb.Error):
+                asked.execute(
+                    f"select {', '.join([*Kept._fields, _CHECKSUM])} "  # noqa: S608
+                    "from read_parquet($path, file_row_number = true) "
+                    "where file_row_number >= $begin and file_row_number < $end",
+                    {"path": str(part), "begin": begin, "end": begin + rows},
+                )
+                for *values, checksum in _rows(asked):
+                    if all(isinstance(value, str) for value in values):
+                        one = Kept(*values)
+                        if one.checksum == checksum:
+                            yield one
+            begin += rows
 
 
 def keys_of(parts: Sequence[Path], aside: Path) -> set[str]:

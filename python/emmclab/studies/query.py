@@ -15,6 +15,8 @@ import duckdb
 from emmclab.errors import ConfigError, InputError
 from emmclab.runtime.files import folder_aside, written
 from emmclab.runtime.parquet import quoted
+from emmclab.runtime.seal import is_whole
+from emmclab.studies.tables import TABLES
 from emmclab.traces.trace import Trace
 
 Given = TypeVar("Given")
@@ -54,12 +56,13 @@ def asked(folders: Sequence[Path], sql: str) -> Iterator[Answer]:
     """Ask the tables of one or several studies; each table is a view, with the column `study`.
 
     Raises:
-        InputError: there are no results.
+        InputError: there are no results, or a table is damaged.
         ConfigError: the question is no SQL, or names what is not there.
     """
     views: dict[str, list[str]] = {}
     for folder in folders:
         for path in sorted(folder.glob("*.parquet")):
+            _require_whole(path)
             piece = f"select '{quoted(Path(folder.name))}' as study, * from '{quoted(path)}'"  # noqa: S608
             views.setdefault(path.stem, []).append(piece)
     if not views:
@@ -71,6 +74,21 @@ def asked(folders: Sequence[Path], sql: str) -> Iterator[Answer]:
             database.execute(f"create view {name} as {' union all by name '.join(parts)}")
         database.execute(f"set allowed_directories = {[str(folder.resolve()) for folder in folders]!r}")
         yield _answer(database, sql, list(views))
+
+
+def _require_whole(table: Path) -> None:
+    """Refuse a table that is not as a run of the study wrote it.
+
+    Raises:
+        InputError: it is damaged.
+    """
+    if table.stem in TABLES and not is_whole(table):
+        raise InputError(
+            f"{table}: this table of the results is damaged, or of an earlier version",
+            kind="io",
+            file=str(table),
+            hint="run the study again (`emmclab run STUDY`), which makes it of the cells that are kept",
+        )
 
 
 @contextlib.contextmanager

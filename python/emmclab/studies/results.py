@@ -12,6 +12,7 @@ from typing import Any
 
 from emmclab.errors import EmmclabError
 from emmclab.runtime.place import Place
+from emmclab.studies.cell import PROFILE
 from emmclab.studies.store import Store
 from emmclab.studies.tables import Digest, Run, cuts_power
 from emmclab.traces.profile import Profile
@@ -61,7 +62,7 @@ class Results:
         cell = entry["cell"]
         if "failed" in entry:
             self.failures.append({**cell, **entry["failed"]})
-        elif cell["grid"] == "profile":
+        elif cell["grid"] == PROFILE:
             again = cell["input"] in self.profiles
             name = f"{cell['input']} (seed {cell['seed']})" if again else cell["input"]
             if not again or of_run is None:

@@ -16,6 +16,7 @@ from emmclab.runtime.files import printable
 from emmclab.runtime.place import Folder, Place
 from emmclab.studies.cell import Cell
 from emmclab.studies.definition import Study
+from emmclab.studies.freshness import made_of
 from emmclab.studies.program import Program, require
 from emmclab.studies.results import Results
 from emmclab.studies.store import IMAGES_BYTES, Finished, Keeper, Store
@@ -23,6 +24,12 @@ from emmclab.studies.sweep import Progress, Sweep
 
 #: Called as cells finish.
 StudyProgress = Callable[[Progress], None]
+#: Called with what has to be said of kept results, as that some are damaged.
+Note = Callable[[str], None]
+
+
+def unheard(_sentence: str) -> None:
+    """Leave unsaid what nobody asks for."""
 
 
 @dataclass(frozen=True)
@@ -99,22 +106,26 @@ def run_cells(
     images_limit: int = IMAGES_BYTES,
     cells: Sequence[Cell] | None = None,
     progress: StudyProgress | None = None,
+    note: Note = unheard,
 ) -> Finished:
     """Run what is missing of a study, as `run_study` does; give what came of it, without the results.
 
-    Cells that crash their process again and again are left out, and named in `missing`.
+    Cells that crash their process again and again are left out, and named in `missing`. Those whose kept
+    result is damaged are run again; `note` is called with what was found.
 
     Raises:
         ConfigError: another run is at work in this place.
     """
     cells = study.cells() if cells is None else cells
+    # Of the files as they are now: who changes one while cells run is told that the results are of another.
+    made = made_of(study)
     with place.lock(""):
         store = Store(place, images_limit)
         store.sweep()
         if fresh:
             store.forget()
-        reasons = _run(store, executor, cells, progress)
-        found = store.finish(about(study, cells), cells, reasons)
+        reasons = _run(store, executor, cells, progress, note)
+        found = store.finish(about(study, cells), cells, reasons, made)
         # Workers of a run that was killed a moment ago were still there when this one began.
         store.sweep()
     return found
@@ -128,6 +139,7 @@ def run_part(
     *,
     images_limit: int = IMAGES_BYTES,
     progress: StudyProgress | None = None,
+    note: Note = unheard,
 ) -> dict[str, str]:
     """Run what is missing of some cells of a study, and leave it to `collect` or a later run to join them.
 
@@ -138,16 +150,21 @@ def run_part(
         ConfigError: another run of the same part is at work in this place, or one of all cells.
     """
     with place.lock(part):
-        return _run(Store(place, images_limit), executor, cells, progress)
+        return _run(Store(place, images_limit), executor, cells, progress, note)
 
 
 def estimate(
-    place: Place, executor: Executor, cells: Sequence[Cell], *, images_limit: int = IMAGES_BYTES
+    place: Place,
+    executor: Executor,
+    cells: Sequence[Cell],
+    *,
+    images_limit: int = IMAGES_BYTES,
+    note: Note = unheard,
 ) -> Progress:
     """Run a few cells of each grid, and keep them; give the time that the rest will take."""
     last: list[Progress] = []
     with place.lock("estimate"):
-        _run(Store(place, images_limit), executor, cells, last.append, is_sample=True)
+        _run(Store(place, images_limit), executor, cells, last.append, note, is_sample=True)
     left = len(cells)
     return last[-1] if last else Progress(left, left, left, 0, 0, 0.0, 0.0, executor.jobs)
 
@@ -157,11 +174,12 @@ def _run(
     executor: Executor,
     cells: Sequence[Cell],
     progress: StudyProgress | None,
+    note: Note,
     *,
     is_sample: bool = False,
 ) -> dict[str, str]:
     """Run the cells that are not kept; say, by key, why some have no result."""
-    have = store.keys()
+    have = store.mend(note)
     left = [cell for cell in cells if cell.key not in have]
     require_all(left, executor)
     if not left:

@@ -16,10 +16,10 @@ from emmclab.runtime.executors import Executor
 from emmclab.runtime.extras import library
 from emmclab.runtime.parquet import Row
 from emmclab.runtime.place import Place
-from emmclab.studies.cell import Cell
+from emmclab.studies.cell import PROFILE, Cell
 from emmclab.studies.definition import Study
 from emmclab.studies.kept import Kept
-from emmclab.studies.run import StudyProgress, require_all
+from emmclab.studies.run import Note, StudyProgress, require_all, unheard
 from emmclab.studies.space import Space
 from emmclab.studies.store import IMAGES_BYTES, Keeper, Store
 from emmclab.studies.summary import average
@@ -104,6 +104,7 @@ def run_search(
     ways: Sequence[str] = WAYS,
     images_limit: int = IMAGES_BYTES,
     progress: StudyProgress | None = None,
+    note: Note = unheard,
 ) -> Found:
     """Try settings within the space of a study, `budget` of them in each way.
 
@@ -125,6 +126,7 @@ def run_search(
     with place.lock(""):
         store = Store(place, images_limit)
         store.sweep()
+        store.mend(note)
         running = _Search(study, space, tuple(objectives), store, budget, seed, batch, ways)
         sweep = Sweep([], 0, more=running.more)
         first = running.more()
@@ -287,7 +289,7 @@ def trial_cells(study: Study, space: Space, values: dict[str, Setting]) -> list[
         inputs=grid.inputs or study.inputs,
         grids=(replace(grid, set={**grid.set, **space.settings(values)}),),
     )
-    return [cell for cell in tried.cells() if cell.grid != "profile"]
+    return [cell for cell in tried.cells() if cell.grid != PROFILE]
 
 
 def _reason(row: Any) -> str:

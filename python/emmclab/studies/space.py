@@ -135,7 +135,8 @@ class Space:
             levels[more[0]] = more[1]
         values = [one.levels(count) for one, count in zip(self.ranges, levels, strict=True)]
         names = [one.name for one in self.ranges]
-        return [dict(zip(names, point, strict=True)) for point in itertools.product(*values)][:budget]
+        points = itertools.islice(itertools.product(*values), budget)
+        return [dict(zip(names, point, strict=True)) for point in points]
 
 
 def read_space(read: TomlTable, grids: Mapping[str, Grid]) -> Space:

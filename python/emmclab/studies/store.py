@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import itertools
 import json
 import shutil
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -18,22 +17,23 @@ from emmclab.errors import InputError
 from emmclab.runtime.build import build_digest
 from emmclab.runtime.files import lock, sweep
 from emmclab.runtime.local_copies import scratch
-from emmclab.runtime.parquet import Line, TableFile, database, quoted
+from emmclab.runtime.parquet import Line, TableFile
 from emmclab.runtime.place import Folder, Place
+from emmclab.runtime.seal import is_whole
 from emmclab.studies.cell import Cell, Images
-from emmclab.studies.kept import Kept, PartWriter, ask, keys_of, listed
+from emmclab.studies.kept import Kept, PartWriter, ask, keys_of, undamaged, write_joined
 from emmclab.studies.tables import TABLES, Digest, Run, kept_rows
 
 #: Most bytes of preconditioned devices in the results folder of a study, where nothing else is said.
 IMAGES_BYTES = 4 << 30
 #: Where parts lie, and the one that all become.
 _CELLS, _WHOLE = "cells", "cells/all.parquet"
+#: The entry of the index that has its own SHA-256.
+_CHECK = "check"
 #: Parts are written the more rarely, the more there are: seconds for each, and the most between two.
 _EACH_S, _MOST_S = 0.1, 10.0
 #: Parts of more cells than this are joined only where there are more parts than that.
 _MANY_CELLS, _MANY_PARTS = 4_096, 1_000
-#: Rows that are written at once where parts are joined, and of a row group of what they become.
-_JOINED, _GROUP = 500, 2_048
 
 
 @dataclass(frozen=True)
@@ -80,19 +80,60 @@ class Store:
         """Give the keys of all cells that are kept.
 
         Raises:
-            InputError: a part is broken.
+            InputError: a part is damaged.
         """
         if not (names := self.place.names(_CELLS)):
             return set()
-        with self.place.aside() as aside:
+        with self.place.reading() as aside:
             paths = self.place.paths(names, aside)
             try:
                 return keys_of(paths, aside)
             except InputError:
-                for path, name in zip(paths, names, strict=True):
-                    with _naming(f"{self.place}/{name}"):
-                        keys_of([path], aside)
+                self._require_whole(names, paths)
                 raise
+
+    def mend(self, note: Callable[[str], None]) -> set[str]:
+        """Drop cells that are damaged, which are then run again; give the keys of all others.
+
+        `note` is called with a sentence on each damaged part.
+        """
+        if not (names := self.place.names(_CELLS)):
+            return set()
+        with self.place.aside() as aside:
+            keys: set[str] = set()
+            paths = dict(zip(names, self.place.paths(names, aside), strict=True))
+            whole = [path for path in paths.values() if is_whole(path)]
+            if whole:
+                keys = keys_of(whole, aside)
+            for name, path in paths.items():
+                if path in whole:
+                    continue
+                intact: set[str] = set()
+                made = write_joined(_noting_keys(undamaged(path), intact), aside)
+                if made is None or self._put(made) != name:
+                    self.place.remove(name)
+                keys |= intact
+                note(
+                    f"{self.place}/{name}: this part of the results is damaged, or of an earlier version: "
+                    f"{len(intact):,} cells of it are whole, others are run again"
+                )
+        return keys
+
+    def _require_whole(self, names: Sequence[str], paths: Sequence[Path]) -> None:
+        """Refuse damaged parts.
+
+        Raises:
+            InputError: one is damaged.
+        """
+        for name, path in zip(names, paths, strict=True):
+            if not is_whole(path):
+                file = f"{self.place}/{name}"
+                raise InputError(
+                    f"{file}: this part of the results is damaged, or of an earlier version",
+                    kind="io",
+                    file=file,
+                    hint="run the study again (`emmclab run STUDY`), which repeats only what is damaged",
+                )
 
     def add(self, results: Sequence[Kept], writer: PartWriter | None = None) -> None:
         """Keep results as one part, which is there whole or not at all."""
@@ -101,8 +142,14 @@ class Store:
         with self.place.aside() as aside, contextlib.ExitStack() as own:
             made = aside / "part.parquet"
             (writer or own.enter_context(PartWriter())).write(results, made)
-            name = hashlib.sha256(made.read_bytes()).hexdigest()[:32]
-            self.place.write(f"{_CELLS}/{name}.parquet", made)
+            self._put(made)
+
+    def _put(self, made: Path) -> str:
+        """Put a part in place, under the digest of its bytes; give its name."""
+        with made.open("rb") as file:
+            name = f"{_CELLS}/{hashlib.file_digest(file, 'sha256').hexdigest()[:32]}.parquet"
+        self.place.write(name, made)
+        return name
 
     def sweep(self) -> None:
         """Remove unfinished files of a killed run, and images of other builds.
@@ -142,16 +189,10 @@ class Store:
         if len(keys) > _MANY_CELLS and len(names) <= _MANY_PARTS:
             return
         with self.place.aside() as aside:
-            pieces: list[Path] = []
-            results = (Kept(*row) for row in ask(self.copies(aside), aside, keys, Kept._fields[1:]))
-            with PartWriter("snappy") as writer:
-                while some := list(itertools.islice(results, _JOINED)):
-                    pieces.append(aside / f"piece-{len(pieces)}.parquet")
-                    writer.write(some, pieces[-1])
-            made = aside / "all.parquet"
-            with database(aside) as asked:
-                target = f"'{quoted(made)}' (format parquet, compression zstd, row_group_size {_GROUP})"
-                asked.execute(f"copy (from read_parquet({listed(pieces)})) to {target}")
+            rows = ask(self._paths(aside), aside, keys, Kept._fields[1:])
+            made = write_joined((Kept(*row) for row in rows), aside)
+            if made is None:
+                return
             self.place.write(_WHOLE, made)
         # Until here a cell may be there twice, which does no harm.
         for name in names:
@@ -159,18 +200,35 @@ class Store:
                 self.place.remove(name)
 
     def copies(self, aside: Path) -> list[Path]:
-        """Give the parts as paths on this machine; those of a bucket are copied to `aside`."""
+        """Give the parts as paths on this machine; those of a bucket are copied to `aside`.
+
+        Raises:
+            InputError: a part is damaged.
+        """
+        names = self.place.names(_CELLS)
+        paths = self.place.paths(names, aside)
+        self._require_whole(names, paths)
+        return paths
+
+    def _paths(self, aside: Path) -> list[Path]:
+        """Give the parts as `copies` does, unchecked, as a run does that has mended them before."""
         return self.place.paths(self.place.names(_CELLS), aside)
 
     def ask(self, keys: Sequence[str], *columns: str) -> Iterator[tuple[Any, ...]]:
         """Give the key and columns of cells, in this order; None for those of cells that are not there."""
-        with self.place.aside() as aside:
-            yield from ask(self.copies(aside), aside, keys, columns)
+        with self.place.reading() as aside:
+            yield from ask(self._paths(aside), aside, keys, columns)
 
-    def finish(self, about: dict[str, Any], cells: Iterable[Cell], reasons: Mapping[str, str]) -> Finished:
+    def finish(
+        self,
+        about: dict[str, Any],
+        cells: Iterable[Cell],
+        reasons: Mapping[str, str],
+        made_of: Mapping[str, str],
+    ) -> Finished:
         """Write the index and the tables, in the order of the study, whatever order the cells ran in.
 
-        `reasons` tell, by key, why cells have no result.
+        `reasons` tell, by key, why cells have no result; `made_of` is what tables say of themselves.
         """
         by_key = {cell.key: cell for cell in cells}
         found = Finished(about, counts=dict.fromkeys(TABLES, 0))
@@ -191,7 +249,7 @@ class Store:
                     tables[line.table].add_line(line)
             for name, table in tables.items():
                 if table.rows:
-                    self.place.write(f"{name}.parquet", table.write(), is_derived=True)
+                    self.place.write(f"{name}.parquet", table.write(made_of), is_derived=True)
                 else:
                     self.place.remove(f"{name}.parquet")
         found.digest = digest.text
@@ -201,6 +259,7 @@ class Store:
         index: dict[str, Any] = {"study": found.about, "cells": [key for key in by_key if key not in without]}
         if found.missing:
             index["missing"] = [asdict(one) for one in found.missing]
+        index[_CHECK] = _check_of(index)
         self.place.write("index.json", (json.dumps(index, indent=1) + "\n").encode())
         return found
 
@@ -208,29 +267,59 @@ class Store:
         """Read the index of the last finished run.
 
         Raises:
-            InputError: the study has not been run to its end.
+            InputError: the study has not been run to its end, or the index is damaged.
         """
         path = f"{self.place}/index.json"
+        hint = "run the study first: `emmclab run STUDY`"
         try:
-            index: dict[str, Any] = json.loads(self.place.read("index.json"))
-        except (OSError, ValueError) as error:
-            hint = "run the study first: `emmclab run STUDY`"
+            text = self.place.read("index.json")
+        except OSError as error:
             raise InputError(
                 f"{path}: there are no finished results", kind="io", file=path, hint=hint
             ) from error
+        try:
+            index: dict[str, Any] = json.loads(text)
+            is_sound = index.get(_CHECK) == _check_of(index)
+        except (ValueError, AttributeError, RecursionError):
+            is_sound = False
+        if not is_sound:
+            raise InputError(
+                f"{path}: this index of the results is damaged, or of an earlier version",
+                kind="io",
+                file=path,
+                hint="run the study again (`emmclab run STUDY`), which makes it of the cells that are kept",
+            )
         return index
 
     def results(self) -> Iterator[str]:
-        """Give the results of the last finished run as JSON, in the order of the study; also of failures."""
-        for key, text in self.ask(self.index()["cells"], "result"):
-            if text is None:
-                raise InputError(
-                    f"{self.place}: the result {key} is gone",
-                    kind="io",
-                    file=str(self.place),
-                    hint="run the study again",
-                )
-            yield text
+        """Give the results of the last finished run as JSON, in the order of the study; also of failures.
+
+        Raises:
+            InputError: there is none, or a part or the index is damaged.
+        """
+        keys = self.index()["cells"]
+        with self.place.reading() as aside:
+            for key, text in ask(self.copies(aside), aside, keys, ["result"]):
+                if text is None:
+                    raise InputError(
+                        f"{self.place}: the result {key} is gone",
+                        kind="io",
+                        file=str(self.place),
+                        hint="run the study again",
+                    )
+                yield text
+
+
+def _check_of(index: Mapping[str, Any]) -> str:
+    """SHA-256 of an index without its check."""
+    said = {name: value for name, value in index.items() if name != _CHECK}
+    return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
+
+
+def _noting_keys(results: Iterable[Kept], keys: set[str]) -> Iterator[Kept]:
+    for one in results:
+        keys.add(one.key)
+        yield one
 
 
 class Keeper:
@@ -304,16 +393,3 @@ class _Notes:
             self._stopped[line.form] = bool(row.get("run_stopped"))
             if self._stopped[line.form]:
                 self._found.early.append(row)
-
-
-@contextlib.contextmanager
-def _naming(part: str) -> Iterator[None]:
-    try:
-        yield
-    except InputError as error:
-        raise InputError(
-            f"{part}: this part of the results is broken",
-            kind="io",
-            file=part,
-            hint="remove it, and run the study again",
-        ) from error

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from emmclab.devices.result import at
 from emmclab.devices.spread import Spread
+from emmclab.studies.cell import PROFILE
 from emmclab.studies.results import Results
 from emmclab.studies.tables import Run, stop_of
 from emmclab.traces.profile_options import percentile_label
@@ -187,7 +188,7 @@ def summaries(results: Results) -> list[Summary]:
     """Sum up each grid of a study, in its order."""
     grids: dict[str, list[Run]] = {}
     for run in (*results.runs, *results.failures):
-        if run["grid"] != "profile":
+        if run["grid"] != PROFILE:
             grids.setdefault(run["grid"], []).append(run)
     metrics = metrics_of(results.about.get("percentiles", ()))
 

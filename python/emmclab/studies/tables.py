@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from emmclab.devices.result_fields import result_fields
 from emmclab.runtime.parquet import Line, Row, form_of, text_of
-from emmclab.studies.cell import CUTS
+from emmclab.studies.cell import CUTS, PROFILE
 from emmclab.traces.profile_options import percentile_label
 
 #: Figures of profiles that become tables of their own.
@@ -74,7 +74,7 @@ def rows_of(entry: Mapping[str, Any]) -> Iterator[tuple[str, Row]]:
     if cuts_power(cell):
         yield CUTS, _with_settings(_flat({**result, **cell}), cell)
         return
-    if cell["grid"] != "profile":
+    if cell["grid"] != PROFILE:
         row = _flat({**result, **cell}, is_run=True) | _percentiles(result.get("percentiles", ()))
         yield "runs", _with_settings(row, cell)
         return

@@ -27,9 +27,9 @@ class Recording(NamedTuple):
     #: Below the folder of the fleet, with `/` between folders.
     path: str
     bytes: int
-    #: Time of change; 0 where a version tells it.
+    #: Time of change of the content; 0 where an object store has the file.
     mtime_ns: int
-    #: What an object store calls this state of the file.
+    #: What an object store calls this state of the file; on this machine the time of change of the inode.
     version: str = ""
 
 
@@ -119,7 +119,8 @@ def _recording(folder: Path, path: str) -> Recording | None:
         return Recording(path.replace(os.sep, "/"), 0, 0)
     if not stat.S_ISREG(there.st_mode):
         return None
-    return Recording(path.replace(os.sep, "/"), there.st_size, there.st_mtime_ns)
+    # Copies may keep the time of change of the content (`cp -p`, rsync); that of the inode nobody can set.
+    return Recording(path.replace(os.sep, "/"), there.st_size, there.st_mtime_ns, str(there.st_ctime_ns))
 
 
 def _whole(found: list[Recording]) -> list[Recording]:

@@ -11,6 +11,7 @@ from typing import Any, cast
 
 from emmclab import _core
 from emmclab.errors import ConfigError
+from emmclab.runtime.files import refuse_endless
 from emmclab.traces.profile import Profile
 from emmclab.traces.trace import Progress, Trace
 
@@ -46,6 +47,7 @@ class Workload:
         ...     Workload.file(path).digest == Workload.preset("Email").digest
         True
         """
+        refuse_endless(path)
         return Workload(_core.WorkloadModel.file(path))
 
     @staticmethod

@@ -1,0 +1,69 @@
+"""Sealed Parquet files: each holds the SHA-256 of itself, so that damage is found before anything is read."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+#: The key of a file's metadata that has the seal, and its value while the file is made.
+KEY, UNSEALED = "emmclab_seal", "0" * 64
+#: What stands before the seal in the footer: the key, then the type and length of the value.
+_BEFORE = KEY.encode() + b"\x18\x40"
+#: The end of a Parquet file: the length of the footer before it, and the magic number.
+_LENGTH_BYTES, _MAGIC = 4, b"PAR1"
+#: Bytes that are hashed at once.
+_PIECE_BYTES = 1 << 20
+
+
+def seal(path: Path) -> None:
+    """Write the seal into a file that was made with `KEY` and `UNSEALED` in its metadata."""
+    place = _place(path)
+    if place is None:
+        raise ValueError(f"{path}: there is no place for the seal")
+    sealed = _hashed(path, place)
+    with path.open("r+b") as file:
+        file.seek(place)
+        file.write(sealed)
+
+
+def is_whole(path: Path) -> bool:
+    """Whether a file is sealed, and is still what was sealed, bit by bit."""
+    place = _place(path)
+    if place is None:
+        return False
+    with path.open("rb") as file:
+        file.seek(place)
+        return file.read(len(UNSEALED)) == _hashed(path, place)
+
+
+def _place(path: Path) -> int | None:
+    """Find the place of the seal in the footer of a file; None where there is none."""
+    size = path.stat().st_size
+    end = _LENGTH_BYTES + len(_MAGIC)
+    if size < 2 * end:
+        return None
+    with path.open("rb") as file:
+        file.seek(size - end)
+        length = int.from_bytes(file.read(_LENGTH_BYTES), "little")
+        if file.read() != _MAGIC or length > size - end:
+            return None
+        begin = size - end - length
+        file.seek(begin)
+        found = file.read(length).rfind(_BEFORE)
+    place = begin + found + len(_BEFORE)
+    return None if found < 0 or place + len(UNSEALED) > size else place
+
+
+def _hashed(path: Path, place: int) -> bytes:
+    """Hash a file as if it were not sealed."""
+    found = hashlib.sha256()
+    with path.open("rb") as file:
+        left = place
+        while left and (piece := file.read(min(left, _PIECE_BYTES))):
+            found.update(piece)
+            left -= len(piece)
+        found.update(UNSEALED.encode())
+        file.seek(place + len(UNSEALED))
+        while piece := file.read(_PIECE_BYTES):
+            found.update(piece)
+    return found.hexdigest().encode()

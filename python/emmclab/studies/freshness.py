@@ -1,0 +1,87 @@
+"""Whether results are still those of the files that a study names, and of the build that runs now."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from pathlib import Path
+from typing import Any
+
+import duckdb
+
+from emmclab.runtime.build import build_digest
+from emmclab.runtime.files import digest
+from emmclab.runtime.local_copies import file_digest
+from emmclab.studies.bundled import bundled
+from emmclab.studies.definition import Study
+
+#: The name under which tables say, in their metadata, what they were made of.
+MADE_OF = "emmclab_made_of"
+#: Files up to this size are always hashed, larger ones where they changed after the results, bytes.
+_SMALL = 16 << 20
+
+
+def made_of(study: Study) -> dict[str, str]:
+    """Give what tables say of themselves: the study, the build, and each file that it names with its digest.
+
+    Files have the names that the study gives them, so that the same study makes the same bytes anywhere.
+
+    Raises:
+        InputError: a file cannot be read.
+    """
+    files = {name: file_digest(name) for name in _named_files(study)}
+    is_bundled = study.name in bundled() and study.file == f"{study.name}.toml"
+    named = study.name if is_bundled else study.file or study.name
+    said = {"study": named, "build": build_digest(), "files": files}
+    return {MADE_OF: json.dumps(said, sort_keys=True)}
+
+
+def _named_files(study: Study) -> list[str]:
+    """Name the files that the inputs, devices, hosts and preconditionings of a study are."""
+    named = set(study.inputs)
+    for grid in study.grids:
+        named |= {*grid.inputs, *grid.devices, grid.second, grid.precondition, grid.host}
+    found = {one.partition(" --only ")[0] for one in named if one}
+    return sorted(one for one in found if Path(one).is_file())
+
+
+def changes(table: Path) -> list[str]:
+    """Say what is not as it was when a table of results was written, a phrase for each.
+
+    Files that are not there any more are left out: the results are still of what they were.
+    """
+    said = _said_by(table)
+    if said is None:
+        return []
+    found = [] if said["build"] == build_digest() else ["another build of emmclab wrote them"]
+    since_ns = table.stat().st_mtime_ns
+    found += [f"{name} has changed since" for name in said["files"] if _has_changed(name, said, since_ns)]
+    return found
+
+
+def study_of(table: Path) -> str:
+    """Give the study that a table is of, by its file, or by the name of one that comes with emmclab."""
+    said = _said_by(table)
+    return "STUDY" if said is None else str(said["study"])
+
+
+def _has_changed(name: str, said: dict[str, Any], since_ns: int) -> bool:
+    path = Path(name)
+    try:
+        there = path.stat()
+    except OSError:
+        return False
+    if there.st_size > _SMALL and there.st_ctime_ns < since_ns:
+        return False
+    return digest([path]) not in (None, said["files"][name])
+
+
+def _said_by(table: Path) -> dict[str, Any] | None:
+    """Read what a table says of itself; None where it says nothing."""
+    with contextlib.suppress(duckdb.Error, ValueError), duckdb.connect() as asked:
+        ask = "select decode(value) from parquet_kv_metadata($path) where decode(key) = $key"
+        row = asked.execute(ask, {"path": str(table), "key": MADE_OF}).fetchone()
+        said = json.loads(row[0]) if row else None
+        if isinstance(said, dict) and {"study", "build", "files"} <= set(said):
+            return said
+    return None

@@ -1,0 +1,267 @@
+"""Results that are damaged on disk are found when they are read: none gives another figure or a bug."""
+
+from __future__ import annotations
+
+import errno
+import os
+import random
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conftest import emmclab
+from emmclab.devices.device import Device
+from emmclab.errors import EmmclabError, InputError
+from emmclab.fleet import Table, profile_fleet, summarise
+from emmclab.fleet.state import state_of
+from emmclab.runtime import seal
+from emmclab.runtime.parquet import write_parquet
+from emmclab.runtime.place import Folder
+from emmclab.studies import Results, Serial, Study, freshness
+from emmclab.studies.collect import collect, collected
+from emmclab.studies.freshness import changes
+from emmclab.studies.query import query
+from emmclab.studies.run import run_cells
+from emmclab.traces.workload import Workload
+
+STUDY = """
+name = "small"
+inputs = ["Idle", "Movie"]
+
+[[grid]]
+name = "pages"
+devices = ["iiswc15-4ps"]
+modes = ["open", "closed"]
+"""
+QUESTION = "select * from runs order by all"
+#: Bits that are flipped, each in a copy of its own.
+FLIPS = 16
+
+
+def flip(path: Path, draw: random.Random) -> None:
+    """Flip one bit of a file."""
+    content = bytearray(path.read_bytes())
+    content[draw.randrange(len(content))] ^= 1 << draw.randrange(8)
+    path.write_bytes(content)
+
+
+@pytest.fixture(scope="module")
+def study() -> Study:
+    return Study.parse(STUDY, "small.toml")
+
+
+@pytest.fixture(scope="module")
+def finished(study: Study, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("stored") / "small"
+    run_cells(study, Folder(folder), Serial())
+    return folder
+
+
+def seen(folder: Path) -> tuple[object, ...]:
+    """What a reader makes of results."""
+    found = Results.load(folder)
+    profiles = [profile.to_dict() for profile in found.profiles.values()]
+    return found.digest, found.runs, profiles, found.about, query([folder], QUESTION)
+
+
+def test_a_flipped_bit_of_results_is_refused_and_the_next_run_makes_them_whole(
+    study: Study, finished: Path, tmp_path: Path
+) -> None:
+    draw = random.Random(1)
+    whole, names = seen(finished), [path for path in finished.rglob("*") if path.is_file()]
+    cells = study.cells()
+    refused = 0
+    for number in range(FLIPS):
+        copy = tmp_path / str(number) / "small"
+        shutil.copytree(finished, copy)
+        flip(copy / draw.choice(names).relative_to(finished), draw)
+        try:
+            assert seen(copy) == whole
+        except InputError as error:
+            assert "damaged" in str(error)
+            assert "emmclab run" in str(error.hint)
+            refused += 1
+        said: list[str] = []
+        found = run_cells(study, Folder(copy), Serial(), cells=cells, note=said.append)
+        assert found.digest == whole[0]
+        assert seen(copy) == whole
+        assert all("damaged" in sentence for sentence in said)
+        shutil.rmtree(copy)
+    # A blank of the index may become another one.
+    assert refused > 0.9 * FLIPS
+
+
+def test_a_run_repeats_only_the_damaged_cells_of_a_part_and_says_so(
+    study: Study, finished: Path, tmp_path: Path
+) -> None:
+    copy = tmp_path / "small"
+    shutil.copytree(finished, copy)
+    part = copy / "cells" / "all.parquet"
+    # A byte of the footer is none of a cell.
+    content = bytearray(part.read_bytes())
+    content[content.rindex(seal.KEY.encode())] ^= 1
+    part.write_bytes(content)
+    said: list[str] = []
+    done: list[int] = []
+    run_cells(study, Folder(copy), Serial(), note=said.append, progress=lambda now: done.append(now.done))
+    cells = len(study.cells())
+    assert said == [
+        f"{copy}/cells/all.parquet: this part of the results is damaged, or of an earlier version: "
+        f"{cells} cells of it are whole, others are run again"
+    ]
+    assert done == []
+
+
+def test_collected_results_and_their_parts_are_refused_where_they_are_damaged(
+    study: Study, finished: Path, tmp_path: Path
+) -> None:
+    draw = random.Random(2)
+    cells, whole = study.cells(), tmp_path / "whole.parquet"
+    collect(study, cells, [Folder(finished)], whole)
+    digest = collected(whole).digest
+    assert digest == Results.load(finished).digest
+    for _ in range(20):
+        damaged = tmp_path / "damaged.parquet"
+        shutil.copy(whole, damaged)
+        flip(damaged, draw)
+        with pytest.raises(InputError, match="damaged"):
+            collected(damaged)
+    copy = tmp_path / "small"
+    shutil.copytree(finished, copy)
+    flip(copy / "cells" / "all.parquet", draw)
+    with pytest.raises(InputError, match="damaged") as caught:
+        collect(study, cells, [Folder(copy)], tmp_path / "none.parquet")
+    assert "emmclab run" in str(caught.value.hint)
+    assert not (tmp_path / "none.parquet").exists()
+
+
+def test_a_damaged_table_of_a_fleet_is_refused_and_made_again_of_its_recordings(tmp_path: Path) -> None:
+    folder = tmp_path / "recordings"
+    folder.mkdir()
+    for seed in range(3):
+        Workload.preset("Idle").trace(seed, requests=200).write(folder / f"{seed}.csv")
+    whole = tmp_path / "whole.parquet"
+    profile_fleet(folder, whole, Serial())
+    shutil.copy(state_of(whole), tmp_path / "state")
+    summary = summarise(Table(whole)).to_dict()
+    draw = random.Random(3)
+    refused = 0
+    for number in range(FLIPS):
+        table = tmp_path / f"{number}.parquet"
+        shutil.copy(whole, table)
+        shutil.copy(tmp_path / "state", state_of(table))
+        flip(table if number % 2 else state_of(table), draw)
+        try:
+            assert summarise(Table(table)).to_dict() == summary
+        except EmmclabError as error:
+            assert "damaged" in f"{error} {error.hint}"
+            refused += 1
+        try:
+            made, counts = profile_fleet(folder, table, Serial())
+        except EmmclabError as error:
+            # What is not known as a table of a fleet may be a file of somebody else.
+            assert "not a table of a fleet" in str(error)
+            continue
+        assert made.path.read_bytes() == whole.read_bytes()
+        assert counts.was_damaged == bool(number % 2)
+    assert refused == FLIPS // 2
+
+
+def test_a_damaged_row_that_waits_for_its_table_is_profiled_again(tmp_path: Path) -> None:
+    folder = tmp_path / "recordings"
+    folder.mkdir()
+    Workload.preset("Idle").trace(1, requests=200).write(folder / "1.csv")
+    table = tmp_path / "fleet.parquet"
+    profile_fleet(folder, table, Serial())
+    whole = table.read_bytes()
+    state = state_of(table)
+    first, line = state.read_text().splitlines()
+    table.unlink()
+    # As a run leaves it that was killed before it wrote the table, but for a figure.
+    row = '{"path": "1.csv", "refused": null, "digest": "0", "bytes": 1, "requests": 999}'
+    damaged = line.replace('"row": null', f'"row": {row}')
+    state.write_text(f"{first}\n{damaged}\n")
+    profile_fleet(folder, table, Serial())
+    assert table.read_bytes() == whole
+
+
+def test_a_sealed_file_is_told_from_one_with_another_bit_or_length(tmp_path: Path) -> None:
+    path = tmp_path / "rows.parquet"
+    write_parquet(path, [{"name": "a", "value": 1}, {"name": "b", "value": 2}])
+    assert seal.is_whole(path)
+    content = path.read_bytes()
+    for place in range(len(content)):
+        damaged = bytearray(content)
+        damaged[place] ^= 1
+        path.write_bytes(damaged)
+        assert not seal.is_whole(path), place
+    for length in (*range(16), len(content) - 1):
+        path.write_bytes(content[:length])
+        assert not seal.is_whole(path), length
+    path.write_bytes(content + content[-8:])
+    assert not seal.is_whole(path)
+
+
+DEVICE_STUDY = """
+name = "mine"
+inputs = ["chat.csv"]
+
+[[grid]]
+name = "pages"
+devices = ["mine.toml"]
+"""
+
+
+def test_results_of_a_changed_input_or_device_are_reported_with_a_warning_and_the_command_that_renews_them(
+    tmp_path: Path,
+) -> None:
+    device, trace = tmp_path / "mine.toml", tmp_path / "chat.csv"
+    device.write_text(Device.preset("iiswc15-4ps").to_toml())
+    Workload.preset("Idle").trace(1, requests=100).write(trace)
+    (tmp_path / "mine.study.toml").write_text(DEVICE_STUDY)
+    asked = ("query", "select count(*) from runs", "--study", "mine", "--results", "kept")
+    told = ("report", "mine.study.toml", "--results", "kept")
+    run = ("run", "mine.study.toml", "--results", "kept", "--jobs", 1)
+    assert emmclab(*run, cwd=tmp_path).returncode == 0
+    assert "warning" not in emmclab(*asked, cwd=tmp_path).stderr
+    for changed in (device, trace):
+        changed.write_text(changed.read_text() + "\n")
+        for command in (told, asked):
+            done = emmclab(*command, cwd=tmp_path)
+            assert done.returncode == 0, done.stderr
+            assert f"{changed.name} has changed since" in done.stderr
+            assert "`emmclab run mine.study.toml --results kept` renews them" in done.stderr
+        assert emmclab(*run, cwd=tmp_path).returncode == 0
+        assert "warning" not in emmclab(*told, cwd=tmp_path).stderr
+
+
+def test_results_of_another_build_are_told_from_those_of_this_one(
+    study: Study, finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = tmp_path / "whole.parquet"
+    collect(study, study.cells(), [Folder(finished)], whole)
+    tables = [whole, finished / "runs.parquet", finished / "profiles.parquet"]
+    assert [changes(table) for table in tables] == [[], [], []]
+    monkeypatch.setattr(freshness, "build_digest", lambda: "another")
+    assert [changes(table) for table in tables] == [["another build of emmclab wrote them"]] * 3
+
+
+def test_results_in_a_folder_that_can_only_be_read_are_reported(
+    study: Study, finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = tmp_path / "whole.parquet"
+    collect(study, study.cells(), [Folder(finished)], whole)
+    make = tempfile.mkdtemp
+
+    def elsewhere(*arguments: Any, **options: Any) -> str:
+        if Path(options["dir"]) in (finished, tmp_path):
+            raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(options["dir"]))
+        return make(*arguments, **options)
+
+    monkeypatch.setattr(tempfile, "mkdtemp", elsewhere)
+    assert Results.load(finished).digest == collected(whole).digest
+    with pytest.raises(OSError, match="Read-only"):
+        run_cells(study, Folder(finished), Serial())
