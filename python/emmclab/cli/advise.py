@@ -17,6 +17,7 @@ from emmclab.cli.helping import examples
 from emmclab.cli.meter import Meter
 from emmclab.cli.names import one_of
 from emmclab.cli.options import AsJson, Reading, TraceFiles, with_groups
+from emmclab.cli.outputs import in_a_folder
 from emmclab.cli.show import framed
 from emmclab.cli.show_runs import show_provenance
 from emmclab.cli.simulation import (
@@ -83,7 +84,9 @@ def advise(
             "of capacity.",
         ),
     ] = False,
-    html: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write a page.")] = None,
+    html: Annotated[
+        Path | None, typer.Option(metavar="FILE", callback=in_a_folder, help="Also write a page.")
+    ] = None,
     deep: Annotated[
         bool,
         typer.Option(

@@ -28,7 +28,7 @@ from emmclab.cli.helping import examples
 from emmclab.cli.meter import Meter
 from emmclab.cli.names import application_names, host_names, names_of, network_names, several, solution_names
 from emmclab.cli.options import AsJson, option, with_groups
-from emmclab.cli.outputs import Perfetto
+from emmclab.cli.outputs import Perfetto, in_a_folder
 from emmclab.cli.simulation import (
     Capacity,
     Images,
@@ -214,7 +214,14 @@ def apps(
     ] = "real",
     output: Annotated[
         Path | None,
-        option("Of `learn`: the program's file, or - for stdout.", "Learn", "--output", "-o", metavar="FILE"),
+        option(
+            "Of `learn`: the program's file, or - for stdout.",
+            "Learn",
+            "--output",
+            "-o",
+            metavar="FILE",
+            callback=in_a_folder,
+        ),
     ] = None,
     partition: Annotated[
         list[str],
@@ -243,11 +250,13 @@ def apps(
         ),
     ] = False,
     record: Annotated[
-        Path | None, option("Of `live`: write the trace of the device too.", _RUN, metavar="FILE")
+        Path | None,
+        option("Of `live`: write the trace of the device too.", _RUN, metavar="FILE", callback=in_a_folder),
     ] = None,
     perfetto: Perfetto = None,
     html: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Also write a page: time lines and tables.")
+        Path | None,
+        typer.Option(metavar="FILE", callback=in_a_folder, help="Also write a page: time lines and tables."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -315,8 +324,8 @@ def apps(
         model = replace(running, host=running.host or LIVE_HOST).run(
             names[0], chosen[0], networks[0], **software
         )
-        _show_live(found, model, as_json)
         _report([found, model], [], html)
+        _show_live(found, model, as_json)
         return
     results = [
         running.run(name, one, over, perfetto=perfetto, **software)
@@ -335,10 +344,10 @@ def apps(
             )
         parts = parts_of(results[0]) if what_if == ["all"] else what_if
         faster = [running.run(names[0], chosen[0], networks[0], what_if=[part], **software) for part in parts]
-    _show(results, faster, as_json)
     if perfetto is not None:
         say(f"picture: {perfetto}")
     _report(results, faster, html)
+    _show(results, faster, as_json)
 
 
 def _learn(recording: str, output: Path | None, partitions: list[str], as_json: bool, **more: Any) -> None:

@@ -11,6 +11,7 @@ from emmclab.cli.console import print_json, say, stdout
 from emmclab.cli.helping import examples
 from emmclab.cli.names import layer_names, several
 from emmclab.cli.options import AsJson, Reading, TraceFiles, with_groups
+from emmclab.cli.outputs import in_a_folder
 from emmclab.cli.profile import distinct
 from emmclab.cli.simulation import (
     Capacity,
@@ -63,7 +64,9 @@ def compare(
     settings: Settings = [],  # noqa: B006
     capacity: Capacity = None,
     replay: Replay,
-    html: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write the report page.")] = None,
+    html: Annotated[
+        Path | None, typer.Option(metavar="FILE", callback=in_a_folder, help="Also write the report page.")
+    ] = None,
     as_json: AsJson = False,
     reading: Reading,
 ) -> None:
@@ -90,6 +93,12 @@ def compare(
                 }
                 results.append(replay.run(device, [source], pictures=pictures, **software))
         reading.note_changed(results[-1]["trace"], results[-1]["ledger"])
+    if html is not None:
+        from emmclab.pages.simulation import write_simulation_report
+
+        write_simulation_report(results, configurations, html)
+        say(f"report: {html}")
+    replay.write(results)
     if as_json:
         warn(results)
         print_json([_with_gain(result, gain) for result, gain in _gains(results)])
@@ -97,12 +106,6 @@ def compare(
         from emmclab.cli.show_runs import show_compared_results
 
         show_compared_results(stdout(), results)
-    if html is not None:
-        from emmclab.pages.simulation import write_simulation_report
-
-        write_simulation_report(results, configurations, html)
-        say(f"report: {html}")
-    replay.write(results)
     end(results)
 
 

@@ -11,7 +11,7 @@ from emmclab.cli.console import say
 from emmclab.cli.helping import examples
 from emmclab.cli.meter import Meter
 from emmclab.cli.options import Reading, TraceFile, with_groups
-from emmclab.cli.outputs import STDOUT, write_text
+from emmclab.cli.outputs import STDOUT, in_a_folder, write_text
 from emmclab.traces.workload import FITTED
 from emmclab.traces.workload import fit as fit_workload
 
@@ -27,7 +27,11 @@ def fit(
     output: Annotated[
         Path | None,
         typer.Option(
-            "-o", "--output", metavar="FILE", help="Output file: the model; default, and `-`: stdout."
+            "-o",
+            "--output",
+            metavar="FILE",
+            callback=in_a_folder,
+            help="Output file: the model; default, and `-`: stdout.",
         ),
     ] = None,
     name: Annotated[

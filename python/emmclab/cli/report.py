@@ -10,6 +10,7 @@ import typer
 from emmclab.cli.console import print_json, say
 from emmclab.cli.helping import examples
 from emmclab.cli.options import AsJson, Figures, Reading, with_groups
+from emmclab.cli.outputs import in_a_folder
 from emmclab.cli.studies import RESULTS, StudyName, incomplete
 from emmclab.errors import InputError
 
@@ -27,7 +28,9 @@ def register(app: typer.Typer) -> None:
 def report(
     *,
     study: StudyName,
-    html: Annotated[Path | None, typer.Option(metavar="FILE", help="Output file: the page.")] = None,
+    html: Annotated[
+        Path | None, typer.Option(metavar="FILE", callback=in_a_folder, help="Output file: the page.")
+    ] = None,
     figures: Figures = None,
     results: Annotated[
         Path,

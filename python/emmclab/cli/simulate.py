@@ -10,7 +10,7 @@ import typer
 from emmclab.cli.console import print_json, say, stdout
 from emmclab.cli.helping import examples
 from emmclab.cli.options import AsJson, Reading, TraceFiles, with_groups
-from emmclab.cli.outputs import Perfetto
+from emmclab.cli.outputs import Perfetto, in_a_folder
 from emmclab.cli.simulation import (
     Capacity,
     DeviceName,
@@ -56,11 +56,15 @@ def simulate(
     events: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE", help="Output file: one row per request (times, waits by cause), as Parquet."
+            metavar="FILE",
+            callback=in_a_folder,
+            help="Output file: one row per request (times, waits by cause), as Parquet.",
         ),
     ] = None,
     perfetto: Perfetto = None,
-    html: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write the report page.")] = None,
+    html: Annotated[
+        Path | None, typer.Option(metavar="FILE", callback=in_a_folder, help="Also write the report page.")
+    ] = None,
     as_json: AsJson = False,
     reading: Reading,
 ) -> None:
@@ -97,13 +101,6 @@ def simulate(
     pictures = html is not None
     result = replay.run(configuration, opened, events, pictures=pictures, perfetto=perfetto, **software)
     reading.note_changed(result["trace"], result["ledger"])
-    if as_json:
-        warn([result])
-        print_json(result.to_dict())
-    else:
-        from emmclab.cli.show_runs import show_result
-
-        show_result(stdout(), result)
     if perfetto is not None:
         say(f"picture: {perfetto}")
     if html is not None:
@@ -112,6 +109,13 @@ def simulate(
         write_simulation_report([result], [configuration], html)
         say(f"report: {html}")
     replay.write([result])
+    if as_json:
+        warn([result])
+        print_json(result.to_dict())
+    else:
+        from emmclab.cli.show_runs import show_result
+
+        show_result(stdout(), result)
     end([result])
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from emmclab.apps.closed_loop import STATES, AppResult, dominating, requests_line
+from emmclab.apps.closed_loop import STATES, AppResult, dominating, durability_line, requests_line
 from emmclab.pages.assemble import assemble
 from emmclab.pages.head import Head, Provenance, tile
 from emmclab.pages.plots.applications import FIGURES
@@ -46,7 +46,9 @@ def render(results: Sequence[AppResult], faster: Sequence[AppResult]) -> str:
             label for state, label in STATES.items() if any(run["app"]["states"][state] for run in results)
         ],
         runs=[_table_row(result, results) for result in results],
-        requests=[(_name(result), requests_line(result)) for result in results],
+        requests=[
+            (_name(result), f"{requests_line(result)}; {durability_line(result)}") for result in results
+        ],
         spent=_spent(results[0]) if one else [],
         what_if=_what_if(results[0], faster) if faster else [],
     )
@@ -183,6 +185,8 @@ def _table_row(result: AppResult, results: Sequence[AppResult]) -> dict[str, Any
         "network": app["network"],
         "runtime": result.runtime_s,
         "storage": result.storage_s,
+        "syncs": app["file_syncs"],
+        "sync_mean_ms": result.sync_mean_ms,
         "cells": [app["states"][state] / 1e9 for state in used],
     }
 

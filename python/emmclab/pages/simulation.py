@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from emmclab.devices.device import Device
-from emmclab.devices.result import Result, ufs_facts
+from emmclab.devices.result import DURABILITY, Result, ufs_facts
 from emmclab.devices.result_text import (
     beside_rows,
     comparison_headlines,
@@ -32,10 +32,12 @@ _COLUMNS = (
     ("response.write.mean_ms", "Writes", "ms", 3),
     ("service.mean_service_ms", "Mean service", "ms", 3),
     ("requests.no_wait_pct", "No-wait", "%", 2),
+    *((path, label, unit, digits) for label, path, digits, unit in DURABILITY),
     ("space.space_utilisation", "Space utilisation", "", 4),
     ("write_amplification.waf", "WAF", "", 3),
     ("energy.total_mj", "Energy", "mJ", 1),
     ("run.simulated_s", "Simulated", "s", 1),
+    ("run.throughput_mb_per_s", "Throughput", "MB/s", 3),
 )
 
 
@@ -178,7 +180,7 @@ def _tiles(results: Sequence[Result], first: dict[str, Result]) -> list[Tile]:
             ("p99 response", "response.p99_ms", "ms"),
             ("Mean of reads", "response.read.mean_ms", "ms"),
             ("Mean of writes", "response.write.mean_ms", "ms"),
-            ("No-wait", "requests.no_wait_pct", "%"),
+            ("Flushes and discards", "requests.other", ""),
             ("Write amplification", "write_amplification.waf", ""),
         )
         return [tile(label, results[0].shown(path), unit) for label, path, unit in facts]
