@@ -9,6 +9,7 @@ import typer
 
 from emmclab.cli.console import print_json, say, stdout
 from emmclab.cli.helping import examples
+from emmclab.cli.made import Made
 from emmclab.cli.names import layer_names, several
 from emmclab.cli.options import AsJson, Reading, TraceFiles, with_groups
 from emmclab.cli.outputs import in_a_folder
@@ -82,6 +83,7 @@ def compare(
     stack(every, layer_settings)
     configurations = [configured(name, own, capacity) for name in names]
     sources = distinct([reading.open(path) for path in traces])
+    made = Made(configurations, sources)
     pictures = html is not None
     results = []
     for source in sources:
@@ -96,12 +98,13 @@ def compare(
     if html is not None:
         from emmclab.pages.simulation import write_simulation_report
 
-        write_simulation_report(results, configurations, html)
+        write_simulation_report(results, configurations, html, made=made.to_dict())
         say(f"report: {html}")
     replay.write(results)
     if as_json:
         warn(results)
-        print_json([_with_gain(result, gain) for result, gain in _gains(results)])
+        whence = {"provenance": made.to_dict()}
+        print_json([_with_gain(result, gain) | whence for result, gain in _gains(results)])
     else:
         from emmclab.cli.show_runs import show_compared_results
 

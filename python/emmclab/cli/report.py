@@ -74,7 +74,7 @@ def report(
     elif found.cuts:
         from emmclab.pages.cuts import write_cuts_report
 
-        write_cuts_report(found, page)
+        write_cuts_report(found, page, study)
         count = 0
     elif not found.runs and not found.failures:
         from emmclab.pages.plots import write_figures
@@ -87,7 +87,7 @@ def report(
         from emmclab.pages import study as pages
         from emmclab.pages.plots import write_charts
 
-        pages.write_study_report(found, page)
+        pages.write_study_report(found, page, study)
         drawn = pages.figures(found) if figures is not None else []
         charts = ((figure.name, figure.draw(rows), rows) for figure, rows in drawn)
         count = write_charts(charts, figures) if figures is not None else 0

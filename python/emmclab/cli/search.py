@@ -11,6 +11,7 @@ import typer
 
 from emmclab.cli.console import print_json, put, stdout
 from emmclab.cli.helping import examples
+from emmclab.cli.made import command_line
 from emmclab.cli.options import AsJson, Percentiles, Reading, with_groups
 from emmclab.cli.outputs import in_a_folder
 from emmclab.cli.studies import (
@@ -119,7 +120,7 @@ def search(
     if html is not None:
         from emmclab.pages.search import write_search_report
 
-        write_search_report(found, html)
+        write_search_report(found, html, command_line())
     if as_json:
         print_json(_json(found))
     else:

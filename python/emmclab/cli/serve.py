@@ -17,6 +17,7 @@ import typer
 from emmclab.cli.console import print_json, say, stderr, stdout
 from emmclab.cli.endings import Ending, asked_by_signal
 from emmclab.cli.helping import examples
+from emmclab.cli.made import Made
 from emmclab.cli.names import filesystem_names, one_of
 from emmclab.cli.options import AsJson, option, with_groups
 from emmclab.cli.outputs import in_a_folder
@@ -428,17 +429,18 @@ def _show(
     html: Path | None,
     record: Path | None,
 ) -> None:
-    """Print the sum of the run."""
+    """Write the files that were asked for, and print the sum of the run."""
+    made = Made([live.device]).to_dict()
     if record is not None:
         say(f"trace: {record}")
     if html is not None:
         from emmclab.pages.simulation import write_simulation_report
 
-        write_simulation_report([result], [live.device], html)
+        write_simulation_report([result], [live.device], html, made=made)
         say(f"report: {html}")
     if as_json:
         prepared = None if live.prepared is None else live.prepared.to_dict()
-        print_json(result.to_dict() | {"live": figures, "prepared": prepared})
+        print_json(result.to_dict() | {"live": figures, "prepared": prepared, "provenance": made})
     elif result["requests"]["total"] == 0:
         say("no request arrived")
     else:

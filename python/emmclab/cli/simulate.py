@@ -9,6 +9,7 @@ import typer
 
 from emmclab.cli.console import print_json, say, stdout
 from emmclab.cli.helping import examples
+from emmclab.cli.made import Made
 from emmclab.cli.options import AsJson, Reading, TraceFiles, with_groups
 from emmclab.cli.outputs import Perfetto, in_a_folder
 from emmclab.cli.simulation import (
@@ -76,6 +77,7 @@ def simulate(
     own, layer_settings = layered(settings, layers)
     configuration = configured(device, own, capacity)
     opened = [reading.open(path) for path in traces]
+    made = Made([configuration], opened)
     beside = None if second is None else configured(second, [])
     software: dict[str, Any] = {
         "layers": layers,
@@ -95,7 +97,7 @@ def simulate(
         from emmclab.devices.spread import seeded
 
         runs = [replay.run(one, opened, None, **software) for one in seeded(configuration, seeds)]
-        _show_seeds(runs, as_json)
+        _show_seeds(runs, made, as_json)
         end(runs)
         return
     pictures = html is not None
@@ -106,12 +108,12 @@ def simulate(
     if html is not None:
         from emmclab.pages.simulation import write_simulation_report
 
-        write_simulation_report([result], [configuration], html)
+        write_simulation_report([result], [configuration], html, made=made.to_dict())
         say(f"report: {html}")
     replay.write([result])
     if as_json:
         warn([result])
-        print_json(result.to_dict())
+        print_json(result.to_dict() | {"provenance": made.to_dict()})
     else:
         from emmclab.cli.show_runs import show_result
 
@@ -119,12 +121,13 @@ def simulate(
     end([result])
 
 
-def _show_seeds(runs: list[Any], as_json: bool) -> None:
+def _show_seeds(runs: list[Any], made: Made, as_json: bool) -> None:
     from emmclab.devices.spread import beside_spread
 
     if as_json:
         warn(runs)
-        print_json({"spread": beside_spread(runs), "runs": [run.to_dict() for run in runs]})
+        found = {"spread": beside_spread(runs), "runs": [run.to_dict() for run in runs]}
+        print_json(found | {"provenance": made.to_dict()})
         return
     from emmclab.cli.show_runs import show_spread
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +20,14 @@ _MOST_STATES, _MOST_TILES = 4, 6
 _ORDER = {name: number for number, name in enumerate(STATE_COLOURS)}
 
 
-def render(results: Sequence[AppResult], faster: Sequence[AppResult]) -> str:
-    """Give the page; the same results give the same bytes."""
+def render(
+    results: Sequence[AppResult], faster: Sequence[AppResult], made: Mapping[str, Any] | None = None
+) -> str:
+    """Return the page; the same results give the same bytes.
+
+    `made` is the group `provenance` of results of the command line.
+    """
+    settings = (made or {}).get("settings", {})
     one = len(results) == 1
     names = [_name(result) for result in results]
     programs = list(dict.fromkeys(result["app"]["program"] for result in results))
@@ -40,7 +46,19 @@ def render(results: Sequence[AppResult], faster: Sequence[AppResult]) -> str:
         list(dict.fromkeys(names)),
         title=", ".join(programs),
         head=_head(results, programs, facts),
-        provenance=Provenance(f"{len(results)} run{'s' if len(results) != 1 else ''}: {facts}"),
+        provenance=Provenance(
+            f"{len(results)} run{'s' if len(results) != 1 else ''}: {facts}",
+            [
+                *([("Command", made["command"])] if made else []),
+                *(
+                    (
+                        f"Settings of {device}, unlike its preset",
+                        ", ".join(f"{key} = {value}" for key, value in changes.items()) or "none",
+                    )
+                    for device, changes in settings.items()
+                ),
+            ],
+        ),
         one=one,
         states=[
             label for state, label in STATES.items() if any(run["app"]["states"][state] for run in results)
@@ -213,6 +231,11 @@ def _what_if(result: AppResult, faster: Sequence[AppResult]) -> list[tuple[str, 
     return [(run["app"]["what_if"][0], run.runtime_s, result.runtime_s - run.runtime_s) for run in ordered]
 
 
-def write_apps_report(results: Sequence[AppResult], faster: Sequence[AppResult], path: str | Path) -> None:
+def write_apps_report(
+    results: Sequence[AppResult],
+    faster: Sequence[AppResult],
+    path: str | Path,
+    made: Mapping[str, Any] | None = None,
+) -> None:
     """Write the page for runs of applications; the file appears when it is whole, and never otherwise."""
-    write_whole(path, render(results, faster))
+    write_whole(path, render(results, faster, made))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -71,8 +71,13 @@ _EVENTS = (
 _TILES = 6
 
 
-def render(results: Sequence[Result], devices: Sequence[Device]) -> str:
-    """Give the page for runs of one or several traces on one or several devices; same results, same bytes."""
+def render(
+    results: Sequence[Result], devices: Sequence[Device], made: Mapping[str, Any] | None = None
+) -> str:
+    """Return the page for runs of one or several traces on one or several devices; same results, same bytes.
+
+    `made` is the group `provenance` of results of the command line.
+    """
     traces = list(dict.fromkeys(result["trace"] for result in results))
     first = {result["trace"]: result for result in reversed(results)}
     one = len(results) == 1
@@ -83,7 +88,7 @@ def render(results: Sequence[Result], devices: Sequence[Device]) -> str:
         traces,
         title=_title(results, traces),
         head=_head(results, first),
-        provenance=_provenance(results, first),
+        provenance=_provenance(results, devices, first, made or {}),
         one=one,
         besides=[
             (result["trace"], result.run_name, beside_rows(result))
@@ -132,12 +137,26 @@ def _head(results: Sequence[Result], first: dict[str, Result]) -> Head:
     )
 
 
-def _provenance(results: Sequence[Result], first: dict[str, Result]) -> Provenance:
+def _provenance(
+    results: Sequence[Result], devices: Sequence[Device], first: dict[str, Result], made: Mapping[str, Any]
+) -> Provenance:
     ledgers = {trace: result["ledger"] for trace, result in first.items()}
     lines = [(f"Ledger of {trace}", ledger_line(ledger)) for trace, ledger in ledgers.items()]
     digests = [(f"Result of {run['trace']} on {run.run_name}", f"SHA-256 {_digest(run)}") for run in results]
     summary = lines[0][1] if len(lines) == 1 else f"{len(lines)} traces: ledger of each"
-    return Provenance(summary, [*lines, *digests], lost(ledgers.values()))
+    command = [("Command", made["command"])] if made else []
+    inputs = [
+        (f"Input {one['name']}", f"SHA-256 {one['sha256'] or 'not known: no file that can be read again'}")
+        for one in made.get("inputs", ())
+    ]
+    settings = [
+        (
+            f"Settings of {device.name}, unlike its preset",
+            ", ".join(f"{key} = {value}" for key, value in device.changes.items()) or "none",
+        )
+        for device in devices
+    ]
+    return Provenance(summary, [*command, *inputs, *settings, *lines, *digests], lost(ledgers.values()))
 
 
 def _events(results: Sequence[Result], traces: Sequence[str]) -> dict[str, Any]:
@@ -203,6 +222,11 @@ def _device(device: Device) -> dict[str, Any]:
     }
 
 
-def write_simulation_report(results: Sequence[Result], devices: Sequence[Device], path: str | Path) -> None:
+def write_simulation_report(
+    results: Sequence[Result],
+    devices: Sequence[Device],
+    path: str | Path,
+    made: Mapping[str, Any] | None = None,
+) -> None:
     """Write the page for simulated runs; the file appears when it is whole, and never otherwise."""
-    write_whole(path, render(results, devices))
+    write_whole(path, render(results, devices, made))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from emmclab.pages.assemble import assemble
 from emmclab.pages.head import Head, Notice, Provenance, Tile, lost, tile
 from emmclab.pages.plots import FIGURES, Figure, Row, Rows, swept
 from emmclab.runtime.files import write_whole
+from emmclab.studies.bundled import bundled
 from emmclab.studies.grid import REPLAYS
 from emmclab.studies.intervals import CONFIDENCE_TEXT, mean_interval, positive_interval
 from emmclab.studies.results import Results
@@ -40,13 +42,16 @@ _FIELDS = (
 )
 
 
-def write_study_report(results: Results, path: Path) -> None:
-    """Write the page; the file appears when it is whole, and never otherwise."""
-    write_whole(path, render(results))
+def write_study_report(results: Results, path: Path, study: str = "") -> None:
+    """Write the page; the file appears when it is whole, and never otherwise.
+
+    `study` is what `emmclab run` takes: the path of its file; that of a bundled study need not be named.
+    """
+    write_whole(path, render(results, study))
 
 
-def render(results: Results) -> str:
-    """Give the page; the same results give the same bytes."""
+def render(results: Results, study: str = "") -> str:
+    """Return the page; the same results give the same bytes."""
     found = summaries(results)
     drawn = figures(results)
     rows = {figure.name: part for figure, part in drawn}
@@ -59,7 +64,7 @@ def render(results: Results) -> str:
         list(dict.fromkeys(row["trace"] for part in rows.values() for row in part)),
         title=results.about["name"],
         head=_head(results, found, [figure for figure, _ in drawn], bool(failed), bool(ended)),
-        provenance=provenance(results),
+        provenance=provenance(results, study),
         about=results.about,
         seeds=sorted({cell["seed"] for cell in (*results.runs, *results.failures)}),
         summaries=[_table(summary) for summary in found],
@@ -121,12 +126,13 @@ def incomplete(results: Results) -> list[Notice]:
     return [Notice("incomplete", text)]
 
 
-def provenance(results: Results, **lines: str) -> Provenance:
-    """Give what a study's page was made from, with further lines by their labels."""
+def provenance(results: Results, study: str = "", **lines: str) -> Provenance:
+    """Return what a study's page was made from, with further lines by their labels."""
     about = results.about
+    study = study or (about["name"] if about["name"] in bundled() else "")
     reading = ", ".join(f"{key} = {value}" for key, value in (about.get("reading") or {}).items())
     facts = {
-        "Command": f"emmclab run {about['name']}",
+        "Command": _command(study, about.get("reading") or {}) if study else "",
         "Results": f"SHA-256 {results.digest} of all {about['cells']:,} results; the same on any number of "
         "processes",
         "As tables": " ".join(['emmclab query "select * from runs" --study', about["name"]]),
@@ -134,8 +140,18 @@ def provenance(results: Results, **lines: str) -> Provenance:
         **lines,
     }
     ledgers = [profile["ledger"] for profile in results.profiles.values()]
-    summary = f"{facts['Command']}: {about['cells']:,} results, SHA-256 {results.digest[:16]}"
+    made_by = facts["Command"] or f"Study {about['name']}"
+    summary = f"{made_by}: {about['cells']:,} results, SHA-256 {results.digest[:16]}"
     return Provenance(summary, [(name, text) for name, text in facts.items() if text], lost(ledgers))
+
+
+def _command(study: str, reading: dict[str, Any]) -> str:
+    """Return the command that runs a study again, with the options by which its inputs were read."""
+    words = ["emmclab", "run", study]
+    for key, value in reading.items():
+        for one in value if isinstance(value, list) else [value]:
+            words += [f"--{key.replace('_', '-')}", *([] if one is True else [str(one)])]
+    return shlex.join(words)
 
 
 def _tiles(results: Results, found: Sequence[Summary]) -> list[Tile]:
