@@ -253,7 +253,7 @@ def test_chosen_percentiles_are_columns_of_the_results_and_of_the_page(tmp_path:
         for run in results.runs
         for row in run["percentiles"]
     }
-    sql = "select device, percentile_99_99_ms as p, percentile_42_read_ms as r from runs order by device"
+    sql = "select device, response_p99_99_ms as p, response_read_p42_ms as r from runs order by device"
     rows = json.loads(emmclab("query", sql, "--json", cwd=tmp_path).stdout)
     assert [(row["device"], row["p"], row["r"]) for row in rows] == [
         (device, wanted[device, "all", 99.99], wanted[device, "read", 42])

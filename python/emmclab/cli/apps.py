@@ -31,6 +31,7 @@ from emmclab.cli.names import application_names, host_names, names_of, network_n
 from emmclab.cli.options import AsJson, option, with_groups
 from emmclab.cli.outputs import Perfetto, in_a_folder
 from emmclab.cli.simulation import (
+    DEVICE_OPTION,
     Capacity,
     Images,
     Layers,
@@ -148,8 +149,7 @@ def apps(
             "The device, several with commas for `compare` and `solutions`: presets (`emmclab devices`) or "
             "TOML files.",
             "Device",
-            "--device",
-            "--devices",
+            *DEVICE_OPTION,
             metavar="DEVICE,...",
             autocompletion=several(device_names),
         ),

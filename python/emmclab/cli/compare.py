@@ -15,6 +15,7 @@ from emmclab.cli.options import AsJson, Reading, TraceFiles, with_groups
 from emmclab.cli.outputs import in_a_folder
 from emmclab.cli.profile import distinct
 from emmclab.cli.simulation import (
+    DEVICE_OPTION,
     Capacity,
     Replay,
     Settings,
@@ -46,6 +47,7 @@ def compare(
     devices: Annotated[
         str,
         typer.Option(
+            *DEVICE_OPTION,
             metavar="A,B,...",
             help="Devices: presets or TOML files; the first is the baseline.",
             autocompletion=several(device_names),

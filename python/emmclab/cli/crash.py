@@ -18,7 +18,7 @@ from emmclab.cli.meter import Counter
 from emmclab.cli.names import crash_workload_names, filesystem_names, one_of
 from emmclab.cli.options import AsJson, option, with_groups
 from emmclab.cli.outputs import in_a_folder
-from emmclab.cli.simulation import Layers, Settings, configured, device_names, layered
+from emmclab.cli.simulation import DEVICE_OPTION, Layers, Settings, configured, device_names, layered
 from emmclab.cli.studies import RESULTS, ResultsFolder
 from emmclab.errors import ConfigError, UnsupportedError
 
@@ -65,6 +65,7 @@ def crash(
         option(
             "The device: a preset (`emmclab devices`) or a TOML file.",
             _RUN,
+            *DEVICE_OPTION,
             metavar="DEVICE",
             autocompletion=device_names,
         ),
