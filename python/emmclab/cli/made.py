@@ -10,6 +10,7 @@ from typing import Any
 from emmclab import __version__
 from emmclab.cli.failures import words
 from emmclab.devices.device import Device
+from emmclab.runtime.files import printable
 from emmclab.traces.trace import Trace
 
 #: Options of outputs, each with a value, and those without one. They change no result.
@@ -29,7 +30,7 @@ def command_line() -> str:
             skips = not equals
         elif place >= end or option not in _FLAGS:
             kept.append(word)
-    return shlex.join(["emmclab", *kept])
+    return shlex.join(["emmclab", *map(printable, kept)])
 
 
 class Made:
