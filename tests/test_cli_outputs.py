@@ -248,6 +248,46 @@ def test_a_reader_that_has_gone_ends_a_command_quietly(words: list[str], trace: 
     assert done.returncode in (0, 141)
 
 
+#: Commands that write files beside what they print, each with the files.
+WITH_FILES = {
+    "profile TRACE --html OUT.html --figures FIGURES --over-time OUT.csv": ["OUT.html", "OUT.csv", "FIGURES"],
+    "simulate TRACE --device iiswc15-hps --html OUT.html --over-time OUT.csv": ["OUT.html", "OUT.csv"],
+    "compare TRACE --devices iiswc15-hps --html OUT.html --over-time OUT.csv": ["OUT.html", "OUT.csv"],
+    "advise TRACE --device iiswc15-hps --new --html OUT.html": ["OUT.html"],
+    "journal TRACE --html OUT.html": ["OUT.html"],
+    "fleet FOLDER -o OUT.parquet --jobs 1 --html OUT.html": ["OUT.html", "OUT.parquet"],
+    "probe galaxys2 --span-mb 32 --html OUT.html": ["OUT.html"],
+    "apps run email --html OUT.html": ["OUT.html"],
+    "apps solutions email --solution no-sync --html OUT.html": ["OUT.html"],
+}
+
+
+@pytest.mark.parametrize("line", WITH_FILES)
+def test_files_are_written_though_the_reader_of_stdout_has_gone(
+    line: str, trace: Path, tmp_path: Path
+) -> None:
+    """As with `| head`: a file that was asked for is there, whatever becomes of the text beside it."""
+    read, write = os.pipe()
+    os.close(read)
+    (tmp_path / "traces").mkdir()
+    (tmp_path / "traces" / "chat.txt").write_bytes(trace.read_bytes())
+    places = {"TRACE": str(trace), "FOLDER": "traces"}
+    done = subprocess.run(
+        [*COMMAND, *(places.get(word, word) for word in line.split())],
+        stdout=write,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment(),
+        cwd=tmp_path,
+        timeout=PATIENCE_S,
+        check=False,
+    )
+    os.close(write)
+    assert done.returncode == 141, done.stderr
+    for name in WITH_FILES[line]:
+        assert (tmp_path / name).exists(), done.stderr
+
+
 @pytest.fixture(scope="module")
 def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A trace whose names would move the cursor, set the title and turn the text round."""

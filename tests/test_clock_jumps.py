@@ -253,3 +253,29 @@ def test_a_file_on_stdin_can_be_read_twice(forward: Path) -> None:
         done = emmclab("profile", "-", "--mend-clock", "--json", stdin=file)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)[0]["ledger"]["mended_jumps"] == 1
+
+
+def test_profiles_are_compared_without_clock_jumps_and_the_comparison_says_so(
+    forward: Path, whole: Path
+) -> None:
+    done = emmclab("compare-profiles", whole, forward)
+    assert "warning: forward: 1 clock jump or pause of the recording, 5 d together" in done.stderr
+    compared = emmclab_json("compare-profiles", whole, forward)
+    (warning,) = compared["warnings"]
+    assert "compared without it" in warning
+    rows = {row["field"]: row for row in compared["fields"]}
+    without = profiled(forward)["key_figures_without_jumps"]
+    for name in ("duration_s", "arrival_rate_per_s", "access_rate_kb_per_s"):
+        assert rows[name]["second"] == without[name]
+        assert abs(rows[name]["difference_pct"]) < 5
+
+
+def test_a_model_is_not_fitted_to_a_clock_jump_without_a_warning(
+    forward: Path, whole: Path, tmp_path: Path
+) -> None:
+    model = tmp_path / "model.toml"
+    done = emmclab("fit", forward, "-o", model)
+    assert done.returncode == 0 and model.exists()
+    assert "warning: forward: 1 clock jump or pause of the recording" in done.stderr
+    for quiet in (("fit", forward, "--mend-clock", "-o", model), ("fit", whole, "-o", model)):
+        assert "warning" not in emmclab(*quiet).stderr

@@ -9,7 +9,7 @@ import pytest
 import emmclab as lab
 from conftest import emmclab, emmclab_json
 from emmclab.devices.device import Device
-from emmclab.traces.workload import Workload, differences, fit, workloads
+from emmclab.traces.workload import Workload, difference_text, differences, fit, workloads
 
 
 def test_the_workloads_are_those_of_the_paper() -> None:
@@ -43,7 +43,8 @@ def test_a_fit_makes_a_twin_without_addresses(trace: Path, tmp_path: Path) -> No
     rows = {row["field"]: row for row in emmclab_json("compare-profiles", trace, twin)["fields"]}
     assert len(rows) == 16
     for name in ("data_size_kb", "requests", "max_size_kb", "write_requests_pct"):
-        assert rows[name]["difference_pct"] == pytest.approx(0, abs=1), name
+        unit = "points" if name.endswith("_pct") else "pct"
+        assert rows[name][f"difference_{unit}"] == pytest.approx(0, abs=1), name
     assert emmclab("fit", trace).stdout == model.read_text()
 
 
@@ -51,7 +52,19 @@ def test_differences_are_in_percent_of_the_first() -> None:
     first, second = (Workload.preset(name).trace().profile() for name in ("Email", "Movie"))
     rows = {row["field"]: row["difference_pct"] for row in differences(first, second)}
     assert rows["requests"] == pytest.approx(100 * (4_781 / 2_906 - 1))
-    assert all(row["difference_pct"] == 0 for row in differences(first, first))
+    assert {(row["difference_pct"], row["difference_points"]) for row in differences(first, first)} == {
+        (0, None),
+        (None, 0),
+    }
+
+
+def test_shares_are_compared_by_percentage_points() -> None:
+    first, second = (Workload.preset(name).trace().profile() for name in ("Email", "Movie"))
+    rows = {row["field"]: row for row in differences(first, second)}
+    for name in ("no_wait_pct", "write_requests_pct", "spatial_locality_pct"):
+        assert rows[name]["difference_pct"] is None
+        assert rows[name]["difference_points"] == pytest.approx(second[name] - first[name])
+        assert difference_text(rows[name]).endswith(" points")
 
 
 @pytest.mark.parametrize(
@@ -81,7 +94,8 @@ def test_a_pixel_trace_and_its_twin(shared_traces: Path) -> None:
     recorded = lab.read(shared_traces / "pixel6a" / "telegram_exec.csv.gz")
     rows = {row["field"]: row for row in differences(recorded.profile(), fit(recorded).trace().profile())}
     for name in ("data_size_kb", "requests", "max_size_kb", "write_requests_pct", "arrival_rate_per_s"):
-        assert abs(rows[name]["difference_pct"]) < 10, (name, rows[name])
+        unit = "points" if name.endswith("_pct") else "pct"
+        assert abs(rows[name][f"difference_{unit}"]) < 10, (name, rows[name])
 
 
 @pytest.mark.parametrize("name", ["telegram_precond", "pubg_precond"])

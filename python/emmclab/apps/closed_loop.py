@@ -13,6 +13,7 @@ from typing import Any
 from emmclab import _core
 from emmclab.devices.device import Device, parse_precondition
 from emmclab.devices.layers import Setting, stack
+from emmclab.devices.result import Result
 from emmclab.errors import ConfigError
 from emmclab.runtime.document import Document
 from emmclab.runtime.files import refuse_endless, written
@@ -48,6 +49,13 @@ class AppResult(Document):
         """The part of it that the device is the cause of, in s."""
         nanoseconds: int = sum(self["app"]["states"][state] for state in STORAGE)
         return nanoseconds / 1e9
+
+    @property
+    def sync_mean_ms(self) -> float | None:
+        """The mean time of a sync of a file, over all threads; None where none was asked for."""
+        syncs: int = self["app"]["file_syncs"]
+        waited = sum(thread["states"]["fsync"] for thread in self["app"]["threads"])
+        return waited / syncs / 1e6 if syncs else None
 
     @property
     def run_name(self) -> str:
@@ -305,10 +313,27 @@ def dominating(result: AppResult) -> tuple[str, float]:
     return words, 100 * shares[words] / result["app"]["runtime_ns"]
 
 
+def durability_line(result: AppResult) -> str:
+    """Return in a line what durability cost: syncs of files, then flushes and synchronous writes."""
+    counts, device = result["app"]["requests"], Result(result["device"])
+    points = device.shown("durable.requests") if counts is None else counts["sync_points"]
+    flushes = device["requests.other"] if counts is None else counts["flushes"]
+    mean, p99 = (device.shown(f"durable.{name}") for name in ("mean_ms", "p99_ms"))
+    return (
+        f"{result['app']['file_syncs']:,} syncs of files, mean {_ms(result.sync_mean_ms)}; "
+        f"{flushes:,} {'flushes and discards' if counts is None else 'flushes'}; "
+        f"{'–' if points is None else f'{points:,}'} flushes and synchronous writes, "
+        f"mean {_ms(mean)}, p99 {_ms(p99)}"
+    )
+
+
+def _ms(value: float | None) -> str:
+    return "–" if value is None else f"{value:,.3f} ms"
+
+
 def requests_line(result: AppResult) -> str:
-    """Say in a line what reached the device."""
+    """Return in a line what reached the device."""
     counts = result["app"]["requests"]
-    syncs = f"{result['app']['file_syncs']:,} syncs of files"
     if counts is None:
         # A live run has those that the device counted.
         found = result["device"]["requests"]
@@ -316,7 +341,7 @@ def requests_line(result: AppResult) -> str:
             (op, found[op], found[key]) for op, key in (("read", "bytes_read"), ("write", "bytes_written"))
         )
         parts = [f"{count:,} {op}s, {size / 2**20:,.1f} MB" for op, count, size in sizes]
-        return f"{'; '.join(parts)}; {syncs}"
+        return "; ".join(parts)
     parts = []
     for op in ("read", "write"):
         group = counts["all"][op]
@@ -324,4 +349,4 @@ def requests_line(result: AppResult) -> str:
         if group["requests"]:
             line += f", {100 * group['sequential'] / group['requests']:.0f} % sequential"
         parts.append(line)
-    return f"{'; '.join(parts)}; {syncs}; {counts['sync_points']:,} flushes and FUA writes"
+    return "; ".join(parts)

@@ -14,9 +14,11 @@ from rich.text import Text
 
 from emmclab.cli.console import print_json, say, stdout
 from emmclab.cli.helping import examples
+from emmclab.cli.made import command_line
 from emmclab.cli.meter import Meter
 from emmclab.cli.names import one_of
 from emmclab.cli.options import AsJson, Reading, TraceFiles, with_groups
+from emmclab.cli.outputs import in_a_folder
 from emmclab.cli.show import framed
 from emmclab.cli.show_runs import show_provenance
 from emmclab.cli.simulation import (
@@ -83,7 +85,9 @@ def advise(
             "of capacity.",
         ),
     ] = False,
-    html: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write a page.")] = None,
+    html: Annotated[
+        Path | None, typer.Option(metavar="FILE", callback=in_a_folder, help="Also write a page.")
+    ] = None,
     deep: Annotated[
         bool,
         typer.Option(
@@ -174,7 +178,7 @@ def advise(
             from emmclab.pages.search import write_search_report
 
             beside = html.with_name(f"{html.stem}-deep{html.suffix}")
-            write_search_report(together.found, beside)
+            write_search_report(together.found, beside, command_line())
             say(f"report: {beside}")
     if as_json:
         for text in advised.cautions:

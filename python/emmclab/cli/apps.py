@@ -25,11 +25,13 @@ from emmclab.apps.closed_loop import (
 from emmclab.apps.processes import LIVE_HOST, agreement, run_live
 from emmclab.cli.console import print_json, put, say, stdout
 from emmclab.cli.helping import examples
+from emmclab.cli.made import Made
 from emmclab.cli.meter import Meter
 from emmclab.cli.names import application_names, host_names, names_of, network_names, several, solution_names
 from emmclab.cli.options import AsJson, option, with_groups
-from emmclab.cli.outputs import Perfetto
+from emmclab.cli.outputs import Perfetto, in_a_folder
 from emmclab.cli.simulation import (
+    DEVICE_OPTION,
     Capacity,
     Images,
     Layers,
@@ -147,8 +149,7 @@ def apps(
             "The device, several with commas for `compare` and `solutions`: presets (`emmclab devices`) or "
             "TOML files.",
             "Device",
-            "--device",
-            "--devices",
+            *DEVICE_OPTION,
             metavar="DEVICE,...",
             autocompletion=several(device_names),
         ),
@@ -214,7 +215,14 @@ def apps(
     ] = "real",
     output: Annotated[
         Path | None,
-        option("Of `learn`: the program's file, or - for stdout.", "Learn", "--output", "-o", metavar="FILE"),
+        option(
+            "Of `learn`: the program's file, or - for stdout.",
+            "Learn",
+            "--output",
+            "-o",
+            metavar="FILE",
+            callback=in_a_folder,
+        ),
     ] = None,
     partition: Annotated[
         list[str],
@@ -243,11 +251,13 @@ def apps(
         ),
     ] = False,
     record: Annotated[
-        Path | None, option("Of `live`: write the trace of the device too.", _RUN, metavar="FILE")
+        Path | None,
+        option("Of `live`: write the trace of the device too.", _RUN, metavar="FILE", callback=in_a_folder),
     ] = None,
     perfetto: Perfetto = None,
     html: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Also write a page: time lines and tables.")
+        Path | None,
+        typer.Option(metavar="FILE", callback=in_a_folder, help="Also write a page: time lines and tables."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -315,8 +325,9 @@ def apps(
         model = replace(running, host=running.host or LIVE_HOST).run(
             names[0], chosen[0], networks[0], **software
         )
-        _show_live(found, model, as_json)
-        _report([found, model], [], html)
+        made = Made(chosen[:1]).to_dict()
+        _report([found, model], [], html, made)
+        _show_live(found, model, as_json, made)
         return
     results = [
         running.run(name, one, over, perfetto=perfetto, **software)
@@ -335,10 +346,11 @@ def apps(
             )
         parts = parts_of(results[0]) if what_if == ["all"] else what_if
         faster = [running.run(names[0], chosen[0], networks[0], what_if=[part], **software) for part in parts]
-    _show(results, faster, as_json)
     if perfetto is not None:
         say(f"picture: {perfetto}")
-    _report(results, faster, html)
+    made = Made(chosen).to_dict()
+    _report(results, faster, html, made)
+    _show(results, faster, as_json, made)
 
 
 def _learn(recording: str, output: Path | None, partitions: list[str], as_json: bool, **more: Any) -> None:
@@ -378,17 +390,20 @@ def _learn(recording: str, output: Path | None, partitions: list[str], as_json: 
     show_learned(stdout(), found, output)
 
 
-def _report(results: list[AppResult], faster: list[AppResult], html: Path | None) -> None:
+def _report(
+    results: list[AppResult], faster: list[AppResult], html: Path | None, made: dict[str, Any]
+) -> None:
     if html is not None:
         from emmclab.pages.applications import write_apps_report
 
-        write_apps_report(results, faster, html)
+        write_apps_report(results, faster, html, made)
         say(f"report: {html}")
 
 
-def _show_live(found: AppResult, model: AppResult, as_json: bool) -> None:
+def _show_live(found: AppResult, model: AppResult, as_json: bool, made: dict[str, Any]) -> None:
     if as_json:
-        print_json({"live": found.to_dict(), "model": model.to_dict(), "agreement": agreement(found, model)})
+        both = {"live": found.to_dict(), "model": model.to_dict(), "agreement": agreement(found, model)}
+        print_json(both | {"provenance": made})
         return
     from emmclab.cli.show_apps import show_agreement, show_run
 
@@ -446,7 +461,7 @@ def _tell(action: str, names: list[str], as_json: bool) -> None:
     (show_applications if action == "list" else show_hosts)(stdout(), rows)
 
 
-def _show(results: list[AppResult], faster: list[AppResult], as_json: bool) -> None:
+def _show(results: list[AppResult], faster: list[AppResult], as_json: bool, made: dict[str, Any]) -> None:
     if as_json:
         runs = [result.to_dict() for result in results]
         found: Any = runs[0] if len(runs) == 1 else {"runs": runs}
@@ -454,7 +469,7 @@ def _show(results: list[AppResult], faster: list[AppResult], as_json: bool) -> N
             found["what_if"] = [
                 {"part": run["app"]["what_if"][0], "runtime_ns": run["app"]["runtime_ns"]} for run in faster
             ]
-        print_json(found)
+        print_json(found | {"provenance": made})
         return
     from emmclab.cli.show_apps import show_run, show_runs, show_what_if
 

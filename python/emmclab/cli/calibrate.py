@@ -12,6 +12,7 @@ from rich.console import Console
 from emmclab.cli.console import print_json, say, stderr
 from emmclab.cli.helping import examples
 from emmclab.cli.options import AsJson, Reading, with_groups
+from emmclab.cli.outputs import in_a_folder
 from emmclab.cli.show import framed
 from emmclab.devices.calibration import calibrate as calibrate_device
 from emmclab.devices.calibration import is_fio
@@ -40,7 +41,13 @@ def calibrate(
     ],
     output: Annotated[
         Path | None,
-        typer.Option("-o", "--output", metavar="FILE", help="Output file: the preset; default: stdout."),
+        typer.Option(
+            "-o",
+            "--output",
+            metavar="FILE",
+            callback=in_a_folder,
+            help="Output file: the preset; default: stdout.",
+        ),
     ] = None,
     name: Annotated[
         str | None, typer.Option(metavar="NAME", help="Name of the preset; default: that of the output file.")

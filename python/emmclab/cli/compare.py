@@ -9,10 +9,13 @@ import typer
 
 from emmclab.cli.console import print_json, say, stdout
 from emmclab.cli.helping import examples
+from emmclab.cli.made import Made
 from emmclab.cli.names import layer_names, several
 from emmclab.cli.options import AsJson, Reading, TraceFiles, with_groups
+from emmclab.cli.outputs import in_a_folder
 from emmclab.cli.profile import distinct
 from emmclab.cli.simulation import (
+    DEVICE_OPTION,
     Capacity,
     Replay,
     Settings,
@@ -44,6 +47,7 @@ def compare(
     devices: Annotated[
         str,
         typer.Option(
+            *DEVICE_OPTION,
             metavar="A,B,...",
             help="Devices: presets or TOML files; the first is the baseline.",
             autocompletion=several(device_names),
@@ -63,7 +67,9 @@ def compare(
     settings: Settings = [],  # noqa: B006
     capacity: Capacity = None,
     replay: Replay,
-    html: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write the report page.")] = None,
+    html: Annotated[
+        Path | None, typer.Option(metavar="FILE", callback=in_a_folder, help="Also write the report page.")
+    ] = None,
     as_json: AsJson = False,
     reading: Reading,
 ) -> None:
@@ -79,6 +85,7 @@ def compare(
     stack(every, layer_settings)
     configurations = [configured(name, own, capacity) for name in names]
     sources = distinct([reading.open(path) for path in traces])
+    made = Made(configurations, sources)
     pictures = html is not None
     results = []
     for source in sources:
@@ -90,19 +97,20 @@ def compare(
                 }
                 results.append(replay.run(device, [source], pictures=pictures, **software))
         reading.note_changed(results[-1]["trace"], results[-1]["ledger"])
+    if html is not None:
+        from emmclab.pages.simulation import write_simulation_report
+
+        write_simulation_report(results, configurations, html, made=made.to_dict())
+        say(f"report: {html}")
+    replay.write(results)
     if as_json:
         warn(results)
-        print_json([_with_gain(result, gain) for result, gain in _gains(results)])
+        whence = {"provenance": made.to_dict()}
+        print_json([_with_gain(result, gain) | whence for result, gain in _gains(results)])
     else:
         from emmclab.cli.show_runs import show_compared_results
 
         show_compared_results(stdout(), results)
-    if html is not None:
-        from emmclab.pages.simulation import write_simulation_report
-
-        write_simulation_report(results, configurations, html)
-        say(f"report: {html}")
-    replay.write(results)
     end(results)
 
 

@@ -17,7 +17,8 @@ from emmclab.cli.helping import examples
 from emmclab.cli.meter import Counter
 from emmclab.cli.names import crash_workload_names, filesystem_names, one_of
 from emmclab.cli.options import AsJson, option, with_groups
-from emmclab.cli.simulation import Layers, Settings, configured, device_names, layered
+from emmclab.cli.outputs import in_a_folder
+from emmclab.cli.simulation import DEVICE_OPTION, Layers, Settings, configured, device_names, layered
 from emmclab.cli.studies import RESULTS, ResultsFolder
 from emmclab.errors import ConfigError, UnsupportedError
 
@@ -64,6 +65,7 @@ def crash(
         option(
             "The device: a preset (`emmclab devices`) or a TOML file.",
             _RUN,
+            *DEVICE_OPTION,
             metavar="DEVICE",
             autocompletion=device_names,
         ),
@@ -211,7 +213,8 @@ def crash(
     ] = None,
     results: ResultsFolder = RESULTS,
     html: Annotated[
-        Path | None, option("Also write the page of the findings.", _LOGS, metavar="FILE")
+        Path | None,
+        option("Also write the page of the findings.", _LOGS, metavar="FILE", callback=in_a_folder),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -335,7 +338,6 @@ def _named(results: Path) -> Path | None:
 
 def _end(tried: Sequence[Tried], options: Options, as_json: bool, html: Path | None, results: Path) -> None:
     """Print the results, and exit with a status that depends on the findings."""
-    _show(tried, options, as_json)
     if html is not None:
         from emmclab.crash.summary import summary
         from emmclab.pages.crash import write_crash_report
@@ -345,6 +347,7 @@ def _end(tried: Sequence[Tried], options: Options, as_json: bool, html: Path | N
         said = summary(one.kept, options, one.found, one.minimal) | {"recordings": len(tried)}
         write_crash_report(said, one.kept, one.found, html, results=_named(results))
         say(f"report: {html}")
+    _show(tried, options, as_json)
     raise typer.Exit(FOUND if any(one.found.findings() for one in tried) else 0)
 
 

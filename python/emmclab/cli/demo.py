@@ -11,6 +11,7 @@ from rich.text import Text
 from emmclab.cli.console import print_json, stdout
 from emmclab.cli.helping import examples
 from emmclab.cli.options import AsJson
+from emmclab.cli.outputs import in_a_folder
 from emmclab.cli.profile import run
 from emmclab.cli.show import show_compared
 from emmclab.errors import EmmclabError
@@ -23,9 +24,9 @@ def register(app: typer.Typer) -> None:
 
 
 def demo(
-    html: Annotated[Path, typer.Option(metavar="FILE", help="Output file: the report page.")] = Path(
-        "emmclab-demo.html"
-    ),
+    html: Annotated[
+        Path, typer.Option(metavar="FILE", callback=in_a_folder, help="Output file: the report page.")
+    ] = Path("emmclab-demo.html"),
     as_json: AsJson = False,
 ) -> None:
     """Profile the traces that come with emmclab and write the report page."""

@@ -1,4 +1,4 @@
-"""`emmclab explain TRACE|DEVICE|WORD`, and `emmclab explain --glossary`."""
+"""`emmclab explain TRACE|DEVICE|SETTING|RESULT|WORD`, and `emmclab explain --glossary`."""
 
 from __future__ import annotations
 
@@ -17,18 +17,27 @@ from rich.text import Text
 from emmclab import _core
 from emmclab.cli.activity import show_activity
 from emmclab.cli.console import print_json, stdout
+from emmclab.cli.explained import (
+    explain_difference,
+    explain_named,
+    explain_result,
+    is_result,
+    keys,
+    named,
+)
 from emmclab.cli.glossary import Term, define, glossary, words
 from emmclab.cli.helping import examples
 from emmclab.cli.meter import Meter
 from emmclab.cli.names import explained_words
 from emmclab.cli.options import AsJson, Reading, with_groups
 from emmclab.cli.show import framed
-from emmclab.cli.simulation import Capacity, configured
+from emmclab.cli.simulation import Capacity, configured, device_names
 from emmclab.devices.device import Device
 from emmclab.errors import ConfigError, InputError
 from emmclab.runtime.quantity import size
 from emmclab.traces.profile_fields import JUMP_FIELDS, LEDGER_MEANINGS, jump_cells
 
+_METAVAR = "TRACE|DEVICE|SETTING|RESULT|WORD"
 #: Why a file was read as the format it was read as.
 _SIGNS = {"content": "its content", "--format": "--format", "--columns": "--columns"}
 #: Fields of a header that are JSON themselves.
@@ -45,7 +54,13 @@ _CLOCKS = {
 def register(app: typer.Typer) -> None:
     """Add the command."""
     app.command(
-        epilog=examples("emmclab explain trace.txt", "emmclab explain nexus5", "emmclab explain watermark")
+        epilog=examples(
+            "emmclab explain trace.txt",
+            "emmclab explain nexus5",
+            "emmclab explain ufs31 pixel6a",
+            "emmclab explain gc.policy",
+            "emmclab explain watermark",
+        )
     )(with_groups(explain))
 
 
@@ -54,9 +69,18 @@ def explain(
     what: Annotated[
         Path | None,
         typer.Argument(
-            metavar="TRACE|DEVICE|WORD",
+            metavar=_METAVAR,
             autocompletion=explained_words,
-            help="A trace, the name of a device, its TOML file, or a word of the glossary.",
+            help="A trace, the name of a device, its TOML file, a setting (`gc.policy`) or group of settings "
+            "(`gc`), a field of a result, a result as JSON, or a word of the glossary.",
+        ),
+    ] = None,
+    other: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="DEVICE",
+            autocompletion=device_names,
+            help="Another device: only the settings in which the two differ are printed.",
         ),
     ] = None,
     whole_glossary: Annotated[
@@ -66,7 +90,7 @@ def explain(
     reading: Reading,
     as_json: AsJson = False,
 ) -> None:
-    """Describe a trace (format, clock, ledger, columns), the settings of a device, or a word."""
+    """Describe a trace (format, clock, ledger, columns), a device, a setting, a result, or a word."""
     if whole_glossary:
         _explain_terms(glossary(), as_json)
         return
@@ -74,10 +98,14 @@ def explain(
         raise ConfigError(
             "the trace, device or word to explain is missing",
             kind="config",
-            field="TRACE|DEVICE|WORD",
+            field=_METAVAR,
             hint="name a trace, a device or a word, or give --glossary",
         )
     trace = what
+    if other is not None:
+        first, second = (configured(name, [], capacity) for name in (str(what), other))
+        explain_difference(first, second, as_json)
+        return
     is_preset = not trace.exists() and str(trace) in _core.device_presets()
     if is_preset or trace.suffix == ".toml":
         _explain_device(configured(str(trace), [], capacity), as_json)
@@ -89,9 +117,17 @@ def explain(
             field="--capacity",
             hint="give it with the name of a device",
         )
-    if not trace.exists() and _is_word(str(trace)):
-        _explain_word(str(trace), as_json)
+    if is_result(trace):
+        explain_result(trace, as_json)
         return
+    if not trace.exists():
+        is_path = "/" in str(trace) or str(trace) == "-"
+        if define(str(trace)) is None and not is_path and (rows := named(str(trace))):
+            explain_named(rows, as_json)
+            return
+        if _is_word(str(trace)):
+            _explain_word(str(trace), as_json)
+            return
     source = reading.open(trace)
     with Meter(f"read {source.name}") as meter:
         for _ in source.batches(meter):
@@ -126,22 +162,26 @@ def explain(
 
 
 def _is_word(text: str) -> bool:
-    """Return whether an argument may be a word of the glossary: a path has a slash or an ending."""
-    return define(text) is not None or not ("/" in text or "." in text or text == "-")
+    """Return whether an argument may be a word or setting: a path has a slash or the ending of a file."""
+    group = text.partition(".")[0]
+    is_key = "." in text and any(key.startswith(f"{group}.") for key in keys())
+    return define(text) is not None or is_key or not ("/" in text or "." in text or text == "-")
 
 
 def _explain_word(word: str, as_json: bool) -> None:
     term = define(word)
     if term is None:
-        near = difflib.get_close_matches(word.casefold(), [*words(), *_core.device_presets()], n=1)
+        near = difflib.get_close_matches(word.casefold(), [*words(), *_core.device_presets(), *keys()], n=1)
         more = "`emmclab devices` lists devices, `emmclab explain --glossary` words"
         raise InputError(
-            f"`{word}` is neither a file, nor a device, nor a word of the glossary",
+            f"`{word}` is neither a file, nor a device, nor a word of the glossary, nor a setting",
             kind="io",
-            field="TRACE|DEVICE|WORD",
+            field=_METAVAR,
             hint=f"did you mean `{near[0]}`? {more}" if near else more,
         )
     _explain_terms([term], as_json)
+    if not as_json and len(named(word)) > 1:
+        stdout().print(Text(f"`emmclab explain {word}.` lists the settings and fields of this name", "dim"))
 
 
 def _explain_terms(terms: Sequence[Term], as_json: bool) -> None:

@@ -37,12 +37,16 @@ _COMMANDS_WITHIN = {"record"}
 #: What a command keeps when it is interrupted, where that is more than files.
 kept: list[str] = []
 
+#: The words of the command line that this process carries out.
+words: list[str] = []
+
 #: Refusals of the operating system that no other argument would have avoided.
 _RUN_FAILURES = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS, errno.ENOMEM, errno.EMFILE}
 
 
 def run(command: Callable[..., Any], arguments: list[str]) -> int:
     """Run a command and turn what it raises into an exit code and an `error:` with a `hint:`."""
+    words[:] = arguments
     for number in terminating():
         signal.signal(number, _terminate)
     closed = _replace_closed()

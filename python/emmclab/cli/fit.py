@@ -11,8 +11,8 @@ from emmclab.cli.console import say
 from emmclab.cli.helping import examples
 from emmclab.cli.meter import Meter
 from emmclab.cli.options import Reading, TraceFile, with_groups
-from emmclab.cli.outputs import STDOUT, write_text
-from emmclab.traces.workload import FITTED
+from emmclab.cli.outputs import STDOUT, in_a_folder, write_text
+from emmclab.traces.workload import FITTED, fit_note
 from emmclab.traces.workload import fit as fit_workload
 
 
@@ -27,7 +27,11 @@ def fit(
     output: Annotated[
         Path | None,
         typer.Option(
-            "-o", "--output", metavar="FILE", help="Output file: the model; default, and `-`: stdout."
+            "-o",
+            "--output",
+            metavar="FILE",
+            callback=in_a_folder,
+            help="Output file: the model; default, and `-`: stdout.",
         ),
     ] = None,
     name: Annotated[
@@ -43,6 +47,8 @@ def fit(
     with Meter(f"fit {recorded.name}") as meter:
         model = fit_workload(recorded, progress=meter, name=name)
     reading.note_changed(recorded.name, recorded.ledger)
+    if note := fit_note(recorded):
+        say(f"warning: {note}")
     write_text(output, model.to_toml())
     if output is None or output == STDOUT:
         return

@@ -13,6 +13,7 @@ from emmclab.cli.failures import kept
 from emmclab.cli.helping import examples
 from emmclab.cli.meter import Counter
 from emmclab.cli.options import AsJson, Reading, with_groups
+from emmclab.cli.outputs import in_a_folder
 from emmclab.cli.studies import Jobs, executor
 from emmclab.errors import ConfigError, EmmclabError, InputError
 from emmclab.runtime.files import refuse_other_endings, write_whole
@@ -72,7 +73,10 @@ def fleet(
         ),
     ] = None,
     html: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Also write a page: one file that needs no network.")
+        Path | None,
+        typer.Option(
+            metavar="FILE", callback=in_a_folder, help="Also write a page: one file that needs no network."
+        ),
     ] = None,
     files: Annotated[
         str, typer.Option(metavar="PATTERN", help="Names of the files that are recordings, with * and ?.")
@@ -109,6 +113,11 @@ def fleet(
         found: Any = summary
     else:
         found = compare(tables[0][0], tables[1][0], (folder, against))
+    if html is not None:
+        from emmclab.pages import fleet as report
+
+        write_whole(html, report.render([table for table, _ in tables], found))
+        say(f"report: {html}")
     if as_json:
         about = [{"table": table.name, "run": run and asdict(run)} for table, run in tables]
         print_json({"tables": about, **found.to_dict()})
@@ -119,11 +128,6 @@ def fleet(
             show_summary(stdout(), found, _SHOWN)
         else:
             show_comparison(stdout(), found, _SHOWN)
-    if html is not None:
-        from emmclab.pages import fleet as report
-
-        write_whole(html, report.render([table for table, _ in tables], found))
-        say(f"report: {html}")
     runs = [(table, run) for table, run in tables if run is not None]
     for table, run in runs:
         say(f"table: {table.name} ({run.recordings:,} files, {run.profiled:,} of them profiled now)")

@@ -12,6 +12,7 @@ from emmclab.cli.console import print_json, say, stdout
 from emmclab.cli.helping import examples
 from emmclab.cli.meter import Meter
 from emmclab.cli.options import AsJson, Reading, TraceFile, with_groups
+from emmclab.cli.outputs import in_a_folder
 from emmclab.traces.ledger import ledger_line
 
 
@@ -25,7 +26,9 @@ def journal(
     trace: TraceFile,
     html: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Also write a page: one file that needs no network."),
+        typer.Option(
+            metavar="FILE", callback=in_a_folder, help="Also write a page: one file that needs no network."
+        ),
     ] = None,
     as_json: AsJson = False,
     reading: Reading,
@@ -38,6 +41,9 @@ def journal(
     with Meter(f"journal {source.name}") as meter:
         found = source.journal(meter)
     reading.note_changed(source.name, found["ledger"])
+    if html is not None:
+        found.write_html(html)
+        say(f"report: {html}")
     if as_json:
         print_json(found.to_dict())
     else:
@@ -49,6 +55,3 @@ def journal(
         header = found["header"]
         console.print(Text.assemble((source.name, "bold"), f"  {header['source']}, {header['format']}"))
         console.print(Text(f"  ledger: {ledger_line(found['ledger'])}"), soft_wrap=True)
-    if html is not None:
-        found.write_html(html)
-        say(f"report: {html}")

@@ -117,10 +117,11 @@ def _studies_of_papers() -> list[str]:
 
 
 def _explained() -> list[str]:
+    from emmclab.cli.explained import keys
     from emmclab.cli.glossary import words
     from emmclab.devices.device import presets
 
-    return [*presets(), *(word for word in words() if " " not in word)]
+    return [*presets(), *keys(), *(word for word in words() if " " not in word)]
 
 
 def _control_commands() -> tuple[str, ...]:

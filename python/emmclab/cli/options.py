@@ -15,6 +15,7 @@ import typer
 
 from emmclab.cli.console import say
 from emmclab.cli.names import format_names, one_of
+from emmclab.cli.outputs import in_a_folder
 from emmclab.traces.profile_fields import counted_jumps
 from emmclab.traces.profile_options import bin_ns
 from emmclab.traces.reading import read, reading_options
@@ -138,6 +139,7 @@ OverTime = Annotated[
     Path | None,
     typer.Option(
         metavar="FILE",
+        callback=in_a_folder,
         help="Also write IOPS, MB/s and response times over time, as .csv or .parquet by the name.",
     ),
 ]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -36,10 +38,22 @@ To = Annotated[
 ]
 
 
+def in_a_folder(path: Path | None) -> Path | None:
+    """Return the path of an output if its folder is there; the work for it need not be done otherwise.
+
+    Raises:
+        InputError: the folder is missing.
+    """
+    if path is not None and not path.absolute().parent.is_dir():
+        raise InputError.of(FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path)))
+    return path
+
+
 Perfetto = Annotated[
     Path | None,
     typer.Option(
         metavar="FILE",
+        callback=in_a_folder,
         help="Output file: a picture of the run for ui.perfetto.dev (.pftrace, .pftrace.gz).",
     ),
 ]

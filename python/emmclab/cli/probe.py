@@ -13,6 +13,7 @@ from emmclab.cli.console import print_json, stderr, stdout
 from emmclab.cli.helping import examples
 from emmclab.cli.meter import Meter
 from emmclab.cli.options import AsJson
+from emmclab.cli.outputs import in_a_folder
 from emmclab.cli.show import framed
 from emmclab.cli.simulation import Capacity, Settings, configured, device_names
 from emmclab.devices.device import presets
@@ -67,7 +68,8 @@ def probe_command(
     ] = None,
     seed: Annotated[int, typer.Option(min=0, metavar="N", help="Seed of the random orders.")] = 1,
     html: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Also write a page with the curves.")
+        Path | None,
+        typer.Option(metavar="FILE", callback=in_a_folder, help="Also write a page with the curves."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:

@@ -27,6 +27,7 @@ from emmclab.cli.options import (
     stands_for_several,
     with_groups,
 )
+from emmclab.cli.outputs import in_a_folder
 from emmclab.cli.studies import Jobs
 from emmclab.devices.over_time import check_target
 from emmclab.traces.profile import Profile
@@ -97,7 +98,11 @@ def profile(
     as_json: AsJson = False,
     html: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Also write the report page: one file that needs no network."),
+        typer.Option(
+            metavar="FILE",
+            callback=in_a_folder,
+            help="Also write the report page: one file that needs no network.",
+        ),
     ] = None,
     figures: Figures = None,
     compare: Annotated[bool, typer.Option("--compare", help="Print the comparison only.")] = False,
@@ -131,13 +136,6 @@ def profile(
     profiles += [run_parts(place, jobs, reading, **measures) for place in in_parts]
     for found in profiles:
         reading.note_changed(found.name, found["ledger"])
-    if as_json:
-        print_json([found.to_dict() for found in profiles])
-    else:
-        # Tables take long to import, which programs that want JSON do not wait for.
-        from emmclab.cli.show import show_compared, show_each
-
-        (show_compared if compare else show_each)(stdout(), profiles)
     if html is not None:
         from emmclab.pages.profiles import write_report
 
@@ -150,6 +148,13 @@ def profile(
         say(f"figures: {count} in {figures}")
     if over_time is not None:
         note_over_time(profiles, over_time, bin)
+    if as_json:
+        print_json([found.to_dict() for found in profiles])
+    else:
+        # Tables take long to import, which programs that want JSON do not wait for.
+        from emmclab.cli.show import show_compared, show_each
+
+        (show_compared if compare else show_each)(stdout(), profiles)
 
 
 def note_parts(paths: list[Path]) -> None:

@@ -19,7 +19,7 @@ from emmclab.cli.endings import asked_by_signal
 from emmclab.cli.helping import examples
 from emmclab.cli.machine import Duration, Machine, parse_duration
 from emmclab.cli.options import AsJson, with_groups
-from emmclab.cli.outputs import note_picture
+from emmclab.cli.outputs import in_a_folder, note_picture
 from emmclab.errors import ConfigError
 from emmclab.traces.ledger import ledger_line
 
@@ -62,7 +62,11 @@ def record(
     output: Annotated[
         Path,
         typer.Option(
-            "--output", "-o", metavar="FILE", help="Output file: the trace; its ending selects the format."
+            "--output",
+            "-o",
+            metavar="FILE",
+            callback=in_a_folder,
+            help="Output file: the trace; its ending selects the format.",
         ),
     ] = Path("recording.parquet"),
     machine: Machine,

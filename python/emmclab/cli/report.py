@@ -10,6 +10,7 @@ import typer
 from emmclab.cli.console import print_json, say
 from emmclab.cli.helping import examples
 from emmclab.cli.options import AsJson, Figures, Reading, with_groups
+from emmclab.cli.outputs import in_a_folder
 from emmclab.cli.studies import RESULTS, StudyName, incomplete, warn_of_changes
 from emmclab.errors import InputError
 
@@ -27,7 +28,9 @@ def register(app: typer.Typer) -> None:
 def report(
     *,
     study: StudyName,
-    html: Annotated[Path | None, typer.Option(metavar="FILE", help="Output file: the page.")] = None,
+    html: Annotated[
+        Path | None, typer.Option(metavar="FILE", callback=in_a_folder, help="Output file: the page.")
+    ] = None,
     figures: Figures = None,
     results: Annotated[
         Path,
@@ -72,7 +75,7 @@ def report(
     elif found.cuts:
         from emmclab.pages.cuts import write_cuts_report
 
-        write_cuts_report(found, page)
+        write_cuts_report(found, page, study)
         count = 0
     elif not found.runs and not found.failures:
         from emmclab.pages.plots import write_figures
@@ -85,7 +88,7 @@ def report(
         from emmclab.pages import study as pages
         from emmclab.pages.plots import write_charts
 
-        pages.write_study_report(found, page)
+        pages.write_study_report(found, page, study)
         drawn = pages.figures(found) if figures is not None else []
         charts = ((figure.name, figure.draw(rows), rows) for figure, rows in drawn)
         count = write_charts(charts, figures) if figures is not None else 0

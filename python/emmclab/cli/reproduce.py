@@ -13,6 +13,7 @@ from emmclab.cli.console import print_json, say, stdout
 from emmclab.cli.helping import examples
 from emmclab.cli.names import paper_study_names
 from emmclab.cli.options import AsJson, Figures, Reading, with_groups
+from emmclab.cli.outputs import in_a_folder
 from emmclab.cli.studies import (
     RESULTS,
     Fresh,
@@ -47,7 +48,9 @@ def reproduce(
     ] = "iiswc15",
     jobs: Jobs = 0,
     fresh: Fresh = False,
-    html: Annotated[Path | None, typer.Option(metavar="FILE", help="Output file: the page.")] = None,
+    html: Annotated[
+        Path | None, typer.Option(metavar="FILE", callback=in_a_folder, help="Output file: the page.")
+    ] = None,
     figures: Figures = None,
     traces: TraceInputs = [],  # noqa: B006
     results: ResultsFolder = RESULTS,

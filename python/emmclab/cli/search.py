@@ -11,7 +11,9 @@ import typer
 
 from emmclab.cli.console import print_json, put, stdout
 from emmclab.cli.helping import examples
+from emmclab.cli.made import command_line
 from emmclab.cli.options import AsJson, Percentiles, Reading, with_groups
+from emmclab.cli.outputs import in_a_folder
 from emmclab.cli.studies import (
     RESULTS,
     Engine,
@@ -74,7 +76,9 @@ def search(
             help="Also run as many random trials, and a grid of at most as many, for comparison.",
         ),
     ] = True,
-    html: Annotated[Path | None, typer.Option(metavar="FILE", help="Output file: the page.")] = None,
+    html: Annotated[
+        Path | None, typer.Option(metavar="FILE", callback=in_a_folder, help="Output file: the page.")
+    ] = None,
     jobs: Jobs = 0,
     on: Engine = "local",
     images_gb: ImagesSpace = 4.0,
@@ -116,7 +120,7 @@ def search(
     if html is not None:
         from emmclab.pages.search import write_search_report
 
-        write_search_report(found, html)
+        write_search_report(found, html, command_line())
     if as_json:
         print_json(_json(found))
     else:

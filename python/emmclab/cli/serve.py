@@ -17,8 +17,10 @@ import typer
 from emmclab.cli.console import print_json, say, stderr, stdout
 from emmclab.cli.endings import Ending, asked_by_signal
 from emmclab.cli.helping import examples
+from emmclab.cli.made import Made
 from emmclab.cli.names import filesystem_names, one_of
 from emmclab.cli.options import AsJson, option, with_groups
+from emmclab.cli.outputs import in_a_folder
 from emmclab.cli.simulation import (
     Capacity,
     Check,
@@ -169,10 +171,12 @@ def serve(
     images: Images = None,
     check: Check = False,
     record: Annotated[
-        Path | None, option("Trace to write, with the simulated times.", _RUN, metavar="FILE")
+        Path | None,
+        option("Trace to write, with the simulated times.", _RUN, metavar="FILE", callback=in_a_folder),
     ] = None,
     html: Annotated[
-        Path | None, option("Also write the report page of the run.", _RUN, metavar="FILE")
+        Path | None,
+        option("Also write the report page of the run.", _RUN, metavar="FILE", callback=in_a_folder),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -204,8 +208,6 @@ def serve(
             live.make_plain()
         say(f"{image} can be served without layers from now on")
         return
-    for path in filter(None, (record, html)):
-        _check_folder(path)
     with _trigger(delay_from) as delayed:
         say(f"making {configuration.name} ready")
         live = start(
@@ -310,13 +312,6 @@ def _run_client(command: list[str], path: str, ending: Ending) -> int:
         with suppress(subprocess.TimeoutExpired):
             client.wait(_WAIT_S)
     return client.returncode if client.returncode >= 0 else 128 - client.returncode
-
-
-def _check_folder(path: Path) -> None:
-    if not path.absolute().parent.is_dir():
-        raise ConfigError(
-            f"{path}: its folder does not exist", kind="config", file=str(path), hint="make it first"
-        )
 
 
 def _announce(live: Any, clock: str, delayed: Any) -> None:
@@ -457,10 +452,18 @@ def _show(
     html: Path | None,
     record: Path | None,
 ) -> None:
-    """Print the sum of the run."""
+    """Write the files that were asked for, and print the sum of the run."""
+    made = Made([live.device]).to_dict()
+    if record is not None:
+        say(f"trace: {record}")
+    if html is not None:
+        from emmclab.pages.simulation import write_simulation_report
+
+        write_simulation_report([result], [live.device], html, made=made)
+        say(f"report: {html}")
     if as_json:
         prepared = None if live.prepared is None else live.prepared.to_dict()
-        print_json(result.to_dict() | {"live": figures, "prepared": prepared})
+        print_json(result.to_dict() | {"live": figures, "prepared": prepared, "provenance": made})
     elif result["requests"]["total"] == 0:
         say("no request arrived")
     else:
@@ -474,7 +477,3 @@ def _show(
             )
     if not as_json and live.prepared is not None:
         say(_prepared(live.prepared))
-    if record is not None:
-        say(f"trace: {record}")
-    if html is not None:
-        say(f"report: {html}")

@@ -250,7 +250,9 @@ def _operations(console: Console, profile: Profile) -> None:
         cells = _time_cells(row, "response_ms", chosen) if timed else []
         table.add_row(row["op"], f"{row['requests']:,}", f"{row['data_kb']:,.0f}", mean, *cells)
     if timed:
-        table.caption = "mean and percentiles of the response time (complete - arrival)"
+        table.caption = (
+            "mean and percentiles of the response time (complete - arrival); all: reads and writes"
+        )
         table.caption_justify = "left"
     console.print(table)
     if chosen and any(row["service_ms"] for row in rows):

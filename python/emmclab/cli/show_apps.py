@@ -9,7 +9,14 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from emmclab.apps.closed_loop import STATES, AppResult, LearnedProgram, dominating, requests_line
+from emmclab.apps.closed_loop import (
+    STATES,
+    AppResult,
+    LearnedProgram,
+    dominating,
+    durability_line,
+    requests_line,
+)
 from emmclab.cli.bars import bar
 from emmclab.cli.show import framed
 
@@ -81,6 +88,7 @@ def show_run(console: Console, result: AppResult) -> None:
     console.print()
     _show_threads(console, app["threads"])
     console.print()
+    console.print(Text(f"durability: {durability_line(result)}"), soft_wrap=True)
     console.print(Text(f"requests: {requests_line(result)}"), soft_wrap=True)
     for name, counts in (app["requests"] or {"classes": {}})["classes"].items():
         groups = [(op, counts[op]) for op in ("read", "write") if counts[op]["requests"]]
@@ -213,14 +221,17 @@ def show_runs(console: Console, results: Sequence[AppResult]) -> None:
             line += f", {slowest.runtime_s:,.2f} s on {slowest.run_name}: {100 * (ratio - 1):+.0f} %"
         console.print(Text(line, "bold"), soft_wrap=True)
         table = framed("Runtime, and its parts along the critical path, s")
-        table.add_column("Device and network", no_wrap=True)
-        table.add_column("Runtime", justify="right")
+        table.add_column("Device and network")
+        for heading in ("Runtime", "Syncs", "Mean\nsync, ms"):
+            table.add_column(heading, justify="right", no_wrap=True)
         used = [state for state in STATES if any(run["app"]["states"][state] for run in runs)]
         for state in used:
-            table.add_column(STATES[state], justify="right")
+            table.add_column(STATES[state].replace(" ", "\n"), justify="right", no_wrap=True)
         for run in runs:
             times = (run["app"]["states"][state] / 1e9 for state in used)
-            table.add_row(run.run_name, f"{run.runtime_s:,.2f}", *(f"{time:,.2f}" for time in times))
+            sync = "–" if run.sync_mean_ms is None else f"{run.sync_mean_ms:,.3f}"
+            figures = (f"{run.runtime_s:,.2f}", f"{run['app']['file_syncs']:,}", sync)
+            table.add_row(run.run_name, *figures, *(f"{time:,.2f}" for time in times))
         console.print(table)
         console.print()
 

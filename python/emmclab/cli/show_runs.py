@@ -11,7 +11,7 @@ from rich.text import Text
 
 from emmclab.cli.bars import bar
 from emmclab.cli.show import framed
-from emmclab.devices.result import Result, ufs_facts
+from emmclab.devices.result import DURABILITY, Result, ufs_facts
 from emmclab.devices.result_text import (
     BESIDE,
     beside_rows,
@@ -99,6 +99,7 @@ _FACTS = (
     ("Mean response of reads", "response.read.mean_ms", 3, "ms"),
     ("Mean response of writes", "response.write.mean_ms", 3, "ms"),
     ("No-wait", "requests.no_wait_pct", 2, "%"),
+    *DURABILITY,
     ("Throughput", "run.throughput_mb_per_s", 3, "MB/s"),
     ("Space utilisation", "space.space_utilisation", 4, ""),
     ("Write amplification", "write_amplification.waf", 4, ""),
@@ -120,6 +121,11 @@ def _chosen(result: Result) -> list[dict[str, Any]]:
     return [row for row in result.get("percentiles", ()) if row["op"] == "all"]
 
 
+def number_text(value: float | None, digits: int) -> str:
+    """Return a figure with so many digits; a dash where it is not known."""
+    return "–" if value is None else f"{value:,.{digits}f}"
+
+
 def _ufs_table(ufs: dict[str, Any]) -> Table:
     """Show the cost of link, queues, WriteBooster and hibernation of a UFS."""
     lanes = f"{ufs['lanes']} lane{'s' if ufs['lanes'] > 1 else ''} of {ufs['gear'].replace('_', '-').upper()}"
@@ -127,7 +133,7 @@ def _ufs_table(ufs: dict[str, Any]) -> Table:
     for heading in ("", "Value", "Unit"):
         table.add_column(heading, justify="right" if heading == "Value" else "left")
     for label, value, digits, unit in ufs_facts(ufs):
-        table.add_row(label, "–" if value is None else f"{value:,.{digits}f}", unit)
+        table.add_row(label, number_text(value, digits), unit)
     return table
 
 
@@ -152,8 +158,7 @@ def show_result(console: Console, result: Result) -> None:
                 for percent, time in chosen.items():
                     table.add_row(f"{percentile_label(percent)} response", f"{time:,.3f}", "ms")
             continue
-        value = result.shown(path)
-        table.add_row(label, "–" if value is None else f"{value:,.{digits}f}", unit)
+        table.add_row(label, number_text(result.shown(path), digits), unit)
     if (drain := result["run.drain_s"]) is not None:
         table.add_row("Drain time", f"{drain:,.1f}", "s")
     if life := result["wear.lifetime"]:
@@ -250,11 +255,7 @@ def show_compared_results(console: Console, results: Sequence[Result]) -> None:
 def _headings(results: Sequence[Result]) -> list[str]:
     """Return the columns of the comparison with their units."""
     chosen = [percentile_label(row["percentile"]) for row in _chosen(results[0])] or ["p99"]
-    figures = (
-        ("Run\ns", "Flushes\n", "Pages\nwritten")
-        if _by_layers(results)
-        else ("Space\nutil.", "WAF\n", "Erases\n")
-    )
+    figures = ("Pages\nwritten",) if _by_layers(results) else ("Space\nutil.", "WAF\n", "Erases\n")
     return [
         "Device\n",
         "Mean\nms",
@@ -271,10 +272,9 @@ def _by_layers(results: Sequence[Result]) -> bool:
 
 
 def _figures(result: Result, by_layers: bool) -> tuple[str, ...]:
-    """Return the columns for the work of a device: time and programs under layers, else use of space."""
+    """Return the columns for the work of a device: programs under layers, else use of space."""
     if by_layers:
-        programs = result["flash.page_programs.total"]
-        return f"{result['run.simulated_s']:,.3f}", f"{result['cache.flushes']:,}", f"{programs:,}"
+        return (f"{result['flash.page_programs.total']:,}",)
     utilisation, waf = result["space.space_utilisation"], result["write_amplification.waf"]
     return f"{utilisation:.4f}", f"{waf:.3f}", f"{result['flash.block_erases']:,}"
 
@@ -308,3 +308,35 @@ def _show_compared(console: Console, results: Sequence[Result]) -> None:
         )
     console.print()
     console.print(table)
+    console.print()
+    console.print(_durability_table(results, f"{first.capitalize()}\n"))
+
+
+#: Columns of the second table of a comparison: heading, path, digits.
+_TIME_AND_DURABILITY = (
+    ("Throughput\nMB/s", "run.throughput_mb_per_s", 3),
+    ("Flushes\n", "requests.other", 0),
+    ("of\ndata", "cache.flushes", 0),
+    ("Mean\nms", "durable.mean_ms", 3),
+    ("p99\nms", "durable.p99_ms", 3),
+)
+
+
+def _durability_table(results: Sequence[Result], first: str) -> Table:
+    """Return how long the trace took, and how long its flushes and synchronous writes took."""
+    table = framed("Total time; response of flushes and synchronous writes")
+    table.add_column(first)
+    for heading in ("Time\ns", "Change\n%", *(heading for heading, _, _ in _TIME_AND_DURABILITY)):
+        table.add_column(heading, justify="right", no_wrap=True)
+    base = results[0]["run.simulated_s"]
+    for result in results:
+        took = result["run.simulated_s"]
+        table.add_row(
+            Text(result.run_name),
+            f"{took:,.3f}",
+            f"{100 * (took / base - 1):+.1f}" if base else "–",
+            *(number_text(result.shown(path), digits) for _, path, digits in _TIME_AND_DURABILITY),
+        )
+    table.caption = "Flushes: with discards; of data: those, and preflushes, that found data in the cache"
+    table.caption_justify = "left"
+    return table

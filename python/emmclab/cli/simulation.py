@@ -26,9 +26,13 @@ from emmclab.traces.trace import Trace
 device_names = names_of(presets)
 
 
+#: The names of the option for one or several devices, in every command.
+DEVICE_OPTION = ("--device", "--devices")
+
 DeviceName = Annotated[
     str,
     typer.Option(
+        *DEVICE_OPTION,
         metavar="PRESET|FILE",
         help="The device: a preset (`emmclab devices`) or a TOML file.",
         autocompletion=device_names,

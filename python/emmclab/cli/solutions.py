@@ -42,14 +42,14 @@ def show_solutions(
             place = {"application": name, "device": device.name, "network": network}
             impossible.append({**place, "solution": solution.name, "reason": str(error)})
     found = compare_solutions(runs, impossible)
+    if html is not None:
+        from emmclab.pages.solutions import write_solutions_report
+
+        write_solutions_report(found, html)
+        say(f"report: {html}")
     if as_json:
         print_json(found.to_dict())
     else:
         from emmclab.cli.show_solutions import show_comparison
 
         show_comparison(stdout(), found)
-    if html is not None:
-        from emmclab.pages.solutions import write_solutions_report
-
-        write_solutions_report(found, html)
-        say(f"report: {html}")

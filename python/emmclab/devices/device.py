@@ -188,6 +188,19 @@ class Device:
         rows: list[dict[str, str]] = json.loads(self._config.explain())
         return rows
 
+    @property
+    def changes(self) -> dict[str, str]:
+        """The settings that differ from the preset, by key, as TOML; of a device file, all that it sets.
+
+        >>> Device.preset("nexus5").set({"gc.policy": "fifo"}).changes
+        {'gc.policy': '"fifo"'}
+        """
+        return {
+            row["key"]: row["value"]
+            for row in self.explain()
+            if row["origin"] != "default" and not row["origin"].startswith("preset ")
+        }
+
     def bandwidths(self, units_kb: Sequence[int]) -> list[dict[str, float]]:
         """Measure sequential and random bandwidth of the device full of data (Kim & Kim, Table II).
 

@@ -28,6 +28,8 @@ def result_html(result: Result) -> str:
     amplification = result["write_amplification"]
     facts = [
         ("no wait", share_text(result["requests.no_wait_pct"])),
+        ("flushes and discards", f"{result['requests.other']:,}"),
+        ("flushes and synchronous writes, 99 %", milliseconds_text(result.shown("durable.p99_ms"))),
         ("write amplification", cell_text(amplification["waf"])),
         ("preconditioned", str(result["options"]["precondition"])),
         ("mode", str(result["options"]["mode"])),

@@ -11,6 +11,16 @@ from emmclab.runtime.document import Document
 #: The group of a result that differs from run to run: the cost on this computer.
 WALL_GROUP = "computing"
 
+#: What durability costs: label, path, digits, unit. `durable` holds flushes, and writes that promise
+#: durability or an order (FUA, preflush, barrier); a preflush is a flush of the cache, too.
+DURABILITY = (
+    ("Flushes and discards", "requests.other", 0, ""),
+    ("Cache flushes with data", "cache.flushes", 0, ""),
+    ("Flushes and synchronous writes", "durable.requests", 0, ""),
+    ("Mean response of these", "durable.mean_ms", 3, "ms"),
+    ("p99 response of these", "durable.p99_ms", 3, "ms"),
+)
+
 
 def at(fields: Mapping[str, Any], path: str) -> Any:
     """Give a value by its path; None below a group that a result does not have.
@@ -107,16 +117,20 @@ class Result(Document):
         return result_html(self)
 
     def shown(self, path: str) -> Any:
-        """Give a field to show; None for times of an operation that did not occur and what is not modelled.
+        """Return a field to show; None for times of an operation that did not occur and what is not measured.
 
         >>> import emmclab
         >>> writes = emmclab.Device.preset("nexus5").simulate(emmclab.read(emmclab.bundled()[3]))
         >>> writes["requests.write"] > 0 and writes.shown("response.write.mean_ms") > 0
         True
         """
-        op = path.partition(".")[2].partition(".")[0]
+        group, _, rest = path.partition(".")
+        op = rest.partition(".")[0]
         if op in ("read", "write") and not self["requests"][op]:
             return None
+        if group == "durable":
+            durable = self.get(group) or {}
+            return durable.get(rest) if durable.get("requests") or rest == "requests" else None
         return self[path]
 
     def deterministic(self) -> dict[str, Any]:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from emmclab.apps.closed_loop import STATES, AppResult, dominating, requests_line
+from emmclab.apps.closed_loop import STATES, AppResult, dominating, durability_line, requests_line
 from emmclab.pages.assemble import assemble
 from emmclab.pages.head import Head, Provenance, tile
 from emmclab.pages.plots.applications import FIGURES
@@ -20,8 +20,14 @@ _MOST_STATES, _MOST_TILES = 4, 6
 _ORDER = {name: number for number, name in enumerate(STATE_COLOURS)}
 
 
-def render(results: Sequence[AppResult], faster: Sequence[AppResult]) -> str:
-    """Give the page; the same results give the same bytes."""
+def render(
+    results: Sequence[AppResult], faster: Sequence[AppResult], made: Mapping[str, Any] | None = None
+) -> str:
+    """Return the page; the same results give the same bytes.
+
+    `made` is the group `provenance` of results of the command line.
+    """
+    settings = (made or {}).get("settings", {})
     one = len(results) == 1
     names = [_name(result) for result in results]
     programs = list(dict.fromkeys(result["app"]["program"] for result in results))
@@ -40,13 +46,27 @@ def render(results: Sequence[AppResult], faster: Sequence[AppResult]) -> str:
         list(dict.fromkeys(names)),
         title=", ".join(programs),
         head=_head(results, programs, facts),
-        provenance=Provenance(f"{len(results)} run{'s' if len(results) != 1 else ''}: {facts}"),
+        provenance=Provenance(
+            f"{len(results)} run{'s' if len(results) != 1 else ''}: {facts}",
+            [
+                *([("Command", made["command"])] if made else []),
+                *(
+                    (
+                        f"Settings of {device}, unlike its preset",
+                        ", ".join(f"{key} = {value}" for key, value in changes.items()) or "none",
+                    )
+                    for device, changes in settings.items()
+                ),
+            ],
+        ),
         one=one,
         states=[
             label for state, label in STATES.items() if any(run["app"]["states"][state] for run in results)
         ],
         runs=[_table_row(result, results) for result in results],
-        requests=[(_name(result), requests_line(result)) for result in results],
+        requests=[
+            (_name(result), f"{requests_line(result)}; {durability_line(result)}") for result in results
+        ],
         spent=_spent(results[0]) if one else [],
         what_if=_what_if(results[0], faster) if faster else [],
     )
@@ -183,6 +203,8 @@ def _table_row(result: AppResult, results: Sequence[AppResult]) -> dict[str, Any
         "network": app["network"],
         "runtime": result.runtime_s,
         "storage": result.storage_s,
+        "syncs": app["file_syncs"],
+        "sync_mean_ms": result.sync_mean_ms,
         "cells": [app["states"][state] / 1e9 for state in used],
     }
 
@@ -209,6 +231,11 @@ def _what_if(result: AppResult, faster: Sequence[AppResult]) -> list[tuple[str, 
     return [(run["app"]["what_if"][0], run.runtime_s, result.runtime_s - run.runtime_s) for run in ordered]
 
 
-def write_apps_report(results: Sequence[AppResult], faster: Sequence[AppResult], path: str | Path) -> None:
+def write_apps_report(
+    results: Sequence[AppResult],
+    faster: Sequence[AppResult],
+    path: str | Path,
+    made: Mapping[str, Any] | None = None,
+) -> None:
     """Write the page for runs of applications; the file appears when it is whole, and never otherwise."""
-    write_whole(path, render(results, faster))
+    write_whole(path, render(results, faster, made))

@@ -28,13 +28,16 @@ _BADGES = {KEPT: "yes", DOCUMENTED: "documented", RULE: "unknown", LOST: "broken
 _SQLITE = "sqlite-"
 
 
-def write_cuts_report(results: Results, path: Path) -> None:
-    """Write the page; the file appears when it is whole, and never otherwise."""
-    write_whole(path, render(results))
+def write_cuts_report(results: Results, path: Path, study: str = "") -> None:
+    """Write the page; the file appears when it is whole, and never otherwise.
+
+    `study` is what `emmclab run` takes: the path of its file; that of a bundled study need not be named.
+    """
+    write_whole(path, render(results, study))
 
 
-def render(results: Results) -> str:
-    """Give the page; the same results give the same bytes."""
+def render(results: Results, study: str = "") -> str:
+    """Return the page; the same results give the same bytes."""
     name, found = results.about["name"], counts(results)
     host = ", ".join(" ".join(item) for item in results.cuts[0]["host"].items()) if results.cuts else ""
     tables_of = " ".join(['emmclab query "select * from cuts" --study', name])
@@ -50,7 +53,7 @@ def render(results: Results) -> str:
             tiles=[Tile(word, f"{count:,}", kind=_BADGES[word]) for word, count in found.items()],
             notices=incomplete(results),
         ),
-        provenance=provenance(results, **{"As tables": tables_of, "Host": host}),
+        provenance=provenance(results, study, **{"As tables": tables_of, "Host": host}),
         meaning={word: MEANING[word] for word in found},
         badges=_BADGES,
         tables=[_shown(table) for table in tables(results)],

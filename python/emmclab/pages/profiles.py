@@ -32,7 +32,7 @@ from emmclab.traces.published import doubts, published_row
 
 #: Times whose percentiles are shown, with their heading.
 _TIMES = (
-    ("response_ms", "Response time, ms (complete - arrival)"),
+    ("response_ms", "Response time, ms (complete - arrival); all: reads and writes"),
     ("service_ms", "Service time, ms (complete - start)"),
 )
 #: Traces whose means stand above the tables.

@@ -18,13 +18,16 @@ from emmclab.studies.summary import written
 _MOST_ROWS = 200
 
 
-def write_search_report(found: Found, path: Path) -> None:
-    """Write the page; the file appears when it is whole, and never otherwise."""
-    write_whole(path, render(found))
+def write_search_report(found: Found, path: Path, command: str = "") -> None:
+    """Write the page; the file appears when it is whole, and never otherwise.
+
+    `command` is the command line that searched.
+    """
+    write_whole(path, render(found, command))
 
 
-def render(found: Found) -> str:
-    """Give the page; the same trials give the same bytes."""
+def render(found: Found, command: str = "") -> str:
+    """Return the page; the same trials give the same bytes."""
     drawn = _figures(found)
     front = found.front()
     return assemble(
@@ -35,8 +38,11 @@ def render(found: Found) -> str:
         title=found.study.name,
         head=_head(found, [figure for figure, _ in drawn]),
         provenance=Provenance(
-            f"emmclab search {found.study.name}: {len(found.trials):,} trials, seed {found.seed}",
-            [("Budget", f"{found.budget} trials in each way, {found.batch} in a batch")],
+            f"Search of {found.study.name}: {len(found.trials):,} trials, seed {found.seed}",
+            [
+                *([("Command", command)] if command else []),
+                ("Budget", f"{found.budget} trials in each way, {found.batch} in a batch"),
+            ],
         ),
         found=found,
         settings=[one.name for one in found.space.ranges],

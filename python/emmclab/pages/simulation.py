@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from emmclab.devices.device import Device
-from emmclab.devices.result import Result, ufs_facts
+from emmclab.devices.result import DURABILITY, Result, ufs_facts
 from emmclab.devices.result_text import (
     beside_rows,
     comparison_headlines,
@@ -32,10 +32,12 @@ _COLUMNS = (
     ("response.write.mean_ms", "Writes", "ms", 3),
     ("service.mean_service_ms", "Mean service", "ms", 3),
     ("requests.no_wait_pct", "No-wait", "%", 2),
+    *((path, label, unit, digits) for label, path, digits, unit in DURABILITY),
     ("space.space_utilisation", "Space utilisation", "", 4),
     ("write_amplification.waf", "WAF", "", 3),
     ("energy.total_mj", "Energy", "mJ", 1),
     ("run.simulated_s", "Simulated", "s", 1),
+    ("run.throughput_mb_per_s", "Throughput", "MB/s", 3),
 )
 
 
@@ -69,8 +71,13 @@ _EVENTS = (
 _TILES = 6
 
 
-def render(results: Sequence[Result], devices: Sequence[Device]) -> str:
-    """Give the page for runs of one or several traces on one or several devices; same results, same bytes."""
+def render(
+    results: Sequence[Result], devices: Sequence[Device], made: Mapping[str, Any] | None = None
+) -> str:
+    """Return the page for runs of one or several traces on one or several devices; same results, same bytes.
+
+    `made` is the group `provenance` of results of the command line.
+    """
     traces = list(dict.fromkeys(result["trace"] for result in results))
     first = {result["trace"]: result for result in reversed(results)}
     one = len(results) == 1
@@ -81,7 +88,7 @@ def render(results: Sequence[Result], devices: Sequence[Device]) -> str:
         traces,
         title=_title(results, traces),
         head=_head(results, first),
-        provenance=_provenance(results, first),
+        provenance=_provenance(results, devices, first, made or {}),
         one=one,
         besides=[
             (result["trace"], result.run_name, beside_rows(result))
@@ -130,12 +137,26 @@ def _head(results: Sequence[Result], first: dict[str, Result]) -> Head:
     )
 
 
-def _provenance(results: Sequence[Result], first: dict[str, Result]) -> Provenance:
+def _provenance(
+    results: Sequence[Result], devices: Sequence[Device], first: dict[str, Result], made: Mapping[str, Any]
+) -> Provenance:
     ledgers = {trace: result["ledger"] for trace, result in first.items()}
     lines = [(f"Ledger of {trace}", ledger_line(ledger)) for trace, ledger in ledgers.items()]
     digests = [(f"Result of {run['trace']} on {run.run_name}", f"SHA-256 {_digest(run)}") for run in results]
     summary = lines[0][1] if len(lines) == 1 else f"{len(lines)} traces: ledger of each"
-    return Provenance(summary, [*lines, *digests], lost(ledgers.values()))
+    command = [("Command", made["command"])] if made else []
+    inputs = [
+        (f"Input {one['name']}", f"SHA-256 {one['sha256'] or 'not known: no file that can be read again'}")
+        for one in made.get("inputs", ())
+    ]
+    settings = [
+        (
+            f"Settings of {device.name}, unlike its preset",
+            ", ".join(f"{key} = {value}" for key, value in device.changes.items()) or "none",
+        )
+        for device in devices
+    ]
+    return Provenance(summary, [*command, *inputs, *settings, *lines, *digests], lost(ledgers.values()))
 
 
 def _events(results: Sequence[Result], traces: Sequence[str]) -> dict[str, Any]:
@@ -178,7 +199,7 @@ def _tiles(results: Sequence[Result], first: dict[str, Result]) -> list[Tile]:
             ("p99 response", "response.p99_ms", "ms"),
             ("Mean of reads", "response.read.mean_ms", "ms"),
             ("Mean of writes", "response.write.mean_ms", "ms"),
-            ("No-wait", "requests.no_wait_pct", "%"),
+            ("Flushes and discards", "requests.other", ""),
             ("Write amplification", "write_amplification.waf", ""),
         )
         return [tile(label, results[0].shown(path), unit) for label, path, unit in facts]
@@ -201,6 +222,11 @@ def _device(device: Device) -> dict[str, Any]:
     }
 
 
-def write_simulation_report(results: Sequence[Result], devices: Sequence[Device], path: str | Path) -> None:
+def write_simulation_report(
+    results: Sequence[Result],
+    devices: Sequence[Device],
+    path: str | Path,
+    made: Mapping[str, Any] | None = None,
+) -> None:
     """Write the page for simulated runs; the file appears when it is whole, and never otherwise."""
-    write_whole(path, render(results, devices))
+    write_whole(path, render(results, devices, made))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,9 @@ from emmclab.pages.assemble import assemble
 from emmclab.pages.head import Head, Notice, Provenance, Tile, lost, tile
 from emmclab.pages.plots import FIGURES, Figure, Row, Rows, swept
 from emmclab.runtime.files import write_whole
+from emmclab.studies.bundled import bundled
 from emmclab.studies.grid import REPLAYS
+from emmclab.studies.intervals import CONFIDENCE_TEXT, mean_interval, positive_interval
 from emmclab.studies.results import Results
 from emmclab.studies.summary import Metric, Point, Ranked, Summary, average, named, summaries, written
 from emmclab.traces.ledger import ledger_line
@@ -39,13 +42,16 @@ _FIELDS = (
 )
 
 
-def write_study_report(results: Results, path: Path) -> None:
-    """Write the page; the file appears when it is whole, and never otherwise."""
-    write_whole(path, render(results))
+def write_study_report(results: Results, path: Path, study: str = "") -> None:
+    """Write the page; the file appears when it is whole, and never otherwise.
+
+    `study` is what `emmclab run` takes: the path of its file; that of a bundled study need not be named.
+    """
+    write_whole(path, render(results, study))
 
 
-def render(results: Results) -> str:
-    """Give the page; the same results give the same bytes."""
+def render(results: Results, study: str = "") -> str:
+    """Return the page; the same results give the same bytes."""
     found = summaries(results)
     drawn = figures(results)
     rows = {figure.name: part for figure, part in drawn}
@@ -58,7 +64,7 @@ def render(results: Results) -> str:
         list(dict.fromkeys(row["trace"] for part in rows.values() for row in part)),
         title=results.about["name"],
         head=_head(results, found, [figure for figure, _ in drawn], bool(failed), bool(ended)),
-        provenance=provenance(results),
+        provenance=provenance(results, study),
         about=results.about,
         seeds=sorted({cell["seed"] for cell in (*results.runs, *results.failures)}),
         summaries=[_table(summary) for summary in found],
@@ -120,12 +126,13 @@ def incomplete(results: Results) -> list[Notice]:
     return [Notice("incomplete", text)]
 
 
-def provenance(results: Results, **lines: str) -> Provenance:
-    """Give what a study's page was made from, with further lines by their labels."""
+def provenance(results: Results, study: str = "", **lines: str) -> Provenance:
+    """Return what a study's page was made from, with further lines by their labels."""
     about = results.about
+    study = study or (about["name"] if about["name"] in bundled() else "")
     reading = ", ".join(f"{key} = {value}" for key, value in (about.get("reading") or {}).items())
     facts = {
-        "Command": f"emmclab run {about['name']}",
+        "Command": _command(study, about.get("reading") or {}) if study else "",
         "Results": f"SHA-256 {results.digest} of all {about['cells']:,} results; the same on any number of "
         "processes",
         "As tables": " ".join(['emmclab query "select * from runs" --study', about["name"]]),
@@ -133,8 +140,18 @@ def provenance(results: Results, **lines: str) -> Provenance:
         **lines,
     }
     ledgers = [profile["ledger"] for profile in results.profiles.values()]
-    summary = f"{facts['Command']}: {about['cells']:,} results, SHA-256 {results.digest[:16]}"
+    made_by = facts["Command"] or f"Study {about['name']}"
+    summary = f"{made_by}: {about['cells']:,} results, SHA-256 {results.digest[:16]}"
     return Provenance(summary, [(name, text) for name, text in facts.items() if text], lost(ledgers))
+
+
+def _command(study: str, reading: dict[str, Any]) -> str:
+    """Return the command that runs a study again, with the options by which its inputs were read."""
+    words = ["emmclab", "run", study]
+    for key, value in reading.items():
+        for one in value if isinstance(value, list) else [value]:
+            words += [f"--{key.replace('_', '-')}", *([] if one is True else [str(one)])]
+    return shlex.join(words)
 
 
 def _tiles(results: Results, found: Sequence[Summary]) -> list[Tile]:
@@ -144,7 +161,7 @@ def _tiles(results: Results, found: Sequence[Summary]) -> list[Tile]:
         Tile(
             one.metric.label,
             one.metric.text(one.best_value.mean),
-            note="every setting" if one.is_equal and summary.swept else named(one.best),
+            note=_tile_note(one, summary),
         )
         for one, summary in ranked
     ]
@@ -155,25 +172,60 @@ def _tiles(results: Results, found: Sequence[Summary]) -> list[Tile]:
     return tiles
 
 
+def _tile_note(ranked: Ranked, summary: Summary) -> str:
+    if summary.swept and ranked.is_equal:
+        return "every setting"
+    if not summary.swept or ranked.seeds < 2:
+        return named(ranked.best)
+    if not ranked.is_told_apart:
+        return "settings not told apart"
+    return _with_alike(ranked)
+
+
+def _with_alike(ranked: Ranked) -> str:
+    """Name the best setting with those from which the seeds do not tell it apart."""
+    others = len(ranked.alike)
+    if not others:
+        return named(ranked.best)
+    name = f"{others} others" if others > 1 else named(ranked.alike[0])
+    return f"{named(ranked.best)} (not told apart from {name})"
+
+
 def headline(results: Results, found: Sequence[Summary]) -> str:
-    """Say in one line which setting is best, and by how much."""
+    """Return in one line which setting is best, and by how much, where the seeds tell settings apart."""
     for summary in found:
         for ranked in summary.ranked:
             if not summary.swept:
                 value = ranked.metric.text(ranked.best_value.mean)
                 return f"{value} {_lower(ranked.metric.label)} on {named(ranked.best)}"
-            if ranked.is_equal:
-                value = ranked.metric.text(ranked.best_value.mean)
-                return f"No setting changes the {_lower(ranked.metric.label)}: {value}"
-            best, worst = ranked.best_value.mean, ranked.worst_value.mean
-            below = "close to" if (less := round(100 - 100 * best / worst)) < 1 else f"{less}\u00a0% below"
-            return (
-                f"{named(ranked.best)} has the lowest {_lower(ranked.metric.label)}: "
-                f"{ranked.metric.text(best)}, {below} {named(ranked.worst)}"
-            )
+            return _ranking(ranked)
     if results.failures:
         return f"{len(results.failures):,} of {results.about['cells']:,} cells failed"
     return f"{len(results.inputs_once()):,} inputs characterised"
+
+
+def _ranking(ranked: Ranked) -> str:
+    label, text = _lower(ranked.metric.label), ranked.metric.text
+    best, worst = ranked.best_value.mean, ranked.worst_value.mean
+    if ranked.is_equal:
+        return f"No setting changes the {label}: {text(best)}"
+    if ranked.seeds > 1 and not ranked.is_told_apart:
+        return (
+            f"{ranked.seeds} seeds do not tell the settings apart by {label}: means of {text(best)} to "
+            f"{text(worst)}, {_interval(ranked)}"
+        )
+    below = "close to" if (less := round(100 - 100 * best / worst)) < 1 else f"{less}\u00a0% below"
+    known = f"one seed, so that the spread is not known; {text(best)}" if ranked.seeds < 2 else text(best)
+    return f"{_with_alike(ranked)} has the lowest {label}: {known}, {below} {named(ranked.worst)}"
+
+
+def _interval(ranked: Ranked) -> str:
+    """Name the interval of worst against best; empty with one seed."""
+    if ranked.interval is None:
+        return ""
+    unit = "points" if ranked.metric.unit == "%" else "%"
+    bounds = " to ".join(f"{bound:+,.3g}" for bound in ranked.interval)
+    return f"{CONFIDENCE_TEXT} interval of the difference {bounds} {unit}"
 
 
 def _lower(label: str) -> str:
@@ -188,11 +240,13 @@ def _answer(ranked: Ranked) -> dict[str, Any]:
     note = ""
     if ranked.is_equal:
         note = "no difference"
-    elif ranked.is_within_spread and ranked.best_value.low < ranked.best_value.high:
-        note = "within the spread over seeds"
+    elif ranked.seeds < 2:
+        note = "one seed"
+    else:
+        note = _interval(ranked) if ranked.is_told_apart else f"not told apart; {_interval(ranked)}"
     return {
         "label": metric.label,
-        "best": named(ranked.best),
+        "best": named(ranked.best) if ranked.seeds < 2 else _with_alike(ranked),
         "best_value": metric.text(ranked.best_value.mean),
         "worst": named(ranked.worst),
         "worst_value": metric.text(ranked.worst_value.mean),
@@ -256,21 +310,22 @@ def _over(summary: Summary, key: str, metric: Metric) -> tuple[Figure, Rows] | N
     others = dict.fromkeys(_others(point, key) for point in points)
     if len(others) > _MOST_OTHERS:
         said.append(f"{len(others)} combinations of the other settings")
-    groups: dict[tuple[str, str, str], list[Spread]] = {}
+    groups: dict[tuple[str, str, str], list[dict[int, float]]] = {}
     for point in points:
         trace = "all inputs" if len(inputs) > _MOST_LINES else point.input
         other = "all other settings" if len(others) > _MOST_OTHERS else _others(point, key)
         place = (trace, written(dict(point.setting)[key]), other)
-        groups.setdefault(place, []).append(point.figures[metric.name])
+        groups.setdefault(place, []).append(point.by_seed[metric.name])
     kind = "mean" if metric.unit == "%" else "geometric mean"
     about = f"Grid {summary.grid}. " + (f"A point is the {kind} of {' and '.join(said)}. " if said else "")
-    if any(spread.low < spread.high for spreads in groups.values() for spread in spreads):
-        about += "Vertical bars span the seeds."
+    rows = [_row(place, by_seed, metric) for place, by_seed in groups.items()]
+    if any(row["low"] < row["high"] for row in rows):
+        about += f"Vertical bars are the {CONFIDENCE_TEXT} confidence interval of the mean over the seeds."
     name = f"{summary.grid}-{key.replace('.', '_')}-{metric.name}"
     title = f"{metric.label}, {metric.unit}" if metric.unit else metric.label
     return (
         Figure(name, f"{metric.label} by {key}", about.strip(), functools.partial(_chart, key, title)),
-        [_row(place, spreads, metric) for place, spreads in groups.items()],
+        rows,
     )
 
 
@@ -295,9 +350,18 @@ def _without_effect(summary: Summary) -> list[str]:
     ]
 
 
-def _row(place: tuple[str, str, str], spreads: Sequence[Spread], metric: Metric) -> Row:
-    mean, low, high = (average(part, arithmetic=metric.unit == "%") for part in zip(*spreads, strict=True))
+def _row(place: tuple[str, str, str], points: Sequence[dict[int, float]], metric: Metric) -> Row:
+    """Return the mean over the seeds of the mean over the points, with its confidence interval."""
+    seeds = [seed for seed in points[0] if all(seed in values for values in points)]
+    if seeds:
+        shares = metric.unit == "%"
+        values = [average([point[seed] for point in points], arithmetic=shares) for seed in seeds]
+    else:
+        values = [average([value for point in points for value in point.values()])]
+    mean = sum(values) / len(values)
+    interval = (mean_interval if metric.unit == "%" else positive_interval)(values) or (mean, mean)
     trace, setting, others = place
+    low, high = min(interval[0], mean), max(interval[1], mean)
     return {"trace": trace, "setting": setting, "others": others, "value": mean, "low": low, "high": high}
 
 

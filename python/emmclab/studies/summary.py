@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from emmclab.devices.result import at
 from emmclab.devices.spread import Spread
 from emmclab.studies.cell import PROFILE
+from emmclab.studies.intervals import Interval, difference_interval
 from emmclab.studies.results import Results
 from emmclab.studies.tables import Run, stop_of
 from emmclab.traces.profile_options import percentile_label
@@ -71,6 +72,9 @@ RUNTIME = Metric("runtime", "Runtime", "s", ("app.runtime_s",))
 #: Chosen percentiles that every study has without choosing.
 _USUAL = (99.0,)
 
+
+#: Bound of a logarithm whose exponential is printed; few seeds give intervals beyond any number.
+_MOST_EXPONENT = 100.0
 
 #: Fields that `summaries` reads beside the metrics' figures.
 _READ = ("grid", "input", "seed", "device", "settings", "percentiles", "run.stopped", "run.mode")
@@ -134,6 +138,8 @@ class Point:
     input: str
     setting: Setting
     figures: dict[str, Spread]
+    #: The figures of each seed, by metric.
+    by_seed: dict[str, dict[int, float]]
     seeds: int
     #: Runs that ended early or failed, each with its reason; they are not in the figures.
     ended_early: tuple[str, ...] = ()
@@ -153,6 +159,12 @@ class Ranked:
     best_value: Spread
     worst_value: Spread
     inputs: int
+    seeds: int
+    #: Settings with other values than the best one's, from which the seeds do not tell it apart.
+    alike: tuple[Setting, ...]
+    #: Of worst against best, with the confidence for all settings together: percent, or points of a share.
+    #: None with a single seed.
+    interval: Interval | None
 
     @property
     def change_pct(self) -> float | None:
@@ -166,10 +178,9 @@ class Ranked:
         return self.metric.text(self.best_value.mean) == self.metric.text(self.worst_value.mean)
 
     @property
-    def is_within_spread(self) -> bool:
-        """Whether the difference is smaller than that between seeds."""
-        low, high = sorted((self.best_value, self.worst_value))
-        return low.high >= high.low
+    def is_told_apart(self) -> bool:
+        """Whether the interval over the seeds tells the best setting from the worst; never with one seed."""
+        return self.interval is not None and self.interval.excludes_zero
 
 
 @dataclass(frozen=True)
@@ -251,15 +262,16 @@ def _summary(grid: str, runs: list[Run], metrics: tuple[Metric, ...]) -> Summary
 def _point(name: str, setting: Setting, runs: list[Run], metrics: Sequence[Metric]) -> Point:
     done = [run for run in runs if "message" not in run]
     whole = [run for run in done if stop_of(run) is None]
-    figures = {}
-    for metric in metrics:
-        values = [value for run in whole if (value := metric.of(run)) is not None]
-        if values:
-            figures[metric.name] = Spread(sum(values) / len(values), min(values), max(values))
+    by_seed = {
+        metric.name: {run["seed"]: value for run in whole if (value := metric.of(run)) is not None}
+        for metric in metrics
+    }
+    by_seed = {name: values for name, values in by_seed.items() if values}
     return Point(
         name,
         setting,
-        figures,
+        {name: _spread(values) for name, values in by_seed.items()},
+        by_seed,
         len(whole),
         tuple(dict.fromkeys(reason for run in done if (reason := stop_of(run)) is not None)),
         tuple(dict.fromkeys(run["message"] for run in runs if "message" in run)),
@@ -281,14 +293,51 @@ def _ranked(
         inputs = [name for name in names if all((name, setting) in having for setting in settings)]
         if not inputs:
             continue
-        values = {
+        by_seed = {
             setting: _over_inputs(metric, [groups[name, setting] for name in inputs]) for setting in settings
         }
-        order = sorted(settings, key=lambda setting: values[setting].mean, reverse=metric.highest_is_best)
-        best, worst = order[0], order[-1]
-        ends = [_essential(setting, values, metric) for setting in (best, worst)]
-        found.append(Ranked(metric, ends[0], ends[1], values[best], values[worst], len(inputs)))
+        found.append(_rank(metric, by_seed, len(inputs)))
     return found
+
+
+def _rank(metric: Metric, by_seed: dict[Setting, dict[int, float]], inputs: int) -> Ranked:
+    """Order settings by their means over the seeds; find those that the seeds do not tell from the best."""
+    values = {setting: _spread(found) for setting, found in by_seed.items()}
+    order = sorted(values, key=lambda setting: values[setting].mean, reverse=metric.highest_is_best)
+    best, worst = order[0], order[-1]
+    intervals = {
+        setting: difference_interval(
+            by_seed[best], by_seed[setting], len(order) - 1, ratio=metric.unit != "%"
+        )
+        for setting in order[1:]
+    }
+    shown = metric.text(values[best].mean)
+    alike = tuple(
+        setting
+        for setting, interval in intervals.items()
+        if interval is not None and not interval.excludes_zero and metric.text(values[setting].mean) != shown
+    )
+    interval = intervals.get(worst)
+    return Ranked(
+        metric,
+        _essential(best, values, metric),
+        _essential(worst, values, metric),
+        values[best],
+        values[worst],
+        inputs,
+        len(by_seed[best]),
+        alike,
+        interval and _as_change(interval, metric, by_seed[best], by_seed[worst]),
+    )
+
+
+def _as_change(
+    interval: Interval, metric: Metric, best: Mapping[int, float], worst: Mapping[int, float]
+) -> Interval:
+    """Return the interval of a difference in percent of the best, or as it is where it is one of values."""
+    if metric.unit == "%" or min(*best.values(), *worst.values()) <= 0:
+        return interval
+    return Interval(*(100 * math.expm1(min(bound, _MOST_EXPONENT)) for bound in interval))
 
 
 def _essential(setting: Setting, values: dict[Setting, Spread], metric: Metric) -> Setting:
@@ -303,7 +352,7 @@ def _essential(setting: Setting, values: dict[Setting, Spread], metric: Metric) 
     return tuple(pair for pair in setting if matters(pair[0])) or setting
 
 
-def _over_inputs(metric: Metric, groups: Sequence[Sequence[Run]]) -> Spread:
+def _over_inputs(metric: Metric, groups: Sequence[Sequence[Run]]) -> dict[int, float]:
     """Average over the inputs, seed by seed: geometric means of times and ratios, so that none outweighs."""
     by_seed: dict[int, list[float]] = {}
     for runs in groups:
@@ -311,8 +360,12 @@ def _over_inputs(metric: Metric, groups: Sequence[Sequence[Run]]) -> Spread:
             value = metric.of(run)
             if value is not None:
                 by_seed.setdefault(run["seed"], []).append(value)
-    means = [average(values, arithmetic=metric.unit == "%") for values in by_seed.values()]
-    return Spread(sum(means) / len(means), min(means), max(means))
+    return {seed: average(values, arithmetic=metric.unit == "%") for seed, values in by_seed.items()}
+
+
+def _spread(by_seed: Mapping[int, float]) -> Spread:
+    values = by_seed.values()
+    return Spread(sum(values) / len(values), min(values), max(values))
 
 
 def average(values: Sequence[float], *, arithmetic: bool = False) -> float:

@@ -129,20 +129,20 @@ def _columns() -> frozenset[str]:
 
 
 def _percentiles(chosen: Iterable[Row]) -> Row:
-    """Give a column to each chosen percentile of each operation.
+    """Give a column to each chosen percentile of each operation, named as those that every run has.
 
     >>> _percentiles([{"op": "all", "percentile": 99.9, "response_ms": 7.5}])
-    {'percentile_99_9_ms': 7.5}
+    {'response_p99_9_ms': 7.5}
     >>> _percentiles([{"op": "read", "percentile": 50.0, "response_ms": 1.5, "service_ms": 1.0}])
-    {'percentile_50_read_ms': 1.5, 'percentile_50_read_service_ms': 1.0}
+    {'response_read_p50_ms': 1.5, 'service_read_p50_ms': 1.0}
     """
     found: Row = {}
     for row in chosen:
-        name = percentile_label(row["percentile"]).removeprefix("p").replace(".", "_")
-        name = f"percentile_{name}" if row["op"] == "all" else f"percentile_{name}_{row['op']}"
-        found[f"{name}_ms"] = row["response_ms"]
+        label = percentile_label(row["percentile"]).replace(".", "_")
+        name = label if row["op"] == "all" else f"{row['op']}_{label}"
+        found[f"response_{name}_ms"] = row["response_ms"]
         if "service_ms" in row:
-            found[f"{name}_service_ms"] = row["service_ms"]
+            found[f"service_{name}_ms"] = row["service_ms"]
     return found
 
 

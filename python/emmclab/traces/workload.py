@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import Any, cast
@@ -12,7 +12,9 @@ from typing import Any, cast
 from emmclab import _core
 from emmclab.errors import ConfigError
 from emmclab.runtime.files import refuse_endless
+from emmclab.runtime.quantity import duration
 from emmclab.traces.profile import Profile
+from emmclab.traces.profile_fields import TABLES, counted_jumps
 from emmclab.traces.trace import Progress, Trace
 
 
@@ -220,22 +222,26 @@ def fit(trace: Trace, progress: Progress | None = None, *, name: str = FITTED) -
 
 
 def differences(first: Profile, second: Profile) -> list[dict[str, Any]]:
-    """Give every field of Tables III and IV of two profiles with the difference in percent of the first.
+    """Return every field of Tables III and IV of two profiles with the difference, second less first.
 
-    `difference_pct` is None where one of the values is missing, or the first is 0 and the second is not.
+    `difference_points` is that of shares, in percentage points, `difference_pct` that of other fields, in
+    percent of the first; the other one is None. Both are None where a value is missing, or the first is 0 and
+    the second is not. Fields that a clock jump distorts are compared without the jumps, where they are known
+    so.
 
     >>> twins = [Workload.preset("Email").trace(seed).profile() for seed in (1, 2)]
-    >>> max(abs(row["difference_pct"]) for row in differences(*twins)) < 2
+    >>> rows = differences(*twins)
+    >>> max(abs(row["difference_pct"] or row["difference_points"] or 0) for row in rows) < 2
     True
     """
-    from emmclab.traces.profile_fields import TABLES
-
     rows = []
     for title, fields in TABLES:
         for field in fields:
-            a, b = first[field.name], second[field.name]
+            a, b = (_without_jumps(profile, field.name) for profile in (first, second))
+            known = a is not None and b is not None
+            points = b - a if known and field.unit == "%" else None
             gap = None
-            if a is not None and b is not None and (a or not b):
+            if known and field.unit != "%" and (a or not b):
                 gap = 100 * (b - a) / a if a else 0.0
             rows.append(
                 {
@@ -244,9 +250,63 @@ def differences(first: Profile, second: Profile) -> list[dict[str, Any]]:
                     "first": a,
                     "second": b,
                     "difference_pct": gap,
+                    "difference_points": points,
                 }
             )
     return rows
+
+
+def _without_jumps(profile: Profile, field: str) -> Any:
+    """Return a field of a profile; without the clock jumps where there are some, and it is known so."""
+    found = profile["key_figures_without_jumps"] if profile.clock_jumps else None
+    return found[field] if found and field in found else profile[field]
+
+
+def difference_text(row: Mapping[str, Any]) -> str:
+    """Return the difference of a row of `differences` with its unit.
+
+    >>> difference_text({"difference_pct": None, "difference_points": 27.73})
+    '+27.73 points'
+    >>> difference_text({"difference_pct": -49.19, "difference_points": None})
+    '-49.19 %'
+    """
+    if row["difference_points"] is not None:
+        return f"{row['difference_points']:+.2f} points"
+    return "–" if row["difference_pct"] is None else f"{row['difference_pct']:+.2f} %"
+
+
+def jump_notes(profiles: Sequence[Profile]) -> list[str]:
+    """Return for each profile with clock jumps that are not taken out what that does to a comparison."""
+    notes = []
+    for profile in profiles:
+        jumps = [jump for jump in profile.clock_jumps if not jump["mended"]]
+        if jumps:
+            how = (
+                "duration and rates are compared without"
+                if profile["key_figures_without_jumps"]
+                else "duration and rates contain"
+            )
+            them = "it" if len(jumps) == 1 else "them"
+            notes.append(
+                f"{profile.name}: {counted_jumps(len(jumps))}, {_seconds(jumps)} together; {how} {them}; "
+                f"--mend-clock takes {them} out of all figures"
+            )
+    return notes
+
+
+def _seconds(jumps: Sequence[Mapping[str, Any]]) -> str:
+    return duration(sum(jump["length_s"] for jump in jumps))
+
+
+def fit_note(trace: Trace) -> str:
+    """Return what a model fitted to a trace copies of its clock jumps; empty without jumps."""
+    jumps = [jump for jump in trace.clock_jumps if not jump["mended"]]
+    if not jumps:
+        return ""
+    return (
+        f"{trace.name}: {counted_jumps(len(jumps))}, {_seconds(jumps)} together; the model contains the time "
+        "as a pause; --mend-clock leaves it out"
+    )
 
 
 def open_input(name: str, seed: int = 1, **reading: Any) -> Trace:

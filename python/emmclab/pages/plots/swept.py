@@ -1,4 +1,4 @@
-"""Charts over a swept key: one point for each input and value, and the spread over the seeds."""
+"""Charts over a swept key: one value for each input and setting, with the interval over the seeds."""
 
 from __future__ import annotations
 
@@ -12,34 +12,67 @@ _FAR_APART = 30
 
 
 def over_values(rows: Rows, key: str, title: str) -> Chart:
-    """Draw `value` by `setting`, a colour for each `trace`, a dash for each of the `others`.
+    """Draw `value` by `setting`, a colour for each `trace`, with vertical bars from `low` to `high`.
 
-    The bars from `low` to `high` are the spread over the seeds.
+    Numbers are joined by lines, with a dash for each of the `others`. Words have no order, so that each has a
+    bar, or a point where the axis is logarithmic and bars would have no foot.
     """
     values = [row["value"] for row in rows]
     logarithmic = min(values) > 0 and max(values) > _FAR_APART * min(values)
-    scale = alt.Scale(type="log") if logarithmic else alt.Scale(zero=False, padding=8)
-    legend = alt.Legend(columns=2, orient="bottom", labelLimit=180)
-    others = in_order(rows, "others")
-    chart = chart_of(rows).encode(
+    return _lines(rows, key, title, logarithmic) if is_numeric(rows) else _bars(rows, key, title, logarithmic)
+
+
+def is_numeric(rows: Rows) -> bool:
+    """Return whether every setting is a number, so that there is something between two of them.
+
+    >>> is_numeric([{"setting": "5"}, {"setting": "7.5"}]), is_numeric([{"setting": "fifo"}])
+    (True, False)
+    """
+    return all(_is_number(row["setting"]) for row in rows)
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _base(rows: Rows, key: str) -> Chart:
+    return chart_of(rows).encode(
         x=alt.X(
             "setting:N",
             sort=in_order(rows, "setting"),
             title=key,
             axis=alt.Axis(labelAngle=-20, labelLimit=120),
         ),
-        color=alt.Color("trace:N", title=None, sort=in_order(rows, "trace"), legend=legend),
-        strokeDash=alt.StrokeDash(
-            "others:N",
+        color=alt.Color(
+            "trace:N",
             title=None,
-            sort=others,
-            legend=alt.Legend(columns=1, orient="bottom", labelLimit=320, symbolType="stroke")
-            if len(others) > 1
-            else None,
+            sort=in_order(rows, "trace"),
+            legend=alt.Legend(columns=2, orient="bottom", labelLimit=180),
         ),
         tooltip=tooltip(rows),
     )
+
+
+def _legend_of_others(others: list[str], symbol: str) -> alt.Legend | None:
+    """Return the legend of the other settings; none where there is one combination of them."""
+    if len(others) < 2:
+        return None
+    return alt.Legend(columns=1, orient="bottom", labelLimit=320, symbolType=symbol)
+
+
+def _lines(rows: Rows, key: str, title: str, logarithmic: bool) -> Chart:
+    scale = alt.Scale(type="log") if logarithmic else alt.Scale(zero=False, padding=8)
     axis = alt.Axis(tickCount=5, format="~r") if logarithmic else alt.Undefined
+    others = in_order(rows, "others")
+    chart = _base(rows, key).encode(
+        strokeDash=alt.StrokeDash(
+            "others:N", title=None, sort=others, legend=_legend_of_others(others, "stroke")
+        )
+    )
     y = alt.Y("value:Q", title=title, scale=scale, axis=axis)
     lines = chart.mark_line().encode(y=y)
     points = chart.mark_point(filled=True, size=45).encode(y=y)
@@ -47,3 +80,38 @@ def over_values(rows: Rows, key: str, title: str) -> Chart:
         y=alt.Y("low:Q", title=title, scale=scale, axis=axis), y2="high:Q"
     )
     return lines + spread + points
+
+
+def _bars(rows: Rows, key: str, title: str, logarithmic: bool) -> Chart:
+    """Put the bars or points of a setting side by side, one for each trace and combination of the others."""
+    others = in_order(rows, "others")
+    chart = (
+        _base(rows, key)
+        .transform_calculate(place="datum.trace + ', ' + datum.others")
+        .encode(
+            xOffset=alt.XOffset(
+                "place:N", sort=[f"{row['trace']}, {row['others']}" for row in rows], title=None
+            ),
+        )
+    )
+    scale = alt.Scale(type="log") if logarithmic else alt.Undefined
+    axis = alt.Axis(tickCount=5, format="~r") if logarithmic else alt.Undefined
+    y = alt.Y("value:Q", title=title, scale=scale, axis=axis)
+    if logarithmic:
+        shape = alt.Shape("others:N", title=None, sort=others, legend=_legend_of_others(others, "circle"))
+        values = chart.mark_point(filled=True, size=45).encode(y=y, shape=shape)
+    else:
+        opacity = alt.Opacity(
+            "others:N",
+            title=None,
+            sort=others,
+            scale=alt.Scale(range=[1.0, 0.35]),
+            legend=_legend_of_others(others, "square"),
+        )
+        values = chart.mark_bar().encode(y=y, opacity=opacity)
+    # On a bar of its own colour the rule would not be seen.
+    rule = chart if logarithmic else chart.encode(color=alt.value("#888"))
+    spread = rule.mark_rule(strokeWidth=2).encode(
+        y=alt.Y("low:Q", title=title, scale=scale, axis=axis), y2="high:Q"
+    )
+    return values + spread

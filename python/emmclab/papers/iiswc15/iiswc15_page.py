@@ -17,6 +17,7 @@ from emmclab.studies.results import Results
 from emmclab.traces.ledger import ledger_line
 from emmclab.traces.profile_fields import TABLES, Field
 from emmclab.traces.published import doubts, published, published_row
+from emmclab.traces.workload import difference_text
 
 
 def render(results: Results, judged: Sequence[Claim], drawn: Sequence[Drawing] | None = None) -> str:
@@ -49,6 +50,7 @@ def render(results: Results, judged: Sequence[Claim], drawn: Sequence[Drawing] |
         findings=findings(results),
         twins=twins(results),
         fields={field.name: field for _, fields in TABLES for field in fields},
+        difference_text=difference_text,
         inputs=[
             (name, profile["requests"], ledger_line(profile["ledger"]), profile["header"])
             for name, profile in results.profiles.items()

@@ -1,0 +1,215 @@
+"""What `emmclab explain` says of settings, of two devices beside each other, and of a result."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.text import Text
+
+from emmclab import _core
+from emmclab.cli.console import print_json, stdout
+from emmclab.cli.show import framed
+from emmclab.devices.device import Device, presets
+from emmclab.devices.result_fields import result_fields
+from emmclab.errors import ConfigError
+
+#: The place of an entry of a list in a key: `geometry.block_groups.0.blocks`.
+_NUMBER = re.compile(r"\.\d+(?=\.|$)")
+#: Settings that name a device and say nothing of its work.
+_NAMES = ("name", "about")
+#: Fields that the JSON of a simulated run has.
+_OF_A_RESULT = ("device", "options", "configuration", "requests")
+
+
+def _plain(key: str) -> str:
+    """Return a key without places in lists, in lower case.
+
+    >>> _plain("geometry.block_groups.0.Blocks")
+    'geometry.block_groups.blocks'
+    """
+    return _NUMBER.sub("", key).casefold()
+
+
+def is_result(path: Path) -> bool:
+    """Return whether a file is the JSON of simulated runs, as `--json` of a command prints it."""
+    if path.suffix != ".json" or not path.is_file():
+        return False
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError:
+        return False
+    runs = _runs(found)
+    return bool(runs) and all(isinstance(one, dict) and {*_OF_A_RESULT} <= {*one} for one in runs)
+
+
+def _runs(found: Any) -> list[Any]:
+    """Return the results of a document: one, a list of them, or those of several seeds."""
+    if isinstance(found, dict):
+        return list(found["runs"]) if isinstance(found.get("runs"), list) else [found]
+    return found if isinstance(found, list) else []
+
+
+def keys() -> list[str]:
+    """Return the names that `named` finds: settings of devices and of layers, and fields of results."""
+    devices = {_plain(row["key"]): None for row in Device.preset("ufs31").explain()}
+    layers = [f"{kind['name']}.{one['name']}" for kind in _layers() for one in kind["settings"]]
+    return [*devices, *layers, *(field.path for field in result_fields())]
+
+
+def _layers() -> list[dict[str, Any]]:
+    kinds: list[dict[str, Any]] = json.loads(_core.layer_kinds())
+    return kinds
+
+
+def named(name: str) -> list[dict[str, Any]]:
+    """Return what a name stands for: a setting, all settings of a group (`gc`), or a field of results.
+
+    Each has `kind`, `key`, `unit`, `meaning`, `allowed`, and of settings `default` and the values of the
+    `presets` that name one.
+    """
+    wanted = _plain(name.strip("."))
+    found: dict[str, dict[str, Any]] = {}
+    for preset in presets():
+        for row in Device.preset(preset).explain():
+            key = _plain(row["key"])
+            if key not in _NAMES and _belongs(key, wanted):
+                one = found.setdefault(key, _setting(key, row))
+                if row["origin"] == "default":
+                    one["default"] = row["value"]
+                else:
+                    values = one["presets"].setdefault(preset, [])
+                    values.append(row["value"])
+    rows = list(found.values())
+    for kind in _layers():
+        for one in kind["settings"]:
+            key = f"{kind['name']}.{one['name']}"
+            if _belongs(key, wanted):
+                # A default of None follows from other settings.
+                default = None if one["default"] is None else json.dumps(one["default"])
+                words = {"kind": "setting of a layer", "key": key, "unit": "", "allowed": one["unit"]}
+                rows.append({**words, "meaning": one["about"], "default": default, "presets": {}})
+    for field in result_fields():
+        if _belongs(field.path, wanted):
+            words = {"kind": "field of a result", "key": field.path, "unit": field.unit, "allowed": ""}
+            rows.append({**words, "meaning": field.about, "default": None, "presets": {}})
+    return rows
+
+
+def _belongs(key: str, wanted: str) -> bool:
+    return key == wanted or key.startswith(f"{wanted}.")
+
+
+def _setting(key: str, row: Mapping[str, str]) -> dict[str, Any]:
+    return {
+        "kind": "setting of a device",
+        "key": key,
+        "unit": row["unit"],
+        "allowed": row["allowed"],
+        "meaning": row["doc"],
+        "default": None,
+        "presets": {},
+    }
+
+
+def explain_named(rows: Sequence[dict[str, Any]], as_json: bool) -> None:
+    """Print settings and fields by name: each in full where it is one, else a table."""
+    if as_json:
+        print_json(rows)
+        return
+    console = stdout()
+    if len(rows) > 1:
+        table = framed()
+        for heading in ("Name", "Default", "Unit", "Meaning"):
+            table.add_column(heading, overflow="fold")
+        for row in rows:
+            table.add_row(*(Text(row[part] or "") for part in ("key", "default", "unit", "meaning")))
+        console.print(table)
+        return
+    (row,) = rows
+    unit = f", {row['unit']}" if row["unit"] else ""
+    console.print(Text.assemble((row["key"], "bold"), f" ({row['kind']}{unit}): {row['meaning']}"))
+    if row["allowed"]:
+        console.print(Text(f"allowed: {row['allowed']}"))
+    if row["default"] is not None:
+        console.print(Text(f"default: {row['default']}"))
+    others = {name: found for name, found in row["presets"].items() if {*found} != {row["default"]}}
+    for preset, values in others.items():
+        console.print(Text(f"  {preset}: {', '.join(values)}", "dim"))
+    if row["kind"].startswith("setting"):
+        console.print(Text(f"Change it with --set {row['key']}=VALUE", "dim"))
+
+
+def difference_of(first: Device, second: Device) -> list[dict[str, str | None]]:
+    """Return the settings in which two devices differ: key, both values (None: no such), unit, meaning."""
+    rows = [{row["key"]: row for row in device.explain()} for device in (first, second)]
+    found = []
+    for key in dict.fromkeys([*rows[0], *rows[1]]):
+        pair = [part.get(key) for part in rows]
+        values = [None if row is None else row["value"] for row in pair]
+        if values[0] != values[1] and key not in _NAMES:
+            about = pair[0] or pair[1] or {}
+            words = {"key": key, "first": values[0], "second": values[1]}
+            found.append({**words, "unit": about["unit"], "meaning": about["doc"]})
+    return found
+
+
+def explain_difference(first: Device, second: Device, as_json: bool) -> None:
+    """Print only the settings in which two devices differ."""
+    rows = difference_of(first, second)
+    if as_json:
+        print_json({"first": first.name, "second": second.name, "differences": rows})
+        return
+    console = stdout()
+    if not rows:
+        console.print(Text(f"{first.name} and {second.name} have the same settings"))
+        return
+    table = framed(f"Settings that differ: {len(rows)} of {len(first.explain())}")
+    for heading in ("Setting", first.name, second.name, "Unit", "Meaning"):
+        table.add_column(heading, overflow="fold")
+    for row in rows:
+        cells = (row["key"], row["first"] or "–", row["second"] or "–", row["unit"], row["meaning"])
+        table.add_row(*(Text(cell or "") for cell in cells))
+    console.print(table)
+
+
+def explain_result(path: Path, as_json: bool) -> None:
+    """Print how the results of a file were made, as far as the file says it.
+
+    Raises:
+        ConfigError: the file has no result.
+    """
+    found = [_made(one) for one in _runs(json.loads(path.read_text(encoding="utf-8")))]
+    if not found:
+        raise ConfigError(f"{path}: there is no result", kind="config", file=str(path))
+    if as_json:
+        print_json(found)
+        return
+    console = stdout()
+    for one in found:
+        console.print(Text(f"{one['trace']} on {one['device']}", "bold"))
+        table = framed()
+        table.add_column("Setting")
+        table.add_column("Value", overflow="fold")
+        for key, value in _flat(one["made"]):
+            table.add_row(key, Text(value))
+        console.print(table)
+
+
+def _made(result: Mapping[str, Any]) -> dict[str, Any]:
+    parts = ("provenance", "options", "configuration", "setting_changes")
+    made = {name: result[name] for name in parts if name in result}
+    return {"trace": result.get("trace"), "device": result["device"], "made": made}
+
+
+def _flat(made: Mapping[str, Any], prefix: str = "") -> Iterable[tuple[str, str]]:
+    for name, value in made.items():
+        path = f"{prefix}{name}"
+        if isinstance(value, dict) and value:
+            yield from _flat(value, f"{path}.")
+        else:
+            text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+            yield path, "–" if value in (None, {}, []) else text

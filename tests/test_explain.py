@@ -1,0 +1,74 @@
+"""`explain` knows settings and fields by name, words of engineers, two devices, and stored results."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from conftest import emmclab, emmclab_json
+from emmclab.devices.device import Device
+from emmclab.devices.result_fields import result_fields
+
+
+def test_a_setting_is_explained_by_its_name() -> None:
+    ((row,),) = [emmclab_json("explain", "gc.policy")]
+    (found,) = [one for one in Device.preset("small-1gb").explain() if one["key"] == "gc.policy"]
+    assert (row["key"], row["meaning"], row["allowed"]) == ("gc.policy", found["doc"], found["allowed"])
+    shown = emmclab("explain", "gc.policy").stdout
+    assert found["doc"][:30] in shown and "--set gc.policy=VALUE" in shown
+
+
+def test_every_setting_of_a_device_and_every_field_of_a_result_has_an_explanation() -> None:
+    from emmclab.cli.explained import named
+
+    settings = [row["key"] for row in Device.preset("pixel6a").explain() if row["key"] != "about"]
+    fields = [field.path for field in result_fields()]
+    for key in [one for one in (*settings[::12], *fields[::12]) if one != "name"]:
+        assert named(key), key
+
+
+def test_a_group_and_a_setting_of_a_layer_are_explained_by_name() -> None:
+    keys = {row["key"] for row in emmclab_json("explain", "gc.")}
+    assert {"gc.policy", "gc.blocks"} <= keys
+    (row,) = emmclab_json("explain", "advil.reserved")
+    assert row["kind"] == "setting of a layer" and row["default"] == '"256MB"'
+
+
+@pytest.mark.parametrize(
+    "word", ["lifetime", "wear", "p99", "queue", "EXT_CSD", "fsync", "TBW", "latency", "overload"]
+)
+def test_words_that_engineers_ask_are_in_the_glossary(word: str) -> None:
+    done = emmclab("explain", word)
+    assert done.returncode == 0, done.stderr
+    assert ": " in done.stdout
+
+
+def test_two_devices_show_only_the_settings_in_which_they_differ() -> None:
+    found = emmclab_json("explain", "ufs31", "pixel6a")
+    rows = {row["key"]: (row["first"], row["second"]) for row in found["differences"]}
+    settings = [
+        {row["key"]: row["value"] for row in Device.preset(name).explain()} for name in ("ufs31", "pixel6a")
+    ]
+    for key in {*settings[0], *settings[1]} - {"name", "about"}:
+        pair = (settings[0].get(key), settings[1].get(key))
+        assert (key in rows) == (pair[0] != pair[1])
+        assert rows.get(key, pair) == pair
+    assert "have the same settings" in emmclab("explain", "ufs31", "ufs31").stdout
+
+
+def test_a_result_shows_the_settings_that_are_stored_in_it(trace: Path, tmp_path: Path) -> None:
+    result = emmclab_json("simulate", trace, "--device", "iiswc15-hps", "--set", "cache.size_kb=512")
+    path = tmp_path / "result.json"
+    path.write_text(json.dumps(result))
+    (found,) = emmclab_json("explain", path)
+    assert found["made"]["options"] == result["options"]
+    assert found["made"]["provenance"]["settings"] == {"iiswc15-hps": {"cache.size_kb": "512"}}
+    shown = emmclab("explain", path).stdout
+    assert "provenance.settings.iiswc15-hps.cache.size_kb" in shown and "options.precondition" in shown
+
+
+def test_a_misspelt_setting_is_refused_with_the_one_that_it_may_mean() -> None:
+    done = emmclab("explain", "gc.polcy")
+    assert done.returncode == 2 and "`gc.policy`" in done.stderr
