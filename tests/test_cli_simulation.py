@@ -297,10 +297,12 @@ def test_rows_of_requests_tell_who_sent_them_and_what_the_run_was_made_of(tmp_pa
     about = json.loads(text)
     made_of = {
         "version": api.__version__,
-        "settings": {"timing.parallelism": '"none"'},
-        "trace_digests": [hashlib.sha256(path.read_bytes()).hexdigest()[:16]],
+        "inputs": [{"name": path.stem, "sha256": hashlib.sha256(path.read_bytes()).hexdigest()[:16]}],
+        "settings": {"nexus5": {"timing.parallelism": '"none"'}},
     }
-    assert about["provenance"] == result["provenance"] == made_of
+    assert about["provenance"] == made_of
+    command = result["provenance"].pop("command")
+    assert result["provenance"] == made_of and command.startswith("emmclab simulate ")
     assert about["device"] == "nexus5" and about["options"]["seed"] == 3
     plain = emmclab_json("simulate", path, "--device", "nexus5", "--wrap-addresses")["provenance"]
-    assert plain["settings"] == {}
+    assert plain["settings"] == {"nexus5": {}}

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import shlex
-import threading
-from collections.abc import Sequence
 from typing import Any
 
-from emmclab import __version__
 from emmclab.cli.failures import words
-from emmclab.devices.device import Device
+from emmclab.devices.provenance import Provenance
 from emmclab.runtime.files import printable
-from emmclab.traces.trace import Trace
 
 #: Options of outputs, each with a value, and those without one. They change no result.
 _OUTPUTS = ("--html", "--figures", "--over-time", "--perfetto", "--events", "--record", "--output", "-o")
@@ -33,24 +29,9 @@ def command_line() -> str:
     return shlex.join(["emmclab", *map(printable, kept)])
 
 
-class Made:
-    """The provenance of the results of a command; inputs are hashed while the command runs."""
-
-    def __init__(self, devices: Sequence[Device], traces: Sequence[Trace] = ()) -> None:
-        """Begin to hash the files of the traces."""
-        self._devices, self._traces = devices, traces
-        self._hashing = threading.Thread(target=lambda: [trace.digest for trace in traces], daemon=True)
-        self._hashing.start()
+class Made(Provenance):
+    """The provenance of the results of a command."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the group `provenance` of a result.
-
-        The digest of an input is None where it is no file, or cannot be read again.
-        """
-        self._hashing.join()
-        return {
-            "version": __version__,
-            "command": command_line(),
-            "inputs": [{"name": trace.name, "sha256": trace.digest} for trace in self._traces],
-            "settings": {device.name: device.changes for device in self._devices},
-        }
+        """Return the group `provenance` of a result: also the command line."""
+        return super().to_dict() | {"command": command_line()}

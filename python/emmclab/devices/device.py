@@ -10,7 +10,7 @@ from typing import Any
 
 from emmclab import _core
 from emmclab.devices.layers import Setting, refuse_lines, settings_of, stack, stacks
-from emmclab.devices.provenance import Hashing
+from emmclab.devices.provenance import Provenance
 from emmclab.devices.result import Result
 from emmclab.errors import ConfigError
 from emmclab.runtime.files import refuse_endless, written
@@ -382,7 +382,7 @@ class Device:
             chosen = json.loads(_core.check_traces(self._config, json.dumps(options), [stream]))
             paced |= {"mode": chosen["mode"], "mode_reason": chosen["reason"]}
         beside = Device.named(second) if isinstance(second, str) else second
-        hashing = Hashing(traces)
+        made = Provenance([self] if beside is None else [self, beside], traces)
         run = _core.Simulation(
             self.seeded(seed)._config,
             json.dumps(paced | asked),
@@ -405,7 +405,7 @@ class Device:
             said["second"] = None if beside is None else beside.name
         if victim is not None:
             said["victim"] = getattr(victim, "__name__", type(victim).__name__)
-        made_of = hashing.provenance(self, beside)
+        made_of = made.to_dict()
         about = {"trace": source.name, "device": self.name, "provenance": made_of, "options": said}
         result = json.loads(run.finish(ledger, json.dumps(about)))
         written.extend(fspath(output) for output in (events, perfetto) if output is not None)

@@ -1,4 +1,4 @@
-"""What a result was made of: version, device, changed settings, and the bytes of the traces."""
+"""What a result was made from: version, inputs and settings."""
 
 from __future__ import annotations
 
@@ -13,32 +13,24 @@ if TYPE_CHECKING:
     from emmclab.traces.trace import Trace
 
 
-def changed_settings(device: Device) -> dict[str, str]:
-    """Return the settings that differ from the preset or file of a device, as `explain` gives them.
+class Provenance:
+    """The provenance of a result; the files of the traces are hashed in a thread while the run goes on."""
 
-    >>> import emmclab
-    >>> changed_settings(emmclab.Device.preset("nexus5").set({"timing.parallelism": "both"}))
-    {'timing.parallelism': '"both"'}
-    """
-    return {row["key"]: row["value"] for row in device.explain() if row["origin"].startswith("--")}
+    def __init__(self, devices: Sequence[Device], traces: Sequence[Trace] = ()) -> None:
+        """Begin to hash the files of the traces."""
+        self._devices, self._traces = devices, traces
+        self._hashing = threading.Thread(target=lambda: [trace.digest for trace in traces], daemon=True)
+        self._hashing.start()
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return the group `provenance` of a result: `version`, `inputs` and `settings`.
 
-class Hashing:
-    """Computes the digests of traces while they are simulated, in a thread of its own."""
-
-    def __init__(self, traces: Sequence[Trace]) -> None:
-        """Begin."""
-        self._traces = traces
-        self._thread = threading.Thread(target=self._hash, daemon=True)
-        self._thread.start()
-
-    def _hash(self) -> None:
-        for trace in self._traces:
-            _ = trace.digest
-
-    def provenance(self, device: Device, second: Device | None) -> dict[str, Any]:
-        """Tell what a result was made of; the digests are None for traces that are not in files."""
-        self._thread.join()
-        digests = [trace.digest for trace in self._traces]
-        found = {"version": __version__, "settings": changed_settings(device), "trace_digests": digests}
-        return found if second is None else found | {"second_settings": changed_settings(second)}
+        The digest of an input is None where it is no file, or cannot be read again. The settings of each
+        device are those that differ from its preset.
+        """
+        self._hashing.join()
+        return {
+            "version": __version__,
+            "inputs": [{"name": trace.name, "sha256": trace.digest} for trace in self._traces],
+            "settings": {device.name: device.changes for device in self._devices},
+        }
