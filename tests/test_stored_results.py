@@ -25,6 +25,7 @@ from emmclab.studies.collect import collect, collected
 from emmclab.studies.freshness import changes
 from emmclab.studies.query import query
 from emmclab.studies.run import run_cells
+from emmclab.studies.store import Store
 from emmclab.traces.workload import Workload
 
 STUDY = """
@@ -265,3 +266,15 @@ def test_results_in_a_folder_that_can_only_be_read_are_reported(
     assert Results.load(finished).digest == collected(whole).digest
     with pytest.raises(OSError, match="Read-only"):
         run_cells(study, Folder(finished), Serial())
+
+
+def test_no_result_is_kept_of_a_device_whose_file_changes_while_the_study_runs(tmp_path: Path) -> None:
+    device = tmp_path / "mine.toml"
+    device.write_text(Device.preset("iiswc15-4ps").to_toml())
+    study = Study.parse(STUDY.replace("iiswc15-4ps", str(device)), "small.toml")
+    cells = study.cells()
+    device.write_text(Device.preset("iiswc15-hps").to_toml())
+    with pytest.raises(InputError, match=r"mine\.toml: this file has changed since"):
+        run_cells(study, Folder(tmp_path / "small"), Serial(), cells=cells)
+    kept = Store(tmp_path / "small").keys()
+    assert not kept & {cell.key for cell in cells if cell.device}

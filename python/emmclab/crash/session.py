@@ -18,13 +18,15 @@ from emmclab.crash.work import explore_in_parallel
 from emmclab.devices.device import Device
 from emmclab.devices.layers import Setting
 from emmclab.errors import ConfigError, EmmclabError, InputError
+from emmclab.runtime.checked import checked, checked_value
 from emmclab.runtime.files import folder_aside
 
 #: Characters of a log's identity in names and in what shows a state again.
 _SHORT = 8
 
 
-#: Files of the options of explorations.
+#: Files of a log: itself, how it was made, and the options of explorations.
+_LOG, _RUN = "run.log", "run.json"
 _OPTIONS = "options-"
 
 
@@ -58,9 +60,9 @@ class Kept:
     def keep(self, options: Options) -> None:
         """Keep the options, by which states have their numbers; those of other explorations stay."""
         about = {"made": self.made, "base": self.base, "log": str(self.log)}
-        _core.write_whole(self.folder / "run.json", json.dumps(about, indent=1).encode())
+        _core.write_whole(self.folder / _RUN, checked(about))
         named = self.folder / f"{_OPTIONS}{digest_of(options)}.json"
-        _core.write_whole(named, json.dumps(_deciding(options), indent=1).encode())
+        _core.write_whole(named, checked(_deciding(options)))
 
     def name_of(self, options: Options, cut: int, state: int) -> str:
         """Name a state for `--again`: log, cut, number of the state, and the options by which it has it."""
@@ -163,7 +165,7 @@ class Session:
         """
         self._folder.mkdir(parents=True, exist_ok=True)
         with folder_aside(self._folder) as aside:
-            log = aside / "run.log"
+            log = aside / _LOG
             recorded = record_run(
                 device,
                 workload,
@@ -194,8 +196,8 @@ class Session:
             _, facts = open_run(str(log))
             folder = self._folder / facts["identity"][:_SHORT]
             folder.mkdir(exist_ok=True)
-            log.replace(folder / "run.log")
-        return Kept(folder, folder / "run.log", None, facts["identity"], facts, made)
+            log.replace(folder / _LOG)
+        return Kept(folder, folder / _LOG, None, facts["identity"], facts, made)
 
     def take(self, log: Path, base: Path | None) -> Kept:
         """Take a log from elsewhere, or one that is kept here; it stays where it is.
@@ -208,8 +210,9 @@ class Session:
         folder = self._folder / facts["identity"][:_SHORT]
         folder.mkdir(parents=True, exist_ok=True)
         made: dict[str, Any] = {}
-        if (folder / "run.json").exists() and (folder / "run.log").exists():
-            made = json.loads((folder / "run.json").read_text(encoding="utf-8"))["made"]
+        if (folder / _RUN).exists() and (folder / _LOG).exists():
+            # Without it, the log is explored as one from elsewhere.
+            made = (_kept_in(folder / _RUN) or {"made": made})["made"]
         return Kept(folder, log.absolute(), named, facts["identity"], facts, made)
 
     def again(self, state: str) -> tuple[Kept, Options]:
@@ -224,14 +227,21 @@ class Session:
             raise _no_state(
                 f"`{state}` is not the name of a state", "write it as a finding does: c3f2:8812:17:5f0a31"
             )
-        found = sorted(self._folder.glob(f"{parts[0]}*/run.json"))
+        found = sorted(self._folder.glob(f"{parts[0]}*/{_RUN}"))
         if len(found) != 1:
             count = len(found)
             raise _no_state(
                 f"the names of {count} logs in {self._folder} begin with {parts[0]}, where one is needed",
                 "name the folder with --results, or more of the log's name",
             )
-        about = json.loads(found[0].read_text(encoding="utf-8"))
+        about = _kept_in(found[0])
+        if about is None:
+            raise InputError(
+                f"{found[0]}: this file is damaged, or of an earlier version",
+                kind="io",
+                file=str(found[0]),
+                hint=f"explore the log again: `emmclab crash --log {found[0].with_name(_LOG)}`",
+            )
         options = replace(
             _options_of(found[0].parent, parts[:3], "".join(parts[3:])), only=(int(parts[1]), int(parts[2]))
         )
@@ -248,10 +258,23 @@ class Session:
         return Kept(found[0].parent, log, about["base"], facts["identity"], facts, about["made"]), options
 
 
+def _kept_in(path: Path) -> dict[str, Any] | None:
+    """Read what is kept of a log; None where it is damaged, or of an earlier version.
+
+    Raises:
+        InputError: it cannot be read.
+    """
+    try:
+        return checked_value(path.read_bytes())
+    except OSError as error:
+        raise InputError.of(error, path) from error
+
+
 def _options_of(folder: Path, state: Sequence[str], named: str) -> Options:
     """Give the options of the exploration that a name means; without a digest, those of the only one."""
     files = sorted(folder.glob(f"{_OPTIONS}*.json"))
-    kept = {path.stem.removeprefix(_OPTIONS): json.loads(path.read_text(encoding="utf-8")) for path in files}
+    read = {path.stem.removeprefix(_OPTIONS): _kept_in(path) for path in files}
+    kept = {name: options for name, options in read.items() if options is not None}
     fitting = [digest for digest in kept if digest.startswith(named)]
     if len(fitting) == 1:
         return Options(**kept[fitting[0]])

@@ -15,6 +15,7 @@ from emmclab.crash.explore import Exploration, Options, explore, open_run
 from emmclab.crash.finding import CutTally, Finding
 from emmclab.crash.scratch import ended_by_sigterm, remove_left
 from emmclab.errors import EmmclabError
+from emmclab.runtime.checked import checked, checked_value
 from emmclab.runtime.executors import Crash, Executor, Pool, Serial, each
 from emmclab.runtime.repeating import repeated
 
@@ -50,11 +51,12 @@ def from_json(data: dict[str, Any]) -> Exploration:
 
 
 def _kept(path: Path) -> Exploration | None:
-    """Give what a share has kept; `None` where that is nothing, or nothing that can be read."""
+    """Give what a share has kept; `None` where that is nothing, or damaged."""
     try:
-        return from_json(json.loads(path.read_text(encoding="utf-8")))
-    except (OSError, ValueError, KeyError, TypeError):
+        found = checked_value(path.read_bytes())
+    except OSError:
         return None
+    return None if found is None else from_json(found)
 
 
 def run_share(share: Share) -> Exploration:
@@ -85,7 +87,7 @@ def _run_share(share: Share) -> Exploration:
 
     def keep(found: Exploration) -> None:
         if kept is not None:
-            _core.write_whole(kept, json.dumps(as_json(found)).encode())
+            _core.write_whole(kept, checked(as_json(found)))
 
     try:
         found = explore(run, share.options, told=told, before=before)

@@ -245,7 +245,17 @@ class Cell:
         if self.settings != "{}":
             device = device.set(json.loads(self.settings))
         capacity = json.loads(self.options).get("capacity")
-        return device.with_capacity(capacity) if capacity else device
+        if capacity:
+            device = device.with_capacity(capacity)
+        # A result of another device would be kept under the key of this one.
+        if ("/" in self.device or self.device.endswith(".toml")) and device.digest != self.device_digest:
+            raise InputError(
+                f"{self.device}: this file has changed since the run of the study began",
+                kind="io",
+                file=self.device,
+                hint="run the study again: cells that are finished stay, those of this device are other ones",
+            )
+        return device
 
     def _result(self, images: Images | None) -> dict[str, Any]:
         options = self._options()

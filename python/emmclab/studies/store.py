@@ -15,6 +15,7 @@ from typing import Any
 
 from emmclab.errors import InputError
 from emmclab.runtime.build import build_digest
+from emmclab.runtime.checked import checked, checked_value
 from emmclab.runtime.files import lock, sweep
 from emmclab.runtime.local_copies import scratch
 from emmclab.runtime.parquet import Line, TableFile
@@ -28,8 +29,6 @@ from emmclab.studies.tables import TABLES, Digest, Run, kept_rows
 IMAGES_BYTES = 4 << 30
 #: Where parts lie, and the one that all become.
 _CELLS, _WHOLE = "cells", "cells/all.parquet"
-#: The entry of the index that has its own SHA-256.
-_CHECK = "check"
 #: Parts are written the more rarely, the more there are: seconds for each, and the most between two.
 _EACH_S, _MOST_S = 0.1, 10.0
 #: Parts of more cells than this are joined only where there are more parts than that.
@@ -259,8 +258,7 @@ class Store:
         index: dict[str, Any] = {"study": found.about, "cells": [key for key in by_key if key not in without]}
         if found.missing:
             index["missing"] = [asdict(one) for one in found.missing]
-        index[_CHECK] = _check_of(index)
-        self.place.write("index.json", (json.dumps(index, indent=1) + "\n").encode())
+        self.place.write("index.json", checked(index))
         return found
 
     def index(self) -> dict[str, Any]:
@@ -277,12 +275,8 @@ class Store:
             raise InputError(
                 f"{path}: there are no finished results", kind="io", file=path, hint=hint
             ) from error
-        try:
-            index: dict[str, Any] = json.loads(text)
-            is_sound = index.get(_CHECK) == _check_of(index)
-        except (ValueError, AttributeError, RecursionError):
-            is_sound = False
-        if not is_sound:
+        index = checked_value(text)
+        if index is None:
             raise InputError(
                 f"{path}: this index of the results is damaged, or of an earlier version",
                 kind="io",
@@ -308,12 +302,6 @@ class Store:
                         hint="run the study again",
                     )
                 yield text
-
-
-def _check_of(index: Mapping[str, Any]) -> str:
-    """SHA-256 of an index without its check."""
-    said = {name: value for name, value in index.items() if name != _CHECK}
-    return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
 
 
 def _noting_keys(results: Iterable[Kept], keys: set[str]) -> Iterator[Kept]:

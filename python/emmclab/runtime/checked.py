@@ -1,0 +1,40 @@
+"""JSON that is kept from run to run, with its own SHA-256: damage is not taken for what was written."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any
+
+#: The entry that has the SHA-256 of the others.
+_CHECK = "sha256_of_the_rest"
+
+
+def checked(value: Mapping[str, Any]) -> bytes:
+    """Give a table as JSON with its check.
+
+    >>> checked_value(checked({"a": 1}))
+    {'a': 1}
+    """
+    return (json.dumps({**value, _CHECK: _sum(value)}, indent=1) + "\n").encode()
+
+
+def checked_value(text: bytes | str) -> dict[str, Any] | None:
+    """Give the table that was written; None where the text is damaged, or has no check.
+
+    >>> checked_value(checked({"a": 1}).replace(b"1", b"2", 1)), checked_value("{}"), checked_value("[")
+    (None, None, None)
+    """
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(found, dict):
+        return None
+    check = found.pop(_CHECK, None)
+    return found if check == _sum(found) else None
+
+
+def _sum(value: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
