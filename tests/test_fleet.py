@@ -66,7 +66,10 @@ def test_a_row_holds_every_number_of_the_profile_of_its_recording(folder: Path, 
         if row["refused"] is not None:
             continue
         profile = package.profile(folder / path)
-        for field in FIGURES:
+        by_op = {one["op"]: one for one in profile["by_operation"]}
+        elsewhere = {"write_data_kb": by_op.get("write", {"data_kb": None})["data_kb"], "fsyncs": None}
+        assert {name: row[name] for name in elsewhere} == elsewhere
+        for field in (one for one in FIGURES if one.name not in elsewhere):
             value = (
                 profile["by_operation"][-1]["response_ms"]["p99"]
                 if "p99" in field.name

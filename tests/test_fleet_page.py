@@ -9,7 +9,11 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser
 
+import emmclab as package
 from conftest import biotracer, emmclab
+from emmclab.fleet.row import row_of
+from emmclab.pages.plots.fleets import effects
+from emmclab.pages.theme import VERDICT_COLOURS
 from test_fleet import make
 from test_report_page import Visit
 
@@ -62,19 +66,41 @@ def test_a_slower_fleet_is_told_from_a_faster_one_and_what_is_the_same_is_not(pa
         assert verdicts[same] == "no difference shown"
     row = next(one for one in found["differences"] if one["figure"] == "mean_response_ms")
     assert row["corrected_p"] >= row["p"] > 0 and row["delta"] > 0
-    assert found["tests"] == 12
+    assert found["tests"] == 14
+    assert verdicts["requests"] == verdicts["write_data_kb"] == "no difference shown"
+    assert verdicts["fsyncs"] == "not recorded"
     assert found["headline"].startswith("after has a higher mean response than before: ")
     assert found["headline"] in " ".join((pages / "two.html").read_text().replace("\u00a0", " ").split()) or (
         found["headline"] in (pages / "two.html").read_text()
     )
 
 
-def test_too_few_recordings_are_said_rather_than_a_p_value(pages: Path) -> None:
+def test_too_few_recordings_are_said_with_p_and_the_number_that_is_needed(pages: Path) -> None:
     done = emmclab("fleet", "few-before", "--against", "few-after", "--json", cwd=pages)
     found = json.loads(done.stdout)
-    assert {one["verdict"] for one in found["differences"]} == {"too few recordings"}
-    assert all(one["p"] is None and one["corrected_p"] is None for one in found["differences"])
+    known = [one for one in found["differences"] if one["verdict"] != "not recorded"]
+    assert {one["verdict"] for one in known} == {"too few recordings"}
+    assert all(0 < one["p"] <= 1 and one["corrected_p"] is None for one in known)
+    assert {one["needed"] for one in known} == {6}
     assert found["headline"].startswith("Too few recordings to tell few-before from few-after: 3 and 3")
+    assert "with 6 of each" in found["headline"]
+    shown = emmclab("fleet", "few-before", "--against", "few-after", cwd=pages).stdout
+    assert "(6 of each needed)" in " ".join(shown.split())
+
+
+def test_what_is_not_told_apart_is_grey_and_never_the_colour_of_a_verdict() -> None:
+    rows = [{"trace": "b", "figure": "Requests", "delta": 0.1, "verdict": "no difference shown"}]
+    scale = effects(rows).to_dict()["encoding"]["color"]["scale"]
+    assert scale["range"] == [VERDICT_COLOURS["no difference shown"]]
+    for name in ("no difference shown", "too few recordings"):
+        parts = [int(VERDICT_COLOURS[name][place : place + 2], 16) for place in (1, 3, 5)]
+        assert max(parts) - min(parts) < 30, "grey"
+
+
+def test_fsyncs_of_a_recording_are_among_the_compared_figures() -> None:
+    path = Path(package.bundled()[2])
+    calls = sum(one["calls"] for one in json.loads(package.read(path).header["activity"] or "{}")["syncs"])
+    assert row_of(path, path.name, {})["fsyncs"] == calls > 0
 
 
 def test_the_recording_that_stands_apart_and_the_file_that_was_refused_are_named(pages: Path) -> None:
@@ -140,4 +166,4 @@ def test_fleets_that_were_read_differently_are_compared_with_a_caution(pages: Pa
     assert found["cautions"][0] in (tmp_path / "page.html").read_text()
     verdicts = {one["figure"]: one["verdict"] for one in found["differences"]}
     assert verdicts["mean_read_kb"] == "not recorded"
-    assert found["tests"] == 11
+    assert found["tests"] == 13

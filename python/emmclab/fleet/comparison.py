@@ -6,11 +6,22 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from emmclab.fleet.difference import cliffs_delta, effect, holm, least_p, mann_whitney
-from emmclab.fleet.figures import COMPARED
+from emmclab.fleet.difference import (
+    cliffs_delta,
+    effect,
+    holm,
+    least_p,
+    mann_whitney,
+    recordings_needed,
+)
+from emmclab.fleet.figures import COMPARED, TOTALS
 from emmclab.fleet.summary import Group, Summary, is_amount, shown, summarise
 from emmclab.fleet.table import Table
+from emmclab.runtime.quantity import duration
 from emmclab.traces.profile_fields import Field
+
+#: Ratio of the median durations above which totals compare lengths rather than behaviour.
+_MUCH_LONGER = 1.1
 
 #: The chance of any false difference among all figures that is accepted.
 ALPHA = 0.05
@@ -28,10 +39,12 @@ class Difference:
     after_median: float | None
     #: Cliff's delta: the share of pairs in which the second is larger, less that in which it is smaller.
     delta: float | None
-    #: Two-sided, of Mann and Whitney's test; None where there are too few recordings to show any difference.
+    #: Two-sided, of Mann and Whitney's test.
     p: float | None
-    #: The same corrected for the number of figures (Holm).
+    #: The same corrected for the number of figures (Holm); None where there are too few recordings.
     corrected_p: float | None
+    #: Recordings of each fleet that could show one; None where there are enough.
+    needed: int | None
     #: `higher`, `lower`, `no difference shown`, `too few recordings` or `not recorded`.
     verdict: str
 
@@ -82,9 +95,16 @@ class Comparison:
             )
         counts = f"{self.before.whole.recordings:,} and {self.after.whole.recordings:,} recordings"
         if any(one.verdict == "no difference shown" for one in self.differences):
-            return f"No difference between {first} and {second} is shown in {self.tests} figures ({counts})"
+            return (
+                f"{first} and {second} are not told apart: no difference is shown in {self.tests} figures "
+                f"({counts}), which does not show that there is none"
+            )
         if any(one.verdict == "too few recordings" for one in self.differences):
-            return f"Too few recordings to tell {first} from {second}: {counts}"
+            needed = max(one.needed for one in self.differences if one.needed is not None)
+            return (
+                f"Too few recordings to tell {first} from {second}: {counts}; with {needed:,} of each, a "
+                f"difference in one of {self.tests} figures can be shown"
+            )
         return f"{first} and {second} have no figure in common ({counts})"
 
     def to_dict(self) -> dict[str, Any]:
@@ -123,16 +143,22 @@ def compare(before: Table, after: Table, names: tuple[str, str]) -> Comparison:
         cautions.append("The two were read with different options.")
     if (was["version"], was["build"]) != (now["version"], now["build"]):
         cautions.append("The two were profiled by different builds of emmclab.")
+    lengths = [summary.whole.median("duration_s") for summary in (first, second)]
+    if all(lengths) and max(lengths) > _MUCH_LONGER * min(lengths):  # type: ignore[type-var, operator]
+        labels = ", ".join(one.label.lower() for one in TOTALS)
+        cautions.append(
+            f"The recordings are of unlike length (medians {duration(lengths[0])} and "
+            f"{duration(lengths[1])}): totals ({labels}) follow it."
+        )
     return Comparison(names, first, second, tuple(_differences(first.whole, second.whole)), tuple(cautions))
 
 
 def _differences(before: Group, after: Group) -> Sequence[Difference]:
     pairs = [(field, before.values[field.name], after.values[field.name]) for field in COMPARED]
     known = [(field.name, first, second) for field, first, second in pairs if first and second]
+    found_p = {name: mann_whitney(first, second) for name, first, second in known}
     testable = {
-        name: mann_whitney(first, second)
-        for name, first, second in known
-        if least_p(first, second) * len(known) <= ALPHA
+        name: found_p[name] for name, first, second in known if least_p(first, second) * len(known) <= ALPHA
     }
     corrected = dict(zip(testable, holm(list(testable.values()), len(known)), strict=True))
     found = []
@@ -147,8 +173,21 @@ def _differences(before: Group, after: Group) -> Sequence[Difference]:
             verdict = "no difference shown"
         else:
             verdict = "higher" if delta > 0 else "lower"
-        medians = before.median(field.name), after.median(field.name)
+        few = verdict == "too few recordings"
+        # Ties may ask for more than the number for values that all differ.
+        least = max(recordings_needed(len(known), ALPHA), min(len(first), len(second)) + 1)
         found.append(
-            Difference(field, len(first), len(second), *medians, delta, testable.get(field.name), p, verdict)
+            Difference(
+                field,
+                len(first),
+                len(second),
+                before.median(field.name),
+                after.median(field.name),
+                delta,
+                found_p.get(field.name),
+                p,
+                least if few else None,
+                verdict,
+            )
         )
     return found

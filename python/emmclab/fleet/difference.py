@@ -115,6 +115,20 @@ def least_p(before: Sequence[float], after: Sequence[float]) -> float:
     )
 
 
+def recordings_needed(tests: int, alpha: float) -> int:
+    """Return how many recordings two fleets need each to show a difference in one of so many figures.
+
+    With so many that all differ, complete separation reaches the corrected p.
+
+    >>> recordings_needed(12, 0.05), recordings_needed(15, 0.05)
+    (6, 6)
+    """
+    each = 1
+    while 2 / math.comb(2 * each, each) * tests > alpha:
+        each += 1
+    return each
+
+
 def holm(values: Sequence[float], tests: int) -> list[float]:
     """Correct p-values for the number of tests (Holm, 1979): they hold for all of them together.
 

@@ -7,7 +7,14 @@ from emmclab.traces.profile_fields import SIZE_FIELDS, TIMING_FIELDS, Field
 _KNOWN = {field.name: field for field in (*SIZE_FIELDS, *TIMING_FIELDS)}
 
 #: How much was recorded: shown, but no property of the workload that two fleets are compared by.
-EXTENTS = tuple(_KNOWN[name] for name in ("requests", "data_size_kb", "duration_s"))
+EXTENTS = tuple(_KNOWN[name] for name in ("data_size_kb", "duration_s"))
+
+#: Totals of a recording: what a change of software saves, where recordings are of the same activity.
+TOTALS = (
+    _KNOWN["requests"],
+    Field("write_data_kb", "Data written", "KB", 0, "bytes written"),
+    Field("fsyncs", "Fsyncs", "", 0, "calls of fsync, fdatasync and sync that were recorded"),
+)
 
 #: Figures that two fleets are compared by.
 COMPARED = (
@@ -23,6 +30,7 @@ COMPARED = (
     _KNOWN["written_bytes_pct"],
     _KNOWN["spatial_locality_pct"],
     _KNOWN["temporal_locality_pct"],
+    *TOTALS,
 )
 
 #: All main figures.

@@ -58,6 +58,8 @@ def row_of(place: Path, path: str, options: Mapping[str, Any]) -> Row:
     except (EmmclabError, OSError) as error:
         refusal = error if isinstance(error, EmmclabError) else InputError.of(error, place)
         return refused_row(place, path, reason(refusal, str(place), path))
+    if (syncs := json.loads(trace.header["activity"] or "{}").get("syncs")) is not None:
+        row["fsyncs"] = sum(one["calls"] for one in syncs)
     row |= {
         "digest": trace.digest,
         "format": trace.header["format"],

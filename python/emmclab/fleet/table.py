@@ -22,7 +22,7 @@ _KEY = "emmclab_fleet"
 _ALWAYS = (
     dict.fromkeys(FIXED, "VARCHAR")
     | dict.fromkeys((one.name for one in FIGURES), "DOUBLE")
-    | dict.fromkeys(("bytes", "requests"), "BIGINT")
+    | dict.fromkeys(("bytes", "requests", "fsyncs"), "BIGINT")
 )
 
 #: What tells that a row of the former table is that of a recording.
@@ -66,8 +66,12 @@ class Table:
         return [*self.description["metadata"], "format", "trace_device"]
 
     def recordings(self, columns: Sequence[str]) -> list[tuple[Any, ...]]:
-        """Give these columns of all recordings, in the order of their paths."""
-        return self._ask(_list(columns), "where refused is null order by path")
+        """Return these columns of all recordings, in the order of their paths.
+
+        A column that the table lacks is None: a table of an older emmclab has fewer figures.
+        """
+        known = (_name(one) if one in self.columns else "null" for one in columns)
+        return self._ask(", ".join(known), "where refused is null order by path")
 
     def refused(self) -> list[tuple[str, str]]:
         """Give path and reason of each file that could not be read."""

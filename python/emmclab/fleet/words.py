@@ -20,7 +20,7 @@ TEST_RULE = (
     "Mann-Whitney test, each recording as one value, counted out for up to 60 of them; p corrected for the "
     f"number of figures by Holm's method, a difference from p <= {ALPHA:g}. Cliff's delta is the share of "
     "pairs in which the second is larger, less that in which it is smaller. Where even complete separation "
-    "would not reach that p, there are too few recordings"
+    "would not reach that p, corrected, there are too few recordings; how many each fleet needs is given"
 )
 _HEADINGS = tuple({0: "Least", 50: "Median", 100: "Most"}.get(point, f"p{point}") for point in POINTS)
 
@@ -83,7 +83,7 @@ def differences(comparison: Comparison) -> TextTable:
     rows = [
         [
             one.field.heading,
-            one.verdict,
+            one.verdict if one.needed is None else f"{one.verdict} ({one.needed:,} of each needed)",
             one.field.text(one.before_median),
             one.field.text(one.after_median),
             one.change,

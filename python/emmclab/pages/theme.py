@@ -19,6 +19,14 @@ CRASH_COLOURS = {
     "complete": "#3b7dd8",
 }
 
+#: Verdicts on two fleets; what is not told apart is grey, so that it does not look like an all-clear.
+VERDICT_COLOURS = {
+    "higher": "#e07b39",
+    "lower": "#3b7dd8",
+    "no difference shown": "#7d8797",
+    "too few recordings": "#b9bfc9",
+}
+
 #: States of a thread: what the device causes is red to yellow.
 STATE_COLOURS = {
     "fsync": "#d1483b",

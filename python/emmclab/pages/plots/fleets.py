@@ -6,6 +6,7 @@ import altair as alt
 
 from emmclab.pages.plots.figure import Chart, Rows
 from emmclab.pages.plots.marks import chart_of, in_order, tooltip, trace_colour
+from emmclab.pages.theme import VERDICT_COLOURS
 
 #: Ratio of values from which the axis is logarithmic.
 _FAR_APART = 30
@@ -41,8 +42,7 @@ def _shares(rows: Rows) -> Chart:
 def effects(rows: Rows) -> Chart:
     """Draw Cliff's delta of each figure, coloured by the verdict."""
     names = in_order(rows, "figure")
-    verdicts = ["higher", "lower", "no difference shown", "too few recordings"]
-    there = [verdict for verdict in verdicts if any(row["verdict"] == verdict for row in rows)]
+    there = [verdict for verdict in VERDICT_COLOURS if any(row["verdict"] == verdict for row in rows)]
     return (
         chart_of(rows, 22 * len(names))
         .mark_bar()
@@ -53,6 +53,7 @@ def effects(rows: Rows) -> Chart:
                 "verdict:N",
                 title=None,
                 sort=there,
+                scale=alt.Scale(domain=there, range=[VERDICT_COLOURS[verdict] for verdict in there]),
                 legend=alt.Legend(columns=2, orient="bottom", labelLimit=180),
             ),
             tooltip=tooltip(rows),
