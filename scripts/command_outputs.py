@@ -35,7 +35,7 @@ _OWN = (
 
 
 def outputs() -> Iterator[tuple[str, str]]:
-    """Give each command's name with its cases: the command line, stdout, stderr and exit code of each.
+    """Yield each command's name with its cases: the command line, stdout, stderr and exit code of each.
 
     The cases run in this process, in a folder of their own with the files of `inputs`; a line that begins
     with `sh:` runs in a shell, for closed and full streams.

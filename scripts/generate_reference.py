@@ -35,7 +35,7 @@ FOLDER = Path(__file__).parents[1] / "docs" / "reference"
 
 
 def table(headings: list[str], rows: list[list[str]]) -> str:
-    """Give a Markdown table."""
+    """Return a Markdown table."""
     lines = [headings, ["---"] * len(headings), *rows]
     return (
         "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)

@@ -13,7 +13,7 @@ GUIDES = Path(__file__).parents[1] / "docs" / "guides"
 
 
 def notebooks() -> list[Path]:
-    """Give every notebook among the guides."""
+    """Return every notebook among the guides."""
     return sorted(GUIDES.glob("*.ipynb"))
 
 

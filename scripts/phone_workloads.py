@@ -34,12 +34,12 @@ TRACES = {
 
 
 def path_of(name: str) -> Path:
-    """Give the file of a model: `CallOfDuty` is in `call_of_duty.toml`."""
+    """Return the file of a model: `CallOfDuty` is in `call_of_duty.toml`."""
     return MODELS / f"{re.sub('(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])', '_', name).lower()}.toml"
 
 
 def model_of(name: str, folder: Path) -> str:
-    """Give the text of a model."""
+    """Return the text of a model."""
     as_recorded = name.endswith("Recorded")
     file = f"{TRACES[name]}.csv.gz"
     trace = read(folder / file) if as_recorded else read(folder / file, mend_clock=True, drop_reissued=True)

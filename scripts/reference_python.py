@@ -66,7 +66,7 @@ def python_api() -> str:
 
 
 def _public(module: ModuleType) -> Iterator[tuple[str, Any]]:
-    """Give the classes and functions of a module that are its own, or that it names as its own."""
+    """Yield the classes and functions of a module that are its own, or that it names as its own."""
     exported = getattr(module, "__all__", None)
     for name in exported or sorted(vars(module), key=lambda one: _line(vars(module)[one])):
         thing = getattr(module, name)
@@ -76,7 +76,7 @@ def _public(module: ModuleType) -> Iterator[tuple[str, Any]]:
 
 
 def _line(thing: Any) -> int:
-    """Give the line at which something is defined, for the order of a page."""
+    """Return the line at which something is defined, for the order of a page."""
     try:
         return inspect.getsourcelines(thing)[1]
     except (OSError, TypeError):
@@ -84,7 +84,7 @@ def _line(thing: Any) -> int:
 
 
 def _methods(thing: type) -> Iterator[tuple[str, Any]]:
-    """Give the public methods and properties of a class, in the order of the file."""
+    """Yield the public methods and properties of a class, in the order of the file."""
     for name, member in vars(thing).items():
         bare = getattr(member, "__func__", None) or getattr(member, "func", None) or member
         if not name.startswith("_") and (inspect.isfunction(bare) or isinstance(member, property)):
@@ -102,7 +102,7 @@ def _described(thing: Any, name: str) -> str:
 
 
 def _signature(thing: Any, name: str) -> str:
-    """Give a signature, in one line where that is short."""
+    """Return a signature, in one line where that is short."""
     try:
         signature = inspect.signature(thing)
     except ValueError:
@@ -139,7 +139,7 @@ def _bare(annotation: Any) -> Any:
 
 
 def _body(text: str) -> str:
-    """Give a docstring as Markdown: entries as lists, examples as code."""
+    """Return a docstring as Markdown: entries as lists, examples as code."""
     lines: list[str] = []
     in_list = False
     for block in text.split("\n\n"):
@@ -158,7 +158,7 @@ def _body(text: str) -> str:
 
 
 def _entries(rows: list[str]) -> list[str]:
-    """Give the entries of a section as a list; lines that are set in belong to the one before."""
+    """Return the entries of a section as a list; lines that are set in belong to the one before."""
     found: list[str] = []
     for row in rows:
         if row.startswith(" "):

@@ -56,7 +56,7 @@ def settings_page(table: Callable[[list[str], list[list[str]]], str]) -> str:
 
 
 def _rows() -> Iterator[dict[str, Any]]:
-    """Give the settings of the smallest device, and of each choice that has some of its own."""
+    """Yield the settings of the smallest device, and of each choice that has some of its own."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "device.toml"
         lines = [f"{key} = {value}" for key, value in NEEDED.items()]
@@ -78,7 +78,7 @@ def _cells(schema: dict[str, Any], row: dict[str, Any]) -> list[str]:
 
 
 def _kind(node: dict[str, Any]) -> str:
-    """Give the range of a number by its kind in the schema, or say what else it is."""
+    """Return the range of a number by its kind in the schema, or say what else it is."""
     if node.get("type") == "integer" and node.get("format") in MOST:
         return f"{node.get('minimum', 0):,} to {MOST[node['format']]:,}"
     return {"string": "text", "array": "a list", "number": "a number", "integer": "a whole number"}.get(
@@ -87,7 +87,7 @@ def _kind(node: dict[str, Any]) -> str:
 
 
 def _paths(schema: dict[str, Any], node: dict[str, Any], path: str = "") -> Iterator[str]:
-    """Give the path of every setting of the items of lists."""
+    """Yield the path of every setting of the items of lists."""
     for key, inner in node.get("properties", {}).items():
         here = f"{path}.{key}" if path else key
         inner = _resolved(schema, inner)

@@ -45,7 +45,7 @@ def write_manual(folder: Path) -> None:
 
 
 def _released() -> str:
-    """Give the day of the newest version in CHANGELOG.md."""
+    """Return the day of the newest version in CHANGELOG.md."""
     found = re.search(r"^## \[\d[^\]]*\] - (\S+)$", CHANGELOG.read_text(encoding="utf-8"), flags=re.MULTILINE)
     if found is None:
         raise SystemExit(

@@ -70,7 +70,7 @@ class Installed:
             )
 
     def files(self) -> list[Path]:
-        """Give all files that the wheel brought."""
+        """Return all files that the wheel brought."""
         ask = (
             "from importlib.metadata import files; print(*(f.locate() for f in files('emmclab')), sep='\\n')"
         )

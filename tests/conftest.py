@@ -367,7 +367,7 @@ def ledger(reproduced: Reproduced) -> list[dict[str, Any]]:
 
 
 def instances(loop: str) -> list[str]:
-    """Give the tracefs instances that record this loop device and no other disk.
+    """Return the tracefs instances that record this loop device and no other disk.
 
     Recordings of all disks are not of this test, nor is what recorded an earlier disk of its number.
     """

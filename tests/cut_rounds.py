@@ -33,7 +33,7 @@ def stamp(version: int) -> bytes:
 
 
 def version_of(block: bytes) -> int | None:
-    """Give the version that a block holds whole."""
+    """Return the version that a block holds whole."""
     version = int.from_bytes(block[:8], "little")
     return version if block == stamp(version) else None
 

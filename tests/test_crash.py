@@ -79,7 +79,7 @@ def levels(result: dict[str, Any]) -> set[str]:
 
 
 def left(folder: Path) -> list[Path]:
-    """Give what is left of temporary files, but for the sockets of Python's own server of processes."""
+    """Return what is left of temporary files, but for the sockets of Python's own server of processes."""
     return [path for path in (folder / "temporary").iterdir() if not path.name.startswith("pymp-")]
 
 

@@ -74,7 +74,7 @@ def results(folder: Path) -> Results:
 
 
 def words(results: Results) -> dict[tuple[str, str], str]:
-    """Give the verdict of each run by workload and what it stood on."""
+    """Return the verdict of each run by workload and what it stood on."""
     return {
         (name.removeprefix("sqlite-"), str(column)): cell.text
         for table in tables(results)

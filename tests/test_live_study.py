@@ -49,7 +49,7 @@ COPY = "dd if=/dev/zero of=$EMMCLAB_MOUNT/file bs=${kb}k count=$blocks oflag=dir
 
 
 def small(run: str) -> str:
-    """Give a study of one program."""
+    """Return a study of one program."""
     return SMALL.replace("RUN", run)
 
 
@@ -65,7 +65,7 @@ def live(root: None, tmp_path_factory: pytest.TempPathFactory) -> Results:
 
 
 def written(run: dict[str, Any]) -> int:
-    """Give the bytes that a program wrote."""
+    """Return the bytes that a program wrote."""
     return int(run["requests"]["bytes_written"])
 
 

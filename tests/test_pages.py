@@ -198,7 +198,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def made(folder: Path) -> Callable[[str], Path]:
-    """Gives the page of a kind, made once."""
+    """Return the page of a kind, made once."""
 
     @cache
     def page(kind: str) -> Path:

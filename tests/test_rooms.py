@@ -21,7 +21,7 @@ OF_THE_PACKAGE = {"_core", "__version__"}
 
 
 def imports(path: Path) -> list[tuple[ast.Import | ast.ImportFrom, bool]]:
-    """Give the imports of a module, and whether each stands in a function."""
+    """Return the imports of a module, and whether each stands in a function."""
     found = []
 
     def visit(node: ast.AST, in_function: bool) -> None:

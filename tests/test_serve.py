@@ -56,14 +56,14 @@ class Served:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Give a folder that only this user can write to."""
+    """Return a folder that only this user can write to."""
     tmp_path.chmod(0o700)
     return tmp_path
 
 
 @pytest.fixture
 def serve(folder: Path) -> Iterator[Any]:
-    """Give a function that serves a device, which ends with the test."""
+    """Provide a function that serves a device, which ends with the test."""
     with contextlib.ExitStack() as ends:
 
         def start(*options: object) -> Served:
@@ -432,7 +432,7 @@ def test_a_path_is_text_on_every_road(road: str) -> None:
 
 
 def requests_of(path: Path) -> list[tuple[str, int, int, int]]:
-    """Give operation, sector, sectors and response time (ns) of each request with data."""
+    """Return operation, sector, sectors and response time (ns) of each request with data."""
     frame = lab.read(path).to_arrow().to_pylist()
     return [
         (row["op"], row["sector"], row["sectors"], row["complete_ns"] - row["arrival_ns"])

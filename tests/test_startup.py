@@ -30,7 +30,7 @@ PRINT_MODULES = "import sys; print(*sys.modules, file=sys.stderr)"
 
 
 def modules_after(code: str) -> set[str]:
-    """Give the modules that a new interpreter holds after this code."""
+    """Return the modules that a new interpreter holds after this code."""
     done = subprocess.run(
         [sys.executable, "-c", f"{code}\n{PRINT_MODULES}"], capture_output=True, text=True, check=True
     )

@@ -47,7 +47,7 @@ _HEAD, _TAIL = 200, 60
 
 
 def harmless(text: str) -> str:
-    r"""Give a text that moves no cursor and changes no colour: names in traces may hold any character.
+    r"""Return a text that moves no cursor and changes no colour: names in traces may hold any character.
 
     Everything that is printed for people passes through here, and each message of an error.
 
@@ -58,7 +58,7 @@ def harmless(text: str) -> str:
 
 
 def _message(text: str) -> str:
-    r"""Give a message that can be printed and logged as it is: without control characters, and not very long.
+    r"""Return a message that can be printed and logged: no control characters, a bounded length.
 
     >>> _message("a\x1b[2J: no such device")
     'a␛[2J: no such device'

@@ -82,7 +82,7 @@ def applications() -> list[dict[str, str]]:
 
 
 def application_text(name: str) -> str:
-    """Give the file of an application that comes with emmclab, with its comments.
+    """Return the file of an application that comes with emmclab, with its comments.
 
     >>> application_text("rlbench").splitlines()[0]
     'name = "rlbench"'
@@ -91,7 +91,7 @@ def application_text(name: str) -> str:
 
 
 def application_schema() -> dict[str, Any]:
-    """Give the JSON Schema of the file of an application."""
+    """Return the JSON Schema of the file of an application."""
     schema: dict[str, Any] = json.loads(_core.app_schema())
     return schema
 
@@ -187,7 +187,7 @@ def said_of(
     layer_settings: Mapping[str, Setting] | None,
     second: Device | None,
 ) -> dict[str, Any]:
-    """Give what the result of a run says of the device below it."""
+    """Return what the result of a run says of the device below it."""
     return {
         "precondition": precondition,
         "layers": list(layers),

@@ -143,7 +143,7 @@ def agreement(live: AppResult, model: AppResult) -> list[dict[str, Any]]:
 
 
 def _places(setup: _core.HostSetup, disk: LiveDevice, host: str) -> list[dict[str, Any]]:
-    """Give the mounted partitions, whose file systems a kernel has to have.
+    """Return the mounted partitions, whose file systems a kernel has to have.
 
     Raises:
         ConfigError: it has one of them not.

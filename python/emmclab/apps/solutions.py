@@ -94,7 +94,7 @@ SOLUTIONS = (
 
 
 def solutions_named(names: Iterable[str]) -> list[Solution]:
-    """Give solutions by name, the plain device first; all of them where no name is given.
+    """Return solutions by name, the plain device first; all of them where no name is given.
 
     Raises:
         ConfigError: there is no such solution.
@@ -179,7 +179,7 @@ def compare_solutions(
 
 
 def _order(solution: Solution) -> int:
-    """Give the place of a solution; those of a user come last."""
+    """Return the place of a solution; those of a user come last."""
     return SOLUTIONS.index(solution) if solution in SOLUTIONS else len(SOLUTIONS)
 
 
@@ -188,7 +188,7 @@ def _place(result: AppResult) -> tuple[str, ...]:
 
 
 def _wear(solution: Solution, result: AppResult) -> dict[str, int]:
-    """Give what wears out devices of the plain one's kind, and what went to another kind."""
+    """Return what wears out devices of the plain one's kind, and what went to another kind."""
     device = result["device"]
     flash, second = device["flash"], device.get("second_device")
     programs, erases, other = flash["page_programs"]["total"], flash["block_erases"], 0
@@ -200,7 +200,7 @@ def _wear(solution: Solution, result: AppResult) -> dict[str, int]:
 
 
 def risks() -> dict[str, Any]:
-    """Give what cuts of power were found to lose with each solution, as it was measured; see `command`.
+    """Return what cuts of power were found to lose with each solution, as it was measured; see `command`.
 
     >>> sorted(risks()["solutions"])[0]
     'advil'

@@ -25,7 +25,7 @@ class ClosedPipe(Exception):  # noqa: N818 - not an error: the reader has seen e
 
 
 def one_line(text: str) -> str:
-    r"""Give a name as a part of one line: names in traces may hold line breaks, which would break a row.
+    r"""Return a name as a part of one line: names in traces may hold line breaks, which would break a row.
 
     >>> one_line("a\nb\tc")
     'a␊b␉c'

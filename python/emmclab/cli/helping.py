@@ -21,7 +21,7 @@ def examples(*commands: str) -> str:
 
 
 def paragraphs(command: Callable[..., Any]) -> str:
-    r"""Give the docstring of a command with each paragraph in one line, which the help wraps to the terminal.
+    r"""Return the docstring of a command with one line for each paragraph; the help wraps them.
 
     >>> def head() -> None:
     ...     '''Show requests.

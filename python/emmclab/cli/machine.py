@@ -81,7 +81,7 @@ class Machine:
 
 
 def _mount_point(name: str) -> str:
-    """Give a mount point of this host as the kernel lists it; names of devices stay."""
+    """Return a mount point of this host as the kernel lists it; names of devices stay."""
     return os.path.realpath(name) if os.path.ismount(name) else name
 
 

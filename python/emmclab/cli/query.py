@@ -149,7 +149,7 @@ def _show(names: list[str], rows: list[tuple[Any, ...]]) -> None:
 
 
 def _text(value: Any) -> str:
-    """Give a value with six digits at least where it has them, and nothing between its digits.
+    """Return a value with six digits at least where it has them, and nothing between its digits.
 
     >>> _text(1234567.125), _text(0.1234567), _text(63668), _text(None)
     ('1234567', '0.123457', '63668', '–')

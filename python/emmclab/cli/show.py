@@ -447,7 +447,7 @@ class _Framed(Table):
 
 
 def _cell(cell: str | Text) -> str | Text:
-    """Give a cell without line breaks; the marks of what is bold or coloured keep their places."""
+    """Return a cell without line breaks; the marks of what is bold or coloured keep their places."""
     if isinstance(cell, str):
         return one_line(cell)
     made = cell.copy()

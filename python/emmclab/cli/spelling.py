@@ -9,7 +9,7 @@ _LENGTH = re.compile(r"auto|[-+]?[0-9]+(\.[0-9]+)?[A-Za-z]*")
 
 
 def spelled_out(words: list[str]) -> list[str]:
-    """Give `--mend-clock` its default value if the next word is not a length.
+    """Insert the default value of `--mend-clock` if the next word is not a length.
 
     >>> spelled_out(["profile", "--mend-clock", "trace.txt"])
     ['profile', '--mend-clock=auto', 'trace.txt']

@@ -42,7 +42,7 @@ class Check(Protocol):
         """Name the files that it needs."""
 
     def __call__(self, files: Files, lines: Sequence[str]) -> Lost | None:
-        """Give the promise that they break, if any."""
+        """Return the promise that they break, if any."""
 
 
 #: Where SQLite says what `synchronous` promises.
@@ -79,7 +79,7 @@ class CheckFiles:
 
 
 def _states(lines: Sequence[str]) -> tuple[dict[str, str], dict[str, tuple[str, str]]]:
-    """Give what is safe of each file, and what was begun since."""
+    """Return what is safe of each file, and what was begun since."""
     safe: dict[str, str] = {}
     begun: dict[str, tuple[str, str]] = {}
     for line in lines:
@@ -230,7 +230,7 @@ class CheckSqlite:
 
 
 def check_for(workload: str, *, garbles: bool = False) -> Check:
-    """Give the check that belongs to a workload; `garbles`: sectors in flight may hold anything."""
+    """Return the check that belongs to a workload; `garbles`: sectors in flight may hold anything."""
     base = workload.removesuffix(workloads.UNSYNCED)
     if base == "files":
         return CheckFiles()

@@ -60,7 +60,7 @@ class Options:
         require(self.check, self.recovery)
 
     def core(self) -> str:
-        """Give the options of the core, as JSON."""
+        """Return the options of the core, as JSON."""
         if self.tear not in TEARS:
             raise ConfigError(
                 f"`{self.tear}` is not a way to tear",
@@ -124,7 +124,7 @@ class Exploration:
             self.verdicts.setdefault(cut, CutTally(tally.at_ns)).add(tally)
 
     def findings(self, *, documented: bool = False) -> list[Finding]:
-        """Give the findings, the lowest level first; with `documented`, documented losses instead."""
+        """Return the findings, the lowest level first; with `documented`, documented losses instead."""
         chosen = [one for one in self.kinds.values() if (one.documented is not None) == documented]
         return sorted(chosen, key=lambda one: (LEVELS.index(one.level), one.index))
 
@@ -162,7 +162,7 @@ def require_recoverable(run: _core.CrashRun, options: Options) -> None:
 
 
 def no_ext4(recovery: str, problem: str) -> ConfigError:
-    """Give the refusal of a recovery that knows ext4 alone."""
+    """Return the refusal of a recovery that knows ext4 alone."""
     return ConfigError(
         f"{problem}, and recovery by {'emmclab' if recovery == 'process' else recovery} knows ext4 alone",
         kind="config",

@@ -29,7 +29,7 @@ _PIECE = 1 << 20
 
 
 def command_of(check: str | None) -> str | None:
-    """Give the shell command that a check is; none where it is one that comes with emmclab.
+    """Return the shell command that a check is; none where it is one that comes with emmclab.
 
     >>> command_of("sqlite"), command_of("./check.sh")
     (None, './check.sh')
@@ -102,7 +102,7 @@ def grounds(check: str | None, recovery: str, *, identity: str) -> dict[str, Any
 
 
 def digest(found: dict[str, Any]) -> str:
-    """Give a short name of grounds."""
+    """Return a short name of grounds."""
     return hashlib.sha256(json.dumps(found, sort_keys=True).encode()).hexdigest()[:16]
 
 

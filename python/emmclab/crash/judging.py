@@ -167,7 +167,7 @@ class Judge:
         self._end.close()
 
     def verdict(self, state: Mapping[str, Any], lines: Sequence[str]) -> Lost | None:
-        """Give the promise that a state breaks, the lowest one; `None` where it breaks none."""
+        """Return the promise that a state breaks, the lowest one; `None` where it breaks none."""
         if state["problem"] is not None:
             return Lost(**state["problem"])
         lost = self._in_process(lines) if self._recovery == "process" else None
@@ -184,7 +184,7 @@ class Judge:
         return Lost(rule, "journal", f"transaction {transaction}: {detail}; with it, {lost.detail}")
 
     def rules_broken(self) -> list[Finding]:
-        """Give the first break of each rule of the journal, whatever states show."""
+        """Return the first break of each rule of the journal, whatever states show."""
         first: dict[str, Finding] = {}
         for moment, rule, transaction, detail in self._rules:
             known = first.get(rule)
@@ -283,7 +283,7 @@ def _fsck(image: Path) -> Lost | None:
 
 
 def fault_of(said: str) -> str:
-    r"""Give the first fault that e2fsck names; its question may stand in a line of its own.
+    r"""Return the first fault that e2fsck names; its question may stand in a line of its own.
 
     >>> fault_of("Pass 5\nFree blocks count wrong (7, counted=9).\nFix? no\n")
     'Free blocks count wrong (7, counted=9).'

@@ -44,7 +44,7 @@ class Minimal:
     tries: int
 
     def as_json(self) -> dict[str, Any]:
-        """Give it as JSON."""
+        """Return it as JSON."""
         return asdict(self)
 
 

@@ -93,7 +93,7 @@ def _after_others(kind: str) -> Iterator[None]:
 
 @contextmanager
 def _loop_device(image: Path) -> Iterator[str]:
-    """Give a loop device of an image, which is gone when nothing uses it, however this process ends."""
+    """Provide a loop device of an image, which is gone when nothing uses it, however this process ends."""
     with image.open("r+b") as file:
         path, handle = _attached(file.fileno(), image)
         try:
@@ -128,7 +128,7 @@ def _attached(file: int, image: Path) -> tuple[str, int]:
 
 
 def _give(handle: int, file: int, about: bytes) -> None:
-    """Give a loop device its file; kernels before 5.8 take two steps for that."""
+    """Attach a file to a loop device; kernels before 5.8 take two steps for that."""
     try:
         fcntl.ioctl(handle, _CONFIGURE, struct.pack("=2I", file, 0) + about + bytes(64))
     except OSError as error:
@@ -172,7 +172,7 @@ class KernelLog:
             os.lseek(self._lines, 0, os.SEEK_END)
 
     def about(self, device: str) -> str:
-        """Give the complaints about a device since then, the last ones; each says `device` for its name.
+        """Return the complaints about a device since then, the last ones; each says `device` for its name.
 
         Afterwards nothing is heard any more.
         """

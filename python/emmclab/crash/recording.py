@@ -62,7 +62,7 @@ class Workload:
     thinks: int = 0
 
     def arguments(self) -> list[str]:
-        """Give the command line.
+        """Return the command line.
 
         Raises:
             ConfigError: there is no such workload.

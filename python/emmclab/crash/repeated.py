@@ -35,7 +35,7 @@ class Kind:
 
 
 def kinds(tried: Sequence[Tried], *, documented: bool = False) -> list[Kind]:
-    """Give each kind of finding once, the lowest level first; with `documented`, documented losses."""
+    """Return each kind of finding once, the lowest level first; with `documented`, documented losses."""
     found: dict[tuple[str, str, bool], Kind] = {}
     for one in tried:
         for number, finding in enumerate(one.found.findings(documented=documented)):
@@ -59,7 +59,7 @@ def pauses_of(kept: Kept) -> int:
 
 
 def together(tried: Sequence[Tried], options: Options) -> dict[str, Any]:
-    """Give everything that was found as JSON: that of all, and that of each recording."""
+    """Return everything that was found as JSON: that of all, and that of each recording."""
 
     def one_of_all(kind: Kind) -> dict[str, Any]:
         minimal = {} if kind.minimal is None else {"minimal": kind.minimal.as_json()}

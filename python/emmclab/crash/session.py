@@ -31,12 +31,12 @@ _OPTIONS = "options-"
 
 
 def _deciding(options: Options) -> dict[str, Any]:
-    """Give the options that decide what a state of a cut is and how it is judged."""
+    """Return the options that decide what a state of a cut is and how it is judged."""
     return {name: value for name, value in asdict(options).items() if name not in ("cuts", "share", "only")}
 
 
 def digest_of(options: Options) -> str:
-    """Give a short name of the options that decide what a state is and how it is judged."""
+    """Return a short name of the options that decide what a state is and how it is judged."""
     return hashlib.sha256(json.dumps(_deciding(options), sort_keys=True).encode()).hexdigest()[:6]
 
 
@@ -271,7 +271,7 @@ def _kept_in(path: Path) -> dict[str, Any] | None:
 
 
 def _options_of(folder: Path, state: Sequence[str], named: str) -> Options:
-    """Give the options of the exploration that a name means; without a digest, those of the only one."""
+    """Return the options of the exploration that a name means; without a digest, those of the only one."""
     files = sorted(folder.glob(f"{_OPTIONS}*.json"))
     read = {path.stem.removeprefix(_OPTIONS): _kept_in(path) for path in files}
     kept = {name: options for name, options in read.items() if options is not None}

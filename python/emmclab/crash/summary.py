@@ -22,7 +22,7 @@ def verdict(found: Exploration) -> str:
 
 
 def shown(kept: Kept, options: Options, one: Finding) -> dict[str, Any]:
-    """Give a finding as JSON."""
+    """Return a finding as JSON."""
     return {
         "promise": one.promise,
         "level": one.level,
@@ -41,7 +41,7 @@ def shown(kept: Kept, options: Options, one: Finding) -> dict[str, Any]:
 def summary(
     kept: Kept, options: Options, found: Exploration, minimal: Mapping[int, Minimal]
 ) -> dict[str, Any]:
-    """Give everything that was found as JSON."""
+    """Return everything that was found as JSON."""
     return {
         "cuts": found.covered.get("cuts", 0),
         "states": found.states,

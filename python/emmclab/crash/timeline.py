@@ -40,13 +40,13 @@ def acknowledged_at(run: _core.CrashRun) -> list[int]:
 
 
 def time_of(run: _core.CrashRun, cut: int) -> int:
-    """Give the time of a moment, nanoseconds."""
+    """Return the time of a moment, nanoseconds."""
     text = _core.Explorer(run, _options(1, (cut, 0))).next_state()
     return 0 if text is None else int(json.loads(text)["at_ns"])
 
 
 def commands_before(run: _core.CrashRun, cut: int) -> list[LoggedCommand]:
-    """Give the commands that had come when power went at a moment, in order."""
+    """Return the commands that had come when power went at a moment, in order."""
     return [
         LoggedCommand(number, op, sector, sectors, tuple(flags), arrival, complete)
         for number, op, sector, sectors, flags, arrival, complete in run.commands(0, cut + 1)

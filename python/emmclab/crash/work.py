@@ -34,7 +34,7 @@ class Share:
 
 
 def as_json(found: Exploration) -> dict[str, Any]:
-    """Give an exploration as JSON, from which it can be had again."""
+    """Return an exploration as JSON, from which it can be had again."""
     about = {name: getattr(found, name) for name in ("states", "last", "took_s", "covered", "finished")}
     kinds = [asdict(one) for one in found.kinds.values()]
     verdicts = [(cut, astuple(tally)) for cut, tally in sorted(found.verdicts.items())]
@@ -51,7 +51,7 @@ def from_json(data: dict[str, Any]) -> Exploration:
 
 
 def _kept(path: Path) -> Exploration | None:
-    """Give what a share has kept; `None` where that is nothing, or damaged."""
+    """Return what a share has kept; `None` where that is nothing, or damaged."""
     try:
         found = checked_value(path.read_bytes())
     except OSError:

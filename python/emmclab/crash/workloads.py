@@ -43,7 +43,7 @@ RECORD = 256
 
 
 def sqlite_setting(name: str) -> tuple[str, str] | None:
-    """Give journal mode and level of a workload of SQLite; `None` where the name is no such workload's."""
+    """Return journal mode and level of a workload of SQLite; `None` where the name is no such workload's."""
     base = name.removesuffix(UNSYNCED)
     parts = base.split("-")
     if parts[0] != "sqlite" or not 2 <= len(parts) <= 3:
@@ -60,7 +60,7 @@ def is_known(name: str) -> bool:
 
 
 def record(number: int) -> bytes:
-    """Give a record of the log: its number, filling, and a digest of both."""
+    """Return a record of the log: its number, filling, and a digest of both."""
     body = number.to_bytes(8, "little") + bytes(number * 7 % 251 for _ in range(RECORD - 40))
     return body + hashlib.sha256(body).digest()
 

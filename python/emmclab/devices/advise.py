@@ -79,7 +79,7 @@ class Advice:
     note: str
 
     def to_dict(self) -> dict[str, Any]:
-        """Give all fields."""
+        """Return all fields."""
         return asdict(self)
 
 

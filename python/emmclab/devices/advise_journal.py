@@ -59,7 +59,7 @@ class JournalAdvice:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Give all fields."""
+        """Return all fields."""
         return asdict(self)
 
 

@@ -180,7 +180,7 @@ class Device:
         return self._config.to_toml()
 
     def explain(self) -> list[dict[str, str]]:
-        """Give every setting with its value, unit, origin, meaning, and the words or range that it allows.
+        """Return every setting with its value, unit, origin, meaning, and the words or range that it allows.
 
         >>> sorted(Device.preset("nexus5").explain()[0])
         ['allowed', 'doc', 'key', 'origin', 'unit', 'value']
@@ -214,7 +214,7 @@ class Device:
         return rows
 
     def seeded(self, seed: int) -> Device:
-        """Give the device with the streams of a run's seed: its own seeds, moved by `seed` - 1.
+        """Return the device with the streams of a run's seed: its own seeds, moved by `seed` - 1.
 
         Those of the wake-up times (`power.seed`) and of collection by drawn choices (`gc.seed`).
 
@@ -501,7 +501,7 @@ def compare(
 
 
 def lie_of(device: Device) -> str:
-    """Give the promise that a device breaks on purpose, as `cache.lies` names it; `none` where it keeps all.
+    """Return the promise that a device breaks on purpose (`cache.lies`); `none` where it keeps all.
 
     >>> lie_of(Device.preset("small-1gb"))
     'none'

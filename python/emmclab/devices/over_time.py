@@ -14,7 +14,7 @@ Rows = list[dict[str, Any]]
 
 
 def over_time_rows(found: Sequence[Profile | Result]) -> Rows:
-    """Give the bins of time of traces or runs, with the names of the trace and of a run's device and layers.
+    """Return the bins of time of traces or runs, with the names of trace, device and layers.
 
     >>> import emmclab
     >>> list(over_time_rows([emmclab.profile(emmclab.bundled()[0])])[0])[:3]

@@ -23,7 +23,7 @@ DURABILITY = (
 
 
 def at(fields: Mapping[str, Any], path: str) -> Any:
-    """Give a value by its path; None below a group that a result does not have.
+    """Return a value by its path; None below a group that a result does not have.
 
     >>> at({"wear": {"lifetime": None}}, "wear.lifetime.even_host_bytes") is None
     True
@@ -40,7 +40,7 @@ def at(fields: Mapping[str, Any], path: str) -> Any:
 
 
 def ufs_facts(ufs: dict[str, Any]) -> list[tuple[str, float | None, int, str]]:
-    """Give what link, queues, WriteBooster and hibernation of a UFS cost: label, value, digits, unit.
+    """Return what link, queues, WriteBooster and hibernation of a UFS cost: label, value, digits, unit.
 
     >>> ufs_facts({})
     []
@@ -134,7 +134,7 @@ class Result(Document):
         return self[path]
 
     def deterministic(self) -> dict[str, Any]:
-        """Give the groups that are the same on every computer and in every run.
+        """Return the groups that are the same on every computer and in every run.
 
         >>> import emmclab
         >>> result = emmclab.Device.preset("nexus5").simulate(emmclab.read(emmclab.bundled()[0]))

@@ -30,7 +30,7 @@ class ResultGroup(NamedTuple):
 
 @functools.cache
 def result_groups() -> tuple[ResultGroup, ...]:
-    """Give all fields by group, in the order of the JSON output.
+    """Return all fields by group, in the order of the JSON output.
 
     >>> [group.name for group in result_groups()][2:5]
     ['run', 'requests', 'response']
@@ -47,5 +47,5 @@ def result_groups() -> tuple[ResultGroup, ...]:
 
 
 def result_fields() -> list[ResultField]:
-    """Give all fields."""
+    """Return all fields."""
     return [field for group in result_groups() for field in group.fields]

@@ -18,7 +18,7 @@ _BURST_SHARE = 0.1
 
 
 def headline(result: Result) -> str:
-    """Give the mean response of a run, beside the recorded one where there is one.
+    """Return the mean response of a run, beside the recorded one where there is one.
 
     >>> import emmclab
     >>> result = emmclab.Device.preset("nexus5").simulate(emmclab.read(emmclab.bundled()[0]))
@@ -223,7 +223,7 @@ BESIDE = tuple(
 
 
 def beside_rows(result: Result) -> list[tuple[str, ...]]:
-    """Give label, recorded, simulated and error of each figure, as text; a dash where nothing is known.
+    """Return label, recorded, simulated and error of each figure, as text; a dash where nothing is known.
 
     >>> import emmclab
     >>> result = emmclab.Device.preset("nexus5").simulate(emmclab.read(emmclab.bundled()[0]))

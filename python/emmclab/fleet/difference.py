@@ -13,7 +13,7 @@ _EFFECTS = ((0.147, "negligible"), (0.33, "small"), (0.474, "medium"), (1.0, "la
 
 
 def cliffs_delta(before: Sequence[float], after: Sequence[float]) -> float:
-    """Give the share of pairs in which `after` is larger, less that in which it is smaller: -1 to 1.
+    """Return the share of pairs in which `after` is larger, less that in which it is smaller: -1 to 1.
 
     >>> cliffs_delta([1, 2], [3, 4]), cliffs_delta([1, 2], [1, 2])
     (1.0, 0.0)
@@ -57,7 +57,7 @@ def _ranks(values: Sequence[float]) -> Ranks:
 
 
 def mann_whitney(before: Sequence[float], after: Sequence[float]) -> float:
-    """Give the two-sided p-value of Mann and Whitney's test (1947) that both come from one distribution.
+    """Return the two-sided p-value of Mann and Whitney's test (1947) that both come from one distribution.
 
     Up to 60 values the distribution of the rank sum over all divisions of the values is counted out, ties
     included; above that it is taken as normal, with the correction for ties and for continuity.
@@ -100,7 +100,7 @@ def _exact(ranks: Sequence[int], few: int, away: int, expected: int) -> float:
 
 
 def least_p(before: Sequence[float], after: Sequence[float]) -> float:
-    """Give the smallest p-value that can be reached with so many values, or with these and their ties.
+    """Return the smallest p-value that can be reached with so many values, or with these and their ties.
 
     Where all differ, complete separation either way is as far as values go; ties may leave only one way.
 

@@ -16,7 +16,7 @@ LEAST_FOR_OUTLIERS = 8
 
 
 def percentile(ordered: Sequence[float], share: float) -> float:
-    """Give a percentile of values in order, between neighbours in proportion.
+    """Return a percentile of values in order, between neighbours in proportion.
 
     >>> percentile([1.0, 2.0, 4.0], 50), percentile([1.0, 2.0], 75)
     (2.0, 1.75)
@@ -28,7 +28,7 @@ def percentile(ordered: Sequence[float], share: float) -> float:
 
 
 def deviations(values: Sequence[float], *, logarithmic: bool) -> list[float]:
-    """Give the modified z-score of each value: its distance from the median in robust standard deviations.
+    """Return the modified z-score of each value: its distance from the median in robust standard deviations.
 
     That is 0.6745 (x - median) / MAD, where MAD is the median of the distances from the median; where more
     than half of the values are the same, MAD is 0, and the mean distance takes its place (times 1.2533). With

@@ -72,7 +72,7 @@ def row_of(place: Path, path: str, options: Mapping[str, Any]) -> Row:
 
 
 def refused_row(place: Path | None, path: str, reason: str) -> Row:
-    """Give the row of a file that could not be profiled; without `place` it could not be had at all."""
+    """Return the row of a file that could not be profiled; without `place` it could not be had at all."""
     return _empty(path) | {"refused": reason, "digest": place and digest([place])}
 
 
@@ -93,7 +93,7 @@ def bins() -> dict[str, dict[str, Any]]:
 
 
 def reason(error: EmmclabError, place: str, path: str) -> str:
-    """Give the message without the file, which stands beside it, and its folder, which may lie anywhere."""
+    """Return the message without the file, which stands beside it, and its folder, which may lie anywhere."""
     return printable(str(error).removeprefix(f"{place}: ").replace(place, path))
 
 
@@ -111,7 +111,7 @@ def _refuse_keys(path: str, taken: set[str]) -> None:
 
 
 def _numbers(profile: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Give every number of a profile by the name of its column."""
+    """Yield every number of a profile by the name of its column."""
     yield from _flat(profile)
     for row in profile["by_operation"]:
         yield from _of_operation(row)
@@ -134,7 +134,7 @@ def _flat(group: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any
 
 
 def _of_operation(row: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Give the numbers of one operation: `read_requests`, `read_response_p99_ms`."""
+    """Yield the numbers of one operation: `read_requests`, `read_response_p99_ms`."""
     op = row["op"].replace(" ", "_")
     for name, value in row.items():
         if isinstance(value, dict):

@@ -207,7 +207,7 @@ def _batches(doubtful: Sequence[Doubtful]) -> list[tuple[Doubtful, ...]]:
 
 
 def _crashed(source: Source, recording: Recording, crash: Crash) -> list[Profiled]:
-    """Give the row of a recording that crashed the process which read it."""
+    """Return the row of a recording that crashed the process which read it."""
     return [
         _refused(recording, place, f"reading it crashed: {crash.reason}")
         for _, place in source.opened([recording])

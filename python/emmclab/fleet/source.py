@@ -35,11 +35,11 @@ class Source(Protocol):
         ...
 
     def named(self, path: str) -> str:
-        """Give the whole address of a recording."""
+        """Return the whole address of a recording."""
         ...
 
     def opened(self, batch: Sequence[Recording]) -> Iterator[tuple[Recording, Path | InputError]]:
-        """Give each recording as a file here, until the next one is asked for; or why there is none.
+        """Return each recording as a file here, until the next one is asked for; or why there is none.
 
         Raises:
             InputError: none can be read for now, as a network is down.
@@ -67,11 +67,11 @@ class InFolder:
         return recordings(self._folder, files)
 
     def named(self, path: str) -> str:
-        """Give the absolute path."""
+        """Return the absolute path."""
         return str((self._folder / path).absolute())
 
     def opened(self, batch: Sequence[Recording]) -> Iterator[tuple[Recording, Path | InputError]]:
-        """Give the files where they are."""
+        """Return the files where they are."""
         return ((one, self._folder / one.path) for one in batch)
 
 
@@ -105,7 +105,7 @@ class InBucket:
         )
 
     def named(self, path: str) -> str:
-        """Give the address."""
+        """Return the address."""
         return f"{self._address}/{path}"
 
     def opened(self, batch: Sequence[Recording]) -> Iterator[tuple[Recording, Path | InputError]]:

@@ -105,7 +105,7 @@ class State:
         return path in self._places
 
     def rows(self, paths: Iterable[str]) -> Iterator[str]:
-        """Give the rows that are here of these recordings, as JSON, each on a line."""
+        """Yield the rows that are here of these recordings, as JSON, each on a line."""
         for path in paths:
             if path in self._places:
                 self._open.seek(self._places[path])

@@ -29,12 +29,12 @@ class Group:
     values: dict[str, list[float]]
 
     def points(self, figure: str) -> list[float] | None:
-        """Give a figure's percentiles `POINTS` over the recordings; None where no recording has it."""
+        """Return a figure's percentiles `POINTS` over the recordings; None where no recording has it."""
         known = self.values[figure]
         return [percentile(known, point) for point in POINTS] if known else None
 
     def median(self, figure: str) -> float | None:
-        """Give the median of a figure over the recordings that have it."""
+        """Return the median of a figure over the recordings that have it."""
         known = self.values[figure]
         return median(known) if known else None
 
@@ -96,7 +96,7 @@ class Summary:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Give all of it, as `emmclab fleet --json` prints it."""
+        """Return all of it, as `emmclab fleet --json` prints it."""
         return {
             "by": list(self.by),
             "headline": self.headline(),

@@ -74,12 +74,12 @@ class Table:
         return self._ask(", ".join(known), "where refused is null order by path")
 
     def refused(self) -> list[tuple[str, str]]:
-        """Give path and reason of each file that could not be read."""
+        """Return path and reason of each file that could not be read."""
         rows = self._ask("path, refused", "where refused is not null order by path")
         return [(path, reason) for path, reason in rows]
 
     def digests(self) -> list[tuple[str, str]]:
-        """Give path and digest of each file that could be hashed."""
+        """Return path and digest of each file that could be hashed."""
         return [(path, digest) for path, digest in self._ask("path, digest", "where digest is not null")]
 
     def histograms(self, keys: Sequence[str]) -> dict[str, dict[tuple[Any, ...], list[int]]]:
@@ -181,7 +181,7 @@ def _description(path: Path, name: str) -> dict[str, Any]:
 
 
 def _type(kinds: set[str]) -> str:
-    """Give the type of a column by the types of its values."""
+    """Return the type of a column by the types of its values."""
     return "DOUBLE" if kinds == {"int", "float"} else _TYPES[kinds.copy().pop()]
 
 
@@ -194,6 +194,6 @@ def _list(columns: Iterable[str]) -> str:
 
 
 def _read(path: Path, types: Mapping[str, str]) -> str:
-    """Give the source of a file of JSON lines in SQL."""
+    """Return the source of a file of JSON lines in SQL."""
     columns = ", ".join(f"'{name}': '{kind}'" for name, kind in types.items())
     return f"read_json('{quoted(path)}', format = 'newline_delimited', columns = {{{columns}}})"

@@ -107,7 +107,7 @@ class LiveDevice:
         return found
 
     def stats(self) -> dict[str, Any]:
-        """Give figures: totals, and those of the time since the last call (`interval_*`, `response_*`).
+        """Return figures: totals, and those of the time since the last call (`interval_*`, `response_*`).
 
         Raises:
             EmmclabError: the service has failed, as by a broken invariant under `check`.
@@ -175,7 +175,7 @@ class LiveDevice:
         self._live.make_plain()
 
     def news(self) -> list[str]:
-        """Give what exports had to say since the last call, as that a guest has connected.
+        """Return what exports had to say since the last call, as that a guest has connected.
 
         >>> import emmclab
         >>> with emmclab.serve("small-1gb", clock="free", nbd="auto") as disk:
@@ -205,7 +205,7 @@ class LiveDevice:
         self._live.acknowledge(line)
 
     def mark(self, name: str) -> None:
-        """Give this place in the crash log a name.
+        """Return this place in the crash log a name.
 
         >>> import emmclab
         >>> with emmclab.serve("small-1gb", clock="free", nbd="auto") as disk:
@@ -355,7 +355,7 @@ class LiveDevice:
 
 
 def _cleaner() -> list[str]:
-    """Give the command that deletes a ublk device whose process was killed."""
+    """Return the command that deletes a ublk device whose process was killed."""
     import sys  # Not for those who serve something else.
 
     return [sys.executable, "-c", _CLEANER, str(Path(__file__).absolute().parents[1])]

@@ -57,7 +57,7 @@ def write_advice(advised: Advised, html: Path) -> None:
 
 
 def _head(advised: Advised) -> Head:
-    """Give the answer, the device as it is, and the options that change most."""
+    """Return the answer, the device as it is, and the options that change most."""
     base = advised.base
     response = base["response"]
     tiles = [

@@ -123,7 +123,7 @@ def _spread(runs: Sequence[AppResult]) -> str:
 
 
 def _bins(result: AppResult, lane: dict[str, Any]) -> list[tuple[float, float, dict[str, int]]]:
-    """Give each bin of a lane: from, to, and the time in it by state."""
+    """Return each bin of a lane: from, to, and the time in it by state."""
     width, end = result["app"]["over_time"]["bin_ns"], result["app"]["runtime_ns"]
     count = max((len(times) for times in lane["states"].values()), default=0)
     bins = []
@@ -210,7 +210,7 @@ def _table_row(result: AppResult, results: Sequence[AppResult]) -> dict[str, Any
 
 
 def _spent(result: AppResult) -> list[tuple[str, str, str, float, float]]:
-    """Give the parts of storage: what was waited for, files, partition, s, %."""
+    """Return the parts of storage: what was waited for, files, partition, s, %."""
     runtime = max(result["app"]["runtime_ns"], 1)
     return [
         (
@@ -226,7 +226,7 @@ def _spent(result: AppResult) -> list[tuple[str, str, str, float, float]]:
 
 
 def _what_if(result: AppResult, faster: Sequence[AppResult]) -> list[tuple[str, float, float]]:
-    """Give each part that was infinitely fast, the runtime then, and the gain in s; the most gain first."""
+    """Return each part that was infinitely fast, the runtime then, and the gain in s; the most gain first."""
     ordered = sorted(faster, key=lambda run: run.runtime_s)
     return [(run["app"]["what_if"][0], run.runtime_s, result.runtime_s - run.runtime_s) for run in ordered]
 

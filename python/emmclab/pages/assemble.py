@@ -66,7 +66,7 @@ def assemble(
 
 
 def _figure(figure: Figure, rows: Rows, traces: Sequence[str]) -> dict[str, Any]:
-    """Give a figure with its charts; a chart takes its rows from the page's data by the figure's name."""
+    """Return a figure with its charts; a chart takes its rows from the page's data by the figure's name."""
     parts: list[tuple[str | None, Rows]] = [(None, rows)]
     if figure.each:
         parts = [(trace, [row for row in rows if row["trace"] == trace]) for trace in traces]
@@ -130,7 +130,7 @@ def _cell(value: float | None, digits: int = 2) -> str:
 
 
 def _json(value: Any) -> str:
-    """Give JSON that may stand inside a script element."""
+    """Return JSON that may stand inside a script element."""
     return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")).replace(
         "<", "\\u003c"
     )

@@ -84,7 +84,7 @@ def write_crash_report(
 
 
 def render(summary: Mapping[str, Any], scene: Scene, *, results: Path | None = None) -> str:
-    """Give the page; the same findings give the same bytes."""
+    """Return the page; the same findings give the same bytes."""
     log = summary["log"]
     clock = _DM_CLOCK if log["writer"] == DM_WRITER else _DEVICE_CLOCK
     name = log["identity"][:8]
@@ -195,7 +195,7 @@ def _commands_figure(number: int, clock: _Clock) -> Figure:
 
 
 def _line_rows(name: str, summary: Mapping[str, Any], scene: Scene, clock: _Clock) -> Rows:
-    """Give the marks of the time line, those of one place as one."""
+    """Return the marks of the time line, those of one place as one."""
     times = [tally.at_ns for tally in scene.verdicts.values()] + list(scene.acknowledged_ns)
     times += [at_ns for at_ns, _ in scene.before]
     first, last = min(times, default=0), max(times, default=0)
@@ -238,7 +238,7 @@ def _line_rows(name: str, summary: Mapping[str, Any], scene: Scene, clock: _Cloc
 def _command_rows(
     name: str, finding: Mapping[str, Any], cut_ns: int, before: Sequence[LoggedCommand], clock: _Clock
 ) -> Rows:
-    """Give the commands that are drawn: the last ones, and the missing ones from before."""
+    """Return the commands that are drawn: the last ones, and the missing ones from before."""
     missing = {one["command"] for one in finding.get("minimal", {}).get("missing", ())}
     # Reads leave nothing behind.
     before = [one for one in before if one.op != "read"]

@@ -65,7 +65,7 @@ def render(results: Results, study: str = "") -> str:
 
 
 def _shown(table: Table) -> dict[str, Any]:
-    """Give the rows with the words of SQLite: journal mode, and level of `synchronous`."""
+    """Return the rows with the words of SQLite: journal mode, and level of `synchronous`."""
     rows = []
     for name in table.rows:
         mode, _, level = name.removeprefix(_SQLITE).partition("-")

@@ -38,7 +38,7 @@ _HISTOGRAMS = {
 
 
 def render(tables: Sequence[Table], found: Summary | Comparison) -> str:
-    """Give the page of a fleet (its table and summary) or of two; the same tables give the same bytes."""
+    """Return the page of a fleet (its table and summary) or of two; the same tables give the same bytes."""
     if isinstance(found, Comparison):
         return _compared(tables, found)
     groups = found.groups[:_MOST_LINES]
@@ -154,7 +154,7 @@ def _provenance(tables: Sequence[Table]) -> Provenance:
 
 
 def _differences(found: Comparison) -> list[Tile]:
-    """Give the differences that were shown, the largest first; else those that come nearest."""
+    """Return the differences that were shown, the largest first; else those that come nearest."""
     known = [one for one in found.differences if one.delta is not None]
     ordered = sorted(known, key=lambda one: (one.verdict not in ("higher", "lower"), -abs(one.delta or 0)))
     return [
@@ -164,7 +164,7 @@ def _differences(found: Comparison) -> list[Tile]:
 
 
 def _tiles(group: Group) -> list[Tile]:
-    """Give the medians that a reader wants first, with the middle half of the recordings."""
+    """Return the medians that a reader wants first, with the middle half of the recordings."""
     tiles = [Tile("Recordings", f"{group.recordings:,}")]
     names = (
         "mean_response_ms",
@@ -197,7 +197,7 @@ def _by_name(counts: dict[tuple[Any, ...], list[int]], summary: Summary) -> dict
 
 
 def _over_recordings(parts: Sequence[tuple[str, Group]]) -> Iterator[tuple[Figure, Rows]]:
-    """Give a chart for each main figure; those of extents last."""
+    """Yield a chart for each main figure; those of extents last."""
     for field in (*(one for one in FIGURES if one not in EXTENTS), *EXTENTS):
         rows = [
             {"trace": name, "value": value, "share_pct": share}
@@ -212,7 +212,7 @@ def _over_recordings(parts: Sequence[tuple[str, Group]]) -> Iterator[tuple[Figur
 
 
 def _steps(values: Sequence[float]) -> Iterator[tuple[float, float]]:
-    """Give values in order, each with the share of values up to it, percent; of many, each hundredth."""
+    """Yield values in order, each with the share of values up to it, percent; of many, each hundredth."""
     count = len(values)
     for number in range(1, min(count, _MOST_POINTS) + 1):
         rank = number if count <= _MOST_POINTS else math.ceil(count * number / _MOST_POINTS)
@@ -222,7 +222,7 @@ def _steps(values: Sequence[float]) -> Iterator[tuple[float, float]]:
 def _over_requests(
     table: Table, sums: dict[str, dict[str, list[int]]], names: Sequence[str]
 ) -> Iterator[tuple[Figure, Rows]]:
-    """Give a chart for each histogram, the recordings of a group added up."""
+    """Yield a chart for each histogram, the recordings of a group added up."""
     for column, title in _HISTOGRAMS.items():
         bins = table.description["bins"][column]
         rows = [row for name in names for row in _cumulative(name, sums.get(column, {}).get(name, []), bins)]
@@ -232,7 +232,7 @@ def _over_requests(
 
 
 def _cumulative(name: str, counts: Sequence[int], bins: dict[str, Any]) -> Iterator[Row]:
-    """Give the share up to each upper edge, from the first bin that counts anything to the last."""
+    """Yield the share up to each upper edge, from the first bin that counts anything to the last."""
     total, below = sum(counts), 0
     for edge, count in zip(bins["upper_edges"], counts, strict=False):
         before, below = below, below + count

@@ -72,19 +72,19 @@ class Head:
 
 
 def tile(label: str, value: float | None, unit: str = "", *, digits: int = 3, note: str = "") -> Tile:
-    """Give a figure in the unit that suits people; the exact one is shown on hover."""
+    """Return a figure in the unit that suits people; the exact one is shown on hover."""
     return Tile(label, amount(value, unit, digits), exact(value, unit), note)
 
 
 def tile_of(one: Field, value: float | None, *, note: str = "") -> Tile:
-    """Give the tile of a field of a profile."""
+    """Return the tile of a field of a profile."""
     shown = f"{one.text(value)} {one.unit}".strip()
     suits = one.unit in _TIMES or one.unit in _SIZES
     return Tile(one.label, amount(value, one.unit) if suits else shown, exact(value, one.unit), note)
 
 
 def amount(value: float | None, unit: str = "", digits: int = 3) -> str:
-    """Give a figure in the unit that suits it, with so many significant digits.
+    """Return a figure in the unit that suits it, with so many significant digits.
 
     >>> [amount(63_668, "KB"), amount(250.3, "s"), amount(0.42, "ms"), amount(86.4, "%"), amount(None, "ms")]
     ['62.2 MB', '4.17 min', '420 us', '86.4 %', '–']
@@ -99,7 +99,7 @@ def amount(value: float | None, unit: str = "", digits: int = 3) -> str:
 
 
 def exact(value: float | None, unit: str = "") -> str:
-    """Give a figure as it is, in its own unit.
+    """Return a figure as it is, in its own unit.
 
     >>> exact(63_668, "KB"), exact(None)
     ('63,668 KB', '')

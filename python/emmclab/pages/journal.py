@@ -98,7 +98,7 @@ _FIGURES = (
 
 
 def render(journal: Journal) -> str:
-    """Give the page; the same report gives the same bytes.
+    """Return the page; the same report gives the same bytes.
 
     >>> import emmclab
     >>> "<html lang=" in render(emmclab.read(emmclab.bundled()[0]).journal())

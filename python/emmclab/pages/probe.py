@@ -58,7 +58,7 @@ _FIGURES = (
 
 
 def render(probe: Probe) -> str:
-    """Give the page; the same probe gives the same bytes."""
+    """Return the page; the same probe gives the same bytes."""
     rows = {
         "curves": [{"trace": probe.target, **asdict(point)} for point in probe.points],
         "places": [{"trace": probe.target, **asdict(place)} for place in probe.places],

@@ -49,7 +49,7 @@ _POINTS = {
 
 
 def render(profiles: Sequence[Profile]) -> str:
-    """Give the page for one or several traces; the same profiles give the same bytes.
+    """Return the page for one or several traces; the same profiles give the same bytes.
 
     >>> import emmclab
     >>> page = render([emmclab.profile(emmclab.bundled()[0])])
@@ -169,7 +169,7 @@ def _range(profiles: Sequence[Profile]) -> str:
 
 
 def _means(profiles: Sequence[Profile]) -> list[Tile]:
-    """Give for the first traces what their requests took, or how large they are."""
+    """Return for the first traces what their requests took, or how large they are."""
     tiles = []
     for profile in profiles[:_MOST_TILES]:
         mean, kb = profile["mean_response_ms"], profile["mean_size_kb"]
@@ -218,7 +218,7 @@ def _tiles(profile: Profile) -> list[Tile]:
 
 
 def _findings(profiles: Sequence[Profile]) -> list[dict[str, Any]]:
-    """Give each finding with its verdict on every trace."""
+    """Return each finding with its verdict on every trace."""
     found = []
     for number, finding in enumerate(profiles[0].findings):
         verdicts = [{"trace": profile.name, **profile.findings[number]} for profile in profiles]

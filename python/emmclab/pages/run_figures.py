@@ -184,7 +184,7 @@ OF_SEVERAL = ("mean_response", "space_utilisation")
 
 
 def rows_of(results: list[Result], first: dict[str, Result]) -> dict[str, Rows]:
-    """Give the rows of all figures; `first` is the first run of each trace."""
+    """Return the rows of all figures; `first` is the first run of each trace."""
     return {
         name: [
             {"trace": result["trace"], "device": result.run_name, **row}

@@ -92,12 +92,12 @@ def named(trial: Trial) -> str:
 
 
 def text_of(value: Any) -> str:
-    """Give a setting as in a study file, a number with six digits."""
+    """Return a setting as in a study file, a number with six digits."""
     return f"{value:.6g}" if isinstance(value, float) else written(value)
 
 
 def number(value: float) -> str:
-    """Give a figure with four digits that count.
+    """Return a figure with four digits that count.
 
     >>> number(3094.3481), number(0.0012345)
     ('3,094', '0.001234')

@@ -160,7 +160,7 @@ def _provenance(
 
 
 def _events(results: Sequence[Result], traces: Sequence[str]) -> dict[str, Any]:
-    """Give a row for each event that happened in any run, with its count in each."""
+    """Return a row for each event that happened in any run, with its count in each."""
     rows = []
     for path, label in _EVENTS:
         counts = [result.shown(path) for result in results]
@@ -185,7 +185,7 @@ def _run(result: Result, first: Result) -> dict[str, Any]:
 
 
 def _digest(result: Result) -> str:
-    """Give SHA-256 of the result, first 16 digits, without what was asked for beside it."""
+    """Return SHA-256 of the result, first 16 digits, without what was asked for beside it."""
     asked = ("percentiles", "response_distribution", "over_time", "provenance")
     fields = {name: group for name, group in result.deterministic().items() if name not in asked}
     return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()[:16]

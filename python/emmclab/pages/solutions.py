@@ -17,7 +17,7 @@ _MOST_TILES = 5
 
 
 def render(found: Comparison) -> str:
-    """Give the page; the same comparison gives the same bytes."""
+    """Return the page; the same comparison gives the same bytes."""
     hardware = {one["name"]: one["hardware"] or "nothing" for one in found["solutions"]}
     programs = list(dict.fromkeys(run["application"] for run in found["runs"]))
     return assemble(
@@ -65,7 +65,7 @@ def _head(found: Comparison, programs: list[str]) -> Head:
 
 
 def _gains(found: Comparison) -> Rows:
-    """Give a row for each run with a solution, each application being a trace of the page."""
+    """Return a row for each run with a solution, each application being a trace of the page."""
     return [
         {
             "trace": run["application"],

@@ -155,7 +155,7 @@ def _command(study: str, reading: dict[str, Any]) -> str:
 
 
 def _tiles(results: Results, found: Sequence[Summary]) -> list[Tile]:
-    """Give the best value of the first metrics, each with its setting; of inputs only, how many there are."""
+    """Return the best value of the first metrics with its setting; without grids, the number of inputs."""
     ranked = [(one, summary) for summary in found for one in summary.ranked][:_MOST_TILES]
     tiles = [
         Tile(
@@ -278,7 +278,7 @@ def _table(summary: Summary) -> dict[str, Any]:
 
 
 def _cell(metric: Metric, spread: Spread | None) -> tuple[str, str, float | str]:
-    """Give the mean and the range over the seeds, printed, and the value to sort by."""
+    """Return the mean and the range over the seeds, printed, and the value to sort by."""
     if spread is None:
         return "–", "", ""
     mean, low, high = map(metric.number, spread)
@@ -339,7 +339,7 @@ def _changes(points: Sequence[Point], key: str, metric: Metric) -> bool:
 
 
 def _without_effect(summary: Summary) -> list[str]:
-    """Give the swept keys that change no metric."""
+    """Return the swept keys that change no metric."""
     return [
         key
         for key in summary.swept

@@ -127,7 +127,7 @@ class Claim:
     evidence: dict[str, Any] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
-        """Give all fields."""
+        """Return all fields."""
         return asdict(self)
 
 
@@ -281,7 +281,7 @@ def _judge(paper: Paper, rule: Rule, results: Results | None) -> Claim:
 
 
 def _evidence(rule: Rule, found: Measurement, reads: Reads) -> dict[str, Any]:
-    """Give what the measure read: the study, the cells by grid, fields of profiles, published tables."""
+    """Return what the measure read: the study, the cells by grid, fields of profiles, published tables."""
     cells: dict[str, dict[str, Any]] = {}
     for run in reads.runs.values():
         grid = cells.setdefault(run["grid"], {"grid": run["grid"], "devices": {}, "inputs": {}, "cells": 0})

@@ -132,7 +132,7 @@ def simulated(device: str, trace: Trace) -> Result:
 
 
 def table(name: str) -> list[dict[str, str]]:
-    """Give a published table as rows."""
+    """Return a published table as rows."""
     _noted().tables[name] = None
     return list(csv.DictReader(io.StringIO(_core.published_csv()[name])))
 

@@ -28,7 +28,7 @@ def write_page(results: Results, judged: Sequence[Claim], html: Path | None, fig
 
 
 def told_of(results: Results, judged: Sequence[Claim]) -> dict[str, Any]:
-    """Give what the page says for machines: the claims, or what the page's own `to_dict` gives.
+    """Return what the page says for machines: the claims, or what the page's own `to_dict` gives.
 
     A page with a `to_dict` says its answer in a sentence as `answer`.
     """
@@ -40,7 +40,7 @@ def told_of(results: Results, judged: Sequence[Claim]) -> dict[str, Any]:
 
 
 def page_of(study: str) -> Any:
-    """Give the module with the `drawings` and `render` of a study's page, in the folder of its paper."""
+    """Return the module with the `drawings` and `render` of a study's page, in the folder of its paper."""
     return import_module(f"emmclab.papers.{studies()[study].name}.{_module(study)}_page")
 
 
@@ -59,7 +59,7 @@ def assemble_page(
     beside: Mapping[str, Sequence[Claim]] | None = None,
     **parts: Any,
 ) -> str:
-    """Give the page of a template with its own `parts`; the same results give the same bytes.
+    """Return the page of a template with its own `parts`; the same results give the same bytes.
 
     Args:
         results: of the study.
@@ -113,7 +113,7 @@ def assemble_page(
 
 
 def claims_of(drawn: Sequence[Drawing], judged: Sequence[Claim]) -> dict[str, list[Claim]]:
-    """Give the claims of each drawing: those whose source names that of the drawing."""
+    """Return the claims of each drawing: those whose source names that of the drawing."""
     return {
         drawing.name: [claim for claim in judged if drawing.source and drawing.source in claim.source]
         for drawing in drawn

@@ -40,7 +40,7 @@ class Paper:
         return claims.read_text("utf-8") if claims.is_file() else ""
 
     def study_text(self, study: str) -> str:
-        """Give the definition of one of its studies, as TOML."""
+        """Return the definition of one of its studies, as TOML."""
         return studies_in(_folder(self.name))[study].read_text("utf-8")
 
 
@@ -50,7 +50,7 @@ def _folder(paper: str) -> Traversable:
 
 @functools.cache
 def papers() -> dict[str, Paper]:
-    """Give all papers by name.
+    """Return all papers by name.
 
     >>> list(papers())
     ['advil12', 'dsn17', 'fast12', 'iiswc15', 'phones']
@@ -84,7 +84,7 @@ def paper(name: str, field: str = "--paper") -> Paper:
 
 
 def studies() -> dict[str, Paper]:
-    """Give the paper of each study that comes with emmclab.
+    """Return the paper of each study that comes with emmclab.
 
     >>> {study: found.name for study, found in studies().items()}["implications"]
     'iiswc15'

@@ -31,12 +31,12 @@ def _made_from(workload: str) -> dict[str, list[str]]:
 
 @functools.cache
 def fitted_to(device: str) -> frozenset[str]:
-    """Give what a device preset was fitted to."""
+    """Return what a device preset was fitted to."""
     return frozenset(tomllib.loads(Device.named(device).to_toml()).get("fitted_to", ()))
 
 
 def sources_of_field(workload: str, field: str) -> frozenset[str]:
-    """Give the recorded sources of the parameters that decide a field of a workload's profile."""
+    """Return the recorded sources of the parameters that decide a field of a workload's profile."""
     made = _made_from(workload)
     return frozenset(source for key in PARAMETERS_OF.get(field, ()) for source in made.get(key, ()))
 
@@ -51,7 +51,7 @@ def _idle(run: Run) -> bool:
 
 @functools.cache
 def _sources_of_input(name: str) -> frozenset[str]:
-    """Give everything that a synthetic input was made from; nothing for a recorded trace."""
+    """Return everything that a synthetic input was made from; nothing for a recorded trace."""
     if name not in workloads():
         return benchmark_sources(name)
     return frozenset(source for key in _made_from(name) for source in _made_from(name)[key])

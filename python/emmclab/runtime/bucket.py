@@ -86,13 +86,13 @@ class Bucket:
         return sorted(one["path"] for one in self.listed(below))
 
     def listed(self, below: str = "") -> list[dict[str, Any]]:
-        """Give `path`, `size`, `e_tag`, `version` and `last_modified` of the objects below a prefix."""
+        """Return `path`, `size`, `e_tag`, `version` and `last_modified` of the objects below a prefix."""
         with self._asking(below):
             chunks = self._library.list(self._store, prefix=below or None)
             return [one for chunk in chunks for one in chunk]
 
     def head(self, name: str) -> dict[str, Any] | None:
-        """Give the same of one object; None where there is none."""
+        """Return the same of one object; None where there is none."""
         with self._asking(name):
             try:
                 found: dict[str, Any] = self._library.head(self._store, name)
@@ -101,7 +101,7 @@ class Bucket:
             return found
 
     def read(self, name: str) -> bytes:
-        """Give the content of an object."""
+        """Return the content of an object."""
         with self._asking(name):
             return bytes(self._library.get(self._store, name).bytes())
 
@@ -138,7 +138,7 @@ class Bucket:
 
     @contextlib.contextmanager
     def aside(self) -> Iterator[Path]:
-        """Give a folder of this machine."""
+        """Provide a folder of this machine."""
         with folder_aside(scratch()) as aside:
             yield aside
 
@@ -160,7 +160,7 @@ class Bucket:
 
     @contextlib.contextmanager
     def lock(self, shard: str) -> Iterator[None]:
-        """Give signs of life in an object, that no other run may replace while they come.
+        """Provide signs of life in an object, that no other run may replace while they come.
 
         An object store has no locks that end with their process. Who finds the object of another run waits
         for its next sign; where none comes, that run was killed.
@@ -200,7 +200,7 @@ class Bucket:
             self.remove(name)
 
     def _signs(self, shard: str, mine: str) -> dict[str, Any]:
-        """Give the latest sign of each run in the way: a shard meets its like, and a run of all cells."""
+        """Return the latest sign of each run in the way: a shard meets its like, and a run of all cells."""
         return {
             one["path"]: (one["e_tag"], one["last_modified"])
             for one in self.listed(_LOCKS)
@@ -246,7 +246,7 @@ class _Signs:
 
 
 def _sign() -> bytes:
-    """Give a sign that differs from all before."""
+    """Return a sign that differs from all before."""
     said = {"host": socket.gethostname(), "process": os.getpid(), "sign": secrets.token_hex(8)}
     return json.dumps(said).encode()
 
@@ -261,6 +261,6 @@ def _hint(address: str) -> str:
 
 
 def _words(error: Exception) -> str:
-    """Give the first line of an error, without the debug output behind it."""
+    """Return the first line of an error, without the debug output behind it."""
     text = str(error).strip()
     return text.splitlines()[0][:200] if text else type(error).__name__

@@ -12,7 +12,7 @@ _CHECK = "sha256_of_the_rest"
 
 
 def checked(value: Mapping[str, Any]) -> bytes:
-    """Give a table as JSON with its check.
+    """Return a table as JSON with its check.
 
     >>> checked_value(checked({"a": 1}))
     {'a': 1}
@@ -21,7 +21,7 @@ def checked(value: Mapping[str, Any]) -> bytes:
 
 
 def checked_value(text: bytes | str) -> dict[str, Any] | None:
-    """Give the table that was written; None where the text is damaged, or has no check.
+    """Return the table that was written; None where the text is damaged, or has no check.
 
     >>> checked_value(checked({"a": 1}).replace(b"1", b"2", 1)), checked_value("{}"), checked_value("[")
     (None, None, None)

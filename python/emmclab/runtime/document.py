@@ -28,6 +28,6 @@ class Document(Mapping[str, Any]):
         return len(self._fields)
 
     def to_dict(self) -> dict[str, Any]:
-        """Give all fields; the caller may change the result."""
+        """Return all fields; the caller may change the result."""
         copy: dict[str, Any] = json.loads(json.dumps(self._fields))
         return copy

@@ -266,7 +266,7 @@ def _receive(pipe: Connection, tasks: SimpleQueue[Any]) -> None:
 
 
 def _portable(error: Exception) -> Exception:
-    """Give an exception that another process can raise; one that cannot be sent as its words."""
+    """Return an exception that another process can raise; one that cannot be sent as its words."""
     try:
         pickle.loads(pickle.dumps(error))  # noqa: S301 - made here.
     except Exception:

@@ -99,7 +99,7 @@ def refuse_other_endings(path: str | Path, endings: Sequence[str], field: str) -
 
 
 def printable(path: str | PathLike[str]) -> str:
-    """Give a file name as text to print and to store; bytes that are not UTF-8 become replacement characters.
+    """Return a file name as text; bytes that are not UTF-8 become replacement characters.
 
     >>> printable("trace.txt")
     'trace.txt'
@@ -275,7 +275,7 @@ def to_csv(rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def digest(paths: Sequence[Path]) -> str | None:
-    """Give the SHA-256 of a file's bytes, first 16 digits; of several files, that of their digests in order.
+    """Return the first 16 digits of the SHA-256 of a file; of several files, that of their digests in order.
 
     None without a file, and where one cannot be read again, as a pipe cannot.
     """

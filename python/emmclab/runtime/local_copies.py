@@ -18,7 +18,7 @@ _copies: dict[str, str] = {}
 
 
 def located(path: str) -> str:
-    """Give where a file is on this machine; what is no file, as the name of a preset, stays as it is.
+    """Return where a file is on this machine; what is no file, as the name of a preset, stays as it is.
 
     >>> located("nexus5")
     'nexus5'

@@ -16,7 +16,7 @@ _CELL = "padding:.15em .7em;border-bottom:1px solid color-mix(in srgb,currentCol
 
 
 def escaped(text: str) -> str:
-    """Give text for HTML."""
+    """Return text for HTML."""
     from html import escape  # Loads the tables of entities, for which a command does not wait.
 
     return escape(text)
@@ -56,7 +56,7 @@ def grid_html(
 
 
 def cell_text(value: Any) -> str:
-    """Give the text of a value; a dash for None."""
+    """Return the text of a value; a dash for None."""
     if value is None:
         return "–"
     if isinstance(value, float):
@@ -65,10 +65,10 @@ def cell_text(value: Any) -> str:
 
 
 def milliseconds_text(value: float | None) -> str:
-    """Give a duration in ms with the unit that suits it."""
+    """Return a duration in ms with the unit that suits it."""
     return duration(None if value is None else value / 1e3)
 
 
 def share_text(value: float | None) -> str:
-    """Give a share in percent."""
+    """Return a share in percent."""
     return "–" if value is None else f"{value:.1f} %"

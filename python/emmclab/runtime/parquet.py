@@ -34,18 +34,18 @@ class Line(NamedTuple):
 
 
 def text_of(row: Row) -> str:
-    """Give a row as JSON."""
+    """Return a row as JSON."""
     return msgspec.json.encode(row).decode()
 
 
 def form_of(row: Row) -> str:
-    """Give the digest of the columns of a row and their types."""
+    """Return the digest of the columns of a row and their types."""
     return _form(tuple(row), tuple(map(type, row.values())))
 
 
 @functools.lru_cache(maxsize=1 << 12)
 def _form(names: tuple[str, ...], types: tuple[type, ...]) -> str:
-    """Give the digest of columns and their types, first 16 digits."""
+    """Return the digest of columns and their types, first 16 digits."""
     said = json.dumps([names, [one.__name__ for one in types]])
     return hashlib.sha256(said.encode()).hexdigest()[:16]
 
@@ -182,12 +182,12 @@ def write_parquet(path: Path, rows: Iterable[Row], *, columns: Sequence[str] = (
 
 
 def _common(kinds: set[str]) -> str:
-    """Give the type of a column by the types of its values; values of several kinds become text."""
+    """Return the type of a column by the types of its values; values of several kinds become text."""
     if kinds == {"BIGINT", "DOUBLE"}:
         return "DOUBLE"
     return kinds.copy().pop() if len(kinds) == 1 else "VARCHAR"
 
 
 def quoted(path: Path) -> str:
-    """Give a path as it stands between the quotes of SQL."""
+    """Return a path as it stands between the quotes of SQL."""
     return str(path).replace("'", "''")

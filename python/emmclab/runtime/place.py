@@ -29,7 +29,7 @@ class Place(Protocol):
         ...
 
     def read(self, name: str) -> bytes:
-        """Give the content of a file.
+        """Return the content of a file.
 
         Raises:
             InputError: there is none, or it cannot be reached.
@@ -48,15 +48,15 @@ class Place(Protocol):
         ...
 
     def aside(self) -> contextlib.AbstractContextManager[Path]:
-        """Give a folder on this machine for files that are made, or read by DuckDB."""
+        """Return a folder on this machine for files that are made, or read by DuckDB."""
         ...
 
     def reading(self) -> contextlib.AbstractContextManager[Path]:
-        """Give such a folder for reading alone, also where nothing can be written."""
+        """Return such a folder for reading alone, also where nothing can be written."""
         ...
 
     def paths(self, names: Sequence[str], aside: Path) -> list[Path]:
-        """Give files as paths on this machine; those of a bucket are copied to `aside`."""
+        """Return files as paths on this machine; those of a bucket are copied to `aside`."""
         ...
 
     def lock(self, shard: str) -> contextlib.AbstractContextManager[None]:
@@ -103,7 +103,7 @@ class Folder:
         return sorted(str(PurePosixPath(below, path.name)) for path in found if path.is_file())
 
     def read(self, name: str) -> bytes:
-        """Give the content of a file."""
+        """Return the content of a file."""
         try:
             return self.folder.joinpath(name).read_bytes()
         except OSError as error:
@@ -127,19 +127,19 @@ class Folder:
 
     @contextlib.contextmanager
     def aside(self) -> Iterator[Path]:
-        """Give a folder on the same disk."""
+        """Provide a folder on the same disk."""
         self.folder.mkdir(parents=True, exist_ok=True)
         with folder_aside(self.folder.absolute()) as aside:
             yield aside
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[Path]:
-        """Give a folder on the same disk, or in the temporary folder where that can only be read."""
+        """Provide a folder on the same disk, or in the temporary folder where that can only be read."""
         with folder_for_reading(self.folder.absolute()) as aside:
             yield aside
 
     def paths(self, names: Sequence[str], aside: Path) -> list[Path]:
-        """Give the files where they are."""
+        """Return the files where they are."""
         del aside
         return [self.folder / name for name in names]
 

@@ -12,7 +12,7 @@ _SIZES = (("TB", 1 << 40), ("GB", 1 << 30), ("MB", 1 << 20), ("KB", 1 << 10))
 
 
 def duration(seconds: float | None) -> str:
-    """Give a duration with its unit; a dash for one that is unknown.
+    """Return a duration with its unit; a dash for one that is unknown.
 
     >>> [duration(value) for value in (0, 3.5e-8, 0.00042, 0.653, 12.5, 589, 9000, 259200, None)]
     ['0 s', '35 ns', '420 us', '653 ms', '12.5 s', '9.82 min', '2.5 h', '3 d', '–']
@@ -30,7 +30,7 @@ def duration(seconds: float | None) -> str:
 
 
 def size(amount: float | None) -> str:
-    """Give a number of bytes with its unit; a dash for one that is unknown.
+    """Return a number of bytes with its unit; a dash for one that is unknown.
 
     >>> [size(value) for value in (0, 512, 4096, 63668 * 1024, 3 << 30, None)]
     ['0 B', '512 B', '4 KB', '62.2 MB', '3 GB', '–']
@@ -42,7 +42,7 @@ def size(amount: float | None) -> str:
 
 
 def significant(value: float, digits: int = 3, least: int = 0) -> str:
-    """Give a number with so many significant digits, or all in front of the point; at least `least` decimals.
+    """Return a number with `digits` significant digits and at least `least` decimals.
 
     >>> significant(0.012345), significant(1234.5), significant(0.5, least=2)
     ('0.0123', '1,234', '0.50')

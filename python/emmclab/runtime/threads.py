@@ -12,7 +12,7 @@ from emmclab import _core
 
 @contextmanager
 def threads(jobs: int = 0) -> Iterator[ThreadPoolExecutor]:
-    """Give a pool of threads; 0 jobs are one for each processor.
+    """Provide a pool of threads; 0 jobs are one for each processor.
 
     When an exception leaves the block, as Ctrl-C does, what waits is not begun, and what runs in the core
     ends within 0.1 s.

@@ -48,7 +48,7 @@ class TomlTable:
         return key in self._table
 
     def names(self) -> list[str]:
-        """Give the keys, where each names something."""
+        """Return the keys, where each names something."""
         return list(self._table)
 
     def text(self, key: str, default: str | None = None) -> str:

@@ -68,13 +68,13 @@ class Deep:
         )
 
     def change_pct(self, trial: Trial, metric: str | None = None) -> float:
-        """Give the change of a figure beside the device as it is."""
+        """Return the change of a figure beside the device as it is."""
         name = metric or self.metric
         before = self.base.figures[name]
         return 100 * (trial.figures[name] / before - 1) if before else 0.0
 
     def without_one(self) -> list[dict[str, Setting]]:
-        """Give the best combination without each of its options, where that was not tried yet."""
+        """Return the best combination without each of its options, where that was not tried yet."""
         best, tried = self.best, [one.values for one in self.found.trials]
         if best is None:
             return []
@@ -82,7 +82,7 @@ class Deep:
         return [values for values in fewer if values not in tried]
 
     def to_dict(self) -> dict[str, Any]:
-        """Give the combinations that no other beats, best first."""
+        """Return the combinations that no other beats, best first."""
         front = sorted(self.found.front(), key=lambda one: one.figures[self.metric])
         return {
             "ranked_by": self.by,
@@ -108,7 +108,7 @@ def taken(trial: Trial) -> list[str]:
 
 
 def space_of(device: Device) -> Space:
-    """Give every combination of the options of a device; of those that share a setting one at most.
+    """Return every combination of the options of a device; of those that share a setting one at most.
 
     The grid, which a search has to beat, is the device as it is and each option by itself.
     """

@@ -13,7 +13,7 @@ _ENDING = ".study.toml"
 
 
 def studies_in(folder: Traversable) -> dict[str, Traversable]:
-    """Give the definitions in a folder by the names of the studies, the one of the folder's name first."""
+    """Return the definitions in a folder by the names of the studies, the one of the folder's name first."""
     found = {
         entry.name.removesuffix(_ENDING): entry for entry in folder.iterdir() if entry.name.endswith(_ENDING)
     }
@@ -22,7 +22,7 @@ def studies_in(folder: Traversable) -> dict[str, Traversable]:
 
 @functools.cache
 def _definitions() -> dict[str, Traversable]:
-    """Give the definitions by name: those of papers by folder, then those of this room."""
+    """Return the definitions by name: those of papers by folder, then those of this room."""
     papers = files("emmclab").joinpath("papers")
     folders = sorted((entry for entry in papers.iterdir() if entry.is_dir()), key=lambda entry: entry.name)
     found: dict[str, Traversable] = {}
@@ -32,7 +32,7 @@ def _definitions() -> dict[str, Traversable]:
 
 
 def bundled() -> list[str]:
-    """Give the names of all studies that come with emmclab.
+    """Return the names of all studies that come with emmclab.
 
     >>> {"power-cuts", "iiswc15", "phones"} <= set(bundled())
     True
@@ -41,5 +41,5 @@ def bundled() -> list[str]:
 
 
 def bundled_text(name: str) -> str:
-    """Give the definition of one of them, as TOML."""
+    """Return the definition of one of them, as TOML."""
     return _definitions()[name].read_text("utf-8")

@@ -114,7 +114,7 @@ class Input:
 
 @functools.cache
 def _annotated() -> dict[str, str]:
-    """Give the annotated traces that come with emmclab by name."""
+    """Return the annotated traces that come with emmclab by name."""
     return {path.stem: str(path) for path in bundled(annotated=True)}
 
 
@@ -141,7 +141,7 @@ class Cell:
     options: str = "{}"
 
     def identity(self) -> dict[str, Any]:
-        """Give everything that determines the result, but for the version."""
+        """Return everything that determines the result, but for the version."""
         said: dict[str, Any] = {
             "grid": self.grid,
             "input": self.input.name,
@@ -222,7 +222,7 @@ class Cell:
         return {"cell": self.identity(), **came}
 
     def files(self) -> list[str]:
-        """Give the files that the cell reads: trace or model, devices, and a trace for preconditioning."""
+        """Return the files that the cell reads: trace or model, devices, and a trace for preconditioning."""
         options = json.loads(self.options)
         named = (self.device, options.get("second") or "")
         found = [name for name in named if "/" in name or name.endswith(".toml")]
@@ -233,7 +233,7 @@ class Cell:
         return found
 
     def _options(self) -> dict[str, Any]:
-        """Give the options, with files where they are on this machine."""
+        """Return the options, with files where they are on this machine."""
         options: dict[str, Any] = json.loads(self.options)
         for name in _FILES:
             if options.get(name):

@@ -139,7 +139,7 @@ class RayCluster:
                 ray.cancel(reference, force=True)
 
     def _outcome(self, reference: Any) -> Any:
-        """Give what came of a task; None where it was lost with its node.
+        """Return what came of a task; None where it was lost with its node.
 
         Raises:
             EmmclabError: what the work raised.
@@ -200,7 +200,7 @@ def _reach(address: str | None) -> None:
 
 
 def _keep_strangers_out() -> None:
-    """Give a cluster that is started here a token of its own: Ray listens at every address of this machine.
+    """Set a token for a cluster that is started here: Ray listens at every address of this machine.
 
     Ray reads it once, when it is imported; who has named a token, or imported Ray before, has chosen.
     """
@@ -233,7 +233,7 @@ def _status_of_signal() -> Iterator[None]:
 
 
 def _missing(error: Exception) -> str:
-    """Give the line that names the module."""
+    """Return the line that names the module."""
     return next(line.strip() for line in str(error).splitlines() if "No module named" in line)
 
 
@@ -250,7 +250,7 @@ def _run_on_node(build: str, files: Mapping[str, _Sent], work: Callable[[Any], A
 
 @functools.cache
 def _here(path: str, digest: str, name: str, content: Any) -> str:
-    """Give where a file is on this node: at the same path, as on a shared disk, or a copy by its digest."""
+    """Return where a file is on this node: at the same path, as on a shared disk, or a copy by its digest."""
     try:
         if file_digest(path) == digest:
             return path

@@ -58,7 +58,7 @@ class Cuts:
         return replace(self, scale=self.scale * scale)
 
     def options(self, file_system: str, share: float = 1.0) -> dict[str, Any]:
-        """Give the options of a cell on one of the file systems, with a share of the cuts."""
+        """Return the options of a cell on one of the file systems, with a share of the cuts."""
         chosen = self.file_systems[file_system]
         return {
             "file_system": chosen.name,

@@ -56,7 +56,7 @@ class Table:
 
 
 def tables(results: Results) -> list[Table]:
-    """Give a table for each set of workloads, in the order of the study; failed cells are in it, too."""
+    """Return a table for each set of workloads, in the order of the study; failed cells are in it, too."""
     grids: dict[str, list[Run]] = {}
     for run in (*results.cuts, *results.failures):
         grids.setdefault(run["grid"], []).append(run)
@@ -120,7 +120,7 @@ def headline(results: Results) -> str:
 
 
 def findings(results: Results, *, documented: bool = False) -> list[tuple[Run, dict[str, Any]]]:
-    """Give every finding with its run; with `documented`, documented losses instead."""
+    """Return every finding with its run; with `documented`, documented losses instead."""
     key = "documented" if documented else "findings"
     return [(run, one) for run in results.cuts for one in run[key]]
 

@@ -168,7 +168,7 @@ class Study:
         return replace(self, cuts=self.cuts.scaled(scale))
 
     def with_percentiles(self, percentiles: Iterable[float] | str | None) -> Study:
-        """Give these percentiles of response times too, beside those of the study itself.
+        """Return these percentiles of response times too, beside those of the study itself.
 
         Raises:
             ConfigError: one is not a number above 0 and up to 100.

@@ -109,7 +109,7 @@ class _Inputs:
         self._sources: dict[str, str] = {}
 
     def profiled(self) -> Iterator[Input]:
-        """Give those that are profiled; a recording is the same for every seed."""
+        """Yield those that are profiled; a recording is the same for every seed."""
         first, *others = self._study.seeds
         for name in _resolved(self._study.inputs):
             found = self._trace(name, first)
@@ -118,7 +118,7 @@ class _Inputs:
                 yield from (self._trace(name, seed) for seed in others)
 
     def of(self, grid: Grid) -> list[Input]:
-        """Give those of a grid, each with each of its seeds."""
+        """Return the inputs of a grid, one for each seed."""
         find: Callable[[str, int], Input] = functools.partial(self._trace, requests=grid.requests)
         if grid.is_live:
             find = self._program
@@ -177,7 +177,7 @@ def _check(grid: Grid) -> None:
 
 
 def _points(grid: Grid) -> Iterator[tuple[str, dict[str, Setting], str, str]]:
-    """Give the points of a grid: device, settings, mode, and file system or network."""
+    """Yield the points of a grid: device, settings, mode, and file system or network."""
     variants = grid.file_systems or grid.networks or ("",)
     for device, values, mode, variant in itertools.product(
         grid.devices, itertools.product(*grid.axes.values()), grid.modes, variants
@@ -195,7 +195,7 @@ def _name_and_digest(device: str, settings: Mapping[str, Setting], capacity: str
 
 
 def _shared_options(grid: Grid) -> dict[str, Any]:
-    """Give the options that all cells of a grid have, whatever they run."""
+    """Return the options that all cells of a grid have, whatever they run."""
     options: dict[str, Any] = {
         "precondition": grid.precondition,
         "rate": grid.rate,
@@ -209,7 +209,7 @@ def _shared_options(grid: Grid) -> dict[str, Any]:
 
 
 def _varied_options(study: Study, grid: Grid, variant: str) -> dict[str, Any]:
-    """Give the options that a file system or a network stands for; else percentiles."""
+    """Return the options that a file system or a network stands for; else percentiles."""
     if grid.cuts_power and study.cuts is not None:
         return study.cuts.options(variant, grid.share)
     if grid.runs_apps:
@@ -222,7 +222,7 @@ def _percentiles(study: Study) -> dict[str, Any]:
 
 
 def _layer_options(grid: Grid, settings: Mapping[str, Setting]) -> dict[str, Any]:
-    """Give the options of layers; `settings` are those of this point, beside those of all points."""
+    """Return the options of layers; `settings` are those of this point, beside those of all points."""
     if not grid.layers:
         return {}
     return {

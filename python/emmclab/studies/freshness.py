@@ -22,7 +22,7 @@ _SMALL = 16 << 20
 
 
 def made_of(study: Study) -> dict[str, str]:
-    """Give what tables say of themselves: the study, the build, and each file that it names with its digest.
+    """Return the metadata of tables: the study, the build, and the digest of each file that it names.
 
     Files have the names that the study gives them, so that the same study makes the same bytes anywhere.
 
@@ -60,7 +60,7 @@ def changes(table: Path) -> list[str]:
 
 
 def study_of(table: Path) -> str:
-    """Give the study that a table is of, by its file, or by the name of one that comes with emmclab."""
+    """Return the study that a table is of, by its file, or by the name of one that comes with emmclab."""
     said = _said_by(table)
     return "STUDY" if said is None else str(said["study"])
 

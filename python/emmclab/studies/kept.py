@@ -113,7 +113,7 @@ def write_joined(results: Iterable[Kept], aside: Path) -> Path | None:
 
 
 def undamaged(part: Path) -> Iterator[Kept]:
-    """Give the results of a damaged part that can be read and have the right checksum."""
+    """Yield the results of a damaged part that can be read and have the right checksum."""
     with memory_database() as asked, contextlib.suppress(duckdb.Error):
         groups = asked.execute(
             "select distinct row_group_id, row_group_num_rows from parquet_metadata($path) order by 1",
@@ -138,7 +138,7 @@ def undamaged(part: Path) -> Iterator[Kept]:
 
 
 def keys_of(parts: Sequence[Path], aside: Path) -> set[str]:
-    """Give the keys of all cells in parts.
+    """Return the keys of all cells in parts.
 
     Raises:
         InputError: a part is broken.
@@ -152,14 +152,14 @@ def keys_of(parts: Sequence[Path], aside: Path) -> set[str]:
 
 
 def listed(paths: Sequence[Path]) -> str:
-    """Give paths as a list in SQL."""
+    """Return paths as a list in SQL."""
     return "[" + ", ".join(f"'{quoted(path)}'" for path in paths) + "]"
 
 
 def ask(
     parts: Sequence[Path], aside: Path, keys: Sequence[str], columns: Sequence[str]
 ) -> Iterator[tuple[Any, ...]]:
-    """Give the key and columns of cells, in the order of `keys`; None for those of cells that no part has."""
+    """Yield the key and columns of cells in the order of `keys`; None for cells that no part has."""
     none = tuple(None for _ in columns)
     following = 0
     for number, *values in in_ranges(_numbered(parts, aside, keys, columns), len(keys), aside):
@@ -174,7 +174,7 @@ def ask(
 def _numbered(
     parts: Sequence[Path], aside: Path, keys: Sequence[str], columns: Sequence[str]
 ) -> Iterator[tuple[int, Iterator[tuple[Any, ...]]]]:
-    """Give the place in `keys` and columns of cells, part by part: first the one with the least place.
+    """Yield the place in `keys` and columns of cells, part by part: first the one with the least place.
 
     Cells run in the order of the study, more or less, so that parts overlap little in that order.
     """
@@ -212,6 +212,6 @@ def _numbered(
 
 
 def _rows(asked: duckdb.DuckDBPyConnection) -> Iterator[tuple[Any, ...]]:
-    """Give the rows of an answer, some at a time."""
+    """Yield the rows of an answer, some at a time."""
     while rows := asked.fetchmany(_FETCHED):
         yield from rows

@@ -56,7 +56,7 @@ class Program:
         return hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()[:16]
 
     def to_json(self) -> str:
-        """Give all of it as text, from which `Program.of` makes it again."""
+        """Return all of it as text, from which `Program.of` makes it again."""
         return json.dumps(asdict(self), sort_keys=True)
 
     @staticmethod
@@ -125,7 +125,7 @@ def read_programs(read: TomlTable) -> tuple[Program, ...]:
 
 @functools.cache
 def package_version(package: str) -> str:
-    """Give the version of a Debian package; empty where that is not known."""
+    """Return the version of a Debian package; empty where that is not known."""
     words = ["dpkg-query", "--show", "--showformat=${Version}", package]
     try:
         return subprocess.run(words, capture_output=True, text=True, check=False).stdout.strip()

@@ -151,7 +151,7 @@ def _refusing(tables: list[str]) -> Iterator[None]:
 
 
 def _refusal(error: duckdb.Error, tables: list[str]) -> ConfigError:
-    """Give the first line of a message, where it stands in the question, and the names that come close."""
+    """Return the first line of a message, where it stands in the question, and the names that come close."""
     first, _, rest = str(error).partition("\n")
     place = re.search(r"^LINE \d+: .*\n *\^", rest, re.MULTILINE)
     near = re.search(r"(?:Candidate bindings: |Did you mean )(.+)", rest)

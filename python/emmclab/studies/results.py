@@ -85,7 +85,7 @@ class Results:
         return list(self.profiles)
 
     def inputs_once(self) -> list[Profile]:
-        """Give the profile of each input once, with the first seed."""
+        """Return the profile of each input once, with the first seed."""
         seen = {
             re.sub(r" \(seed \d+\)$", "", name): profile for name, profile in reversed(self.profiles.items())
         }
@@ -107,11 +107,11 @@ class Results:
         return [name for name in self.profiles if name not in workloads()]
 
     def of(self, names: Sequence[str], field: str) -> dict[str, float]:
-        """Give a field of the profiles by input."""
+        """Return a field of the profiles by input."""
         return {name: self.profiles[name][field] for name in names}
 
     def select(self, grid: str, **wanted: Any) -> Iterator[Run]:
-        """Give the runs of a grid whose cell or options have the wanted values."""
+        """Yield the runs of a grid whose cell or options have the wanted values."""
         for run in self.runs:
             if run["grid"] == grid and all(
                 run.get(field, run["options"].get(field)) == value for field, value in wanted.items()
@@ -119,7 +119,7 @@ class Results:
                 yield run
 
     def run(self, grid: str, **wanted: Any) -> Run:
-        """Give the one run of a grid with the wanted values.
+        """Return the one run of a grid with the wanted values.
 
         Raises:
             EmmclabError: there is none, or more than one.

@@ -63,7 +63,7 @@ class Shard:
         return Shard(int(number), int(of))
 
     def share(self, cells: Sequence[Cell]) -> list[Cell]:
-        """Give the cells of this shard, in the order of the study."""
+        """Return the cells of this shard, in the order of the study."""
         keys = {cell.key for cell in sorted(cells, key=lambda cell: cell.key)[self.number - 1 :: self.of]}
         return [cell for cell in cells if cell.key in keys]
 

@@ -74,7 +74,7 @@ class Found:
     batch: int
 
     def front(self, way: str | None = None) -> list[Trial]:
-        """Give the trials that no other beats in every objective, of one way or of all, best first."""
+        """Return the trials that no other beats in every objective, of one way or of all, best first."""
         chosen = [one for one in self.trials if one.is_feasible and (way is None or one.way == way)]
         found: dict[tuple[float, ...], Trial] = {}
         for one in chosen:
@@ -178,7 +178,7 @@ class _Search:
         self._ways = [(way, self._asking(way, seed)) for way in ways]
 
     def _asking(self, way: str, seed: int) -> Callable[[int], list[tuple[dict[str, Setting], Any]]]:
-        """Give what chooses so many more settings, each with what is told of them."""
+        """Return what chooses so many more settings, each with what is told of them."""
         if way == "grid":
             points = iter(self._space.points(self._budget))
             return lambda count: [(point, None) for point in itertools.islice(points, count)]
@@ -249,12 +249,12 @@ class _Search:
         self._lost = reasons
 
     def expected(self, so_far: int) -> int:
-        """Give the number of cells of the whole search, by that of the trials so far."""
+        """Return the number of cells of the whole search, by that of the trials so far."""
         share = len(self.trials) / (self._budget * max(1, len({one.way for one in self.trials})))
         return max(so_far, round(so_far / share)) if share else so_far
 
     def _judge(self, trial: Trial, told: Any, cells: list[Cell]) -> None:
-        """Give a trial its figures, and tell optuna."""
+        """Store the figures of a trial, and tell them to optuna."""
         rows = [self._rows.get(cell.key) for cell in cells]
         if not trial.reason:
             trial.reason = next(filter(None, map(_reason, rows)), "")
@@ -278,7 +278,7 @@ class _Search:
 
 
 def trial_cells(study: Study, space: Space, values: dict[str, Setting]) -> list[Cell]:
-    """Give the cells of a trial: those of the grid, on devices with these settings.
+    """Return the cells of a trial: those of the grid, on devices with these settings.
 
     Raises:
         ConfigError: a device cannot have them.
@@ -304,7 +304,7 @@ def _reason(row: Any) -> str:
 
 
 def _figure(name: str, rows: list[dict[str, Any]]) -> float:
-    """Give a figure of a trial: the geometric mean over its cells, the arithmetic one of shares.
+    """Return a figure of a trial: the geometric mean over its cells, the arithmetic one of shares.
 
     Raises:
         ConfigError: results have no such number.

@@ -20,7 +20,7 @@ Row = tuple[Any, ...]
 
 
 def in_ranges(batches: Iterable[tuple[int, Iterable[Row]]], places: int, aside: Path) -> Iterator[Row]:
-    """Give rows, each of which begins with its place below `places`, in the order of these.
+    """Yield rows, each of which begins with its place below `places`, in the order of these.
 
     Batches come with a place that no row of them or of later ones is before: what is before it goes out at
     once. What does not fit into memory waits in `aside`, by ranges of places.
@@ -67,7 +67,7 @@ def _spill(held: dict[int, list[Row]], aside: Path) -> None:
 
 
 def _taken(number: int, held: dict[int, list[Row]], aside: Path) -> list[Row]:
-    """Give the rows of a range in order, and forget them."""
+    """Return the rows of a range in order, and forget them."""
     rows = held.pop(number, [])
     path = _file(aside, number)
     if path.exists():

@@ -27,7 +27,7 @@ class Range:
     means: Mapping[Setting, Mapping[str, Setting]] = field(default_factory=dict)
 
     def settings(self, value: Setting) -> dict[str, Setting]:
-        """Give the settings that a value stands for.
+        """Return the settings that a value stands for.
 
         >>> Range("gc.policy", choices=("greedy", "fifo")).settings("fifo")
         {'gc.policy': 'fifo'}
@@ -52,7 +52,7 @@ class Range:
         return chosen
 
     def levels(self, most: int) -> list[Setting]:
-        """Give at most so many values, evenly from end to end; all choices, however many.
+        """Return at most so many values, evenly from end to end; all choices, however many.
 
         >>> Range("a", 1, 9).levels(3), Range("a", 1, 100, log=True).levels(3)
         ([1, 5, 9], [1, 10, 100])
@@ -85,7 +85,7 @@ class Bound:
     least: float = -math.inf
 
     def excess(self, value: float) -> float:
-        """Give by how much a value is outside; 0 or less where it is inside.
+        """Return by how much a value is outside; 0 or less where it is inside.
 
         >>> Bound("waf", most=2.0).excess(2.5), Bound("waf", least=1.0).excess(1.5)
         (0.5, -0.5)
@@ -104,7 +104,7 @@ class Space:
     fixed: tuple[dict[str, Setting], ...] = ()
 
     def settings(self, values: Mapping[str, Setting]) -> dict[str, Setting]:
-        """Give the settings of a device that a trial stands for."""
+        """Return the settings of a device that a trial stands for."""
         return {
             key: setting for one in self.ranges for key, setting in one.settings(values[one.name]).items()
         }
@@ -114,7 +114,7 @@ class Space:
         return {one.name: one.suggest(trial) for one in self.ranges}
 
     def points(self, budget: int) -> list[dict[str, Setting]]:
-        """Give a full grid of at most so many points, of as many levels each as that allows, at least two.
+        """Return a full grid of at most so many points, of as many levels each as that allows, at least two.
 
         >>> Space("g", (Range("a", 1, 9), Range("b", choices=("x", "y")))).points(7)[-1]
         {'a': 9, 'b': 'y'}

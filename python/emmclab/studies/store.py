@@ -76,7 +76,7 @@ class Store:
         self.images = images_beside(self.place.folder or scratch(), images_limit)
 
     def keys(self) -> set[str]:
-        """Give the keys of all cells that are kept.
+        """Return the keys of all cells that are kept.
 
         Raises:
             InputError: a part is damaged.
@@ -199,7 +199,7 @@ class Store:
                 self.place.remove(name)
 
     def copies(self, aside: Path) -> list[Path]:
-        """Give the parts as paths on this machine; those of a bucket are copied to `aside`.
+        """Return the parts as paths on this machine; those of a bucket are copied to `aside`.
 
         Raises:
             InputError: a part is damaged.
@@ -210,11 +210,11 @@ class Store:
         return paths
 
     def _paths(self, aside: Path) -> list[Path]:
-        """Give the parts as `copies` does, unchecked, as a run does that has mended them before."""
+        """Return the parts as `copies` does, unchecked, as a run does that has mended them before."""
         return self.place.paths(self.place.names(_CELLS), aside)
 
     def ask(self, keys: Sequence[str], *columns: str) -> Iterator[tuple[Any, ...]]:
-        """Give the key and columns of cells, in this order; None for those of cells that are not there."""
+        """Yield the key and columns of cells, in this order; None for those of cells that are not there."""
         with self.place.reading() as aside:
             yield from ask(self._paths(aside), aside, keys, columns)
 
@@ -286,7 +286,7 @@ class Store:
         return index
 
     def results(self) -> Iterator[str]:
-        """Give the results of the last finished run as JSON, in the order of the study; also of failures.
+        """Yield the results of the last finished run as JSON, in the order of the study; also of failures.
 
         Raises:
             InputError: there is none, or a part or the index is damaged.

@@ -29,7 +29,7 @@ class Metric(NamedTuple):
     percentile: float | None = None
 
     def of(self, run: Run) -> float | None:
-        """Give the value of a run; None where its result has none."""
+        """Return the value of a run; None where its result has none."""
         if self.percentile is not None:
             chosen = (row for row in run.get("percentiles", ()) if row["op"] == "all")
             return next((row["response_ms"] for row in chosen if row["percentile"] == self.percentile), None)
@@ -84,7 +84,7 @@ _OPTIONS = ("mode", "network")
 
 @functools.cache
 def _fields_read() -> dict[str, tuple[str, ...]]:
-    """Give the fields of each group that `summaries` reads; none of those that are no group."""
+    """Return the fields of each group that `summaries` reads; none of those that are no group."""
     groups: dict[str, list[str]] = {}
     options = (f"options.{name}" for name in (*_OPTIONS, "layer_settings"))
     for path in (*_READ, *options, *(path for metric in (*METRICS, RUNTIME) for path in metric.paths)):
@@ -94,7 +94,7 @@ def _fields_read() -> dict[str, tuple[str, ...]]:
 
 
 def summed(run: Run) -> Run:
-    """Give the part of a run that `summaries` reads; a million whole runs would not fit into memory.
+    """Return the part of a run that `summaries` reads; a million whole runs would not fit into memory.
 
     >>> summed({"grid": "g", "seed": 1, "run": {"stopped": None, "seconds": 2.0}, "waits": {"gc_ms": 1.0}})
     {'grid': 'g', 'seed': 1, 'run': {'stopped': None}}
@@ -108,7 +108,7 @@ def summed(run: Run) -> Run:
 
 
 def metrics_of(percentiles: Iterable[float]) -> tuple[Metric, ...]:
-    """Give the metrics of a study with these chosen percentiles.
+    """Return the metrics of a study with these chosen percentiles.
 
     >>> [metric.label for metric in metrics_of([99, 99.99])][-2:]
     ['No-wait', 'p99.99 response']
@@ -210,7 +210,7 @@ def summaries(results: Results) -> list[Summary]:
 
 
 def swept_keys(runs: Iterable[Run]) -> dict[str, list[Any]]:
-    """Give the keys that take several values in these runs, with the values, in the order of the runs.
+    """Return the keys that take several values in these runs, with the values, in the order of the runs.
 
     >>> policies = ("fifo", "cat")
     >>> swept_keys({"device": "a", "settings": {"gc.policy": policy}} for policy in policies)
@@ -369,7 +369,7 @@ def _spread(by_seed: Mapping[int, float]) -> Spread:
 
 
 def average(values: Sequence[float], *, arithmetic: bool = False) -> float:
-    """Give the geometric mean, or the arithmetic one where asked for or where a value is not above 0.
+    """Return the geometric mean, or the arithmetic one where asked for or where a value is not above 0.
 
     >>> average([1.0, 4.0]), average([1.0, 4.0], arithmetic=True)
     (2.0, 2.5)

@@ -48,24 +48,24 @@ class Digest:
 
 
 def lines_of(entry: Mapping[str, Any]) -> str:
-    """Give the flat rows of a result as text, a line each, which tables take as they are."""
+    """Return the flat rows of a result as text, a line each, which tables take as they are."""
     return "\n".join(f"{table} {form_of(row)} {text_of(row)}" for table, row in rows_of(entry))
 
 
 def kept_rows(text: str) -> tuple[str, list[Line]]:
-    """Give the digest of a result, and its rows, of their text as it is kept."""
+    """Return the digest of a result, and its rows, of their text as it is kept."""
     digest, *lines = text.split("\n")
     return digest, [Line(*line.split(" ", 2)) for line in lines]
 
 
 def row_of_cell(text: str) -> tuple[str, Row]:
-    """Give the table and the row of a cell, of the text that is kept."""
+    """Return the table and the row of a cell, of the text that is kept."""
     _, (line, *_) = kept_rows(text)
     return line.table, json.loads(line.row)
 
 
 def rows_of(entry: Mapping[str, Any]) -> Iterator[tuple[str, Row]]:
-    """Give the flat rows of a result, each with the name of its table; first that of the cell."""
+    """Yield the flat rows of a result, each with the name of its table; first that of the cell."""
     cell = entry["cell"]
     if "failed" in entry:
         yield "failures", _with_settings(_flat({**cell, **entry["failed"]}), cell)
@@ -94,7 +94,7 @@ def cuts_power(cell: Mapping[str, Any]) -> bool:
 
 
 def stop_of(run: Run) -> str | None:
-    """Give the reason why the device of a run stopped early; None where it did not.
+    """Return the reason why the device of a run stopped early; None where it did not.
 
     >>> stop_of({"run": {"stopped": "the device is full"}})
     'the device is full'
@@ -111,7 +111,7 @@ _LEFT_OUT = ("app.requests", "app.over_time")
 
 
 def _with_settings(row: Row, cell: Row) -> Row:
-    """Give each setting of a cell, of its device and of layers, a column: `gc.policy` is `gc_policy`.
+    """Return a column for each setting of a cell, its device and its layers: `gc.policy` is `gc_policy`.
 
     Where a field of the result has that name, the column is `set_gc_policy`.
     """
@@ -129,7 +129,7 @@ def _columns() -> frozenset[str]:
 
 
 def _percentiles(chosen: Iterable[Row]) -> Row:
-    """Give a column to each chosen percentile of each operation, named as those that every run has.
+    """Return a column to each chosen percentile of each operation, named as those that every run has.
 
     >>> _percentiles([{"op": "all", "percentile": 99.9, "response_ms": 7.5}])
     {'response_p99_9_ms': 7.5}
@@ -170,7 +170,7 @@ class _Group(dict[str, "_Field"]):
     @staticmethod
     @functools.cache
     def top(*, is_run: bool) -> _Group:
-        """Give the group that a whole row is."""
+        """Return the group that a whole row is."""
         return _Group("", run_columns() if is_run else {})
 
     def __missing__(self, name: str) -> _Field:

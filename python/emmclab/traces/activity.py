@@ -11,7 +11,7 @@ _COMMAND_COUNTS = ("packed", "reliable", "retries", "errors")
 
 
 def activity_tables(activity: Mapping[str, Any]) -> list[TextTable]:
-    """Give the parts of an activity as tables: commands of each host, waits for durability, journals.
+    """Return the parts of an activity as tables: commands of each host, waits for durability, journals.
 
     >>> activity_tables({"journals": [{"device": "vda", "commits": 3, "blocks": 40, "handles": 9}]})[0].rows
     [['vda', '3', '40', '9']]

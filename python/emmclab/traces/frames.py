@@ -23,7 +23,7 @@ def is_stream(table: object) -> bool:
 
 
 def opener(table: ArrowTable, name: str) -> Callable[[], _core.Reader]:
-    """Give what opens a table as a stream of batches, each time from its beginning.
+    """Return what opens a table as a stream of batches, each time from its beginning.
 
     Raises:
         ConfigError: on opening, where this is not a table.

@@ -61,7 +61,7 @@ class Journal(Document):
         return "; ".join(parts) + "."
 
     def tables(self) -> list[TextTable]:
-        """Give the tables of the terminal and of pages; those without rows are left out.
+        """Return the tables of the terminal and of pages; those without rows are left out.
 
         >>> import emmclab
         >>> [table.title for table in emmclab.read(emmclab.bundled()[0]).journal().tables()][0]

@@ -9,7 +9,7 @@ from emmclab import _core
 
 
 def ledger_line(ledger: Mapping[str, Any]) -> str:
-    """Give the ledger in a line.
+    """Return the ledger in a line.
 
     >>> ledger_line({"seen": 5702, "kept": 5702, "skipped": 0, "headers_stripped": 1155, "reissued": None})
     '5,702 seen, 5,702 kept, 1,155 headers stripped'

@@ -100,7 +100,7 @@ def pattern(
 
 
 def size_of(text: str) -> int | None:
-    """Give the bytes of a size as fio writes it; `None` where it is none.
+    """Return the bytes of a size as fio writes it; `None` where it is none.
 
     >>> size_of("4k"), size_of("1GB"), size_of("512"), size_of("4 apples")
     (4096, 1073741824, 512, None)

@@ -223,7 +223,7 @@ def _merge(whole: _core.Profiler, profile: _core.Profiler, part: Part) -> None:
 
 
 def _of_folder(folder: Path, traces: Sequence[Trace]) -> tuple[Header, Ledger]:
-    """Give what all parts say, of the clock that all have, and their ledgers added up.
+    """Return what all parts say, of the clock that all have, and their ledgers added up.
 
     What a part does not tell, the whole does not.
 
@@ -251,7 +251,7 @@ def _of_folder(folder: Path, traces: Sequence[Trace]) -> tuple[Header, Ledger]:
 
 
 def _of_file(path: Path, options: Mapping[str, Any], slices: Sequence[Trace]) -> tuple[Header, Ledger]:
-    """Give what a file says of the whole, with what was counted in its slices."""
+    """Return what a file says of the whole, with what was counted in its slices."""
     said = read(path, **options).open()
     ledger: Ledger = said.ledger()
     for field, before in said.ledger().items():

@@ -103,7 +103,7 @@ class Profile(Document):
         return lines
 
     def figure(self, name: str) -> list[dict[str, Any]]:
-        """Give the rows of a figure by its name; `list(profile["figures"])` lists them.
+        """Return the rows of a figure by its name; `list(profile["figures"])` lists them.
 
         >>> import emmclab
         >>> profile = emmclab.profile(emmclab.bundled()[0])
@@ -113,7 +113,7 @@ class Profile(Document):
         return list(self["figures"][name])
 
     def table(self) -> Text:
-        """Give Tables III and IV as text.
+        """Return Tables III and IV as text.
 
         >>> import emmclab
         >>> "Mean response" in emmclab.profile(emmclab.bundled()[0]).table()

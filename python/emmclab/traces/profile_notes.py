@@ -62,7 +62,7 @@ def notes(profile: Profile) -> list[tuple[str, str]]:
 
 
 def recording_note(header: Mapping[str, Any]) -> str | None:
-    """Give the note of a trace of another program: what is missing, and how its requests were made.
+    """Return the note of a trace of another program: what is missing, and how its requests were made.
 
     >>> recording_note({"format": "blktrace", "note": "the files of processors 1 are missing"})
     'the files of processors 1 are missing'

@@ -43,7 +43,7 @@ def profiler(
 
 
 def percentiles_of(values: Iterable[float] | str | None) -> list[float]:
-    """Give percentiles in ascending order, each once, from numbers or from text with commas.
+    """Return percentiles in ascending order, each once, from numbers or from text with commas.
 
     >>> percentiles_of("99.9,50"), percentiles_of([99, 99.0]), percentiles_of(None)
     ([50.0, 99.9], [99.0], [])
@@ -80,7 +80,7 @@ def percentile_label(percent: float) -> str:
 
 
 def bin_ns(width: str | float | None) -> int:
-    """Give the width of a bin of time in ns, from text or from seconds; 0 for an automatic width.
+    """Return the width of a bin of time in ns, from text or from seconds; 0 for an automatic width.
 
     >>> bin_ns("100ms"), bin_ns(1), bin_ns(None)
     (100000000, 1000000000, 0)
@@ -106,7 +106,7 @@ def bin_ns(width: str | float | None) -> int:
 
 
 def cache_sizes_kb(sizes: Iterable[str | int] | str | None) -> list[int] | None:
-    """Give sizes of caches in KB, from text with units or from KB; None for the default sizes.
+    """Return sizes of caches in KB, from text with units or from KB; None for the default sizes.
 
     >>> cache_sizes_kb("512KB,16MB"), cache_sizes_kb([4096]), cache_sizes_kb(None)
     ([512, 16384], [4096], None)
@@ -146,7 +146,7 @@ def size_text(kb: int) -> str:
 
 
 def cache_policies_of(names: Sequence[str] | str) -> list[str]:
-    """Give names of cache policies, from text with commas; `all` is every policy.
+    """Return names of cache policies, from text with commas; `all` is every policy.
 
     >>> cache_policies_of("lru, arc"), cache_policies_of("all")[0]
     (['lru', 'arc'], 'lru')
@@ -171,7 +171,7 @@ def cache_policies_of(names: Sequence[str] | str) -> list[str]:
 def cache_options(
     policies: Sequence[str] | str, sizes: Iterable[str | int] | str | None, ops: str, *, exact: bool
 ) -> str | None:
-    """Give the options of the cache simulation as JSON; None without a policy.
+    """Return the options of the cache simulation as JSON; None without a policy.
 
     >>> cache_options((), None, "all", exact=False) is None
     True

@@ -12,7 +12,7 @@ from emmclab import _core
 
 @functools.cache
 def published() -> dict[str, Any]:
-    """Give Tables III and IV of the IISWC 2015 paper, and what in them cannot be right.
+    """Return Tables III and IV of the IISWC 2015 paper, and what in them cannot be right.
 
     `rows` are in the fields of a profile; `inconsistencies` name the column, the check that it fails, and the
     range that the other figures of the row allow.
@@ -41,7 +41,7 @@ def published_row(name: str) -> dict[str, Any] | None:
 
 
 def doubts(row: dict[str, Any], column: str) -> str:
-    """Give the reason why a published figure cannot be right; empty where no figure contradicts it.
+    """Return the reason why a published figure cannot be right; empty where no figure contradicts it.
 
     >>> doubts(published()["rows"][0], "requests")
     ''

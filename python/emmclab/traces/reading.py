@@ -93,7 +93,7 @@ def read_slice(
 
 
 def _as_read(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Give options of `read` as the core takes them."""
+    """Return options of `read` as the core takes them."""
     mend, only = options.get("mend_clock", False), options.get("only")
     changed: dict[str, Any] = {}
     if isinstance(mend, bool):
@@ -104,7 +104,7 @@ def _as_read(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def reading_options() -> dict[str, Any]:
-    """Give the options of `read` with their defaults: the one list for commands, studies and Python.
+    """Return the options of `read` with their defaults: the one list for commands, studies and Python.
 
     >>> reading_options()["lenient"]
     False
@@ -114,7 +114,7 @@ def reading_options() -> dict[str, Any]:
 
 
 def _conditions(only: Only) -> list[str]:
-    """Give the texts of conditions as the core reads them; several values of a key are joined.
+    """Return the texts of conditions as the core reads them; several values of a key are joined.
 
     >>> _conditions({"process": ["fio", "dd"], "pid": 7}), _conditions("op=read")
     (['process=fio|dd', 'pid=7'], ['op=read'])

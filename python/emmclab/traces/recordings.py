@@ -84,7 +84,7 @@ def among(found: Iterable[Recording], files: str = "*") -> list[Recording]:
 
 
 def parts_of(path: str, names: Iterable[str]) -> list[str]:
-    """Give those of the files of a folder that are the recording of this path.
+    """Return those of the files of a folder that are the recording of this path.
 
     >>> parts_of("x/a.blktrace.0", ["x/a.blktrace.0", "x/a.blktrace.11", "x/b.blktrace.0"])
     ['x/a.blktrace.0', 'x/a.blktrace.11']
@@ -105,7 +105,7 @@ def _is_one(name: str, files: str) -> bool:
 
 
 def _folders(path: str) -> Iterator[str]:
-    """Give each folder that a path lies in."""
+    """Yield each folder that a path lies in."""
     while "/" in path:
         path = path.rpartition("/")[0]
         yield path

@@ -263,7 +263,7 @@ class Trace:
             self._devices = dict(stream.devices())
 
     def rows(self, limit: int = 10) -> list[dict[str, Any]]:
-        """Give the first requests as dictionaries; times in nanoseconds, addresses and sizes in sectors.
+        """Return the first requests as dictionaries; times in nanoseconds, addresses and sizes in sectors.
 
         >>> import emmclab
         >>> sorted(emmclab.read(emmclab.bundled()[0]).rows(1)[0])[:3]
@@ -374,7 +374,7 @@ class Trace:
         return Written(self.ledger, left_out, dict(lost))
 
     def repeated(self, passes: int) -> Trace:
-        """Give the trace several times over, each pass one mean inter-arrival time after the one before.
+        """Return the trace several times over, each pass one mean inter-arrival time after the one before.
 
         >>> import emmclab
         >>> trace = emmclab.read(emmclab.bundled()[0])
@@ -406,7 +406,7 @@ class Trace:
         return _core.Reader(self._copy)
 
     def to_arrow(self) -> pyarrow.Table:
-        """Give the whole trace as a pyarrow table, without a copy.
+        """Return the whole trace as a pyarrow table, without a copy.
 
         >>> import emmclab
         >>> trace = emmclab.read(emmclab.bundled()[0])
@@ -417,7 +417,7 @@ class Trace:
         return arrow.Table.from_batches([arrow.record_batch(batch) for batch in self.batches()])
 
     def to_polars(self) -> polars.DataFrame:
-        """Give the whole trace as a polars frame, without a copy.
+        """Return the whole trace as a polars frame, without a copy.
 
         >>> import emmclab
         >>> frame = emmclab.read(emmclab.bundled()[0]).to_polars()
@@ -429,7 +429,7 @@ class Trace:
         return frame
 
     def to_pandas(self) -> pandas.DataFrame:
-        """Give the whole trace as a pandas frame on Arrow columns, so that missing times stay missing.
+        """Return the whole trace as a pandas frame on Arrow columns, so that missing times stay missing.
 
         >>> import emmclab
         >>> trace = emmclab.read(emmclab.bundled()[0])
@@ -440,7 +440,7 @@ class Trace:
 
 
 def jumps_of(header: Header) -> list[dict[str, Any]]:
-    """Give the clock jumps that a header holds as JSON, in seconds.
+    """Return the clock jumps that a header holds as JSON, in seconds.
 
     >>> jumps_of({"clock_jumps": None})
     []

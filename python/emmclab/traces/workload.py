@@ -161,7 +161,7 @@ def benchmarks() -> dict[str, str]:
 
 
 def benchmark_sources(name: str) -> frozenset[str]:
-    """Give the claims and published figures that a benchmark was made from; none for other names.
+    """Return the claims and published figures that a benchmark was made from; none for other names.
 
     >>> benchmark_sources("Phone_6H")
     frozenset({'advil-fig9-fill'})
@@ -193,7 +193,7 @@ def workloads() -> list[str]:
 
 @functools.cache
 def workload_groups() -> dict[str, list[str]]:
-    """Give the groups of the workloads that come with emmclab, each with its names.
+    """Return the groups of the workloads that come with emmclab, each with its names.
 
     `applications` and `combos` are those of IISWC 2015, from its published figures alone. `phones` are
     applications of 2022 and their installations, fitted to public traces of a Pixel 6a; `phones-recorded` are

@@ -76,7 +76,7 @@ class Probe:
     points: list[Point] = field(default_factory=list)
 
     def to_dict(self) -> dict[str, Any]:
-        """Give everything as plain values."""
+        """Return everything as plain values."""
         return asdict(self)
 
 

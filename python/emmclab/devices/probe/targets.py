@@ -43,7 +43,7 @@ class Simulated:
         self.size_kb = self._io.sectors // 2
 
     def transfer(self, write: bool, offsets_kb: Sequence[int], length_kb: int) -> list[float]:
-        """Give simulated times in ms."""
+        """Return simulated times in ms."""
         took = self._io.transfer(write, [2 * offset for offset in offsets_kb], 2 * length_kb)
         return [ns / 1e6 for ns in took]
 
@@ -88,7 +88,7 @@ class Disk:
         os.close(self._file)
 
     def transfer(self, write: bool, offsets_kb: Sequence[int], length_kb: int) -> list[float]:
-        """Give measured times in ms.
+        """Return measured times in ms.
 
         Raises:
             InputError: the device fails, or gives less than was asked for.

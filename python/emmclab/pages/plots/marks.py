@@ -19,7 +19,7 @@ def chart_of(rows: Rows, height: int = _HEIGHT) -> Chart:
 
 
 def in_order(rows: Rows, field: str) -> list[Any]:
-    """Give each value of a field once, in the order of the rows: ranges stand from small to large."""
+    """Return each value of a field once, in the order of the rows: ranges stand from small to large."""
     return list(dict.fromkeys(row[field] for row in rows))
 
 
@@ -29,7 +29,7 @@ def traces_of(rows: Rows) -> list[str]:
 
 
 def symlog(rows: Rows, field: str, constant: float) -> dict[str, Any]:
-    """Give scale and axis of a field that spans decades and may be 0 or below; straight within `constant`.
+    """Return scale and axis of a field that spans decades and may be 0 or below; straight within `constant`.
 
     Ticks stand at 1 and 3 of each decade, which vega would set for the highest decade only.
     """
@@ -57,14 +57,14 @@ def dots(rows: Rows, name: str, x: alt.X, colour: str, sort: list[str] | None = 
 
 
 def op_colour(rows: Rows) -> alt.Color:
-    """Give each operation its colour."""
+    """Return the colour scale of operations."""
     ops = [op for op in OP_COLOURS if any(row.get("op") == op for row in rows)]
     scale = alt.Scale(domain=ops, range=[OP_COLOURS[op] for op in ops])
     return alt.Color("op:N", title=None, scale=scale)
 
 
 def trace_colour(rows: Rows) -> alt.Color:
-    """Give each trace a colour, and a legend where there are several."""
+    """Return the colour scale of traces, with a legend if there are several."""
     legend = alt.Legend(columns=3, orient="bottom") if len(traces_of(rows)) > 1 else None
     return alt.Color("trace:N", title=None, sort=traces_of(rows), legend=legend)
 

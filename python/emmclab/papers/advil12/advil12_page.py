@@ -30,7 +30,7 @@ _COUNTS = {
 
 
 def render(results: Results, judged: Sequence[Claim], drawn: Sequence[Drawing]) -> str:
-    """Give the page; the same results give the same bytes."""
+    """Return the page; the same results give the same bytes."""
     bare_rates = bandwidths(results, "bare")
     return assemble_page(
         results,

@@ -25,7 +25,7 @@ _MODES = {
 
 
 def render(results: Results, judged: Sequence[Claim], drawn: Sequence[Drawing]) -> str:
-    """Give the page; the same results give the same bytes."""
+    """Return the page; the same results give the same bytes."""
     bare = bandwidths(results, "bare")
     runs = [run for grid in ("bare", *_LAYERS) for run in results.select(grid)]
     found, paper = rates(results), published_rates()
@@ -86,7 +86,7 @@ def render(results: Results, judged: Sequence[Claim], drawn: Sequence[Drawing]) 
 
 
 def _facts(runs: Sequence[Run]) -> list[tuple[str, str]]:
-    """Give the tools of the host and the file system."""
+    """Return the tools of the host and the file system."""
     tools = sorted({item for run in runs for item in run["live"]["host"].items()})
     facts = [("Host", ", ".join(f"{name} {text}" for name, text in tools))]
     if runs:

@@ -82,7 +82,7 @@ def _said(found: dict[str, float], sign: str = "x") -> str:
 
 
 def _beside(results: Results, names: Iterable[str], over: str = "bare", sign: str = "x") -> str:
-    """Give the figures under the other readings: until the last request, and of the other hot region."""
+    """Return the figures under the other readings: until the last request, and of the other hot region."""
     names = list(names)
     undrained = gains(results, "advil", over, names, drained=False)
     data = gains(results, "data", over, names)

@@ -31,7 +31,7 @@ def modelled(results: Results, grid: str, names: Iterable[str], over: str = "bar
 
 
 def _beside(results: Results, names: Iterable[str], over: str = "bare") -> str:
-    """Give the figures beside a live one: until the last request, and with models of the programs."""
+    """Return the figures beside a live one: until the last request, and with models of the programs."""
     names = list(names)
     until = gains(results, "advil", over, names, drained=False)
     models = modelled(results, "advil", names, over)

@@ -12,12 +12,12 @@ TESTED, CONTROL = "aware", "no_barrier"
 
 
 def cells(results: Results, grid: str) -> list[Run]:
-    """Give the runs of a grid in which power was cut."""
+    """Return the runs of a grid in which power was cut."""
     return [run for run in results.cuts if run["grid"] == grid]
 
 
 def broken(runs: list[Run]) -> list[Run]:
-    """Give the runs of which some state broke a promise that is documented to hold."""
+    """Return the runs of which some state broke a promise that is documented to hold."""
     return [run for run in runs if run["verdict"] not in (KEPT, DOCUMENTED)]
 
 

@@ -11,7 +11,7 @@ from emmclab.studies.results import Results
 
 
 def render(results: Results, judged: Sequence[Claim], drawn: Sequence[Drawing]) -> str:
-    """Give the page; the same results give the same bytes."""
+    """Return the page; the same results give the same bytes."""
     hosts = {item for run in results.cuts for item in run["host"].items()}
     return assemble_page(
         results,

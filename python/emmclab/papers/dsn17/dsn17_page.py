@@ -16,7 +16,7 @@ from emmclab.traces.ledger import ledger_line
 
 
 def render(results: Results, judged: Sequence[Claim], drawn: Sequence[Drawing]) -> str:
-    """Give the page; the same results give the same bytes."""
+    """Return the page; the same results give the same bytes."""
     measured = {claim.id: claim.measured for claim in judged}
     return assemble_page(
         results,
@@ -45,7 +45,7 @@ def render(results: Results, judged: Sequence[Claim], drawn: Sequence[Drawing]) 
 
 
 def _gained(results: Results, device: str) -> list[tuple[str, float, list[float]]]:
-    """Give for each input the seconds in `legacy`, and the percent by which each other mode is faster."""
+    """Return for each input the seconds in `legacy`, and the percent by which each other mode is faster."""
     rows = []
     for name in results.inputs:
         base = seconds(results.run(BASE, input=name, device=device))
@@ -55,7 +55,7 @@ def _gained(results: Results, device: str) -> list[tuple[str, float, list[float]
 
 
 def _work(results: Results, device: str) -> list[tuple[str, str, list[float]]]:
-    """Give for each input and mode what the device did, and how long durable requests took."""
+    """Return for each input and mode what the device did, and how long durable requests took."""
     rows = []
     for name in results.inputs:
         for mode in MODES:

@@ -66,7 +66,7 @@ def _range(values: Iterable[float], sign: str = "") -> str:
 
 
 def _under_kernels(results: Results, mode: str, over: str) -> str:
-    """Give the range of a gain under the kernels of the other readings."""
+    """Return the range of a gain under the kernels of the other readings."""
     parts = []
     runs = {grid: list(results.select(grid + _KERNELS)) for grid in (mode, over)}
     for kernel in dict.fromkeys(run["settings"]["host.kernel"] for run in runs[mode]):

@@ -53,7 +53,7 @@ def seconds(run: Run) -> float:
 
 
 def runs_of(results: Results, name: str, network: str, *, log_blocks: bool = False) -> dict[str, Run]:
-    """Give the run of an application on each device; with `log_blocks`, under the other scheme."""
+    """Return the run of an application on each device; with `log_blocks`, under the other scheme."""
     found = {run["device"]: run for run in results.select(GRID, input=name, network=network)}
     if log_blocks:
         found |= {run["device"]: run for run in results.select(LOG_BLOCKS, input=name, network=network)}

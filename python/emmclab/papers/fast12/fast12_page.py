@@ -33,7 +33,7 @@ TODAY = "today"
 
 
 def render(results: Results, judged: Sequence[Claim], drawn: Sequence[Drawing]) -> str:
-    """Give the page; the same results give the same bytes."""
+    """Return the page; the same results give the same bytes."""
     measured = {claim.id: claim.measured for claim in judged}
     return assemble_page(
         results,
@@ -67,7 +67,7 @@ def storage_pct(run: Run) -> float:
 
 
 def _runtimes(results: Results, network: str) -> list[tuple[str, list[float], list[float], float]]:
-    """Give for each application runtimes, shares of storage and the spread without Kingston."""
+    """Return for each application runtimes, shares of storage and the spread without Kingston."""
     rows = []
     for name in APPLICATIONS:
         runs = runs_of(results, name, network)
@@ -77,7 +77,7 @@ def _runtimes(results: Results, network: str) -> list[tuple[str, list[float], li
 
 
 def _schemes(results: Results) -> list[tuple[str, list[tuple[str, float, float]]]]:
-    """Give for each application the runtime under both mapping schemes, on the cards that it is open for."""
+    """Return the runtime of each application under both mapping schemes, on the cards with both."""
     rows = []
     for name in APPLICATIONS:
         plain = runs_of(results, name, "wifi")
@@ -91,7 +91,7 @@ def _today_devices(results: Results) -> list[str]:
 
 
 def _today(results: Results) -> list[tuple[str, list[float], list[float]]]:
-    """Give runtimes and shares of storage on a phone of 2020."""
+    """Return runtimes and shares of storage on a phone of 2020."""
     rows = []
     for name in APPLICATIONS:
         runs = list(results.select(TODAY, input=name, network="wifi"))

@@ -22,7 +22,7 @@ _NEAR = 5.0
 
 
 def findings(results: Results) -> list[tuple[str, str]]:
-    """Give title and text of each finding."""
+    """Return title and text of each finding."""
     return [
         _readings(results),
         _single_application(results),

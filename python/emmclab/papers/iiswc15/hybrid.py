@@ -94,7 +94,7 @@ def hybrid_everywhere(results: Results) -> Measurement:
 
 
 def _slowest(results: Results, responses: dict[str, float]) -> list[str]:
-    """Give the applications, the slowest first."""
+    """Return the applications, the slowest first."""
     return sorted(results.applications, key=lambda name: -responses[name])
 
 

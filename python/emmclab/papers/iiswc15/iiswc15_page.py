@@ -21,7 +21,7 @@ from emmclab.traces.workload import difference_text
 
 
 def render(results: Results, judged: Sequence[Claim], drawn: Sequence[Drawing] | None = None) -> str:
-    """Give the page; the same results give the same bytes."""
+    """Return the page; the same results give the same bytes."""
     drawn = drawings(results) if drawn is None else drawn
     found = readings(results)
     best = nearest(found)

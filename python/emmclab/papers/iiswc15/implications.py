@@ -21,7 +21,7 @@ _RAM_KB = 4096
 
 
 def by_input(results: Results, grid: str, **settings: object) -> dict[str, Run]:
-    """Give the runs of a grid by input, those with the wanted settings."""
+    """Return the runs of a grid by input, those with the wanted settings."""
     return {
         run["input"]: run
         for run in results.select(grid)
@@ -30,7 +30,7 @@ def by_input(results: Results, grid: str, **settings: object) -> dict[str, Run]:
 
 
 def by_routing(results: Results) -> dict[str, dict[str, Run]]:
-    """Give the runs with a card for each way of sharing requests with it, by input."""
+    """Return the runs with a card for each way of sharing requests with it, by input."""
     found: dict[str, dict[str, Run]] = {}
     for run in results.select("card"):
         routing = run["options"]["layer_settings"]["pair.routing"]
@@ -48,7 +48,7 @@ def _mean_ms(run: Run) -> float:
 
 
 def unevenness(run: Run) -> float:
-    """Give the erases of the most worn block over the mean."""
+    """Return the erases of the most worn block over the mean."""
     counts = run["wear"]["erase_counts"]
     return float(counts["max"] / max(counts["mean"], 1e-9))
 
@@ -58,7 +58,7 @@ def _workloads(results: Results, names: Iterable[str]) -> list[str]:
 
 
 def _said(results: Results, values: dict[str, float], unit: str) -> str:
-    """Give the values of recorded traces in words."""
+    """Return the values of recorded traces in words."""
     parts = [f"{name} {values[name]:+.1f} {unit}" for name in results.recorded if name in values]
     return f" Recorded: {', '.join(parts)}." if parts else ""
 
@@ -94,7 +94,7 @@ def low_rate_service(results: Results) -> Measurement:
 
 
 def _every_idle_wakes_ms(run: Run, published: dict[str, str]) -> float:
-    """Give the mean service time if every request that found the device idle had to wake it."""
+    """Return the mean service time if every request that found the device idle had to wake it."""
     wait_ms, wake_ups = run["waits"]["wake_up_ms"], run["power"]["wake_ups"]
     awake: float = run["service"]["mean_service_ms"] - wait_ms
     wake = wait_ms * run["requests"]["total"] / wake_ups if wake_ups else 0.0

@@ -17,7 +17,7 @@ _CHANGE = "mean response against the phone without it, %"
 
 
 def render(results: Results, judged: Sequence[Claim], drawn: Sequence[Drawing]) -> str:
-    """Give the page; the same results give the same bytes."""
+    """Return the page; the same results give the same bytes."""
     return assemble_page(
         results,
         judged,

@@ -109,7 +109,7 @@ def _axis_y(value: str, title: str, *, log: bool = False) -> alt.Y:
 
 
 def _size(rows: Rows, title: str) -> alt.X:
-    """Give the axis of a size, whose values are few."""
+    """Return the axis of a size, whose values are few."""
     return alt.X("size_gb:O", sort=in_order(rows, "size_gb"), title=title, axis=alt.Axis(labelAngle=0))
 
 
@@ -217,7 +217,7 @@ def _hibernation(results: Results) -> Drawing:
 
 
 def _booster_rows(results: Results) -> Rows:
-    """Give the runs without WriteBooster and with each of its sizes, on a device that is 80 % full."""
+    """Return the runs without WriteBooster and with each of its sizes, on a device that is 80 % full."""
     rows: Rows = []
     for run in (*results.select("no-booster"), *results.select("booster")):
         booster = run["ufs"]["write_booster"] or {}
@@ -254,7 +254,7 @@ def _cliff(results: Results) -> Drawing:
 
 
 def fill_levels(results: Results) -> Rows:
-    """Give the responses of a UFS by how full it is."""
+    """Return the responses of a UFS by how full it is."""
     return [
         {
             "trace": name,
@@ -312,7 +312,7 @@ def _life(results: Results) -> Drawing:
 
 
 def page_layouts(results: Results) -> Rows:
-    """Give what pages of each size write and how fast, with and without WriteBooster, new and used."""
+    """Return what pages of each size write and how fast, with and without WriteBooster, new and used."""
     both = f"{UFS}-hps"
     cases: list[tuple[str, str, str, dict[str, Run]]] = [
         ("16 KB", "new", "without", by_input(results, "pages-16k")),
@@ -365,7 +365,7 @@ def _pages_response(results: Results) -> Drawing:
 
 
 def file_system_blocks(results: Results) -> Rows:
-    """Give what blocks of the file system of each size write and how fast, against those of 4 KB."""
+    """Return what blocks of the file system of each size write and how fast, against those of 4 KB."""
     rows: Rows = []
     for grid, booster in (("blocks", "without"), ("blocks-booster", "with")):
         sizes = swept(results, grid, "host.block_kb")

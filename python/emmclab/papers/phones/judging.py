@@ -46,7 +46,7 @@ class Finding:
         return BADGES[self.verdict]
 
     def to_dict(self) -> dict[str, str | int]:
-        """Give it for machines."""
+        """Return it for machines."""
         return {
             "id": self.id,
             "number": self.number,
@@ -86,7 +86,7 @@ def of_parts(verdicts: Sequence[str]) -> str:
 
 
 def verdicts_of(findings: Sequence[Finding]) -> dict[int, str]:
-    """Give the verdict of each characteristic or implication by its number."""
+    """Return the verdict of each characteristic or implication by its number."""
     numbers = dict.fromkeys(finding.number for finding in findings)
     return {
         number: of_parts([finding.verdict for finding in findings if finding.number == number])
@@ -100,7 +100,7 @@ def counted(verdicts: dict[int, str]) -> dict[str, int]:
 
 
 def listed(values: dict[str, float], text: Callable[[float], str]) -> str:
-    """Give values by name in one line, the largest first.
+    """Return values by name in one line, the largest first.
 
     >>> listed({"PUBG": 23.31, "Telegram": 89.62}, lambda value: f"{value:.1f}")
     'Telegram 89.6, PUBG 23.3'

@@ -87,7 +87,7 @@ _SECTIONS: tuple[tuple[str, str, str, Callable[[Results], list[str]], tuple[str,
 
 
 def drawings(results: Results) -> list[Drawing]:
-    """Give the figures.
+    """Return the figures.
 
     Raises:
         EmmclabError: the results are not those of the whole study.
@@ -117,7 +117,7 @@ def require_whole(results: Results) -> None:
 
 
 def headline(results: Results) -> str:
-    """Give the answer in a sentence."""
+    """Return the answer in a sentence."""
     parts = []
     for words, found in (
         ("six characteristics", characteristics(results)),
@@ -156,7 +156,7 @@ _Cell = tuple[str, str, float | None]
 
 
 def _response_table(results: Results) -> list[tuple[str, list[_Cell]]]:
-    """Give the cells of each workload, one for each device."""
+    """Return the cells of each workload, one for each device."""
 
     def cell(name: str, device: str) -> _Cell:
         run = on_new(results, device).get(name)
@@ -169,7 +169,7 @@ def _response_table(results: Results) -> list[tuple[str, list[_Cell]]]:
 
 
 def sections(results: Results) -> list[Section]:
-    """Give the parts of the page below the verdicts."""
+    """Return the parts of the page below the verdicts."""
     return [Section(name, title, link, say(results), names) for name, title, link, say, names in _SECTIONS]
 
 
@@ -187,7 +187,7 @@ def _lead(results: Results) -> list[str]:
 
 
 def render(results: Results, judged: Sequence[Claim] = (), drawn: Sequence[Drawing] | None = None) -> str:
-    """Give the page; the same results give the same bytes."""
+    """Return the page; the same results give the same bytes."""
     del judged  # It has no claims of its own: it judges the findings of another paper.
     drawn = drawings(results) if drawn is None else drawn
     rows = {drawing.name: drawing.rows for drawing in drawn}
@@ -224,7 +224,7 @@ def render(results: Results, judged: Sequence[Claim] = (), drawn: Sequence[Drawi
 
 
 def to_dict(results: Results) -> dict[str, Any]:
-    """Give what the page says for machines: the answer, the verdicts, what each section says, every row."""
+    """Return what the page says for machines: the answer, the verdicts, what each section says, every row."""
     require_whole(results)
 
     def told(found: Sequence[Finding]) -> dict[str, Any]:

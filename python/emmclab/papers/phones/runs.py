@@ -35,7 +35,7 @@ def workloads_of(results: Results) -> list[str]:
 
 
 def as_recorded(results: Results) -> dict[str, str]:
-    """Give the model of each application's trace as it was recorded, by the application."""
+    """Return the model of each application's trace as it was recorded, by the application."""
     names = {name.removesuffix(_RECORDED): name for name in workload_groups()["phones-recorded"]}
     return {name: names[name] for name in in_use(results) if names.get(name) in results.profiles}
 
@@ -45,7 +45,7 @@ def _models(results: Results) -> list[str]:
 
 
 def device_of(run: Run) -> str:
-    """Give the preset of a run's device, without the capacity that it was scaled to.
+    """Return the preset of a run's device, without the capacity that it was scaled to.
 
     >>> device_of({"device": "ufs31-128GB", "options": {"capacity": "128GB"}})
     'ufs31'
@@ -55,7 +55,7 @@ def device_of(run: Run) -> str:
 
 
 def by_input(results: Results, grid: str, device: str = "", **settings: Any) -> dict[str, Run]:
-    """Give the runs of a grid by input: those of a device, with these settings (`__` stands for `.`)."""
+    """Return the runs of a grid by input: those of a device, with these settings (`__` stands for `.`)."""
     return {
         run["input"]: run
         for run in results.select(grid)
@@ -70,7 +70,7 @@ def new_devices(results: Results) -> list[str]:
 
 
 def on_new(results: Results, device: str) -> dict[str, Run]:
-    """Give the runs on a new device by input."""
+    """Return the runs on a new device by input."""
     return {name: run for grid in NEW_GRIDS for name, run in by_input(results, grid, device).items()}
 
 
@@ -84,17 +84,17 @@ def ufs_devices(results: Results) -> list[str]:
 
 
 def mean_ms(run: Run) -> float:
-    """Give the mean response."""
+    """Return the mean response."""
     return float(run["response"]["mean_response_ms"])
 
 
 def programmed(run: Run) -> float:
-    """Give the bytes that were programmed into the flash."""
+    """Return the bytes that were programmed into the flash."""
     return float(run["write_amplification"]["waf"] * run["requests"]["bytes_written"])
 
 
 def swept(results: Results, grid: str, key: str) -> list[Any]:
-    """Give the values of a setting in a grid, in the order of the study."""
+    """Return the values of a setting in a grid, in the order of the study."""
     return list(dict.fromkeys(run["settings"][key] for run in results.select(grid)))
 
 
@@ -104,7 +104,7 @@ def _settings(device: str) -> dict[str, Any]:
 
 
 def booster_life_tb(run: Run) -> float | None:
-    """Give the TB that the host can write until the blocks of WriteBooster have had all their erases.
+    """Return the TB that the host can write until the blocks of WriteBooster have had all their erases.
 
     As much as they hold in all their erases, over what the run wrote to them for each byte of the host;
     None without WriteBooster or without a byte written.
@@ -118,7 +118,7 @@ def booster_life_tb(run: Run) -> float | None:
 
 
 def cells_life_tb(run: Run) -> float | None:
-    """Give the TB that the host can write until all other blocks have had all their erases, if worn evenly.
+    """Return the TB that the host can write until all other blocks have had all their erases, if worn evenly.
 
     None where nothing reached them.
     """
