@@ -25,7 +25,7 @@ Note = tuple[str, int, int | None, int | None, int | None]
 
 
 def rows(commits: int = 300, seed: int = 1) -> list[dict[str, Any]]:
-    """Return the requests of each transaction: data, descriptor and logged blocks, a flush, a commit block."""
+    """Return the requests: for each transaction data, journal blocks, a flush and a commit block."""
     chance = random.Random(seed)
     found: list[dict[str, Any]] = []
     now, head = 0, 0
