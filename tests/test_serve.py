@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import re
+import shlex
 import signal
 import subprocess
 import time
@@ -217,6 +218,16 @@ def test_every_signal_that_ends_a_server_leaves_whole_files(serve: Any, folder: 
     assert image.read_bytes()[:4096] == b"\x05" * 4096
     assert lab.read(trace).ledger["kept"] >= 1 and "</html>" in page.read_text()
     assert not served.socket.exists() and not served.control.exists()
+
+
+def test_a_card_for_a_virtual_machine_comes_with_the_options_of_qemu(serve: Any, folder: Path) -> None:
+    card = folder / "card.sock"
+    _, _, said = serve("--clock", "free", "--sdhci", card).end()
+    [line] = [line for line in said.splitlines() if "qemu-system" in line]
+    words = shlex.split(line.partition(": ")[2])
+    device = json.loads(words[words.index("-device") + 1])
+    assert device == {"driver": "vfio-user-pci", "socket": {"type": "unix", "path": str(card)}}
+    assert "share=on" in words[words.index("-object") + 1]
 
 
 @pytest.mark.usefixtures("root")
