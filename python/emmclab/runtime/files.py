@@ -9,7 +9,6 @@ import io
 import os
 import stat
 import sys
-import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
@@ -235,12 +234,16 @@ def folder_for_reading(parent: Path) -> Iterator[Path]:
         except OSError as error:
             if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
                 raise
+            import tempfile  # Few need it, and it takes time to import.
+
             folder = held.enter_context(folder_aside(Path(tempfile.gettempdir())))
         yield folder
 
 
 def _locked_folder(parent: Path) -> tuple[Path, int]:
     """Make a folder and lock it; where another process sweeps it before it is locked, make another one."""
+    import tempfile
+
     while True:
         folder = Path(tempfile.mkdtemp(prefix=_ASIDE, dir=parent))
         try:
