@@ -13,7 +13,7 @@ from pyarrow import parquet
 
 import annotated
 import emmclab as lab
-from conftest import ROOT, emmclab
+from conftest import ROOT, emmclab, emmclab_json
 from emmclab.studies.query import query_trace
 
 GUIDE = ROOT / "docs/guides/journal.md"
@@ -181,3 +181,22 @@ def test_a_trace_that_names_no_format_is_shown_without_one() -> None:
     shown = " ".join(emmclab("explain", path).stdout.split())
     assert "first read from chat on ext4 of Linux 6.18.44 (mke2fs 1.47.0) clock" in shown
     assert re.search(r"^chat  chat on ext4 of .* \(mke2fs 1\.47\.0\)$", emmclab("profile", path).stdout, re.M)
+
+
+def test_checkpoints_of_f2fs_are_known_by_the_name_of_their_thread(tmp_path: Path) -> None:
+    rows = ["arrival_ns,sector,sectors,op,process"]
+    for at in range(100):
+        process = "f2fs_ckpt-254:4" if at % 4 == 0 else "f2fs_gc-254:4" if at % 10 == 1 else "chat"
+        rows.append(f"{at * 1_000_000},{at * 8},8,write,{process}")
+    path = tmp_path / "phone.csv"
+    path.write_text("\n".join([*rows, ""]))
+    found = emmclab_json("journal", path)
+    threads = {one["thread"]: one for one in found["kernel_threads"]}
+    assert threads["f2fs_ckpt-254:4"]["requests"] == 25
+    assert threads["f2fs_ckpt-254:4"]["written_pct"] == 25
+    assert threads["f2fs_gc-254:4"]["role"] == "cleaning of segments"
+    shown = emmclab("journal", path).stdout
+    assert "f2fs has checkpoints, not a journal: their threads issued 25 of 100 requests" in shown
+    page = tmp_path / "page.html"
+    assert emmclab("journal", path, "--html", page).returncode == 0
+    assert "f2fs_ckpt-254:4" in page.read_text()

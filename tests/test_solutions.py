@@ -76,7 +76,7 @@ def test_a_file_system_is_chosen_for_one_partition_or_for_all(small: str) -> Non
     assert plain["app"]["requests"] != one["app"]["requests"]
     # Only `data` is used.
     assert one["app"]["requests"] == both["app"]["requests"]
-    assert one.run_name.endswith("with data=lfs over wifi")
+    assert one.run_name.endswith("with data=lfs")
 
 
 @pytest.mark.parametrize(

@@ -59,13 +59,14 @@ class AppResult(Document):
 
     @property
     def run_name(self) -> str:
-        """What tells runs of one application apart: device, layers, file systems, syncs, network."""
+        """What tells runs of one application apart: device, layers, file systems, syncs, network if used."""
         options = self["options"]
         layers, filesystems, synced = options["layers"], options["filesystems"], options["synced"]
         under = f" under {'+'.join(layers)}" if layers else ""
         under += f" with {', '.join(filesystems)}" if filesystems else ""
         under += f" syncing {', '.join(synced)}" if synced is not None else ""
-        return f"{self['device']['device']}{under} over {self['app']['network']}"
+        over = f" over {self['app']['network']}" if self["app"]["network_bytes"] else ""
+        return f"{self['device']['device']}{under}{over}"
 
     def __repr__(self) -> str:
         return f"<AppResult {self['app']['program']!r} on {self.run_name!r}: {self.runtime_s:.2f} s>"

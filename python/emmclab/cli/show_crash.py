@@ -74,7 +74,9 @@ def _show_several(console: Console, tried: Sequence[Tried], options: Options) ->
 def _device(kept: Kept) -> str:
     lies = kept.facts["lies"]
     liar = "" if lies == "none" else f", which breaks a promise on purpose ({lies})"
-    return f"{kept.facts['device']}{liar}"
+    layers = kept.facts["layers"]
+    below = f" below {', '.join(layers)}" if layers else ""
+    return f"{kept.facts['device']}{below}{liar}"
 
 
 def _show_reused(console: Console, tried: Tried) -> None:

@@ -137,6 +137,15 @@ def _ufs_table(ufs: dict[str, Any]) -> Table:
     return table
 
 
+def _completion(result: Result) -> str:
+    """Return when writes are complete: in the write buffer, where the device has one that takes them in."""
+    when = f"when {result['configuration.write_complete']}"
+    buffered = (result["cache"] or {}).get("units_written")
+    return (
+        f"writes complete in the write buffer, durable ones {when}" if buffered else f"writes complete {when}"
+    )
+
+
 def show_result(console: Console, result: Result) -> None:
     """Print one run: summary, warnings, figures, parts of the response time."""
     show_warnings(console, [result])
@@ -145,8 +154,7 @@ def show_result(console: Console, result: Result) -> None:
     if result["recorded.response.all.recorded_ms"] is not None:
         show_beside(console, beside_rows(result), ("", "Recorded", "Simulated", "Error"))
     console.print()
-    complete = f"writes complete when {result['configuration.write_complete']}"
-    title = f"{result['device']}: parallelism {result['configuration.parallelism']}, {complete}"
+    title = f"{result['device']}: parallelism {result['configuration.parallelism']}, {_completion(result)}"
     table = framed(title)
     for heading in ("", "Value", "Unit"):
         table.add_column(heading, justify="right" if heading == "Value" else "left")

@@ -28,12 +28,14 @@ def assemble(
     head: Head,
     provenance: Provenance,
     beside: Mapping[str, Sequence[Mapping[str, str]]] | None = None,
+    trace_names: Sequence[str] | None = None,
     **content: Any,
 ) -> str:
     """Fill a template with `content`, and with `figures` drawn from `rows` (each row with its `trace`).
 
     In the template, `picture` is the figure of the first screen, which `head` names, and `figures` is the
     list of all others that can be drawn or say why they cannot. `beside` gives the claims below a figure.
+    `trace_names` are those among `names` that are of traces, where others are of settings or readings.
     """
     environment = jinja2.Environment(
         loader=jinja2.ChoiceLoader(
@@ -46,7 +48,7 @@ def assemble(
     )
     environment.filters["cell"] = _cell
     figures = [figure for figure in figures if rows[figure.name] or not figure.optional]
-    drawn = [_figure(figure, rows[figure.name], names) for figure in figures]
+    drawn = [_figure(figure, rows[figure.name], names, trace_names) for figure in figures]
     for figure in drawn:
         figure["beside"] = (beside or {}).get(figure["name"], ())
     picture = next((figure for figure in drawn if figure["name"] == head.picture and figure["charts"]), None)
@@ -65,7 +67,9 @@ def assemble(
     )
 
 
-def _figure(figure: Figure, rows: Rows, traces: Sequence[str]) -> dict[str, Any]:
+def _figure(
+    figure: Figure, rows: Rows, traces: Sequence[str], inputs: Sequence[str] | None
+) -> dict[str, Any]:
     """Return a figure with its charts; a chart takes its rows from the page's data by the figure's name."""
     parts: list[tuple[str | None, Rows]] = [(None, rows)]
     if figure.each:
@@ -89,8 +93,13 @@ def _figure(figure: Figure, rows: Rows, traces: Sequence[str]) -> dict[str, Any]
         "charts": charts,
         "wide": figure.wide or len(charts) > 1,
         "count": len(rows),
-        "without": [] if figure.of_all else [trace for trace in traces if trace not in there],
+        "without": [] if figure.of_all else _without(there, traces if inputs is None else inputs),
     }
+
+
+def _without(there: set[str], inputs: Sequence[str]) -> list[str]:
+    """Return the inputs that a figure of inputs lacks; none of a figure of settings or readings."""
+    return [name for name in inputs if name not in there] if there & {*inputs} else []
 
 
 def _forget_rows(spec: dict[str, Any]) -> None:

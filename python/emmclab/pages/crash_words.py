@@ -77,7 +77,9 @@ def headline(summary: Summary) -> str:
     if findings:
         one = findings[0]
         return f"{who(one['level'], summary)} broke a promise: {broken(one)}, {shown_in(one, states)}"
-    tried = f"{states:,} states of {summary['cuts']:,} cuts"
+    layers = summary["log"]["layers"]
+    below = f" below {', '.join(layers)}" if layers else ""
+    tried = f"{states:,} states of {summary['cuts']:,} cuts{below}"
     if summary["documented"]:
         shown = sum(one["states"] for one in summary["documented"])
         return f"No promise was broken in {tried}; {shown:,} states show a documented loss"

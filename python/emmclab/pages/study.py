@@ -78,6 +78,7 @@ def render(results: Results, study: str = "") -> str:
         failed=[(summary.grid, point.input, named(point.setting), point.failed) for summary, point in failed],
         over_inputs=[name for figure, _ in drawn if (name := figure.name) in _OF_INPUTS],
         fields=_fields(),
+        trace_names=[profile.name for profile in results.inputs_once()],
         inputs=_inputs(results),
     )
 

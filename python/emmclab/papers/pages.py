@@ -89,6 +89,7 @@ def assemble_page(
         [drawing.figure for drawing in drawn],
         rows,
         list(dict.fromkeys(row["trace"] for part in rows.values() for row in part)),
+        trace_names=results.inputs,
         title=about["about"],
         head=Head(
             answer=headline(judged),

@@ -8,6 +8,7 @@ from typing import Any
 
 from emmclab.runtime.document import Document
 from emmclab.runtime.text_table import TextTable
+from emmclab.traces.kernel_threads import CHECKPOINT
 
 _POINTS = {"mean": "mean", "p50": "p50", "p99": "p99", "max": "max"}
 
@@ -46,6 +47,8 @@ class Journal(Document):
                 parts[0] += f", in {commits['commits']:,} commits of {blocks:.1f} blocks"
             if (unchanged := self["logged"]["unchanged_sectors_pct"]) is not None:
                 parts.append(f"{unchanged:.1f} % of the sectors logged are as they were logged before")
+        elif share is None and (checkpoints := self._checkpoints()):
+            parts = [checkpoints]
         elif share is None:
             parts = ["Roles are not known, and no flag or address tells of a journal"]
         else:
@@ -71,6 +74,7 @@ class Journal(Document):
             self._kinds(),
             self._roles(),
             self._signs(),
+            self._threads(),
             self._commits(),
             self._logged(),
             self._changed(),
@@ -167,6 +171,37 @@ class Journal(Document):
                 for row in self["by_sign"]
             ],
             2,
+        )
+
+    def _checkpoints(self) -> str:
+        """Return what the checkpoints of a file system without a journal wrote; empty without any."""
+        threads = [one for one in self.get("kernel_threads", ()) if one["role"] == CHECKPOINT]
+        if not threads:
+            return ""
+        systems = " and ".join(dict.fromkeys(one["file_system"] for one in threads))
+        requests = sum(one["requests"] for one in threads)
+        written = sum(one["written_pct"] or 0.0 for one in threads)
+        return (
+            f"{systems} has checkpoints, not a journal: their threads issued {requests:,} of "
+            f"{self['requests']:,} requests, with {written:.1f} % of the bytes written"
+        )
+
+    def _threads(self) -> TextTable:
+        return TextTable(
+            "Threads of file systems, by their names",
+            ["thread", "file system", "writes", "requests", "KB", "% of written"],
+            [
+                [
+                    one["thread"],
+                    one["file_system"],
+                    one["role"],
+                    f"{one['requests']:,}",
+                    f"{one['written_kb']:,.1f}",
+                    "–" if one["written_pct"] is None else f"{one['written_pct']:.2f}",
+                ]
+                for one in self.get("kernel_threads", ())
+            ],
+            3,
         )
 
     def _commits(self) -> TextTable:

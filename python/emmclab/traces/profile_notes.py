@@ -37,8 +37,8 @@ def notes(profile: Profile) -> list[tuple[str, str]]:
             (
                 "Idle time",
                 f"{duration(gc['idle_s'])} ({gc['idle_pct']:.1f} %); "
-                f"{gc['blocks_that_fit']:,} collections of a block ({duration(gc['block_ms'] / 1e3)} each) "
-                "fit into single gaps, "
+                f"{gc['blocks_that_fit']:,} collections of a block "
+                f"({duration(gc['block_ms'] / 1e3)} each, assumed) fit into single gaps, "
                 f"{gc['blocks_needed']:,} are needed for the bytes written",
             )
         )

@@ -15,6 +15,7 @@ from emmclab.errors import UnsupportedError
 from emmclab.runtime.extras import library
 from emmclab.runtime.files import digest, folder_aside, written
 from emmclab.traces.journal import Journal
+from emmclab.traces.kernel_threads import kernel_threads
 from emmclab.traces.notebook import trace_html
 from emmclab.traces.profile import Profile
 from emmclab.traces.profile_options import profiler
@@ -335,16 +336,22 @@ class Trace:
     def journal(self, progress: Progress | None = None) -> Journal:
         """Tell what journaling costs: by roles of blocks where there are notes, else by flags and addresses.
 
+        `kernel_threads` are the threads of file systems by their names, such as the checkpoints of f2fs.
+
         >>> import emmclab
         >>> emmclab.read(emmclab.bundled()[0]).journal()["known_by"]
         'flags'
         """
-        profiler = _core.JournalProfiler()
+        profiler, processes = _core.JournalProfiler(), _core.Profiler(self.name)
         for batch in self.batches(progress):
             profiler.update(batch)
+            processes.update(batch)
+        found = json.loads(profiler.finish(self.header))
+        by = json.loads(processes.finish(self.ledger, self.header))
+        found["kernel_threads"] = kernel_threads(by["figures"]["process_share"], found["written_kb"])
         whence = {"name": self.name, "trace_digest": self.digest, "ledger": self.ledger}
         header = {**self.header, "clock_jumps": None}
-        return Journal({**whence, "header": header, **json.loads(profiler.finish(self.header))})
+        return Journal({**whence, "header": header, **found})
 
     def write(
         self, path: str | PathLike[str], format: str | None = None, progress: Progress | None = None

@@ -196,6 +196,7 @@ def render(results: Results, judged: Sequence[Claim] = (), drawn: Sequence[Drawi
         [drawing.figure for drawing in drawn],
         rows,
         list(dict.fromkeys(row["trace"] for part in rows.values() for row in part)),
+        trace_names=results.inputs,
         title=results.about["about"],
         head=Head(
             answer=headline(results),

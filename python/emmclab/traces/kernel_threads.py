@@ -1,0 +1,53 @@
+"""Threads of the kernel that write for a file system: known by their names, where a trace has processes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+
+class Kind(NamedTuple):
+    """A kind of thread: how its name begins, its file system, and what it writes."""
+
+    begins: str
+    file_system: str
+    role: str
+
+
+#: What writes the metadata that makes earlier data reachable, as the commits of a journal do.
+CHECKPOINT = "checkpoint"
+#: Names have at most 15 characters, and mostly end with the device: `f2fs_ckpt-254:4`.
+KINDS = (
+    Kind("f2fs_ckpt", "f2fs", CHECKPOINT),
+    Kind("f2fs_flush", "f2fs", "flushes"),
+    Kind("f2fs_gc", "f2fs", "cleaning of segments"),
+    Kind("f2fs_discard", "f2fs", "discards"),
+    Kind("jbd2/", "ext4", "journal"),
+    Kind("xfsaild/", "xfs", "metadata written back"),
+    Kind("btrfs-transacti", "btrfs", "commit of a transaction"),
+)
+
+
+def kernel_threads(processes: Iterable[Mapping[str, Any]], written_kb: float) -> list[dict[str, Any]]:
+    """Return the threads of file systems among processes (rows of the figure `process_share`), most first.
+
+    >>> row = {"process": "f2fs_ckpt-254:4", "reads": 1, "writes": 9, "others": 0, "write_kb": 36.0}
+    >>> [(one["file_system"], one["role"], one["written_pct"]) for one in kernel_threads([row], 72.0)]
+    [('f2fs', 'checkpoint', 50.0)]
+    """
+    found = []
+    for row in processes:
+        kind = next((kind for kind in KINDS if str(row["process"]).startswith(kind.begins)), None)
+        if kind is not None:
+            found.append(
+                {
+                    "thread": row["process"],
+                    "file_system": kind.file_system,
+                    "role": kind.role,
+                    "requests": row["reads"] + row["writes"] + row["others"],
+                    "writes": row["writes"],
+                    "written_kb": row["write_kb"],
+                    "written_pct": 100 * row["write_kb"] / written_kb if written_kb else None,
+                }
+            )
+    return sorted(found, key=lambda one: (-one["written_kb"], one["thread"]))
