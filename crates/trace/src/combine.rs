@@ -200,6 +200,8 @@ impl Combiner {
         if let ([first, ..], true) = (self.streams.as_slice(), self.in_parts) {
             let mut whole = first.reader.ledger().clone();
             whole.kept = self.streams.iter().map(|stream| stream.reader.ledger().kept).sum();
+            // Judged while the rows of each part are read.
+            whole.reissued = self.streams.iter().map(|stream| stream.reader.ledger().reissued).sum();
             all.add(&whole);
             return all;
         }
