@@ -171,7 +171,12 @@ def serve(
     check: Check = False,
     record: Annotated[
         Path | None,
-        option("Trace to write, with the simulated times.", _RUN, metavar="FILE", callback=in_a_folder),
+        option(
+            "Trace to write, with the simulated times; without mkfs and mount.",
+            _RUN,
+            metavar="FILE",
+            callback=in_a_folder,
+        ),
     ] = None,
     html: Annotated[
         Path | None,
