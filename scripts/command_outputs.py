@@ -15,11 +15,12 @@ import shlex
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 from emmclab import __version__
-from emmclab.cli import COMMANDS, failures, main, meter, study_meter
+from emmclab.cli import COMMANDS, failures, main, meter, study_meter, working
 from emmclab.runtime import files
 
 ROOT = Path(__file__).parents[1]
@@ -61,6 +62,7 @@ def outputs() -> Iterator[tuple[str, str]]:
 def run(words: list[str]) -> tuple[int, str, str]:
     """Run the command line in this process; give exit code, stdout and stderr."""
     meter._SILENCE_S = math.inf
+    working._LINE_S = threading.TIMEOUT_MAX
     study_meter._SILENCE_S = math.inf  # type: ignore[attr-defined]
     failures.kept.clear()
     files.written.clear()

@@ -21,7 +21,10 @@ BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 FILE = re.compile(r"# ([\w-]+\.\w+)\n")
 PROMPT = re.compile(r"^(\$ |# (?=emmclab ))", re.MULTILINE)
 #: What a command says while it works for longer than a second.
-PROGRESS = re.compile(r".*(?:[\d,]+ requests, [\d.]+ M/s|[\d,]+ of [\d,]+ cells(?:, .* left)?)\n")
+PROGRESS = re.compile(
+    r".*(?:[\d,]+ requests, [\d.]+ M/s|[\d,]+ of [\d,]+ (?:cells|simulations of options)(?:, .* left)?"
+    r"|: [\d]+ (?:s|min|h) so far)\n"
+)
 
 
 @dataclass(frozen=True)

@@ -412,6 +412,38 @@ def test_a_device_is_served_from_python() -> None:
 
 
 @pytest.mark.usefixtures("root")
+def test_the_recorded_trace_spans_what_the_result_counts(folder: Path) -> None:
+    need("mkfs.ext4")
+    trace, mount = folder / "served.parquet", folder / "mnt"
+    words = [
+        "serve",
+        *TINY,
+        "--clock",
+        "free",
+        "--mkfs",
+        "ext4",
+        "--mount",
+        mount,
+        "--record",
+        trace,
+        "--json",
+    ]
+    done = emmclab(*words, "--", "sh", "-c", f"echo hello > {mount}/file; sync")
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    recorded = lab.read(trace)
+    assert recorded.ledger["kept"] == result["requests"]["total"] > 0
+    written = sum(
+        512 * row["sectors"]
+        for batch in recorded.batches()
+        for row in batch.rows(len(batch))
+        if row["op"] == "write"
+    )
+    assert written == result["requests"]["bytes_written"]
+    assert sorted(path.name for path in folder.iterdir()) == ["served.parquet"], "nothing else is left"
+
+
+@pytest.mark.usefixtures("root")
 def test_a_loop_device_is_named_by_its_path_as_text() -> None:
     config = lab.Device.preset("small-1gb").set({"geometry.block_groups.0.blocks": 32})
     with lab.serve(config, loop=True, clock="free") as disk:

@@ -64,7 +64,7 @@ def run_live(
         layers: names of layers above the device, the first on top.
         layer_settings: their settings.
         second: a device beside it, for layers that use one.
-        record: trace to write; it has the preparation too.
+        record: trace to write, without the preparation.
         limit_s: seconds after which the run is an error.
 
     Raises:

@@ -15,7 +15,7 @@ from rich.text import Text
 from emmclab.cli.console import print_json, say, stdout
 from emmclab.cli.helping import examples
 from emmclab.cli.made import command_line
-from emmclab.cli.meter import Meter
+from emmclab.cli.meter import Counter
 from emmclab.cli.names import one_of
 from emmclab.cli.options import AsJson, Reading, TraceFiles, with_groups
 from emmclab.cli.outputs import in_a_folder
@@ -34,6 +34,7 @@ from emmclab.cli.simulation import (
 )
 from emmclab.cli.studies import RESULTS, executor
 from emmclab.cli.study_meter import StudyMeter
+from emmclab.cli.working import Working
 from emmclab.devices.advise import ORDERS, USED, Advised, Life, said
 from emmclab.devices.advise import advise as try_options
 
@@ -135,11 +136,13 @@ def advise(
         require_order(by)
     configuration = configured(device, settings, capacity)
     opened = [reading.open(path) for path in traces]
-    with Meter(f"advise on {configuration.name}") as meter:
+    counter = Counter(f"advise on {configuration.name}", "simulations of options")
 
-        def note(done: int, total: int) -> None:
-            meter(done, total, done)
+    def note(done: int, total: int) -> None:
+        counter(done, total, 0)
 
+    # Devices are made ready before the first simulation ends, and lifetimes and layers come after the last.
+    with Working(f"advise on {configuration.name}"):
         advised = try_options(
             configuration,
             opened,

@@ -41,6 +41,7 @@ from emmclab.cli.simulation import (
     device_names,
     layered,
 )
+from emmclab.cli.working import Working
 from emmclab.errors import ConfigError
 from emmclab.runtime.files import write_whole
 
@@ -87,7 +88,8 @@ class Running:
         """Run an application with a progress meter, a solution, or other options from `more`."""
         run = run_application if solution is None else solution.run
         under = "" if solution is None else f", {solution.name}"
-        with Meter(f"{name} on {device.name} over {network}{under}"):
+        # Neither preconditioning nor the run of a program reports progress.
+        with Working(f"{name} on {device.name} over {network}{under}"):
             return run(
                 name,
                 device,
@@ -103,7 +105,7 @@ class Running:
 
     def live(self, name: str, device: Device, network: str, clock: str, **software: Any) -> AppResult:
         """Run an application on this machine and a served device under a progress meter."""
-        with Meter(f"{name} live on {device.name} over {network}"):
+        with Working(f"{name} live on {device.name} over {network}"):
             return run_live(
                 name,
                 device,

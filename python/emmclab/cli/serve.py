@@ -34,6 +34,7 @@ from emmclab.cli.simulation import (
     device_names,
     layered,
 )
+from emmclab.cli.working import Working, preparation
 from emmclab.devices.device import lie_of
 from emmclab.devices.result_text import changes_line
 from emmclab.errors import ConfigError
@@ -172,7 +173,12 @@ def serve(
     check: Check = False,
     record: Annotated[
         Path | None,
-        option("Trace to write, with the simulated times.", _RUN, metavar="FILE", callback=in_a_folder),
+        option(
+            "Trace to write, with the simulated times; without mkfs and mount.",
+            _RUN,
+            metavar="FILE",
+            callback=in_a_folder,
+        ),
     ] = None,
     html: Annotated[
         Path | None,
@@ -210,32 +216,33 @@ def serve(
         return
     with _trigger(delay_from) as delayed:
         say(f"making {configuration.name} ready")
-        live = start(
-            configuration,
-            layers=layers,
-            layer_settings=layer_settings,
-            nbd=nbd,
-            tcp=tcp,
-            sdhci=sdhci,
-            file=file,
-            loop=loop or (command is not None and not (nbd or tcp or sdhci or file or ublk)) or None,
-            ublk=ublk,
-            mkfs=mkfs,
-            mkfs_options=mkfs_options,
-            overwrite=overwrite,
-            mount=mount,
-            mount_options=mount_options,
-            image=image,
-            second=beside,
-            second_image=second_image,
-            clock="free" if delayed is not None else clock,
-            think=think,
-            precondition=precondition,
-            seed=seed,
-            images=images,
-            record=record,
-            check=check,
-        )
+        with Working(preparation(configuration, precondition, images)):
+            live = start(
+                configuration,
+                layers=layers,
+                layer_settings=layer_settings,
+                nbd=nbd,
+                tcp=tcp,
+                sdhci=sdhci,
+                file=file,
+                loop=loop or (command is not None and not (nbd or tcp or sdhci or file or ublk)) or None,
+                ublk=ublk,
+                mkfs=mkfs,
+                mkfs_options=mkfs_options,
+                overwrite=overwrite,
+                mount=mount,
+                mount_options=mount_options,
+                image=image,
+                second=beside,
+                second_image=second_image,
+                clock="free" if delayed is not None else clock,
+                think=think,
+                precondition=precondition,
+                seed=seed,
+                images=images,
+                record=record,
+                check=check,
+            )
         # Ctrl-C interrupts the preparation; from here on it asks for an orderly end.
         with asked_by_signal() as ending:
             figures, result, status = _served(live, command, control, clock, delayed, ending, as_json)

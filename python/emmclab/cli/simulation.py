@@ -15,6 +15,7 @@ from emmclab.cli.failures import EARLY_END
 from emmclab.cli.meter import Meter
 from emmclab.cli.names import layer_names, names_of, one_of, setting_names
 from emmclab.cli.options import Bin, OverTime, Percentiles, note_over_time
+from emmclab.cli.working import Working, preparation
 from emmclab.devices.device import Device, presets
 from emmclab.devices.over_time import check_target
 from emmclab.devices.result import Result
@@ -193,12 +194,18 @@ class Replay:
     ) -> Result:
         """Simulate with a progress meter; `pictures` adds the data for figures of a report page."""
         names = ", ".join(trace.name for trace in traces)
-        with _SimulationMeter(f"simulate {names} on {device.name}") as meter:
+        prepared = preparation(device, self.precondition, self.images)
+        with _SimulationMeter(f"simulate {names} on {device.name}") as meter, Working(prepared) as working:
+
+            def note(done: int, total: int | None, requests: int, simulated_s: float) -> None:
+                working.stop()
+                meter.note(done, total, requests, simulated_s)
+
             options = asdict(self)
             width = options.pop("bin")
             options["over_time"] = (width or True) if pictures or self.over_time is not None else False
             options["distribution"] = pictures
-            return device.simulate(*traces, events=events, progress=meter.note, **options, **software)
+            return device.simulate(*traces, events=events, progress=note, **options, **software)
 
 
 def end(results: Sequence[Result]) -> None:

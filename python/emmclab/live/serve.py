@@ -23,6 +23,7 @@ from emmclab.devices.layers import Setting, refuse_lines, stack
 from emmclab.devices.result import Result
 from emmclab.errors import ConfigError, UnsupportedError
 from emmclab.live.qemu import qemu_command
+from emmclab.live.span import keep_from
 
 #: File systems that can be made on a loop or ublk device.
 FILE_SYSTEMS = ("ext4", "xfs", "btrfs", "f2fs", "vfat")
@@ -60,6 +61,9 @@ class LiveDevice:
         self.mounted: str | None = None
         #: Figures of making and mounting a file system, which the result leaves out; None where neither was.
         self.prepared: Result | None = None
+        self._record: Path | None = None
+        #: The simulated time from which the result counts, and the trace holds, what was served.
+        self._counted_from_s = 0.0
 
     @property
     def path(self) -> str:
@@ -135,7 +139,7 @@ class LiveDevice:
         return Result({"trace": "live", **json.loads(text), "options": self._said})
 
     def clear_counters(self) -> None:
-        """Have the figures of the result begin now; what was served before counts no more.
+        """Have result and recorded trace begin now; what was served before is in neither.
 
         >>> import emmclab
         >>> with emmclab.serve("small-1gb", clock="free", nbd="auto") as disk:
@@ -144,6 +148,7 @@ class LiveDevice:
         0
         """
         self._live.clear_counters()
+        self._counted_from_s = json.loads(self._live.status())["simulated_s"]
 
     def drain(self) -> Result:
         """Have the layers move all data that they keep aside; the result's `run.drain_s` is the time of that.
@@ -337,6 +342,8 @@ class LiveDevice:
         if self._result is None:
             try:
                 self._result = self._sum(self._live.stop())
+                if self._record is not None and self._counted_from_s > 0:
+                    keep_from(self._record, self._counted_from_s)
             finally:
                 if self._temporary is not None:
                     shutil.rmtree(self._temporary, ignore_errors=True)
@@ -428,7 +435,8 @@ def serve(
         seed: seed of random preconditioning.
         images: folder that keeps preconditioned devices.
         images_limit: most bytes of `images`.
-        record: trace to write, with the times of the simulation; by the ending of its name.
+        record: trace to write, with the times of the simulation; by the ending of its name. It holds what the
+            result counts: without making and mounting a file system.
         log: crash log to write, for `emmclab crash`: every command with its data.
         check: check every invariant of the device after each command (slow).
 
@@ -504,6 +512,7 @@ def serve(
 
         temporary = tempfile.mkdtemp(prefix="emmclab-")
     served = LiveDevice(live, config, said, temporary)
+    served._record = None if record is None else Path(record)
     try:
         if loop or ublk:
             if ublk:
