@@ -164,7 +164,7 @@ def refusing(aside: Path) -> Iterator[None]:
             kind="io",
             file=str(aside.parent),
             errno=errno.ENOSPC if full else errno.EIO,
-            hint="free some space" if full else "check the disk; a run of the study repeats what is damaged",
+            hint="free some space" if full else "check the disk and the memory of this machine",
         ) from error
 
 
