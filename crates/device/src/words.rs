@@ -66,5 +66,5 @@ impl<'a> Reader<'a> {
 /// The error of an image that is not one.
 pub(crate) fn damaged(problem: &str) -> Error {
     Error::new(Kind::Truncated, format!("this is not an image of this device: {problem}"))
-        .hint("delete it; it will be made again")
+        .hint("move it away: a preconditioned device is made again; the state of a served image with layers is needed to find its data, so restore a copy of that")
 }

@@ -27,8 +27,8 @@ impl LayerConfig {
     /// The same layer with a setting, whose value is TOML; a word that is none is taken as a string.
     #[must_use]
     pub fn with(mut self, key: &str, value: &str) -> Self {
-        let parsed = format!("value = {value}").parse::<Table>().ok().and_then(|mut all| all.remove("value"));
-        self.settings.insert(key.to_owned(), parsed.unwrap_or_else(|| Value::String(value.to_owned())));
+        let parsed = value.parse().unwrap_or_else(|_| Value::String(value.to_owned()));
+        self.settings.insert(key.to_owned(), parsed);
         self
     }
 }

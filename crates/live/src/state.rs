@@ -291,7 +291,7 @@ fn load(path: &Path, config: &DeviceConfig, layers: &[LayerConfig]) -> Result<Op
     let damaged = || {
         Error::new(Kind::Truncated, "this is not the state of a live device, or it is damaged")
             .in_file(path)
-            .hint("remove it to have the image served as by a device that was made anew")
+            .hint("restore a copy: with layers, the data of the image cannot be found without it; without layers, move it away to serve the image as a new device")
     };
     let mut start = [0; 12];
     file.read_exact(&mut start).map_err(|_| damaged())?;

@@ -150,11 +150,7 @@ impl DeviceConfig {
         let mut origins = self.origins.clone();
         let mut said = Vec::new();
         for (key, text) in pairs {
-            let value = format!("value = {text}")
-                .parse::<Table>()
-                .ok()
-                .and_then(|mut table| table.remove("value"))
-                .unwrap_or_else(|| Value::String((*text).to_owned()));
+            let value = text.parse().unwrap_or_else(|_| Value::String((*text).to_owned()));
             put(&mut given, key, value)?;
             origins.insert((*key).to_owned(), "--set".to_owned());
             said.push((*key).to_owned());

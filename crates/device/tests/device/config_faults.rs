@@ -218,6 +218,16 @@ fn another_policy_leaves_the_settings_of_the_former_one_behind() {
 }
 
 #[test]
+fn text_behind_a_value_is_not_left_out() {
+    let mut config = DeviceConfig::preset("small-1gb").unwrap();
+    for value in ["32 # blocks", "32\ncache.lies = \"flush\"", "32 64"] {
+        let error = config.set("geometry.block_groups.0.blocks", value).unwrap_err();
+        assert!(error.to_string().contains("blocks"), "{error}");
+    }
+    config.set("geometry.block_groups.0.blocks", "32").unwrap();
+}
+
+#[test]
 fn unknown_keys_presets_and_broken_toml_name_the_cure() {
     let mut config = DeviceConfig::preset("small-1gb").unwrap();
     assert!(config.set("gc.polic", "fifo").unwrap_err().to_string().contains("`gc.policy`"));
