@@ -40,3 +40,21 @@ def test_an_impossible_capacity_is_refused(wrong: str, trace: Path) -> None:
     assert "Traceback" not in done.stderr and "hint:" in done.stderr
     with pytest.raises(package.ConfigError):
         package.Device.preset("nexus5", capacity=wrong)
+
+
+@pytest.mark.parametrize("capacity", ["256MB", "2GB", "16GB", "512GB"])
+def test_a_zoned_device_of_any_capacity_runs_the_first_command(capacity: str, trace: Path) -> None:
+    words = (
+        "simulate",
+        trace,
+        "--device",
+        "zufs",
+        "--capacity",
+        capacity,
+        "--layer",
+        "lfs",
+        "--wrap-addresses",
+    )
+    done = emmclab(*words)
+    assert done.returncode == 0, done.stderr
+    assert f"zufs-{capacity} under lfs" in done.stdout
