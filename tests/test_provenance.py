@@ -56,8 +56,11 @@ def test_each_simulating_command_says_how_its_results_were_made(command: str, tr
         assert one["provenance"]["command"].startswith(f"emmclab {command} ")
 
 
-def test_the_command_of_a_result_names_no_output(monkeypatch: pytest.MonkeyPatch) -> None:
-    words = "simulate a.csv --html p.html --json -o=x --seed 2 --over-time o.csv -- run --json"
+def test_the_command_of_a_result_names_only_what_the_result_depends_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    outputs = "--html p.html --json -o=x --over-time o.csv"
+    words = f"simulate a.csv {outputs} --seed 2 --jobs 2 --results r -- run --json"
     monkeypatch.setattr(made, "words", words.split())
     assert made.command_line() == "emmclab simulate a.csv --seed 2 -- run --json"
 

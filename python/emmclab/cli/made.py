@@ -9,20 +9,21 @@ from emmclab.cli.failures import words
 from emmclab.devices.provenance import Provenance
 from emmclab.runtime.files import printable
 
-#: Options of outputs, each with a value, and those without one. They change no result.
+#: Options with a value that change no result: outputs; places of results, and processes. Then those without.
 _OUTPUTS = ("--html", "--figures", "--over-time", "--perfetto", "--events", "--record", "--output", "-o")
-_FLAGS = ("--json",)
+_PLACES = ("--results", "--images", "--images-gb", "--jobs", "--on")
+_FLAGS = ("--json", "--fresh")
 
 
 def command_line() -> str:
-    """Return the command line of this process without its outputs: it gives the same results."""
+    """Return the command line of this process without what changes no result; it gives the same one."""
     kept, end = [], words.index("--") if "--" in words else len(words)
     skips = False
     for place, word in enumerate(words):
         option, equals, _ = word.partition("=")
         if skips:
             skips = False
-        elif place < end and option in _OUTPUTS:
+        elif place < end and option in (*_OUTPUTS, *_PLACES):
             skips = not equals
         elif place >= end or option not in _FLAGS:
             kept.append(word)

@@ -276,7 +276,11 @@ def difference_text(row: Mapping[str, Any]) -> str:
 
 
 def jump_notes(profiles: Sequence[Profile]) -> list[str]:
-    """Return for each profile with clock jumps that are not taken out what that does to a comparison."""
+    """Return for each profile with clock jumps that are not taken out what that does to a comparison.
+
+    >>> jump_notes([Workload.preset("Email").trace().profile()])
+    []
+    """
     notes = []
     for profile in profiles:
         jumps = [jump for jump in profile.clock_jumps if not jump["mended"]]
@@ -299,7 +303,11 @@ def _seconds(jumps: Sequence[Mapping[str, Any]]) -> str:
 
 
 def fit_note(trace: Trace) -> str:
-    """Return what a model fitted to a trace copies of its clock jumps; empty without jumps."""
+    """Return what a model fitted to a trace copies of its clock jumps; empty without jumps.
+
+    >>> fit_note(Workload.preset("Email").trace())
+    ''
+    """
     jumps = [jump for jump in trace.clock_jumps if not jump["mended"]]
     if not jumps:
         return ""
