@@ -92,6 +92,7 @@ def test_a_command_does_not_import_another() -> None:
     found = modules_after("from emmclab.cli import main; main(['formats', '--json'])")
     assert {name for name in found if name.startswith("emmclab.cli.")} == {
         "emmclab.cli.console",
+        "emmclab.cli.endings",
         "emmclab.cli.failures",
         "emmclab.cli.formats",
         "emmclab.cli.helping",

@@ -44,6 +44,8 @@ _HINTS = {
 _LONG = re.compile(r"(?:[^\s/]{400,}|\S{5000,})")
 #: What is kept of it.
 _HEAD, _TAIL = 200, 60
+#: Characters of a message that are searched for such words; a longer one loses its middle first.
+_LOOKED_AT = 1_000_000
 
 
 def harmless(text: str) -> str:
@@ -63,7 +65,9 @@ def _message(text: str) -> str:
     >>> _message("a\x1b[2J: no such device")
     'a␛[2J: no such device'
     """
-    text = _LONG.sub(lambda word: f"{word[0][:_HEAD]}…{word[0][-_TAIL:]}", text[: 100 * _LONGEST])
+    if len(text) > _LOOKED_AT:
+        text = text[: _LOOKED_AT // 2] + text[-_LOOKED_AT // 2 :]
+    text = _LONG.sub(lambda word: f"{word[0][:_HEAD]}…{word[0][-_TAIL:]}", text)
     if len(text) > _LONGEST:
         left_out = len(text) - _LONGEST
         text = f"{text[: _LONGEST - _END]} … {left_out:,} characters … {text[-_END:]}"

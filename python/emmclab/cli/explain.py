@@ -37,7 +37,7 @@ from emmclab.errors import ConfigError, InputError
 from emmclab.runtime.quantity import size
 from emmclab.traces.profile_fields import JUMP_FIELDS, LEDGER_MEANINGS, jump_cells
 
-_METAVAR = "TRACE|DEVICE|SETTING|RESULT|WORD"
+_METAVAR = "WHAT"
 #: Why a file was read as the format it was read as.
 _SIGNS = {"content": "its content", "--format": "--format", "--columns": "--columns"}
 #: Fields of a header that are JSON themselves.

@@ -55,6 +55,11 @@ def refuse_endless(path: str | PathLike[str]) -> None:
 
     Raises:
         InputError: it is either.
+
+    >>> refuse_endless("/dev/zero")
+    Traceback (most recent call last):
+    ...
+    emmclab.errors.InputError: /dev/zero: no file of settings: it is larger than 16 MB, or has no end
     """
     try:
         found = Path(path).stat()
