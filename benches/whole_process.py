@@ -1,4 +1,4 @@
-"""Time of whole processes that simulate two workloads, in every input format, and SSDsim's if it is given.
+"""Measure whole processes that simulate two workloads in every input format, and SSDsim if it is given.
 
     .venv/bin/python benches/whole_process.py [--traces FOLDER] [--ssdsim FOLDER] [--rounds 9]
 

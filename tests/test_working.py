@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 
 import pytest
@@ -21,17 +22,21 @@ def test_silent_work_prints_how_long_it_has_taken_until_it_reports_itself(
             time.sleep(0.01)
             said += capsys.readouterr().err
         one.stop()
-        assert one._thread is not None
-        one._thread.join()
         capsys.readouterr()
         time.sleep(0.05)
     assert said.startswith("precondition small-1gb: ") and capsys.readouterr().err == ""
 
 
-def test_work_without_preconditioning_has_no_lines() -> None:
+def test_work_without_preconditioning_has_no_lines(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert preparation(Device.preset("small-1gb"), "none") == ""
-    with Working("") as one:
-        assert one._thread is None
+    monkeypatch.setattr(working, "_LINE_S", 0.01)
+    threads = threading.active_count()
+    with Working(""):
+        assert threading.active_count() == threads
+        time.sleep(0.05)
+    assert capsys.readouterr().err == ""
 
 
 def test_the_preparation_of_a_device_names_what_it_writes_at_most_and_how_to_keep_it() -> None:

@@ -6,6 +6,7 @@
 mod block_note;
 mod error;
 mod flags;
+mod health;
 pub mod interrupt;
 mod modifiers;
 mod op;
@@ -16,6 +17,7 @@ mod units;
 pub use block_note::{BlockNote, Role, SectorSet};
 pub use error::{Error, Kind, Result};
 pub use flags::Flags;
+pub use health::Health;
 pub use modifiers::Modifiers;
 pub use op::Op;
 pub use ranges::Ranges;

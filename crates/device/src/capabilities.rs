@@ -66,7 +66,7 @@ impl Capabilities {
         self.reliable_write || self.interface == InterfaceKind::Ufs
     }
 
-    /// The same as fields of the register of an eMMC, by their bytes; those that change in use are in [`crate::Health`]. In every partition, a write that is cut harms no older data
+    /// The same as fields of the register of an eMMC, by their bytes; those that change in use are in [`emmclab_base::Health`]. In every partition, a write that is cut harms no older data
     /// (`WR_REL_SET [167]`). A device that breaks its promises (`cache.lies`) states them all the same.
     /// A UFS has no such register.
     pub fn ext_csd(&self) -> Vec<ExtCsdField> {

@@ -1,21 +1,9 @@
 //! The state of a device in use, as its registers report it to the host: wear, spares, and background work.
 
+use emmclab_base::Health;
 use emmclab_settings::{CellMode, Settings, SlcMode};
 
 use crate::device::Device;
-
-/// The state of a device.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Health {
-    /// Share of the erases used that the blocks in SLC mode endure; `None` where there are none, or they endure any number.
-    pub slc_life_used: Option<f64>,
-    /// The same of all other blocks.
-    pub life_used: Option<f64>,
-    /// Share of the spare blocks that took the place of bad ones; `None` without spares.
-    pub spares_used: Option<f64>,
-    /// Background work, as `BKOPS_STATUS` of an eMMC counts it: 0 none, 1 outstanding, 2 writes wait for it, 3 urgent.
-    pub background: u8,
-}
 
 impl Device {
     /// The state of the device, which has these settings.

@@ -37,7 +37,6 @@ pub use emmclab_settings::*;
 pub use events::*;
 pub use ftl::{PREFETCHED, Stop, gc};
 pub use geometry::{Geometry, Group, ZoneLayout};
-pub use health::Health;
 pub use ids::{BlockId, Lpn, PlaneId, Ppn, WayId};
 pub use load::{DeviceConfig, Preset, Row, json_schema, presets};
 pub use nand::{BlockState, Load};

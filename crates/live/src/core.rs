@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Instant;
 
-use emmclab_base::{Error, Kind, Nanos, Op, Result};
+use emmclab_base::{Error, Health, Kind, Nanos, Op, Result};
 use emmclab_device::{BlockState, Command, Device, DeviceConfig, Observer, Quiet, Rare, SettingChange, Stop};
 use emmclab_layers::LayerConfig;
 use emmclab_replay::{Answer, Measure, Mode, ReplayOptions, SimulationResult, Stack};
@@ -384,7 +384,7 @@ impl Core {
     }
 
     /// The state of the first device's flash.
-    pub fn health(&self) -> emmclab_device::Health {
+    pub fn health(&self) -> Health {
         self.stack.device().health(self.config.settings())
     }
 

@@ -6,11 +6,11 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use emmclab_base::{Error, Kind, Result};
+use emmclab_base::{Error, Health, Kind, Result};
 use emmclab_device::DeviceConfig;
 use emmclab_layers::LayerConfig;
 use emmclab_replay::{ImageStore, ReplayOptions, SimulationResult};
-use emmclab_serve::{BlockDevice, BlockRequest, Completions, Extent, Health, Limits};
+use emmclab_serve::{BlockDevice, BlockRequest, Completions, Extent, Limits};
 use rustix::thread::set_current_timer_slack;
 
 use crate::clock::{Clock, Pace};
@@ -271,9 +271,7 @@ impl BlockDevice for LiveDevice {
     }
 
     fn health(&self) -> Health {
-        let emmclab_device::Health { slc_life_used, life_used, spares_used, background } =
-            self.shared.core().health();
-        Health { slc_life_used, life_used, spares_used, background }
+        self.shared.core().health()
     }
 
     fn submit(&self, requests: &mut Vec<BlockRequest>, completions: &Arc<dyn Completions>) {

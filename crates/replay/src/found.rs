@@ -54,7 +54,7 @@ impl Found {
         }
     }
 
-    /// The completion of a request is known.
+    /// Counts a request whose completion is known.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "once for each request, whose times are in registers")]
     pub fn add(&mut self, event: &RequestCompleted) {

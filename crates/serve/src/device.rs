@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use emmclab_base::Modifiers;
+use emmclab_base::{Health, Modifiers};
 
 /// The work that a request asks for. Sectors have 512 bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -97,19 +97,6 @@ pub struct Limits {
     pub discard_sectors: u32,
     /// Whether completed writes may be volatile, so that flushes mean something.
     pub write_cache: bool,
-}
-
-/// The state of a flash device, as an eMMC reports it in its `EXT_CSD` register.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Health {
-    /// Share of the life used of flash in SLC mode (`DEVICE_LIFE_TIME_EST_TYP_A`); `None`: not known.
-    pub slc_life_used: Option<f64>,
-    /// The same of other flash (`DEVICE_LIFE_TIME_EST_TYP_B`).
-    pub life_used: Option<f64>,
-    /// Share of the spare blocks used (`PRE_EOL_INFO`).
-    pub spares_used: Option<f64>,
-    /// Background work that is left, 0 to 3 (`BKOPS_STATUS`).
-    pub background: u8,
 }
 
 /// A block device. Any number of exports and connections may use it at once.

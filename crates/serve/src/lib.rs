@@ -15,9 +15,7 @@ mod sdhci;
 mod supervisor;
 mod ublk;
 
-pub use device::{
-    Action, BlockDevice, BlockRequest, Completion, Completions, Extent, Failure, Health, Limits,
-};
+pub use device::{Action, BlockDevice, BlockRequest, Completion, Completions, Extent, Failure, Limits};
 pub use fuse::FuseFile;
 pub use host_disk::{FileSystem, HostDisk, LoopOptions, Mkfs, MountOptions};
 pub use memory::MemoryDevice;

@@ -25,7 +25,7 @@ from emmclab.apps.closed_loop import (
 from emmclab.apps.processes import LIVE_HOST, agreement, run_live
 from emmclab.cli.console import print_json, put, say, stdout
 from emmclab.cli.helping import examples
-from emmclab.cli.made import Made
+from emmclab.cli.made import with_command
 from emmclab.cli.meter import Meter
 from emmclab.cli.names import application_names, host_names, names_of, network_names, several, solution_names
 from emmclab.cli.options import AsJson, option, with_groups
@@ -42,6 +42,7 @@ from emmclab.cli.simulation import (
     layered,
 )
 from emmclab.cli.working import Working
+from emmclab.devices.provenance import Provenance
 from emmclab.errors import ConfigError
 from emmclab.runtime.files import write_whole
 
@@ -327,7 +328,7 @@ def apps(
         model = replace(running, host=running.host or LIVE_HOST).run(
             names[0], chosen[0], networks[0], **software
         )
-        made = Made(chosen[:1]).to_dict()
+        made = with_command(Provenance(chosen[:1]).to_dict())
         _report([found, model], [], html, made)
         _show_live(found, model, as_json, made)
         return
@@ -350,7 +351,7 @@ def apps(
         faster = [running.run(names[0], chosen[0], networks[0], what_if=[part], **software) for part in parts]
     if perfetto is not None:
         say(f"picture: {perfetto}")
-    made = Made(chosen).to_dict()
+    made = with_command(Provenance(chosen).to_dict())
     _report(results, faster, html, made)
     _show(results, faster, as_json, made)
 

@@ -9,7 +9,7 @@ import typer
 
 from emmclab.cli.console import print_json, say, stdout
 from emmclab.cli.helping import examples
-from emmclab.cli.made import Made
+from emmclab.cli.made import with_command
 from emmclab.cli.names import layer_names, several
 from emmclab.cli.options import AsJson, Reading, TraceFiles, with_groups
 from emmclab.cli.outputs import in_a_folder
@@ -26,6 +26,7 @@ from emmclab.cli.simulation import (
     warn,
 )
 from emmclab.devices.layers import settings_of, stack, stacks
+from emmclab.devices.provenance import Provenance
 from emmclab.devices.result import Result
 from emmclab.errors import ConfigError
 
@@ -85,7 +86,6 @@ def compare(
     stack(every, layer_settings)
     configurations = [configured(name, own, capacity) for name in names]
     sources = distinct([reading.open(path) for path in traces])
-    made = Made(configurations, sources)
     pictures = html is not None
     results = []
     for source in sources:
@@ -97,15 +97,17 @@ def compare(
                 }
                 results.append(replay.run(device, [source], pictures=pictures, **software))
         reading.note_changed(results[-1]["trace"], results[-1]["ledger"])
+    # The runs have hashed the traces.
+    made = with_command(Provenance(configurations, sources).to_dict())
     if html is not None:
         from emmclab.pages.simulation import write_simulation_report
 
-        write_simulation_report(results, configurations, html, made=made.to_dict())
+        write_simulation_report(results, configurations, html, made=made)
         say(f"report: {html}")
     replay.write(results)
     if as_json:
         warn(results)
-        whence = {"provenance": made.to_dict()}
+        whence = {"provenance": made}
         print_json([_with_gain(result, gain) | whence for result, gain in _gains(results)])
     else:
         from emmclab.cli.show_runs import show_compared_results

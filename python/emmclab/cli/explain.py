@@ -20,10 +20,10 @@ from emmclab.cli.console import print_json, stdout
 from emmclab.cli.explained import (
     explain_difference,
     explain_named,
-    explain_result,
-    is_result,
+    explain_results,
     keys,
     named,
+    results_in,
 )
 from emmclab.cli.glossary import Term, define, glossary, words
 from emmclab.cli.helping import examples
@@ -117,8 +117,8 @@ def explain(
             field="--capacity",
             hint="give it with the name of a device",
         )
-    if is_result(trace):
-        explain_result(trace, as_json)
+    if results := results_in(trace):
+        explain_results(results, as_json)
         return
     if not trace.exists():
         is_path = "/" in str(trace) or str(trace) == "-"

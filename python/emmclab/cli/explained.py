@@ -10,12 +10,11 @@ from typing import Any
 
 from rich.text import Text
 
-from emmclab import _core
 from emmclab.cli.console import print_json, stdout
 from emmclab.cli.show import framed
 from emmclab.devices.device import Device, presets
+from emmclab.devices.layers import layers as layer_kinds
 from emmclab.devices.result_fields import result_fields
-from emmclab.errors import ConfigError
 
 #: The place of an entry of a list in a key: `geometry.block_groups.0.blocks`.
 _NUMBER = re.compile(r"\.\d+(?=\.|$)")
@@ -34,16 +33,15 @@ def _plain(key: str) -> str:
     return _NUMBER.sub("", key).casefold()
 
 
-def is_result(path: Path) -> bool:
-    """Return whether a file is the JSON of simulated runs, as `--json` of a command prints it."""
+def results_in(path: Path) -> list[dict[str, Any]]:
+    """Return the simulated runs in a file, as `--json` of a command prints them; empty for any other file."""
     if path.suffix != ".json" or not path.is_file():
-        return False
+        return []
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        runs = _runs(json.loads(path.read_text(encoding="utf-8")))
     except ValueError:
-        return False
-    runs = _runs(found)
-    return bool(runs) and all(isinstance(one, dict) and {*_OF_A_RESULT} <= {*one} for one in runs)
+        return []
+    return runs if all(isinstance(one, dict) and {*_OF_A_RESULT} <= {*one} for one in runs) else []
 
 
 def _runs(found: Any) -> list[Any]:
@@ -56,13 +54,8 @@ def _runs(found: Any) -> list[Any]:
 def keys() -> list[str]:
     """Return the names that `named` finds: settings of devices and of layers, and fields of results."""
     devices = {_plain(row["key"]): None for row in Device.preset("ufs31").explain()}
-    layers = [f"{kind['name']}.{one['name']}" for kind in _layers() for one in kind["settings"]]
+    layers = [f"{kind['name']}.{one['name']}" for kind in layer_kinds() for one in kind["settings"]]
     return [*devices, *layers, *(field.path for field in result_fields())]
-
-
-def _layers() -> list[dict[str, Any]]:
-    kinds: list[dict[str, Any]] = json.loads(_core.layer_kinds())
-    return kinds
 
 
 def named(name: str) -> list[dict[str, Any]]:
@@ -84,7 +77,7 @@ def named(name: str) -> list[dict[str, Any]]:
                     values = one["presets"].setdefault(preset, [])
                     values.append(row["value"])
     rows = list(found.values())
-    for kind in _layers():
+    for kind in layer_kinds():
         for one in kind["settings"]:
             key = f"{kind['name']}.{one['name']}"
             if _belongs(key, wanted):
@@ -176,15 +169,9 @@ def explain_difference(first: Device, second: Device, as_json: bool) -> None:
     console.print(table)
 
 
-def explain_result(path: Path, as_json: bool) -> None:
-    """Print how the results of a file were made, as far as the file says it.
-
-    Raises:
-        ConfigError: the file has no result.
-    """
-    found = [_made(one) for one in _runs(json.loads(path.read_text(encoding="utf-8")))]
-    if not found:
-        raise ConfigError(f"{path}: there is no result", kind="config", file=str(path))
+def explain_results(results: Sequence[Mapping[str, Any]], as_json: bool) -> None:
+    """Print how results were made, as far as they say it."""
+    found = [_made(one) for one in results]
     if as_json:
         print_json(found)
         return

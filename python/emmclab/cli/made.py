@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Mapping
 from typing import Any
 
 from emmclab.cli.failures import words
-from emmclab.devices.provenance import Provenance
 from emmclab.runtime.files import printable
 
 #: Options with a value that change no result: outputs; places of results, and processes. Then those without.
@@ -30,9 +30,6 @@ def command_line() -> str:
     return shlex.join(["emmclab", *map(printable, kept)])
 
 
-class Made(Provenance):
-    """The provenance of the results of a command."""
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the group `provenance` of a result: also the command line."""
-        return super().to_dict() | {"command": command_line()}
+def with_command(provenance: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the group `provenance` of a result of a command: also the command line."""
+    return {**provenance, "command": command_line()}

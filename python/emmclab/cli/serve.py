@@ -17,7 +17,7 @@ import typer
 from emmclab.cli.console import print_json, say, stderr, stdout
 from emmclab.cli.endings import Ending, asked_by_signal
 from emmclab.cli.helping import examples
-from emmclab.cli.made import Made
+from emmclab.cli.made import with_command
 from emmclab.cli.names import filesystem_names, one_of
 from emmclab.cli.options import AsJson, option, with_groups
 from emmclab.cli.outputs import in_a_folder
@@ -36,6 +36,7 @@ from emmclab.cli.simulation import (
 )
 from emmclab.cli.working import Working, preparation
 from emmclab.devices.device import lie_of
+from emmclab.devices.provenance import Provenance
 from emmclab.devices.result_text import changes_line
 from emmclab.errors import ConfigError
 from emmclab.runtime.quantity import duration, size
@@ -460,7 +461,7 @@ def _show(
     record: Path | None,
 ) -> None:
     """Write the files that were asked for, and print the sum of the run."""
-    made = Made([live.device]).to_dict()
+    made = with_command(Provenance([live.device]).to_dict())
     if record is not None:
         say(f"trace: {record}")
     if html is not None:

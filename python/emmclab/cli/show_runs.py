@@ -138,7 +138,7 @@ def _ufs_table(ufs: dict[str, Any]) -> Table:
 
 
 def _completion(result: Result) -> str:
-    """Return when writes are complete: in the write buffer, where the device has one that takes them in."""
+    """Describe when a write completes: in the write buffer if it takes writes, else in the flash."""
     when = f"when {result['configuration.write_complete']}"
     buffered = (result["cache"] or {}).get("units_written")
     return (

@@ -10,7 +10,7 @@ import typer
 
 from emmclab.cli.console import print_json, say, stdout
 from emmclab.cli.helping import examples
-from emmclab.cli.made import Made
+from emmclab.cli.made import with_command
 from emmclab.cli.options import AsJson, Reading, TraceFiles, with_groups
 from emmclab.cli.outputs import Perfetto, in_a_folder
 from emmclab.cli.simulation import (
@@ -78,7 +78,6 @@ def simulate(
     own, layer_settings = layered(settings, layers)
     configuration = configured(device, own, capacity)
     opened = [reading.open(path) for path in traces]
-    made = Made([configuration], opened)
     beside = None if second is None else configured(second, [])
     software: dict[str, Any] = {
         "layers": layers,
@@ -100,23 +99,24 @@ def simulate(
         check_random([one for one in (configuration, beside) if one is not None], replay.precondition)
         ways = [dataclasses.replace(replay, seed=replay.seed + more) for more in range(seeds)]
         runs = [way.run(configuration, opened, None, **software) for way in ways]
-        _show_seeds(runs, made, as_json)
+        _show_seeds(runs, as_json)
         end(runs)
         return
     pictures = html is not None
     result = replay.run(configuration, opened, events, pictures=pictures, perfetto=perfetto, **software)
     reading.note_changed(result["trace"], result["ledger"])
+    made = with_command(result["provenance"])
     if perfetto is not None:
         say(f"picture: {perfetto}")
     if html is not None:
         from emmclab.pages.simulation import write_simulation_report
 
-        write_simulation_report([result], [configuration], html, made=made.to_dict())
+        write_simulation_report([result], [configuration], html, made=made)
         say(f"report: {html}")
     replay.write([result])
     if as_json:
         warn([result])
-        print_json(result.to_dict() | {"provenance": made.to_dict()})
+        print_json(result.to_dict() | {"provenance": made})
     else:
         from emmclab.cli.show_runs import show_result
 
@@ -124,13 +124,13 @@ def simulate(
     end([result])
 
 
-def _show_seeds(runs: list[Any], made: Made, as_json: bool) -> None:
+def _show_seeds(runs: list[Any], as_json: bool) -> None:
     from emmclab.devices.spread import beside_spread
 
     if as_json:
         warn(runs)
         found = {"spread": beside_spread(runs), "runs": [run.to_dict() for run in runs]}
-        print_json(found | {"provenance": made.to_dict()})
+        print_json(found | {"provenance": with_command(runs[0]["provenance"])})
         return
     from emmclab.cli.show_runs import show_spread
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import threading
 import time
+from contextlib import ExitStack
 from types import TracebackType
 from typing import Self
 
@@ -11,6 +11,7 @@ from emmclab.cli.console import say
 from emmclab.cli.meter import length
 from emmclab.devices.device import Device, parse_precondition
 from emmclab.runtime.quantity import size
+from emmclab.runtime.repeating import repeated
 
 #: Time between two lines, seconds; work shorter than this passes in silence.
 _LINE_S = 5.0
@@ -22,13 +23,12 @@ class Working:
     def __init__(self, what: str) -> None:
         """Name the work; nothing is printed for work without a name."""
         self._what = what
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._lines, daemon=True) if what else None
+        self._lines = ExitStack()
 
     def __enter__(self) -> Self:
-        if self._thread is not None:
-            self._started = time.monotonic()
-            self._thread.start()
+        self._started = time.monotonic()
+        if self._what:
+            self._lines.enter_context(repeated(_LINE_S, self._line))
         return self
 
     def __exit__(
@@ -38,11 +38,10 @@ class Working:
 
     def stop(self) -> None:
         """End the lines: the work is done, or has a meter of its own from here on."""
-        self._over.set()
+        self._lines.close()
 
-    def _lines(self) -> None:
-        while not self._over.wait(_LINE_S):
-            say(f"{self._what}: {length(time.monotonic() - self._started)} so far")
+    def _line(self) -> None:
+        say(f"{self._what}: {length(time.monotonic() - self._started)} so far")
 
 
 def preparation(device: Device, precondition: str, images: object = None) -> str:

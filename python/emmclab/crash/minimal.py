@@ -44,7 +44,7 @@ class Minimal:
     tries: int
 
     def as_json(self) -> dict[str, Any]:
-        """Return it as JSON."""
+        """Return the result as a dictionary of JSON values."""
         return asdict(self)
 
 

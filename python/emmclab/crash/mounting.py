@@ -155,7 +155,7 @@ def _forget(device: str) -> None:
     with contextlib.suppress(OSError):
         control = os.open("/dev/btrfs-control", os.O_RDWR | os.O_CLOEXEC)
         try:
-            # Only what can be written may be longer than 1,024 bytes.
+            # A buffer of more than 1,024 bytes must be writable: ioctl() copies shorter ones.
             fcntl.ioctl(control, _FORGET_DEVICE, bytearray(struct.pack("=q4088s", 0, device.encode())))
         finally:
             os.close(control)

@@ -79,7 +79,7 @@ class Advice:
     note: str
 
     def to_dict(self) -> dict[str, Any]:
-        """Return all fields."""
+        """Return all fields as a dictionary of JSON values."""
         return asdict(self)
 
 

@@ -59,7 +59,7 @@ class JournalAdvice:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Return all fields."""
+        """Return all fields as a dictionary of JSON values."""
         return asdict(self)
 
 

@@ -47,5 +47,5 @@ def result_groups() -> tuple[ResultGroup, ...]:
 
 
 def result_fields() -> list[ResultField]:
-    """Return all fields."""
+    """Return the fields of all groups, in the order of the JSON output."""
     return [field for group in result_groups() for field in group.fields]

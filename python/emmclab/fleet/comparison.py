@@ -108,7 +108,7 @@ class Comparison:
         return f"{first} and {second} have no figure in common ({counts})"
 
     def to_dict(self) -> dict[str, Any]:
-        """Return all of it, as `emmclab fleet --against --json` prints it."""
+        """Return the comparison as `emmclab fleet --against --json` prints it."""
         rows = []
         for one in self.differences:
             numbers = {name: value for name, value in asdict(one).items() if name != "field"}

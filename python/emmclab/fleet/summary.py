@@ -96,7 +96,7 @@ class Summary:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Return all of it, as `emmclab fleet --json` prints it."""
+        """Return the summary as `emmclab fleet --json` prints it."""
         return {
             "by": list(self.by),
             "headline": self.headline(),

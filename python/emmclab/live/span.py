@@ -17,9 +17,4 @@ def keep_from(path: Path, at_s: float) -> None:
     if first_ns is None or first_ns >= at_s * 1e9:
         return
     after_s = at_s - first_ns / 1e9
-    shorter = path.with_name(f".{path.name}")
-    try:
-        read(path, only=[f"from={after_s:.9f}s"]).write(shorter)
-        shorter.replace(path)
-    finally:
-        shorter.unlink(missing_ok=True)
+    read(path, only=[f"from={after_s:.9f}s"]).write(path)

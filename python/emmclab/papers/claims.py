@@ -127,7 +127,7 @@ class Claim:
     evidence: dict[str, Any] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return all fields."""
+        """Return all fields as a dictionary of JSON values."""
         return asdict(self)
 
 

@@ -98,7 +98,7 @@ def positive_interval(values: Sequence[float]) -> Interval | None:
 def difference_interval(
     first: Mapping[int, float], second: Mapping[int, float], comparisons: int, *, ratio: bool
 ) -> Interval | None:
-    """Return the interval of `second` against `first`, each value by its seed.
+    """Return the confidence interval of the difference of two settings, paired by seed.
 
     Both have the same inputs for a seed, so that the differences seed by seed are taken: of logarithms where
     `ratio` is asked for and every value is above 0. The confidence holds for so many comparisons together

@@ -56,7 +56,7 @@ class Program:
         return hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()[:16]
 
     def to_json(self) -> str:
-        """Return all of it as text, from which `Program.of` makes it again."""
+        """Return the program as text, which `Program.of` reads."""
         return json.dumps(asdict(self), sort_keys=True)
 
     @staticmethod

@@ -1,7 +1,8 @@
 //! What a device reports of its wear, its spares and its background work.
 
+use emmclab_base::Health;
 use emmclab_base::{Nanos, Op};
-use emmclab_device::{Command, Device, DeviceConfig, Health, Quiet};
+use emmclab_device::{Command, Device, DeviceConfig, Quiet};
 
 use crate::common::config;
 

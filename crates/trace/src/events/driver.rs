@@ -1,4 +1,4 @@
-//! Requests made of the commands of MMC, UFS and SCSI drivers, for recordings without block events.
+//! Builds requests from the commands of MMC, UFS and SCSI drivers, for recordings without block events.
 //!
 //! A command is a request: it arrives, starts and is issued when the driver gives it to the device, and completes when the
 //! driver sees its end. The rules:

@@ -1,4 +1,4 @@
-//! Fields by the names of a heading, whose order may differ from file to file.
+//! Fields of a table by the column names of its heading; the order of columns may differ between files.
 
 use emmclab_base::{Error, Kind, Result};
 

@@ -5,7 +5,7 @@ use emmclab_trace::{Error, Flags, Kind, Op, ReadOptions};
 use crate::support::protobuf::Message;
 use crate::support::{Trace, read_bytes};
 
-/// Numbers of the events' fields in `FtraceEvent`.
+/// Protobuf field numbers of the events in `FtraceEvent`.
 const SCHED_SWITCH: u32 = 4;
 const ISSUE: u32 = 45;
 const COMPLETE: u32 = 125;

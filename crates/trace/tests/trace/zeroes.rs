@@ -4,12 +4,12 @@ use std::fmt::Write as _;
 
 use emmclab_trace::{Op, ReadOptions};
 
-use crate::support::protobuf::Message;
 use crate::support::read_bytes;
+use crate::support::steps::{self, Step};
 
 /// Letters of a write of zeroes (Linux 6.18, earlier kernels, blkparse), each of a request at another sector; of a discard;
 /// and of a command of a program, which has no sectors.
-const STEPS: [(&str, u64, u32); 5] =
+const STEPS: [Step; 5] =
     [("WZS", 0, 2048), ("NS", 8192, 2048), ("WS", 16_384, 2048), ("DS", 64, 8), ("N", 0, 0)];
 
 fn check(bytes: &[u8], ending: &str) {
@@ -40,27 +40,10 @@ fn in_the_text_of_the_tracer_and_of_perf() {
 
 #[test]
 fn in_the_text_of_blkparse() {
-    let mut text = String::new();
-    for (number, (letters, sector, length)) in STEPS.into_iter().enumerate() {
-        let _ = write!(
-            text,
-            "  8,0    1  {number}  1.{number}00000000  7  D  {letters} {sector} + {length} [dd]\n  \
-             8,0    1  {number}  1.{number}00900000  0  C  {letters} {sector} + {length} [0]\n"
-        );
-    }
-    check(text.as_bytes(), "txt");
+    check(steps::blkparse(&STEPS).as_bytes(), "txt");
 }
 
 #[test]
 fn in_a_trace_of_perfetto() {
-    let step = |ns: u64, field: u32, (letters, sector, length): (&str, u64, u32)| {
-        let message = Message::default().number(1, 8 << 8).number(2, sector).number(3, u64::from(length));
-        Message::default().number(1, ns).number(2, 7).bytes(field, message.bytes(5, letters))
-    };
-    let mut bundle = Message::default().number(1, 0);
-    for (number, one) in (0..).zip(STEPS) {
-        bundle = bundle.bytes(2, step(number * 1_000, 45, one)).bytes(2, step(number * 1_000 + 9, 125, one));
-    }
-    let packet = Message::default().number(10, 2).bytes(1, bundle);
-    check(&Message::default().bytes(1, packet).0, "pftrace");
+    check(&steps::perfetto(&STEPS), "pftrace");
 }

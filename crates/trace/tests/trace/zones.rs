@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use emmclab_trace::{Op, ReadOptions};
 
-use crate::support::protobuf::Message;
+use crate::support::steps::{self, Step};
 use crate::support::{Trace, read_bytes};
 
 const NOTE: &str =
@@ -22,7 +22,7 @@ fn check(found: &Trace) {
 }
 
 /// Letters, sector and length of the commands, and of a write.
-const STEPS: [(&str, u64, u32); 4] = [("ZR", 524_288, 0), ("ZRA", 0, 0), ("ZF", 1_048_576, 0), ("W", 64, 8)];
+const STEPS: [Step; 4] = [("ZR", 524_288, 0), ("ZRA", 0, 0), ("ZF", 1_048_576, 0), ("W", 64, 8)];
 
 #[test]
 fn in_the_text_of_the_tracer() {
@@ -39,27 +39,10 @@ fn in_the_text_of_the_tracer() {
 
 #[test]
 fn in_the_text_of_blkparse() {
-    let mut text = String::new();
-    for (number, (letters, sector, length)) in STEPS.into_iter().enumerate() {
-        let _ = write!(
-            text,
-            "  8,0    1  {number}  1.{number}00000000  7  D  {letters} {sector} + {length} [dd]\n  \
-             8,0    1  {number}  1.{number}00900000  0  C  {letters} {sector} + {length} [0]\n"
-        );
-    }
-    check(&read(text.as_bytes(), "txt"));
+    check(&read(steps::blkparse(&STEPS).as_bytes(), "txt"));
 }
 
 #[test]
 fn in_a_trace_of_perfetto() {
-    let step = |ns: u64, field: u32, (letters, sector, length): (&str, u64, u32)| {
-        let message = Message::default().number(1, 8 << 8).number(2, sector).number(3, u64::from(length));
-        Message::default().number(1, ns).number(2, 7).bytes(field, message.bytes(5, letters))
-    };
-    let mut bundle = Message::default().number(1, 0);
-    for (number, one) in (0..).zip(STEPS) {
-        bundle = bundle.bytes(2, step(number * 1_000, 45, one)).bytes(2, step(number * 1_000 + 9, 125, one));
-    }
-    let packet = Message::default().number(10, 2).bytes(1, bundle);
-    check(&read(&Message::default().bytes(1, packet).0, "pftrace"));
+    check(&read(&steps::perfetto(&STEPS), "pftrace"));
 }

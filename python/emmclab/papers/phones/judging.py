@@ -46,7 +46,7 @@ class Finding:
         return BADGES[self.verdict]
 
     def to_dict(self) -> dict[str, str | int]:
-        """Return it for machines."""
+        """Return the judgement as a dictionary of JSON values."""
         return {
             "id": self.id,
             "number": self.number,

@@ -2,8 +2,8 @@
 
 use emmclab_base::SECTOR_BYTES;
 
-use crate::device::Health;
 use crate::sdhci::settings::{CardSettings, ERASE_UNIT, PARTITION_UNIT};
+use emmclab_base::Health;
 
 // Modes by index, which CMD6 writes.
 const BARRIER_CTRL: u8 = 31;

@@ -1,6 +1,7 @@
 //! What the tests of this crate share: real traces, fixtures, a sample of every format.
 
 pub mod protobuf;
+pub mod steps;
 
 use std::path::{Path, PathBuf};
 
