@@ -8,7 +8,7 @@ import time
 import pytest
 
 from emmclab.cli import working
-from emmclab.cli.working import Working, preparation
+from emmclab.cli.working import Preparing, Working
 from emmclab.devices.device import Device
 
 
@@ -30,20 +30,36 @@ def test_silent_work_prints_how_long_it_has_taken_until_it_reports_itself(
 def test_work_without_preconditioning_has_no_lines(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert preparation(Device.preset("small-1gb"), "none") == ""
     monkeypatch.setattr(working, "_LINE_S", 0.01)
     threads = threading.active_count()
-    with Working(""):
+    with Preparing(Device.preset("small-1gb"), "none"):
         assert threading.active_count() == threads
         time.sleep(0.05)
     assert capsys.readouterr().err == ""
 
 
-def test_the_preparation_of_a_device_names_what_it_writes_at_most_and_how_to_keep_it() -> None:
-    device = Device.preset("small-1gb")
-    assert "writes at most 512 MB; --images DIR" in preparation(device, "random:50")
-    assert "--images" not in preparation(device, "random:50", images="kept")
-    assert "writes at most 5 GB" in preparation(device, "steady")
+@pytest.mark.parametrize(
+    ("what", "images", "most"),
+    [("random:50", None, "512 MB"), ("steady", "kept", "5 GB"), ("used:1y,filled=50", None, "8.5 GB")],
+)
+def test_the_preparation_of_a_device_names_what_it_writes_at_most_how_far_it_is_and_how_to_keep_it(
+    what: str,
+    images: str | None,
+    most: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(working, "_LINE_S", 0.01)
+    written = iter(range(0, 1 << 40, 1 << 20))
+    monkeypatch.setattr(working, "preconditioned_bytes", lambda: next(written))
+    with Preparing(Device.preset("small-1gb"), what, images):
+        said = ""
+        while "left" not in said:
+            time.sleep(0.01)
+            said += capsys.readouterr().err
+    line = next(line for line in said.splitlines() if "left" in line)
+    assert f"writes at most {most}" in line and "MB written to precondition, at most" in line
+    assert ("--images DIR" in line) == (images is None)
 
 
 def test_options_that_are_tried_are_counted_as_simulations(

@@ -24,6 +24,7 @@ mod lru;
 mod nand;
 pub mod persistence;
 mod reconfigure;
+mod wear;
 mod words;
 mod zones;
 

@@ -18,6 +18,7 @@ mod fio;
 mod frame;
 mod json;
 mod live;
+mod precondition;
 mod presets;
 mod profile;
 mod reader;
@@ -56,6 +57,8 @@ mod _core {
     #[pymodule_export]
     use crate::live::{PyLive, delete_left};
     #[pymodule_export]
+    use crate::precondition::{PyPrecondition, precondition, preconditioned_bytes};
+    #[pymodule_export]
     use crate::presets::published_csv;
     #[pymodule_export]
     use crate::profile::{PyJournalProfiler, PyProfiler, cache_policies, published_tables};
@@ -67,7 +70,7 @@ mod _core {
     use crate::record::PyRecorder;
     #[pymodule_export]
     use crate::simulate::{
-        PyDeviceConfig, PySimulation, check_traces, device_presets, device_schema, layer_kinds, precondition,
+        PyDeviceConfig, PySimulation, check_traces, device_presets, device_schema, layer_kinds,
     };
     #[pymodule_export]
     use crate::synth::{PyFitter, PySynthesis, PyWorkloadModel, workload_presets};

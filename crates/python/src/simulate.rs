@@ -7,7 +7,7 @@ use emmclab_device::{Capabilities, DeviceConfig, presets};
 use emmclab_layers::{LayerConfig, Size};
 use emmclab_replay::{
     ImageStore, Recorder, ReplayOptions, RequestRows, RunOverTime, RunTracks, Simulation, age_by_traces,
-    preflight, prepare, prepare_by_traces,
+    preflight,
 };
 use emmclab_trace::{Error, Kind};
 use pyo3::prelude::*;
@@ -119,28 +119,6 @@ pub(crate) fn check_traces(
 ) -> PyResult<String> {
     let inputs = PyReader::inputs(&readers);
     run(py, || to_json(&preflight(&config.0, &from_json(options)?, &inputs)?))
-}
-
-/// Makes the device that a run with `options` (JSON of the replay options) begins with, or one aged by the traces of readers,
-/// where the folder `images` does not hold it; false where another process is making it.
-#[pyfunction]
-#[pyo3(signature = (config, options, images, *, images_limit=None, aged_by=None))]
-pub(crate) fn precondition(
-    py: Python<'_>,
-    config: &PyDeviceConfig,
-    options: &str,
-    images: PathBuf,
-    images_limit: Option<u64>,
-    aged_by: Option<Vec<PyRef<'_, PyReader>>>,
-) -> PyResult<bool> {
-    let aging = aged_by.map(|readers| PyReader::inputs_of_one_device(&readers));
-    run(py, || {
-        let store = store(images, images_limit)?;
-        match aging {
-            Some(traces) => prepare_by_traces(&config.0, traces, &store),
-            None => prepare(&config.0, &from_json(options)?, &store),
-        }
-    })
 }
 
 /// The folder of images; a cache where it has a limit.

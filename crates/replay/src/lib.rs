@@ -39,9 +39,9 @@ pub use fitted::{FittedFigure, fitted_figures};
 pub use host::{DriverCounts, HostCounts};
 pub use images::ImageStore;
 pub use measure::Measure;
-pub use options::{Mode, Precondition, Rate, ReplayOptions};
+pub use options::{Mode, Rate, ReplayOptions};
 pub use over_time::{RunOverTime, RunTimeRow};
-pub use precondition::{age_by_traces, prepare, prepare_by_traces};
+pub use precondition::{Precondition, Use, age_by_traces, preconditioned_bytes, prepare, prepare_by_traces};
 pub use preflight::{Chosen, preflight};
 pub use recorder::Recorder;
 pub use result::{

@@ -3,6 +3,8 @@
 use emmclab_trace::{Error, Kind, Nanos, Result};
 use serde::{Deserialize, Serialize};
 
+use crate::precondition::Precondition;
+
 /// When a request comes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -18,24 +20,6 @@ pub enum Mode {
     BackToBack,
     /// [`Mode::Closed`] where the trace has the completions that it needs, else [`Mode::Open`].
     Auto,
-}
-
-/// The device's contents before the run.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Precondition {
-    /// Nothing: a brand new device.
-    #[default]
-    None,
-    /// This share of the logical capacity, written once in order, in percent.
-    Sequential(f64),
-    /// This share of the logical capacity, written once in random order of 4 KB (or map unit) writes, in percent.
-    Random(f64),
-    /// Full, then overwritten at random until write amplification is flat, at most this many times the capacity.
-    SteadyState {
-        /// Bound of the overwriting, in capacities.
-        most_capacities: f64,
-    },
 }
 
 /// A factor on the rate of arrivals, exact to a millionth.

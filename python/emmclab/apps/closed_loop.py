@@ -11,10 +11,10 @@ from types import MappingProxyType
 from typing import Any
 
 from emmclab import _core
-from emmclab.devices.device import Device, parse_precondition
+from emmclab.devices.device import Device
 from emmclab.devices.layers import Setting, stack
+from emmclab.devices.preconditioning import no_trace
 from emmclab.devices.result import Result
-from emmclab.errors import ConfigError
 from emmclab.runtime.document import Document
 from emmclab.runtime.files import refuse_endless, written
 
@@ -251,15 +251,7 @@ def run_application(
     """
     device = Device.named(device) if isinstance(device, str) else device
     beside = Device.named(second) if isinstance(second, str) else second
-    aging = parse_precondition(precondition)
-    if isinstance(aging, Path):
-        hint = "use none, sequential:PCT, random:PCT or steady[:CAPACITIES]"
-        raise ConfigError(
-            "a device under an application is not aged by a trace",
-            kind="config",
-            field="precondition",
-            hint=hint,
-        )
+    aging = no_trace(precondition, "a device under an application").text
     program, setup = program_of(name), setup_of(host)
     chosen = {"filesystems": list(filesystems), "synced": None if sync is None else list(sync)}
     options = {"network": network, "seed": seed, "limit_s": limit_s, "what_if": list(what_if), **chosen}
@@ -279,7 +271,7 @@ def run_application(
     )
     if perfetto is not None:
         written.append(fspath(perfetto))
-    said = said_of(precondition, layers, layer_settings, beside)
+    said = said_of(aging, layers, layer_settings, beside)
     return AppResult({**found, "options": {**said, **chosen}})
 
 

@@ -34,6 +34,7 @@ from emmclab.cli.simulation import (
 )
 from emmclab.cli.studies import RESULTS, executor
 from emmclab.cli.study_meter import StudyMeter
+from emmclab.cli.used import Used, preconditioned
 from emmclab.cli.working import Working
 from emmclab.devices.advise import ORDERS, USED, Advised, Life, said
 from emmclab.devices.advise import advise as try_options
@@ -68,6 +69,7 @@ def advise(
     ] = "mean",
     mode: Mode = "auto",
     precondition: Precondition = USED,
+    used: Used = None,
     new: Annotated[
         bool,
         typer.Option(
@@ -136,6 +138,7 @@ def advise(
         require_order(by)
     configuration = configured(device, settings, capacity)
     opened = [reading.open(path) for path in traces]
+    prepared = preconditioned(precondition, used, opened, USED)
     counter = Counter(f"advise on {configuration.name}", "simulations of options")
 
     def note(done: int, total: int) -> None:
@@ -151,7 +154,7 @@ def advise(
             progress=note,
             jobs=jobs,
             mode=mode,
-            precondition="none" if new else None if precondition == USED else precondition,
+            precondition="none" if new else None if prepared == USED else prepared,
             wrap_addresses=wrap_addresses,
             images=images,
         )

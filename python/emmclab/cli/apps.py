@@ -41,6 +41,7 @@ from emmclab.cli.simulation import (
     device_names,
     layered,
 )
+from emmclab.cli.used import Used, preconditioned
 from emmclab.cli.working import Working
 from emmclab.devices.provenance import Provenance
 from emmclab.errors import ConfigError
@@ -72,11 +73,12 @@ class Running:
     precondition: Annotated[
         str,
         option(
-            "Data on the device before: none, sequential:PCT, random:PCT or steady[:CAPACITIES].",
+            "Data on the device before: none, sequential:PCT, random:PCT, steady[:CAPACITIES] or used:AGE.",
             _RUN,
             metavar="WHAT",
         ),
     ] = PRECONDITION
+    used: Used = None
     images: Images = None
     limit_s: Annotated[
         int, option("Simulated seconds after which a run is an error.", _RUN, metavar="S", min=1)
@@ -97,7 +99,7 @@ class Running:
                 network=network,
                 host=self.host or HOST,
                 seed=self.seed,
-                precondition=self.precondition,
+                precondition=preconditioned(self.precondition, self.used, default=PRECONDITION),
                 images=self.images,
                 limit_s=self.limit_s,
                 check=self.check,
@@ -114,7 +116,7 @@ class Running:
                 host=self.host or LIVE_HOST,
                 seed=self.seed,
                 clock=clock,
-                precondition=self.precondition,
+                precondition=preconditioned(self.precondition, self.used, default=PRECONDITION),
                 images=self.images,
                 limit_s=self.limit_s,
                 **software,

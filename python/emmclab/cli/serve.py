@@ -34,7 +34,8 @@ from emmclab.cli.simulation import (
     device_names,
     layered,
 )
-from emmclab.cli.working import Working, preparation
+from emmclab.cli.used import Used, preconditioned
+from emmclab.cli.working import Preparing
 from emmclab.devices.device import lie_of
 from emmclab.devices.provenance import Provenance
 from emmclab.devices.result_text import changes_line
@@ -169,6 +170,7 @@ def serve(
         ),
     ] = False,
     precondition: Precondition = "none",
+    used: Used = None,
     seed: PreconditionSeed = 1,
     images: Images = None,
     check: Check = False,
@@ -217,7 +219,8 @@ def serve(
         return
     with _trigger(delay_from) as delayed:
         say(f"making {configuration.name} ready")
-        with Working(preparation(configuration, precondition, images)):
+        precondition = preconditioned(precondition, used)
+        with Preparing(configuration, precondition, images):
             live = start(
                 configuration,
                 layers=layers,

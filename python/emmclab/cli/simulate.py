@@ -96,7 +96,7 @@ def simulate(
                 )
         from emmclab.devices.spread import check_random
 
-        check_random([one for one in (configuration, beside) if one is not None], replay.precondition)
+        check_random([one for one in (configuration, beside) if one is not None], replay.prepared(opened))
         ways = [dataclasses.replace(replay, seed=replay.seed + more) for more in range(seeds)]
         runs = [way.run(configuration, opened, None, **software) for way in ways]
         _show_seeds(runs, as_json)

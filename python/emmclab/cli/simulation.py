@@ -15,7 +15,8 @@ from emmclab.cli.failures import EARLY_END
 from emmclab.cli.meter import Meter
 from emmclab.cli.names import layer_names, names_of, one_of, setting_names
 from emmclab.cli.options import Bin, OverTime, Percentiles, note_over_time
-from emmclab.cli.working import Working, preparation
+from emmclab.cli.used import Used, preconditioned
+from emmclab.cli.working import Preparing
 from emmclab.devices.device import Device, presets
 from emmclab.devices.over_time import check_target
 from emmclab.devices.result import Result
@@ -73,7 +74,8 @@ Precondition = Annotated[
     str,
     typer.Option(
         metavar="WHAT",
-        help="Data before the run: none, sequential:PCT, random:PCT, steady[:CAPACITIES], or a trace.",
+        help="Data before the run: none, sequential:PCT, random:PCT, steady[:CAPACITIES], used:AGE, "
+        "or a trace.",
         rich_help_panel="Replay",
     ),
 ]
@@ -163,6 +165,7 @@ class Replay:
 
     mode: Mode = "auto"
     precondition: Precondition = "none"
+    used: Used = None
     rate: Rate = 1.0
     passes: Passes = 1
     wrap_addresses: Wrap = False
@@ -177,6 +180,10 @@ class Replay:
         """Refuse outputs that cannot be written, before any run."""
         if self.over_time is not None:
             check_target(self.over_time)
+
+    def prepared(self, traces: Sequence[Trace]) -> str:
+        """Return what to precondition a device with for these traces."""
+        return preconditioned(self.precondition, self.used, traces)
 
     def write(self, results: Sequence[Result]) -> None:
         """Write the requested outputs of all runs."""
@@ -194,14 +201,16 @@ class Replay:
     ) -> Result:
         """Simulate with a progress meter; `pictures` adds the data for figures of a report page."""
         names = ", ".join(trace.name for trace in traces)
-        prepared = preparation(device, self.precondition, self.images)
-        with _SimulationMeter(f"simulate {names} on {device.name}") as meter, Working(prepared) as working:
+        precondition = self.prepared(traces)
+        preparing = Preparing(device, precondition, self.images)
+        with _SimulationMeter(f"simulate {names} on {device.name}") as meter, preparing as working:
 
             def note(done: int, total: int | None, requests: int, simulated_s: float) -> None:
                 working.stop()
                 meter.note(done, total, requests, simulated_s)
 
-            options = asdict(self)
+            options = asdict(self) | {"precondition": precondition}
+            del options["used"]
             width = options.pop("bin")
             options["over_time"] = (width or True) if pictures or self.over_time is not None else False
             options["distribution"] = pictures

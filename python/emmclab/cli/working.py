@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import time
 from contextlib import ExitStack
+from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from emmclab._core import preconditioned_bytes
 from emmclab.cli.console import say
 from emmclab.cli.meter import length
-from emmclab.devices.device import Device, parse_precondition
+from emmclab.devices.device import Device
+from emmclab.devices.preconditioning import parse_precondition
 from emmclab.runtime.quantity import size
 from emmclab.runtime.repeating import repeated
 
@@ -23,6 +26,7 @@ class Working:
     def __init__(self, what: str) -> None:
         """Name the work; nothing is printed for work without a name."""
         self._what = what
+        self._before = preconditioned_bytes()
         self._lines = ExitStack()
 
     def __enter__(self) -> Self:
@@ -41,25 +45,37 @@ class Working:
         self._lines.close()
 
     def _line(self) -> None:
-        say(f"{self._what}: {length(time.monotonic() - self._started)} so far")
+        say(f"{self._what}: {length(time.monotonic() - self._started)} so far{self._done()}")
+
+    def _done(self) -> str:
+        """Say how much preconditioning has written meanwhile."""
+        written = preconditioned_bytes() - self._before
+        return f", {size(written)} written to precondition" if written else ""
 
 
-def preparation(device: Device, precondition: str, images: object = None) -> str:
-    """Name the preconditioning of a device with the most that it writes; empty where there is none.
+class Preparing(Working):
+    """Prints how far the preconditioning of a device is."""
 
-    >>> preparation(Device.preset("small-1gb"), "steady:2")
-    'precondition small-1gb (steady:2, writes at most 3 GB; --images DIR keeps the device for later runs)'
-    >>> preparation(Device.preset("small-1gb"), "none")
-    ''
-    """
-    found = parse_precondition(precondition)
-    if found == "none":
-        return ""
-    kept = "" if images else "; --images DIR keeps the device for later runs"
-    if not isinstance(found, dict):
-        return f"precondition {device.name} (by {precondition}{kept})"
-    (amount,) = found.values()
-    # Steady state fills the device first, and then overwrites it.
-    times = 1 + amount["most_capacities"] if isinstance(amount, dict) else amount / 100
-    most = size(device.capacity_bytes * times)
-    return f"precondition {device.name} ({precondition}, writes at most {most}{kept})"
+    def __init__(self, device: Device, precondition: str, images: object = None) -> None:
+        """Name the preconditioning, with the most that it writes; nothing is printed for a new device.
+
+        Raises:
+            ConfigError: as `parse_precondition`.
+        """
+        found = parse_precondition(precondition)
+        kept = "" if images else "; --images DIR keeps the device for later runs"
+        self._most = 0.0 if isinstance(found, Path) else found.most_bytes(device.capacity_bytes)
+        if isinstance(found, Path):
+            super().__init__(f"precondition {device.name} (by {precondition}{kept})")
+        elif self._most:
+            most = size(self._most)
+            super().__init__(f"precondition {device.name} ({precondition}, writes at most {most}{kept})")
+        else:
+            super().__init__("")
+
+    def _done(self) -> str:
+        written = preconditioned_bytes() - self._before
+        if not 0 < written < self._most:
+            return super()._done()
+        left = (time.monotonic() - self._started) * (self._most - written) / written
+        return f"{super()._done()}, at most {length(left)} left"

@@ -10,6 +10,7 @@ from typing import Any
 
 from emmclab import _core
 from emmclab.devices.layers import Setting, refuse_lines, settings_of, stack, stacks
+from emmclab.devices.preconditioning import parse_precondition
 from emmclab.devices.provenance import Provenance
 from emmclab.devices.result import Result
 from emmclab.errors import ConfigError
@@ -27,7 +28,6 @@ VictimView = _core.VictimView
 #: Chooses the block to collect out of `view.full_blocks`; None where none is worth it.
 VictimPolicy = Callable[[VictimView], int | None]
 
-_ENOUGH_CAPACITIES = 4.0
 #: Factors on the rate of arrivals that the core takes.
 _RATES = (1e-6, 1e6)
 #: Settings that are seeds of a device.
@@ -249,7 +249,7 @@ class Device:
         aging = parse_precondition(what)
         return _core.precondition(
             self.seeded(seed)._config,
-            json.dumps({"precondition": "none" if isinstance(aging, Path) else aging, "seed": seed}),
+            json.dumps({"precondition": "none" if isinstance(aging, Path) else aging.text, "seed": seed}),
             images,
             images_limit=images_limit,
             aged_by=[read(aging).open()] if isinstance(aging, Path) else None,
@@ -289,7 +289,8 @@ class Device:
                 its predecessor is complete), or `auto`, the same as None: closed where the trace records
                 completions, else open. `run.mode` and `run.mode_reason` name the mode used, and why.
             precondition: data on the device before the run: `none`, `sequential:PCT`, `random:PCT`,
-                `steady[:CAPACITIES]`, or the path of a trace that is replayed first.
+                `steady[:CAPACITIES]`, `used:AGE` (as `used:1y,daily=2GB`), or the path of a trace that is
+                replayed first.
             rate: factor on the rate of arrivals.
             start_offset_ns: time of the first arrival on the simulated clock.
             passes: how often the traces are replayed, one after the other.
@@ -371,7 +372,7 @@ class Device:
             "check": check,
             "first_writes": first_writes,
             "drain": drain,
-            "precondition": "none" if isinstance(aging, Path) else aging,
+            "precondition": "none" if isinstance(aging, Path) else aging.text,
         }
         # What is asked of the result does not change the run.
         asked = {"percentiles": percentiles_of(percentiles), "distribution": distribution}
@@ -399,7 +400,9 @@ class Device:
         ledger = _drive(run, stream, progress)
         # The core's name of the option.
         del options["fold"]
-        said = options | {"wrap_addresses": wrap_addresses, "precondition": precondition, "passes": passes}
+        said = options | {"wrap_addresses": wrap_addresses, "passes": passes}
+        if isinstance(aging, Path):
+            said["precondition"] = precondition
         if layers:
             said |= {"layers": list(layers), "layer_settings": dict(layer_settings or {})}
             said["second"] = None if beside is None else beside.name
@@ -419,36 +422,6 @@ def presets() -> list[str]:
     True
     """
     return list(_core.device_presets())
-
-
-def parse_precondition(text: str) -> Any:
-    """Understand `none`, `sequential:90`, `random:90`, `steady:4`, or the path of a trace.
-
-    >>> parse_precondition("random:80"), parse_precondition("steady")
-    ({'random': 80.0}, {'steady_state': {'most_capacities': 4.0}})
-    """
-    word, _, amount = text.partition(":")
-    if word == "none" and not amount:
-        return "none"
-    if word in ("sequential", "random", "steady"):
-        try:
-            number = float(amount) if amount else (_ENOUGH_CAPACITIES if word == "steady" else 100.0)
-        except ValueError:
-            raise ConfigError(
-                f"`{amount}` is not a number",
-                kind="config",
-                field="precondition",
-                hint="write it as `steady:4`" if word == "steady" else f"write it as `{word}:90`",
-            ) from None
-        return {"steady_state": {"most_capacities": number}} if word == "steady" else {word: number}
-    if Path(text).exists():
-        return Path(text)
-    raise ConfigError(
-        f"`{text}` is not a way to precondition a device",
-        kind="config",
-        field="precondition",
-        hint="use none, sequential:PCT, random:PCT, steady[:CAPACITIES], or the path of a trace",
-    )
 
 
 def _drive(run: _core.Simulation, stream: _core.Reader, progress: SimulationProgress | None) -> Ledger:

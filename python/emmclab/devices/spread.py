@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from emmclab.devices.device import Device
+from emmclab.devices.preconditioning import parse_precondition
 from emmclab.devices.result import Result
 from emmclab.errors import ConfigError
 
@@ -27,7 +29,8 @@ def check_random(devices: Sequence[Device], precondition: str) -> None:
     >>> check_random([Device.preset("nexus5")], "none")
     >>> check_random([Device.preset("small-1gb")], "steady:1")
     """
-    if precondition.partition(":")[0] in ("random", "steady"):
+    found = parse_precondition(precondition)
+    if not isinstance(found, Path) and found.is_random:
         return
     rows = [row for device in devices for row in device.explain()]
     wakes = any(row["key"].startswith("power.wake_quantiles") and row["value"] != "[]" for row in rows)
@@ -38,8 +41,8 @@ def check_random(devices: Sequence[Device], precondition: str) -> None:
             "gives the same run",
             kind="config",
             field="--seeds",
-            hint="precondition at random (random:PCT or steady), or take a device with power.wake_quantiles, "
-            "such as nexus5",
+            hint="precondition at random (random:PCT, steady or used:AGE), or take a device with "
+            "power.wake_quantiles, such as nexus5",
         )
 
 

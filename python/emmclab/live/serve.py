@@ -18,8 +18,9 @@ from types import TracebackType
 from typing import Any
 
 from emmclab import _core
-from emmclab.devices.device import Device, parse_precondition
+from emmclab.devices.device import Device
 from emmclab.devices.layers import Setting, refuse_lines, stack
+from emmclab.devices.preconditioning import no_trace
 from emmclab.devices.result import Result
 from emmclab.errors import ConfigError, UnsupportedError
 from emmclab.live.qemu import qemu_command
@@ -450,14 +451,7 @@ def serve(
     True
     """
     config = Device.named(device) if isinstance(device, str) else device
-    aging = parse_precondition(precondition)
-    if isinstance(aging, Path):
-        raise ConfigError(
-            "a served device is not aged by a trace",
-            kind="config",
-            field="precondition",
-            hint="use sequential:PCT, random:PCT or steady[:CAPACITIES]",
-        )
+    aging = no_trace(precondition, "a served device").text
     beside = Device.named(second) if isinstance(second, str) else second
     needs_disk = mkfs is not None or mount is not None
     if loop is None:
@@ -499,7 +493,7 @@ def serve(
         images=None if images is None else fspath(images),
         images_limit=images_limit,
     )
-    said: dict[str, Any] = {"clock": clock, "think": think, "precondition": precondition, "seed": seed}
+    said: dict[str, Any] = {"clock": clock, "think": think, "precondition": aging, "seed": seed}
     said |= {"check": check, "image": None if image is None else fspath(image)}
     # Options of a replay that a live run has no choice of.
     said |= {"rate": 1.0, "passes": 1, "wrap_addresses": False, "drain": False}

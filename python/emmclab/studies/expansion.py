@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from emmclab.apps.closed_loop import program_of, setup_of
-from emmclab.devices.device import Device, parse_precondition
+from emmclab.devices.device import Device
 from emmclab.devices.layers import Setting, settings_of, stack
+from emmclab.devices.preconditioning import parse_precondition
 from emmclab.errors import ConfigError, EmmclabError
 from emmclab.studies.app_cell import digest_of
 from emmclab.studies.cell import PROFILE, Cell, Input

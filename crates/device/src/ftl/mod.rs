@@ -348,6 +348,21 @@ impl Ftl {
         self.core.tables.prefetch(sectors.iter().map(|sector| (sector >> shift) as usize));
     }
 
+    /// The blocks of a group that were ever handed out and are not bad.
+    pub fn used_blocks(&self, nand: &Nand, group: u8) -> Vec<BlockId> {
+        let pools = self.core.tables.pools().iter();
+        let used = pools.flat_map(|pool| pool.all_blocks().filter(|block| pool.was_used(*block)));
+        used.filter(|block| nand.block(*block).group == group && nand.state(*block) != BlockState::Bad)
+            .collect()
+    }
+
+    /// The blocks have worn without being used.
+    pub fn note_wear(&mut self, nand: &Nand) {
+        for pool in (0..self.pools()).map(PoolId) {
+            self.core.tables.pool_mut(pool).note_wear(nand);
+        }
+    }
+
     /// A unit whose program to `to` did not end lies at `from` again, or nowhere.
     pub fn take_back(&mut self, nand: &Nand, lpn: Lpn, to: Ppn, from: Option<Ppn>) {
         if self.lookup(lpn) != Some(to) {

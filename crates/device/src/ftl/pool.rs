@@ -323,6 +323,15 @@ impl Pool {
         }
     }
 
+    /// The blocks have worn without being used: the order of the free ones follows.
+    pub fn note_wear(&mut self, nand: &Nand) {
+        let erases = |block: u32| nand.block(BlockId(block)).erases;
+        if let Recycled::Heap(heap) = &mut self.recycled {
+            *heap = heap.drain().map(|Reverse((_, block))| Reverse((erases(block), block))).collect();
+        }
+        self.most_erases = self.all_blocks().map(|BlockId(block)| erases(block)).max().unwrap_or(0);
+    }
+
     /// Blocks that may be handed out.
     pub fn usable(&self) -> u32 {
         self.usable

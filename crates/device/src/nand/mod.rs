@@ -289,6 +289,11 @@ impl Nand {
         self.timelines.cut();
     }
 
+    /// Sets the erases that a block has seen.
+    pub fn set_erases(&mut self, block: BlockId, erases: u32) {
+        self.blocks[block.index()].erases = erases;
+    }
+
     /// Sets a block from an image.
     pub fn restore(&mut self, block: BlockId, written: u32, erases: u32, state: BlockState) {
         let entry = &mut self.blocks[block.index()];

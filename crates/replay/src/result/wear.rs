@@ -34,30 +34,33 @@ impl Wear {
 pub struct Lifetime {
     /// Until every block has reached its erase limit: perfect levelling.
     pub even_host_bytes: f64,
-    /// Until the most worn block reaches its limit, wear going on as it did.
+    /// Until the most worn block reaches its limit: the work of the run, as unevenly spread as all wear of the device so far.
     pub first_block_host_bytes: f64,
+    /// Share of that life that is over, in percent: what the most worn block has of its limit.
+    pub used_pct: f64,
 }
 
 impl Lifetime {
     fn of(device: &Device, geometry: &Geometry) -> Option<Self> {
         let counters = device.counters();
         let written = counters.host_bytes_written as f64;
-        let erases = counters.block_erases() as f64;
-        let budget: f64 = geometry
-            .groups
-            .iter()
-            .map(|group| f64::from(group.erase_limit) * f64::from(group.blocks) * f64::from(geometry.planes))
+        let limit = |group: usize| f64::from(geometry.groups[group].erase_limit);
+        let limited = |group: &usize| limit(*group) > 0.0;
+        let budget: f64 = (0..geometry.groups.len())
+            .map(|group| limit(group) * f64::from(geometry.groups[group].blocks) * f64::from(geometry.planes))
             .sum();
-        let worst = device
-            .blocks()
-            .filter_map(|block| {
-                let limit = geometry.groups[usize::from(block.group)].erase_limit;
-                (limit > 0).then(|| f64::from(block.erases) / f64::from(limit))
-            })
-            .fold(0.0, f64::max);
-        (erases > 0.0 && budget > 0.0 && worst > 0.0).then(|| Self {
-            even_host_bytes: written * budget / erases,
-            first_block_host_bytes: written / worst,
+        // Of the run; the blocks may have seen more before.
+        let erases: u64 =
+            (0..geometry.groups.len()).filter(limited).map(|group| counters.group_erases[group]).sum();
+        let (mut worst, mut all_erases) = (0.0_f64, 0_u64);
+        for block in device.blocks().filter(|block| limited(&usize::from(block.group))) {
+            worst = worst.max(f64::from(block.erases) / limit(usize::from(block.group)));
+            all_erases += u64::from(block.erases);
+        }
+        (erases > 0 && worst > 0.0).then(|| Self {
+            even_host_bytes: written * budget / erases as f64,
+            first_block_host_bytes: written / worst * (all_erases as f64 / erases as f64),
+            used_pct: 100.0 * worst,
         })
     }
 }

@@ -16,4 +16,5 @@ mod nexus5_fit;
 mod pair;
 mod preflight;
 mod reordering;
+mod used;
 mod waf_closed_form;

@@ -1,0 +1,40 @@
+//! Erases of times that were not simulated.
+
+use emmclab_base::{Error, Kind, Result};
+
+use crate::device::Device;
+use crate::ids::BlockId;
+
+impl Device {
+    /// Wears the blocks on as if much more had been written of the same kind: `erases` more in all, by block group. Each block in use
+    /// gets as many, which is where wear tends to when no data stays for ever.
+    ///
+    /// # Errors
+    /// [`Kind::Config`] where a block would reach its erase limit; the device is as before.
+    pub fn wear_on(&mut self, erases: &[u64]) -> Result<()> {
+        let mut worn: Vec<(BlockId, u32)> = Vec::new();
+        for (group, more) in erases.iter().enumerate().filter(|(_, more)| **more > 0) {
+            let limit = self.geometry().groups[group].erase_limit;
+            let blocks = self.ftl.used_blocks(&self.nand, group as u8);
+            // Rounded along the blocks, so that the sum is met.
+            let due = |blocks_so_far: usize| more * blocks_so_far as u64 / blocks.len() as u64;
+            for (at, block) in blocks.iter().enumerate() {
+                let erases = u64::from(self.nand.block(*block).erases) + due(at + 1) - due(at);
+                if limit > 0 && erases >= u64::from(limit) {
+                    return Err(Error::new(
+                        Kind::Config,
+                        format!(
+                            "the device would be worn out: {erases} erases of a block that stands {limit}"
+                        ),
+                    ));
+                }
+                worn.push((*block, u32::try_from(erases).unwrap_or(u32::MAX)));
+            }
+        }
+        for (block, erases) in worn {
+            self.nand.set_erases(block, erases);
+        }
+        self.ftl.note_wear(&self.nand);
+        Ok(())
+    }
+}

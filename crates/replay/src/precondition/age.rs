@@ -1,0 +1,219 @@
+//! A new device that is being aged by one command after the other.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use emmclab_device::{Command, Counters, Device, DeviceConfig, PREFETCHED};
+use emmclab_trace::{Nanos, Op, Result, interrupt};
+use rand_pcg::Pcg64;
+use rand_pcg::rand_core::Rng;
+
+use super::what::bad;
+
+/// Share of the capacity between two samples of write amplification.
+const STEP: f64 = 0.1;
+/// Samples in one capacity.
+const SAMPLES: usize = 10;
+/// Relative change of write amplification from one whole capacity to the next at which it is flat.
+const FLAT: f64 = 0.01;
+/// Commands between two looks at whether the work is to end; some ms.
+const BETWEEN_CHECKS: u64 = 256;
+
+/// Bytes that preconditioning has written in this process: a sign of life.
+static WRITTEN: AtomicU64 = AtomicU64::new(0);
+
+/// Bytes that preconditioning has written in this process so far, whatever the device.
+pub fn preconditioned_bytes() -> u64 {
+    WRITTEN.load(Ordering::Relaxed)
+}
+
+/// A new device that is being aged, and what random writes need.
+pub(super) struct Age {
+    device: Device,
+    units: u32,
+    unit_sectors: u32,
+    random: Pcg64,
+    commands: u64,
+    written: u64,
+}
+
+impl Age {
+    pub fn new(config: &DeviceConfig, seed: u64) -> Self {
+        let device = Device::new(config);
+        let geometry = device.geometry();
+        Self {
+            units: geometry.logical_units,
+            unit_sectors: geometry.unit_sectors,
+            random: Pcg64::new(u128::from(seed), 0x00C0_FFEE),
+            device,
+            commands: 0,
+            written: 0,
+        }
+    }
+
+    pub fn device(&self) -> &Device {
+        &self.device
+    }
+
+    pub fn into_device(self) -> Device {
+        self.device
+    }
+
+    /// Map units that the host sees.
+    pub fn units(&self) -> u32 {
+        self.units
+    }
+
+    pub fn unit_sectors(&self) -> u32 {
+        self.unit_sectors
+    }
+
+    /// Units of 512 KB, the largest request of the kernels of these devices.
+    pub fn chunk(&self) -> u32 {
+        (1024 / self.unit_sectors).max(1).min(self.units)
+    }
+
+    /// A random number below `bound`.
+    pub fn below(&mut self, bound: u32) -> u32 {
+        (((self.random.next_u64() >> 32) * u64::from(bound)) >> 32) as u32
+    }
+
+    pub fn write(&mut self, unit: u32, count: u32) -> Result<()> {
+        self.submit(Op::Write, u64::from(unit) * u64::from(self.unit_sectors), count * self.unit_sectors)
+    }
+
+    /// One after the other: time does not matter here, so each comes when the last is done.
+    pub fn submit(&mut self, op: Op, sector: u64, sectors: u32) -> Result<()> {
+        self.commands += 1;
+        if self.commands.is_multiple_of(BETWEEN_CHECKS) {
+            interrupt::check()?;
+            let written = self.device.counters().host_bytes_written;
+            WRITTEN.fetch_add(written - self.written, Ordering::Relaxed);
+            self.written = written;
+        }
+        let arrival = Nanos(self.device.idle_from().0.max(0));
+        self.device.complete(&Command::new(arrival, op, sector, sectors))?;
+        match self.device.stop() {
+            None => Ok(()),
+            Some(stop) => Err(bad(
+                format!("preconditioning had to stop: {}", stop.reason()),
+                "fill a smaller share, or turn collection on (gc.policy) with some over-provisioning",
+            )),
+        }
+    }
+
+    /// Wears the blocks on by erases that are not simulated, by block group.
+    pub fn wear_on(&mut self, erases: &[u64]) -> Result<()> {
+        self.device.wear_on(erases).map_err(|error| {
+            error
+                .in_field("precondition")
+                .hint("give a lower age, or fewer bytes a day as in used:1y,daily=2GB")
+        })
+    }
+
+    /// No command for a while.
+    pub fn rest(&mut self, time: Nanos) {
+        self.device.idle_until(Nanos(self.device.idle_from().0.max(0)) + time);
+    }
+
+    pub fn fill(&mut self, units: u32) -> Result<()> {
+        let chunk = self.chunk();
+        let mut at = 0;
+        while at < units {
+            let count = chunk.min(units - at);
+            self.write(at, count)?;
+            at += count;
+        }
+        Ok(())
+    }
+
+    pub fn fill_at_random(&mut self, units: u32) -> Result<()> {
+        let mut order: Vec<u32> = (0..self.units).collect();
+        for i in 0..units {
+            let other = i + self.below(self.units - i);
+            order.swap(i as usize, other as usize);
+        }
+        order[..units as usize].chunks(PREFETCHED).try_for_each(|units| self.write_each(units))
+    }
+
+    /// Writes units one after the other. Their places are known beforehand, so that the cache misses overlap.
+    fn write_each(&mut self, units: &[u32]) -> Result<()> {
+        let mut sectors = [0; PREFETCHED];
+        for (sector, unit) in sectors.iter_mut().zip(units) {
+            *sector = u64::from(*unit) * u64::from(self.unit_sectors);
+        }
+        self.device.prefetch(&sectors[..units.len()]);
+        units.iter().try_for_each(|unit| self.write(*unit, 1))
+    }
+
+    /// Writes `count` units, each chosen by `choose`.
+    pub fn overwrite(&mut self, mut count: usize, mut choose: impl FnMut(&mut Self) -> u32) -> Result<()> {
+        while count > 0 {
+            let mut units = [0; PREFETCHED];
+            let units = &mut units[..count.min(PREFETCHED)];
+            for unit in units.iter_mut() {
+                *unit = choose(self);
+            }
+            self.write_each(units)?;
+            count -= units.len();
+        }
+        Ok(())
+    }
+
+    /// Overwrites at random until the write amplification of a capacity is that of the one before.
+    pub fn until_flat(&mut self, most_capacities: f64) -> Result<()> {
+        let mut work = Flatness::new(u64::from(self.units), self.device.counters());
+        let samples = (most_capacities / STEP).ceil() as u64;
+        for _ in 0..samples {
+            self.overwrite(work.step as usize, |age| {
+                let units = age.units;
+                age.below(units)
+            })?;
+            if work.is_flat(work.next, self.device.counters()) {
+                break;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether the work of a device has become the same from one capacity's worth of writes to the next.
+pub(super) struct Flatness {
+    step: u64,
+    next: u64,
+    /// Pages programmed and blocks erased by group, at each sample.
+    samples: Vec<(u64, Vec<u64>)>,
+}
+
+impl Flatness {
+    /// For a capacity of so many writes.
+    pub fn new(capacity: u64, counters: &Counters) -> Self {
+        let step = (capacity as f64 * STEP).max(1.0) as u64;
+        let first = (counters.all_page_programs(), counters.group_erases.clone());
+        Self { step, next: step, samples: vec![first] }
+    }
+
+    /// Takes note of the work after `done` writes; true once it is flat.
+    pub fn is_flat(&mut self, done: u64, counters: &Counters) -> bool {
+        if done < self.next {
+            return false;
+        }
+        self.next = done + self.step;
+        self.samples.push((counters.all_page_programs(), counters.group_erases.clone()));
+        let last = self.samples.len() - 1;
+        if last <= SAMPLES || !last.is_multiple_of(SAMPLES) {
+            return false;
+        }
+        let programs = |from: usize, to: usize| (self.samples[to].0 - self.samples[from].0) as f64;
+        let (earlier, now) = (programs(last - 2 * SAMPLES, last - SAMPLES), programs(last - SAMPLES, last));
+        (now - earlier).abs() <= FLAT * earlier
+    }
+
+    /// Blocks erased for each write by block group, over the last capacity that was sampled.
+    pub fn erase_rates(&self) -> Vec<f64> {
+        let last = self.samples.len() - 1;
+        let from = last.saturating_sub(SAMPLES);
+        let writes = ((last - from).max(1) as u64 * self.step) as f64;
+        let (before, now) = (&self.samples[from].1, &self.samples[last].1);
+        now.iter().zip(before).map(|(now, before)| (now - before) as f64 / writes).collect()
+    }
+}

@@ -1,0 +1,145 @@
+//! Making a used device out of a new one. Every way ends: fills write each unit once, the rest has a bound.
+
+mod age;
+mod used;
+mod what;
+
+use std::fmt::Write;
+
+use emmclab_device::{Device, DeviceConfig};
+use emmclab_trace::{Combiner, Nanos, Result, TraceInput};
+
+use self::age::Age;
+pub use self::age::preconditioned_bytes;
+pub use self::used::Use;
+pub use self::what::Precondition;
+use crate::images::{ImageStore, file_hash};
+use crate::options::ReplayOptions;
+use crate::wrap_addresses::place;
+
+/// Time for all background work of a UFS.
+const HIBERNATION: Nanos = Nanos(3_600_000_000_000);
+
+/// The device that the options ask for, from the store where it has been made before.
+pub(crate) fn precondition(
+    config: &DeviceConfig,
+    options: &ReplayOptions,
+    store: Option<&ImageStore>,
+) -> Result<Device> {
+    if options.precondition == Precondition::None {
+        return Ok(Device::new(config));
+    }
+    match store {
+        Some(store) if is_quick(options) && store.is_limited() => {
+            store.device_in_memory(config, &recipe(config, options), || {
+                Ok(off(config, make(config, options)?))
+            })
+        }
+        Some(store) => {
+            store.device(config, &recipe(config, options), || Ok(off(config, make(config, options)?)))
+        }
+        None => Ok(off(config, make(config, options)?)),
+    }
+}
+
+/// Makes the device that the options ask for where the store does not hold it; false where another process is making it.
+/// Nothing is done for a new device.
+///
+/// # Errors
+/// As [`crate::Simulation::new`].
+pub fn prepare(config: &DeviceConfig, options: &ReplayOptions, store: &ImageStore) -> Result<bool> {
+    if options.precondition == Precondition::None || (is_quick(options) && store.is_limited()) {
+        return Ok(true);
+    }
+    store.keep(config, &recipe(config, options), || Ok(off(config, make(config, options)?)))
+}
+
+/// As [`prepare`], for [`age_by_traces`].
+///
+/// # Errors
+/// As [`age_by_traces`].
+pub fn prepare_by_traces(config: &DeviceConfig, inputs: Vec<TraceInput>, store: &ImageStore) -> Result<bool> {
+    store.keep(config, &recipe_of_traces(&inputs)?, || Ok(off(config, replay(config, inputs)?)))
+}
+
+/// Whether making the device takes no longer than reading its image: 128 GB are filled in 2 s.
+fn is_quick(options: &ReplayOptions) -> bool {
+    matches!(options.precondition, Precondition::Sequential(_))
+}
+
+fn recipe(config: &DeviceConfig, options: &ReplayOptions) -> String {
+    match &options.precondition {
+        // Its nights are pauses, in which some devices work.
+        used @ Precondition::Used(_) => {
+            let settings = config.settings();
+            format!("{used} seed {} {:?} {:?}", options.seed, settings.gc, settings.power)
+        }
+        // Nothing random: one device for all seeds.
+        sequential @ Precondition::Sequential(_) => format!("{sequential:?}"),
+        random => format!("{random:?} seed {}", options.seed),
+    }
+}
+
+fn recipe_of_traces(inputs: &[TraceInput]) -> Result<String> {
+    let mut recipe = "traces".to_owned();
+    for input in inputs {
+        let hash = file_hash(&input.path)?;
+        let _ = write!(recipe, " {hash:032x} {:?} {}", input.options, input.start_offset);
+    }
+    Ok(recipe)
+}
+
+/// Switches a device off in good order, as it is before every run. A UFS has hibernated before: a run must not pay for a
+/// write booster that preconditioning filled.
+fn off(config: &DeviceConfig, mut device: Device) -> Device {
+    device.switch_off(if config.settings().interface.is_ufs() { HIBERNATION } else { Nanos::ZERO });
+    device
+}
+
+/// A device that has seen `traces`, each request as soon as the one before is done; from the store where it has been made
+/// before of the same settings and the same bytes. Addresses that lie beyond the device are wrapped.
+///
+/// # Errors
+/// Where a trace cannot be read, the device stops on the way, or the store fails.
+pub fn age_by_traces(
+    config: &DeviceConfig,
+    inputs: Vec<TraceInput>,
+    store: Option<&ImageStore>,
+) -> Result<Device> {
+    match store {
+        Some(store) => {
+            store.device(config, &recipe_of_traces(&inputs)?, || Ok(off(config, replay(config, inputs)?)))
+        }
+        None => Ok(off(config, replay(config, inputs)?)),
+    }
+}
+
+fn replay(config: &DeviceConfig, inputs: Vec<TraceInput>) -> Result<Device> {
+    let mut age = Age::new(config, 0);
+    let capacity = u64::from(age.units()) * u64::from(age.unit_sectors());
+    let mut traces = Combiner::open(inputs, 1)?;
+    while let Some(batch) = traces.next_batch()? {
+        for request in &batch {
+            let (sector, sectors) = place(request.sector.0, request.sectors, capacity, true)?;
+            age.submit(request.op, sector, sectors)?;
+        }
+    }
+    Ok(age.into_device())
+}
+
+fn make(config: &DeviceConfig, options: &ReplayOptions) -> Result<Device> {
+    options.precondition.check()?;
+    let mut age = Age::new(config, options.seed);
+    let share = |units: u32, share: f64| (f64::from(units) * share / 100.0) as u32;
+    match &options.precondition {
+        Precondition::None => {}
+        Precondition::Sequential(percent) => age.fill(share(age.units(), *percent))?,
+        Precondition::Random(percent) => age.fill_at_random(share(age.units(), *percent))?,
+        Precondition::SteadyState { most_capacities } => {
+            age.fill(age.units())?;
+            age.until_flat(*most_capacities)?;
+        }
+        Precondition::Used(usage) => used::live(&mut age, usage)?,
+    }
+    Ok(age.into_device())
+}

@@ -1,0 +1,205 @@
+//! Devices that a phone has used: how full they are, how worn, and that the days of the last years need not be simulated.
+
+use emmclab_device::{Block, BlockState, Device, DeviceConfig};
+use emmclab_replay::{ImageStore, Precondition, ReplayOptions, Simulation};
+use emmclab_trace::{Kind, Op, Request, Result, Sector};
+use proptest::prelude::*;
+
+fn small(settings: &[(&str, &str)]) -> DeviceConfig {
+    let mut config = DeviceConfig::preset("small-1gb").unwrap();
+    config
+        .set_all(&[
+            ("geometry.block_groups.0.pages_per_block", "16"),
+            ("geometry.block_groups.0.blocks", "256"),
+        ])
+        .unwrap();
+    config.set_all(settings).unwrap();
+    config
+}
+
+fn made(config: &DeviceConfig, text: &str, seed: u64) -> Result<Device> {
+    let options =
+        ReplayOptions { precondition: text.parse()?, seed, check: true, ..ReplayOptions::default() };
+    Ok(Simulation::new(config, &options, None)?.into_device())
+}
+
+fn valid_pct(device: &Device) -> f64 {
+    let valid: u64 = device.blocks().map(|block| u64::from(block.valid)).sum();
+    100.0 * valid as f64 / f64::from(device.geometry().logical_units)
+}
+
+fn erases(device: &Device) -> Vec<u32> {
+    device.blocks().map(|block: Block| block.erases).collect()
+}
+
+fn total(device: &Device) -> f64 {
+    erases(device).iter().map(|erases| f64::from(*erases)).sum()
+}
+
+#[test]
+fn a_used_device_holds_what_is_filled_and_what_was_not_discarded() {
+    let config = small(&[]);
+    for filled in [10.0, 50.0, 90.0, 100.0] {
+        let device = made(&config, &format!("used:1y,daily=1MB,filled={filled}"), 1).unwrap();
+        assert!((valid_pct(&device) - filled).abs() < 1.0, "{filled}: {}", valid_pct(&device));
+        let kept = made(&config, &format!("used:1y,daily=2MB,filled={filled},trim=no"), 1).unwrap();
+        assert!(valid_pct(&kept) > 98.0, "{filled}: every free place was written in 730 MB");
+    }
+    let new = made(&config, "used:0d,filled=40", 1).unwrap();
+    assert!((valid_pct(&new) - 40.0).abs() < 1.0 && total(&new) == 0.0);
+    assert_eq!(valid_pct(&made(&config, "used:1y,filled=0", 1).unwrap()), 0.0);
+}
+
+#[test]
+fn erases_grow_with_age_although_not_every_day_is_simulated() {
+    let config = small(&[]);
+    let capacity = 64.0;
+    let at = |days: u32| total(&made(&config, &format!("used:{days}d,daily=8MB"), 1).unwrap());
+    // Simulated to the end (8 capacities and less), and far beyond.
+    let (short, long, longer) = (at(56), at(560), at(1120));
+    let block_mb = 4.0 * 16.0 / 1024.0;
+    let least = |days: f64| (days * 8.0 - capacity) / block_mb;
+    assert!(short >= least(56.0) && long >= least(560.0), "{short} {long}");
+    let (per_day, per_later_day) = ((long - short) / 504.0, (longer - long) / 560.0);
+    assert!((per_later_day / per_day - 1.0).abs() < 0.05, "{per_day} {per_later_day}");
+}
+
+#[test]
+fn what_is_not_simulated_wears_all_blocks_in_use_alike() {
+    let config = small(&[]);
+    let spread = |days: u32| {
+        let erases =
+            erases(&made(&config, &format!("used:{days}d,daily=64MB,random=90,filled=95"), 1).unwrap());
+        (*erases.iter().min().unwrap(), *erases.iter().max().unwrap())
+    };
+    let ((least, most), (later_least, later_most)) = (spread(20), spread(2000));
+    assert!(later_least > 1000 + least && (later_most - later_least).abs_diff(most - least) <= 1);
+}
+
+#[test]
+fn a_device_that_would_be_worn_out_is_refused_with_its_limit() {
+    let config = small(&[("geometry.block_groups.0.erase_limit", "300")]);
+    assert!(made(&config, "used:100d,daily=64MB", 1).is_ok());
+    let error = made(&config, "used:10y,daily=64MB", 1).err().unwrap();
+    assert_eq!((error.kind(), error.field()), (Kind::Config, Some("precondition")));
+    assert!(error.to_string().contains("300"), "{error}");
+}
+
+#[test]
+fn a_used_device_is_kept_as_an_image_and_works_on_with_its_wear() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = ImageStore::open(folder.path()).unwrap();
+    let config = small(&[]);
+    let options = ReplayOptions {
+        precondition: "used:1y,daily=4MB,random=50".parse().unwrap(),
+        check: true,
+        ..ReplayOptions::default()
+    };
+    let mut images = Vec::new();
+    for _ in 0..2 {
+        let mut run = Simulation::new(&config, &options, Some(&store)).unwrap();
+        let before = total(run.device());
+        for number in 0..20_000_u64 {
+            let sector = Sector(number * 7919 % 8000 * 8);
+            let request =
+                Request::new(emmclab_trace::Nanos::from_micros(number as i64 * 100), Op::Write, sector, 8);
+            assert!(run.push(&request, &mut emmclab_device::Quiet).unwrap());
+        }
+        assert!(total(run.device()) > before && before > 1000.0);
+        images.push(run.into_device().to_image());
+    }
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+    assert_eq!(images[0], images[1]);
+}
+
+#[test]
+fn the_lifetime_of_a_used_device_is_of_the_work_of_the_run() {
+    let config = small(&[("geometry.block_groups.0.erase_limit", "3000")]);
+    let lives = ["used:30d,daily=64MB", "used:90d,daily=64MB"].map(|text| {
+        let options = ReplayOptions { precondition: text.parse().unwrap(), ..ReplayOptions::default() };
+        let mut run = Simulation::new(&config, &options, None).unwrap();
+        for number in 0..60_000_u64 {
+            let sector = Sector(number * 7919 % 12_000 * 8);
+            let request =
+                Request::new(emmclab_trace::Nanos::from_micros(number as i64 * 100), Op::Write, sector, 8);
+            run.push(&request, &mut emmclab_device::Quiet).unwrap();
+        }
+        run.finish(None, &mut emmclab_device::Quiet).unwrap().wear.lifetime.unwrap()
+    });
+    // The same work on devices that differ in what they have behind them.
+    assert!((lives[0].even_host_bytes / lives[1].even_host_bytes - 1.0).abs() < 0.1, "{lives:?}");
+    for life in lives {
+        let share = life.first_block_host_bytes / life.even_host_bytes;
+        assert!((0.3..=1.0).contains(&share), "{life:?}");
+    }
+    assert!(lives[1].used_pct > 2.0 * lives[0].used_pct, "{lives:?}");
+}
+
+#[test]
+fn a_zoned_device_is_refused() {
+    let config = DeviceConfig::preset("zufs").unwrap().with_capacity(1 << 30, "X").unwrap();
+    let error = made(&config, "used:1y", 1).err().unwrap();
+    assert!(error.to_string().contains("zoned"), "{error}");
+}
+
+#[test]
+fn every_scheme_and_kind_of_device_can_be_used() {
+    for name in ["nexus5", "ufs31", "emmc51-cache", "kingston-c4"] {
+        let config = DeviceConfig::preset(name).unwrap().with_capacity(1 << 30, "X").unwrap();
+        let device = made(&config, "used:60d,daily=64MB,filled=60", 1)
+            .unwrap_or_else(|error| panic!("{name}: {error}"));
+        assert!(
+            valid_pct(&device) > 55.0 && device.blocks().any(|block| block.state == BlockState::Full),
+            "{name}"
+        );
+    }
+}
+
+proptest! {
+    #[test]
+    fn the_text_form_says_all_values_and_comes_back(
+        days in 0_u32..20_000, daily in 1_u32..2000, unit in prop::sample::select(vec!["KB", "MB", "GB"]),
+        filled in 0_u32..=100, random in 0_u32..=100, trim in prop::sample::select(vec!["yes", "no"]),
+    ) {
+        let text = format!("used:{days}d,trim={trim},daily={daily}{unit},random={random}%,filled={filled}");
+        let found: Precondition = text.parse().unwrap();
+        prop_assert_eq!(&found.to_string().parse::<Precondition>().unwrap(), &found);
+    }
+
+    #[test]
+    fn no_text_is_understood_by_halves(text in "(used|steady|random|none|sequential)?:?[0-9a-z=,.%-]{0,20}") {
+        match text.parse::<Precondition>() {
+            Ok(found) => prop_assert_eq!(&found.to_string().parse::<Precondition>().unwrap(), &found),
+            Err(error) => {
+                prop_assert_eq!((error.kind(), error.field()), (Kind::Config, Some("precondition")));
+                prop_assert!(error.hint_text().is_some());
+            }
+        }
+    }
+}
+
+#[test]
+fn wrong_texts_are_refused_by_the_word_that_is_wrong() {
+    for (text, word) in [
+        ("used:", "``"),
+        ("used", "`used`"),
+        ("used:1", "`1`"),
+        ("used:-1y", "`-1y`"),
+        ("used:nany", "`nany`"),
+        ("used:101y", "36865"),
+        ("used:1y,daily=2", "`daily=2`"),
+        ("used:1y,daily=1000TB", "bytes a day"),
+        ("used:1y,filled=101", "filled=101"),
+        ("used:1y,filled=nan", "filled=NaN"),
+        ("used:1y,full=10", "`full=10`"),
+        ("used:1y,trim=maybe", "`trim=maybe`"),
+        ("used:1y,,", "``"),
+        ("steady:x", "`x`"),
+        ("steady:1001", "1001"),
+        ("random:101", "101"),
+        ("none:1", "`none:1`"),
+    ] {
+        let error = text.parse::<Precondition>().unwrap_err();
+        assert!(error.to_string().contains(word), "{text}: {error}");
+    }
+}

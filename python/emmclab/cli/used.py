@@ -1,0 +1,94 @@
+"""`--used`: a device as a phone has used it, whose daily writes may come from the traces or from a fleet."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import median
+from typing import Annotated
+
+import typer
+
+from emmclab.errors import ConfigError
+from emmclab.traces.trace import Trace
+
+Used = Annotated[
+    str | None,
+    typer.Option(
+        metavar="AGE[,KEY=VALUE...]",
+        help="A device that a phone has used for AGE (90d, 18mo, 2y); the same as --precondition used:AGE. "
+        "daily=2GB: bytes written a day, or hours of the traces a day (4h), or the table of a fleet; "
+        "filled=75, random=12: percent; trim=yes.",
+        rich_help_panel="Replay",
+    ),
+]
+_DAILY = re.compile(r"(?<=,)daily=([^,]*)")
+_HOURS = re.compile(r"(\d+(?:\.\d+)?)h")
+_DAY_S = 86_400
+_HINT = "give bytes a day (daily=2GB), hours of the traces a day (daily=4h), or the table of a fleet"
+
+
+def preconditioned(
+    precondition: str, used: str | None, traces: Sequence[Trace] = (), default: str = "none"
+) -> str:
+    """Return what to precondition a device with: `precondition`, or a used device where `used` is given.
+
+    Raises:
+        ConfigError: both are given, or the daily writes cannot be found out.
+    """
+    if used is None:
+        return precondition
+    if precondition != default:
+        raise ConfigError(
+            "a device is preconditioned in one way",
+            kind="config",
+            field="--used",
+            hint="leave out --precondition, or --used",
+        )
+    return "used:" + _DAILY.sub(lambda found: f"daily={_daily(found[1], traces)}", used)
+
+
+def _daily(text: str, traces: Sequence[Trace]) -> str:
+    """Return the daily writes as a size."""
+    if hours := _HOURS.fullmatch(text):
+        return _size(float(hours[1]) / 24 * _of_traces(text, traces))
+    return _size(_of_fleet(Path(text))) if Path(text).is_file() else text
+
+
+def _of_traces(text: str, traces: Sequence[Trace]) -> float:
+    """Return the bytes that traces write in a day without a pause."""
+    if any(trace.is_pipe for trace in traces):
+        raise _unknown(text, "a trace from a pipe cannot be read twice")
+    profiles = [trace.profile() for trace in traces]
+    seconds: float = sum(profile["duration_s"] or 0.0 for profile in profiles)
+    if not seconds:
+        raise _unknown(text, "there is no trace with a duration")
+    written_kb: float = sum(
+        row["data_kb"] for profile in profiles for row in profile["by_operation"] if row["op"] == "write"
+    )
+    return 1024 * written_kb / seconds * _DAY_S
+
+
+def _of_fleet(path: Path) -> float:
+    """Return the median over the recordings of a fleet of the bytes written in a day."""
+    from emmclab.fleet.table import Table
+
+    rows = Table(path).recordings(["write_data_kb", "duration_s"])
+    rates = [1024 * written / seconds for written, seconds in rows if written is not None and seconds]
+    if not rates:
+        raise _unknown(str(path), "it holds no recording with a duration")
+    return float(median(rates)) * _DAY_S
+
+
+def _size(amount: float) -> str:
+    return f"{amount / 2**20:.2f}MB"
+
+
+def _unknown(value: str, reason: str) -> ConfigError:
+    return ConfigError(
+        f"`daily={value}`: the daily writes are unknown, because {reason}",
+        kind="config",
+        field="--used",
+        hint=_HINT,
+    )

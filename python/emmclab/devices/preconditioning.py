@@ -1,0 +1,44 @@
+"""What a device holds before a run: nothing, data, what a phone has left, or what a trace has written."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from emmclab import _core
+from emmclab.errors import ConfigError
+
+
+def parse_precondition(text: str) -> _core.Precondition | Path:
+    """Understand `none`, `sequential:90`, `random:90`, `steady:4`, `used:1y`, or the path of a trace.
+
+    Raises:
+        ConfigError: it is none of these, or an amount is impossible.
+
+    >>> parse_precondition("random:80").text, parse_precondition("steady").text
+    ('random:80', 'steady:4')
+    >>> parse_precondition("used:1y,daily=10GB").text
+    'used:365d,daily=10GB,filled=75,random=12,trim=yes'
+    """
+    try:
+        return _core.Precondition(text)
+    except ConfigError:
+        if Path(text).exists():
+            return Path(text)
+        raise
+
+
+def no_trace(text: str, device: str) -> _core.Precondition:
+    """Understand a way to precondition a device where a trace cannot; `device` names it in the error.
+
+    Raises:
+        ConfigError: as `parse_precondition`, and for the path of a trace.
+    """
+    found = parse_precondition(text)
+    if isinstance(found, Path):
+        raise ConfigError(
+            f"{device} is not aged by a trace",
+            kind="config",
+            field="precondition",
+            hint="use none, sequential:PCT, random:PCT, steady[:CAPACITIES] or used:AGE",
+        )
+    return found
