@@ -251,7 +251,8 @@ impl Controller {
         if let Some(cache) = &mut self.read_cache {
             cache.clear();
         }
-        self.clock.last_arrival = self.clock.last_arrival.max(at);
+        // Layers may have sent commands that were to come after the cut.
+        self.clock.last_arrival = at;
         self.clock.idle_from = at;
     }
 
