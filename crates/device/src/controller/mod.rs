@@ -25,7 +25,7 @@ use crate::ftl::Ftl;
 use crate::ftl::request_state::{RequestState, Taken};
 use crate::geometry::{Geometry, nanos};
 use crate::nand::Nand;
-use crate::zones::ZoneAction;
+use crate::zones::{ZoneAction, ZoneState};
 use emmclab_settings::{BoosterFlush, InterfaceKind, Lie, Scheduling, Settings};
 
 use background::Background;
@@ -108,8 +108,10 @@ impl Controller {
         let Some(zones) = &mut self.zones else {
             return Err(Error::new(Kind::Value, "the device has no zones").hint("set zones.blocks"));
         };
+        // A full zone is full of data, of which a cut may take some; there is nothing to finish.
+        let was_full = zones.report(zone).is_some_and(|zone| zone.state == ZoneState::Full);
         zones.manage(zone, action, self.clock.last_arrival, below.log)?;
-        if action == ZoneAction::Finish {
+        if action == ZoneAction::Finish && !was_full {
             below.ftl.finish_zone(zone);
         }
         Ok(())

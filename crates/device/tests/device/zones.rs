@@ -411,3 +411,32 @@ fn a_scaled_zoned_device_has_zones_enough_and_conventional_ones_in_slc_mode() {
         assert!(device.submit(&write, &mut Quiet).is_ok(), "{mb} MB");
     }
 }
+
+#[test]
+fn finishing_a_full_zone_changes_nothing_so_that_a_cut_may_take_its_data() {
+    let mut device = Device::new(&zoned(&[("cache.size_kb", "256"), ("cache.write_back", "when_full")]));
+    let mut undo = UndoLog::of(&device);
+    let zone = zones(&device)[4];
+    let all = Command::new(Nanos::ZERO, Op::Write, zone.start, zone.sectors as u32);
+    device.submit(&all, &mut undo).unwrap();
+    device.manage_zone(4, ZoneAction::Finish, &mut undo).unwrap();
+    assert_eq!(zones(&device)[4].state, ZoneState::Full);
+    device.cut(Nanos::ZERO, &mut undo);
+    // All of it was in the cache.
+    assert_eq!((zones(&device)[4].state, zones(&device)[4].write_pointer), (ZoneState::Empty, zone.start));
+}
+
+#[test]
+fn without_a_cache_what_is_complete_in_a_conventional_zone_is_there_while_zones_are_written() {
+    let mut device = Device::new(&zoned(&[("cache.size_kb", "0")]));
+    let mut persistence = Persistence::of(&device);
+    let start = zones(&device)[5].start;
+    for command in [
+        Command::new(Nanos::ZERO, Op::Write, start, 144),
+        Command::new(Nanos::from_micros(10), Op::Write, 205, 1),
+    ] {
+        persistence.expect(&command);
+        let done = device.submit(&command, &mut persistence).unwrap().unwrap();
+        assert_eq!(persistence.broken(done), None, "{command:?}");
+    }
+}

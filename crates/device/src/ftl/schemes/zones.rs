@@ -18,7 +18,7 @@ use crate::ftl::span::{Span, all_sectors};
 use crate::ftl::write::PageWrite;
 use crate::geometry::{Geometry, ZoneLayout};
 use crate::ids::{BlockId, Lpn};
-use crate::nand::{BlockState, Nand};
+use crate::nand::{BlockState, Nand, Operation};
 
 /// The block group of zones.
 const GROUP: u8 = 0;
@@ -30,6 +30,22 @@ struct Zone {
     blocks: Vec<BlockId>,
     /// Whether the host has finished it: it is full with less data than it has room for.
     finished: bool,
+}
+
+/// Counts a page program for a request, after `waits`. Where completion promises that data is durable, it is complete when the pages
+/// before it are, too, as it counts after a cut only with them.
+fn absorb(
+    core: &Core,
+    request: &mut RequestState,
+    (op, ready): (&Operation, Nanos),
+    waits: LatencyBreakdown,
+) {
+    let own = core.completion(op);
+    let order = core.in_order.filter(|_| core.completes_when_programmed());
+    let complete = order.map_or(own, |latest| latest.max(own));
+    let mut waits = waits.then(LatencyBreakdown::of(op, ready, own));
+    waits.queue += complete - own;
+    request.absorb(waits, op.begin, complete);
 }
 
 /// The blocks of every zone.
@@ -119,7 +135,10 @@ impl Zones {
     ) {
         let (first, units) = span.units(core.geometry.unit_shift);
         let Some(zone) = self.layout.zone_of(first.0) else {
+            // The order of pages is that of zones which are written in order.
+            let in_order = core.in_order.take();
             core.write_pages(nand, request, span, log);
+            core.in_order = in_order;
             return;
         };
         let (mut at, end) = (first.0, first.0 + units);
@@ -199,9 +218,7 @@ impl Zones {
         let next = nand.program_next(block, ready, bytes);
         let programmed = Programmed::next(block, GROUP, &next, bytes, Cause::Host, Stream::Host);
         core.commit_page(programmed, &List(&units), log);
-        let complete = core.completion(&next.op);
-        let own = LatencyBreakdown::of(&next.op, ready, complete);
-        request.absorb(waits.then(own), next.op.begin, complete);
+        absorb(core, request, (&next.op, ready), waits);
         Some(())
     }
 
@@ -224,8 +241,8 @@ impl Zones {
             command: request.command(),
         };
         let (op, _) = core.program_host(nand, request.ready, page, log)?;
-        let complete = core.completion(&op);
-        request.absorb(LatencyBreakdown::of(&op, request.ready, complete), op.begin, complete);
+        let ready = request.ready;
+        absorb(core, request, (&op, ready), LatencyBreakdown::default());
         Some(())
     }
 
