@@ -210,9 +210,11 @@ fn write_dominant(context: &Context) -> Verdict {
         measured,
         measured > 50.0,
         format!(
-            "writes set the pace: {bytes:.1} % of the bytes are written; write latency and wear come first"
+            "most requests are writes, with {bytes:.1} % of the bytes; write latency and wear come first"
         ),
-        format!("reads set the pace: {bytes:.1} % of the bytes are written; read latency comes first"),
+        format!(
+            "most requests are reads, although {bytes:.1} % of the bytes are written; read latency comes first"
+        ),
     ))
 }
 

@@ -113,7 +113,7 @@ impl Found {
 
 #[cfg(test)]
 mod tests {
-    use emmclab_device::LatencyBreakdown;
+    use emmclab_device::{LatencyBreakdown, Modifiers};
     use proptest::prelude::*;
 
     use super::*;
@@ -122,6 +122,7 @@ mod tests {
         RequestCompleted {
             id,
             op: if id.is_multiple_of(3) { Op::Read } else { Op::Write },
+            modifiers: Modifiers::empty(),
             sector: 0,
             sectors: 8,
             arrival: Nanos(arrival),

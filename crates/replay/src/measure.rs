@@ -1,9 +1,10 @@
 //! Measurement: an observer that sums up completions.
 
-use emmclab_device::{Observer, RequestCompleted};
+use emmclab_device::{Modifiers, Observer, RequestCompleted};
 use emmclab_trace::{Nanos, Op, SECTOR_BYTES};
 
 use crate::found::{Found, Judged};
+use crate::result::DurableTimes;
 use crate::tally::{Ranks, Tally, Times, quantiles};
 
 /// Bound of the sum of response times in [`Sums::low`], ns: 146 years.
@@ -138,6 +139,8 @@ pub struct Measure {
     pub(crate) reads: Kinds,
     pub(crate) writes: Kinds,
     pub(crate) others: Kinds,
+    /// Flushes, and writes with a flag that promises durability or an order.
+    durable: Kinds,
     first_arrival: Option<Nanos>,
     last_arrival: Nanos,
     /// [`NONE_YET`] before the first request.
@@ -155,6 +158,7 @@ impl Default for Measure {
             reads: Kinds::default(),
             writes: Kinds::default(),
             others: Kinds::default(),
+            durable: Kinds::default(),
             first_arrival: None,
             last_arrival: NONE_YET,
             last_complete: NONE_YET,
@@ -174,6 +178,16 @@ impl Measure {
     /// For requests whose numbers begin with `next`; earlier ones that are still under way count, too.
     pub fn starting_at(next: u64) -> Self {
         Self { found: Found::starting_at(next), ..Self::default() }
+    }
+
+    /// Times of flushes and durable writes, as the workload saw them; `None` where there was none.
+    pub(crate) fn durable(&self) -> Option<DurableTimes> {
+        (self.durable.count > 0).then(|| DurableTimes::new(&self.durable))
+    }
+
+    #[cold]
+    fn note_durable(&mut self, event: &RequestCompleted) {
+        self.durable.add(event, false);
     }
 
     /// Requests so far.
@@ -237,6 +251,9 @@ impl Observer for Measure {
             Op::Discard | Op::Flush | Op::SecureErase => &mut self.others,
         };
         kinds.add(event, begun_at_once);
+        if event.op == Op::Flush || event.modifiers.intersects(Modifiers::PROMISES) {
+            self.note_durable(event);
+        }
     }
 }
 

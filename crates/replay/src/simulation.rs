@@ -213,7 +213,6 @@ impl Simulation {
         result.host = self.engine.host_counts();
         if let Some(layers) = self.engine.layers() {
             result.layers = layers.results();
-            result.durable = Some(layers.durable());
             result.first_writes = layers.first_writes().to_vec();
             result.requests.bytes_read = self.measure.reads.bytes();
             result.requests.bytes_written = self.measure.writes.bytes();

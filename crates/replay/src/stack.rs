@@ -196,7 +196,6 @@ impl Stack {
         result.ledger = Ledger { seen: requests, kept: requests, ..Ledger::default() };
         result.run.stopped = self.stop().map(|stop| stop.reason().to_owned());
         result.layers = self.layers();
-        result.durable = (!result.layers.is_empty()).then(|| self.layered.durable());
         let second = self.second.as_ref();
         result.second_device =
             second.map(|disk| SecondDevice::new(self.second_name.clone(), disk.device(), disk.host_counts()));

@@ -78,6 +78,11 @@ impl Supervisor {
         &self.folder
     }
 
+    /// Has a command, and all that it starts, be killed with the serving process.
+    pub(crate) fn own(&self, command: &mut Command) {
+        command.env("EMMCLAB_SERVER", &self.folder);
+    }
+
     /// Makes a folder, which is removed at the end; one that is there stays.
     pub(crate) fn make_folder(&mut self, path: &Path) -> Result<()> {
         if path.as_os_str().as_bytes().contains(&b'\n') {
@@ -99,7 +104,9 @@ impl Supervisor {
 
     /// Lets it undo what is left, and waits for that.
     pub(crate) fn end(&mut self) {
-        if self.input.take().is_some() {
+        if let Some(mut input) = self.input.take() {
+            let _ = input.write_all(b"end\n");
+            drop(input);
             let _ = self.child.wait();
             // It is still there only if the shell was killed; it is empty then.
             let _ = std::fs::remove_dir(&self.folder);

@@ -1,6 +1,7 @@
 # Undoes what a serving process made on this host once its standard input ends: the process stopped, or was killed.
-# $1: the folder for its private folder; the others, if any, are a command that deletes the process's ublk devices. Prints that folder, then answers each line, the name of a folder that is wanted, with
-# `there`, `made` or an error. State is read from the kernel, so that nothing is missed that a tool was about to do.
+# $1: the folder for its private folder; the others, if any, are a command that deletes the process's ublk devices. Prints that folder,
+# then answers each line, the name of a folder that is wanted, with `there`, `made` or an error; `end` is the last line of a process that
+# stops in good order. State is read from the kernel, so that nothing is missed that a tool was about to do.
 trap '' HUP INT QUIT TERM PIPE TSTP TTIN TTOU
 PATH=$PATH:/usr/sbin:/sbin:/usr/bin:/bin
 parent=$PPID
@@ -23,6 +24,15 @@ loops() {
 }
 
 unmount_file() { umount "$@" "$folder" || fusermount3 -u "$@" "$folder" || fusermount -u "$@" "$folder"; }
+
+# The server was killed. Where its file system was mounted, paths lead to the folder of the host from now on: what was started for the
+# device, with all that this started, would go on there and take for stored what the device does not have.
+end_commands() {
+    for process in $(grep -lzxsF "EMMCLAB_SERVER=$folder" /proc/[0-9]*/environ); do
+        process=${process#/proc/}
+        kill -9 "${process%/environ}"
+    done
+}
 
 # $@: the command that deletes ublk devices. A process that stopped in good order has deleted them itself.
 undo() {
@@ -70,6 +80,7 @@ watch() {
         done <"/proc/$parent/status"
         case $state$pending in
             '' | [ZX]* | *[13579bdf]??)
+                end_commands
                 undo "$@"
                 return
                 ;;
@@ -80,8 +91,11 @@ watch "$@" </dev/null >/dev/null 2>&1 &
 watcher=$!
 
 made=
+ended=
 while IFS= read -r wanted; do
-    if [ -d "$wanted" ]; then
+    if [ "$wanted" = end ]; then
+        ended=yes
+    elif [ -d "$wanted" ]; then
         echo there
     elif error=$(mkdir -- "$wanted" 2>&1); then
         made="$wanted
@@ -93,6 +107,7 @@ $made"
 done
 exec >/dev/null 2>&1
 kill -9 $watcher
+[ -n "$ended" ] || end_commands
 undo "$@"
 printf '%s' "$made" | while IFS= read -r point; do rmdir -- "$point"; done
 rmdir -- "$folder"

@@ -18,6 +18,8 @@ use rustix::process::{Pid, Signal, kill_process};
 const POINT: &str = "EMMCLAB_TEST_POINT";
 /// Set where the process itself does I/O on its file system.
 const INSIDE: &str = "EMMCLAB_TEST_INSIDE";
+/// Set where the command goes on whatever happens to its writes.
+const STUBBORN: &str = "EMMCLAB_TEST_STUBBORN";
 
 /// Serves until it is killed; see `Served`.
 #[test]
@@ -41,6 +43,9 @@ fn helper_process_serves_until_killed() {
     // A process that does I/O until it fails.
     let script = r#"cd / && while dd if=/dev/zero of="$EMMCLAB_MOUNT/data" bs=64k count=200 conv=fsync 2>/dev/null
         do echo written; done"#;
+    let stubborn =
+        r#"cd / && while :; do echo written; (echo data >"$EMMCLAB_MOUNT/$$"; sleep 0.01) 2>/dev/null; done"#;
+    let script = if std::env::var_os(STUBBORN).is_some() { stubborn } else { script };
     let _ = disk.run(Command::new("sh").args(["-c", script]));
     loop {
         std::thread::park();
@@ -146,6 +151,30 @@ fn killed_while_it_waits_for_its_own_file_system() {
         served.everything_is_undone();
         served.process.wait().unwrap();
     }
+}
+
+#[test]
+fn killed_with_a_command_that_would_go_on_in_the_folder_of_the_host() {
+    if !live(&["losetup", "mkfs.ext4", "sh"]) {
+        return;
+    }
+    let mut served = Served::start_with(&[(STUBBORN, "1")]);
+    served.wait_for("written");
+    served.kill();
+    served.everything_is_undone();
+    // The folder is there again, of the host, and nothing writes into it.
+    fs::create_dir(&served.point).unwrap();
+    let owned = format!("EMMCLAB_SERVER={}", served.temporary.display());
+    let goes_on = || {
+        let all = fs::read_dir("/proc")
+            .unwrap()
+            .filter_map(|entry| fs::read(entry.ok()?.path().join("environ")).ok());
+        all.into_iter().any(|environ| String::from_utf8_lossy(&environ).contains(&owned))
+    };
+    assert!(!goes_on());
+    std::thread::sleep(std::time::Duration::from_millis(100));
+    assert_eq!(fs::read_dir(&served.point).unwrap().count(), 0);
+    fs::remove_dir(&served.point).unwrap();
 }
 
 #[test]

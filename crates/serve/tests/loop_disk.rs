@@ -302,7 +302,7 @@ fn a_command_ends_when_the_caller_is_interrupted() {
     if !live(&["losetup"]) {
         return;
     }
-    let disk = served(Arc::new(MemoryDevice::new(MIB)));
+    let mut disk = served(Arc::new(MemoryDevice::new(MIB)));
     // It cares for no SIGTERM.
     let mut command = Command::new("sh");
     command.args(["-c", "trap '' TERM; exec sleep 1000"]);

@@ -266,6 +266,7 @@ impl WriteBuffer {
             let taken = Taken {
                 id: NO_COMMAND,
                 op,
+                modifiers: Modifiers::empty(),
                 sector: begin,
                 sectors,
                 arrival,

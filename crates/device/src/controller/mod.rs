@@ -333,11 +333,20 @@ impl Controller {
         }
         let interruption = if self.background.works() { self.interrupt(arrival, below) } else { Nanos::ZERO };
         let start = self.start(arrival, below);
-        let Command { op, sector, sectors, .. } = *command;
+        let Command { op, modifiers, sector, sectors, .. } = *command;
         let (id, queue_limited) = (self.clock.next_id, self.commands.is_limited());
         let fetch = self.commands.fetch;
-        let mut request =
-            RequestState::new(Taken { id, op, sector, sectors, arrival, fetch, start, queue_limited });
+        let mut request = RequestState::new(Taken {
+            id,
+            op,
+            modifiers,
+            sector,
+            sectors,
+            arrival,
+            fetch,
+            start,
+            queue_limited,
+        });
         if interruption > Nanos::ZERO {
             request.before.gc += interruption;
             request.ready += interruption;

@@ -67,6 +67,7 @@ impl Controller {
             let mut request = shared;
             request.event.id = self.clock.next_id + states.len() as u64;
             (request.event.sector, request.event.sectors) = (entry.sector, entry.sectors);
+            request.event.modifiers = entry.modifiers;
             if stream {
                 // All of them at once, below.
             } else if !write {

@@ -6,7 +6,7 @@
 
 mod observer;
 
-use emmclab_base::{Nanos, Op};
+use emmclab_base::{Modifiers, Nanos, Op};
 
 use crate::ids::{BlockId, Lpn, PlaneId, Ppn};
 use crate::zones::ZoneState;
@@ -90,6 +90,8 @@ pub struct RequestCompleted {
     pub id: u64,
     /// Its operation.
     pub op: Op,
+    /// What it asked for beside its operation.
+    pub modifiers: Modifiers,
     /// First sector.
     pub sector: u64,
     /// Length in sectors.

@@ -1,6 +1,6 @@
 //! A request while its pages are being worked on.
 
-use emmclab_base::{Nanos, Op};
+use emmclab_base::{Modifiers, Nanos, Op};
 
 use crate::events::{LatencyBreakdown, RequestCompleted};
 use crate::nand::Operation;
@@ -61,6 +61,7 @@ pub(crate) const NO_COMMAND: u64 = u64::MAX;
 pub(crate) struct Taken {
     pub id: u64,
     pub op: Op,
+    pub modifiers: Modifiers,
     pub sector: u64,
     pub sectors: u32,
     pub arrival: Nanos,
@@ -77,11 +78,12 @@ impl RequestState {
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "the state is built where it stays")]
     pub fn new(taken: Taken) -> Self {
-        let Taken { id, op, sector, sectors, arrival, fetch, start, queue_limited } = taken;
+        let Taken { id, op, modifiers, sector, sectors, arrival, fetch, start, queue_limited } = taken;
         Self {
             event: RequestCompleted {
                 id,
                 op,
+                modifiers,
                 sector,
                 sectors,
                 arrival,

@@ -1,6 +1,6 @@
 //! The FTL over flash alone: no controller, no commands.
 
-use emmclab_base::{Nanos, Op};
+use emmclab_base::{Modifiers, Nanos, Op};
 use proptest::prelude::*;
 
 use super::Ftl;
@@ -25,6 +25,7 @@ fn request(op: Op, sector: u64, sectors: u32, at: Nanos) -> RequestState {
     RequestState::new(Taken {
         id: 0,
         op,
+        modifiers: Modifiers::empty(),
         sector,
         sectors,
         arrival: at,

@@ -4,7 +4,7 @@ use crate::common::{command, config};
 use emmclab_base::Nanos;
 use emmclab_base::Op::{Discard, Write};
 use emmclab_device::checker::Checker;
-use emmclab_device::{Device, Observer, PageProgrammed, Quiet, RequestCompleted, UnitWritten};
+use emmclab_device::{Device, Modifiers, Observer, PageProgrammed, Quiet, RequestCompleted, UnitWritten};
 
 /// Passes events on after changing them.
 struct Tampered<'a, F> {
@@ -85,6 +85,7 @@ fn response_times_whose_parts_do_not_add_up_are_seen() {
     checker.request_completed(&RequestCompleted {
         id: 0,
         op: Write,
+        modifiers: Modifiers::empty(),
         sector: 0,
         sectors: 8,
         arrival: Nanos(0),

@@ -225,10 +225,11 @@ impl HostQueue {
             }
             self.open.take(id);
             let Done { start, complete, subrequests, waits } = done;
-            let Command { arrival, op, sector, sectors, .. } = command;
+            let Command { arrival, op, modifiers, sector, sectors } = command;
             requests.push(RequestCompleted {
                 id,
                 op,
+                modifiers,
                 sector,
                 sectors,
                 arrival,
@@ -243,11 +244,12 @@ impl HostQueue {
 
 /// A request that needs no command is complete when it comes.
 fn completed_at_once(request: &Command, id: u64) -> RequestCompleted {
-    let Command { arrival, op, sector, sectors, .. } = *request;
+    let Command { arrival, op, modifiers, sector, sectors } = *request;
     let waits = LatencyBreakdown::default();
     RequestCompleted {
         id,
         op,
+        modifiers,
         sector,
         sectors,
         arrival,

@@ -9,9 +9,8 @@ use emmclab_trace::{BlockNote, Error, Kind, Nanos, Result, interrupt};
 
 use crate::disk::Disk;
 use crate::disks::Disks;
-use crate::measure::Kinds;
 use crate::numbered::Numbered;
-use crate::result::{DurableTimes, LayerResult};
+use crate::result::LayerResult;
 
 use super::level::{Arrived, Level};
 use super::task::{Source, Tasks};
@@ -34,8 +33,6 @@ pub(crate) struct Layered {
     /// Requests of the workload so far.
     pub(super) came: u64,
     pub(super) last_complete: Nanos,
-    /// Requests of the workload that promise durability on completion.
-    pub(super) durable: Kinds,
     /// When background work was complete last.
     pub(super) background_done: Nanos,
     pub(super) started: bool,
@@ -102,7 +99,6 @@ impl Layered {
             open: 0,
             came: 0,
             last_complete: Nanos::ZERO,
-            durable: Kinds::default(),
             background_done: Nanos::ZERO,
             started: false,
             starting: 0,
@@ -235,12 +231,6 @@ impl Layered {
     /// Counts of the layers' work start from 0.
     pub fn clear_counters(&mut self) {
         self.levels.iter_mut().for_each(Level::clear_counters);
-        self.durable = Kinds::default();
-    }
-
-    /// Times of flushes and durable writes, as the workload saw them.
-    pub fn durable(&self) -> DurableTimes {
-        DurableTimes::new(&self.durable)
     }
 
     /// The counts of the layers, the first on top.

@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 
-use emmclab_device::{Command, Modifiers, Observer, RequestCompleted};
+use emmclab_device::{Command, Observer, RequestCompleted};
 use emmclab_layers::Step;
 use emmclab_trace::{Nanos, Op, Result, SECTOR_BYTES};
 
@@ -176,9 +176,6 @@ impl Layered {
                 }
                 self.open -= 1;
                 self.last_complete = self.last_complete.max(at);
-                if request.op == Op::Flush || request.modifiers.intersects(Modifiers::PROMISES) {
-                    self.durable.add(&event, false);
-                }
                 disks.observer.request_completed(&RequestCompleted { id: number, ..event });
             }
         }

@@ -107,6 +107,7 @@ impl Task {
         RequestCompleted {
             id: self.request.id,
             op: self.request.op,
+            modifiers: self.request.modifiers,
             sector: self.request.sector,
             sectors: self.request.sectors,
             arrival: self.arrival,

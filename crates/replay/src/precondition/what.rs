@@ -53,16 +53,14 @@ impl Precondition {
     /// Refuses shares and bounds that are impossible.
     pub(super) fn check(&self) -> Result<()> {
         match self {
-            Self::None => Ok(()),
             Self::Sequential(share) | Self::Random(share) if !(0.0..=100.0).contains(share) => {
                 Err(bad(format!("{share} % of the capacity cannot be filled"), "give 0 to 100 %"))
             }
-            Self::Sequential(_) | Self::Random(_) => Ok(()),
             Self::SteadyState { most_capacities } if !(0.0..=1000.0).contains(most_capacities) => Err(bad(
                 format!("a limit of {most_capacities} capacities is impossible"),
                 "give 0 to 1000 times the capacity",
             )),
-            Self::SteadyState { .. } => Ok(()),
+            Self::None | Self::Sequential(_) | Self::Random(_) | Self::SteadyState { .. } => Ok(()),
             Self::Used(usage) => usage.check(),
         }
     }

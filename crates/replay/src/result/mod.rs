@@ -92,7 +92,7 @@ pub struct SimulationResult {
     /// The counts of each layer, the first on top.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub layers: Vec<LayerResult>,
-    /// With layers, the times of flushes and durable writes, as the workload saw them.
+    /// The times of flushes and durable writes, as the workload saw them, where there were any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub durable: Option<DurableTimes>,
     /// The first writes that came from the layers to the device, sector and length, as many as were asked for.
@@ -241,6 +241,7 @@ impl SimulationResult {
                 // Known when the ledger is.
                 wrapped_pct: 0.0,
             },
+            durable: measure.durable(),
             response: ResponseTimes::new(measure),
             percentiles: PercentileRow::all(measure, &options.percentiles),
             response_distribution: if options.distribution { ResponseRow::all(measure) } else { Vec::new() },

@@ -163,7 +163,8 @@ impl HostDisk {
     ///
     /// # Errors
     /// Where it cannot be started, and where the caller wants the work to end ([`emmclab_base::interrupt`]): then it is ended.
-    pub fn run(&self, command: &mut Command) -> Result<ExitStatus> {
+    pub fn run(&mut self, command: &mut Command) -> Result<ExitStatus> {
+        self.driver.supervisor().own(command);
         command.env("EMMCLAB_DEVICE", &self.device);
         if let Some(folder) = self.mounts.last() {
             command.env("EMMCLAB_MOUNT", folder);

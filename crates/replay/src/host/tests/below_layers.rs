@@ -57,6 +57,7 @@ impl QueueDisk {
             let whole = RequestCompleted {
                 id: self.sent,
                 op: command.op,
+                modifiers: command.modifiers,
                 sector: command.sector,
                 sectors: command.sectors,
                 arrival: at,

@@ -28,6 +28,7 @@ fn commands(host: &mut HostQueue, op: Op, flags: Modifiers) -> Vec<(Op, Modifier
         let event = RequestCompleted {
             id: out.len() as u64 - 1,
             op: command.op,
+            modifiers: command.modifiers,
             sector: command.sector,
             sectors: command.sectors,
             arrival: at,

@@ -3,7 +3,7 @@
 mod below_layers;
 mod kernels;
 
-use emmclab_device::{DeviceConfig, LatencyBreakdown};
+use emmclab_device::{DeviceConfig, LatencyBreakdown, Modifiers};
 
 use super::*;
 
@@ -73,7 +73,19 @@ fn write_completed(id: u64, arrival: i64, complete: i64) -> RequestCompleted {
     let waits = LatencyBreakdown::default();
     let (op, sector, sectors) = (Op::Write, 0, 8);
     let (arrival, complete) = (Nanos(arrival), Nanos(complete));
-    RequestCompleted { id, op, sector, sectors, arrival, start: arrival, complete, subrequests: 1, waits }
+    let modifiers = Modifiers::empty();
+    RequestCompleted {
+        id,
+        op,
+        modifiers,
+        sector,
+        sectors,
+        arrival,
+        start: arrival,
+        complete,
+        subrequests: 1,
+        waits,
+    }
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use emmclab_base::{Error, Kind, Request, Result};
+use emmclab_base::{Request, Result};
 
 use super::super::lines::{LineWriter, Lines};
 use crate::atomic_file::AtomicFile;
@@ -38,23 +38,22 @@ impl LineWriter for Writer {
         let device = request.device.and_then(|id| batch.devices().get(id));
         for name in [process, device] {
             out.push(b',');
-            name.map_or(Ok(()), |name| write_name(name, out))?;
+            if let Some(name) = name {
+                write_name(name, out);
+            }
         }
         out.push(b'\n');
         Ok(())
     }
 }
 
-fn write_name(name: &str, out: &mut Vec<u8>) -> Result<()> {
-    if name.contains(['\n', '\r']) {
-        return Err(Error::new(Kind::Unsupported, "a name with a line break does not fit into a CSV line")
-            .of_field("process", 0, name.as_bytes())
-            .hint("write Parquet"));
-    }
+/// Writes the name of a process or device, quoted where it must be. A process may have a line break in its name, which no line of
+/// CSV that tools read line by line can hold: it is written as `\n` or `\r`.
+fn write_name(name: &str, out: &mut Vec<u8>) {
+    let name = name.replace('\n', "\\n").replace('\r', "\\r");
     if name.is_empty() || name.contains([',', '"']) {
         let _ = write!(out, "\"{}\"", name.replace('"', "\"\""));
     } else {
         out.extend_from_slice(name.as_bytes());
     }
-    Ok(())
 }
