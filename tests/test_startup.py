@@ -96,6 +96,7 @@ def test_a_command_does_not_import_another() -> None:
         "emmclab.cli.failures",
         "emmclab.cli.formats",
         "emmclab.cli.helping",
+        "emmclab.cli.listing",
         "emmclab.cli.names",
         "emmclab.cli.options",
         "emmclab.cli.outputs",
