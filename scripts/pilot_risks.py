@@ -18,7 +18,7 @@ from typing import Any
 
 from emmclab.apps.solutions import SOLUTIONS
 from emmclab.devices.device import Device
-from emmclab.studies.cuts_cell import run_cuts
+from emmclab.studies.kinds.cuts import run_cuts
 
 _OUT = Path(__file__).parents[1] / "python/emmclab/data/pilot-risks.json"
 _DEVICE, _CAPACITY = "emmc51-cache", "256MB"

@@ -16,7 +16,7 @@ from emmclab.papers.dsn17.journaling import APPLICATIONS, DEVICES, MODES, won
 from emmclab.papers.measuring import taken
 from emmclab.papers.pages import write_page
 from emmclab.studies import Results
-from emmclab.studies.cell import Input
+from emmclab.studies.input import Input
 
 TRACES = {path.stem: path for path in lab.bundled(annotated=True)}
 

@@ -29,7 +29,7 @@ def test_chosen_percentiles_have_columns_named_as_the_usual_ones() -> None:
             for percentile in (99.0, 99.99)
         ],
     }
-    cell = {"grid": "g", "settings": {}, "options": {}}
+    cell = {"grid": "g", "settings": {}, "options": {"mode": "open"}}
     ((_, row),) = rows_of({"cell": cell, "result": result})
     usual = {"response_p99_ms", "response_read_p99_ms"}
     assert {name for name in row if "p99" in name} == usual | {

@@ -9,7 +9,6 @@ from emmclab.pages.assemble import assemble
 from emmclab.pages.head import Head, Tile
 from emmclab.pages.study import incomplete, provenance
 from emmclab.runtime.files import write_whole
-from emmclab.studies.cuts_cell import DOCUMENTED, KEPT, LOST, RULE
 from emmclab.studies.cuts_table import (
     MEANING,
     NOT_JUDGED,
@@ -20,6 +19,7 @@ from emmclab.studies.cuts_table import (
     headline,
     tables,
 )
+from emmclab.studies.kinds.cuts import DOCUMENTED, KEPT, LOST, RULE
 from emmclab.studies.results import Results
 from emmclab.studies.tables import Run
 

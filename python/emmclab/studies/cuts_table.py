@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from emmclab.studies.cuts_cell import DOCUMENTED, KEPT, LOST, RULE, VERDICTS
+from emmclab.studies.kinds.cuts import DOCUMENTED, KEPT, LOST, RULE, VERDICTS
 from emmclab.studies.results import Results
 from emmclab.studies.summary import written
 from emmclab.studies.tables import Run

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from emmclab.papers.measuring import Measurement, measure
-from emmclab.studies.cuts_cell import DOCUMENTED, KEPT
+from emmclab.studies.kinds.cuts import DOCUMENTED, KEPT
 from emmclab.studies.results import Results
 from emmclab.studies.tables import Run
 

@@ -1,8 +1,8 @@
-"""The cell of a study that cuts power: a run is recorded, explored, and summed up in one verdict."""
+"""Cells that cut power: a run is recorded, explored, and summed up in one verdict."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +16,79 @@ from emmclab.crash.summary import shown
 from emmclab.crash.work import explore_in_parallel
 from emmclab.devices.device import Device
 from emmclab.errors import EmmclabError, UnsupportedError
-from emmclab.studies.cuts import host
+from emmclab.live.serve import require_loop, require_tools
+from emmclab.runtime.parquet import Row
+from emmclab.runtime.toml_table import TomlTable
+from emmclab.studies.cuts import Cuts, host, workload_digest
+from emmclab.studies.flat import flat, with_settings
+from emmclab.studies.grid import Grid, shared_fields
+from emmclab.studies.input import Input, Sources
+from emmclab.studies.kinds.kind import Common, GridKind, Work
 
 #: Verdicts on a cell, the best first.
 KEPT, DOCUMENTED, RULE, LOST = "kept", "documented", "rule broken", "lost"
 VERDICTS = (KEPT, DOCUMENTED, RULE, LOST)
+
+
+class PowerCuts(GridKind):
+    """Power cuts under workloads."""
+
+    modes = ("cuts",)
+    tables = ("cuts",)
+    is_of_machine = True
+
+    def read(self, read: TomlTable, cuts: Cuts | None) -> Grid:
+        """Read a grid."""
+        grid = Grid(
+            **shared_fields(read),
+            inputs=read.many("inputs", str),
+            file_systems=read.many("file_systems", str),
+            share=read.one("share", (int, float), 1.0),
+        )
+        known = () if cuts is None else tuple(cuts.file_systems)
+        for name in grid.file_systems:
+            if name not in known:
+                hint = (
+                    f"choose one of: {', '.join(known)}" if known else "describe it in `[cuts.file_systems]`"
+                )
+                raise read.fault("file_systems", f"there is no file system `{name}`", hint)
+        for name in grid.inputs:
+            if not workloads.is_known(name):
+                raise read.fault(
+                    "inputs",
+                    f"there is no workload `{name}`",
+                    f"choose one of: {', '.join(workloads.ABOUT)}",
+                )
+        read.done()
+        return grid
+
+    def variants(self, grid: Grid) -> tuple[str, ...]:
+        """Return the file systems."""
+        return grid.file_systems
+
+    def input(self, name: str, seed: int, grid: Grid, sources: Sources) -> Input:  # noqa: ARG002
+        """Find a workload."""
+        return Input(name, name, synthetic=True, digest=workload_digest(), seed=seed)
+
+    def variant_options(self, grid: Grid, variant: str, common: Common) -> dict[str, Any]:
+        """Return how the file system is made and recovered, and how often power is cut."""
+        if common.cuts is None:
+            return super().variant_options(grid, variant, common)
+        return common.cuts.options(variant, grid.share)
+
+    def run(self, work: Work) -> dict[str, Any]:
+        """Record a run and explore it."""
+        logs = None if work.images is None else work.images.logs
+        return run_cuts(work.input.source, work.device(), work.options, work.input.seed, logs)
+
+    def require(self, inputs: Sequence[Input]) -> None:  # noqa: ARG002
+        """Require what serves a device, and ext4."""
+        require_loop()
+        require_tools({"mkfs.ext4": "e2fsprogs"})
+
+    def rows(self, cell: Row, result: Row) -> Iterator[tuple[str, Row]]:
+        """Yield the row of the verdict."""
+        yield "cuts", with_settings(flat({**result, **cell}), cell)
 
 
 def run_cuts(
