@@ -19,8 +19,9 @@ class ListsByDefault(TyperGroup):
     """A group that carries out its command `list` if no command is named."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Insert `list` unless a command is named or help is asked for."""
-        if not args or (args[0].startswith("-") and args[0] not in ("--help", "-h")):
+        """Insert `list` unless a command is named, or help or completion is asked for."""
+        names_none = not args or (args[0].startswith("-") and args[0] not in ("--help", "-h"))
+        if names_none and not ctx.resilient_parsing:
             args = ["list", *args]
         return super().parse_args(ctx, args)
 
