@@ -87,7 +87,7 @@ def _command(name: str, command: Any) -> list[str]:
 def _default(parameter: Any) -> str:
     if parameter.required:
         return "required"
-    return "" if parameter.default in (None, False) else f"`{parameter.default}`"
+    return "" if parameter.default in (None, False, []) else f"`{parameter.default}`"
 
 
 def trace_columns() -> str:

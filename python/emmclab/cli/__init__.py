@@ -95,12 +95,19 @@ def emmclab(
 def prepared(words: list[str]) -> Callable[..., Any]:
     """Make an application for these words: with their command only, or with summaries of all for help."""
     if _COMPLETING in os.environ:
-        # A shell asks for completion; the words before the one that is completed are in the environment.
-        words = (os.environ.get("COMP_WORDS") or os.environ.get("_TYPER_COMPLETE_ARGS", "")).split()[1:-1]
+        words = _words_before()
     words = words[1:] if words[:1] == ["--"] else words
     if words == ["--version"]:
         return application([])
     return application(words[:1]) if words and words[0] in COMMANDS else overview()
+
+
+def _words_before() -> list[str]:
+    """Return the words before the one that a shell completes, which are in the environment."""
+    if "COMP_WORDS" in os.environ:
+        return os.environ["COMP_WORDS"].split()[1 : int(os.environ["COMP_CWORD"])]
+    line = os.environ.get("_TYPER_COMPLETE_ARGS", "")
+    return line.split()[1:] if line.endswith(" ") else line.split()[1:-1]
 
 
 def main(words: list[str]) -> int:
