@@ -61,7 +61,7 @@ def live(
 
     File systems and syncs are those of this machine's kernel.
     """
-    require_single(device, network)
+    require_single("live", device, network)
     own, layer_settings = layered(settings, layers)
     chosen = configured(device, own, capacity)
     software: dict[str, Any] = {

@@ -67,7 +67,7 @@ def run(
     as_json: AsJson = False,
 ) -> None:
     """Run an application on a simulated device and show where its user's time goes."""
-    require_single(device, network)
+    require_single("run", device, network)
     own, layer_settings = layered(settings, layers)
     chosen = configured(device, own, capacity)
     software: dict[str, Any] = {

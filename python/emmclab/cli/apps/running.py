@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from emmclab.devices.device import Device
 
 RUN = "Run"
+#: The names of the option for one or several networks.
+_NETWORK_OPTION = ("--network", "--networks")
 
 Application = Annotated[
     str,
@@ -44,15 +46,20 @@ Devices = Annotated[
 ]
 Network = Annotated[
     str,
-    option("A network of the host.", RUN, metavar="NAME", autocompletion=network_names),
+    option(
+        "A network of the host.",
+        RUN,
+        *_NETWORK_OPTION,
+        metavar="NAME",
+        autocompletion=network_names,
+    ),
 ]
 Networks = Annotated[
     str,
     option(
         "Networks of the host, with commas.",
         RUN,
-        "--network",
-        "--networks",
+        *_NETWORK_OPTION,
         metavar="NAME,...",
         autocompletion=several(network_names),
     ),
@@ -144,11 +151,11 @@ def split(text: str, field: str) -> list[str]:
     return parts
 
 
-def require_single(device: str, network: str) -> None:
+def require_single(command: str, device: str, network: str) -> None:
     """Refuse several devices or networks, which belong to another command."""
     if "," in device or "," in network:
         raise ConfigError(
-            "this takes one application, one device and one network",
+            f"`{command}` takes one application, one device and one network",
             kind="config",
             field="--device" if "," in device else "--network",
             hint="use `emmclab apps compare` for several",
