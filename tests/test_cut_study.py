@@ -12,8 +12,8 @@ import pytest
 from conftest import emmclab
 from emmclab.errors import ConfigError
 from emmclab.studies import Results, Study
+from emmclab.studies.cut_result import DOCUMENTED, KEPT, LOST
 from emmclab.studies.cuts_table import NOT_JUDGED, tables
-from emmclab.studies.kinds.cuts import DOCUMENTED, KEPT, LOST
 
 SMALL = """
 name = "small"

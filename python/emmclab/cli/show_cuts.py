@@ -6,8 +6,8 @@ from rich.console import Console
 from rich.text import Text
 
 from emmclab.cli.show import framed
+from emmclab.studies.cut_result import DOCUMENTED, KEPT, LOST, RULE
 from emmclab.studies.cuts_table import NOT_JUDGED, Table, counts, headline, tables
-from emmclab.studies.kinds.cuts import DOCUMENTED, KEPT, LOST, RULE
 from emmclab.studies.results import Results
 
 _STYLES = {KEPT: "green", DOCUMENTED: "cyan", RULE: "yellow", LOST: "red", NOT_JUDGED: "dim"}

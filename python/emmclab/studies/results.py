@@ -12,6 +12,7 @@ from typing import Any
 
 from emmclab.errors import EmmclabError
 from emmclab.runtime.place import Place
+from emmclab.studies.cut_result import CutRun
 from emmclab.studies.kinds import PROFILES, kind_of_cell
 from emmclab.studies.kinds.kind import RUNS
 from emmclab.studies.store import Store
@@ -75,6 +76,10 @@ class Results:
                 self.runs.append(of_run(run) if of_run else run)
             else:
                 self.cuts.append(run)
+
+    def cut_runs(self) -> list[CutRun]:
+        """Return the results of the cells that cut power."""
+        return [CutRun.of(run) for run in self.cuts]
 
     @property
     def missing(self) -> int:

@@ -6,6 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from emmclab.crash import workloads
 from emmclab.crash.explore import Exploration, Options
 from emmclab.crash.finding import COMMANDS, LEVELS, Finding
@@ -15,19 +17,28 @@ from emmclab.crash.session import Session
 from emmclab.crash.summary import shown
 from emmclab.crash.work import explore_in_parallel
 from emmclab.devices.device import Device
+from emmclab.devices.layers import Setting
 from emmclab.errors import EmmclabError, UnsupportedError
 from emmclab.live.serve import require_loop, require_tools
 from emmclab.runtime.parquet import Row
 from emmclab.runtime.toml_table import TomlTable
+from emmclab.studies.cut_result import (
+    DOCUMENTED,
+    KEPT,
+    LOST,
+    RULE,
+    CutOptions,
+    CutResult,
+    FirstLoss,
+)
 from emmclab.studies.cuts import Cuts, host, workload_digest
 from emmclab.studies.flat import flat, with_settings
 from emmclab.studies.grid import Grid, shared_fields
 from emmclab.studies.input import Input, Sources
 from emmclab.studies.kinds.kind import Common, GridKind, Work
 
-#: Verdicts on a cell, the best first.
-KEPT, DOCUMENTED, RULE, LOST = "kept", "documented", "rule broken", "lost"
-VERDICTS = (KEPT, DOCUMENTED, RULE, LOST)
+#: Options of layers, which `run_cuts` takes.
+_SOFTWARE = ("layers", "layer_settings", "second")
 
 
 class PowerCuts(GridKind):
@@ -74,12 +85,17 @@ class PowerCuts(GridKind):
         """Return how the file system is made and recovered, and how often power is cut."""
         if common.cuts is None:
             return super().variant_options(grid, variant, common)
-        return common.cuts.options(variant, grid.share)
+        options: dict[str, Any] = msgspec.to_builtins(common.cuts.options(variant, grid.share))
+        return options
 
     def run(self, work: Work) -> dict[str, Any]:
         """Record a run and explore it."""
         logs = None if work.images is None else work.images.logs
-        return run_cuts(work.input.source, work.device(), work.options, work.input.seed, logs)
+        chosen = msgspec.convert(work.options, CutOptions)
+        software = {name: work.options[name] for name in _SOFTWARE if name in work.options}
+        found = run_cuts(work.input.source, work.device(), chosen, work.input.seed, logs, **software)
+        result: dict[str, Any] = msgspec.to_builtins(found)
+        return result
 
     def require(self, inputs: Sequence[Input]) -> None:  # noqa: ARG002
         """Require what serves a device, and ext4."""
@@ -92,9 +108,17 @@ class PowerCuts(GridKind):
 
 
 def run_cuts(
-    workload: str, device: Device, options: Mapping[str, Any], seed: int, logs: Path | None
-) -> dict[str, Any]:
-    """Record a run and explore it; `options` are of `Cuts.options`, with layers and devices.
+    workload: str,
+    device: Device,
+    options: CutOptions,
+    seed: int,
+    logs: Path | None,
+    *,
+    layers: Sequence[str] = (),
+    layer_settings: Mapping[str, Setting] | None = None,
+    second: str | Device | None = None,
+) -> CutResult:
+    """Record a run on a device under layers and explore it.
 
     The log is kept in `logs` where that is given, as `emmclab crash --again` needs it.
 
@@ -103,17 +127,21 @@ def run_cuts(
     """
     if logs is None:
         with ended_by_sigterm(), scratch() as folder:
-            return run_cuts(workload, device, options, seed, folder)
-    layers: Sequence[str] = options.get("layers", ())
+            return run_cuts(
+                *(workload, device, options, seed, folder),
+                layers=layers,
+                layer_settings=layer_settings,
+                second=second,
+            )
     kept = Session(logs).record(
         device,
-        Workload(workload, operations=options["operations"], seed=seed),
+        Workload(workload, operations=options.operations, seed=seed),
         layers=layers,
-        layer_settings=options.get("layer_settings", {}),
-        second=options.get("second"),
+        layer_settings=layer_settings or {},
+        second=second,
         file_system="ext4",
-        mkfs_options=options["mkfs"],
-        mount_options=options["mount"] or None,
+        mkfs_options=options.mkfs,
+        mount_options=options.mount or None,
         said=lambda _line: None,
     )
     if kept.made["status"] != 0:
@@ -123,12 +151,12 @@ def run_cuts(
             hint=f"run the workload by itself: `emmclab crash --workload {workload}`",
         )
     chosen = Options(
-        cuts=options["cuts"],
-        states=options["states"],
+        cuts=options.cuts,
+        states=options.states,
         seed=seed,
-        recovery=options["recovery"],
+        recovery=options.recovery,
         check=workload,
-        recovery_cuts=options["recovery_cuts"] if layers else 0,
+        recovery_cuts=options.recovery_cuts if layers else 0,
     )
     kept.keep(chosen)
     try:
@@ -137,22 +165,22 @@ def run_cuts(
         # What cannot be judged is an outcome of this cell; the others go on.
         raise EmmclabError(str(error), kind="failed", hint=error.hint) from error
     mode, level = workloads.sqlite_setting(workload) or (None, None)
-    return {
-        "journal_mode": mode,
-        "synchronous": level,
-        "layer": ", ".join(layers) or "none",
-        "log": kept.short,
-        "commands": kept.facts["commands"],
-        "moments": kept.facts["moments"],
-        "acknowledged": kept.facts["acknowledgements"],
-        "lies": kept.facts["lies"],
-        "cuts": found.covered["cuts"],
-        "states": found.states,
+    return CutResult(
+        journal_mode=mode,
+        synchronous=level,
+        layer=", ".join(layers) or "none",
+        log=kept.short,
+        commands=kept.facts["commands"],
+        moments=kept.facts["moments"],
+        acknowledged=kept.facts["acknowledgements"],
+        lies=kept.facts["lies"],
+        cuts=found.covered["cuts"],
+        states=found.states,
         **_verdict(found),
-        "findings": [shown(kept, chosen, one) for one in found.findings()],
-        "documented": [shown(kept, chosen, one) for one in found.findings(documented=True)],
-        "host": host(),
-    }
+        findings=[shown(kept, chosen, one) for one in found.findings()],
+        documented=[shown(kept, chosen, one) for one in found.findings(documented=True)],
+        host=host(),
+    )
 
 
 def _verdict(found: Exploration) -> dict[str, Any]:
@@ -174,5 +202,7 @@ def _verdict(found: Exploration) -> dict[str, Any]:
     }
 
 
-def _first(one: Finding | None) -> dict[str, str | None]:
-    return {name: getattr(one, name, None) for name in ("level", "promise", "detail")}
+def _first(one: Finding | None) -> FirstLoss:
+    if one is None:
+        return FirstLoss(None, None, None)
+    return FirstLoss(one.level, one.promise, one.detail)
