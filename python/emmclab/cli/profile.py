@@ -157,16 +157,7 @@ def profile(
     for found in profiles:
         if found["header"]["format"] != "synthetic":
             reading.note_changed(found.name, found["ledger"])
-    if html is not None:
-        from emmclab.pages.profiles import write_report
-
-        write_report(profiles, html)
-        say(f"report: {html}")
-    if figures is not None:
-        from emmclab.pages.plots import write_figures
-
-        count = write_figures(profiles, figures)
-        say(f"figures: {count} in {figures}")
+    _write(profiles, html, figures)
     if over_time is not None:
         note_over_time(profiles, over_time, bin)
     if against is not None:
@@ -235,6 +226,20 @@ def _other(name: str, seed: int, jobs: int, reading: Reading, **measures: Any) -
     from emmclab.traces.workload import open_input
 
     return run(open_input(name, seed, **reading.given()), **measures)
+
+
+def _write(profiles: list[Profile], html: Path | None, figures: Path | None) -> None:
+    """Write the page and the figures that are asked for."""
+    if html is not None:
+        from emmclab.pages.profiles import write_report
+
+        write_report(profiles, html)
+        say(f"report: {html}")
+    if figures is not None:
+        from emmclab.pages.plots import write_figures
+
+        count = write_figures(profiles, figures)
+        say(f"figures: {count} in {figures}")
 
 
 def _print_differences(profiles: list[Profile], as_json: bool) -> None:

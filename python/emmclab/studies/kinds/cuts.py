@@ -13,7 +13,7 @@ from emmclab.crash.explore import Exploration, Options
 from emmclab.crash.finding import COMMANDS, LEVELS, Finding
 from emmclab.crash.recording import Workload
 from emmclab.crash.scratch import ended_by_sigterm, scratch
-from emmclab.crash.session import Session
+from emmclab.crash.session import Kept, Session
 from emmclab.crash.summary import shown
 from emmclab.crash.work import explore_in_parallel
 from emmclab.devices.device import Device
@@ -164,6 +164,13 @@ def run_cuts(
     except UnsupportedError as error:
         # What cannot be judged is an outcome of this cell; the others go on.
         raise EmmclabError(str(error), kind="failed", hint=error.hint) from error
+    return _result(workload, layers, kept, chosen, found)
+
+
+def _result(
+    workload: str, layers: Sequence[str], kept: Kept, chosen: Options, found: Exploration
+) -> CutResult:
+    """Return what came of an exploration."""
     mode, level = workloads.sqlite_setting(workload) or (None, None)
     return CutResult(
         journal_mode=mode,
