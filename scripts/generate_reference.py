@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-import typer
+from typer.core import TyperGroup
 
 import emmclab
 from emmclab import _core
@@ -15,6 +15,7 @@ from emmclab.cli import application
 from emmclab.cli.failures import EXIT_CODES
 from emmclab.cli.glossary import glossary
 from emmclab.cli.layers import default_text
+from emmclab.cli.listing import walked
 from emmclab.devices.device import Device, presets
 from emmclab.devices.layers import layers
 from emmclab.devices.result_fields import result_groups
@@ -45,7 +46,6 @@ def table(headings: list[str], rows: list[list[str]]) -> str:
 
 def command_line() -> str:
     """Describe each command with its arguments and options."""
-    group: Any = typer.main.get_command(application())
     parts = [
         "# Command line\n\n",
         "Results go to stdout, messages to stderr. Exit codes: ",
@@ -53,34 +53,41 @@ def command_line() -> str:
         ". `NO_COLOR` is obeyed; ",
         "`EMMCLAB_DEBUG=1` shows the traceback of a bug.\n",
     ]
-    for name, command in group.commands.items():
-        usage = ["emmclab", name]
-        rows = []
-        for parameter in command.params:
-            if parameter.param_type_name == "argument":
-                usage.append(parameter.metavar or parameter.name)
-            else:
-                usage.append("[OPTIONS]")
-            if getattr(parameter, "hidden", False):
-                continue
-            given = (
-                parameter.metavar if parameter.param_type_name == "argument" else ", ".join(parameter.opts)
-            ) or parameter.name
-            if parameter.param_type_name == "option" and parameter.metavar:
-                given = f"{given} {parameter.metavar}"
-            rows.append([f"`{given}`", parameter.help or "", _default(parameter)])
-        unique = list(dict.fromkeys(word for word in usage if word != "[OPTIONS]"))
-        parts.append(f"\n## emmclab {name}\n\n{command.help}\n\n    {' '.join(unique)} [OPTIONS]\n\n")
-        parts.append(table(["given", "meaning", "default"], rows))
-        example = (command.epilog or "").replace("[cyan]", "`").replace("[/]", "`")
-        parts.append(f"\n{example}\n" if example else "")
+    panel = None
+    for name, command in walked(application()):
+        if " " not in name and command.rich_help_panel != panel:
+            panel = command.rich_help_panel
+            parts.append(f"\n## {panel}\n")
+        parts += _command(name, command)
     return "".join(parts)
+
+
+def _command(name: str, command: Any) -> list[str]:
+    """Describe a command."""
+    usage = ["emmclab", name]
+    rows = []
+    for parameter in command.params:
+        given = ", ".join(parameter.opts)
+        if parameter.param_type_name == "argument":
+            given = parameter.metavar or parameter.name
+            usage.append(given)
+        elif parameter.metavar:
+            given = f"{given} {parameter.metavar}"
+        if not getattr(parameter, "hidden", False):
+            rows.append([f"`{given}`", parameter.help or "", _default(parameter)])
+    usage.append("COMMAND" if isinstance(command, TyperGroup) else "[OPTIONS]")
+    example = (command.epilog or "").replace("[cyan]", "`").replace("[/]", "`")
+    return [
+        f"\n### emmclab {name}\n\n{command.help}\n\n    {' '.join(usage)}\n\n",
+        table(["given", "meaning", "default"], rows) if rows else "",
+        f"\n{example}\n" if example else "",
+    ]
 
 
 def _default(parameter: Any) -> str:
     if parameter.required:
         return "required"
-    return "" if parameter.default in (None, False) else f"`{parameter.default}`"
+    return "" if parameter.default in (None, False, []) else f"`{parameter.default}`"
 
 
 def trace_columns() -> str:

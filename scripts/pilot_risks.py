@@ -18,7 +18,8 @@ from typing import Any
 
 from emmclab.apps.solutions import SOLUTIONS
 from emmclab.devices.device import Device
-from emmclab.studies.cuts_cell import run_cuts
+from emmclab.studies.cut_result import CutOptions
+from emmclab.studies.kinds.cuts import run_cuts
 
 _OUT = Path(__file__).parents[1] / "python/emmclab/data/pilot-risks.json"
 _DEVICE, _CAPACITY = "emmc51-cache", "256MB"
@@ -47,27 +48,31 @@ def _explore(
     solution: str, workload: str, layers: list[str], settings: dict[str, Any], cuts: int, operations: int
 ) -> dict[str, Any]:
     second = _SECOND.get(solution)
-    options = {
-        "layers": layers,
-        "layer_settings": settings,
-        "second": None if second is None else _scaled(second),
-        "operations": operations,
-        "cuts": cuts,
-        "states": "device,boundary,omit1,only1,pairs,random",
-        "recovery": "process",
-        "recovery_cuts": 2,
-        "mkfs": [],
-        "mount": "",
-    }
-    found = run_cuts(workload, _scaled(_DEVICE), options, _SEED, None)
+    options = CutOptions(
+        file_system="ordered",
+        mkfs=[],
+        mount="",
+        recovery="process",
+        capacity=_CAPACITY,
+        operations=operations,
+        cuts=cuts,
+        states="device,boundary,omit1,only1,pairs,random",
+        recovery_cuts=2,
+    )
+    found = run_cuts(
+        *(workload, _scaled(_DEVICE), options, _SEED, None),
+        layers=layers,
+        layer_settings=settings,
+        second=None if second is None else _scaled(second),
+    )
     return {
         "workload": workload,
-        "cuts": found["cuts"],
-        "states": found["states"],
-        "lost_states": found["lost_states"],
-        "documented_states": found["documented_states"],
-        "promises": sorted({one["promise"] for one in found["findings"]}),
-        "first": found["first"]["detail"],
+        "cuts": found.cuts,
+        "states": found.states,
+        "lost_states": found.lost_states,
+        "documented_states": found.documented_states,
+        "promises": sorted({one["promise"] for one in found.findings}),
+        "first": found.first.detail,
     }
 
 

@@ -9,13 +9,13 @@ from typing import Any
 from unittest import mock
 
 import click_man.core
-import typer
 from typer.core import TyperOption
 
 import notices
 from emmclab import __version__
 from emmclab.cli import application
 from emmclab.cli.failures import EXIT_CODES
+from emmclab.cli.listing import walked
 
 CHANGELOG = Path(__file__).parents[1] / "CHANGELOG.md"
 
@@ -30,10 +30,10 @@ def write_manual(folder: Path) -> None:
     """Write a page for each command and one of all to `share/man/man1`."""
     pages = folder / "share" / "man" / "man1"
     pages.mkdir(parents=True, exist_ok=True)
-    group: Any = typer.main.get_command(application())
+    group: Any = application()
     codes = ", ".join(f"{code} {about}" for code, about in EXIT_CODES.items())
     group.help += f"\n\nExit status: {codes}."
-    for command in (group, *group.commands.values()):
+    for command in (group, *(command for _, command in walked(group))):
         command.short_help = command.help.partition("\n")[0].rstrip(".")
         if command.epilog:
             command.help += "\n\n" + re.sub(r"\[/?\w*\]", "", command.epilog)

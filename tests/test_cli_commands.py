@@ -3,30 +3,19 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
 from rich.text import Text
 
 import emmclab as package
 from conftest import emmclab, emmclab_json
-from emmclab.cli import application
+from emmclab.cli import COMMANDS, application
+from emmclab.cli.listing import walked
 from emmclab.traces.profile_fields import LEDGER_MEANINGS
 
-COMMANDS = (
-    "demo",
-    "profile",
-    "convert",
-    "head",
-    "explain",
-    "formats",
-    "published",
-    "simulate",
-    "compare",
-    "devices",
-)
 SIZE_AND_TIMING = [
     "data_size_kb",
     "requests",
@@ -54,10 +43,9 @@ def test_without_arguments_help_goes_to_stdout() -> None:
 
 
 def test_no_part_of_a_help_is_taken_for_markup() -> None:
-    group: Any = typer.main.get_command(application())
     helps = [
         parameter.help
-        for command in group.commands.values()
+        for _, command in walked(application())
         for parameter in command.params
         if getattr(parameter, "help", None)
     ]
@@ -253,19 +241,37 @@ def test_figures_are_written_with_their_data(trace: Path, tmp_path: Path) -> Non
 
 
 def test_published_tables_name_their_contradictions() -> None:
-    tables = emmclab_json("published")
+    tables = emmclab_json("papers", "tables")
     assert len(tables["rows"]) == 25
     copied = {entry["name"] for entry in tables["inconsistencies"] if entry["check"] == "another row"}
     assert copied == {"Music/WB", "Radio/WB", "Music/FB", "Radio/FB", "Music/Msg", "Radio/Msg", "FB/Msg"}
-    assert "Music/WB" in emmclab("published").stdout
+    assert "Music/WB" in emmclab("papers", "tables").stdout
 
 
-def test_demo_ends_with_the_path_of_the_report(tmp_path: Path) -> None:
-    done = emmclab("demo", cwd=tmp_path)
+def test_the_included_traces_are_profiled_as_any_others(tmp_path: Path) -> None:
+    done = emmclab("profile", "--demo", "--html", "report.html", "--json", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    report = Path(done.stdout.strip().splitlines()[-1].removeprefix("Report: "))
-    assert report.parent == tmp_path
-    assert report.read_text().startswith("<!doctype html>")
+    assert [one["name"] for one in json.loads(done.stdout)] == [path.stem for path in package.bundled()]
+    assert (tmp_path / "report.html").read_text().startswith("<!doctype html>")
+
+
+def test_a_profile_needs_traces_or_the_included_ones_and_not_both(trace: Path) -> None:
+    for words, field in (((), "no trace is given"), ((trace, "--demo"), "--demo")):
+        done = emmclab("profile", *words)
+        assert (done.returncode, field in done.stderr, "hint: " in done.stderr) == (2, True, True)
+
+
+def test_one_trace_is_compared_with_another_a_workload_or_a_folder_of_parts(
+    trace: Path, other_trace: Path, tmp_path: Path
+) -> None:
+    parts = tmp_path / "parts"
+    parts.mkdir()
+    (parts / "1.txt").write_bytes(other_trace.read_bytes())
+    for other, name in ((other_trace, "camera"), ("Messaging", "Messaging"), (parts, "parts")):
+        found = emmclab_json("profile", trace, "--against", other)
+        assert (found["first"], found["second"]) == ("chat", name)
+        assert {row["field"] for row in found["fields"]} == {*SIZE_AND_TIMING}
+    assert emmclab("profile", trace, other_trace, "--against", trace).returncode == 2
 
 
 @pytest.mark.parametrize("arguments", [["profile"], ["head"], ["explain"]])

@@ -182,10 +182,10 @@ COMMANDS = [
     ["advise", "TRACE", "--device", "iiswc15-hps"],
     ["devices"],
     ["layers"],
-    ["published"],
+    ["papers", "tables"],
     ["synth"],
     ["fit", "TRACE"],
-    ["compare-profiles", "TRACE", "TRACE"],
+    ["profile", "TRACE", "--against", "TRACE"],
     ["papers"],
 ]
 
@@ -299,12 +299,12 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@pytest.mark.parametrize("command", ["head", "profile", "explain", "simulate", "compare-profiles", "convert"])
+@pytest.mark.parametrize("command", ["head", "profile", "explain", "simulate", "convert"])
 def test_names_in_a_trace_do_not_reach_the_terminal_as_commands(
     command: str, hostile: Path, tmp_path: Path
 ) -> None:
     more = {
-        "compare-profiles": [hostile],
+        "profile": ["--against", hostile],
         "convert": [tmp_path / "out.parquet"],
         "simulate": ["--device", "iiswc15-hps"],
     }

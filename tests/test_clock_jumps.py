@@ -258,9 +258,9 @@ def test_a_file_on_stdin_can_be_read_twice(forward: Path) -> None:
 def test_profiles_are_compared_without_clock_jumps_and_the_comparison_says_so(
     forward: Path, whole: Path
 ) -> None:
-    done = emmclab("compare-profiles", whole, forward)
+    done = emmclab("profile", whole, "--against", forward)
     assert "warning: forward: 1 clock jump or pause of the recording, 5 d together" in done.stderr
-    compared = emmclab_json("compare-profiles", whole, forward)
+    compared = emmclab_json("profile", whole, "--against", forward)
     (warning,) = compared["warnings"]
     assert "compared without it" in warning
     rows = {row["field"]: row for row in compared["fields"]}

@@ -6,8 +6,6 @@ import re
 import shlex
 from typing import Any
 
-import typer
-
 from conftest import ROOT, need_library
 from emmclab.cli import application
 from emmclab.studies import Study
@@ -17,7 +15,7 @@ TEXT = (ROOT / "docs/guides/cluster.md").read_text()
 
 
 def options(command: str) -> set[str]:
-    group: Any = typer.main.get_command(application())
+    group: Any = application()
     return {name for one in group.commands[command].params for name in (*one.opts, *one.secondary_opts)}
 
 

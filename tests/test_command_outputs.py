@@ -8,7 +8,8 @@ import sys
 import pytest
 
 from conftest import PATIENCE_S, ROOT, emmclab, environment
-from emmclab.cli import COMMANDS
+from emmclab.cli import application
+from emmclab.cli.listing import walked
 from repository import complain
 
 
@@ -35,12 +36,7 @@ def test_bad_input_gives_an_error_with_a_hint_and_never_a_traceback() -> None:
 
 def test_help_fits_the_terminal() -> None:
     faults = []
-    for name in COMMANDS:
-        # The help of actions that do not fit lists them.
-        lines = emmclab(name, "--help", env={"COLUMNS": "80"}).stdout.splitlines()
-        faults += [
-            f"{name}: {line}"
-            for line in lines
-            if len(line) > 80 or ("…" in line and "[list|show|" not in line)
-        ]
+    for words, _ in walked(application()):
+        lines = emmclab(*words.split(), "--help", env={"COLUMNS": "80"}).stdout.splitlines()
+        faults += [f"{words}: {line}" for line in lines if len(line) > 80 or "…" in line]
     complain(faults, "shorten the metavar or the word that does not fit")

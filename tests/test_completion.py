@@ -10,6 +10,7 @@ import pytest
 
 from conftest import COMMAND, PATIENCE_S, environment
 from emmclab.cli import COMMANDS
+from emmclab.cli.apps import COMMANDS as APPS
 from emmclab.devices.device import presets
 from emmclab.devices.layers import layers
 
@@ -26,6 +27,9 @@ printf '%s\\n' "${COMPREPLY[@]}"
     ("words", "offered"),
     [
         ([""], [*COMMANDS]),
+        (["apps", ""], [*APPS]),
+        (["apps", "show", "ema"], ["email"]),
+        (["papers", "t"], ["tables"]),
         (["simulate", "--device", ""], presets()),
         (["compare", "--devices", "nexus5,galax"], ["nexus5,galaxys2"]),
         (["simulate", "--layer", ""], [layer["name"] for layer in layers()]),

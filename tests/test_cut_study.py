@@ -12,7 +12,7 @@ import pytest
 from conftest import emmclab
 from emmclab.errors import ConfigError
 from emmclab.studies import Results, Study
-from emmclab.studies.cuts_cell import DOCUMENTED, KEPT, LOST
+from emmclab.studies.cut_result import DOCUMENTED, KEPT, LOST
 from emmclab.studies.cuts_table import NOT_JUDGED, tables
 
 SMALL = """

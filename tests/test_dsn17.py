@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 import emmclab as lab
@@ -16,7 +17,8 @@ from emmclab.papers.dsn17.journaling import APPLICATIONS, DEVICES, MODES, won
 from emmclab.papers.measuring import taken
 from emmclab.papers.pages import write_page
 from emmclab.studies import Results
-from emmclab.studies.cell import Input
+from emmclab.studies.cut_result import CutCell, CutResult, FirstLoss
+from emmclab.studies.input import Input
 
 TRACES = {path.stem: path for path in lab.bundled(annotated=True)}
 
@@ -91,7 +93,30 @@ def test_the_page_gives_the_answer_the_modes_and_whose_design_it_is(
 
 
 def _cell(grid: str, verdict: str) -> dict[str, Any]:
-    return {"grid": grid, "input": "files", "verdict": verdict, "cuts": 10, "states": 20, "lost_states": 3}
+    """A result as it is kept, with its cell."""
+    result = CutResult(
+        journal_mode=None,
+        synchronous=None,
+        layer="journal",
+        log="0",
+        commands=1,
+        moments=1,
+        acknowledged=1,
+        lies="none",
+        cuts=10,
+        states=20,
+        verdict=verdict,
+        lost_at=None,
+        lost_states=3,
+        documented_states=0,
+        lost={},
+        first=FirstLoss(None, None, None),
+        findings=[],
+        documented=[],
+        host={},
+    )
+    cell = CutCell(grid, "files", "emmc51-cache", {}, {})
+    return {**msgspec.to_builtins(result), **msgspec.to_builtins(cell)}
 
 
 @pytest.mark.parametrize(

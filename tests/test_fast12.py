@@ -91,6 +91,13 @@ def test_runtimes_are_columns_of_the_results_and_a_metric(
     assert "Runtime" in page.read_text()
 
 
+def test_the_result_of_an_application_is_the_same_in_every_run() -> None:
+    cell = next(cell for cell in Study.parse(_GRID, "mine.toml").cells() if cell.device)
+    first, second = (cell.outcome() for _ in range(2))
+    assert first == second and first["result"]["app"]["runtime_ns"] > 0
+    assert "computing" not in first["result"]
+
+
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
+from typer.core import TyperGroup
 
 import emmclab as lab
 from conftest import ROOT, biotracer
@@ -45,7 +45,7 @@ NOT_RUN = {
     "collect study.toml /shared|report study.toml --results all|search": "test_cluster.py, test_search.py",
     "query .*roles.sql": "test_journal.py",
     "advise": "some seconds; test_advise.py, test_tutorials.py",
-    "synth behaviour.toml|compare-profiles trace.txt twin": "a million requests; test_workload_presets.py",
+    "synth behaviour.toml|profile trace.txt --against twin": "a million requests; test_workload_presets.py",
     "calibrate fio.json": "ten minutes of fio; test_calibrate.py",
 }
 #: Devices and processes of traces here that have none.
@@ -98,20 +98,23 @@ def commands(page: Path) -> list[list[str]]:
 @functools.cache
 def program() -> Any:
     """The commands of the program."""
-    return typer.main.get_command(application())
+    return application()
 
 
 def fault(words: list[str]) -> str | None:
     """Why the program refuses a command by its options alone."""
     if not words or words[0].startswith("-"):
         return None
-    command = program().commands.get(words[0])
-    if command is None:
-        return f"there is no command {words[0]}"
+    command, rest = program(), words
+    while rest and not rest[0].startswith("-") and isinstance(command, TyperGroup):
+        found = command.commands.get(rest[0])
+        if found is None:
+            return f"there is no command {rest[0]}"
+        command, rest = found, rest[1:]
     context = command.context_class(command, info_name=words[0])
     try:
         # A sentence may name a command by its first words, or an option of it.
-        command.make_parser(context).parse_args(spelled_out(words)[1:])
+        command.make_parser(context).parse_args(spelled_out(rest))
     except Exception as error:  # typer has exceptions of its own for options.
         said = getattr(error, "format_message", None)
         if said is None:

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
 
 from conftest import ROOT, emmclab
 from emmclab.cli import application
@@ -81,7 +80,7 @@ def test_each_message_of_the_recorder_is_in_the_guide() -> None:
 
 
 def _crash_options() -> set[str]:
-    command: Any = typer.main.get_command(application())
+    command: Any = application()
     return {name for one in command.commands["crash"].params for name in one.opts}
 
 

@@ -59,7 +59,7 @@ def live(root: None, tmp_path_factory: pytest.TempPathFactory) -> Results:
     del root
     need("fio", "postmark", "sqlite3", "mkfs.ext4", "setpriv")
     study = Study.parse(TEXT.replace("scale = 1.0", "scale = 0.01"), "scaled.toml")
-    grids = [grid if grid.is_live else replace(grid, requests=3000) for grid in study.grids]
+    grids = [grid if grid.modes == ("live",) else replace(grid, requests=3000) for grid in study.grids]
     folder = tmp_path_factory.mktemp("live")
     return run_study(replace(study, grids=tuple(grids)), folder, Pool(2))
 

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import typer
-
 from emmclab.cli import application
+from emmclab.cli.listing import walked
 from emmclab.studies.tables import rows_of
 
 
 def test_every_command_with_a_device_takes_both_spellings_of_the_option() -> None:
-    group = typer.main.get_command(application())
     found = {}
-    for name, command in group.commands.items():  # type: ignore[attr-defined]
+    for name, command in walked(application()):
         for parameter in command.params:
             # `record` and `top` choose block devices of a machine, not a simulated device.
             if "device" in (parameter.name or "") and name not in ("record", "top"):
                 spelled = [one for one in parameter.opts if one in ("--device", "--devices")]
                 if spelled:
                     found[name] = spelled
-    assert {*found} >= {"simulate", "compare", "apps", "advise", "crash"}
+    assert {*found} >= {"simulate", "compare", "apps run", "apps compare", "advise", "crash"}
     assert all(spelled == ["--device", "--devices"] for spelled in found.values()), found
 
 
@@ -31,7 +29,7 @@ def test_chosen_percentiles_have_columns_named_as_the_usual_ones() -> None:
             for percentile in (99.0, 99.99)
         ],
     }
-    cell = {"grid": "g", "settings": {}, "options": {}}
+    cell = {"grid": "g", "settings": {}, "options": {"mode": "open"}}
     ((_, row),) = rows_of({"cell": cell, "result": result})
     usual = {"response_p99_ms", "response_read_p99_ms"}
     assert {name for name in row if "p99" in name} == usual | {

@@ -17,7 +17,8 @@ import pytest
 
 from conftest import PATIENCE_S, ROOT
 from emmclab import __version__
-from emmclab.cli import COMMANDS
+from emmclab.cli import application
+from emmclab.cli.listing import walked
 
 sys.path.insert(0, str(ROOT / "scripts"))
 from wheel_data import write
@@ -95,7 +96,7 @@ def test_every_command_has_a_manual_page_with_its_options_and_examples(data: Pat
     folder = data / "share" / "man" / "man1"
     assert {path.name for path in folder.iterdir()} == {
         "emmclab.1",
-        *(f"emmclab-{name}.1" for name in COMMANDS),
+        *(f"emmclab-{words.replace(' ', '-')}.1" for words, _ in walked(application())),
     }
     page = (folder / "emmclab-simulate.1").read_text().replace("\\-", "-")
     assert "\\fB--wrap-addresses\\fP" in page and "\nemmclab simulate trace.txt" in page

@@ -293,7 +293,7 @@ def test_an_application_shows_its_threads_and_the_critical_path(program: str, tm
         (["apps", "run", "email", "--perfetto", "{folder}/run.parquet", *NEW], [".pftrace"]),
         (
             ["apps", "compare", "email", "--perfetto", "{folder}/run.pftrace"],
-            ["applies to a single run", "use `emmclab apps run`"],
+            ["no such option: --perfetto", "emmclab apps compare --help"],
         ),
     ],
     ids=["ending", "folder", "seeds", "application", "comparison"],

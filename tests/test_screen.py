@@ -242,7 +242,7 @@ def test_every_command_that_reads_a_trace_takes_only_and_drop_reissued(command: 
 
 
 def test_compared_profiles_take_the_options_of_reading(two: Path) -> None:
-    found = emmclab_json("compare-profiles", two, "Messaging", "--only", "device=sdb")
+    found = emmclab_json("profile", two, "--against", "Messaging", "--only", "device=sdb")
     assert next(row["first"] for row in found["fields"] if row["field"] == "requests") == 100
 
 

@@ -6,6 +6,7 @@ import sys
 import pytest
 
 import emmclab
+from emmclab.cli import COMMANDS
 
 HEAVY = {
     "altair",
@@ -68,6 +69,24 @@ def test_commands_import_only_what_they_need(arguments: list[str]) -> None:
     assert not unwanted & modules_after(f"from emmclab.cli import main; assert main({arguments!r}) == 0")
 
 
+@pytest.mark.parametrize("option", ["--help", "--version"])
+def test_help_and_version_import_no_command_and_no_room_but_errors_and_files(option: str) -> None:
+    found = modules_after(f"from emmclab.cli import main; assert main([{option!r}]) == 0")
+    rooms = {".".join(name.split(".")[:2]) for name in found if name.startswith("emmclab.")}
+    assert rooms <= {"emmclab._core", "emmclab.cli", "emmclab.errors", "emmclab.runtime"}
+    assert not {f"emmclab.cli.{name}" for name in COMMANDS} & found
+
+
+def test_names_and_rooms_of_the_package_load_on_first_use() -> None:
+    before = modules_after("import emmclab")
+    assert "emmclab.traces" not in before
+    assert "emmclab.traces.reading" in modules_after("import emmclab; emmclab.read")
+    assert "emmclab.studies" in modules_after("import emmclab; emmclab.studies")
+    assert all(getattr(emmclab, name) is not None for name in dir(emmclab))
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        emmclab.nothing  # noqa: B018
+
+
 def test_a_run_waits_for_nothing_that_only_notebooks_need() -> None:
     words = ["simulate", str(emmclab.bundled()[0]), "--wrap-addresses", "--json"]
     found = modules_after(f"from emmclab.cli import main; assert main({words!r}) == 0")
@@ -96,6 +115,7 @@ def test_a_command_does_not_import_another() -> None:
         "emmclab.cli.failures",
         "emmclab.cli.formats",
         "emmclab.cli.helping",
+        "emmclab.cli.listing",
         "emmclab.cli.names",
         "emmclab.cli.options",
         "emmclab.cli.outputs",

@@ -300,6 +300,7 @@ def test_what_decides_a_result_decides_its_key() -> None:
         ("[grid.axes]", "[grid.axis]", "did you mean `axes`"),
         ("seeds = [1, 2]", 'seeds = ["1"]', "a list of numbers"),
         ('"open", "closed"', '"open", "half"', "use auto, open, closed, back_to_back, live, cuts or app"),
+        ('modes = ["open", "closed"]', "modes = []", "this list is empty"),
         ('name = "small"', 'name = "../small"', "letters, digits"),
         ("timing.parallelism", "timing.paralelism", "did you mean `timing.parallelism`"),
         ("iiswc15-hps", "iiswc15-hpz", "iiswc15-hps"),

@@ -215,9 +215,9 @@ def test_recorded_inputs_are_read_with_the_options_given(trace: Path, tmp_path: 
     done = emmclab("run", "wrong.toml", cwd=tmp_path)
     assert done.returncode == 2
     assert "did you mean `lenient`" in done.stderr
-    compared = emmclab("compare-profiles", "bad.txt", "Messaging", "--lenient", cwd=tmp_path)
+    compared = emmclab("profile", "bad.txt", "--against", "Messaging", "--lenient", cwd=tmp_path)
     assert compared.returncode == 0, compared.stderr
-    assert emmclab("compare-profiles", "bad.txt", "Messaging", cwd=tmp_path).returncode == 2
+    assert emmclab("profile", "bad.txt", "--against", "Messaging", cwd=tmp_path).returncode == 2
 
 
 def test_settings_of_a_study_are_columns_of_runs(folder: Path) -> None:

@@ -40,7 +40,7 @@ def test_a_fit_makes_a_twin_without_addresses(trace: Path, tmp_path: Path) -> No
     assert emmclab("fit", trace, "-o", model).returncode == 0
     twin = tmp_path / "twin.parquet"
     assert emmclab("synth", model, twin).returncode == 0
-    rows = {row["field"]: row for row in emmclab_json("compare-profiles", trace, twin)["fields"]}
+    rows = {row["field"]: row for row in emmclab_json("profile", trace, "--against", twin)["fields"]}
     assert len(rows) == 16
     for name in ("data_size_kb", "requests", "max_size_kb", "write_requests_pct"):
         unit = "points" if name.endswith("_pct") else "pct"
@@ -79,7 +79,7 @@ def test_shares_are_compared_by_percentage_points() -> None:
         ("synth", "Messaging", "out.parquet", "--rate-pct", str(10**20)),
         ("synth", "none.toml", "out.parquet"),
         ("fit", "none.txt"),
-        ("compare-profiles", "Messaging", "none.txt"),
+        ("profile", "none.txt", "--against", "Messaging"),
     ],
 )
 def test_bad_input_is_refused_and_leaves_nothing(arguments: tuple[str, ...], tmp_path: Path) -> None:

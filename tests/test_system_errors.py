@@ -29,7 +29,7 @@ def latin(tmp_path: Path) -> Path:
         ["explain", "{latin}"],
         ["simulate", "{trace}", "--device", "{latin}"],
         ["synth", "{latin}", "out.parquet"],
-        ["compare-profiles", "{trace}", "{latin}"],
+        ["profile", "{trace}", "--against", "{latin}"],
         ["probe", "{latin}"],
     ],
     ids=lambda words: words[0],

@@ -19,22 +19,27 @@ workloads and published figures), `emmclab.fleet` (many recordings as one table)
 `emmclab.papers` (reproduced papers and their claims).
 """
 
+from importlib import import_module
+from typing import TYPE_CHECKING
+
 from emmclab._core import __version__
-from emmclab.devices.calibration import calibrate
-from emmclab.devices.device import Device, VictimPolicy, VictimView, compare
-from emmclab.devices.result import Result
-from emmclab.errors import (
-    ConfigError,
-    EmmclabError,
-    FormatError,
-    InputError,
-    UnitError,
-    UnsupportedError,
-)
-from emmclab.live.serve import LiveDevice, serve
-from emmclab.traces.profile import Profile
-from emmclab.traces.reading import bundled, combine, convert, profile, read
-from emmclab.traces.trace import Trace
+
+if TYPE_CHECKING:
+    from emmclab.devices.calibration import calibrate
+    from emmclab.devices.device import Device, VictimPolicy, VictimView, compare
+    from emmclab.devices.result import Result
+    from emmclab.errors import (
+        ConfigError,
+        EmmclabError,
+        FormatError,
+        InputError,
+        UnitError,
+        UnsupportedError,
+    )
+    from emmclab.live.serve import LiveDevice, serve
+    from emmclab.traces.profile import Profile
+    from emmclab.traces.reading import bundled, combine, convert, profile, read
+    from emmclab.traces.trace import Trace
 
 __all__ = [
     "ConfigError",
@@ -60,3 +65,37 @@ __all__ = [
     "read",
     "serve",
 ]
+
+#: The names of the package by the module that declares them, which is imported when the first is used.
+_MODULES = {
+    "devices.calibration": ("calibrate",),
+    "devices.device": ("Device", "VictimPolicy", "VictimView", "compare"),
+    "devices.result": ("Result",),
+    "errors": ("ConfigError", "EmmclabError", "FormatError", "InputError", "UnitError", "UnsupportedError"),
+    "live.serve": ("LiveDevice", "serve"),
+    "traces.profile": ("Profile",),
+    "traces.reading": ("bundled", "combine", "convert", "profile", "read"),
+    "traces.trace": ("Trace",),
+}
+_ROOMS = {
+    *("apps", "crash", "devices", "errors", "fleet", "live", "pages", "papers", "runtime", "studies"),
+    "traces",
+}
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> object:
+        """Import a name of the package, or a room, on first use."""
+        if name in _ROOMS:
+            return import_module(f"{__name__}.{name}")
+        for module, names in _MODULES.items():
+            if name in names:
+                value = getattr(import_module(f"{__name__}.{module}"), name)
+                globals()[name] = value
+                return value
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    """Return the names of the package and its rooms."""
+    return sorted({*globals(), *__all__, *_ROOMS})

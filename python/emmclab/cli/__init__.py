@@ -8,76 +8,74 @@ all others, and none imports it.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
-from importlib import import_module
+from collections.abc import Callable, Collection
 from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from emmclab import __version__
 from emmclab.cli import failures
 from emmclab.cli.console import put, stdout
-from emmclab.cli.helping import examples, paragraphs
+from emmclab.cli.helping import examples
+from emmclab.cli.listing import add_commands, listed
 from emmclab.cli.spelling import spelled_out
 
-#: The commands in the order of the help; each is registered by the module of its name.
-COMMANDS = (
-    "demo",
-    "profile",
-    "journal",
-    "record",
-    "top",
-    "convert",
-    "head",
-    "explain",
-    "formats",
-    "simulate",
-    "compare",
-    "apps",
-    "serve",
-    "control",
-    "crash",
-    "advise",
-    "devices",
-    "calibrate",
-    "layers",
-    "probe",
-    "published",
-    "synth",
-    "fit",
-    "compare-profiles",
-    "fleet",
-    "run",
-    "collect",
-    "search",
-    "query",
-    "report",
-    "papers",
-    "claims",
-    "reproduce",
-)
+#: The commands by panel of the help, in its order. The module of its name registers a command.
+PANELS = {
+    "Traces": (
+        *("profile", "record", "top", "convert", "head", "formats", "synth", "fit", "journal", "fleet"),
+    ),
+    "Devices": ("simulate", "compare", "advise", "devices", "layers", "calibrate", "probe", "explain"),
+    "Live": ("serve", "control", "crash"),
+    "Applications": ("apps",),
+    "Studies": ("run", "search", "collect", "query", "report"),
+    "Papers": ("papers", "reproduce", "claims"),
+}
+COMMANDS = tuple(name for names in PANELS.values() for name in names)
 #: Set by the scripts of `--show-completion` when a shell asks for completion.
 _COMPLETING = "_EMMCLAB_COMPLETE"
 
 
-def application(commands: Iterable[str] = COMMANDS) -> typer.Typer:
-    """Make the application with these commands; with all commands it also has the completion options."""
+def application(commands: Collection[str] = COMMANDS) -> TyperGroup:
+    """Make the application with these commands."""
+    app = _empty(completion=commands is COMMANDS or _COMPLETING in os.environ)
+    add_commands(app, __name__, commands)
+    group: Any = typer.main.get_command(app)
+    return _in_panels(group)
+
+
+def overview() -> TyperGroup:
+    """Make the application for its help: all commands with their summaries, and none imported."""
+    group: Any = typer.main.get_command(_empty(completion=True))
+    group.commands = {name: listed(__name__, name) for name in COMMANDS}
+    return _in_panels(group)
+
+
+def _empty(*, completion: bool) -> typer.Typer:
+    """Make the application without commands; `completion` adds the options that install it."""
     app = typer.Typer(
         name="emmclab",
         rich_markup_mode="rich",
-        add_completion=commands is COMMANDS or _COMPLETING in os.environ,
+        add_completion=completion,
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     app.callback(
-        invoke_without_command=True, epilog=examples("emmclab profile trace.txt --html report.html")
+        invoke_without_command=True,
+        epilog=examples("emmclab profile --demo --html report.html", "emmclab profile trace.txt"),
     )(emmclab)
-    for name in commands:
-        import_module(f"{__name__}.{name.replace('-', '_')}").register(app)
-    for command in app.registered_commands:
-        if command.callback is not None:
-            command.help = paragraphs(command.callback)
     return app
+
+
+def _in_panels(group: TyperGroup) -> TyperGroup:
+    """Order the commands, and assign each to its panel."""
+    ordered = [(name, panel) for panel, names in PANELS.items() for name in names if name in group.commands]
+    group.commands = {name: group.commands[name] for name, _ in ordered}
+    for name, panel in ordered:
+        command: Any = group.commands[name]
+        command.rich_help_panel = panel
+    return group
 
 
 def emmclab(
@@ -95,13 +93,21 @@ def emmclab(
 
 
 def prepared(words: list[str]) -> Callable[..., Any]:
-    """Make an application for these words: with their command only, or with all commands for help."""
-    if words == ["--version"]:
-        return typer.main.get_command(application([]))
+    """Make an application for these words: with their command only, or with summaries of all for help."""
     if _COMPLETING in os.environ:
-        # A shell asks for completion; the words before the one that is completed are in the environment.
-        words = (os.environ.get("COMP_WORDS") or os.environ.get("_TYPER_COMPLETE_ARGS", "")).split()[1:-1]
-    return typer.main.get_command(application(words[:1] if words and words[0] in COMMANDS else COMMANDS))
+        words = _words_before()
+    words = words[1:] if words[:1] == ["--"] else words
+    if words == ["--version"]:
+        return application([])
+    return application(words[:1]) if words and words[0] in COMMANDS else overview()
+
+
+def _words_before() -> list[str]:
+    """Return the words before the one that a shell completes, which are in the environment."""
+    if "COMP_WORDS" in os.environ:
+        return os.environ["COMP_WORDS"].split()[1 : int(os.environ["COMP_CWORD"])]
+    line = os.environ.get("_TYPER_COMPLETE_ARGS", "")
+    return line.split()[1:] if line.endswith(" ") else line.split()[1:-1]
 
 
 def main(words: list[str]) -> int:

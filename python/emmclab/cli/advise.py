@@ -95,7 +95,8 @@ def advise(
         bool,
         typer.Option(
             "--deep",
-            help="Also search combinations of options, as `emmclab search` does; its page is NAME-deep.html.",
+            help="Also search combinations of options; its page is NAME-deep.html. For settings of your own "
+            "choice: `emmclab search`.",
             rich_help_panel="Together",
         ),
     ] = False,

@@ -21,6 +21,7 @@ def register(app: typer.Typer) -> None:
     """Add the command."""
     app.command(
         epilog=examples(
+            "emmclab devices",
             "emmclab explain nexus5 # prints every setting of a device",
             "emmclab devices --capacity 128GB # each device scaled to this capacity",
             "emmclab devices --check emmc51-cache # how far it is from the figures that it was fitted to",

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 import typer
+from typer.core import TyperGroup
 
 from emmclab import __version__
 from emmclab.cli.console import ClosedPipe, say
@@ -78,7 +79,9 @@ def run(command: Callable[..., Any], arguments: list[str]) -> int:
         context = getattr(error, "ctx", None)
         path = context.command_path if context is not None else "emmclab"
         message = error.format_message().rstrip(".")
-        _report(message[:1].lower() + message[1:], f"`{path} --help` lists its options")
+        in_group = isinstance(getattr(context, "command", None), TyperGroup)
+        lists = "commands" if in_group and "command" in message else "options"
+        _report(message[:1].lower() + message[1:], f"`{path} --help` lists its {lists}")
         return BAD_INPUT
     except OSError as error:
         refusal = InputError.of(error)

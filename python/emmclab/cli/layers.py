@@ -16,9 +16,11 @@ from emmclab.devices.layers import layers as kinds
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command(epilog=examples("emmclab simulate trace.txt --layer advil --set advil.reserved=64MiB"))(
-        layers
-    )
+    app.command(
+        epilog=examples(
+            "emmclab layers", "emmclab simulate trace.txt --layer advil --set advil.reserved=64MiB"
+        )
+    )(layers)
 
 
 def layers(as_json: AsJson = False) -> None:

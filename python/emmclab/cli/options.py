@@ -44,17 +44,17 @@ def stands_for_several(path: Path) -> bool:
     return _PROCESSOR.fullmatch(path.name) is not None
 
 
-def one_per_recording(paths: list[Path]) -> list[Path]:
+def one_per_recording(paths: list[Path] | None) -> list[Path]:
     """Keep one file of each blktrace recording; the reader finds the other processors' files.
 
     >>> one_per_recording([Path("sda.blktrace.0"), Path("sda.blktrace.1"), Path("sdb.blktrace.1.gz")])
     [PosixPath('sda.blktrace.0'), PosixPath('sdb.blktrace.1.gz')]
     """
     kept: dict[Path, Path] = {}
-    for path in paths:
+    for path in paths or ():
         match = _PROCESSOR.fullmatch(path.name)
         kept.setdefault(path.with_name(match["recording"]) if match else path, path)
-    return [path for path in paths if path in kept.values()]
+    return [path for path in paths or () if path in kept.values()]
 
 
 TraceFiles = Annotated[

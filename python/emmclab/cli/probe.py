@@ -17,7 +17,8 @@ from emmclab.cli.outputs import in_a_folder
 from emmclab.cli.show import framed
 from emmclab.cli.simulation import Capacity, Settings, configured, device_names
 from emmclab.devices.device import presets
-from emmclab.devices.probe import Disk, Probe, Simulated, probe
+from emmclab.devices.probe import Disk, Probe, Simulated
+from emmclab.devices.probe import probe as measure
 from emmclab.errors import ConfigError
 
 #: Span where none is given, MB: of a simulated device, and of a real one.
@@ -28,16 +29,15 @@ _REAL_MB = 256
 def register(app: typer.Typer) -> None:
     """Add the command."""
     app.command(
-        name="probe",
         epilog=examples(
             "emmclab probe galaxys2",
             "emmclab probe /dev/mmcblk0",
             "emmclab probe scratch.bin --write --html probe.html",
         ),
-    )(probe_command)
+    )(probe)
 
 
-def probe_command(
+def probe(
     target: Annotated[
         str,
         typer.Argument(
@@ -104,7 +104,7 @@ def probe_command(
 def _run(target: Disk | Simulated, write: bool, span_mb: int | None, usual_mb: int, seed: int) -> Probe:
     span_kb = min(usual_mb * 1024, target.size_kb) if span_mb is None else span_mb * 1024
     with Meter(f"probe {target.name}") as meter:
-        return probe(
+        return measure(
             target,
             write=write,
             span_kb=span_kb,

@@ -14,7 +14,7 @@ import typer
 from emmclab.cli.console import print_json, say, stdout
 from emmclab.cli.helping import examples
 from emmclab.cli.meter import Counter, Meter
-from emmclab.cli.names import one_of, several
+from emmclab.cli.names import one_of, several, workload_names
 from emmclab.cli.options import (
     AsJson,
     Bin,
@@ -22,16 +22,17 @@ from emmclab.cli.options import (
     OverTime,
     Percentiles,
     Reading,
-    TraceFiles,
     note_over_time,
+    one_per_recording,
     stands_for_several,
     with_groups,
 )
 from emmclab.cli.outputs import in_a_folder
 from emmclab.cli.studies import Jobs
 from emmclab.devices.over_time import check_target
+from emmclab.errors import ConfigError, EmmclabError
 from emmclab.traces.profile import Profile
-from emmclab.traces.reading import combine, join_parts
+from emmclab.traces.reading import bundled, combine, join_parts
 from emmclab.traces.trace import Trace
 
 
@@ -76,6 +77,15 @@ class Caches:
     ] = False
 
 
+_Traces = Annotated[
+    list[Path] | None,
+    typer.Argument(
+        metavar="TRACE...",
+        help="Traces of any format; gzip, bzip2, zstd, xz too; `-` for stdin.",
+        callback=one_per_recording,
+        show_default=False,
+    ),
+]
 #: Names of parts that Spark (`part-00000-...`) and DuckDB (`data_0.parquet`) give.
 _PART = re.compile(r"(part-|data_)\d+.*\.parquet")
 
@@ -84,8 +94,10 @@ def register(app: typer.Typer) -> None:
     """Add the command."""
     app.command(
         epilog=examples(
+            "emmclab profile --demo --html report.html",
             "emmclab profile trace.txt --html report.html",
             "emmclab profile a.csv.gz b.csv.gz --compare",
+            "emmclab profile trace.txt --against Messaging",
             "emmclab profile trace.txt --cache-policies all",
             "emmclab profile trace.txt --over-time load.csv --bin 1s",
         )
@@ -94,7 +106,8 @@ def register(app: typer.Typer) -> None:
 
 def profile(
     *,
-    traces: TraceFiles,
+    traces: _Traces = None,
+    demo: Annotated[bool, typer.Option("--demo", help="Profile the traces that come with emmclab.")] = False,
     as_json: AsJson = False,
     html: Annotated[
         Path | None,
@@ -106,6 +119,19 @@ def profile(
     ] = None,
     figures: Figures = None,
     compare: Annotated[bool, typer.Option("--compare", help="Print the comparison only.")] = False,
+    against: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TRACE|NAME",
+            help="Compare one trace with another trace, a workload of the paper by name, or a model (.toml): "
+            "differences of Tables III and IV, in percent of the one given here; of shares, in points.",
+            autocompletion=workload_names,
+        ),
+    ] = None,
+    seed: Annotated[
+        int,
+        typer.Option(min=0, metavar="N", help="With --against: seed of a workload or model."),
+    ] = 1,
     together: Annotated[
         bool, typer.Option("--combine", help="Interleave the traces on one clock and profile them as one.")
     ] = False,
@@ -120,11 +146,61 @@ def profile(
 
     A folder is one trace in parts, as Spark and DuckDB write it; --jobs parts are profiled at once. With
     --jobs, a Parquet file of more than 4 million requests is profiled in slices of time, too; else in one
-    pass.
+    pass. With --against, prints differences; duration and rates are compared without clock jumps.
     """
     measures = {"percentiles": percentiles, "bin": bin, **asdict(caches)}
     if over_time is not None:
         check_target(over_time)
+    profiles = _profiles(_chosen(traces, demo), together, jobs, reading, against is not None, **measures)
+    if against is not None:
+        profiles.append(_other(against, seed, jobs, reading, **measures))
+    for found in profiles:
+        if found["header"]["format"] != "synthetic":
+            reading.note_changed(found.name, found["ledger"])
+    _write(profiles, html, figures)
+    if over_time is not None:
+        note_over_time(profiles, over_time, bin)
+    if against is not None:
+        _print_differences(profiles, as_json)
+    elif as_json:
+        print_json([found.to_dict() for found in profiles])
+    else:
+        # Tables take long to import, which programs that want JSON do not wait for.
+        from emmclab.cli.show import show_compared, show_each
+
+        (show_compared if compare else show_each)(stdout(), profiles)
+
+
+def _chosen(traces: list[Path] | None, demo: bool) -> list[Path]:
+    """Return the traces that are given, or those that come with emmclab."""
+    if traces and demo:
+        raise ConfigError(
+            "`--demo` names the traces itself",
+            kind="config",
+            field="--demo",
+            hint="leave out --demo to profile traces of your own",
+        )
+    if traces:
+        return traces
+    if not demo:
+        raise ConfigError(
+            "no trace is given",
+            kind="config",
+            field="TRACE",
+            hint="name a file, as `emmclab profile trace.txt`; `--demo` profiles the included traces",
+        )
+    if paths := bundled():
+        return paths
+    raise EmmclabError(
+        "no trace came with this installation",
+        hint="install emmclab again, or run `make demo` in a clone",
+    )
+
+
+def _profiles(
+    traces: list[Path], together: bool, jobs: int, reading: Reading, single: bool, **measures: Any
+) -> list[Profile]:
+    """Profile each trace, or all as one; `single` refuses several."""
     in_parts = [] if together else [path for path in traces if path.is_dir() or is_sliced(path, jobs)]
     sources = distinct([reading.open(path) for path in traces if path not in in_parts])
     if together and not (len(traces) == 1 and stands_for_several(traces[0])):
@@ -132,10 +208,28 @@ def profile(
     else:
         sources = join_parts(sources)
         note_parts([path for path in traces if not path.is_dir()] if len(sources) > 1 else [])
+    if single and len(sources) + len(in_parts) != 1:
+        raise ConfigError(
+            "`--against` compares one trace",
+            kind="config",
+            field="--against",
+            hint="name one trace, or use --compare for tables of several",
+        )
     profiles = [run(source, **measures) for source in sources]
-    profiles += [run_parts(place, jobs, reading, **measures) for place in in_parts]
-    for found in profiles:
-        reading.note_changed(found.name, found["ledger"])
+    return profiles + [run_parts(place, jobs, reading, **measures) for place in in_parts]
+
+
+def _other(name: str, seed: int, jobs: int, reading: Reading, **measures: Any) -> Profile:
+    """Profile what a trace is compared with: a trace, a folder of parts, a workload or a model."""
+    if Path(name).is_dir():
+        return run_parts(Path(name), jobs, reading, **measures)
+    from emmclab.traces.workload import open_input
+
+    return run(open_input(name, seed, **reading.given()), **measures)
+
+
+def _write(profiles: list[Profile], html: Path | None, figures: Path | None) -> None:
+    """Write the page and the figures that are asked for."""
     if html is not None:
         from emmclab.pages.profiles import write_report
 
@@ -146,15 +240,22 @@ def profile(
 
         count = write_figures(profiles, figures)
         say(f"figures: {count} in {figures}")
-    if over_time is not None:
-        note_over_time(profiles, over_time, bin)
-    if as_json:
-        print_json([found.to_dict() for found in profiles])
-    else:
-        # Tables take long to import, which programs that want JSON do not wait for.
-        from emmclab.cli.show import show_compared, show_each
 
-        (show_compared if compare else show_each)(stdout(), profiles)
+
+def _print_differences(profiles: list[Profile], as_json: bool) -> None:
+    """Print the second of two profiles compared with the first, without clock jumps if there are any."""
+    from emmclab.traces.workload import differences, jump_notes
+
+    rows, notes = differences(*profiles), jump_notes(profiles)
+    for text in notes:
+        say(f"warning: {text}")
+    if as_json:
+        names = {"first": profiles[0].name, "second": profiles[1].name}
+        print_json(names | {"fields": rows, "warnings": notes})
+        return
+    from emmclab.cli.differences import show_differences
+
+    show_differences(stdout(), profiles, rows)
 
 
 def note_parts(paths: list[Path]) -> None:

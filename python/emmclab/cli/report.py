@@ -66,12 +66,10 @@ def report(
     page = html or Path(f"{chosen.name}.html")
     told: dict[str, Any] = {"digest": found.digest}
     if is_ours:
-        from emmclab.papers.claims import judge_study
-        from emmclab.papers.pages import told_of, write_page
+        from emmclab.papers.pages import write_judged_page
 
-        judged = judge_study(found)
-        count = write_page(found, judged, page, figures)
-        told |= told_of(found, judged)
+        judged = write_judged_page(found, page, figures)
+        count, told = judged.figures, told | judged.told
     elif found.cuts:
         from emmclab.pages.cuts import write_cuts_report
 

@@ -59,10 +59,10 @@ def reproduce(
 ) -> None:
     """Run the whole study of a paper and write one page: each table, figure and claim beside the result.
 
-    Options of reading are for the recorded traces; workloads that are made do not change.
+    `emmclab run`, `emmclab report` and `emmclab claims` do the same in steps. Options of reading are for the
+    recorded traces; workloads that are made do not change.
     """
-    from emmclab.papers.claims import judge_study
-    from emmclab.papers.pages import told_of, write_page
+    from emmclab.papers.pages import write_judged_page
     from emmclab.papers.registry import studies
     from emmclab.studies import Study
 
@@ -73,9 +73,8 @@ def reproduce(
     found = run_with_meter(study, results / study.name, jobs, fresh)
     html = html or Path(f"{paper}.html")
     told: dict[str, Any] = {"digest": found.digest, "reading": found.about["reading"]}
-    judged = judge_study(found)
-    count = write_page(found, judged, html, figures)
-    told |= told_of(found, judged)
+    judged, count, more = write_judged_page(found, html, figures)
+    told |= more
     if as_json:
         print_json({"report": str(html.resolve()), **told})
         return

@@ -90,7 +90,8 @@ def search(
     """Search the settings that the `search` section of a study leaves open, for the best figures.
 
     Each trial is run as cells of the study, which are kept: the same command goes on where it was
-    interrupted. The choices depend on seed and batch alone, not on the number of processes.
+    interrupted. The choices depend on seed and batch alone, not on the number of processes. To search the
+    design options of a device for a trace, without a study, use `emmclab advise --deep`.
     """
     from emmclab.runtime.place import place_of
     from emmclab.studies import Study

@@ -6,7 +6,7 @@ from rich.console import Console
 from rich.text import Text
 
 from emmclab.cli.show import framed
-from emmclab.studies.cuts_cell import DOCUMENTED, KEPT, LOST, RULE
+from emmclab.studies.cut_result import DOCUMENTED, KEPT, LOST, RULE
 from emmclab.studies.cuts_table import NOT_JUDGED, Table, counts, headline, tables
 from emmclab.studies.results import Results
 

@@ -201,7 +201,7 @@ def warn_of_changes(place: Path, study: str | None = None) -> None:
     `place` is the folder of the results of a study, or a file of `emmclab collect`.
     """
     from emmclab.studies.freshness import changes, study_of
-    from emmclab.studies.tables import TABLES
+    from emmclab.studies.kinds import TABLES
 
     # All tables of a run say the same.
     tables = [place / f"{name}.parquet" for name in TABLES] if place.is_dir() else [place]

@@ -9,11 +9,12 @@ from emmclab.pages.assemble import assemble
 from emmclab.pages.head import Head, Tile
 from emmclab.pages.study import incomplete, provenance
 from emmclab.runtime.files import write_whole
-from emmclab.studies.cuts_cell import DOCUMENTED, KEPT, LOST, RULE
+from emmclab.studies.cut_result import DOCUMENTED, KEPT, LOST, RULE, CutCell
 from emmclab.studies.cuts_table import (
     MEANING,
     NOT_JUDGED,
     Table,
+    cell_of,
     column_of,
     counts,
     findings,
@@ -21,7 +22,6 @@ from emmclab.studies.cuts_table import (
     tables,
 )
 from emmclab.studies.results import Results
-from emmclab.studies.tables import Run
 
 #: Class of the badge of each verdict.
 _BADGES = {KEPT: "yes", DOCUMENTED: "documented", RULE: "unknown", LOST: "broken", NOT_JUDGED: "plain"}
@@ -39,7 +39,7 @@ def write_cuts_report(results: Results, path: Path, study: str = "") -> None:
 def render(results: Results, study: str = "") -> str:
     """Return the page; the same results give the same bytes."""
     name, found = results.about["name"], counts(results)
-    host = ", ".join(" ".join(item) for item in results.cuts[0]["host"].items()) if results.cuts else ""
+    host = next((", ".join(map(" ".join, run.result.host.items())) for run in results.cut_runs()), "")
     tables_of = " ".join(['emmclab query "select * from cuts" --study', name])
     return assemble(
         "cuts.html.j2",
@@ -57,9 +57,9 @@ def render(results: Results, study: str = "") -> str:
         meaning={word: MEANING[word] for word in found},
         badges=_BADGES,
         tables=[_shown(table) for table in tables(results)],
-        findings=[_finding(run, one) for run, one in findings(results)],
-        documented=[_finding(run, one) for run, one in findings(results, documented=True)],
-        failures=[(run["input"], str(column_of(run)), run["message"]) for run in results.failures],
+        findings=[_finding(cell, one) for cell, one in findings(results)],
+        documented=[_finding(cell, one) for cell, one in findings(results, documented=True)],
+        failures=[(run["input"], str(column_of(cell_of(run))), run["message"]) for run in results.failures],
         again=f"emmclab crash --results {Path('emmclab-results', name)} --again",
     )
 
@@ -73,10 +73,10 @@ def _shown(table: Table) -> dict[str, Any]:
     return {"columns": table.columns, "rows": rows}
 
 
-def _finding(run: Run, one: dict[str, Any]) -> dict[str, Any]:
+def _finding(cell: CutCell, one: dict[str, Any]) -> dict[str, Any]:
     return {
         "documented": "",
         **one,
-        "workload": run["input"].removeprefix(_SQLITE),
-        "place": str(column_of(run)),
+        "workload": cell.input.removeprefix(_SQLITE),
+        "place": str(column_of(cell)),
     }

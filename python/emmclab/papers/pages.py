@@ -5,17 +5,32 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from emmclab.pages.assemble import assemble
 from emmclab.pages.head import Head, Provenance, Tile, lost
-from emmclab.papers.claims import DIRECTION, NOT, REPRODUCED, RESTATED, Claim, counts, headline
+from emmclab.papers.claims import DIRECTION, NOT, REPRODUCED, RESTATED, Claim, counts, headline, judge_study
 from emmclab.papers.drawing import Drawing, write_drawings
 from emmclab.papers.registry import studies
 from emmclab.runtime.files import write_whole
 from emmclab.studies.results import Results
 
 _BADGES = {REPRODUCED: "yes", DIRECTION: "near", NOT: "no", RESTATED: "restated"}
+
+
+class Judged(NamedTuple):
+    """The claims that the results of a study decide, its page in figures, and in words for machines."""
+
+    claims: list[Claim]
+    figures: int
+    told: dict[str, Any]
+
+
+def write_judged_page(results: Results, html: Path, figures: Path | None) -> Judged:
+    """Judge the claims of a study and write its page, and with a folder each figure."""
+    claims = judge_study(results)
+    count = write_page(results, claims, html, figures)
+    return Judged(claims, count, told_of(results, claims))
 
 
 def write_page(results: Results, judged: Sequence[Claim], html: Path | None, figures: Path | None) -> int:

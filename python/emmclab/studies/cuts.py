@@ -9,13 +9,13 @@ import sqlite3
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 from emmclab import _core
 from emmclab.crash import workloads
 from emmclab.crash.judging import RECOVERIES
 from emmclab.errors import ConfigError
 from emmclab.runtime.toml_table import TomlTable
+from emmclab.studies.cut_result import CutOptions
 from emmclab.studies.program import package_version
 
 
@@ -57,20 +57,20 @@ class Cuts:
             )
         return replace(self, scale=self.scale * scale)
 
-    def options(self, file_system: str, share: float = 1.0) -> dict[str, Any]:
+    def options(self, file_system: str, share: float = 1.0) -> CutOptions:
         """Return the options of a cell on one of the file systems, with a share of the cuts."""
         chosen = self.file_systems[file_system]
-        return {
-            "file_system": chosen.name,
-            "mkfs": list(chosen.mkfs),
-            "mount": chosen.mount,
-            "recovery": chosen.recovery,
-            "capacity": self.capacity,
-            "operations": self.operations,
-            "cuts": max(1, round(self.cuts * chosen.share * share * self.scale)),
-            "states": self.states,
-            "recovery_cuts": self.recovery_cuts,
-        }
+        return CutOptions(
+            file_system=chosen.name,
+            mkfs=list(chosen.mkfs),
+            mount=chosen.mount,
+            recovery=chosen.recovery,
+            capacity=self.capacity,
+            operations=self.operations,
+            cuts=max(1, round(self.cuts * chosen.share * share * self.scale)),
+            states=self.states,
+            recovery_cuts=self.recovery_cuts,
+        )
 
 
 def read_cuts(read: TomlTable) -> Cuts | None:

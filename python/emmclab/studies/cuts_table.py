@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from emmclab.studies.cuts_cell import DOCUMENTED, KEPT, LOST, RULE, VERDICTS
+import msgspec
+
+from emmclab.studies.cut_result import DOCUMENTED, KEPT, LOST, RULE, VERDICTS, CutCell, CutResult
 from emmclab.studies.results import Results
 from emmclab.studies.summary import written
 from emmclab.studies.tables import Run
@@ -38,12 +40,16 @@ class Verdict:
     states: int
     lost_states: int
     documented_states: int
-    run: Run
 
     @property
     def text(self) -> str:
         """The verdict in words, with the level that lost."""
         return f"{self.word}: {self.level}" if self.level else self.word
+
+
+_FAILED = Verdict(NOT_JUDGED, "", 0, 0, 0, 0)
+#: A cell with its verdict.
+_Judged = tuple[CutCell, Verdict]
 
 
 @dataclass(frozen=True)
@@ -57,72 +63,75 @@ class Table:
 
 def tables(results: Results) -> list[Table]:
     """Return a table for each set of workloads, in the order of the study; failed cells are in it, too."""
-    grids: dict[str, list[Run]] = {}
-    for run in (*results.cuts, *results.failures):
-        grids.setdefault(run["grid"], []).append(run)
-    parts: dict[tuple[str, ...], list[Run]] = {}
-    for runs in grids.values():
-        parts.setdefault(tuple(dict.fromkeys(run["input"] for run in runs)), []).extend(runs)
-    return [_table(rows, runs) for rows, runs in parts.items()]
+    found = [(run.cell, _verdict(run.result)) for run in results.cut_runs()]
+    found += [(cell_of(failure), _FAILED) for failure in results.failures]
+    grids: dict[str, list[_Judged]] = {}
+    for cell, verdict in found:
+        grids.setdefault(cell.grid, []).append((cell, verdict))
+    parts: dict[tuple[str, ...], list[_Judged]] = {}
+    for judged in grids.values():
+        parts.setdefault(tuple(dict.fromkeys(cell.input for cell, _ in judged)), []).extend(judged)
+    return [_table(rows, judged) for rows, judged in parts.items()]
 
 
-def _table(rows: tuple[str, ...], runs: Sequence[Run]) -> Table:
-    cells = {(run["input"], column_of(run)): _verdict(run) for run in runs}
-    return Table(rows, tuple(dict.fromkeys(column_of(run) for run in runs)), cells)
+def _table(rows: tuple[str, ...], judged: Sequence[_Judged]) -> Table:
+    cells = {(cell.input, column_of(cell)): verdict for cell, verdict in judged}
+    return Table(rows, tuple(dict.fromkeys(column_of(cell) for cell, _ in judged)), cells)
 
 
-def column_of(run: Run) -> Column:
-    """Name file system, device with its settings, and layer of a run.
+def cell_of(failure: Run) -> CutCell:
+    """Return the cell of a run that failed."""
+    return msgspec.convert(failure, CutCell)
+
+
+def column_of(cell: CutCell) -> Column:
+    """Name file system, device with its settings, and layer of a cell.
 
     >>> settings = {"cache.policy": "fifo"}
     >>> options = {"file_system": "ordered", "layers": ["advil"]}
-    >>> str(column_of({"device": "emmc51-cache", "settings": settings, "options": options}))
+    >>> str(column_of(CutCell("grid", "sqlite-wal", "emmc51-cache", settings, options)))
     'ordered, emmc51-cache cache.policy=fifo, advil'
     """
-    settings = [f"{key}={written(value)}" for key, value in run["settings"].items()]
-    options = run["options"]
-    layer = " ".join(options.get("layers", ())) or "none"
-    return Column(options["file_system"], " ".join([run["device"], *settings]), layer)
+    settings = [f"{key}={written(value)}" for key, value in cell.settings.items()]
+    layer = " ".join(cell.options.get("layers", ())) or "none"
+    return Column(cell.options["file_system"], " ".join([cell.device, *settings]), layer)
 
 
-def _verdict(run: Run) -> Verdict:
-    if "message" in run:
-        return Verdict(NOT_JUDGED, "", 0, 0, 0, 0, run)
+def _verdict(result: CutResult) -> Verdict:
     return Verdict(
-        run["verdict"],
-        run["lost_at"] or "",
-        run["cuts"],
-        run["states"],
-        run["lost_states"],
-        run["documented_states"],
-        run,
+        result.verdict,
+        result.lost_at or "",
+        result.cuts,
+        result.states,
+        result.lost_states,
+        result.documented_states,
     )
 
 
 def counts(results: Results) -> dict[str, int]:
     """Count the cells by verdict."""
     found = dict.fromkeys((*VERDICTS, NOT_JUDGED), 0)
-    for run in results.cuts:
-        found[run["verdict"]] += 1
+    for _, result in results.cut_runs():
+        found[result.verdict] += 1
     found[NOT_JUDGED] = len(results.failures)
     return {word: count for word, count in found.items() if count}
 
 
 def headline(results: Results) -> str:
     """Say in one line how many of the runs lost something, and how much was tried."""
-    found = counts(results)
-    states, cuts = (sum(run[key] for run in results.cuts) for key in ("states", "cuts"))
-    lost = found.get(LOST, 0)
-    return (
-        f"{lost:,} of {len(results.cuts):,} runs lost acknowledged data: {states:,} states after "
-        f"{cuts:,} cuts"
-    )
+    lost = counts(results).get(LOST, 0)
+    runs = [run.result for run in results.cut_runs()]
+    states, cuts = sum(run.states for run in runs), sum(run.cuts for run in runs)
+    return f"{lost:,} of {len(runs):,} runs lost acknowledged data: {states:,} states after {cuts:,} cuts"
 
 
-def findings(results: Results, *, documented: bool = False) -> list[tuple[Run, dict[str, Any]]]:
-    """Return every finding with its run; with `documented`, documented losses instead."""
-    key = "documented" if documented else "findings"
-    return [(run, one) for run in results.cuts for one in run[key]]
+def findings(results: Results, *, documented: bool = False) -> list[tuple[CutCell, dict[str, Any]]]:
+    """Return every finding with its cell; with `documented`, documented losses instead."""
+    return [
+        (cell, one)
+        for cell, result in results.cut_runs()
+        for one in (result.documented if documented else result.findings)
+    ]
 
 
 #: What each verdict means, for the legend.

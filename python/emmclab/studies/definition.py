@@ -14,12 +14,13 @@ from emmclab.devices.layers import Setting
 from emmclab.errors import ConfigError
 from emmclab.runtime.files import read_text
 from emmclab.runtime.toml_table import TomlTable
-from emmclab.studies.app_cell import APP
 from emmclab.studies.bundled import bundled, bundled_text
-from emmclab.studies.cell import PROFILE, Cell
+from emmclab.studies.cell import Cell
 from emmclab.studies.cuts import Cuts, read_cuts
 from emmclab.studies.expansion import expand
-from emmclab.studies.grid import Grid, read_grid
+from emmclab.studies.grid import Grid
+from emmclab.studies.kinds import has_own_inputs, read_grid
+from emmclab.studies.kinds.profile import PROFILE
 from emmclab.studies.notebook import study_html
 from emmclab.studies.program import Program, read_programs
 from emmclab.studies.space import Space, read_space
@@ -97,7 +98,7 @@ class Study:
         study = Study(
             name=read.text("name"),
             about=read.text("about", ""),
-            inputs=read.many("inputs", str, () if programs or cuts or _all_apps(read) else None),
+            inputs=read.many("inputs", str, () if programs or cuts or has_own_inputs(read) else None),
             programs=programs,
             cuts=cuts,
             seeds=read.many("seeds", int, (1,)),
@@ -233,12 +234,6 @@ def _reading(read: TomlTable) -> dict[str, Setting]:
             known = f"did you mean `{near[0]}`?" if near else f"choose one of: {', '.join(reading_options())}"
             raise read.fault(f"reading.{key}", "this is not an option of reading", known)
     return options
-
-
-def _all_apps(read: TomlTable) -> bool:
-    """Whether every grid runs applications, so that the study itself needs no inputs."""
-    grids = read.tables("grid")
-    return bool(grids) and all(APP in part.one("modes", (list, tuple), ()) for part in grids)
 
 
 def _percentiles(read: TomlTable) -> tuple[float, ...]:

@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import itertools
 import json
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from emmclab.apps.closed_loop import program_of, setup_of
 from emmclab.devices.device import Device
 from emmclab.devices.layers import Setting, settings_of, stack
 from emmclab.devices.preconditioning import parse_precondition
 from emmclab.errors import ConfigError, EmmclabError
-from emmclab.studies.app_cell import digest_of
-from emmclab.studies.cell import PROFILE, Cell, Input
-from emmclab.studies.cuts import workload_digest
+from emmclab.studies.cell import Cell
 from emmclab.studies.grid import Grid
+from emmclab.studies.input import Input, Sources
+from emmclab.studies.kinds import kind_of_modes
+from emmclab.studies.kinds.kind import Common
+from emmclab.studies.kinds.profile import PROFILE
 from emmclab.traces.workload import workload_groups
 
 if TYPE_CHECKING:
@@ -40,16 +39,18 @@ def expand(study: Study) -> list[Cell]:
         ConfigError: a device, setting or input is wrong, or there are too many cells.
     """
     _refuse_too_many(study)
-    inputs = _Inputs(study)
+    sources = Sources(study.reading, {program.name: program for program in study.programs})
+    common = Common(study.cuts, _percentiles(study))
     wanted: dict[Input, list[Cell]] = {}
-    for source in inputs.profiled():
-        wanted.setdefault(source, []).append(Cell(PROFILE, source, options=json.dumps(_percentiles(study))))
+    for source in _profiled(study, sources):
+        wanted.setdefault(source, []).append(Cell(PROFILE, source, options=json.dumps(common.percentiles)))
     devices: dict[str, tuple[str, str]] = {}
     for grid in study.grids:
+        kind = kind_of_modes(grid.modes)
         with _naming(study.file, grid):
             _check(grid)
-            shared = _shared_options(grid)
-            sources = inputs.of(grid)
+            shared = {**_shared_options(grid), **kind.grid_options(grid)}
+            inputs = _inputs(study, grid, sources)
         for device, values, mode, variant in _points(grid):
             of_layers = settings_of(grid.layers, values)
             settings = {key: value for key, value in values.items() if key not in of_layers}
@@ -61,12 +62,12 @@ def expand(study: Study) -> list[Cell]:
             options = {
                 "mode": mode,
                 **shared,
-                **_varied_options(study, grid, variant),
+                **kind.variant_options(grid, variant, common),
                 **_layer_options(grid, of_layers),
             }
             # One text for all: a study may have a million cells.
             text = json.dumps(options)
-            for source in sources:
+            for source in inputs:
                 wanted.setdefault(source, []).append(
                     Cell(grid.name, source, device, said, *devices[point], text)
                 )
@@ -81,7 +82,7 @@ def _refuse_too_many(study: Study) -> None:
     """
     counts = {}
     for grid in study.grids:
-        ways = [grid.devices, *grid.axes.values(), grid.modes, grid.file_systems or grid.networks or ("",)]
+        ways = [grid.devices, *grid.axes.values(), grid.modes, kind_of_modes(grid.modes).variants(grid)]
         sources = [_resolved(grid.inputs or study.inputs), grid.seeds or study.seeds]
         counts[grid.name] = math.prod(map(len, [*ways, *sources]))
     profiled = (name.partition(" --only ")[0] for name in _resolved(study.inputs))
@@ -101,59 +102,22 @@ def _refuse_too_many(study: Study) -> None:
         )
 
 
-class _Inputs:
-    """Inputs of a study by name; a trace and its twin of the same name are distinguished by their files."""
+def _profiled(study: Study, sources: Sources) -> Iterator[Input]:
+    """Yield the inputs that are profiled; a recording is the same for every seed."""
+    first, *others = study.seeds
+    for name in _resolved(study.inputs):
+        found = sources.trace(name, first)
+        yield found
+        if found.synthetic:
+            yield from (sources.trace(name, seed) for seed in others)
 
-    def __init__(self, study: Study) -> None:
-        self._study = study
-        self._programs = {program.name: program for program in study.programs}
-        self._sources: dict[str, str] = {}
 
-    def profiled(self) -> Iterator[Input]:
-        """Yield those that are profiled; a recording is the same for every seed."""
-        first, *others = self._study.seeds
-        for name in _resolved(self._study.inputs):
-            found = self._trace(name, first)
-            yield found
-            if found.synthetic:
-                yield from (self._trace(name, seed) for seed in others)
-
-    def of(self, grid: Grid) -> list[Input]:
-        """Return the inputs of a grid, one for each seed."""
-        find: Callable[[str, int], Input] = functools.partial(self._trace, requests=grid.requests)
-        if grid.is_live:
-            find = self._program
-        elif grid.cuts_power:
-            find = self._workload
-        elif grid.runs_apps:
-            find = self._app
-        names = _resolved(grid.inputs or self._study.inputs)
-        return [find(name, seed) for name, seed in itertools.product(names, grid.seeds or self._study.seeds)]
-
-    def _trace(self, name: str, seed: int, requests: int = 0) -> Input:
-        found = Input.of(name, seed, requests, self._study.reading)
-        if self._sources.setdefault(found.name, found.source) != found.source:
-            found = replace(found, name=f"{found.name} ({Path(name).name})")
-        return found
-
-    def _program(self, name: str, seed: int) -> Input:
-        if name not in self._programs:
-            raise ConfigError(
-                f"there is no program `{name}`",
-                kind="config",
-                field="inputs",
-                hint=f"choose one of: {', '.join(self._programs)}",
-            )
-        program = self._programs[name]
-        return Input(name, name, synthetic=True, digest=program.digest, seed=seed, program=program.to_json())
-
-    @staticmethod
-    def _workload(name: str, seed: int) -> Input:
-        return Input(name, name, synthetic=True, digest=workload_digest(), seed=seed)
-
-    @staticmethod
-    def _app(name: str, seed: int) -> Input:
-        return Input(name, name, synthetic=True, digest=digest_of(program_of(name)), seed=seed)
+def _inputs(study: Study, grid: Grid, sources: Sources) -> list[Input]:
+    """Return the inputs of a grid, one for each seed."""
+    kind = kind_of_modes(grid.modes)
+    names = _resolved(grid.inputs or study.inputs)
+    pairs = itertools.product(names, grid.seeds or study.seeds)
+    return [kind.input(name, seed, grid, sources) for name, seed in pairs]
 
 
 def _resolved(names: Sequence[str]) -> list[str]:
@@ -165,21 +129,17 @@ def _check(grid: Grid) -> None:
     """Refuse what no cell of a grid could use.
 
     Raises:
-        ConfigError: an unknown preconditioning, layer, setting of a layer, device or network.
+        ConfigError: an unknown preconditioning, layer, setting of a layer or device.
     """
     parse_precondition(grid.precondition)
     stack(grid.layers, grid.layer_settings)
     if grid.second:
         Device.named(grid.second)
-    if grid.runs_apps:
-        setup = setup_of(grid.host)
-        for network in grid.networks:
-            setup.check_network(network)
 
 
 def _points(grid: Grid) -> Iterator[tuple[str, dict[str, Setting], str, str]]:
     """Yield the points of a grid: device, settings, mode, and file system or network."""
-    variants = grid.file_systems or grid.networks or ("",)
+    variants = kind_of_modes(grid.modes).variants(grid)
     for device, values, mode, variant in itertools.product(
         grid.devices, itertools.product(*grid.axes.values()), grid.modes, variants
     ):
@@ -204,18 +164,7 @@ def _shared_options(grid: Grid) -> dict[str, Any]:
     }
     if grid.capacity:
         options["capacity"] = grid.capacity
-    if grid.runs_apps:
-        options |= {"host": grid.host, "host_digest": digest_of(setup_of(grid.host))}
     return options
-
-
-def _varied_options(study: Study, grid: Grid, variant: str) -> dict[str, Any]:
-    """Return the options that a file system or a network stands for; else percentiles."""
-    if grid.cuts_power and study.cuts is not None:
-        return study.cuts.options(variant, grid.share)
-    if grid.runs_apps:
-        return {"network": variant}
-    return _percentiles(study)
 
 
 def _percentiles(study: Study) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from emmclab.errors import ConfigError, InputError
 from emmclab.runtime.files import folder_aside, written
 from emmclab.runtime.parquet import quoted
 from emmclab.runtime.seal import is_whole
-from emmclab.studies.tables import TABLES
+from emmclab.studies.kinds import TABLES
 from emmclab.traces.trace import Trace
 
 Given = TypeVar("Given")

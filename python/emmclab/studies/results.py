@@ -12,9 +12,11 @@ from typing import Any
 
 from emmclab.errors import EmmclabError
 from emmclab.runtime.place import Place
-from emmclab.studies.cell import PROFILE
+from emmclab.studies.cut_result import CutRun
+from emmclab.studies.kinds import PROFILES, kind_of_cell
+from emmclab.studies.kinds.kind import RUNS
 from emmclab.studies.store import Store
-from emmclab.studies.tables import Digest, Run, cuts_power
+from emmclab.studies.tables import Digest, Run
 from emmclab.traces.profile import Profile
 from emmclab.traces.workload import workload_groups, workloads
 
@@ -60,19 +62,24 @@ class Results:
 
     def _take(self, entry: dict[str, Any], of_run: Callable[[Run], Run] | None) -> None:
         cell = entry["cell"]
+        kind = kind_of_cell(cell)
         if "failed" in entry:
             self.failures.append({**cell, **entry["failed"]})
-        elif cell["grid"] == PROFILE:
+        elif kind is PROFILES:
             again = cell["input"] in self.profiles
             name = f"{cell['input']} (seed {cell['seed']})" if again else cell["input"]
             if not again or of_run is None:
                 self.profiles[name] = Profile({**entry["result"], "name": name})
         else:
             run = {**entry["result"], **cell}
-            if cuts_power(run):
-                self.cuts.append(run)
-            else:
+            if RUNS in kind.tables:
                 self.runs.append(of_run(run) if of_run else run)
+            else:
+                self.cuts.append(run)
+
+    def cut_runs(self) -> list[CutRun]:
+        """Return the results of the cells that cut power."""
+        return [CutRun.of(run) for run in self.cuts]
 
     @property
     def missing(self) -> int:

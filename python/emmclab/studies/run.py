@@ -10,14 +10,14 @@ from typing import Any
 
 from emmclab import __version__
 from emmclab.errors import ConfigError, UnsupportedError
-from emmclab.live.serve import require_loop, require_tools
 from emmclab.runtime.executors import Executor
 from emmclab.runtime.files import printable
 from emmclab.runtime.place import Folder, Place
 from emmclab.studies.cell import Cell
 from emmclab.studies.definition import Study
 from emmclab.studies.freshness import made_of
-from emmclab.studies.program import Program, require
+from emmclab.studies.input import Input
+from emmclab.studies.kinds.kind import CellKind
 from emmclab.studies.results import Results
 from emmclab.studies.store import IMAGES_BYTES, Finished, Keeper, Store
 from emmclab.studies.sweep import Progress, Sweep
@@ -204,19 +204,17 @@ def require_all(cells: Sequence[Cell], executor: Executor) -> None:
     Raises:
         UnsupportedError: no root, FUSE or loop devices, or a tool is missing.
     """
-    programs = {cell.input.program for cell in cells if cell.input.program}
-    cuts = any(cell.cuts_power for cell in cells)
-    if (programs or cuts) and not executor.is_local:
+    inputs: dict[CellKind, dict[Input, None]] = {}
+    for cell in cells:
+        inputs.setdefault(cell.kind, {})[cell.input] = None
+    if any(kind.is_of_machine for kind in inputs) and not executor.is_local:
         raise UnsupportedError(
             "a study of served devices depends on the kernel and tools of the machine that runs it",
             kind="unsupported",
             hint="run it with --on local, or in shards on machines that are alike",
         )
-    if programs:
-        require(map(Program.of, sorted(programs)))
-    if cuts:
-        require_loop()
-        require_tools({"mkfs.ext4": "e2fsprogs"})
+    for kind, named in inputs.items():
+        kind.require(list(named))
 
 
 def about(study: Study, cells: Sequence[Cell]) -> dict[str, Any]:

@@ -16,9 +16,10 @@ from emmclab.runtime.executors import Executor
 from emmclab.runtime.extras import library
 from emmclab.runtime.parquet import Row
 from emmclab.runtime.place import Place
-from emmclab.studies.cell import PROFILE, Cell
+from emmclab.studies.cell import Cell
 from emmclab.studies.definition import Study
 from emmclab.studies.kept import Kept
+from emmclab.studies.kinds.profile import PROFILE
 from emmclab.studies.run import Note, StudyProgress, require_all, unheard
 from emmclab.studies.space import Space
 from emmclab.studies.store import IMAGES_BYTES, Keeper, Store

@@ -21,9 +21,11 @@ from emmclab.runtime.local_copies import scratch
 from emmclab.runtime.parquet import Line, TableFile
 from emmclab.runtime.place import Folder, Place
 from emmclab.runtime.seal import is_whole
-from emmclab.studies.cell import Cell, Images
+from emmclab.studies.cell import Cell
 from emmclab.studies.kept import Kept, PartWriter, ask, keys_of, undamaged, write_joined
-from emmclab.studies.tables import TABLES, Digest, Run, kept_rows
+from emmclab.studies.kinds import TABLES
+from emmclab.studies.kinds.kind import Images
+from emmclab.studies.tables import Digest, Run, kept_rows
 
 #: Most bytes of preconditioned devices in the results folder of a study, where nothing else is said.
 IMAGES_BYTES = 4 << 30

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 from emmclab.devices.result import at
 from emmclab.devices.spread import Spread
-from emmclab.studies.cell import PROFILE
 from emmclab.studies.intervals import Interval, difference_interval
+from emmclab.studies.kinds.profile import PROFILE
 from emmclab.studies.results import Results
 from emmclab.studies.tables import Run, stop_of
 from emmclab.traces.profile_options import percentile_label

@@ -13,8 +13,9 @@ from typing import Any, NamedTuple
 
 from emmclab.runtime.executors import Crash, Executor
 from emmclab.runtime.local_copies import scratch
-from emmclab.studies.cell import Cell, Images
+from emmclab.studies.cell import Cell
 from emmclab.studies.kept import Kept
+from emmclab.studies.kinds.kind import Images
 from emmclab.studies.store import images_beside
 from emmclab.studies.tables import lines_of
 

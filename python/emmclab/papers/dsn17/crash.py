@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 from emmclab.papers.measuring import Measurement, measure
-from emmclab.studies.cuts_cell import DOCUMENTED, KEPT
+from emmclab.studies.cut_result import DOCUMENTED, KEPT, CutRun
 from emmclab.studies.results import Results
-from emmclab.studies.tables import Run
 
 #: The grid under test, and the control that has to lose something.
 TESTED, CONTROL = "aware", "no_barrier"
 
 
-def cells(results: Results, grid: str) -> list[Run]:
+def cells(results: Results, grid: str) -> list[CutRun]:
     """Return the runs of a grid in which power was cut."""
-    return [run for run in results.cuts if run["grid"] == grid]
+    return [run for run in results.cut_runs() if run.cell.grid == grid]
 
 
-def broken(runs: list[Run]) -> list[Run]:
+def broken(runs: list[CutRun]) -> list[CutRun]:
     """Return the runs of which some state broke a promise that is documented to hold."""
-    return [run for run in runs if run["verdict"] not in (KEPT, DOCUMENTED)]
+    return [run for run in runs if run.result.verdict not in (KEPT, DOCUMENTED)]
 
 
 @measure
@@ -26,8 +25,9 @@ def recovers(results: Results) -> Measurement:
     """Runs under the layer that lose what was promised, of all its runs."""
     tested, control = cells(results, TESTED), cells(results, CONTROL)
     lost, lost_control = broken(tested), broken(control)
-    cuts, states = (sum(run[name] for run in tested) for name in ("cuts", "states"))
-    names = ", ".join(dict.fromkeys(run["input"] for run in lost))
+    cuts = sum(run.result.cuts for run in tested)
+    states = sum(run.result.states for run in tested)
+    names = ", ".join(dict.fromkeys(run.cell.input for run in lost))
     said = f"Lost: {names}. " if lost else ""
     return Measurement(
         f"{len(tested) - len(lost)} of {len(tested)} runs recover from all of {cuts:,} cuts",
@@ -35,7 +35,7 @@ def recovers(results: Results) -> Measurement:
         f"{said}{states:,} different states that the contract of the device allows at these moments, each "
         "recovered and "
         f"judged. Without flushes {len(lost_control)} of {len(control)} runs lose what was promised "
-        f"({sum(run['lost_states'] for run in control):,} states of "
-        f"{sum(run['states'] for run in control):,}): the "
+        f"({sum(run.result.lost_states for run in control):,} states of "
+        f"{sum(run.result.states for run in control):,}): the "
         "states tell right from wrong. Durable writes leave few states to choose from.",
     )

@@ -12,7 +12,7 @@ from emmclab.studies.results import Results
 
 def render(results: Results, judged: Sequence[Claim], drawn: Sequence[Drawing]) -> str:
     """Return the page; the same results give the same bytes."""
-    hosts = {item for run in results.cuts for item in run["host"].items()}
+    hosts = {item for run in results.cut_runs() for item in run.result.host.items()}
     return assemble_page(
         results,
         judged,

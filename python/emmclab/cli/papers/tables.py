@@ -1,4 +1,4 @@
-"""`emmclab published`."""
+"""`emmclab papers tables`."""
 
 from __future__ import annotations
 
@@ -13,20 +13,19 @@ from emmclab.cli.helping import examples
 from emmclab.cli.options import AsJson
 from emmclab.cli.show import as_printed, framed
 from emmclab.traces.profile_fields import TABLES
-from emmclab.traces.published import doubts
-from emmclab.traces.published import published as published_tables
+from emmclab.traces.published import doubts, published
 
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command(epilog=examples("emmclab published --json"))(published)
+    app.command(epilog=examples("emmclab papers tables --json"))(tables)
 
 
-def published(as_json: AsJson = False) -> None:
-    """Print Tables III and IV of the paper, and mark figures that contradict others."""
-    tables = published_tables()
+def tables(as_json: AsJson = False) -> None:
+    """Print Tables III and IV of IISWC 2015, and mark figures that contradict others."""
+    printed = published()
     if as_json:
-        print_json(tables)
+        print_json(printed)
         return
     console = stdout()
     for title, fields in TABLES:
@@ -34,7 +33,7 @@ def published(as_json: AsJson = False) -> None:
         table.add_column("Application")
         for field in fields:
             table.add_column(field.heading.replace(" ", "\n", 1), justify="right")
-        for row in tables["rows"]:
+        for row in printed["rows"]:
             cells = [
                 Text(as_printed(field, row[field.name]) + ("*" if doubts(row, field.name) else " "))
                 for field in fields
@@ -42,7 +41,7 @@ def published(as_json: AsJson = False) -> None:
             table.add_row(Text(row["name"]), *cells)
         console.print(table)
         console.print()
-    console.print(_inconsistencies(tables["inconsistencies"]))
+    console.print(_inconsistencies(printed["inconsistencies"]))
 
 
 def _inconsistencies(entries: list[dict[str, Any]]) -> Table:

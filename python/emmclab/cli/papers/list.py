@@ -1,4 +1,4 @@
-"""`emmclab papers`."""
+"""`emmclab papers list`."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command(epilog=examples("emmclab papers"))(papers)
+    app.command("list", epilog=examples("emmclab papers list --json"))(list_papers)
 
 
-def papers(as_json: AsJson = False) -> None:
+def list_papers(as_json: AsJson = False) -> None:
     """List the papers: their studies, how many claims each has, and whether its system works yet."""
     from emmclab.papers.claims import rules
-    from emmclab.papers.registry import papers as find
+    from emmclab.papers.registry import papers
 
-    found = list(find().values())
+    found = list(papers().values())
     counts = {paper.name: len(rules(paper)) for paper in found}
     if as_json:
         print_json([{**_shown(paper), "claims": counts[paper.name]} for paper in found])

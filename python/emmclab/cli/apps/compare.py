@@ -1,0 +1,79 @@
+"""`emmclab apps compare NAME...`."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from emmclab.apps.closed_loop import HOST, NETWORK
+from emmclab.cli.apps.running import (
+    Devices,
+    Filesystems,
+    Host,
+    Networks,
+    Page,
+    Running,
+    Syncs,
+    show_results,
+    split,
+    write_page,
+)
+from emmclab.cli.helping import examples
+from emmclab.cli.made import with_command
+from emmclab.cli.names import application_names
+from emmclab.cli.options import AsJson, with_groups
+from emmclab.cli.simulation import Capacity, Layers, Second, Settings, configured, layered
+from emmclab.devices.provenance import Provenance
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command(
+        epilog=examples("emmclab apps compare email maps --devices nexus5,sdcard --networks wifi,usb")
+    )(with_groups(compare))
+
+
+def compare(
+    *,
+    applications: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="NAME|FILE...",
+            help="Applications: presets (`emmclab apps`) or TOML files.",
+            autocompletion=application_names,
+        ),
+    ],
+    devices: Devices = "nexus5",
+    networks: Networks = NETWORK,
+    host: Host = HOST,
+    filesystems: Filesystems = [],  # noqa: B006
+    sync: Syncs = None,
+    settings: Settings = [],  # noqa: B006
+    capacity: Capacity = None,
+    layers: Layers = [],  # noqa: B006
+    second: Second = None,
+    running: Running,
+    html: Page = None,
+    as_json: AsJson = False,
+) -> None:
+    """Run applications on several devices and over several networks, and put the runs side by side."""
+    own, layer_settings = layered(settings, layers)
+    chosen = [configured(one, own, capacity) for one in split(devices, "--device")]
+    software: dict[str, Any] = {
+        "host": host,
+        "layers": layers,
+        "layer_settings": layer_settings,
+        "second": None if second is None else configured(second, []),
+        "filesystems": filesystems,
+        "sync": None if sync is None else split(sync, "--sync"),
+    }
+    results = [
+        running.run(name, device, network, **software)
+        for name in applications
+        for device in chosen
+        for network in split(networks, "--network")
+    ]
+    made = with_command(Provenance(chosen).to_dict())
+    write_page(results, [], html, made)
+    show_results(results, [], as_json, made)

@@ -1,0 +1,114 @@
+"""`emmclab apps learn RECORDING -o FILE`."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from emmclab.apps.closed_loop import learn_application
+from emmclab.cli.console import print_json, put, stdout
+from emmclab.cli.helping import examples
+from emmclab.cli.meter import Meter
+from emmclab.cli.options import AsJson
+from emmclab.cli.outputs import STDOUT, in_a_folder
+from emmclab.errors import ConfigError
+from emmclab.runtime.files import write_whole
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command(
+        epilog=examples(
+            "strace -f -ttt -T -y -o app.strace ./app",
+            "emmclab apps learn app.strace -o app.toml",
+            "emmclab apps run app.toml",
+        )
+    )(learn)
+
+
+def learn(
+    recording: Annotated[
+        str, typer.Argument(metavar="RECORDING", help="A recording of system calls by strace or ftrace.")
+    ],
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="FILE",
+            callback=in_a_folder,
+            help="Output file: the program; `-` for stdout.",
+        ),
+    ] = None,
+    partitions: Annotated[
+        list[str],
+        typer.Option(
+            "--partition",
+            metavar="NAME=FOLDER",
+            help="Files below a folder are on this partition; the first has all others. Repeated.",
+        ),
+    ] = ["data=/"],  # noqa: B006
+    user_waits_for: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PID",
+            help="The thread that the user waits for, by the number that the kernel gave it (PID in the "
+            "recording); default: the first.",
+        ),
+    ] = None,
+    keep_pauses: Annotated[
+        bool,
+        typer.Option(
+            "--keep-pauses",
+            help="Accept that this thread mostly waits for causes that are not in the recording; these waits "
+            "are then as long on every device.",
+        ),
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Make a program of a recording of system calls, which `emmclab apps run` takes."""
+    if output is None:
+        raise ConfigError(
+            "`learn` needs an output file",
+            kind="config",
+            field="--output",
+            hint="name it, as `-o my-app.toml`, or `-o -` for stdout",
+        )
+    folders = _folders(partitions)
+    with Meter(f"learning from {recording}"):
+        found = learn_application(
+            recording,
+            name=None if output == STDOUT else output.stem,
+            partitions=folders,
+            user_waits_for=user_waits_for,
+            keep_pauses=keep_pauses,
+        )
+    if output == STDOUT:
+        put(found.program.rstrip("\n"))
+        return
+    write_whole(output, found.program)
+    if as_json:
+        print_json({**asdict(found), "program": str(output.resolve())})
+        return
+    from emmclab.cli.apps.shown import show_learned
+
+    show_learned(stdout(), found, output)
+
+
+def _folders(partitions: list[str]) -> dict[str, str]:
+    """Return the folder of each partition."""
+    folders = {}
+    for word in partitions:
+        name, _, folder = word.partition("=")
+        if not (name and folder.startswith("/")):
+            raise ConfigError(
+                f"`{word}` is not NAME=FOLDER",
+                kind="config",
+                field="--partition",
+                hint="write it as data=/data",
+            )
+        folders[name] = folder
+    return folders

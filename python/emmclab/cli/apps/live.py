@@ -1,0 +1,100 @@
+"""`emmclab apps live NAME`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from emmclab.apps.closed_loop import NETWORK, AppResult
+from emmclab.apps.processes import LIVE_HOST, agreement, run_live
+from emmclab.cli.apps.running import (
+    RUN,
+    Application,
+    Host,
+    Network,
+    Page,
+    Running,
+    require_single,
+    write_page,
+)
+from emmclab.cli.console import print_json, stdout
+from emmclab.cli.helping import examples
+from emmclab.cli.made import with_command
+from emmclab.cli.options import AsJson, option, with_groups
+from emmclab.cli.outputs import in_a_folder
+from emmclab.cli.simulation import Capacity, DeviceName, Layers, Second, Settings, configured, layered
+from emmclab.cli.working import Working
+from emmclab.devices.provenance import Provenance
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command(epilog=examples("emmclab apps live facebook --device kingston-c4 # as root"))(
+        with_groups(live)
+    )
+
+
+def live(
+    *,
+    application: Application,
+    device: DeviceName = "nexus5",
+    network: Network = NETWORK,
+    host: Host = LIVE_HOST,
+    clock: Annotated[
+        str, option("Clock of the device: real, or x and a factor (x0.1: ten times as fast).", RUN)
+    ] = "real",
+    settings: Settings = [],  # noqa: B006
+    capacity: Capacity = None,
+    layers: Layers = [],  # noqa: B006
+    second: Second = None,
+    running: Running,
+    record: Annotated[
+        Path | None,
+        option("Also write the trace of the device.", RUN, metavar="FILE", callback=in_a_folder),
+    ] = None,
+    html: Page = None,
+    as_json: AsJson = False,
+) -> None:
+    """Run an application as real processes on a served device (as root), and in the model for comparison.
+
+    File systems and syncs are those of this machine's kernel.
+    """
+    require_single("live", device, network)
+    own, layer_settings = layered(settings, layers)
+    chosen = configured(device, own, capacity)
+    software: dict[str, Any] = {
+        "host": host,
+        "layers": layers,
+        "layer_settings": layer_settings,
+        "second": None if second is None else configured(second, []),
+    }
+    with Working(f"{application} live on {chosen.name} over {network}"):
+        found = run_live(
+            application,
+            chosen,
+            network=network,
+            seed=running.seed,
+            clock=clock,
+            precondition=running.prepared(),
+            images=running.images,
+            limit_s=running.limit_s,
+            record=record,
+            **software,
+        )
+    model = running.run(application, chosen, network, **software)
+    made = with_command(Provenance([chosen]).to_dict())
+    write_page([found, model], [], html, made)
+    _show(found, model, as_json, made)
+
+
+def _show(found: AppResult, model: AppResult, as_json: bool, made: dict[str, Any]) -> None:
+    if as_json:
+        both = {"live": found.to_dict(), "model": model.to_dict(), "agreement": agreement(found, model)}
+        print_json(both | {"provenance": made})
+        return
+    from emmclab.cli.apps.shown import show_agreement, show_run
+
+    show_run(stdout(), found)
+    show_agreement(stdout(), agreement(found, model))

@@ -1,0 +1,90 @@
+"""`emmclab apps run NAME`."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from emmclab.apps.closed_loop import HOST, NETWORK, AppResult, parts_of
+from emmclab.cli.apps.running import (
+    RUN,
+    Application,
+    Filesystems,
+    Host,
+    Network,
+    Page,
+    Running,
+    Syncs,
+    require_single,
+    show_results,
+    split,
+    write_page,
+)
+from emmclab.cli.console import say
+from emmclab.cli.helping import examples
+from emmclab.cli.made import with_command
+from emmclab.cli.options import AsJson, option, with_groups
+from emmclab.cli.outputs import Perfetto
+from emmclab.cli.simulation import Capacity, DeviceName, Layers, Second, Settings, configured, layered
+from emmclab.devices.provenance import Provenance
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command(
+        epilog=examples(
+            "emmclab apps run facebook --device nexus5 --network usb",
+            "emmclab apps run email --what-if all",
+        )
+    )(with_groups(run))
+
+
+def run(
+    *,
+    application: Application,
+    device: DeviceName = "nexus5",
+    network: Network = NETWORK,
+    host: Host = HOST,
+    what_if: Annotated[
+        list[str],
+        option(
+            "Run once more with a part of the storage infinitely fast: partition=NAME, class=CLASS, op=read, "
+            "op=fsync, op=write_back, or `all`: each part that the run used. Repeated: one run each.",
+            RUN,
+            metavar="PART",
+        ),
+    ] = [],  # noqa: B006
+    filesystems: Filesystems = [],  # noqa: B006
+    sync: Syncs = None,
+    settings: Settings = [],  # noqa: B006
+    capacity: Capacity = None,
+    layers: Layers = [],  # noqa: B006
+    second: Second = None,
+    running: Running,
+    perfetto: Perfetto = None,
+    html: Page = None,
+    as_json: AsJson = False,
+) -> None:
+    """Run an application on a simulated device and show where its user's time goes."""
+    require_single("run", device, network)
+    own, layer_settings = layered(settings, layers)
+    chosen = configured(device, own, capacity)
+    software: dict[str, Any] = {
+        "host": host,
+        "layers": layers,
+        "layer_settings": layer_settings,
+        "second": None if second is None else configured(second, []),
+        "filesystems": filesystems,
+        "sync": None if sync is None else split(sync, "--sync"),
+    }
+    result = running.run(application, chosen, network, perfetto=perfetto, **software)
+    faster: list[AppResult] = []
+    if what_if:
+        parts = parts_of(result) if what_if == ["all"] else what_if
+        faster = [running.run(application, chosen, network, what_if=[part], **software) for part in parts]
+    if perfetto is not None:
+        say(f"picture: {perfetto}")
+    made = with_command(Provenance([chosen]).to_dict())
+    write_page([result], faster, html, made)
+    show_results([result], faster, as_json, made)

@@ -1,0 +1,202 @@
+"""Options and output of the commands that run applications."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from emmclab.apps.closed_loop import LIMIT_S, PRECONDITION, AppResult, run_application
+from emmclab.cli.console import print_json, say, stdout
+from emmclab.cli.names import application_names, host_names, network_names, several
+from emmclab.cli.options import option
+from emmclab.cli.outputs import in_a_folder
+from emmclab.cli.simulation import DEVICE_OPTION, Images, device_names
+from emmclab.cli.used import Used, preconditioned
+from emmclab.cli.working import Working
+from emmclab.errors import ConfigError
+
+if TYPE_CHECKING:
+    from emmclab.apps.solutions import Solution
+    from emmclab.devices.device import Device
+
+RUN = "Run"
+#: The names of the option for one or several networks.
+_NETWORK_OPTION = ("--network", "--networks")
+
+Application = Annotated[
+    str,
+    typer.Argument(
+        metavar="NAME|FILE",
+        help="An application: a preset (`emmclab apps`) or a TOML file.",
+        autocompletion=application_names,
+    ),
+]
+Devices = Annotated[
+    str,
+    option(
+        "The devices, with commas: presets (`emmclab devices`) or TOML files.",
+        "Device",
+        *DEVICE_OPTION,
+        metavar="DEVICE,...",
+        autocompletion=several(device_names),
+    ),
+]
+Network = Annotated[
+    str,
+    option(
+        "A network of the host.",
+        RUN,
+        *_NETWORK_OPTION,
+        metavar="NAME",
+        autocompletion=network_names,
+    ),
+]
+Networks = Annotated[
+    str,
+    option(
+        "Networks of the host, with commas.",
+        RUN,
+        *_NETWORK_OPTION,
+        metavar="NAME,...",
+        autocompletion=several(network_names),
+    ),
+]
+Filesystems = Annotated[
+    list[str],
+    option(
+        "A file system instead of the host's: PARTITION=NAME, or NAME on all partitions; ext4, fat32, "
+        "yaffs2, lfs. Repeated.",
+        RUN,
+        "--filesystem",
+        metavar="[PARTITION=]NAME",
+    ),
+]
+Syncs = Annotated[
+    str | None,
+    option(
+        "Only syncs of files of these classes are carried out, those of others return at once: database, "
+        "database_journal, cache, other, with commas; or none.",
+        RUN,
+        metavar="CLASS,...",
+    ),
+]
+Host = Annotated[
+    str,
+    option(
+        "The host: a preset (`emmclab apps hosts`) or a TOML file.",
+        RUN,
+        metavar="HOST",
+        autocompletion=host_names,
+    ),
+]
+Page = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", callback=in_a_folder, help="Also write a page: time lines and tables."),
+]
+
+
+@dataclass(frozen=True)
+class Running:
+    """How applications are run, as given on the command line."""
+
+    seed: Annotated[int, option("Seed of all random draws.", RUN, metavar="N", min=0)] = 1
+    precondition: Annotated[
+        str,
+        option(
+            "Data on the device before: none, sequential:PCT, random:PCT, steady[:CAPACITIES] or used:AGE.",
+            RUN,
+            metavar="WHAT",
+        ),
+    ] = PRECONDITION
+    used: Used = None
+    images: Images = None
+    limit_s: Annotated[
+        int, option("Simulated seconds after which a run is an error.", RUN, metavar="S", min=1)
+    ] = LIMIT_S
+    check: Annotated[bool, option("Check all invariants of the device (slow).", RUN, "--check")] = False
+
+    def prepared(self) -> str:
+        """Return what to precondition the device with."""
+        return preconditioned(self.precondition, self.used, default=PRECONDITION)
+
+    def run(
+        self, name: str, device: Device, network: str, *, solution: Solution | None = None, **more: Any
+    ) -> AppResult:
+        """Run an application with a progress meter, a solution, or other options from `more`."""
+        run = run_application if solution is None else solution.run
+        under = "" if solution is None else f", {solution.name}"
+        # Neither preconditioning nor the run of a program reports progress.
+        with Working(f"{name} on {device.name} over {network}{under}"):
+            return run(
+                name,
+                device,
+                network=network,
+                seed=self.seed,
+                precondition=self.prepared(),
+                images=self.images,
+                limit_s=self.limit_s,
+                check=self.check,
+                **more,
+            )
+
+
+def split(text: str, field: str) -> list[str]:
+    """Split at commas."""
+    parts = [part.strip() for part in text.split(",")]
+    if "" in parts or len(set(parts)) < len(parts):
+        raise ConfigError(
+            f"`{text}` has an empty or a doubled part",
+            kind="config",
+            field=field,
+            hint="give each name once, with commas between",
+        )
+    return parts
+
+
+def require_single(command: str, device: str, network: str) -> None:
+    """Refuse several devices or networks, which belong to another command."""
+    if "," in device or "," in network:
+        raise ConfigError(
+            f"`{command}` takes one application, one device and one network",
+            kind="config",
+            field="--device" if "," in device else "--network",
+            hint="use `emmclab apps compare` for several",
+        )
+
+
+def write_page(
+    results: Sequence[AppResult], faster: Sequence[AppResult], html: Path | None, made: dict[str, Any]
+) -> None:
+    """Write the page of runs if one was asked for."""
+    if html is not None:
+        from emmclab.pages.applications import write_apps_report
+
+        write_apps_report(results, faster, html, made)
+        say(f"report: {html}")
+
+
+def show_results(
+    results: Sequence[AppResult], faster: Sequence[AppResult], as_json: bool, made: dict[str, Any]
+) -> None:
+    """Print runs, and the same run with faster parts of the storage."""
+    if as_json:
+        runs = [result.to_dict() for result in results]
+        found: Any = runs[0] if len(runs) == 1 else {"runs": runs}
+        if faster:
+            found["what_if"] = [
+                {"part": run["app"]["what_if"][0], "runtime_ns": run["app"]["runtime_ns"]} for run in faster
+            ]
+        print_json(found | {"provenance": made})
+        return
+    from emmclab.cli.apps.shown import show_run, show_runs, show_what_if
+
+    if len(results) == 1:
+        show_run(stdout(), results[0])
+    else:
+        show_runs(stdout(), results)
+    if faster:
+        show_what_if(stdout(), results[0], faster)

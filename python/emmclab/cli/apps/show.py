@@ -1,0 +1,20 @@
+"""`emmclab apps show NAME`."""
+
+from __future__ import annotations
+
+import typer
+
+from emmclab.apps.closed_loop import application_text
+from emmclab.cli.apps.running import Application
+from emmclab.cli.console import put
+from emmclab.cli.helping import examples
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command(epilog=examples("emmclab apps show email"))(show)
+
+
+def show(application: Application) -> None:
+    """Print the file of an application, with its sources and assumptions."""
+    put(application_text(application).rstrip("\n"))

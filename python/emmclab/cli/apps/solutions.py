@@ -1,0 +1,94 @@
+"""`emmclab apps solutions [NAME...]`."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from emmclab.apps.closed_loop import HOST, NETWORK, AppResult, applications
+from emmclab.apps.solutions import Solution, compare_solutions, solutions_named
+from emmclab.cli.apps.running import RUN, Devices, Host, Networks, Running, split
+from emmclab.cli.console import print_json, say, stdout
+from emmclab.cli.helping import examples
+from emmclab.cli.names import application_names, solution_names
+from emmclab.cli.options import AsJson, option, with_groups
+from emmclab.cli.outputs import in_a_folder
+from emmclab.cli.simulation import Capacity, Settings, configured
+from emmclab.errors import ConfigError
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command(epilog=examples("emmclab apps solutions email --device kingston-c4"))(with_groups(solutions))
+
+
+def solutions(
+    *,
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[NAME|FILE]...",
+            help="Applications: presets (`emmclab apps`) or TOML files; default: all presets.",
+            autocompletion=application_names,
+            show_default=False,
+        ),
+    ] = None,
+    wanted: Annotated[
+        list[str],
+        option(
+            "Only this one (nvm-buffer, raid0, lfs, advil, selective-sync, no-sync); repeated.",
+            RUN,
+            "--solution",
+            metavar="NAME",
+            autocompletion=solution_names,
+        ),
+    ] = [],  # noqa: B006
+    devices: Devices = "nexus5",
+    networks: Networks = NETWORK,
+    host: Host = HOST,
+    settings: Settings = [],  # noqa: B006
+    capacity: Capacity = None,
+    running: Running,
+    html: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", callback=in_a_folder, help="Also write a page."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Run applications with each pilot solution of FAST 2012, and print gain, cost and risk of each.
+
+    A solution chooses layers, file systems and syncs; everything else is that of the plain device.
+    """
+    chosen = [configured(one, settings, capacity) for one in split(devices, "--device")]
+    places = [
+        (name, device, network)
+        for name in names or [row["name"] for row in applications()]
+        for device in chosen
+        for network in split(networks, "--network")
+    ]
+    runs: list[tuple[Solution, AppResult]] = []
+    impossible: list[dict[str, str]] = []
+    for (name, device, network), solution in itertools.product(places, solutions_named(wanted)):
+        try:
+            runs.append((solution, running.run(name, device, network, solution=solution, host=host)))
+        except ConfigError as error:
+            if solution.name == "plain" or len(places) == 1:
+                raise
+            # The rest is shown without it: a file system may need more room than one of many devices has.
+            place = {"application": name, "device": device.name, "network": network}
+            impossible.append({**place, "solution": solution.name, "reason": str(error)})
+    found = compare_solutions(runs, impossible)
+    if html is not None:
+        from emmclab.pages.solutions import write_solutions_report
+
+        write_solutions_report(found, html)
+        say(f"report: {html}")
+    if as_json:
+        print_json(found.to_dict())
+    else:
+        from emmclab.cli.apps.shown_solutions import show_comparison
+
+        show_comparison(stdout(), found)

@@ -1,0 +1,82 @@
+"""What a cell that cuts power is asked for, and what comes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import msgspec
+
+#: Verdicts on a cell, the best first.
+KEPT, DOCUMENTED, RULE, LOST = "kept", "documented", "rule broken", "lost"
+VERDICTS = (KEPT, DOCUMENTED, RULE, LOST)
+
+
+class CutOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """How ext4 is made, mounted and recovered, and how much is tried."""
+
+    file_system: str
+    mkfs: list[str]
+    mount: str
+    recovery: str
+    capacity: str
+    operations: int
+    cuts: int
+    states: str
+    recovery_cuts: int
+
+
+class FirstLoss(msgspec.Struct, frozen=True):
+    """The first finding of a cell; without one, of None."""
+
+    level: str | None
+    promise: str | None
+    detail: str | None
+
+
+class CutResult(msgspec.Struct, frozen=True, kw_only=True):
+    """What came of a cell."""
+
+    journal_mode: str | None
+    synchronous: str | None
+    layer: str
+    log: str
+    commands: int
+    moments: int
+    acknowledged: int
+    lies: str
+    cuts: int
+    states: int
+    verdict: str
+    lost_at: str | None
+    lost_states: int
+    documented_states: int
+    lost: dict[str, bool]
+    first: FirstLoss
+    #: Findings as `emmclab crash --json` prints them.
+    findings: list[dict[str, Any]]
+    documented: list[dict[str, Any]]
+    #: The software of the machine, by name.
+    host: dict[str, str]
+
+
+class CutCell(msgspec.Struct, frozen=True):
+    """The cell of a result: what is under test."""
+
+    grid: str
+    input: str
+    device: str
+    settings: dict[str, Any]
+    options: dict[str, Any]
+
+
+class CutRun(NamedTuple):
+    """A result with its cell."""
+
+    cell: CutCell
+    result: CutResult
+
+    @staticmethod
+    def of(kept: Mapping[str, Any]) -> CutRun:
+        """Take the parts of a result as it is kept, with its cell in the same mapping."""
+        return CutRun(msgspec.convert(kept, CutCell), msgspec.convert(kept, CutResult))

@@ -1,0 +1,121 @@
+"""Inputs of a study: traces, workloads, programs of live grids, and applications."""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from emmclab.errors import ConfigError
+from emmclab.runtime.local_copies import file_digest, located
+from emmclab.studies.program import Program
+from emmclab.traces.reading import bundled, read, trace_name
+from emmclab.traces.trace import Trace
+from emmclab.traces.workload import Workload, benchmark, benchmarks, workloads
+
+#: What parts the path of an input from the conditions on its requests.
+_ONLY = " --only "
+
+
+@dataclass(frozen=True)
+class Input:
+    """A workload to make a trace of, or a trace file; `digest` is of the model or of the file's bytes."""
+
+    name: str
+    source: str
+    synthetic: bool
+    digest: str
+    seed: int
+    requests: int = 0
+    #: Options of reading a trace file, as JSON.
+    reading: str = "{}"
+    #: A program of a live study, as JSON, in place of a trace.
+    program: str = ""
+
+    @staticmethod
+    def of(
+        source: str, seed: int, requests: int = 0, reading: Mapping[str, Any] = MappingProxyType({})
+    ) -> Input:
+        """Find an input by the name of a workload or annotated trace, or the path of a model or trace.
+
+        `reading` are options of `emmclab.read` for a trace. Its path may be followed by
+        ` --only KEY=VALUE,...`: the requests that are wanted.
+
+        Raises:
+            InputError: there is no such workload, or the file cannot be read.
+            ConfigError: `requests` of a recording, or `--only` of a workload.
+        """
+        source, _, only = source.partition(_ONLY)
+        made = Input._made(source, seed, requests)
+        if made is not None:
+            if only:
+                raise ConfigError(
+                    f"{source} is made, not recorded",
+                    kind="config",
+                    field="--only",
+                    hint="give it to a recorded trace",
+                )
+            return made
+        if requests:
+            raise ConfigError(
+                f"`requests = {requests}` for {source}, which is a recording",
+                kind="config",
+                field="requests",
+                hint="give the grid inputs of its own: only a workload can be made longer or shorter",
+            )
+        name = f"{trace_name(source)} ({only})" if only else trace_name(source)
+        if source in _annotated() and not Path(source).is_file():
+            # Nothing in it is to be mended or left out.
+            source, reading = _annotated()[source], {}
+        options = json.dumps({**reading, "only": only} if only else dict(reading), sort_keys=True)
+        path = str(Path(source).resolve())
+        return Input(name, path, False, file_digest(source), seed, reading=options)
+
+    @staticmethod
+    def _made(source: str, seed: int, requests: int) -> Input | None:
+        """Find a benchmark or a workload."""
+        programs = {name.casefold(): name for name in benchmarks()}
+        if source.casefold() in programs and not Path(source).exists():
+            # A benchmark is code: the build that made it is part of every cell.
+            name = programs[source.casefold()]
+            return Input(name, name, True, name, seed, requests)
+        known = {name.casefold() for name in workloads()}
+        if source.endswith(".toml") or (source.casefold() in known and not Path(source).exists()):
+            model = Workload.named(source)
+            return Input(model.name, source, True, model.digest, seed, requests)
+        return None
+
+    def open(self) -> Trace:
+        """Open the trace, or make it."""
+        if self.synthetic and self.source in benchmarks():
+            return benchmark(self.source, self.seed, requests=self.requests or None)
+        if self.synthetic:
+            return Workload.named(located(self.source)).trace(self.seed, requests=self.requests or None)
+        return read(located(self.source), **json.loads(self.reading))
+
+
+@functools.cache
+def _annotated() -> dict[str, str]:
+    """Return the annotated traces that come with emmclab by name."""
+    return {path.stem: str(path) for path in bundled(annotated=True)}
+
+
+class Sources:
+    """Inputs of a study by name; a trace and its twin of the same name are distinguished by their files."""
+
+    def __init__(self, reading: Mapping[str, Any], programs: Mapping[str, Program]) -> None:
+        """Take the options of reading of the study, and its programs by name."""
+        self._reading = reading
+        self.programs = programs
+        self._files: dict[str, str] = {}
+
+    def trace(self, name: str, seed: int, requests: int = 0) -> Input:
+        """Find a trace or a workload."""
+        found = Input.of(name, seed, requests, self._reading)
+        if self._files.setdefault(found.name, found.source) != found.source:
+            found = replace(found, name=f"{found.name} ({Path(name).name})")
+        return found

@@ -1,0 +1,75 @@
+"""Kinds of cells, one file each; `kind` says what each declares.
+
+A grid is of one kind, by its modes. Profiles of inputs are cells without a grid.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from emmclab.runtime.toml_table import TomlTable
+from emmclab.studies.cuts import Cuts
+from emmclab.studies.grid import Grid
+from emmclab.studies.kinds.app import Apps
+from emmclab.studies.kinds.cuts import PowerCuts
+from emmclab.studies.kinds.kind import CellKind, GridKind
+from emmclab.studies.kinds.live import LivePrograms
+from emmclab.studies.kinds.profile import PROFILE, Profiles
+from emmclab.studies.kinds.replay import Replays
+
+#: Kinds of grids; a grid of the first one may have several modes.
+KINDS: tuple[GridKind, ...] = (Replays(), LivePrograms(), PowerCuts(), Apps())
+PROFILES: CellKind = Profiles()
+_BY_MODE = {mode: kind for kind in KINDS for mode in kind.modes}
+#: Every table of a study.
+TABLES = (
+    *dict.fromkeys(kind.tables[0] for kind in (*KINDS, PROFILES)),
+    "failures",
+    *PROFILES.tables[1:],
+)
+
+
+def kind_of_modes(modes: Sequence[str]) -> GridKind:
+    """Return the kind of a grid by its modes.
+
+    >>> kind_of_modes(("open", "closed")).tables
+    ('runs',)
+    """
+    return _BY_MODE[modes[0]]
+
+
+def kind_of_cell(cell: Mapping[str, Any]) -> CellKind:
+    """Return the kind of a cell by its description in a result.
+
+    >>> kind_of_cell({"grid": "profile", "input": "Idle"}).tables[0]
+    'profiles'
+    """
+    return PROFILES if cell["grid"] == PROFILE else _BY_MODE[cell["options"]["mode"]]
+
+
+def read_grid(read: TomlTable, cuts: Cuts | None) -> Grid:
+    """Read a grid of any kind; `cuts` are those of its study.
+
+    Raises:
+        ConfigError: a key is unknown, missing or wrong.
+    """
+    modes = read.many("modes", str, Grid.modes)
+    if not modes:
+        raise read.fault("modes", "this list is empty", "name at least one, or leave it out")
+    for mode in modes:
+        if mode not in _BY_MODE:
+            *most, last = _BY_MODE
+            raise read.fault("modes", f"there is no mode `{mode}`", f"use {', '.join(most)} or {last}")
+        if len(modes) > 1 and _BY_MODE[mode] is not KINDS[0]:
+            raise read.fault(
+                "modes", f"a grid of mode {mode} has no other", f'give it alone: `modes = ["{mode}"]`'
+            )
+    return kind_of_modes(modes).read(read, cuts)
+
+
+def has_own_inputs(read: TomlTable) -> bool:
+    """Whether every grid of a study names its own inputs, so that the study itself needs none."""
+    grids = read.tables("grid")
+    own = {mode for kind in KINDS if kind.has_own_inputs for mode in kind.modes}
+    return bool(grids) and all(own & {*part.one("modes", (list, tuple), ())} for part in grids)

@@ -1,0 +1,69 @@
+"""Cells that run an application in closed loop."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+from emmclab import _core
+from emmclab.apps.closed_loop import HOST, PRECONDITION, program_of, run_application, setup_of
+from emmclab.devices.result import Result
+from emmclab.runtime.toml_table import TomlTable
+from emmclab.studies.cuts import Cuts
+from emmclab.studies.grid import Grid, shared_fields
+from emmclab.studies.input import Input, Sources
+from emmclab.studies.kinds.kind import Common, GridKind, Work
+
+
+def _digest_of(described: _core.Program | _core.HostSetup) -> str:
+    """SHA-256, first 16 digits, of an application or a host; comments of its file do not matter."""
+    return hashlib.sha256(described.to_json().encode()).hexdigest()[:16]
+
+
+class Apps(GridKind):
+    """Applications in closed loop."""
+
+    modes = ("app",)
+    has_own_inputs = True
+
+    def read(self, read: TomlTable, cuts: Cuts | None) -> Grid:  # noqa: ARG002
+        """Read a grid."""
+        grid = Grid(
+            **shared_fields(read),
+            inputs=read.many("inputs", str),
+            precondition=read.text("precondition", PRECONDITION),
+            second=read.text("second", ""),
+            networks=read.many("networks", str),
+            host=read.text("host", HOST),
+        )
+        read.done()
+        return grid
+
+    def variants(self, grid: Grid) -> tuple[str, ...]:
+        """Return the networks."""
+        return grid.networks
+
+    def input(self, name: str, seed: int, grid: Grid, sources: Sources) -> Input:  # noqa: ARG002
+        """Find an application."""
+        return Input(name, name, synthetic=True, digest=_digest_of(program_of(name)), seed=seed)
+
+    def grid_options(self, grid: Grid) -> dict[str, Any]:
+        """Return the host; it has the networks of the grid."""
+        setup = setup_of(grid.host)
+        for network in grid.networks:
+            setup.check_network(network)
+        return {"host": grid.host, "host_digest": _digest_of(setup)}
+
+    def variant_options(self, grid: Grid, variant: str, common: Common) -> dict[str, Any]:  # noqa: ARG002
+        """Return the network."""
+        return {"network": variant}
+
+    def run(self, work: Work) -> dict[str, Any]:
+        """Run the application; return the result of the device with that of the application as `app`."""
+        names = ("network", "host", "precondition", "layers", "layer_settings", "second", "what_if")
+        chosen = {name: work.options[name] for name in names if work.options.get(name)}
+        found = run_application(
+            work.input.source, work.device(), seed=work.input.seed, **chosen, **work.image_options
+        )
+        app = {**found["app"], "runtime_s": found.runtime_s, "storage_s": found.storage_s}
+        return {**Result(found["device"]).deterministic(), "app": app}

@@ -1,0 +1,215 @@
+"""Cells that cut power: a run is recorded, explored, and summed up in one verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from emmclab.crash import workloads
+from emmclab.crash.explore import Exploration, Options
+from emmclab.crash.finding import COMMANDS, LEVELS, Finding
+from emmclab.crash.recording import Workload
+from emmclab.crash.scratch import ended_by_sigterm, scratch
+from emmclab.crash.session import Kept, Session
+from emmclab.crash.summary import shown
+from emmclab.crash.work import explore_in_parallel
+from emmclab.devices.device import Device
+from emmclab.devices.layers import Setting
+from emmclab.errors import EmmclabError, UnsupportedError
+from emmclab.live.serve import require_loop, require_tools
+from emmclab.runtime.parquet import Row
+from emmclab.runtime.toml_table import TomlTable
+from emmclab.studies.cut_result import (
+    DOCUMENTED,
+    KEPT,
+    LOST,
+    RULE,
+    CutOptions,
+    CutResult,
+    FirstLoss,
+)
+from emmclab.studies.cuts import Cuts, host, workload_digest
+from emmclab.studies.flat import flat, with_settings
+from emmclab.studies.grid import Grid, shared_fields
+from emmclab.studies.input import Input, Sources
+from emmclab.studies.kinds.kind import Common, GridKind, Work
+
+#: Options of layers, which `run_cuts` takes.
+_SOFTWARE = ("layers", "layer_settings", "second")
+
+
+class PowerCuts(GridKind):
+    """Power cuts under workloads."""
+
+    modes = ("cuts",)
+    tables = ("cuts",)
+    is_of_machine = True
+
+    def read(self, read: TomlTable, cuts: Cuts | None) -> Grid:
+        """Read a grid."""
+        grid = Grid(
+            **shared_fields(read),
+            inputs=read.many("inputs", str),
+            file_systems=read.many("file_systems", str),
+            share=read.one("share", (int, float), 1.0),
+        )
+        known = () if cuts is None else tuple(cuts.file_systems)
+        for name in grid.file_systems:
+            if name not in known:
+                hint = (
+                    f"choose one of: {', '.join(known)}" if known else "describe it in `[cuts.file_systems]`"
+                )
+                raise read.fault("file_systems", f"there is no file system `{name}`", hint)
+        for name in grid.inputs:
+            if not workloads.is_known(name):
+                raise read.fault(
+                    "inputs",
+                    f"there is no workload `{name}`",
+                    f"choose one of: {', '.join(workloads.ABOUT)}",
+                )
+        read.done()
+        return grid
+
+    def variants(self, grid: Grid) -> tuple[str, ...]:
+        """Return the file systems."""
+        return grid.file_systems
+
+    def input(self, name: str, seed: int, grid: Grid, sources: Sources) -> Input:  # noqa: ARG002
+        """Find a workload."""
+        return Input(name, name, synthetic=True, digest=workload_digest(), seed=seed)
+
+    def variant_options(self, grid: Grid, variant: str, common: Common) -> dict[str, Any]:
+        """Return how the file system is made and recovered, and how often power is cut."""
+        if common.cuts is None:
+            return super().variant_options(grid, variant, common)
+        options: dict[str, Any] = msgspec.to_builtins(common.cuts.options(variant, grid.share))
+        return options
+
+    def run(self, work: Work) -> dict[str, Any]:
+        """Record a run and explore it."""
+        logs = None if work.images is None else work.images.logs
+        chosen = msgspec.convert(work.options, CutOptions)
+        software = {name: work.options[name] for name in _SOFTWARE if name in work.options}
+        found = run_cuts(work.input.source, work.device(), chosen, work.input.seed, logs, **software)
+        result: dict[str, Any] = msgspec.to_builtins(found)
+        return result
+
+    def require(self, inputs: Sequence[Input]) -> None:  # noqa: ARG002
+        """Require what serves a device, and ext4."""
+        require_loop()
+        require_tools({"mkfs.ext4": "e2fsprogs"})
+
+    def rows(self, cell: Row, result: Row) -> Iterator[tuple[str, Row]]:
+        """Yield the row of the verdict."""
+        yield "cuts", with_settings(flat({**result, **cell}), cell)
+
+
+def run_cuts(
+    workload: str,
+    device: Device,
+    options: CutOptions,
+    seed: int,
+    logs: Path | None,
+    *,
+    layers: Sequence[str] = (),
+    layer_settings: Mapping[str, Setting] | None = None,
+    second: str | Device | None = None,
+) -> CutResult:
+    """Record a run on a device under layers and explore it.
+
+    The log is kept in `logs` where that is given, as `emmclab crash --again` needs it.
+
+    Raises:
+        EmmclabError: the workload failed, or the states cannot be recovered in this way.
+    """
+    if logs is None:
+        with ended_by_sigterm(), scratch() as folder:
+            return run_cuts(
+                *(workload, device, options, seed, folder),
+                layers=layers,
+                layer_settings=layer_settings,
+                second=second,
+            )
+    kept = Session(logs).record(
+        device,
+        Workload(workload, operations=options.operations, seed=seed),
+        layers=layers,
+        layer_settings=layer_settings or {},
+        second=second,
+        file_system="ext4",
+        mkfs_options=options.mkfs,
+        mount_options=options.mount or None,
+        said=lambda _line: None,
+    )
+    if kept.made["status"] != 0:
+        raise EmmclabError(
+            f"{workload}: {'; '.join(kept.made['notes'])}",
+            kind="failed",
+            hint=f"run the workload by itself: `emmclab crash --workload {workload}`",
+        )
+    chosen = Options(
+        cuts=options.cuts,
+        states=options.states,
+        seed=seed,
+        recovery=options.recovery,
+        check=workload,
+        recovery_cuts=options.recovery_cuts if layers else 0,
+    )
+    kept.keep(chosen)
+    try:
+        found = explore_in_parallel(str(kept.log), chosen, jobs=1)
+    except UnsupportedError as error:
+        # What cannot be judged is an outcome of this cell; the others go on.
+        raise EmmclabError(str(error), kind="failed", hint=error.hint) from error
+    return _result(workload, layers, kept, chosen, found)
+
+
+def _result(
+    workload: str, layers: Sequence[str], kept: Kept, chosen: Options, found: Exploration
+) -> CutResult:
+    """Return what came of an exploration."""
+    mode, level = workloads.sqlite_setting(workload) or (None, None)
+    return CutResult(
+        journal_mode=mode,
+        synchronous=level,
+        layer=", ".join(layers) or "none",
+        log=kept.short,
+        commands=kept.facts["commands"],
+        moments=kept.facts["moments"],
+        acknowledged=kept.facts["acknowledgements"],
+        lies=kept.facts["lies"],
+        cuts=found.covered["cuts"],
+        states=found.states,
+        **_verdict(found),
+        findings=[shown(kept, chosen, one) for one in found.findings()],
+        documented=[shown(kept, chosen, one) for one in found.findings(documented=True)],
+        host=host(),
+    )
+
+
+def _verdict(found: Exploration) -> dict[str, Any]:
+    """Sum up: the verdict, the lowest level that broke a promise, and how many states each level broke."""
+    findings, documented = found.findings(), found.findings(documented=True)
+    excused = sum(tally.documented for tally in found.verdicts.values())
+    in_states = [one for one in findings if one.way != COMMANDS]
+    lost = sum(tally.broken for tally in found.verdicts.values())
+    word = LOST if lost else RULE if findings else DOCUMENTED if documented else KEPT
+    first = next(iter(in_states or findings or documented), None)
+    return {
+        "verdict": word,
+        "lost_at": first.level if first is not None and word in (LOST, RULE) else None,
+        "lost_states": lost,
+        "documented_states": excused,
+        #: By level, whether a state shows that it broke a promise.
+        "lost": {level: any(one.level == level for one in in_states) for level in LEVELS},
+        "first": _first(first),
+    }
+
+
+def _first(one: Finding | None) -> FirstLoss:
+    if one is None:
+        return FirstLoss(None, None, None)
+    return FirstLoss(one.level, one.promise, one.detail)

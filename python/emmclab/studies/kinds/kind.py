@@ -1,0 +1,130 @@
+"""What a kind of cell declares: how its grids are read and expanded, how a cell is run, and its tables."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from emmclab.devices.device import Device
+from emmclab.runtime.parquet import Row
+from emmclab.runtime.toml_table import TomlTable
+from emmclab.studies.cuts import Cuts
+from emmclab.studies.flat import flat, percentile_columns, with_settings
+from emmclab.studies.grid import Grid
+from emmclab.studies.input import Input, Sources
+
+#: The table of runs on simulated or served devices.
+RUNS = "runs"
+
+
+class Images(NamedTuple):
+    """A folder of preconditioned devices that cells share, and the most bytes in it; 0: none is kept."""
+
+    folder: Path
+    limit: int
+    #: Where the logs of power cuts are kept.
+    logs: Path | None = None
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The options of a run that uses them."""
+        return {"images": self.folder, "images_limit": self.limit} if self.limit else {}
+
+
+class Common(NamedTuple):
+    """What a study says of all its cells: power cuts, and the option of percentiles if there are some."""
+
+    cuts: Cuts | None
+    percentiles: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Work:
+    """What a cell runs: the input, the options with files where they are on this machine, and the device."""
+
+    input: Input
+    options: Mapping[str, Any]
+    #: The options with files as the study names them.
+    asked: Mapping[str, Any]
+    #: Makes the device.
+    device: Callable[[], Device]
+    images: Images | None
+
+    @property
+    def image_options(self) -> dict[str, Any]:
+        """The options of a run that shares preconditioned devices, if it may."""
+        return {} if self.images is None else self.images.options
+
+
+class CellKind(ABC):
+    """A kind of cell."""
+
+    #: Tables of its results; the first has a row for each cell.
+    tables: tuple[str, ...]
+    #: Whether its results depend on the kernel and the tools of the machine that runs it.
+    is_of_machine = False
+
+    @abstractmethod
+    def run(self, work: Work) -> dict[str, Any]:
+        """Return the result of a cell."""
+
+    @abstractmethod
+    def rows(self, cell: Row, result: Row) -> Iterator[tuple[str, Row]]:
+        """Yield the flat rows of a result, each with the name of its table; first that of the cell."""
+
+    def require(self, inputs: Sequence[Input]) -> None:  # noqa: B027 - most kinds need nothing.
+        """Refuse cells with these inputs if this machine cannot run them.
+
+        Raises:
+            UnsupportedError: no root, FUSE or loop devices, or a tool is missing.
+        """
+
+
+class GridKind(CellKind):
+    """A kind of cell that grids have: a run on a device, unless it says otherwise."""
+
+    #: Modes of its grids.
+    modes: tuple[str, ...]
+    tables = (RUNS,)
+    #: Whether each of its grids names its own inputs, so that the study needs none.
+    has_own_inputs = False
+
+    @abstractmethod
+    def read(self, read: TomlTable, cuts: Cuts | None) -> Grid:
+        """Read a grid; `cuts` are those of its study.
+
+        Raises:
+            ConfigError: a key is unknown, missing or wrong.
+        """
+
+    @abstractmethod
+    def input(self, name: str, seed: int, grid: Grid, sources: Sources) -> Input:
+        """Find an input of a grid.
+
+        Raises:
+            ConfigError: there is none of this name.
+        """
+
+    def variants(self, grid: Grid) -> tuple[str, ...]:  # noqa: ARG002
+        """Return the names in a grid that cells are made for beside devices, axes and modes."""
+        return ("",)
+
+    def grid_options(self, grid: Grid) -> dict[str, Any]:  # noqa: ARG002
+        """Return the options of all cells of a grid, beside those of every kind.
+
+        Raises:
+            ConfigError: no cell of the grid could use one of them.
+        """
+        return {}
+
+    def variant_options(self, grid: Grid, variant: str, common: Common) -> dict[str, Any]:  # noqa: ARG002
+        """Return the options of the cells of a variant."""
+        return dict(common.percentiles)
+
+    def rows(self, cell: Row, result: Row) -> Iterator[tuple[str, Row]]:
+        """Yield the row of a run."""
+        row = flat({**result, **cell}, is_run=True) | percentile_columns(result.get("percentiles", ()))
+        yield RUNS, with_settings(row, cell)

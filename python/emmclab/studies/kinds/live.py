@@ -1,0 +1,55 @@
+"""Cells that run a program on a served device."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from emmclab.errors import ConfigError
+from emmclab.runtime.toml_table import TomlTable
+from emmclab.studies.cuts import Cuts
+from emmclab.studies.grid import Grid, shared_fields
+from emmclab.studies.input import Input, Sources
+from emmclab.studies.kinds.kind import GridKind, Work
+from emmclab.studies.program import Program, require, run_program
+
+
+class LivePrograms(GridKind):
+    """Programs on served devices."""
+
+    modes = ("live",)
+    is_of_machine = True
+
+    def read(self, read: TomlTable, cuts: Cuts | None) -> Grid:  # noqa: ARG002
+        """Read a grid: requests come from programs, so nothing says how a trace is replayed."""
+        grid = Grid(
+            **shared_fields(read),
+            inputs=read.many("inputs", str),
+            precondition=read.text("precondition", "none"),
+            second=read.text("second", ""),
+        )
+        read.done()
+        return grid
+
+    def input(self, name: str, seed: int, grid: Grid, sources: Sources) -> Input:  # noqa: ARG002
+        """Find a program of the study."""
+        if name not in sources.programs:
+            raise ConfigError(
+                f"there is no program `{name}`",
+                kind="config",
+                field="inputs",
+                hint=f"choose one of: {', '.join(sources.programs)}",
+            )
+        program = sources.programs[name]
+        return Input(name, name, synthetic=True, digest=program.digest, seed=seed, program=program.to_json())
+
+    def run(self, work: Work) -> dict[str, Any]:
+        """Run the program."""
+        names = ("precondition", "layers", "layer_settings", "second")
+        kept = {name: work.options[name] for name in names if name in work.options}
+        options = {**kept, **work.image_options, "seed": work.input.seed}
+        return run_program(Program.of(work.input.program), work.device(), options)
+
+    def require(self, inputs: Sequence[Input]) -> None:
+        """Require what serves a device, and the tools of the programs."""
+        require(map(Program.of, sorted({source.program for source in inputs})))

@@ -1,0 +1,43 @@
+"""Cells that profile an input; they belong to no grid and have no device."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from emmclab.runtime.parquet import Row
+from emmclab.studies.flat import flat, percentile_columns
+from emmclab.studies.held import opened
+from emmclab.studies.kinds.kind import CellKind, Work
+
+#: What stands for the grid of these cells.
+PROFILE = "profile"
+#: Figures of profiles that become tables of their own.
+_FIGURES = (
+    "throughput_by_size",
+    "size_distribution",
+    "response_distribution",
+    "inter_arrival_distribution",
+    "reuse_distance",
+)
+
+
+class Profiles(CellKind):
+    """Profiles of inputs."""
+
+    tables = ("profiles", *_FIGURES)
+
+    def run(self, work: Work) -> dict[str, Any]:
+        """Profile the input."""
+        return opened(work.input).profile(**work.options).to_dict()
+
+    def rows(self, cell: Row, result: Row) -> Iterator[tuple[str, Row]]:
+        """Yield the row of the profile, then those of its figures."""
+        shown = {name: value for name, value in result.items() if name not in ("name", "figures")}
+        chosen = [
+            {"op": row["op"], **one} for row in result["by_operation"] for one in row.get("percentiles", ())
+        ]
+        yield "profiles", flat({**cell, **shown}) | percentile_columns(chosen)
+        for name in _FIGURES:
+            for row in result["figures"][name]:
+                yield name, {"input": cell["input"], "seed": cell["seed"], **row}

@@ -1,0 +1,110 @@
+"""The help: commands by panel, examples that the program takes, and no text that names a missing command."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.text import Text
+from typer.core import TyperGroup
+
+from conftest import emmclab
+from emmclab.cli import COMMANDS, PANELS, application, overview, prepared
+from emmclab.cli.listing import walked
+from emmclab.cli.spelling import spelled_out
+from repository import complain, place, tracked
+
+EVERY = dict(walked(application()))
+#: A command that a text names: after a backtick, a quote, a prompt, or the words before it.
+NAMED = re.compile(
+    r"(?:[`\"'>]|^ *\$ |^ {4,}|Next: )(?:\.venv/bin/)?emmclab ([a-z][a-z-]*)(?: ([a-z][a-z0-9-]*))?",
+    re.MULTILINE,
+)
+TEXTS = (".py", ".rs", ".md", ".toml", ".j2", ".ipynb", ".sh", ".txt")
+
+
+def examples(command: Any) -> list[str]:
+    """The command lines of the examples in the help of a command."""
+    lines = [Text.from_markup(line).plain for line in (command.epilog or "").split("\n\n")]
+    assert lines[0] in ("Example:", "Examples:")
+    return [line.partition(" # ")[0] for line in lines[1:]]
+
+
+def words_of(line: str) -> list[str]:
+    """The words of a command line up to a pipe."""
+    return shlex.split(line.partition(" | ")[0])
+
+
+def parse(words: list[str]) -> None:
+    """Parse a command line as the program does, without carrying it out."""
+    words = spelled_out(words)
+    command: Any = prepared(words)
+    name, context = "emmclab", None
+    while isinstance(command, TyperGroup):
+        context = command.make_context(name, words, parent=context)
+        name, command, words = command.resolve_command(context, [*context._protected_args, *context.args])
+    command.make_context(name, words, parent=context)
+
+
+def test_every_command_is_in_a_panel_and_has_a_summary() -> None:
+    assert [*overview().commands] == [*application().commands] == [*COMMANDS]
+    for name, command in overview().commands.items():
+        full: Any = application([name]).commands[name]
+        assert command.help and full.help.split("\n\n")[0] == command.help, name
+        assert name in PANELS[full.rich_help_panel]
+    said = emmclab("--help", env={"COLUMNS": "100"}).stdout
+    places = [said.index(f"─ {panel} ─") for panel in PANELS]
+    assert places == sorted(places)
+
+
+@pytest.mark.parametrize("words", EVERY)
+def test_the_help_of_every_command_has_an_example_which_the_program_takes(
+    words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    lines = [line for line in examples(EVERY[words]) if line.startswith("emmclab ")]
+    own = [line for line in lines if f"{line} ".startswith(f"emmclab {words} ")]
+    assert own, "no example of the command itself"
+    for line in lines:
+        parse(words_of(line)[1:])
+
+
+def test_no_option_says_to_which_other_command_it_belongs() -> None:
+    faults = [
+        f"emmclab {words}: {parameter.name}: {parameter.help}"
+        for words, command in EVERY.items()
+        for parameter in command.params
+        if re.match(r"(Of|With) `", getattr(parameter, "help", None) or "")
+    ]
+    complain(faults, "give the command options of its own")
+
+
+def mentions() -> Iterator[tuple[str, str, str | None]]:
+    """Each command that a text of the project names: its place and one or two words."""
+    for path in tracked(*TEXTS):
+        # The kept outputs are of real command lines, also of mistyped ones.
+        if path.name == "CHANGELOG.md" or path == Path(__file__) or "messages" in path.parts:
+            continue
+        text = path.read_text(errors="replace")
+        for found in NAMED.finditer(text):
+            yield place(path, text.count("\n", 0, found.start()) + 1), found[1], found[2]
+
+
+def test_every_command_that_a_text_names_exists() -> None:
+    faults, seen = [], 0
+    # Sentences that begin with the name of the product, and the name of fio's jobs in its traces.
+    others = {"is", "replays", "wait", "close"}
+    for where, name, action in mentions():
+        seen += 1
+        if name in others:
+            continue
+        if name not in EVERY:
+            faults.append(f"{where}: emmclab {name}")
+        elif action and isinstance(EVERY[name], TyperGroup) and f"{name} {action}" not in EVERY:
+            faults.append(f"{where}: emmclab {name} {action}")
+    assert seen > 500
+    complain(faults, "name a command that exists")
