@@ -12,7 +12,7 @@ import pytest
 
 from conftest import ROOT, emmclab, emmclab_json
 from emmclab import __version__
-from emmclab.cli import made
+from emmclab.runtime import command
 
 STUDY = """
 name = "nowhere-else"
@@ -35,10 +35,13 @@ def test_a_result_holds_version_command_inputs_and_changed_settings(trace: Path,
     result = emmclab_json(*words, "--html", page)
     about = result["provenance"]
     digest = hashlib.sha256(trace.read_bytes()).hexdigest()[:16]
+    (device,) = about.pop("devices")
+    assert device["name"] == "small-1gb" and device["settings"]["gc"]["policy"] == "fifo"
     assert about == {
         "version": __version__,
         "command": shlex.join(["emmclab", *map(str, words)]),
-        "inputs": [{"name": "chat", "sha256": digest}],
+        "inputs": [{"name": "chat", "path": str(trace), "sha256": digest, "reading": {}}],
+        "aged_by": [],
         "settings": {"small-1gb": {"gc.policy": '"fifo"'}},
     }
     for said in (about["command"], digest, "gc.policy = &#34;fifo&#34;"):
@@ -51,8 +54,9 @@ def test_a_result_holds_version_command_inputs_and_changed_settings(trace: Path,
 def test_each_simulating_command_says_how_its_results_were_made(command: str, trace: Path) -> None:
     inputs = ["email"] if command.startswith("apps") else [trace]
     found = emmclab_json(*command.split(), *inputs, "--devices", "nexus5,sdcard")
-    for one in found if isinstance(found, list) else [found]:
-        assert list(one["provenance"]["settings"]) == ["nexus5", "sdcard"]
+    rows = found if isinstance(found, list) else [found]
+    assert [name for row in rows for name in row["provenance"]["settings"]] == ["nexus5", "sdcard"]
+    for one in rows:
         assert one["provenance"]["command"].startswith(f"emmclab {command} ")
 
 
@@ -61,8 +65,8 @@ def test_the_command_of_a_result_names_only_what_the_result_depends_on(
 ) -> None:
     outputs = "--html p.html --json -o=x --over-time o.csv"
     words = f"simulate a.csv {outputs} --seed 2 --jobs 2 --results r -- run --json"
-    monkeypatch.setattr(made, "words", words.split())
-    assert made.command_line() == "emmclab simulate a.csv --seed 2 -- run --json"
+    monkeypatch.setattr(command, "words", words.split())
+    assert command.command_line() == "emmclab simulate a.csv --seed 2 -- run --json"
 
 
 def test_the_command_on_the_page_of_a_study_runs(trace: Path, tmp_path: Path) -> None:

@@ -14,7 +14,6 @@ from rich.text import Text
 
 from emmclab.cli.console import print_json, say, stdout
 from emmclab.cli.helping import examples
-from emmclab.cli.made import command_line
 from emmclab.cli.meter import Counter
 from emmclab.cli.names import one_of
 from emmclab.cli.options import AsJson, Reading, TraceFiles, with_groups
@@ -172,6 +171,7 @@ def advise(
             precondition=advised.base["options"]["precondition"],
             wrap_addresses=wrap_addresses,
         )
+    base_made = advised.base["provenance"]
     if html is not None:
         from emmclab.pages.advice import write_advice
 
@@ -181,7 +181,7 @@ def advise(
             from emmclab.pages.search import write_search_report
 
             beside = html.with_name(f"{html.stem}-deep{html.suffix}")
-            write_search_report(together.found, beside, command_line())
+            write_search_report(together.found, beside, base_made)
             say(f"report: {beside}")
     if as_json:
         for text in advised.cautions:
@@ -194,6 +194,7 @@ def advise(
                 "options": [advice.to_dict() for advice in advised.options],
                 "refused": advised.refused,
                 "journal": advised.journal.to_dict(),
+                "provenance": base_made,
                 **({"together": together.to_dict()} if together is not None else {}),
             }
         )

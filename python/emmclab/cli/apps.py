@@ -25,7 +25,6 @@ from emmclab.apps.closed_loop import (
 from emmclab.apps.processes import LIVE_HOST, agreement, run_live
 from emmclab.cli.console import print_json, put, say, stdout
 from emmclab.cli.helping import examples
-from emmclab.cli.made import with_command
 from emmclab.cli.meter import Meter
 from emmclab.cli.names import application_names, host_names, names_of, network_names, several, solution_names
 from emmclab.cli.options import AsJson, option, with_groups
@@ -328,7 +327,7 @@ def apps(
         model = replace(running, host=running.host or LIVE_HOST).run(
             names[0], chosen[0], networks[0], **software
         )
-        made = with_command(Provenance(chosen[:1]).to_dict())
+        made = Provenance(chosen[:1]).to_dict()
         _report([found, model], [], html, made)
         _show_live(found, model, as_json, made)
         return
@@ -351,7 +350,7 @@ def apps(
         faster = [running.run(names[0], chosen[0], networks[0], what_if=[part], **software) for part in parts]
     if perfetto is not None:
         say(f"picture: {perfetto}")
-    made = with_command(Provenance(chosen).to_dict())
+    made = Provenance(chosen).to_dict()
     _report(results, faster, html, made)
     _show(results, faster, as_json, made)
 

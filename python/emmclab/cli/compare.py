@@ -9,7 +9,6 @@ import typer
 
 from emmclab.cli.console import print_json, say, stdout
 from emmclab.cli.helping import examples
-from emmclab.cli.made import with_command
 from emmclab.cli.names import layer_names, several
 from emmclab.cli.options import AsJson, Reading, TraceFiles, with_groups
 from emmclab.cli.outputs import in_a_folder
@@ -98,7 +97,7 @@ def compare(
                 results.append(replay.run(device, [source], pictures=pictures, **software))
         reading.note_changed(results[-1]["trace"], results[-1]["ledger"])
     # The runs have hashed the traces.
-    made = with_command(Provenance(configurations, sources).to_dict())
+    made = Provenance(configurations, sources).to_dict()
     if html is not None:
         from emmclab.pages.simulation import write_simulation_report
 
@@ -107,8 +106,7 @@ def compare(
     replay.write(results)
     if as_json:
         warn(results)
-        whence = {"provenance": made}
-        print_json([_with_gain(result, gain) | whence for result, gain in _gains(results)])
+        print_json([_with_gain(result, gain) for result, gain in _gains(results)])
     else:
         from emmclab.cli.show_runs import show_compared_results
 

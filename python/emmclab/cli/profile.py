@@ -30,6 +30,8 @@ from emmclab.cli.options import (
 from emmclab.cli.outputs import in_a_folder
 from emmclab.cli.studies import Jobs
 from emmclab.devices.over_time import check_target
+from emmclab.runtime.files import printable
+from emmclab.traces.inputs import inputs_of, made_here
 from emmclab.traces.profile import Profile
 from emmclab.traces.reading import combine, join_parts
 from emmclab.traces.trace import Trace
@@ -133,13 +135,25 @@ def profile(
         sources = join_parts(sources)
         note_parts([path for path in traces if not path.is_dir()] if len(sources) > 1 else [])
     profiles = [run(source, **measures) for source in sources]
-    profiles += [run_parts(place, jobs, reading, **measures) for place in in_parts]
+    inputs = [inputs_of([source]) for source in sources]
+    for place in in_parts:
+        profiles.append(run_parts(place, jobs, reading, **measures))
+        inputs.append(
+            [
+                {
+                    "name": profiles[-1].name,
+                    "path": printable(place),
+                    "sha256": profiles[-1]["trace_digest"],
+                    "reading": reading.given(),
+                }
+            ]
+        )
     for found in profiles:
         reading.note_changed(found.name, found["ledger"])
     if html is not None:
         from emmclab.pages.profiles import write_report
 
-        write_report(profiles, html)
+        write_report(profiles, html, made_here([one for part in inputs for one in part]))
         say(f"report: {html}")
     if figures is not None:
         from emmclab.pages.plots import write_figures
@@ -149,7 +163,8 @@ def profile(
     if over_time is not None:
         note_over_time(profiles, over_time, bin)
     if as_json:
-        print_json([found.to_dict() for found in profiles])
+        whence = [{"provenance": made_here(part)} for part in inputs]
+        print_json([found.to_dict() | made for found, made in zip(profiles, whence, strict=True)])
     else:
         # Tables take long to import, which programs that want JSON do not wait for.
         from emmclab.cli.show import show_compared, show_each

@@ -10,7 +10,6 @@ import typer
 
 from emmclab.cli.console import print_json, say, stdout
 from emmclab.cli.helping import examples
-from emmclab.cli.made import with_command
 from emmclab.cli.options import AsJson, Reading, TraceFiles, with_groups
 from emmclab.cli.outputs import Perfetto, in_a_folder
 from emmclab.cli.simulation import (
@@ -105,18 +104,17 @@ def simulate(
     pictures = html is not None
     result = replay.run(configuration, opened, events, pictures=pictures, perfetto=perfetto, **software)
     reading.note_changed(result["trace"], result["ledger"])
-    made = with_command(result["provenance"])
     if perfetto is not None:
         say(f"picture: {perfetto}")
     if html is not None:
         from emmclab.pages.simulation import write_simulation_report
 
-        write_simulation_report([result], [configuration], html, made=made)
+        write_simulation_report([result], [configuration], html, made=result["provenance"])
         say(f"report: {html}")
     replay.write([result])
     if as_json:
         warn([result])
-        print_json(result.to_dict() | {"provenance": made})
+        print_json(result.to_dict())
     else:
         from emmclab.cli.show_runs import show_result
 
@@ -130,7 +128,7 @@ def _show_seeds(runs: list[Any], as_json: bool) -> None:
     if as_json:
         warn(runs)
         found = {"spread": beside_spread(runs), "runs": [run.to_dict() for run in runs]}
-        print_json(found | {"provenance": with_command(runs[0]["provenance"])})
+        print_json(found | {"provenance": runs[0]["provenance"]})
         return
     from emmclab.cli.show_runs import show_spread
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from emmclab.apps.closed_loop import AppResult, applications
 from emmclab.apps.solutions import Solution, compare_solutions, solutions_named
 from emmclab.cli.console import print_json, say, stdout
+from emmclab.devices.provenance import Provenance
 from emmclab.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -42,13 +43,14 @@ def show_solutions(
             place = {"application": name, "device": device.name, "network": network}
             impossible.append({**place, "solution": solution.name, "reason": str(error)})
     found = compare_solutions(runs, impossible)
+    made = Provenance(devices).to_dict()
     if html is not None:
         from emmclab.pages.solutions import write_solutions_report
 
-        write_solutions_report(found, html)
+        write_solutions_report(found, html, made)
         say(f"report: {html}")
     if as_json:
-        print_json(found.to_dict())
+        print_json(found.to_dict() | {"provenance": made})
     else:
         from emmclab.cli.show_solutions import show_comparison
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,15 +19,15 @@ from emmclab.studies.summary import written
 _MOST_ROWS = 200
 
 
-def write_search_report(found: Found, path: Path, command: str = "") -> None:
+def write_search_report(found: Found, path: Path, made: Mapping[str, Any] | None = None) -> None:
     """Write the page; the file appears when it is whole, and never otherwise.
 
-    `command` is the command line that searched.
+    `made` is the group `provenance` of a search by the command line.
     """
-    write_whole(path, render(found, command))
+    write_whole(path, render(found, made))
 
 
-def render(found: Found, command: str = "") -> str:
+def render(found: Found, made: Mapping[str, Any] | None = None) -> str:
     """Return the page; the same trials give the same bytes."""
     drawn = _figures(found)
     front = found.front()
@@ -39,10 +40,8 @@ def render(found: Found, command: str = "") -> str:
         head=_head(found, [figure for figure, _ in drawn]),
         provenance=Provenance(
             f"Search of {found.study.name}: {len(found.trials):,} trials, seed {found.seed}",
-            [
-                *([("Command", command)] if command else []),
-                ("Budget", f"{found.budget} trials in each way, {found.batch} in a batch"),
-            ],
+            [("Budget", f"{found.budget} trials in each way, {found.batch} in a batch")],
+            made=made or {},
         ),
         found=found,
         settings=[one.name for one in found.space.ranges],

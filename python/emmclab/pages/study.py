@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from emmclab import __version__
 from emmclab.devices.result_text import mode_name
 from emmclab.devices.spread import Spread
 from emmclab.pages.assemble import assemble
@@ -127,23 +128,30 @@ def incomplete(results: Results) -> list[Notice]:
     return [Notice("incomplete", text)]
 
 
-def provenance(results: Results, study: str = "", **lines: str) -> Provenance:
+def provenance(results: Results, study: str = "", **further: str) -> Provenance:
     """Return what a study's page was made from, with further lines by their labels."""
     about = results.about
     study = study or (about["name"] if about["name"] in bundled() else "")
     reading = ", ".join(f"{key} = {value}" for key, value in (about.get("reading") or {}).items())
     facts = {
-        "Command": _command(study, about.get("reading") or {}) if study else "",
         "Results": f"SHA-256 {results.digest} of all {about['cells']:,} results; the same on any number of "
         "processes",
         "As tables": " ".join(['emmclab query "select * from runs" --study', about["name"]]),
         "Recorded inputs": f"read with {reading}" if reading else "",
-        **lines,
+        **further,
     }
     ledgers = [profile["ledger"] for profile in results.profiles.values()]
-    made_by = facts["Command"] or f"Study {about['name']}"
+    command = _command(study, about.get("reading") or {}) if study else ""
+    made_by = command or f"Study {about['name']}"
     summary = f"{made_by}: {about['cells']:,} results, SHA-256 {results.digest[:16]}"
-    return Provenance(summary, [(name, text) for name, text in facts.items() if text], lost(ledgers))
+    recorded = [one for one in results.inputs_once() if one.get("trace_digest")]
+    made = {
+        "version": __version__,
+        **({"command": command} if command else {}),
+        "inputs": [{"name": one.name, "sha256": one["trace_digest"]} for one in recorded],
+    }
+    lines = [(name, text) for name, text in facts.items() if text]
+    return Provenance(summary, lines, lost(ledgers), made)
 
 
 def _command(study: str, reading: dict[str, Any]) -> str:
