@@ -141,22 +141,26 @@ def provenance(results: Results, study: str = "", **further: str) -> Provenance:
         **further,
     }
     ledgers = [profile["ledger"] for profile in results.profiles.values()]
-    command = _command(study, about.get("reading") or {}) if study else ""
+    command = command_of(["run", study], about.get("reading") or {}) if study else ""
     made_by = command or f"Study {about['name']}"
     summary = f"{made_by}: {about['cells']:,} results, SHA-256 {results.digest[:16]}"
+    lines = [(name, text) for name, text in facts.items() if text]
+    return Provenance(summary, lines, lost(ledgers), made_of(results, command))
+
+
+def made_of(results: Results, command: str) -> dict[str, Any]:
+    """Return the group `provenance` of a study: the command that runs it, and its recorded inputs."""
     recorded = [one for one in results.inputs_once() if one.get("trace_digest")]
-    made = {
+    return {
         "version": __version__,
         **({"command": command} if command else {}),
         "inputs": [{"name": one.name, "sha256": one["trace_digest"]} for one in recorded],
     }
-    lines = [(name, text) for name, text in facts.items() if text]
-    return Provenance(summary, lines, lost(ledgers), made)
 
 
-def _command(study: str, reading: dict[str, Any]) -> str:
+def command_of(command: Sequence[str], reading: dict[str, Any]) -> str:
     """Return the command that runs a study again, with the options by which its inputs were read."""
-    words = ["emmclab", "run", study]
+    words = ["emmclab", *command]
     for key, value in reading.items():
         for one in value if isinstance(value, list) else [value]:
             words += [f"--{key.replace('_', '-')}", *([] if one is True else [str(one)])]
