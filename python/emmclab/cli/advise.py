@@ -36,6 +36,7 @@ from emmclab.cli.study_meter import StudyMeter
 from emmclab.cli.working import Working
 from emmclab.devices.advise import ORDERS, USED, Advised, Life, said
 from emmclab.devices.advise import advise as try_options
+from emmclab.devices.spread import check_random
 
 if TYPE_CHECKING:
     from emmclab.studies.advise_deep import Deep
@@ -85,6 +86,15 @@ def advise(
             "of capacity.",
         ),
     ] = False,
+    seeds: Annotated[
+        int,
+        typer.Option(
+            min=1,
+            metavar="N",
+            help="Run with N seeds: figures are means, and an option is named best only where the seeds tell "
+            "it from the others.",
+        ),
+    ] = 1,
     html: Annotated[
         Path | None, typer.Option(metavar="FILE", callback=in_a_folder, help="Also write a page.")
     ] = None,
@@ -134,6 +144,9 @@ def advise(
 
         require_order(by)
     configuration = configured(device, settings, capacity)
+    state = "none" if new else precondition
+    if seeds > 1:
+        check_random([configuration], state)
     opened = [reading.open(path) for path in traces]
     counter = Counter(f"advise on {configuration.name}", "simulations of options")
 
@@ -149,6 +162,7 @@ def advise(
             lifetime=lifetime,
             progress=note,
             jobs=jobs,
+            seeds=seeds,
             mode=mode,
             precondition="none" if new else None if precondition == USED else precondition,
             wrap_addresses=wrap_addresses,
@@ -164,6 +178,7 @@ def advise(
             jobs,
             by=by,
             budget=budget,
+            seeds=seeds,
             settings=dict(pair.split("=", 1) for pair in settings),
             capacity=capacity or "",
             reading=reading.given(),

@@ -173,7 +173,7 @@ def _show(found: Found) -> None:
     console.print(Text(headline(found), "bold"), soft_wrap=True)
     front = found.front()
     if front:
-        table = framed("Best")
+        table = framed("Beaten by no other trial")
         table.add_column("Way")
         for one in found.space.ranges:
             table.add_column(Text(one.name))

@@ -19,13 +19,14 @@ from emmclab.cli.simulation import (
     Layers,
     Replay,
     Second,
+    Seeds,
     Settings,
     configured,
     end,
     layered,
+    refuse_single_outputs,
     warn,
 )
-from emmclab.errors import ConfigError
 
 
 def register(app: typer.Typer) -> None:
@@ -45,15 +46,7 @@ def simulate(
     second: Second = None,
     drain: Drain = False,
     replay: Replay,
-    seeds: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            metavar="N",
-            help="Run with N seeds, from --seed on, and show mean and range.",
-            rich_help_panel="Replay",
-        ),
-    ] = None,
+    seeds: Seeds = None,
     events: Annotated[
         Path | None,
         typer.Option(
@@ -85,14 +78,12 @@ def simulate(
         "drain": drain,
     }
     if seeds is not None:
-        for option, output in (("--events", events), ("--perfetto", perfetto), ("--html", html)):
-            if output is not None:
-                raise ConfigError(
-                    "several runs have no single output",
-                    kind="config",
-                    field=option,
-                    hint="leave out --seeds",
-                )
+        refuse_single_outputs(
+            ("--events", events),
+            ("--perfetto", perfetto),
+            ("--html", html),
+            ("--over-time", replay.over_time),
+        )
         from emmclab.devices.spread import check_random
 
         check_random([one for one in (configuration, beside) if one is not None], replay.precondition)
@@ -130,6 +121,6 @@ def _show_seeds(runs: list[Any], as_json: bool) -> None:
         found = {"spread": beside_spread(runs), "runs": [run.to_dict() for run in runs]}
         print_json(found | {"provenance": runs[0]["provenance"]})
         return
-    from emmclab.cli.show_runs import show_spread
+    from emmclab.cli.show_seeds import show_spread
 
     show_spread(stdout(), runs)

@@ -7,12 +7,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from emmclab.devices.spread import MORE_SEEDS, untested
 from emmclab.pages.assemble import assemble
 from emmclab.pages.head import Head, Provenance, Tile, exact
 from emmclab.pages.plots import Figure, Rows
 from emmclab.pages.plots.searched import best_so_far, over_objectives
 from emmclab.runtime.files import write_whole
-from emmclab.studies.search import WAYS, Found, Objective, Trial, dominates
+from emmclab.studies.search import WAYS, Found, Objective, Trial, alike, dominates, seeds_of
 from emmclab.studies.summary import written
 
 #: Rows of the table of the front.
@@ -75,14 +76,21 @@ def _head(found: Found, drawn: list[Figure]) -> Head:
 
 
 def headline(found: Found) -> str:
-    """Say in one line what is best."""
+    """Say in one line what is best, and how many other trials are not told apart from it."""
     front = found.front()
     if not front:
         return f"None of {len(found.trials):,} trials is possible within the bounds"
+    others = len(alike(found))
+    trials = f"{others:,} other trial{'s are' if others != 1 else ' is'} not told apart from"
     if len(front) == 1:
         figures = (f"{one.metric} {number(front[0].figures[one.metric])}" for one in found.objectives)
-        return f"{named(front[0])}: {', '.join(figures)}"
-    return f"{len(front):,} of {len(found.trials):,} trials are beaten by no other"
+        line = f"{named(front[0])}: {', '.join(figures)}" + (f"; {trials} it" if others else "")
+    else:
+        line = f"{len(front):,} of {len(found.trials):,} trials are beaten by no other"
+        line += f"; {trials} them" if others else ""
+    if len(seeds_of(front[0], found.objectives[0].metric)) > 1:
+        return line
+    return f"{line}; {untested(MORE_SEEDS)}"
 
 
 def named(trial: Trial) -> str:

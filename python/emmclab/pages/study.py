@@ -9,15 +9,15 @@ from pathlib import Path
 from typing import Any
 
 from emmclab import __version__
+from emmclab.devices.intervals import CONFIDENCE_TEXT, mean_interval, positive_interval
 from emmclab.devices.result_text import mode_name
-from emmclab.devices.spread import Spread
+from emmclab.devices.spread import MORE_SEEDS, Spread, untested
 from emmclab.pages.assemble import assemble
 from emmclab.pages.head import Head, Notice, Provenance, Tile, lost, tile
 from emmclab.pages.plots import FIGURES, Figure, Row, Rows, swept
 from emmclab.runtime.files import write_whole
 from emmclab.studies.bundled import bundled
 from emmclab.studies.grid import REPLAYS
-from emmclab.studies.intervals import CONFIDENCE_TEXT, mean_interval, positive_interval
 from emmclab.studies.results import Results
 from emmclab.studies.summary import Metric, Point, Ranked, Summary, average, named, summaries, written
 from emmclab.traces.ledger import ledger_line
@@ -188,7 +188,7 @@ def _tiles(results: Results, found: Sequence[Summary]) -> list[Tile]:
 def _tile_note(ranked: Ranked, summary: Summary) -> str:
     if summary.swept and ranked.is_equal:
         return "every setting"
-    if not summary.swept or ranked.seeds < 2:
+    if not summary.swept:
         return named(ranked.best)
     if not ranked.is_told_apart:
         return "settings not told apart"
@@ -196,7 +196,7 @@ def _tile_note(ranked: Ranked, summary: Summary) -> str:
 
 
 def _with_alike(ranked: Ranked) -> str:
-    """Name the best setting with those from which the seeds do not tell it apart."""
+    """Name the best setting with those that are not told apart from it."""
     others = len(ranked.alike)
     if not others:
         return named(ranked.best)
@@ -222,14 +222,18 @@ def _ranking(ranked: Ranked) -> str:
     best, worst = ranked.best_value.mean, ranked.worst_value.mean
     if ranked.is_equal:
         return f"No setting changes the {label}: {text(best)}"
-    if ranked.seeds > 1 and not ranked.is_told_apart:
+    one_seed = f"; {untested(MORE_SEEDS)}" if ranked.seeds < 2 else ""
+    if not ranked.is_told_apart:
+        seeds = f"{ranked.seeds} seeds do" if ranked.seeds > 1 else "One seed does"
+        interval = f", {_interval(ranked)}" if ranked.interval else ""
         return (
-            f"{ranked.seeds} seeds do not tell the settings apart by {label}: means of {text(best)} to "
-            f"{text(worst)}, {_interval(ranked)}"
+            f"{seeds} not tell the settings apart by {label}: means of {text(best)} to {text(worst)}"
+            f"{interval}{one_seed}"
         )
     below = "close to" if (less := round(100 - 100 * best / worst)) < 1 else f"{less}\u00a0% below"
-    known = f"one seed, so that the spread is not known; {text(best)}" if ranked.seeds < 2 else text(best)
-    return f"{_with_alike(ranked)} has the lowest {label}: {known}, {below} {named(ranked.worst)}"
+    return (
+        f"{_with_alike(ranked)} has the lowest {label}: {text(best)}, {below} {named(ranked.worst)}{one_seed}"
+    )
 
 
 def _interval(ranked: Ranked) -> str:
@@ -254,12 +258,12 @@ def _answer(ranked: Ranked) -> dict[str, Any]:
     if ranked.is_equal:
         note = "no difference"
     elif ranked.seeds < 2:
-        note = "one seed"
+        note = "one seed" if ranked.is_told_apart else "one seed, not told apart"
     else:
         note = _interval(ranked) if ranked.is_told_apart else f"not told apart; {_interval(ranked)}"
     return {
         "label": metric.label,
-        "best": named(ranked.best) if ranked.seeds < 2 else _with_alike(ranked),
+        "best": _with_alike(ranked),
         "best_value": metric.text(ranked.best_value.mean),
         "worst": named(ranked.worst),
         "worst_value": metric.text(ranked.worst_value.mean),
