@@ -190,7 +190,7 @@ def _table_row(result: AppResult, results: Sequence[AppResult]) -> dict[str, Any
         "program": app["program"],
         "device": result["device"]["device"],
         "layers": "+".join(result["options"]["layers"]) or "none",
-        "network": app["network"],
+        "network": app["network"] if app["network_bytes"] else "–",
         "runtime": result.runtime_s,
         "storage": result.storage_s,
         "syncs": app["file_syncs"],
