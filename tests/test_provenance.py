@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import html
+import json
 import re
 import shlex
 from pathlib import Path
@@ -10,9 +12,11 @@ from typing import Any
 
 import pytest
 
-from conftest import ROOT, emmclab, emmclab_json
+from conftest import ROOT, emmclab, emmclab_json, need_library
 from emmclab import __version__
-from emmclab.cli import made
+from emmclab.papers.pages import command_of_paper
+from emmclab.runtime import command
+from emmclab.traces.reading import bundled
 
 STUDY = """
 name = "nowhere-else"
@@ -20,6 +24,16 @@ inputs = ["bad.txt"]
 [[grid]]
 name = "pages"
 devices = ["iiswc15-4ps"]
+"""
+
+
+SEARCH = """
+wrap_addresses = true
+[search]
+[[search.setting]]
+name = "gc.high_watermark"
+low = 2
+high = 12
 """
 
 
@@ -35,10 +49,13 @@ def test_a_result_holds_version_command_inputs_and_changed_settings(trace: Path,
     result = emmclab_json(*words, "--html", page)
     about = result["provenance"]
     digest = hashlib.sha256(trace.read_bytes()).hexdigest()[:16]
+    (device,) = about.pop("devices")
+    assert device["name"] == "small-1gb" and device["settings"]["gc"]["policy"] == "fifo"
     assert about == {
         "version": __version__,
         "command": shlex.join(["emmclab", *map(str, words)]),
-        "inputs": [{"name": "chat", "sha256": digest}],
+        "inputs": [{"name": "chat", "path": str(trace), "sha256": digest, "reading": {}}],
+        "aged_by": [],
         "settings": {"small-1gb": {"gc.policy": '"fifo"'}},
     }
     for said in (about["command"], digest, "gc.policy = &#34;fifo&#34;"):
@@ -51,9 +68,67 @@ def test_a_result_holds_version_command_inputs_and_changed_settings(trace: Path,
 def test_each_simulating_command_says_how_its_results_were_made(command: str, trace: Path) -> None:
     inputs = ["email"] if command.startswith("apps") else [trace]
     found = emmclab_json(*command.split(), *inputs, "--devices", "nexus5,sdcard")
-    for one in found if isinstance(found, list) else [found]:
-        assert list(one["provenance"]["settings"]) == ["nexus5", "sdcard"]
+    rows = found if isinstance(found, list) else [found]
+    assert [name for row in rows for name in row["provenance"]["settings"]] == ["nexus5", "sdcard"]
+    for one in rows:
         assert one["provenance"]["command"].startswith(f"emmclab {command} ")
+
+
+#: Commands with a page, by the name of their files; `T` is a trace, `S` a study with a search.
+PAGES = {
+    "simulate": "simulate T --device small-1gb --wrap-addresses --only op=write",
+    "simulate-rate": "simulate T --device small-1gb --wrap-addresses --rate 2 --passes 2",
+    "compare": "compare T --devices nexus5,small-1gb --wrap-addresses --layers none,pass-through",
+    "profile": "profile T --percentiles 50,99",
+    "advise": "advise T --device small-1gb --wrap-addresses --new --by waf",
+    "apps-run": "apps run email --device nexus5",
+    "apps-compare": "apps compare email --devices nexus5,sdcard",
+    "search": "search S --minimize waf --budget 2 --batch 2 --no-baselines --jobs 1",
+}
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_the_command_of_a_result_and_of_its_page_runs_and_explain_shows_it(
+    name: str, trace: Path, tmp_path: Path
+) -> None:
+    if name == "search":
+        need_library("optuna")
+    study = tmp_path / "study.toml"
+    study.write_text(STUDY.replace("bad.txt", str(trace)) + SEARCH)
+    words = [{"T": str(trace), "S": str(study)}.get(word, word) for word in PAGES[name].split()]
+    results = ("--results", tmp_path / "results") if name == "search" else ()
+    page, file = tmp_path / f"{name}.html", tmp_path / f"{name}.json"
+    file.write_text(json.dumps(emmclab_json(*words, *results, "--html", page)))
+    commands = set()
+    for place in (page, file):
+        for found in emmclab_json("explain", place):
+            about = found["made"]["provenance"]
+            assert about["version"] == __version__
+            commands.add(about["command"])
+    (command,) = commands
+    (said,) = re.findall(r"<dt>Command</dt><dd>(.*?)</dd>", page.read_text())
+    assert html.unescape(said) == command
+    again = emmclab(*shlex.split(command)[1:], "--json", cwd=tmp_path)
+    assert again.returncode == 0, again.stderr
+    (again_said,) = {one["command"] for one in _provenances(json.loads(again.stdout))}
+    assert again_said == command
+
+
+def _provenances(found: Any) -> list[dict[str, Any]]:
+    if isinstance(found, list):
+        return [one for part in found for one in _provenances(part)]
+    return [found["provenance"]]
+
+
+def test_the_command_on_the_page_of_a_paper_names_traces_by_their_paths_and_how_they_were_read() -> None:
+    about = {
+        "name": "iiswc15",
+        "sources": ["my traces/a.txt", str(bundled()[0])],
+        "reading": {"mend_clock": "1h", "only": ["op=read"]},
+    }
+    command = command_of_paper(about)
+    traces = ["--trace", "my traces/a.txt", "--mend-clock", "1h", "--only", "op=read"]
+    assert shlex.split(command) == ["emmclab", "reproduce", "iiswc15", *traces]
 
 
 def test_the_command_of_a_result_names_only_what_the_result_depends_on(
@@ -61,8 +136,8 @@ def test_the_command_of_a_result_names_only_what_the_result_depends_on(
 ) -> None:
     outputs = "--html p.html --json -o=x --over-time o.csv"
     words = f"simulate a.csv {outputs} --seed 2 --jobs 2 --results r -- run --json"
-    monkeypatch.setattr(made, "words", words.split())
-    assert made.command_line() == "emmclab simulate a.csv --seed 2 -- run --json"
+    monkeypatch.setattr(command, "words", words.split())
+    assert command.command_line() == "emmclab simulate a.csv --seed 2 -- run --json"
 
 
 def test_the_command_on_the_page_of_a_study_runs(trace: Path, tmp_path: Path) -> None:

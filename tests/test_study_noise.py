@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from conftest import emmclab
+from emmclab.devices.advise import Advice, Advised
+from emmclab.devices.advise_journal import JournalAdvice
+from emmclab.devices.intervals import positive_interval
+from emmclab.devices.result import Result
+from emmclab.devices.result_text import comparison_headlines
 from emmclab.pages.plots.swept import over_values
+from emmclab.pages.search import headline as search_headline
 from emmclab.pages.study import figures, headline
-from emmclab.studies import Results
-from emmclab.studies.intervals import positive_interval
+from emmclab.studies import Results, Study
+from emmclab.studies.search import Found, Objective, Trial
+from emmclab.studies.space import Space
 from emmclab.studies.summary import summaries
 
 
@@ -62,11 +71,116 @@ def test_settings_that_are_not_told_from_the_best_are_named_beside_it() -> None:
     assert "gc.policy = fifo (not told apart from gc.policy = greedy) has" in headline(results, [summary])
 
 
-def test_a_single_seed_says_that_its_spread_is_not_known() -> None:
-    results = _results(fifo=[1.0], d_choices=[2.0])
+def test_a_single_seed_names_the_rule_of_close_values_and_what_tests_their_order() -> None:
+    results = _results(fifo=[1.0], d_choices=[2.0], greedy=[1.04])
     (summary,) = summaries(results)
     assert summary.ranked[0].interval is None
-    assert "one seed, so that the spread is not known" in headline(results, [summary])
+    said = headline(results, [summary])
+    assert said.startswith("gc.policy = fifo (not told apart from gc.policy = greedy) has the lowest")
+    assert "within 5 %" in said and "`seeds = [" in said
+    close = _results(fifo=[1.0], greedy=[1.04])
+    (summary,) = summaries(close)
+    said = headline(close, [summary])
+    assert said.startswith("One seed does not tell the settings apart") and "`seeds = [" in said
+
+
+def test_a_comparison_of_devices_names_the_fastest_only_where_it_is_told_apart(trace: Path) -> None:
+    words = ("compare", trace, "--wrap-addresses", "--devices", "nexus5,small-1gb,sdcard")
+    plain = emmclab(*words).stdout
+    assert "one seed was run" in plain and "within 5 %" in plain and "--seeds" in plain
+    same = emmclab(*words, "--precondition", "random:50", "--devices", "small-1gb,small-1gb", "--seeds", "3")
+    assert same.returncode == 0, same.stderr
+    assert "fastest" not in same.stdout
+    exact = emmclab("compare", trace, "--wrap-addresses", "--devices", "small-1gb,sdcard").stdout
+    assert "is the fastest" in exact and "one seed" not in exact
+    for more in (("--html", "page.html"), ("--over-time", "time.csv")):
+        done = emmclab(*words, "--seeds", "2", *more)
+        assert done.returncode == 2 and more[0] in done.stderr
+
+
+def test_several_seeds_decide_by_an_interval_in_a_comparison() -> None:
+    runs = [
+        _result(name, seed, mean)
+        for name, seed, mean in (
+            ("a", 1, 0.37),
+            ("a", 2, 1.35),
+            ("a", 3, 0.8),
+            ("b", 1, 2.34),
+            ("b", 2, 0.54),
+            ("b", 3, 0.6),
+        )
+    ]
+    (said,) = comparison_headlines(runs)
+    assert said.startswith("3 seeds do not tell a, b apart")
+    apart = [
+        _result(name, seed, mean)
+        for name, seed, mean in (
+            ("a", 1, 1.0),
+            ("a", 2, 1.1),
+            ("b", 1, 2.0),
+            ("b", 2, 2.2001),
+        )
+    ]
+    (said,) = comparison_headlines(apart)
+    assert said.startswith("a is the fastest") and "one seed" not in said
+
+
+def _result(device: str, seed: int, mean_ms: float) -> Result:
+    return Result(
+        {
+            "trace": "chat",
+            "device": device,
+            "options": {"seed": seed, "precondition": "steady:1"},
+            "run": {"stopped": None, "load": {"overloaded": False}},
+            "response": {"mean_response_ms": mean_ms},
+            "recorded": {"response": {"all": {"recorded_ms": None}}},
+        }
+    )
+
+
+def test_advice_names_no_best_option_within_the_noise() -> None:
+    def advised(base: list[float], **options: list[float]) -> str:
+        by_seed = {name: dict(enumerate(values, 1)) for name, values in options.items()}
+        rows = [_advice(name, values) for name, values in by_seed.items()]
+        base_by_seed = dict(enumerate(base, 1))
+        journal = JournalAdvice(reason="-")
+        return Advised(_result("d", 1, base[0]), None, rows, {}, "mean", journal, base_by_seed).headline
+
+    said = advised([1.0], buffer=[0.98], cache=[0.99])
+    assert said.startswith("No option is told from the device as it is") and "--seeds" in said
+    said = advised([2.0], buffer=[1.0], cache=[1.03])
+    assert said.startswith("buffer: -50.0 %") and "not told apart: cache" in said and "within 5 %" in said
+    said = advised([2.0, 2.2, 1.9], buffer=[1.0, 1.1, 0.95], cache=[1.1, 1.2, 1.05])
+    assert said.startswith("buffer: -50") and "not told" not in said and "one seed" not in said
+    said = advised([1.0, 2.0, 3.0], buffer=[2.0, 1.0, 2.9])
+    assert said.startswith("No option is told") and "one seed" not in said
+
+
+def _advice(name: str, by_seed: dict[int, float]) -> Advice:
+    mean = sum(by_seed.values()) / len(by_seed)
+    return Advice(name, "", {}, mean, 0.0, mean, 0.0, 1.0, None, None, 0.0, 0, True, "", by_seed)
+
+
+def test_a_search_counts_the_trials_that_are_not_told_from_the_front() -> None:
+    def found(*means: list[float]) -> Found:
+        trials = [
+            Trial(
+                "grid",
+                number,
+                {"gc.high_watermark": number},
+                {"waf": sum(values) / len(values)},
+                {"waf": dict(enumerate(values, 1))},
+                is_feasible=True,
+            )
+            for number, values in enumerate(means)
+        ]
+        study = Study("s", "", ("x",), ())
+        return Found(study, (Objective("waf"),), Space("g", (), ()), trials, 3, 1, 3)
+
+    said = search_headline(found([1.0], [1.03], [2.0]))
+    assert "1 other trial is not told apart from it" in said and "`seeds = [" in said
+    said = search_headline(found([1.0, 1.2, 0.9], [1.1, 1.31, 1.0], [0.5, 2.0, 3.0]))
+    assert "1 other trial is not told apart from it" in said and "one seed" not in said
 
 
 def test_vertical_bars_are_confidence_intervals_over_the_seeds() -> None:

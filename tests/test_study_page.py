@@ -10,8 +10,8 @@ import pytest
 from playwright.sync_api import Browser
 
 from conftest import emmclab, emmclab_json
+from emmclab.devices.intervals import positive_interval
 from emmclab.studies import Results
-from emmclab.studies.intervals import positive_interval
 from emmclab.studies.summary import METRICS, average, summaries
 from test_report_page import Visit
 

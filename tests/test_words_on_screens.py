@@ -71,4 +71,6 @@ def test_the_verdict_of_power_cuts_names_the_layers_above_the_device() -> None:
 def test_the_time_of_a_collection_is_said_to_be_assumed(trace: Path) -> None:
     (profile,) = emmclab_json("profile", trace)
     assert json.dumps(profile["idle_gc"])
-    assert "each, assumed) fit into single gaps" in " ".join(emmclab("profile", trace).stdout.split())
+    said = " ".join(emmclab("profile", trace).stdout.split())
+    assert "each, assumed) fit into single gaps" in said
+    assert "Assumed is the 4PS device of the paper, not that of the trace: 512 of 1,024 pages of 4 KB" in said

@@ -72,3 +72,19 @@ def test_options_that_are_tried_are_counted_as_simulations(
     monkeypatch.setattr(meter, "_LINE_S", 0.0)
     Counter("advise on nexus5", "simulations of options")(2, 5, 0)
     assert "advise on nexus5: 2 of 5 simulations of options" in capsys.readouterr().err
+
+
+def test_the_time_left_is_estimated_only_after_several_tasks(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from emmclab.cli import meter
+    from emmclab.cli.meter import Counter
+
+    monkeypatch.setattr(meter, "_SILENCE_S", 0.0)
+    monkeypatch.setattr(meter, "_LINE_S", 0.0)
+    counter = Counter("advise on nexus5", "simulations of options")
+    # The first task may make a device ready that the others share.
+    counter(1, 9, 0)
+    assert "left" not in capsys.readouterr().err
+    counter(3, 9, 0)
+    assert ", about " in capsys.readouterr().err

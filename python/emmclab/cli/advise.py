@@ -14,7 +14,6 @@ from rich.text import Text
 
 from emmclab.cli.console import print_json, say, stdout
 from emmclab.cli.helping import examples
-from emmclab.cli.made import command_line
 from emmclab.cli.meter import Counter
 from emmclab.cli.names import one_of
 from emmclab.cli.options import AsJson, Reading, TraceFiles, with_groups
@@ -38,6 +37,7 @@ from emmclab.cli.used import Used, preconditioned
 from emmclab.cli.working import Working
 from emmclab.devices.advise import ORDERS, USED, Advised, Life, said
 from emmclab.devices.advise import advise as try_options
+from emmclab.devices.spread import check_random
 
 if TYPE_CHECKING:
     from emmclab.studies.advise_deep import Deep
@@ -88,6 +88,15 @@ def advise(
             "of capacity.",
         ),
     ] = False,
+    seeds: Annotated[
+        int,
+        typer.Option(
+            min=1,
+            metavar="N",
+            help="Run with N seeds: figures are means, and an option is named best only where the seeds tell "
+            "it from the others.",
+        ),
+    ] = 1,
     html: Annotated[
         Path | None, typer.Option(metavar="FILE", callback=in_a_folder, help="Also write a page.")
     ] = None,
@@ -138,6 +147,9 @@ def advise(
 
         require_order(by)
     configuration = configured(device, settings, capacity)
+    state = "none" if new else precondition
+    if seeds > 1:
+        check_random([configuration], state)
     opened = [reading.open(path) for path in traces]
     prepared = preconditioned(precondition, used, opened, USED)
     counter = Counter(f"advise on {configuration.name}", "simulations of options")
@@ -154,6 +166,7 @@ def advise(
             lifetime=lifetime,
             progress=note,
             jobs=jobs,
+            seeds=seeds,
             mode=mode,
             precondition="none" if new else None if prepared == USED else prepared,
             wrap_addresses=wrap_addresses,
@@ -169,6 +182,7 @@ def advise(
             jobs,
             by=by,
             budget=budget,
+            seeds=seeds,
             settings=dict(pair.split("=", 1) for pair in settings),
             capacity=capacity or "",
             reading=reading.given(),
@@ -176,6 +190,7 @@ def advise(
             precondition=advised.base["options"]["precondition"],
             wrap_addresses=wrap_addresses,
         )
+    base_made = advised.base["provenance"]
     if html is not None:
         from emmclab.pages.advice import write_advice
 
@@ -185,7 +200,7 @@ def advise(
             from emmclab.pages.search import write_search_report
 
             beside = html.with_name(f"{html.stem}-deep{html.suffix}")
-            write_search_report(together.found, beside, command_line())
+            write_search_report(together.found, beside, base_made)
             say(f"report: {beside}")
     if as_json:
         for text in advised.cautions:
@@ -198,6 +213,7 @@ def advise(
                 "options": [advice.to_dict() for advice in advised.options],
                 "refused": advised.refused,
                 "journal": advised.journal.to_dict(),
+                "provenance": base_made,
                 **({"together": together.to_dict()} if together is not None else {}),
             }
         )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import itertools
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -9,7 +11,6 @@ import typer
 
 from emmclab.cli.console import print_json, say, stdout
 from emmclab.cli.helping import examples
-from emmclab.cli.made import with_command
 from emmclab.cli.names import layer_names, several
 from emmclab.cli.options import AsJson, Reading, TraceFiles, with_groups
 from emmclab.cli.outputs import in_a_folder
@@ -18,16 +19,19 @@ from emmclab.cli.simulation import (
     DEVICE_OPTION,
     Capacity,
     Replay,
+    Seeds,
     Settings,
     configured,
     device_names,
     end,
     layered,
+    refuse_single_outputs,
     warn,
 )
 from emmclab.devices.layers import settings_of, stack, stacks
 from emmclab.devices.provenance import Provenance
 from emmclab.devices.result import Result
+from emmclab.devices.spread import check_random
 from emmclab.errors import ConfigError
 
 
@@ -68,6 +72,7 @@ def compare(
     settings: Settings = [],  # noqa: B006
     capacity: Capacity = None,
     replay: Replay,
+    seeds: Seeds = None,
     html: Annotated[
         Path | None, typer.Option(metavar="FILE", callback=in_a_folder, help="Also write the report page.")
     ] = None,
@@ -76,8 +81,11 @@ def compare(
 ) -> None:
     """Replay each trace on several devices, under several stacks of layers, and put the results side by side.
 
+    With --seeds, a device is the fastest only where the seeds tell it from the others.
     Exit status 3: a device stopped before the end of a trace (full or worn out).
     """
+    if seeds is not None:
+        refuse_single_outputs(("--html", html), ("--over-time", replay.over_time))
     names = _listed(devices, "device", "--devices", "iiswc15-4ps,iiswc15-hps")
     chosen = stacks(_listed(layers, "stack of layers", "--layers", "none,journal:delta"))
     replay.preflight()
@@ -85,20 +93,22 @@ def compare(
     own, layer_settings = layered(settings, every)
     stack(every, layer_settings)
     configurations = [configured(name, own, capacity) for name in names]
+    if seeds is not None:
+        check_random(configurations, replay.precondition)
+    ways = [dataclasses.replace(replay, seed=replay.seed + more) for more in range(seeds or 1)]
     sources = distinct([reading.open(path) for path in traces])
     pictures = html is not None
     results = []
     for source in sources:
-        for device in configurations:
-            for above in chosen:
-                software: dict[str, Any] = {
-                    "layers": above,
-                    "layer_settings": settings_of(above, layer_settings),
-                }
-                results.append(replay.run(device, [source], pictures=pictures, **software))
+        for device, above, way in itertools.product(configurations, chosen, ways):
+            software: dict[str, Any] = {
+                "layers": above,
+                "layer_settings": settings_of(above, layer_settings),
+            }
+            results.append(way.run(device, [source], pictures=pictures, **software))
         reading.note_changed(results[-1]["trace"], results[-1]["ledger"])
     # The runs have hashed the traces.
-    made = with_command(Provenance(configurations, sources).to_dict())
+    made = Provenance(configurations, sources).to_dict()
     if html is not None:
         from emmclab.pages.simulation import write_simulation_report
 
@@ -107,8 +117,11 @@ def compare(
     replay.write(results)
     if as_json:
         warn(results)
-        whence = {"provenance": made}
-        print_json([_with_gain(result, gain) | whence for result, gain in _gains(results)])
+        print_json([_with_gain(result, gain) for result, gain in _gains(results)])
+    elif seeds is not None:
+        from emmclab.cli.show_seeds import show_compared_seeds
+
+        show_compared_seeds(stdout(), results)
     else:
         from emmclab.cli.show_runs import show_compared_results
 

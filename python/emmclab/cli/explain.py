@@ -17,13 +17,14 @@ from rich.text import Text
 from emmclab import _core
 from emmclab.cli.activity import show_activity
 from emmclab.cli.console import print_json, stdout
+from emmclab.cli.explain_pair import Pair, explain_pair
 from emmclab.cli.explained import (
-    explain_difference,
     explain_named,
     explain_results,
     keys,
+    made_of,
     named,
-    results_in,
+    show_made,
 )
 from emmclab.cli.glossary import Term, define, glossary, words
 from emmclab.cli.helping import examples
@@ -33,6 +34,7 @@ from emmclab.cli.options import AsJson, Reading, with_groups
 from emmclab.cli.show import framed
 from emmclab.cli.simulation import Capacity, configured, device_names
 from emmclab.devices.device import Device
+from emmclab.devices.stored import holds_results, run_of, stored_in
 from emmclab.errors import ConfigError, InputError
 from emmclab.runtime.quantity import size
 from emmclab.traces.profile_fields import JUMP_FIELDS, LEDGER_MEANINGS, jump_cells
@@ -58,6 +60,7 @@ def register(app: typer.Typer) -> None:
             "emmclab explain trace.txt",
             "emmclab explain nexus5",
             "emmclab explain ufs31 pixel6a",
+            "emmclab explain before.json after.json --one-at-a-time",
             "emmclab explain gc.policy",
             "emmclab explain watermark",
         )
@@ -78,19 +81,23 @@ def explain(
     other: Annotated[
         str | None,
         typer.Argument(
-            metavar="DEVICE",
+            metavar="OTHER",
             autocompletion=device_names,
-            help="Another device: only the settings in which the two differ are printed.",
+            help="Another device, or another result: only what differs is printed.",
         ),
     ] = None,
     whole_glossary: Annotated[
         bool, typer.Option("--glossary", help="Print every word with its meaning.")
     ] = False,
     capacity: Capacity = None,
+    pair: Pair,
     reading: Reading,
     as_json: AsJson = False,
 ) -> None:
-    """Describe a trace (format, clock, ledger, columns), a device, a setting, a result, or a word."""
+    """Describe a trace (format, clock, ledger, columns), a device, a setting, a result, or a word.
+
+    Of two results or devices, print what differs: how they were made, and their figures.
+    """
     if whole_glossary:
         _explain_terms(glossary(), as_json)
         return
@@ -103,9 +110,9 @@ def explain(
         )
     trace = what
     if other is not None:
-        first, second = (configured(name, [], capacity) for name in (str(what), other))
-        explain_difference(first, second, as_json)
+        explain_pair(str(what), other, capacity, pair, reading, as_json)
         return
+    pair.refuse()
     is_preset = not trace.exists() and str(trace) in _core.device_presets()
     if is_preset or trace.suffix == ".toml":
         _explain_device(configured(str(trace), [], capacity), as_json)
@@ -117,8 +124,8 @@ def explain(
             field="--capacity",
             hint="give it with the name of a device",
         )
-    if results := results_in(trace):
-        explain_results(results, as_json)
+    if holds_results(trace):
+        explain_results(stored_in(trace), as_json)
         return
     if not trace.exists():
         is_path = "/" in str(trace) or str(trace) == "-"
@@ -155,10 +162,14 @@ def explain(
         "ledger": source.ledger,
         "columns": _core.trace_columns(),
     }
+    run = run_of(trace)
     if as_json:
-        print_json(explained)
-    else:
-        _show(stdout(), explained)
+        print_json(explained if run is None else explained | {"run": made_of(run)})
+        return
+    _show(stdout(), explained)
+    if run is not None:
+        stdout().print(Text("Simulated run", "bold"))
+        show_made(stdout(), made_of(run))
 
 
 def _is_word(text: str) -> bool:

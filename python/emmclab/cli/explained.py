@@ -5,23 +5,23 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
+from rich.console import Console
 from rich.text import Text
 
 from emmclab.cli.console import print_json, stdout
 from emmclab.cli.show import framed
 from emmclab.devices.device import Device, presets
+from emmclab.devices.difference import NAMES
 from emmclab.devices.layers import layers as layer_kinds
 from emmclab.devices.result_fields import result_fields
+from emmclab.devices.stored import Stored
 
 #: The place of an entry of a list in a key: `geometry.block_groups.0.blocks`.
 _NUMBER = re.compile(r"\.\d+(?=\.|$)")
 #: Settings that name a device and say nothing of its work.
 _NAMES = ("name", "about")
-#: Fields that the JSON of a simulated run has.
-_OF_A_RESULT = ("device", "options", "configuration", "requests")
 
 
 def _plain(key: str) -> str:
@@ -31,24 +31,6 @@ def _plain(key: str) -> str:
     'geometry.block_groups.blocks'
     """
     return _NUMBER.sub("", key).casefold()
-
-
-def results_in(path: Path) -> list[dict[str, Any]]:
-    """Return the simulated runs in a file, as `--json` of a command prints them; empty for any other file."""
-    if path.suffix != ".json" or not path.is_file():
-        return []
-    try:
-        runs = _runs(json.loads(path.read_text(encoding="utf-8")))
-    except ValueError:
-        return []
-    return runs if all(isinstance(one, dict) and {*_OF_A_RESULT} <= {*one} for one in runs) else []
-
-
-def _runs(found: Any) -> list[Any]:
-    """Return the results of a document: one, a list of them, or those of several seeds."""
-    if isinstance(found, dict):
-        return list(found["runs"]) if isinstance(found.get("runs"), list) else [found]
-    return found if isinstance(found, list) else []
 
 
 def keys() -> list[str]:
@@ -143,7 +125,7 @@ def difference_of(first: Device, second: Device) -> list[dict[str, str | None]]:
     for key in dict.fromkeys([*rows[0], *rows[1]]):
         pair = [part.get(key) for part in rows]
         values = [None if row is None else row["value"] for row in pair]
-        if values[0] != values[1] and key not in _NAMES:
+        if values[0] != values[1] and key.partition(".")[0] not in NAMES:
             about = pair[0] or pair[1] or {}
             words = {"key": key, "first": values[0], "second": values[1]}
             found.append({**words, "unit": about["unit"], "meaning": about["doc"]})
@@ -169,27 +151,51 @@ def explain_difference(first: Device, second: Device, as_json: bool) -> None:
     console.print(table)
 
 
-def explain_results(results: Sequence[Mapping[str, Any]], as_json: bool) -> None:
+def explain_results(results: Sequence[Stored], as_json: bool) -> None:
     """Print how results were made, as far as they say it."""
     found = [_made(one) for one in results]
     if as_json:
         print_json(found)
         return
     console = stdout()
-    for one in found:
-        console.print(Text(f"{one['trace']} on {one['device']}", "bold"))
-        table = framed()
-        table.add_column("Setting")
-        table.add_column("Value", overflow="fold")
-        for key, value in _flat(one["made"]):
-            table.add_row(key, Text(value))
-        console.print(table)
+    for one, result in zip(found, results, strict=True):
+        console.print(Text(result.name, "bold"))
+        show_made(console, one["made"])
 
 
-def _made(result: Mapping[str, Any]) -> dict[str, Any]:
+def _brief(made: Mapping[str, Any]) -> dict[str, Any]:
+    """Return how a result was made in short: of the devices only what differs from their presets."""
+    whence = dict(made.get("provenance") or {})
+    whence.pop("devices", None)
+    for group in ("inputs", "aged_by"):
+        inputs = whence.pop(group, ())
+        for number, one in enumerate(inputs, 1):
+            reading = "".join(f", {key}={value}" for key, value in (one.get("reading") or {}).items())
+            place = group if len(inputs) == 1 else f"{group}.{number}"
+            name, digest = one.get("path") or one.get("name"), one.get("sha256") or "–"
+            whence[place] = f"{name} (SHA-256 {digest}{reading})"
+    return {**made, **({"provenance": whence} if whence else {})}
+
+
+def made_of(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the groups of a result that say how it was made."""
     parts = ("provenance", "options", "configuration", "setting_changes")
-    made = {name: result[name] for name in parts if name in result}
-    return {"trace": result.get("trace"), "device": result["device"], "made": made}
+    return {name: fields[name] for name in parts if name in fields}
+
+
+def show_made(console: Console, made: Mapping[str, Any]) -> None:
+    """Print how a result was made."""
+    table = framed()
+    table.add_column("Setting")
+    table.add_column("Value", overflow="fold")
+    for key, value in _flat(_brief(made)):
+        table.add_row(key, Text(value))
+    console.print(table)
+
+
+def _made(result: Stored) -> dict[str, Any]:
+    made = made_of(result.fields)
+    return {"trace": result.fields.get("trace"), "device": result.fields.get("device"), "made": made}
 
 
 def _flat(made: Mapping[str, Any], prefix: str = "") -> Iterable[tuple[str, str]]:

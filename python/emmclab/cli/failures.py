@@ -18,6 +18,7 @@ from emmclab import __version__
 from emmclab.cli.console import ClosedPipe, say
 from emmclab.cli.endings import terminating
 from emmclab.errors import ConfigError, EmmclabError, InputError
+from emmclab.runtime.command import words
 from emmclab.runtime.files import written
 
 BAD_INPUT, FAILED_RUN, EARLY_END, INTERRUPTED, CLOSED_PIPE = 2, 1, 3, 130, 141
@@ -37,9 +38,6 @@ _COMMANDS_WITHIN = {"record"}
 
 #: What a command keeps when it is interrupted, where that is more than files.
 kept: list[str] = []
-
-#: The words of the command line that this process carries out.
-words: list[str] = []
 
 #: Refusals of the operating system that no other argument would have avoided.
 _RUN_FAILURES = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS, errno.ENOMEM, errno.EMFILE}

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 _SILENCE_S = 1.0
 #: Time between two plain lines, seconds.
 _LINE_S = 5.0
+#: Tasks after which the time for the rest is estimated: the first may do what the others share.
+_LEAST_TASKS = 3
 
 
 class Meter:
@@ -95,7 +97,8 @@ class Counter:
         self._last, self._is_over = now, done >= total
         earlier = f", {before:,} were finished before" if before else ""
         ran = done - before
-        left = remaining((now - self._started) / ran * (total - done) if ran else None)
+        is_known = ran >= _LEAST_TASKS
+        left = remaining((now - self._started) / ran * (total - done) if is_known else None)
         line = f"{self.what}: {done:,} of {total:,} {self.tasks}{found}{earlier}{left}"
         end = "\r" if terminal and done < total else "\n"
         # On a terminal a shorter line has to cover the one before.

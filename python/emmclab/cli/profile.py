@@ -7,7 +7,7 @@ import os
 import re
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import typer
 
@@ -31,6 +31,8 @@ from emmclab.cli.outputs import in_a_folder
 from emmclab.cli.studies import Jobs
 from emmclab.devices.over_time import check_target
 from emmclab.errors import ConfigError, EmmclabError
+from emmclab.runtime.files import printable
+from emmclab.traces.inputs import inputs_of, made_here
 from emmclab.traces.profile import Profile
 from emmclab.traces.reading import bundled, combine, join_parts
 from emmclab.traces.trace import Trace
@@ -88,6 +90,13 @@ _Traces = Annotated[
 ]
 #: Names of parts that Spark (`part-00000-...`) and DuckDB (`data_0.parquet`) give.
 _PART = re.compile(r"(part-|data_)\d+.*\.parquet")
+
+
+class _Profiled(NamedTuple):
+    """A profile and what it was made from."""
+
+    profile: Profile
+    inputs: list[dict[str, Any]]
 
 
 def register(app: typer.Typer) -> None:
@@ -151,19 +160,20 @@ def profile(
     measures = {"percentiles": percentiles, "bin": bin, **asdict(caches)}
     if over_time is not None:
         check_target(over_time)
-    profiles = _profiles(_chosen(traces, demo), together, jobs, reading, against is not None, **measures)
+    profiled = _profiles(_chosen(traces, demo), together, jobs, reading, against is not None, **measures)
     if against is not None:
-        profiles.append(_other(against, seed, jobs, reading, **measures))
+        profiled.append(_other(against, seed, jobs, reading, **measures))
+    profiles = [one.profile for one in profiled]
     for found in profiles:
         if found["header"]["format"] != "synthetic":
             reading.note_changed(found.name, found["ledger"])
-    _write(profiles, html, figures)
+    _write(profiled, html, figures)
     if over_time is not None:
         note_over_time(profiles, over_time, bin)
     if against is not None:
         _print_differences(profiles, as_json)
     elif as_json:
-        print_json([found.to_dict() for found in profiles])
+        print_json([one.profile.to_dict() | {"provenance": made_here(one.inputs)} for one in profiled])
     else:
         # Tables take long to import, which programs that want JSON do not wait for.
         from emmclab.cli.show import show_compared, show_each
@@ -199,7 +209,7 @@ def _chosen(traces: list[Path] | None, demo: bool) -> list[Path]:
 
 def _profiles(
     traces: list[Path], together: bool, jobs: int, reading: Reading, single: bool, **measures: Any
-) -> list[Profile]:
+) -> list[_Profiled]:
     """Profile each trace, or all as one; `single` refuses several."""
     in_parts = [] if together else [path for path in traces if path.is_dir() or is_sliced(path, jobs)]
     sources = distinct([reading.open(path) for path in traces if path not in in_parts])
@@ -215,30 +225,39 @@ def _profiles(
             field="--against",
             hint="name one trace, or use --compare for tables of several",
         )
-    profiles = [run(source, **measures) for source in sources]
-    return profiles + [run_parts(place, jobs, reading, **measures) for place in in_parts]
+    profiled = [_Profiled(run(source, **measures), inputs_of([source])) for source in sources]
+    return profiled + [_in_parts(place, jobs, reading, **measures) for place in in_parts]
 
 
-def _other(name: str, seed: int, jobs: int, reading: Reading, **measures: Any) -> Profile:
+def _in_parts(place: Path, jobs: int, reading: Reading, **measures: Any) -> _Profiled:
+    """Profile a folder of parts, or one large file in slices."""
+    found = run_parts(place, jobs, reading, **measures)
+    whence = {"name": found.name, "path": printable(place), "sha256": found["trace_digest"]}
+    return _Profiled(found, [{**whence, "reading": reading.given()}])
+
+
+def _other(name: str, seed: int, jobs: int, reading: Reading, **measures: Any) -> _Profiled:
     """Profile what a trace is compared with: a trace, a folder of parts, a workload or a model."""
     if Path(name).is_dir():
-        return run_parts(Path(name), jobs, reading, **measures)
+        return _in_parts(Path(name), jobs, reading, **measures)
     from emmclab.traces.workload import open_input
 
-    return run(open_input(name, seed, **reading.given()), **measures)
+    source = open_input(name, seed, **reading.given())
+    return _Profiled(run(source, **measures), inputs_of([source]))
 
 
-def _write(profiles: list[Profile], html: Path | None, figures: Path | None) -> None:
+def _write(profiled: list[_Profiled], html: Path | None, figures: Path | None) -> None:
     """Write the page and the figures that are asked for."""
     if html is not None:
         from emmclab.pages.profiles import write_report
 
-        write_report(profiles, html)
+        inputs = [each for one in profiled for each in one.inputs]
+        write_report([one.profile for one in profiled], html, made_here(inputs))
         say(f"report: {html}")
     if figures is not None:
         from emmclab.pages.plots import write_figures
 
-        count = write_figures(profiles, figures)
+        count = write_figures([one.profile for one in profiled], figures)
         say(f"figures: {count} in {figures}")
 
 

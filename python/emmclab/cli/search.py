@@ -11,7 +11,6 @@ import typer
 
 from emmclab.cli.console import print_json, put, stdout
 from emmclab.cli.helping import examples
-from emmclab.cli.made import command_line
 from emmclab.cli.options import AsJson, Percentiles, Reading, with_groups
 from emmclab.cli.outputs import in_a_folder
 from emmclab.cli.studies import (
@@ -25,6 +24,9 @@ from emmclab.cli.studies import (
     keeping,
 )
 from emmclab.cli.study_meter import StudyMeter
+from emmclab.runtime.files import digest, printable
+from emmclab.traces.inputs import inputs_of, made_here
+from emmclab.traces.reading import read
 
 if TYPE_CHECKING:
     from emmclab.studies.search import Found
@@ -118,16 +120,32 @@ def search(
             images_limit=round(images_gb * 2**30),
             progress=meter,
         )
+    made = made_here(_inputs(found))
     if html is not None:
         from emmclab.pages.search import write_search_report
 
-        write_search_report(found, html, command_line())
+        write_search_report(found, html, made)
     if as_json:
-        print_json(_json(found))
+        print_json(_json(found) | {"provenance": made})
     else:
         _show(found)
         if html is not None:
             put(f"report: {html}")
+
+
+def _inputs(found: Found) -> list[dict[str, Any]]:
+    """Return the file of the study and its recorded inputs, as results name what they were made of."""
+    from emmclab.studies.bundled import bundled
+
+    study = found.study
+    file = [] if study.name in bundled() else [Path(study.file)]
+    whence: list[dict[str, Any]] = [
+        {"name": study.name, "path": printable(path), "sha256": digest([path]), "reading": {}}
+        for path in file
+    ]
+    options: dict[str, Any] = dict(study.reading)
+    recorded = [read(name, **options) for name in study.inputs if Path(name).is_file()]
+    return [*whence, *inputs_of(recorded)]
 
 
 def _json(found: Found) -> dict[str, Any]:
@@ -156,7 +174,7 @@ def _show(found: Found) -> None:
     console.print(Text(headline(found), "bold"), soft_wrap=True)
     front = found.front()
     if front:
-        table = framed("Best")
+        table = framed("Beaten by no other trial")
         table.add_column("Way")
         for one in found.space.ranges:
             table.add_column(Text(one.name))

@@ -17,7 +17,6 @@ import typer
 from emmclab.cli.console import print_json, say, stderr, stdout
 from emmclab.cli.endings import Ending, asked_by_signal
 from emmclab.cli.helping import examples
-from emmclab.cli.made import with_command
 from emmclab.cli.names import filesystem_names, one_of
 from emmclab.cli.options import AsJson, option, with_groups
 from emmclab.cli.outputs import in_a_folder
@@ -254,7 +253,8 @@ def serve(
         if html is not None:
             from emmclab.pages.simulation import write_simulation_report
 
-            write_simulation_report([result], [live.device], html)
+            made = Provenance([live.device]).to_dict()
+            write_simulation_report([result], [live.device], html, made=made)
     finally:  # Behind the page, which a terminal that is closed does not take with it.
         _show(live, result, figures, as_json, html, record)
     if status:
@@ -464,7 +464,7 @@ def _show(
     record: Path | None,
 ) -> None:
     """Write the files that were asked for, and print the sum of the run."""
-    made = with_command(Provenance([live.device]).to_dict())
+    made = Provenance([live.device]).to_dict()
     if record is not None:
         say(f"trace: {record}")
     if html is not None:

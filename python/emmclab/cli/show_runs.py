@@ -13,16 +13,13 @@ from emmclab.cli.bars import bar
 from emmclab.cli.show import framed
 from emmclab.devices.result import DURABILITY, Result, ufs_facts
 from emmclab.devices.result_text import (
-    BESIDE,
     beside_rows,
     comparison_headlines,
     device_before,
-    ended_early,
     headline,
     mode_line,
     warnings,
 )
-from emmclab.devices.spread import beside_spread
 from emmclab.traces.ledger import ledger_line
 from emmclab.traces.profile_options import percentile_label
 
@@ -64,30 +61,6 @@ def show_beside(console: Console, rows: Sequence[tuple[str, ...]], headings: Seq
         table.add_row(*row)
     console.print()
     console.print(table)
-
-
-def show_spread(console: Console, results: Sequence[Result]) -> None:
-    """Print runs that differ by their seed: mean and range of each figure."""
-    ended = {text for result in results if (text := ended_early(result))}
-    for text in sorted(ended):
-        console.print(Text(f"warning: {text}", "yellow"), soft_wrap=True)
-    found = beside_spread(results)
-    mean = found["response"]["all"]
-    error = "" if mean["error"] is None else f", recorded {mean['recorded']:,.2f} ms ({mean['error']:+.1f} %)"
-    line = f"mean response {mean['mean']:,.2f} ms ({mean['low']:,.2f} to {mean['high']:,.2f}){error}"
-    console.print(Text(f"{results[0]['device']}, {len(results)} seeds: {line}", "bold"), soft_wrap=True)
-    show_provenance(console, results[:1])
-    rows = []
-    for label, group, op, unit in BESIDE:
-        row = found[group][op]
-        sign, digits = ("ms", 3) if unit == "ms" else ("%", 1)
-        was, middle = (
-            "–" if row[name] is None else f"{row[name]:,.{digits}f} {sign}" for name in ("recorded", "mean")
-        )
-        span = "–" if row["low"] is None else f"{row['low']:,.{digits}f} to {row['high']:,.{digits}f}"
-        error = "–" if row["error"] is None else f"{row['error']:+.1f} {'%' if unit == 'ms' else 'points'}"
-        rows.append((label, was, middle, span, error))
-    show_beside(console, rows, ("", "Recorded", "Mean", "Range", "Error of mean"))
 
 
 #: Rows of the table of one run: label, path, digits, unit.

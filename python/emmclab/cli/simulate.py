@@ -10,7 +10,6 @@ import typer
 
 from emmclab.cli.console import print_json, say, stdout
 from emmclab.cli.helping import examples
-from emmclab.cli.made import with_command
 from emmclab.cli.options import AsJson, Reading, TraceFiles, with_groups
 from emmclab.cli.outputs import Perfetto, in_a_folder
 from emmclab.cli.simulation import (
@@ -20,13 +19,14 @@ from emmclab.cli.simulation import (
     Layers,
     Replay,
     Second,
+    Seeds,
     Settings,
     configured,
     end,
     layered,
+    refuse_single_outputs,
     warn,
 )
-from emmclab.errors import ConfigError
 
 
 def register(app: typer.Typer) -> None:
@@ -46,15 +46,7 @@ def simulate(
     second: Second = None,
     drain: Drain = False,
     replay: Replay,
-    seeds: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            metavar="N",
-            help="Run with N seeds, from --seed on, and show mean and range.",
-            rich_help_panel="Replay",
-        ),
-    ] = None,
+    seeds: Seeds = None,
     events: Annotated[
         Path | None,
         typer.Option(
@@ -86,14 +78,12 @@ def simulate(
         "drain": drain,
     }
     if seeds is not None:
-        for option, output in (("--events", events), ("--perfetto", perfetto), ("--html", html)):
-            if output is not None:
-                raise ConfigError(
-                    "several runs have no single output",
-                    kind="config",
-                    field=option,
-                    hint="leave out --seeds",
-                )
+        refuse_single_outputs(
+            ("--events", events),
+            ("--perfetto", perfetto),
+            ("--html", html),
+            ("--over-time", replay.over_time),
+        )
         from emmclab.devices.spread import check_random
 
         check_random([one for one in (configuration, beside) if one is not None], replay.prepared(opened))
@@ -105,18 +95,17 @@ def simulate(
     pictures = html is not None
     result = replay.run(configuration, opened, events, pictures=pictures, perfetto=perfetto, **software)
     reading.note_changed(result["trace"], result["ledger"])
-    made = with_command(result["provenance"])
     if perfetto is not None:
         say(f"picture: {perfetto}")
     if html is not None:
         from emmclab.pages.simulation import write_simulation_report
 
-        write_simulation_report([result], [configuration], html, made=made)
+        write_simulation_report([result], [configuration], html, made=result["provenance"])
         say(f"report: {html}")
     replay.write([result])
     if as_json:
         warn([result])
-        print_json(result.to_dict() | {"provenance": made})
+        print_json(result.to_dict())
     else:
         from emmclab.cli.show_runs import show_result
 
@@ -130,8 +119,8 @@ def _show_seeds(runs: list[Any], as_json: bool) -> None:
     if as_json:
         warn(runs)
         found = {"spread": beside_spread(runs), "runs": [run.to_dict() for run in runs]}
-        print_json(found | {"provenance": with_command(runs[0]["provenance"])})
+        print_json(found | {"provenance": runs[0]["provenance"]})
         return
-    from emmclab.cli.show_runs import show_spread
+    from emmclab.cli.show_seeds import show_spread
 
     show_spread(stdout(), runs)

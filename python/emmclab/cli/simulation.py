@@ -110,6 +110,15 @@ Seed = Annotated[
         rich_help_panel="Replay",
     ),
 ]
+Seeds = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        metavar="N",
+        help="Run with N seeds, from --seed on, and show mean and range.",
+        rich_help_panel="Replay",
+    ),
+]
 PreconditionSeed = Annotated[
     int, typer.Option(min=0, metavar="N", help="Seed of random preconditioning.", rich_help_panel="Replay")
 ]
@@ -215,6 +224,18 @@ class Replay:
             options["over_time"] = (width or True) if pictures or self.over_time is not None else False
             options["distribution"] = pictures
             return device.simulate(*traces, events=events, progress=note, **options, **software)
+
+
+def refuse_single_outputs(*outputs: tuple[str, object]) -> None:
+    """Refuse outputs of one run, by option, where there are several seeds."""
+    for option, output in outputs:
+        if output is not None:
+            raise ConfigError(
+                f"several runs have no single output for `{option}`",
+                kind="config",
+                field=option,
+                hint="leave out --seeds",
+            )
 
 
 def end(results: Sequence[Result]) -> None:

@@ -8,12 +8,13 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import as_completed, wait
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from emmclab.devices.advise_journal import JournalAdvice, advise_journal
 from emmclab.devices.device import Device
 from emmclab.devices.result import Result
 from emmclab.devices.result_text import ended_early, much_wrapped, offered, trusted
+from emmclab.devices.spread import is_random_run, order_of, untested
 from emmclab.errors import ConfigError, EmmclabError
 from emmclab.runtime.threads import threads
 from emmclab.traces.trace import Trace
@@ -25,6 +26,8 @@ ORDERS = {
     "waf": "write amplification",
     "lifetime": "lifetime",
 }
+
+_PATHS = {"mean": "response.mean_response_ms", "p99": "response.p99_ms", "waf": "write_amplification.waf"}
 
 #: Data on the device where nothing else is said: on a new one, options on collection would change nothing.
 USED = "steady:1"
@@ -77,6 +80,8 @@ class Advice:
     trusted: bool
     #: Further risks and needs of the option.
     note: str
+    #: The figure that it is ranked by, for each seed.
+    by_seed: dict[int, float]
 
     def to_dict(self) -> dict[str, Any]:
         """Return all fields as a dictionary of JSON values."""
@@ -95,6 +100,8 @@ class Advised:
     by: str
     #: The modes of the layer `journal`, which knows what writes are to ext4.
     journal: JournalAdvice
+    #: The figure of the device as it is that options are ranked by, for each seed.
+    base_by_seed: dict[int, float]
 
     @property
     def headline(self) -> str:
@@ -110,14 +117,24 @@ class Advised:
         if self.by == "lifetime":
             if best.life is None or self.life is None or not self.life.host_gb:
                 return "No lifetime is known: the device does not collect, or has no erase limit"
-            change, unit, digits = 100 * (best.life.host_gb / self.life.host_gb - 1), " GB", 0
-            before, after = self.life.host_gb, best.life.host_gb
+            unit, digits = " GB", 0
         else:
-            before, after = _figure(self.base, self.by), _value(best, self.by)
-            change = 100 * (after / before - 1) if before else 0.0
             unit, digits = ("", 3) if self.by == "waf" else (" ms", 2)
+        before, after = _mean(self.base_by_seed), _mean(best.by_seed)
+        change = 100 * (after / before - 1) if before else 0.0
         numbers = f"{before:,.{digits}f} -> {after:,.{digits}f}{unit}"
-        return f"{best.option}: {change:+.1f} % {metric} ({numbers})"
+        line = f"{best.option}: {change:+.1f} % {metric} ({numbers})"
+        is_random, highest = is_random_run(self.base), self.by == "lifetime"
+        known = [one for one in sound if one.by_seed]
+        order = order_of([one.by_seed for one in known], highest_is_best=highest, is_random=is_random)
+        beside = order_of([best.by_seed, self.base_by_seed], highest_is_best=highest, is_random=is_random)
+        if beside.alike:
+            line = f"No option is told from the device as it is by {metric}; first {line}"
+        elif beside.best:
+            line = f"No option improves the {metric}; first {line}"
+        elif order.alike:
+            line += f"; not told apart: {', '.join(known[place].option for place in order.alike)}"
+        return line if order.is_tested else f"{line}; {untested('--seeds 5')}"
 
     @property
     def cautions(self) -> list[str]:
@@ -223,9 +240,13 @@ def advise(
     lifetime: bool = False,
     progress: Callable[[int, int], None] | None = None,
     jobs: int = 0,
+    seeds: int = 1,
     **replay: Any,
 ) -> Advised:
     """Try every option on traces; `replay` are options of `Device.simulate`.
+
+    With several `seeds`, figures are means over runs with so many, from that of `replay` on, and an option
+    is called the best only where the seeds tell it from the others.
 
     `jobs` simulations run at a time; 0: one for each processor. The results do not depend on it.
 
@@ -269,32 +290,35 @@ def advise(
         made = [pool.submit(_prepare, one, replay) for one in (device, *changed)]
         # A trace that can be read once has been read when the others open it again.
         base = pool.submit(device.simulate, *traces, **replay).result()
+        every = [replay.get("seed", 1) + more for more in range(seeds)]
 
-        def life(changed: Device, layers: Sequence[str] = ()) -> Life | None:
-            return _life(changed, layers, traces, base, replay) if lifetime else None
+        def runs(changed: Device, first: Result | None = None) -> Runs:
+            """Run a device with each seed, and for its lifetime once, or with each if that is what ranks."""
+            found = {every[0]: first or changed.simulate(*traces, **replay)}
+            found |= {seed: changed.simulate(*traces, **replay | {"seed": seed}) for seed in every[1:]}
+            aged = () if not lifetime else every if by == "lifetime" else every[:1]
+            return Runs(found, {seed: _life(changed, (), traces, base, replay, seed) for seed in aged})
 
         def life_gb(layers: Sequence[str]) -> float | None:
-            found = life(device, layers)
+            found = _life(device, layers, traces, base, replay, every[0]) if lifetime else None
             return None if found is None else found.host_gb
 
-        def try_out(option: Option, changed: Device) -> Advice:
-            return _advice(option, base, changed.simulate(*traces, **replay), life(changed))
-
-        base_life = pool.submit(life, device)
-        tried = [pool.submit(try_out, option, one) for option, one in zip(wanted, changed, strict=True)]
+        based = pool.submit(runs, device, base)
+        tried = [pool.submit(runs, one) for one in changed]
         wait(made)
         for done, one in enumerate(as_completed(tried), 1):
             one.exception()
             if progress is not None:
                 progress(done, len(tried))
+        as_it_is = based.result()
         for option, one in zip(wanted, tried, strict=True):
             try:
-                found.append(one.result())
+                found.append(_advice(option, as_it_is, one.result(), by))
             except ConfigError as error:
                 refused[option.name] = str(error)
-        journal = advise_journal(device, traces, base, life_gb, **replay)
+        journal = advise_journal(device, traces, as_it_is.by_seed, life_gb, **replay)
     ranked = sorted(found, key=lambda advice: (not advice.trusted, _order(advice, by), advice.option))
-    return Advised(base, base_life.result(), ranked, refused, by, journal)
+    return Advised(base, as_it_is.life, ranked, refused, by, journal, as_it_is.values(by))
 
 
 @contextlib.contextmanager
@@ -324,14 +348,19 @@ def _collects(device: Device) -> bool:
 
 
 def _life(
-    device: Device, layers: Sequence[str], traces: Sequence[Trace], base: Result, replay: Mapping[str, Any]
+    device: Device,
+    layers: Sequence[str],
+    traces: Sequence[Trace],
+    base: Result,
+    replay: Mapping[str, Any],
+    seed: int,
 ) -> Life | None:
     written = base["requests.bytes_written"]
     if not written or not _collects(device):
         return None
     passes = min(_MOST_PASSES, math.ceil(_LIFE_SHARE * base["configuration.capacity_bytes"] / written))
     aged: dict[str, Any] = {name: replay.get(name) for name in ("images", "images_limit")}
-    aged |= {"precondition": USED, "wrap_addresses": True}
+    aged |= {"precondition": USED, "wrap_addresses": True, "seed": seed}
     run = device.simulate(*traces, passes=passes, layers=layers, **aged)
     if not run["wear.lifetime"] or run["run.stopped"]:
         return None
@@ -357,26 +386,67 @@ def said(life: Life, base: Result) -> str:
     )
 
 
-def _advice(option: Option, base: Result, run: Result, life: Life | None) -> Advice:
+class Runs(NamedTuple):
+    """Runs of one device by seed, and what each says of its lifetime."""
+
+    by_seed: dict[int, Result]
+    lives: dict[int, Life | None]
+
+    def mean(self, path: str) -> float:
+        """Return the mean of a figure over the seeds."""
+        return _mean({seed: run[path] for seed, run in self.by_seed.items()})
+
+    def values(self, by: str) -> dict[int, float]:
+        """Return the figure that options are ranked by, for each seed that has it."""
+        if by == "lifetime":
+            return {seed: life.host_gb for seed, life in self.lives.items() if life}
+        return {seed: run[_PATHS[by]] for seed, run in self.by_seed.items()}
+
+    @property
+    def life(self) -> Life | None:
+        """The lifetime, in the mean over the seeds; None where one of them has none."""
+        lives = [life for life in self.lives.values() if life]
+        if not lives or len(lives) < len(self.lives):
+            return None
+        years = [life.years for life in lives if life.years is not None]
+        return Life(
+            sum(life.waf for life in lives) / len(lives),
+            sum(life.host_gb for life in lives) / len(lives),
+            sum(years) / len(years) if years else None,
+            lives[0].passes,
+        )
+
+
+def _mean(values: Mapping[int, float]) -> float:
+    return sum(values.values()) / len(values) if values else 0.0
+
+
+def _advice(option: Option, base: Runs, runs: Runs, by: str) -> Advice:
     def change(path: str) -> float:
-        return 100 * (run[path] / base[path] - 1) if base[path] else 0.0
+        before = base.mean(path)
+        return 100 * (runs.mean(path) / before - 1) if before else 0.0
 
     name = option.name.partition(",")[0]
+    every = list(runs.by_seed.values())
+    doubts = dict.fromkeys(text for run in every for text in (ended_early(run), _overload(run)) if text)
+    device = next(iter(base.by_seed.values()))
+    energy = [run["energy.total_mj"] for run in every]
     return Advice(
         option=option.name,
         about=option.about,
         settings=option.settings,
-        mean_response_ms=run["response.mean_response_ms"],
+        mean_response_ms=runs.mean("response.mean_response_ms"),
         mean_change_pct=change("response.mean_response_ms"),
-        p99_response_ms=run["response.p99_ms"],
+        p99_response_ms=runs.mean("response.p99_ms"),
         p99_change_pct=change("response.p99_ms"),
-        waf=run["write_amplification.waf"],
-        life=life,
-        energy_mj=run["energy.total_mj"],
+        waf=runs.mean("write_amplification.waf"),
+        life=runs.life,
+        energy_mj=None if None in energy else sum(energy) / len(energy),
         capacity_change_pct=change("configuration.capacity_bytes"),
-        ram_kb=run["configuration.ram_kb"] - base["configuration.ram_kb"],
-        trusted=trusted(run),
-        note="; ".join(filter(None, (ended_early(run), _overload(run), _NOTES.get(name, "")))),
+        ram_kb=every[0]["configuration.ram_kb"] - device["configuration.ram_kb"],
+        trusted=all(map(trusted, every)),
+        note="; ".join([*doubts, *filter(None, [_NOTES.get(name, "")])]),
+        by_seed=runs.values(by),
     )
 
 
@@ -385,16 +455,5 @@ def _overload(run: Result) -> str:
 
 
 def _order(advice: Advice, by: str) -> float:
-    if by == "lifetime":
-        return -advice.life.host_gb if advice.life else 0.0
-    return _value(advice, by)
-
-
-def _value(advice: Advice, by: str) -> float:
-    return {"mean": advice.mean_response_ms, "p99": advice.p99_response_ms, "waf": advice.waf}[by]
-
-
-def _figure(result: Result, by: str) -> float:
-    paths = {"mean": "response.mean_response_ms", "p99": "response.p99_ms", "waf": "write_amplification.waf"}
-    value: float = result[paths[by]]
-    return value
+    mean = _mean(advice.by_seed)
+    return -mean if by == "lifetime" else mean

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from emmclab.devices.device import Device
 from emmclab.devices.result import Result
 from emmclab.devices.result_text import ended_early, trusted
+from emmclab.devices.spread import is_random_run, order_of, untested
 from emmclab.errors import ConfigError
 from emmclab.traces.trace import Trace
 
@@ -36,6 +37,8 @@ class ModeAdvice:
     #: Whether it served the traces to their end, as fast as the requests came.
     trusted: bool
     note: str
+    #: Time of the run for each seed.
+    by_seed: dict[int, float]
 
 
 @dataclass(frozen=True)
@@ -45,6 +48,8 @@ class JournalAdvice:
     modes: list[ModeAdvice] = field(default_factory=list)
     refused: dict[str, str] = field(default_factory=dict)
     reason: str = ""
+    #: Whether other seeds may give other figures.
+    is_random: bool = True
 
     @property
     def headline(self) -> str:
@@ -53,10 +58,14 @@ class JournalAdvice:
         if self.reason or not sound:
             return f"Layer below the journal: {self.reason or 'no mode serves the trace to its end'}"
         best = sound[0]
-        return (
+        line = (
             f"Layer below the journal: journal:{best.mode}: {best.run_change_pct:+.1f} % time, "
             f"{best.page_programs_change_pct:+.1f} % pages programmed, {best.flushes:,} flushes"
         )
+        order = order_of([mode.by_seed for mode in sound], is_random=self.is_random)
+        if order.alike:
+            line += f"; not told apart by time: {', '.join(sound[place].mode for place in order.alike)}"
+        return line if order.is_tested or len(sound) < 2 else f"{line}; {untested('--seeds 5')}"
 
     def to_dict(self) -> dict[str, Any]:
         """Return all fields as a dictionary of JSON values."""
@@ -66,18 +75,20 @@ class JournalAdvice:
 def advise_journal(
     device: Device,
     traces: Sequence[Trace],
-    base: Result,
+    base: Mapping[int, Result],
     life_gb: Callable[[Sequence[str]], float | None],
     **replay: Any,
 ) -> JournalAdvice:
-    """Run every mode on a device; `base` is the run without a layer, `life_gb` gives a lifetime under layers.
+    """Run every mode on a device; `life_gb` gives a lifetime under layers.
+
+    `base` are the runs without a layer by seed. Each mode runs with the same seeds.
 
     Raises:
         EmmclabError: a trace cannot be read.
 
     >>> import emmclab
     >>> device, trace = Device.preset("emmc51-cache"), emmclab.read(emmclab.bundled()[0])
-    >>> advise_journal(device, [trace], device.simulate(trace), lambda _layers: None).reason
+    >>> advise_journal(device, [trace], {1: device.simulate(trace)}, lambda _layers: None).reason
     'roles of blocks are not known, because browser-cache has no block notes'
     """
     for trace in traces:
@@ -90,14 +101,19 @@ def advise_journal(
         layers = [f"journal:{mode}"]
         try:
             # A trace of the whole device reaches into the layer's log at its end by some requests.
-            run = device.simulate(*traces, layers=layers, **replay | {"wrap_addresses": True})
-            if not run["layers"][0]["commits"]:
+            runs = {
+                seed: device.simulate(
+                    *traces, layers=layers, **replay | {"wrap_addresses": True, "seed": seed}
+                )
+                for seed in base
+            }
+            if not any(run["layers"][0]["commits"] for run in runs.values()):
                 return JournalAdvice(reason="the trace has no commit of a journal")
-            found.append(_advice(mode, base, run, life_gb(layers)))
+            found.append(_advice(mode, base, runs, life_gb(layers)))
         except ConfigError as error:
             refused[mode] = str(error)
     ranked = sorted(found, key=lambda one: (not one.trusted, one.run_s, one.page_programs, one.mode))
-    return JournalAdvice(ranked, refused)
+    return JournalAdvice(ranked, refused, is_random=any(map(is_random_run, base.values())))
 
 
 def _wrapped(base: Result, run: Result) -> str:
@@ -106,20 +122,28 @@ def _wrapped(base: Result, run: Result) -> str:
     return f"{share:.2g} % of the requests lie where the layer has its log and were wrapped" if share else ""
 
 
-def _advice(mode: str, base: Result, run: Result, life_gb: float | None) -> ModeAdvice:
-    def change(path: str) -> float:
-        return 100 * (run[path] / base[path] - 1) if base[path] else 0.0
+def _advice(
+    mode: str, base: Mapping[int, Result], runs: Mapping[int, Result], life_gb: float | None
+) -> ModeAdvice:
+    def mean(found: Mapping[int, Result], path: str) -> float:
+        return sum(run[path] or 0 for run in found.values()) / len(found)
 
+    def change(path: str) -> float:
+        before = mean(base, path)
+        return 100 * (mean(runs, path) / before - 1) if before else 0.0
+
+    doubts = [text for seed, run in runs.items() for text in (ended_early(run), _wrapped(base[seed], run))]
     return ModeAdvice(
         mode=mode,
-        run_s=run["run.simulated_s"],
+        run_s=mean(runs, "run.simulated_s"),
         run_change_pct=change("run.simulated_s"),
-        mean_response_ms=run["response.mean_response_ms"],
+        mean_response_ms=mean(runs, "response.mean_response_ms"),
         mean_change_pct=change("response.mean_response_ms"),
-        flushes=run["cache.flushes"] or 0,
-        page_programs=run["flash.page_programs.total"],
+        flushes=round(mean(runs, "cache.flushes")),
+        page_programs=round(mean(runs, "flash.page_programs.total")),
         page_programs_change_pct=change("flash.page_programs.total"),
         life_gb=life_gb,
-        trusted=trusted(run),
-        note="; ".join(filter(None, (ended_early(run), _wrapped(base, run)))),
+        trusted=all(map(trusted, runs.values())),
+        note="; ".join(dict.fromkeys(filter(None, doubts))),
+        by_seed={seed: run["run.simulated_s"] for seed, run in runs.items()},
     )

@@ -383,14 +383,15 @@ class Device:
             chosen = json.loads(_core.check_traces(self._config, json.dumps(options), [stream]))
             paced |= {"mode": chosen["mode"], "mode_reason": chosen["reason"]}
         beside = Device.named(second) if isinstance(second, str) else second
-        made = Provenance([self] if beside is None else [self, beside], traces)
+        aged_by = [read(aging)] if isinstance(aging, Path) else []
+        made = Provenance([self] if beside is None else [self, beside], traces, aged_by)
         run = _core.Simulation(
             self.seeded(seed)._config,
             json.dumps(paced | asked),
             images=None if images is None else fspath(images),
             images_limit=images_limit,
             rows=None if events is None else fspath(events),
-            aged_by=[read(aging).open()] if isinstance(aging, Path) else None,
+            aged_by=[one.open() for one in aged_by] or None,
             layers=stack(layers, layer_settings or {}),
             second=None if beside is None else beside.seeded(seed)._config,
             victim=victim,

@@ -1,36 +1,49 @@
-"""What a result was made from: version, inputs and settings."""
+"""What a result was made from: version, command, inputs and settings."""
 
 from __future__ import annotations
 
 import threading
+import tomllib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from emmclab._core import __version__
+from emmclab.traces.inputs import inputs_of, made_here
 
 if TYPE_CHECKING:
     from emmclab.devices.device import Device
     from emmclab.traces.trace import Trace
 
 
+#: Name of the element of a page that holds, for programs, how it was made.
+RECORD = "made"
+
+
 class Provenance:
     """The provenance of a result; the files of the traces are hashed in a thread while the run goes on."""
 
-    def __init__(self, devices: Sequence[Device], traces: Sequence[Trace] = ()) -> None:
-        """Begin to hash the files of the traces."""
-        self._devices, self._traces = devices, traces
-        self._hashing = threading.Thread(target=lambda: [trace.digest for trace in traces], daemon=True)
+    def __init__(
+        self, devices: Sequence[Device], traces: Sequence[Trace] = (), aged_by: Sequence[Trace] = ()
+    ) -> None:
+        """Begin to hash the files of the traces; `aged_by` are those that were replayed before the run."""
+        self._devices, self._traces, self._aged_by = devices, traces, aged_by
+        every = [*traces, *aged_by]
+        self._hashing = threading.Thread(target=lambda: [trace.digest for trace in every], daemon=True)
         self._hashing.start()
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the group `provenance` of a result: `version`, `inputs` and `settings`.
+        """Return the group `provenance` of a result.
 
-        The digest of an input is None where it is no file, or cannot be read again. The settings of each
-        device are those that differ from its preset.
+        It has `version`, `command` (of a command), `inputs`, `aged_by` (the trace that preconditioned the
+        device, if one did), `settings` and `devices`. The digest of an input is None where it is no file, or
+        cannot be read again. `settings` has for each device those that differ from its preset. `devices`
+        has all settings of each device, the simulated one first.
         """
         self._hashing.join()
         return {
-            "version": __version__,
-            "inputs": [{"name": trace.name, "sha256": trace.digest} for trace in self._traces],
+            **made_here(inputs_of(self._traces)),
+            "aged_by": inputs_of(self._aged_by),
             "settings": {device.name: device.changes for device in self._devices},
+            "devices": [
+                {"name": device.name, "settings": tomllib.loads(device.to_toml())} for device in self._devices
+            ],
         }

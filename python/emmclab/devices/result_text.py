@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from emmclab.devices.result import Result
+from emmclab.devices.spread import is_random_run, order_of, untested
 
 #: Share of recorded requests within 1 ms of the device going idle above which open loop misleads.
 DEPENDENT_PCT = 25.0
@@ -34,9 +35,10 @@ def headline(result: Result) -> str:
 
 
 def comparison_headlines(results: Sequence[Result]) -> list[str]:
-    """Name for each trace the device of the least mean response, with that of the next one.
+    """Name for each trace the device of the least mean response, where it is told from the others.
 
-    Runs that ended early or were overloaded do not measure a device and are left out.
+    Runs of one device that differ by their seed count together. Runs that ended early or were overloaded do
+    not measure a device and are left out.
 
     >>> import emmclab
     >>> devices = [emmclab.Device.preset(name) for name in ("iiswc15-4ps", "iiswc15-hps")]
@@ -44,31 +46,60 @@ def comparison_headlines(results: Sequence[Result]) -> list[str]:
     >>> "fastest" in comparison_headlines(results)[0]
     True
     """
-    lines = []
     traces = list(dict.fromkeys(result["trace"] for result in results))
+    lines = []
     for trace in traces:
-        sound = [run for run in results if run["trace"] == trace and trusted(run)]
-        runs = sorted(sound, key=lambda run: run["response.mean_response_ms"])
         name = f"{trace}: " if len(traces) > 1 else ""
-        if not runs:
-            lines.append(f"{name}no device served the trace to its end at this load")
-            continue
-        first = runs[0]
-        line = (
-            f"{name}{first.run_name} is the fastest: mean response {_ms(first['response.mean_response_ms'])}"
-        )
-        if len(runs) > 1 and (least := first["response.mean_response_ms"]):
-            times = runs[1]["response.mean_response_ms"] / least
-            if times == 1:
-                equal = [run.run_name for run in runs if run["response.mean_response_ms"] == least]
-                line = f"{name}{', '.join(equal)} are equally fast: mean response {_ms(least)}"
-            else:
-                line += (
-                    f", {runs[1].run_name} {_ms(runs[1]['response.mean_response_ms'])} ({times:.2f} times)"
-                )
-        recorded = first["recorded.response.all"]["recorded_ms"]
-        lines.append(line + ("" if recorded is None else f"; recorded {_ms(recorded)}"))
+        lines.append(name + _fastest([run for run in results if run["trace"] == trace]))
     return lines
+
+
+def runs_by_device(results: Sequence[Result]) -> list[tuple[str, list[Result]]]:
+    """Return name and runs of each device, which differ by their seed.
+
+    Devices of one name are told apart by their order.
+    """
+    found: dict[tuple[str, int], list[Result]] = {}
+    for run in results:
+        seed, number = run["options"].get("seed", 1), 0
+        while any(one["options"].get("seed", 1) == seed for one in found.get((run.run_name, number), ())):
+            number += 1
+        found.setdefault((run.run_name, number), []).append(run)
+    return [(name, runs) for (name, _), runs in found.items()]
+
+
+def means_by_seed(runs: Sequence[Result]) -> dict[int, float]:
+    """Return the mean response of runs of one device by their seed."""
+    return {run["options"].get("seed", 1): run["response.mean_response_ms"] for run in runs}
+
+
+def _fastest(results: Sequence[Result]) -> str:
+    """Name the fastest device of one trace, and the next one."""
+    found = [(name, means_by_seed(runs)) for name, runs in runs_by_device(results) if all(map(trusted, runs))]
+    if not found:
+        return "no device served the trace to its end at this load"
+    names, by_seed = [name for name, _ in found], [values for _, values in found]
+    order = order_of(by_seed, is_random=any(map(is_random_run, results)))
+    means = [sum(values.values()) / len(values) for values in by_seed]
+    best = names[order.best]
+    least, most = means[order.best], max(means[place] for place in (order.best, *order.alike))
+    alike, together = order.alike, ", ".join(names[place] for place in (order.best, *order.alike))
+    if alike and most == least:
+        line = f"{together} are equally fast: mean response {_ms(least)}"
+    elif alike and order.seeds > 1:
+        line = f"{order.seeds} seeds do not tell {together} apart: mean response {_ms(least)} to {_ms(most)}"
+    elif alike:
+        line = f"{together} are not told apart: mean response {_ms(least)} to {_ms(most)}"
+    else:
+        line = f"{best} is the fastest: mean response {_ms(least)}"
+        rest = sorted((place for place in range(len(names)) if place != order.best), key=means.__getitem__)
+        if rest and least:
+            line += f", {names[rest[0]]} {_ms(means[rest[0]])} ({means[rest[0]] / least:.2f} times)"
+    recorded = results[0]["recorded.response.all"]["recorded_ms"]
+    line += "" if recorded is None else f"; recorded {_ms(recorded)}"
+    if len(names) > 1 and not order.is_tested:
+        line += f"; {untested('--seeds 5')}"
+    return line
 
 
 def trusted(result: Result) -> bool:

@@ -51,7 +51,9 @@ def write_advice(advised: Advised, html: Path) -> None:
             reasoning=said(advised.life, base) if advised.life else "",
             metric=ORDERS[advised.by],
             head=_head(advised),
-            provenance=Provenance(ledger_line(base["ledger"]), lost=lost([base["ledger"]])),
+            provenance=Provenance(
+                ledger_line(base["ledger"]), lost=lost([base["ledger"]]), made=base.get("provenance") or {}
+            ),
         ),
     )
 

@@ -27,7 +27,6 @@ def render(
 
     `made` is the group `provenance` of results of the command line.
     """
-    settings = (made or {}).get("settings", {})
     one = len(results) == 1
     names = [_name(result) for result in results]
     programs = list(dict.fromkeys(result["app"]["program"] for result in results))
@@ -48,16 +47,7 @@ def render(
         head=_head(results, programs, facts),
         provenance=Provenance(
             f"{len(results)} run{'s' if len(results) != 1 else ''}: {facts}",
-            [
-                *([("Command", made["command"])] if made else []),
-                *(
-                    (
-                        f"Settings of {device}, unlike its preset",
-                        ", ".join(f"{key} = {value}" for key, value in changes.items()) or "none",
-                    )
-                    for device, changes in settings.items()
-                ),
-            ],
+            made=made or {},
         ),
         one=one,
         states=[
@@ -200,7 +190,7 @@ def _table_row(result: AppResult, results: Sequence[AppResult]) -> dict[str, Any
         "program": app["program"],
         "device": result["device"]["device"],
         "layers": "+".join(result["options"]["layers"]) or "none",
-        "network": app["network"],
+        "network": app["network"] if app["network_bytes"] else "–",
         "runtime": result.runtime_s,
         "storage": result.storage_s,
         "syncs": app["file_syncs"],

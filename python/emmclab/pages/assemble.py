@@ -9,6 +9,7 @@ from typing import Any
 import jinja2
 
 from emmclab import __version__
+from emmclab.devices.provenance import RECORD
 from emmclab.pages.head import Head, Provenance
 from emmclab.pages.plots import Figure, Rows
 from emmclab.pages.plots.vega import convert
@@ -62,6 +63,8 @@ def assemble(
         picture=picture,
         figures=[figure for figure in drawn if figure is not picture],
         library=_script(convert("javascript_bundle", "window.vegaEmbed = vegaEmbed;")),
+        record_name=RECORD,
+        record=None if provenance.record is None else _json(provenance.record),
         page_data=_json({"themes": {"light": LIGHT, "dark": DARK}, "specs": specs, "data": data}),
         **content,
     )

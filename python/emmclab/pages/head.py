@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from emmclab.runtime.quantity import duration, significant, size
@@ -45,11 +45,36 @@ class Provenance:
         summary: one line.
         lines: label and text of each further fact.
         lost: what was lost on the way, in words; empty where nothing was.
+        made: the group `provenance` of results: shown before the lines, and kept for `emmclab explain`.
+        results: simulated runs, which `emmclab explain` finds in the page.
     """
 
     summary: str
     lines: Sequence[tuple[str, Any]] = ()
     lost: str = ""
+    made: Mapping[str, Any] = field(default_factory=dict)
+    results: Sequence[Mapping[str, Any]] = ()
+
+    @property
+    def made_lines(self) -> list[tuple[str, str]]:
+        """Label and text of the command, the inputs and the changed settings."""
+        lines = [("Command", self.made["command"])] if self.made.get("command") else []
+        for group, word in (("inputs", "Input"), ("aged_by", "Preconditioned by")):
+            for one in self.made.get(group, ()):
+                known = one["sha256"] or "not known: no file that can be read again"
+                read = "".join(f", {key} = {value}" for key, value in one.get("reading", {}).items())
+                lines.append((f"{word} {one['name']}", f"SHA-256 {known}{read}"))
+        for device, changes in self.made.get("settings", {}).items():
+            text = ", ".join(f"{key} = {value}" for key, value in changes.items()) or "none"
+            lines.append((f"Settings of {device}, unlike its preset", text))
+        return lines
+
+    @property
+    def record(self) -> dict[str, Any] | None:
+        """What a page keeps for programs; None where nothing is known."""
+        if not self.made:
+            return None
+        return {"provenance": self.made, **({"runs": list(self.results)} if self.results else {})}
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -48,8 +48,10 @@ _POINTS = {
 }
 
 
-def render(profiles: Sequence[Profile]) -> str:
+def render(profiles: Sequence[Profile], made: Mapping[str, Any] | None = None) -> str:
     """Return the page for one or several traces; the same profiles give the same bytes.
+
+    `made` is the group `provenance` of profiles of the command line.
 
     >>> import emmclab
     >>> page = render([emmclab.profile(emmclab.bundled()[0])])
@@ -68,6 +70,7 @@ def render(profiles: Sequence[Profile]) -> str:
             if len(profiles) == 1
             else f"{len(profiles)} traces: ledger, source and format of each",
             lost=lost(profile["ledger"] for profile in profiles),
+            made=made or {},
         ),
         traces=[_trace(profile) for profile in profiles],
         findings=_findings(profiles),
@@ -258,6 +261,8 @@ def _time_rows(profiles: Sequence[Profile], field: str) -> list[dict[str, Any]]:
     ]
 
 
-def write_report(profiles: Sequence[Profile], path: str | Path) -> None:
+def write_report(
+    profiles: Sequence[Profile], path: str | Path, made: Mapping[str, Any] | None = None
+) -> None:
     """Write the report page for `profiles`; the file appears when it is whole, and never otherwise."""
-    write_whole(path, render(profiles))
+    write_whole(path, render(profiles, made))

@@ -3,30 +3,32 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from emmclab.devices.spread import MORE_SEEDS, untested
 from emmclab.pages.assemble import assemble
 from emmclab.pages.head import Head, Provenance, Tile, exact
 from emmclab.pages.plots import Figure, Rows
 from emmclab.pages.plots.searched import best_so_far, over_objectives
 from emmclab.runtime.files import write_whole
-from emmclab.studies.search import WAYS, Found, Objective, Trial, dominates
+from emmclab.studies.search import WAYS, Found, Objective, Trial, alike, dominates, seeds_of
 from emmclab.studies.summary import written
 
 #: Rows of the table of the front.
 _MOST_ROWS = 200
 
 
-def write_search_report(found: Found, path: Path, command: str = "") -> None:
+def write_search_report(found: Found, path: Path, made: Mapping[str, Any] | None = None) -> None:
     """Write the page; the file appears when it is whole, and never otherwise.
 
-    `command` is the command line that searched.
+    `made` is the group `provenance` of a search by the command line.
     """
-    write_whole(path, render(found, command))
+    write_whole(path, render(found, made))
 
 
-def render(found: Found, command: str = "") -> str:
+def render(found: Found, made: Mapping[str, Any] | None = None) -> str:
     """Return the page; the same trials give the same bytes."""
     drawn = _figures(found)
     front = found.front()
@@ -39,10 +41,8 @@ def render(found: Found, command: str = "") -> str:
         head=_head(found, [figure for figure, _ in drawn]),
         provenance=Provenance(
             f"Search of {found.study.name}: {len(found.trials):,} trials, seed {found.seed}",
-            [
-                *([("Command", command)] if command else []),
-                ("Budget", f"{found.budget} trials in each way, {found.batch} in a batch"),
-            ],
+            [("Budget", f"{found.budget} trials in each way, {found.batch} in a batch")],
+            made=made or {},
         ),
         found=found,
         settings=[one.name for one in found.space.ranges],
@@ -76,14 +76,21 @@ def _head(found: Found, drawn: list[Figure]) -> Head:
 
 
 def headline(found: Found) -> str:
-    """Say in one line what is best."""
+    """Say in one line what is best, and how many other trials are not told apart from it."""
     front = found.front()
     if not front:
         return f"None of {len(found.trials):,} trials is possible within the bounds"
+    others = len(alike(found))
+    trials = f"{others:,} other trial{'s are' if others != 1 else ' is'} not told apart from"
     if len(front) == 1:
         figures = (f"{one.metric} {number(front[0].figures[one.metric])}" for one in found.objectives)
-        return f"{named(front[0])}: {', '.join(figures)}"
-    return f"{len(front):,} of {len(found.trials):,} trials are beaten by no other"
+        line = f"{named(front[0])}: {', '.join(figures)}" + (f"; {trials} it" if others else "")
+    else:
+        line = f"{len(front):,} of {len(found.trials):,} trials are beaten by no other"
+        line += f"; {trials} them" if others else ""
+    if len(seeds_of(front[0], found.objectives[0].metric)) > 1:
+        return line
+    return f"{line}; {untested(MORE_SEEDS)}"
 
 
 def named(trial: Trial) -> str:

@@ -88,7 +88,7 @@ def render(
         traces,
         title=_title(results, traces),
         head=_head(results, first),
-        provenance=_provenance(results, devices, first, made or {}),
+        provenance=_provenance(results, first, made or _made(results)),
         one=one,
         besides=[
             (result["trace"], result.run_name, beside_rows(result))
@@ -137,26 +137,23 @@ def _head(results: Sequence[Result], first: dict[str, Result]) -> Head:
     )
 
 
-def _provenance(
-    results: Sequence[Result], devices: Sequence[Device], first: dict[str, Result], made: Mapping[str, Any]
-) -> Provenance:
+def _provenance(results: Sequence[Result], first: dict[str, Result], made: Mapping[str, Any]) -> Provenance:
     ledgers = {trace: result["ledger"] for trace, result in first.items()}
     lines = [(f"Ledger of {trace}", ledger_line(ledger)) for trace, ledger in ledgers.items()]
     digests = [(f"Result of {run['trace']} on {run.run_name}", f"SHA-256 {_digest(run)}") for run in results]
     summary = lines[0][1] if len(lines) == 1 else f"{len(lines)} traces: ledger of each"
-    command = [("Command", made["command"])] if made else []
-    inputs = [
-        (f"Input {one['name']}", f"SHA-256 {one['sha256'] or 'not known: no file that can be read again'}")
-        for one in made.get("inputs", ())
-    ]
-    settings = [
-        (
-            f"Settings of {device.name}, unlike its preset",
-            ", ".join(f"{key} = {value}" for key, value in device.changes.items()) or "none",
-        )
-        for device in devices
-    ]
-    return Provenance(summary, [*command, *inputs, *settings, *lines, *digests], lost(ledgers.values()))
+    kept = [_figures(run) for run in results]
+    return Provenance(summary, [*lines, *digests], lost(ledgers.values()), made, kept)
+
+
+def _made(results: Sequence[Result]) -> dict[str, Any]:
+    """Return the provenance of all runs as one, where Python calls."""
+    parts = [result["provenance"] for result in results if "provenance" in result]
+    if not parts:
+        return {}
+    inputs = {json.dumps(one, sort_keys=True): one for part in parts for one in part["inputs"]}
+    settings = {name: changes for part in parts for name, changes in part["settings"].items()}
+    return {"version": parts[0]["version"], "inputs": list(inputs.values()), "settings": settings}
 
 
 def _events(results: Sequence[Result], traces: Sequence[str]) -> dict[str, Any]:
@@ -186,9 +183,14 @@ def _run(result: Result, first: Result) -> dict[str, Any]:
 
 def _digest(result: Result) -> str:
     """Return SHA-256 of the result, first 16 digits, without what was asked for beside it."""
-    asked = ("percentiles", "response_distribution", "over_time", "provenance")
-    fields = {name: group for name, group in result.deterministic().items() if name not in asked}
+    fields = {name: group for name, group in _figures(result).items() if name != "provenance"}
     return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def _figures(result: Result) -> dict[str, Any]:
+    """Return a result without what was asked for beside it, for charts."""
+    asked = ("percentiles", "response_distribution", "over_time")
+    return {name: group for name, group in result.deterministic().items() if name not in asked}
 
 
 def _tiles(results: Sequence[Result], first: dict[str, Result]) -> list[Tile]:

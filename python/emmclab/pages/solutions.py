@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 from emmclab.apps.solutions import Comparison
 from emmclab.pages.assemble import assemble
@@ -16,8 +18,11 @@ from emmclab.runtime.files import write_whole
 _MOST_TILES = 5
 
 
-def render(found: Comparison) -> str:
-    """Return the page; the same comparison gives the same bytes."""
+def render(found: Comparison, made: Mapping[str, Any] | None = None) -> str:
+    """Return the page; the same comparison gives the same bytes.
+
+    `made` is the group `provenance` of a comparison by the command line.
+    """
     hardware = {one["name"]: one["hardware"] or "nothing" for one in found["solutions"]}
     programs = list(dict.fromkeys(run["application"] for run in found["runs"]))
     return assemble(
@@ -27,7 +32,9 @@ def render(found: Comparison) -> str:
         programs,
         title=f"solutions: {', '.join(programs)}",
         head=_head(found, programs),
-        provenance=Provenance(f"Cuts of power on {found['risks']['device']} by {found['risks']['command']}"),
+        provenance=Provenance(
+            f"Cuts of power on {found['risks']['device']} by {found['risks']['command']}", made=made or {}
+        ),
         runs=[
             {
                 **run,
@@ -110,6 +117,8 @@ def _headline(found: Comparison, application: str) -> str:
     return f"{application}: {best['gain']:.2f} x on {place} with {best['solution']}"
 
 
-def write_solutions_report(found: Comparison, path: str | Path) -> None:
+def write_solutions_report(
+    found: Comparison, path: str | Path, made: Mapping[str, Any] | None = None
+) -> None:
     """Write the page for solutions; the file appears when it is whole, and never otherwise."""
-    write_whole(path, render(found))
+    write_whole(path, render(found, made))

@@ -8,15 +8,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from emmclab import __version__
+from emmclab.devices.intervals import CONFIDENCE_TEXT, mean_interval, positive_interval
 from emmclab.devices.result_text import mode_name
-from emmclab.devices.spread import Spread
+from emmclab.devices.spread import MORE_SEEDS, Spread, untested
 from emmclab.pages.assemble import assemble
 from emmclab.pages.head import Head, Notice, Provenance, Tile, lost, tile
 from emmclab.pages.plots import FIGURES, Figure, Row, Rows, swept
 from emmclab.runtime.files import write_whole
 from emmclab.studies.bundled import bundled
 from emmclab.studies.grid import REPLAYS
-from emmclab.studies.intervals import CONFIDENCE_TEXT, mean_interval, positive_interval
 from emmclab.studies.results import Results
 from emmclab.studies.summary import Metric, Point, Ranked, Summary, average, named, summaries, written
 from emmclab.traces.ledger import ledger_line
@@ -127,28 +128,39 @@ def incomplete(results: Results) -> list[Notice]:
     return [Notice("incomplete", text)]
 
 
-def provenance(results: Results, study: str = "", **lines: str) -> Provenance:
+def provenance(results: Results, study: str = "", **further: str) -> Provenance:
     """Return what a study's page was made from, with further lines by their labels."""
     about = results.about
     study = study or (about["name"] if about["name"] in bundled() else "")
     reading = ", ".join(f"{key} = {value}" for key, value in (about.get("reading") or {}).items())
     facts = {
-        "Command": _command(study, about.get("reading") or {}) if study else "",
         "Results": f"SHA-256 {results.digest} of all {about['cells']:,} results; the same on any number of "
         "processes",
         "As tables": " ".join(['emmclab query "select * from runs" --study', about["name"]]),
         "Recorded inputs": f"read with {reading}" if reading else "",
-        **lines,
+        **further,
     }
     ledgers = [profile["ledger"] for profile in results.profiles.values()]
-    made_by = facts["Command"] or f"Study {about['name']}"
+    command = command_of(["run", study], about.get("reading") or {}) if study else ""
+    made_by = command or f"Study {about['name']}"
     summary = f"{made_by}: {about['cells']:,} results, SHA-256 {results.digest[:16]}"
-    return Provenance(summary, [(name, text) for name, text in facts.items() if text], lost(ledgers))
+    lines = [(name, text) for name, text in facts.items() if text]
+    return Provenance(summary, lines, lost(ledgers), made_of(results, command))
 
 
-def _command(study: str, reading: dict[str, Any]) -> str:
+def made_of(results: Results, command: str) -> dict[str, Any]:
+    """Return the group `provenance` of a study: the command that runs it, and its recorded inputs."""
+    recorded = [one for one in results.inputs_once() if one.get("trace_digest")]
+    return {
+        "version": __version__,
+        **({"command": command} if command else {}),
+        "inputs": [{"name": one.name, "sha256": one["trace_digest"]} for one in recorded],
+    }
+
+
+def command_of(command: Sequence[str], reading: dict[str, Any]) -> str:
     """Return the command that runs a study again, with the options by which its inputs were read."""
-    words = ["emmclab", "run", study]
+    words = ["emmclab", *command]
     for key, value in reading.items():
         for one in value if isinstance(value, list) else [value]:
             words += [f"--{key.replace('_', '-')}", *([] if one is True else [str(one)])]
@@ -176,7 +188,7 @@ def _tiles(results: Results, found: Sequence[Summary]) -> list[Tile]:
 def _tile_note(ranked: Ranked, summary: Summary) -> str:
     if summary.swept and ranked.is_equal:
         return "every setting"
-    if not summary.swept or ranked.seeds < 2:
+    if not summary.swept:
         return named(ranked.best)
     if not ranked.is_told_apart:
         return "settings not told apart"
@@ -184,7 +196,7 @@ def _tile_note(ranked: Ranked, summary: Summary) -> str:
 
 
 def _with_alike(ranked: Ranked) -> str:
-    """Name the best setting with those from which the seeds do not tell it apart."""
+    """Name the best setting with those that are not told apart from it."""
     others = len(ranked.alike)
     if not others:
         return named(ranked.best)
@@ -210,14 +222,18 @@ def _ranking(ranked: Ranked) -> str:
     best, worst = ranked.best_value.mean, ranked.worst_value.mean
     if ranked.is_equal:
         return f"No setting changes the {label}: {text(best)}"
-    if ranked.seeds > 1 and not ranked.is_told_apart:
+    one_seed = f"; {untested(MORE_SEEDS)}" if ranked.seeds < 2 else ""
+    if not ranked.is_told_apart:
+        seeds = f"{ranked.seeds} seeds do" if ranked.seeds > 1 else "One seed does"
+        interval = f", {_interval(ranked)}" if ranked.interval else ""
         return (
-            f"{ranked.seeds} seeds do not tell the settings apart by {label}: means of {text(best)} to "
-            f"{text(worst)}, {_interval(ranked)}"
+            f"{seeds} not tell the settings apart by {label}: means of {text(best)} to {text(worst)}"
+            f"{interval}{one_seed}"
         )
     below = "close to" if (less := round(100 - 100 * best / worst)) < 1 else f"{less}\u00a0% below"
-    known = f"one seed, so that the spread is not known; {text(best)}" if ranked.seeds < 2 else text(best)
-    return f"{_with_alike(ranked)} has the lowest {label}: {known}, {below} {named(ranked.worst)}"
+    return (
+        f"{_with_alike(ranked)} has the lowest {label}: {text(best)}, {below} {named(ranked.worst)}{one_seed}"
+    )
 
 
 def _interval(ranked: Ranked) -> str:
@@ -242,12 +258,12 @@ def _answer(ranked: Ranked) -> dict[str, Any]:
     if ranked.is_equal:
         note = "no difference"
     elif ranked.seeds < 2:
-        note = "one seed"
+        note = "one seed" if ranked.is_told_apart else "one seed, not told apart"
     else:
         note = _interval(ranked) if ranked.is_told_apart else f"not told apart; {_interval(ranked)}"
     return {
         "label": metric.label,
-        "best": named(ranked.best) if ranked.seeds < 2 else _with_alike(ranked),
+        "best": _with_alike(ranked),
         "best_value": metric.text(ranked.best_value.mean),
         "worst": named(ranked.worst),
         "worst_value": metric.text(ranked.worst_value.mean),

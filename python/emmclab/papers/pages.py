@@ -9,11 +9,13 @@ from typing import Any, NamedTuple
 
 from emmclab.pages.assemble import assemble
 from emmclab.pages.head import Head, Provenance, Tile, lost
+from emmclab.pages.study import command_of, made_of
 from emmclab.papers.claims import DIRECTION, NOT, REPRODUCED, RESTATED, Claim, counts, headline, judge_study
 from emmclab.papers.drawing import Drawing, write_drawings
 from emmclab.papers.registry import studies
 from emmclab.runtime.files import write_whole
 from emmclab.studies.results import Results
+from emmclab.traces.reading import bundled
 
 _BADGES = {REPRODUCED: "yes", DIRECTION: "near", NOT: "no", RESTATED: "restated"}
 
@@ -90,11 +92,8 @@ def assemble_page(
     about = results.about
     study = about["name"]
     reading = ", ".join(f"{key} = {value}" for key, value in (about.get("reading") or {}).items())
-    command = " ".join(
-        [f"emmclab reproduce {study}", *(f"--trace {name}" for name in about.get("recorded", ()))]
-    )
+    command = command_of_paper(about)
     lines = [
-        ("Command", command),
         ("Results", f"SHA-256 {results.digest} of all {about['cells']:,} results"),
         *([("Recorded traces", f"read with {reading}")] if reading else []),
         *facts,
@@ -119,6 +118,7 @@ def assemble_page(
             f"{command}: {about['cells']:,} results, SHA-256 {results.digest[:16]}",
             lines,
             lost(profile["ledger"] for profile in results.profiles.values()),
+            made_of(results, command),
         ),
         beside={name: [_beside(claim) for claim in claims] for name, claims in (beside or {}).items()},
         about=about,
@@ -126,6 +126,14 @@ def assemble_page(
         badges=_BADGES,
         **parts,
     )
+
+
+def command_of_paper(about: Mapping[str, Any]) -> str:
+    """Return the command that gives these results: with its traces, and how they were read."""
+    ours = {str(path) for annotated in (False, True) for path in bundled(annotated=annotated)}
+    traces = [name for name in about.get("sources", about.get("recorded", ())) if name not in ours]
+    words = ["reproduce", about["name"], *(word for trace in traces for word in ("--trace", trace))]
+    return command_of(words, about.get("reading") or {})
 
 
 def claims_of(drawn: Sequence[Drawing], judged: Sequence[Claim]) -> dict[str, list[Claim]]:

@@ -191,3 +191,22 @@ def _common(kinds: set[str]) -> str:
 def quoted(path: Path) -> str:
     """Return a path as it stands between the quotes of SQL."""
     return str(path).replace("'", "''")
+
+
+def metadata_of(path: Path) -> dict[str, str]:
+    """Return the texts in the metadata of a Parquet file; none of what is no such file.
+
+    Raises:
+        InputError: the file cannot be opened.
+    """
+    try:
+        path.open("rb").close()
+        with memory_database() as asked:
+            rows = asked.execute("select key, value from parquet_kv_metadata(?)", [str(path)]).fetchall()
+    except OSError as error:
+        raise InputError.of(error, path) from error
+    except duckdb.Error:
+        return {}
+    return {
+        bytes(key).decode("utf-8", "replace"): bytes(value).decode("utf-8", "replace") for key, value in rows
+    }

@@ -9,6 +9,7 @@ from typing import Any
 from emmclab.devices.advise import ORDERS, Option, options
 from emmclab.devices.device import Device
 from emmclab.devices.layers import Setting
+from emmclab.devices.spread import is_told, untested
 from emmclab.errors import ConfigError
 from emmclab.runtime.executors import Executor
 from emmclab.runtime.extras import library
@@ -16,7 +17,7 @@ from emmclab.runtime.place import Place
 from emmclab.studies.definition import Study
 from emmclab.studies.grid import Grid
 from emmclab.studies.run import StudyProgress
-from emmclab.studies.search import WAYS, Found, Objective, Trial, run_search
+from emmclab.studies.search import WAYS, Found, Objective, Trial, run_search, seeds_of
 from emmclab.studies.space import Range, Space
 
 #: The column of results that options are ranked by. A lifetime takes a run of its own for each option.
@@ -59,13 +60,16 @@ class Deep:
         """The best combination, what it changes, and what the best option changes by itself."""
         if (best := self.best) is None or not taken(best):
             return f"Together: no combination of options improves the {ORDERS[self.by]}"
-        single = self.single
-        beside = (
-            f"; the best one alone, {taken(single)[0]}: {self.change_pct(single):+.1f} %" if single else ""
-        )
-        return (
-            f"Together: {' + '.join(taken(best))}: {self.change_pct(best):+.1f} % {ORDERS[self.by]}{beside}"
-        )
+        names = " + ".join(taken(best))
+        line = f"Together: {names}: {self.change_pct(best):+.1f} % {ORDERS[self.by]}"
+        if not self._is_told(best, self.base):
+            line += ", not told apart from the device as it is"
+        if single := self.single:
+            line += f"; the best one alone, {taken(single)[0]}: {self.change_pct(single):+.1f} %"
+            if single.values != best.values and not self._is_told(best, single):
+                line += ", not told apart"
+        tested = len(seeds_of(best, self.metric)) > 1
+        return line if tested else f"{line}; {untested('--seeds 5')}"
 
     def change_pct(self, trial: Trial, metric: str | None = None) -> float:
         """Return the change of a figure beside the device as it is."""
@@ -92,6 +96,9 @@ class Deep:
             "device": self.base.figures,
             "front": [{"options": taken(one), **one.figures} for one in front],
         }
+
+    def _is_told(self, first: Trial, second: Trial) -> bool:
+        return is_told(seeds_of(first, self.metric), seeds_of(second, self.metric))
 
     def _best(self, trials: Any) -> Trial | None:
         possible = [one for one in trials if one.is_feasible]
@@ -162,12 +169,14 @@ def advise_deep(
     reading: Mapping[str, Setting] | None = None,
     budget: int = 60,
     seed: int = 1,
+    seeds: int = 1,
     progress: StudyProgress | None = None,
     **replay: Any,
 ) -> Deep:
     """Search combinations of the options of a device for traces, as `emmclab search` does; keep the cells.
 
-    A figure is the geometric mean over the traces. `replay` are `mode`, `precondition` and `wrap_addresses`.
+    A figure is the geometric mean over the traces, and over runs with so many `seeds`.
+    `replay` are `mode`, `precondition` and `wrap_addresses`.
 
     Raises:
         ConfigError: combinations cannot be ranked by that, or the device cannot run the traces as it is.
@@ -183,6 +192,7 @@ def advise_deep(
         "Options of a device, together",
         tuple(traces),
         (grid,),
+        seeds=tuple(range(1, seeds + 1)),
         reading=dict(reading or {}),
         search=space,
     )

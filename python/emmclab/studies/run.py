@@ -219,9 +219,7 @@ def require_all(cells: Sequence[Cell], executor: Executor) -> None:
 
 def about(study: Study, cells: Sequence[Cell]) -> dict[str, Any]:
     """Say what results are of."""
-    recorded = dict.fromkeys(
-        printable(Path(cell.input.source).name) for cell in cells if not cell.input.synthetic
-    )
+    sources = dict.fromkeys(printable(cell.input.source) for cell in cells if not cell.input.synthetic)
     return {
         "name": study.name,
         "about": study.about,
@@ -230,6 +228,7 @@ def about(study: Study, cells: Sequence[Cell]) -> dict[str, Any]:
         "reading": dict(study.reading),
         "percentiles": list(study.percentiles),
         "cells": len(cells),
-        "recorded": list(recorded),
+        "recorded": list(dict.fromkeys(Path(source).name for source in sources)),
+        "sources": list(sources),
         "recorded_inputs": list(dict.fromkeys(cell.input.name for cell in cells if not cell.input.synthetic)),
     }

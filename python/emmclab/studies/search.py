@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from emmclab.devices.layers import Setting
+from emmclab.devices.spread import is_told
 from emmclab.errors import ConfigError
 from emmclab.runtime.executors import Executor
 from emmclab.runtime.extras import library
@@ -56,6 +57,8 @@ class Trial:
     number: int
     values: dict[str, Setting]
     figures: dict[str, float] = field(default_factory=dict)
+    #: The same for each seed, over all inputs.
+    by_seed: dict[str, dict[int, float]] = field(default_factory=dict)
     reason: str = ""
     #: Whether all bounds are kept.
     is_feasible: bool = False
@@ -91,6 +94,36 @@ def dominates(one: Trial, other: Trial, objectives: Sequence[Objective]) -> bool
     return any(each.better(a, b) for each, a, b in pairs) and not any(
         each.better(b, a) for each, a, b in pairs
     )
+
+
+def alike(found: Found) -> list[Trial]:
+    """Return the trials off the front that are not told apart from it.
+
+    A trial is told apart where one of the front beats it, by a difference that is told (`is_told`) in an
+    objective at least.
+    """
+    front = found.front()
+    rest: dict[str, Trial] = {}
+    for one in found.trials:
+        if one.is_feasible and all(one.values != best.values for best in front):
+            rest.setdefault(str(sorted(one.values.items())), one)
+
+    def beaten(one: Trial) -> bool:
+        return any(
+            dominates(best, one, found.objectives)
+            and any(
+                is_told(seeds_of(best, each.metric), seeds_of(one, each.metric), len(rest))
+                for each in found.objectives
+            )
+            for best in front
+        )
+
+    return [one for one in rest.values() if not beaten(one)]
+
+
+def seeds_of(trial: Trial, metric: str) -> dict[int, float]:
+    """Return a figure of a trial for each seed; the figure itself where seeds are not known."""
+    return trial.by_seed.get(metric) or {1: trial.figures[metric]}
 
 
 def run_search(
@@ -262,6 +295,7 @@ class _Search:
         if not trial.reason:
             done = [row[1] for row in rows if row is not None]
             trial.figures = {name: _figure(name, done) for name in self._metrics}
+            trial.by_seed = {name: _by_seed(name, cells, done) for name in self._metrics}
             trial.reason = next(
                 (f"{name} has no value" for name, value in trial.figures.items() if math.isnan(value)), ""
             )
@@ -276,6 +310,15 @@ class _Search:
         for bound, value in zip(self._space.bounds, excess, strict=True):
             of_optuna.set_constraint(f"{bound.metric} {bound.least} {bound.most}", value)
         asked.tell(of_optuna, [trial.figures[one.metric] for one in self._objectives])
+
+
+def _by_seed(name: str, cells: Sequence[Cell], rows: Sequence[dict[str, Any]]) -> dict[int, float]:
+    """Return a figure of a trial for each seed."""
+    seeds = [cell.input.seed for cell in cells]
+    return {
+        seed: _figure(name, [row for row, of in zip(rows, seeds, strict=True) if of == seed])
+        for seed in dict.fromkeys(seeds)
+    }
 
 
 def trial_cells(study: Study, space: Space, values: dict[str, Setting]) -> list[Cell]:

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from emmclab.devices.intervals import Interval, difference_interval
 from emmclab.devices.result import at
-from emmclab.devices.spread import Spread
-from emmclab.studies.intervals import Interval, difference_interval
+from emmclab.devices.spread import Spread, order_of
 from emmclab.studies.kinds.profile import PROFILE
 from emmclab.studies.results import Results
 from emmclab.studies.tables import Run, stop_of
@@ -160,11 +160,13 @@ class Ranked:
     worst_value: Spread
     inputs: int
     seeds: int
-    #: Settings with other values than the best one's, from which the seeds do not tell it apart.
+    #: Settings with other values than the best one's that are not told apart from it (`order_of`).
     alike: tuple[Setting, ...]
     #: Of worst against best, with the confidence for all settings together: percent, or points of a share.
     #: None with a single seed.
     interval: Interval | None
+    #: Whether the worst setting is not among those that are not told from the best.
+    is_worst_apart: bool
 
     @property
     def change_pct(self) -> float | None:
@@ -179,8 +181,8 @@ class Ranked:
 
     @property
     def is_told_apart(self) -> bool:
-        """Whether the interval over the seeds tells the best setting from the worst; never with one seed."""
-        return self.interval is not None and self.interval.excludes_zero
+        """Whether the best setting is told from the worst one."""
+        return not self.is_equal and self.is_worst_apart
 
 
 @dataclass(frozen=True)
@@ -303,21 +305,16 @@ def _ranked(
 def _rank(metric: Metric, by_seed: dict[Setting, dict[int, float]], inputs: int) -> Ranked:
     """Order settings by their means over the seeds; find those that the seeds do not tell from the best."""
     values = {setting: _spread(found) for setting, found in by_seed.items()}
-    order = sorted(values, key=lambda setting: values[setting].mean, reverse=metric.highest_is_best)
-    best, worst = order[0], order[-1]
-    intervals = {
-        setting: difference_interval(
-            by_seed[best], by_seed[setting], len(order) - 1, ratio=metric.unit != "%"
-        )
-        for setting in order[1:]
-    }
+    settings, is_ratio = list(by_seed), metric.unit != "%"
+    order = order_of(list(by_seed.values()), highest_is_best=metric.highest_is_best, is_ratio=is_ratio)
+    best = settings[order.best]
+    worst = (min if metric.highest_is_best else max)(settings, key=lambda setting: values[setting].mean)
     shown = metric.text(values[best].mean)
-    alike = tuple(
-        setting
-        for setting, interval in intervals.items()
-        if interval is not None and not interval.excludes_zero and metric.text(values[setting].mean) != shown
-    )
-    interval = intervals.get(worst)
+    not_told = [settings[place] for place in order.alike]
+    alike = tuple(setting for setting in not_told if metric.text(values[setting].mean) != shown)
+    interval = difference_interval(by_seed[best], by_seed[worst], len(settings) - 1, ratio=is_ratio)
+    if worst == best:
+        interval = None
     return Ranked(
         metric,
         _essential(best, values, metric),
@@ -328,6 +325,7 @@ def _rank(metric: Metric, by_seed: dict[Setting, dict[int, float]], inputs: int)
         len(by_seed[best]),
         alike,
         interval and _as_change(interval, metric, by_seed[best], by_seed[worst]),
+        worst not in not_told and worst != best,
     )
 
 

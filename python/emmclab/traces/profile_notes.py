@@ -33,13 +33,18 @@ def notes(profile: Profile) -> list[tuple[str, str]]:
             )
         )
     if (gc := profile["idle_gc"]) is not None:
+        cost = gc["assumed"]
+        moved = cost["pages_per_block"] * cost["valid_pct"] // 100
         found.append(
             (
                 "Idle time",
                 f"{duration(gc['idle_s'])} ({gc['idle_pct']:.1f} %); "
                 f"{gc['blocks_that_fit']:,} collections of a block "
                 f"({duration(gc['block_ms'] / 1e3)} each, assumed) fit into single gaps, "
-                f"{gc['blocks_needed']:,} are needed for the bytes written",
+                f"{gc['blocks_needed']:,} are needed for the bytes written. Assumed is the 4PS device of the "
+                f"paper, not that of the trace: {moved:,} of {cost['pages_per_block']:,} pages of "
+                f"{cost['page_kb']} KB are moved one after another; devices that move pages in parallel are "
+                "faster",
             )
         )
     if estimates := profile.get("estimates"):

@@ -75,7 +75,16 @@ def read(
     0
     """
     options = {name: value for name, value in locals().items() if name != "path"}
-    return Trace(trace_name(path), lambda: _core.Reader(path, **_as_read(options)))
+    usual = reading_options()
+    given = {name: value for name, value in options.items() if value not in (usual[name], [])}
+    if isinstance(given.get("only"), set | frozenset | tuple | Mapping):
+        given["only"] = _conditions(given["only"])
+    return Trace(
+        trace_name(path),
+        lambda: _core.Reader(path, **_as_read(options)),
+        path=printable(path),
+        reading=given,
+    )
 
 
 def read_slice(
@@ -170,7 +179,8 @@ def combine(traces: Sequence[Trace], *, offsets_s: Sequence[float] = ()) -> Trac
     def open_stream() -> _core.Reader:
         return _core.Reader.combine([trace.stored() for trace in traces], offsets)
 
-    return Trace("/".join(trace.name for trace in traces), open_stream)
+    parts = [part for trace in traces for part in (trace.parts or (trace,))]
+    return Trace("/".join(trace.name for trace in traces), open_stream, parts=parts)
 
 
 def join_parts(traces: Sequence[Trace]) -> list[Trace]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -56,9 +56,23 @@ class Trace:
     True
     """
 
-    def __init__(self, name: str, open_stream: Callable[[], _core.Reader], *, once: bool = False) -> None:
-        """Make a trace of a stream that can be opened again, unless `once`; opening it finds bad input."""
+    def __init__(
+        self,
+        name: str,
+        open_stream: Callable[[], _core.Reader],
+        *,
+        once: bool = False,
+        path: str | None = None,
+        reading: Mapping[str, Any] | None = None,
+        parts: Sequence[Trace] = (),
+    ) -> None:
+        """Make a trace of a stream that can be opened again, unless `once`; opening it finds bad input.
+
+        Results name its `path`, the options of `reading` that differ from the defaults, and the `parts` of a
+        trace that is put together of several.
+        """
         self.name = name
+        self.path, self.reading, self.parts = path, dict(reading or {}), tuple(parts)
         self._once = once
         self._open_stream = open_stream
         stream = open_stream()

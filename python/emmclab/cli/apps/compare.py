@@ -20,7 +20,6 @@ from emmclab.cli.apps.running import (
     write_page,
 )
 from emmclab.cli.helping import examples
-from emmclab.cli.made import with_command
 from emmclab.cli.names import application_names
 from emmclab.cli.options import AsJson, with_groups
 from emmclab.cli.simulation import Capacity, Layers, Second, Settings, configured, layered
@@ -74,6 +73,6 @@ def compare(
         for device in chosen
         for network in split(networks, "--network")
     ]
-    made = with_command(Provenance(chosen).to_dict())
+    made = Provenance(chosen).to_dict()
     write_page(results, [], html, made)
     show_results(results, [], as_json, made)

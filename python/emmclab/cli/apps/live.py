@@ -21,7 +21,6 @@ from emmclab.cli.apps.running import (
 )
 from emmclab.cli.console import print_json, stdout
 from emmclab.cli.helping import examples
-from emmclab.cli.made import with_command
 from emmclab.cli.options import AsJson, option, with_groups
 from emmclab.cli.outputs import in_a_folder
 from emmclab.cli.simulation import Capacity, DeviceName, Layers, Second, Settings, configured, layered
@@ -84,7 +83,7 @@ def live(
             **software,
         )
     model = running.run(application, chosen, network, **software)
-    made = with_command(Provenance([chosen]).to_dict())
+    made = Provenance([chosen]).to_dict()
     write_page([found, model], [], html, made)
     _show(found, model, as_json, made)
 

@@ -23,7 +23,6 @@ from emmclab.cli.apps.running import (
 )
 from emmclab.cli.console import say
 from emmclab.cli.helping import examples
-from emmclab.cli.made import with_command
 from emmclab.cli.options import AsJson, option, with_groups
 from emmclab.cli.outputs import Perfetto
 from emmclab.cli.simulation import Capacity, DeviceName, Layers, Second, Settings, configured, layered
@@ -85,6 +84,6 @@ def run(
         faster = [running.run(application, chosen, network, what_if=[part], **software) for part in parts]
     if perfetto is not None:
         say(f"picture: {perfetto}")
-    made = with_command(Provenance([chosen]).to_dict())
+    made = Provenance([chosen]).to_dict()
     write_page([result], faster, html, made)
     show_results([result], faster, as_json, made)

@@ -221,7 +221,8 @@ def show_runs(console: Console, results: Sequence[AppResult]) -> None:
             line += f", {slowest.runtime_s:,.2f} s on {slowest.run_name}: {100 * (ratio - 1):+.0f} %"
         console.print(Text(line, "bold"), soft_wrap=True)
         table = framed("Runtime, and its parts along the critical path, s")
-        table.add_column("Device and network")
+        networked = any(run["app"]["network_bytes"] for run in runs)
+        table.add_column("Device and network" if networked else "Device")
         for heading in ("Runtime", "Syncs", "Mean\nsync, ms"):
             table.add_column(heading, justify="right", no_wrap=True)
         used = [state for state in STATES if any(run["app"]["states"][state] for run in runs)]

@@ -17,6 +17,7 @@ from emmclab.cli.names import application_names, solution_names
 from emmclab.cli.options import AsJson, option, with_groups
 from emmclab.cli.outputs import in_a_folder
 from emmclab.cli.simulation import Capacity, Settings, configured
+from emmclab.devices.provenance import Provenance
 from emmclab.errors import ConfigError
 
 
@@ -81,13 +82,14 @@ def solutions(
             place = {"application": name, "device": device.name, "network": network}
             impossible.append({**place, "solution": solution.name, "reason": str(error)})
     found = compare_solutions(runs, impossible)
+    made = Provenance(chosen).to_dict()
     if html is not None:
         from emmclab.pages.solutions import write_solutions_report
 
-        write_solutions_report(found, html)
+        write_solutions_report(found, html, made)
         say(f"report: {html}")
     if as_json:
-        print_json(found.to_dict())
+        print_json(found.to_dict() | {"provenance": made})
     else:
         from emmclab.cli.apps.shown_solutions import show_comparison
 

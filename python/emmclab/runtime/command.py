@@ -1,13 +1,13 @@
-"""What a result was made from: version, command line, inputs and settings."""
+"""The command line of this process, as results name it."""
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
-from typing import Any
 
-from emmclab.cli.failures import words
 from emmclab.runtime.files import printable
+
+#: The words of the command line that this process carries out; empty where Python calls the package.
+words: list[str] = []
 
 #: Options with a value that change no result: outputs; places of results, and processes. Then those without.
 _OUTPUTS = ("--html", "--figures", "--over-time", "--perfetto", "--events", "--record", "--output", "-o")
@@ -15,8 +15,13 @@ _PLACES = ("--results", "--images", "--images-gb", "--jobs", "--on")
 _FLAGS = ("--json", "--fresh")
 
 
-def command_line() -> str:
-    """Return the command line of this process without what changes no result; it gives the same one."""
+def command_line() -> str | None:
+    """Return the command that gives the same result: this process's, without what changes no result.
+
+    None where Python calls the package.
+    """
+    if not words:
+        return None
     kept, end = [], words.index("--") if "--" in words else len(words)
     skips = False
     for place, word in enumerate(words):
@@ -28,8 +33,3 @@ def command_line() -> str:
         elif place >= end or option not in _FLAGS:
             kept.append(word)
     return shlex.join(["emmclab", *map(printable, kept)])
-
-
-def with_command(provenance: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the group `provenance` of a result of a command: also the command line."""
-    return {**provenance, "command": command_line()}

@@ -1,0 +1,221 @@
+"""`emmclab explain A B`: what differs between two results or two devices, and which of it matters."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from emmclab import _core
+from emmclab.cli.console import print_json, say, stdout
+from emmclab.cli.explained import explain_difference
+from emmclab.cli.options import Reading
+from emmclab.cli.show import framed
+from emmclab.cli.simulation import Images, Replay, configured
+from emmclab.devices.difference import (
+    Difference,
+    FigureDifference,
+    differences,
+    figure_differences,
+    shown,
+)
+from emmclab.devices.one_at_a_time import MAIN, Moved, OneAtATime, one_at_a_time
+from emmclab.devices.result_fields import result_fields
+from emmclab.devices.stored import Stored, stored
+from emmclab.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class Pair:
+    """How two results or devices are compared, as given on the command line."""
+
+    trace: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="TRACE",
+            help="Simulate both devices under this trace, and compare the results.",
+            rich_help_panel="Two results or devices",
+        ),
+    ] = None
+    one_at_a_time: Annotated[
+        bool,
+        typer.Option(
+            "--one-at-a-time",
+            help="Simulate the first again with each difference alone taken from the second, and show how "
+            "far each moves the main figures.",
+            rich_help_panel="Two results or devices",
+        ),
+    ] = False
+    images: Images = None
+
+    def refuse(self) -> None:
+        """Refuse these options where there are no two things to compare."""
+        for option, given in (("--trace", self.trace), ("--one-at-a-time", self.one_at_a_time)):
+            if given:
+                raise ConfigError(
+                    f"`{option}` compares two devices or two results, and one is named",
+                    kind="config",
+                    field=option,
+                    hint="name two: `emmclab explain A B`",
+                )
+
+
+def explain_pair(
+    first: str, second: str, capacity: str | None, pair: Pair, reading: Reading, as_json: bool
+) -> None:
+    """Print what differs between two results, or two devices."""
+    devices = [_is_device(name) for name in (first, second)]
+    if devices[0] != devices[1]:
+        names = (first, second) if devices[0] else (second, first)
+        raise ConfigError(
+            f"`{names[0]}` is a device and `{names[1]}` is none",
+            kind="config",
+            field="WHAT",
+            hint="name two devices (presets or TOML files), or two results",
+        )
+    if all(devices):
+        if pair.trace is None:
+            if pair.one_at_a_time:
+                raise ConfigError(
+                    "`--one-at-a-time` simulates, and there is no trace",
+                    kind="config",
+                    field="--one-at-a-time",
+                    hint="give one with --trace",
+                )
+            one, two = (configured(name, [], capacity) for name in (first, second))
+            explain_difference(one, two, as_json)
+            return
+        source = reading.open(pair.trace)
+        replay = Replay(images=pair.images)
+        found = [replay.run(configured(name, [], capacity), [source]) for name in (first, second)]
+        results = [Stored(one.run_name, "simulation", one.to_dict()) for one in found]
+    else:
+        if pair.trace is not None or capacity is not None:
+            option = "--capacity" if pair.trace is None else "--trace"
+            raise ConfigError(
+                f"`{option}` is for devices, and `{first}` is a result",
+                kind="config",
+                field=option,
+                hint="a result holds its trace and its device; leave the option out",
+            )
+        results = [stored(name) for name in (first, second)]
+    _explain_results(results[0], results[1], pair, as_json)
+
+
+def _is_device(name: str) -> bool:
+    if Path(name).suffix == ".toml":
+        return True
+    return not Path(name).exists() and name in _core.device_presets()
+
+
+def _explain_results(first: Stored, second: Stored, pair: Pair, as_json: bool) -> None:
+    found, figures = differences(first, second), figure_differences(first.fields, second.fields)
+    silent = [one for one in (first, second) if not one.provenance]
+    for one in silent:
+        say(
+            f"warning: {one.place} does not say how it was made (it has no `provenance`): only options "
+            "are compared"
+        )
+    alone = None
+    if pair.one_at_a_time:
+        alone = one_at_a_time(first, second, found, images=pair.images, progress=_say_run)
+        for text in alone.not_repeated:
+            say(f"warning: {text}")
+    if as_json:
+        print_json(
+            {
+                "first": {"place": first.place, "name": first.name},
+                "second": {"place": second.place, "name": second.name},
+                "differences": [one._asdict() for one in found],
+                "figures": [one._asdict() for one in figures],
+                **({} if alone is None else {"one_at_a_time": alone.to_dict()}),
+            }
+        )
+        return
+    console = stdout()
+    for number, one in enumerate((first, second)):
+        console.print(Text.assemble(("AB"[number], "bold"), f": {one.name} ({one.place})"), soft_wrap=True)
+    _show_differences(console, found)
+    if first.kind == second.kind == "other":
+        console.print(Text("Figures of simulated runs are compared; these files have none", "dim"))
+    else:
+        _show_figures(console, figures)
+    if alone is not None:
+        _show_alone(console, alone)
+
+
+def _say_run(number: int, total: int, words: str) -> None:
+    say(f"run {number} of {total}: {words}")
+
+
+def _show_differences(console: Console, found: Sequence[Difference]) -> None:
+    if not found:
+        console.print(Text("Both were made in the same way, as far as they say it"))
+        return
+    table = framed(f"Made differently: {len(found)}")
+    for heading in ("", "What", "A", "B", "Unit", "Meaning"):
+        table.add_column(heading, overflow="fold")
+    for one in found:
+        values = (Text(shown(value)) for value in (one.first, one.second))
+        table.add_row(one.kind, Text(one.key), *values, one.unit, Text(one.meaning))
+    console.print(table)
+
+
+def _show_figures(console: Console, figures: Sequence[FigureDifference]) -> None:
+    if not figures:
+        console.print(Text("All figures are the same"))
+        return
+    table = framed(f"Figures that differ: {len(figures)}")
+    for heading in ("Figure", "A", "B", "Unit", "Change %", "Meaning"):
+        right = heading in ("A", "B", "Change %")
+        table.add_column(heading, overflow="fold", justify="right" if right else "left")
+    for one in figures:
+        change = "–" if one.difference_pct is None else f"{one.difference_pct:+,.2f}"
+        table.add_row(one.path, _number(one.first), _number(one.second), one.unit, change, Text(one.label))
+    console.print(table)
+
+
+def _show_alone(console: Console, alone: OneAtATime) -> None:
+    """Print each main figure that differs, as a column: its value with each change alone, and its share."""
+    units = {field.path: field.unit for field in result_fields()}
+    paths = [(path, label) for path, label in MAIN if alone.together_pct[path] is not None]
+    if not paths:
+        console.print(Text("No main figure differs when both are simulated again"))
+        return
+    table = framed("From A to B, one change at a time: value, and its part of the way to B")
+    table.add_column("Change", overflow="fold")
+    for path, label in paths:
+        table.add_column(f"{label}\n{units[path]}".strip(), justify="right")
+    table.add_row(Text("A", "bold"), *(_number(alone.first[path]) for path, _ in paths))
+    for one in alone.moved:
+        if not one.reason and _moves(one):
+            cells = (_moved(one.figures[path], one.share_pct[path]) for path, _ in paths)
+            table.add_row(Text(f"{one.label}: {one.first} -> {one.second}"), *cells)
+    parts = (f"{alone.together_pct[path] or 0.0:+.1f} %" for path, _ in paths)
+    table.add_row(Text("only together", "italic"), *parts)
+    table.add_row(Text("B", "bold"), *(_number(alone.second[path]) for path, _ in paths))
+    console.print(table)
+    if still := [one.label for one in alone.moved if not one.reason and not _moves(one)]:
+        console.print(Text(f"alone these move nothing: {', '.join(still)}", "dim"), soft_wrap=True)
+    for one in alone.moved:
+        if one.reason:
+            text = f"not possible alone: {one.label} = {one.second}: {one.reason}"
+            console.print(Text(text, "yellow"), soft_wrap=True)
+
+
+def _moves(one: Moved) -> bool:
+    """Return whether a change alone moves any main figure that differs."""
+    return any(share for share in one.share_pct.values())
+
+
+def _moved(value: float | None, share: float | None) -> str:
+    return _number(value) if share is None else f"{_number(value)} ({share:+.1f} %)"
+
+
+def _number(value: float | None) -> str:
+    return "–" if value is None else f"{value:,}" if isinstance(value, int) else f"{value:,.6g}"

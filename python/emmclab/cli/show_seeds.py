@@ -1,0 +1,85 @@
+"""Runs that differ by their seed, on the terminal."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from rich.console import Console
+from rich.text import Text
+
+from emmclab.cli.show import framed
+from emmclab.cli.show_runs import show_beside, show_provenance
+from emmclab.devices.intervals import CONFIDENCE_TEXT, difference_interval
+from emmclab.devices.result import Result
+from emmclab.devices.result_text import (
+    BESIDE,
+    comparison_headlines,
+    ended_early,
+    means_by_seed,
+    runs_by_device,
+    trusted,
+)
+from emmclab.devices.spread import beside_spread, spread
+
+
+def show_spread(console: Console, results: Sequence[Result]) -> None:
+    """Print runs that differ by their seed: mean and range of each figure."""
+    ended = {text for result in results if (text := ended_early(result))}
+    for text in sorted(ended):
+        console.print(Text(f"warning: {text}", "yellow"), soft_wrap=True)
+    found = beside_spread(results)
+    mean = found["response"]["all"]
+    error = "" if mean["error"] is None else f", recorded {mean['recorded']:,.2f} ms ({mean['error']:+.1f} %)"
+    line = f"mean response {mean['mean']:,.2f} ms ({mean['low']:,.2f} to {mean['high']:,.2f}){error}"
+    console.print(Text(f"{results[0]['device']}, {len(results)} seeds: {line}", "bold"), soft_wrap=True)
+    show_provenance(console, results[:1])
+    rows = []
+    for label, group, op, unit in BESIDE:
+        row = found[group][op]
+        sign, digits = ("ms", 3) if unit == "ms" else ("%", 1)
+        was, middle = (
+            "–" if row[name] is None else f"{row[name]:,.{digits}f} {sign}" for name in ("recorded", "mean")
+        )
+        span = "–" if row["low"] is None else f"{row['low']:,.{digits}f} to {row['high']:,.{digits}f}"
+        error = "–" if row["error"] is None else f"{row['error']:+.1f} {'%' if unit == 'ms' else 'points'}"
+        rows.append((label, was, middle, span, error))
+    show_beside(console, rows, ("", "Recorded", "Mean", "Range", "Error of mean"))
+
+
+def show_compared_seeds(console: Console, results: Sequence[Result]) -> None:
+    """Print a comparison of devices over several seeds: means, ranges, and intervals of the changes."""
+    for result in results:
+        if not trusted(result):
+            where = f"{result['trace']} on {result.run_name}, seed {result['options']['seed']}"
+            text = f"warning: {where}: {ended_early(result) or 'overloaded'}"
+            console.print(Text(text, "yellow"), soft_wrap=True)
+    for line in comparison_headlines(results):
+        console.print(Text(line, "bold"), soft_wrap=True)
+    show_provenance(console, results[:1])
+    for trace in dict.fromkeys(result["trace"] for result in results):
+        runs = runs_by_device([result for result in results if result["trace"] == trace])
+        base = means_by_seed(runs[0][1])
+        table = framed(f"{trace}: mean response over {len(base)} seeds, change against the first")
+        table.add_column("Device")
+        for heading in ("Mean ms", "Range ms", "Change %", f"{CONFIDENCE_TEXT} interval %", "p99 ms"):
+            table.add_column(heading, justify="right", no_wrap=True)
+        for name, found in runs:
+            values = means_by_seed(found)
+            mean, low, high = spread(list(values.values())) or (0.0, 0.0, 0.0)
+            first = sum(base.values()) / len(base)
+            interval = difference_interval(base, values, len(runs) - 1, ratio=True)
+            bounds = "–"
+            if interval is not None and min(*base.values(), *values.values()) > 0:
+                bounds = " to ".join(f"{100 * math.expm1(min(bound, 100.0)):+.1f}" for bound in interval)
+            p99 = spread([one["response.p99_ms"] for one in found])
+            table.add_row(
+                Text(name),
+                f"{mean:,.3f}",
+                f"{low:,.3f} to {high:,.3f}",
+                f"{100 * (mean / first - 1):+.1f}" if first else "–",
+                "–" if values == base else bounds,
+                f"{p99.mean:,.3f}" if p99 else "–",
+            )
+        console.print()
+        console.print(table)

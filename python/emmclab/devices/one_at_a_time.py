@@ -1,0 +1,304 @@
+"""Which difference changed a result: each is simulated alone, from the first configuration on."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from os import PathLike
+from typing import Any, NamedTuple
+
+from emmclab.devices.again import Recipe, recipe_of, with_settings
+from emmclab.devices.difference import Difference, figure, shown
+from emmclab.devices.stored import Stored
+from emmclab.errors import ConfigError
+
+#: The figures that are followed: path and heading.
+MAIN = (
+    ("response.mean_response_ms", "Mean response"),
+    ("response.p99_ms", "p99 response"),
+    ("response.read.mean_ms", "Mean of reads"),
+    ("response.write.mean_ms", "Mean of writes"),
+    ("durable.mean_ms", "Mean of flushes and synchronous writes"),
+    ("durable.p99_ms", "p99 of these"),
+    ("write_amplification.waf", "Write amplification"),
+    ("run.simulated_s", "Simulated time"),
+)
+#: The setting that decides which others of its group exist.
+_DECIDES = ("policy", "scheme")
+
+#: The groups of settings that a refusal names.
+_GROUP = re.compile(r"`([a-z_]+)\.[a-z_.0-9]+`")
+
+#: Called before each run: its number from 1, how many there are, and what is changed in it.
+RunProgress = Callable[[int, int, str], None]
+
+
+class Change(NamedTuple):
+    """A difference, and how the first configuration becomes like the second in it."""
+
+    kind: str
+    label: str
+    first: str
+    second: str
+    apply: Callable[[Recipe], Recipe]
+    #: The settings of a device that it changes.
+    values: Mapping[str, Any] = {}
+
+
+class Moved(NamedTuple):
+    """What a change alone did."""
+
+    kind: str
+    label: str
+    first: str
+    second: str
+    #: The main figures with only this change, by path; empty where it is impossible alone.
+    figures: dict[str, float | None]
+    #: How far each figure has moved from the first to the second, in percent; None where they are equal.
+    share_pct: dict[str, float | None]
+    #: Why it is impossible alone.
+    reason: str = ""
+
+
+class OneAtATime(NamedTuple):
+    """The figures of both configurations, simulated again, and with each change alone."""
+
+    first: dict[str, float | None]
+    second: dict[str, float | None]
+    moved: list[Moved]
+    #: By path: the part of the difference, in percent, that the changes alone do not add up to.
+    together_pct: dict[str, float | None]
+    #: Figures that a stored result has otherwise than the run again.
+    not_repeated: list[str]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all fields as JSON values."""
+        return {**self._asdict(), "moved": [one._asdict() for one in self.moved]}
+
+
+def one_at_a_time(
+    first: Stored,
+    second: Stored,
+    found: Sequence[Difference],
+    *,
+    images: str | PathLike[str] | None = None,
+    progress: RunProgress | None = None,
+) -> OneAtATime:
+    """Simulate two results again, and the first one with each difference alone taken from the second.
+
+    Raises:
+        ConfigError: a result does not hold what a run needs.
+        InputError: a trace is gone or has changed.
+    """
+    recipes = recipe_of(first), recipe_of(second)
+    # Every trace is checked before the first run.
+    for recipe in recipes:
+        recipe.traces()
+    changes = list(_changes(found, *recipes))
+    total = 2 + len(changes)
+
+    def run(number: int, words: str, recipe: Recipe) -> dict[str, float | None]:
+        if progress is not None:
+            progress(number, total, words)
+        result = recipe.run(images=images)
+        return {path: _main(result, path) for path, _ in MAIN}
+
+    ends = run(1, first.name, recipes[0]), run(2, second.name, recipes[1])
+
+    def move(number: int, change: Change) -> Moved:
+        figures: dict[str, float | None] = {}
+        reason = ""
+        try:
+            figures = run(number, change.label, change.apply(recipes[0]))
+        except ConfigError as error:
+            reason = str(error)
+        shares = {path: _share(ends[0][path], ends[1][path], value) for path, value in figures.items()}
+        return Moved(*change[:4], figures, shares, reason)
+
+    moved = [move(number, change) for number, change in enumerate(changes, 3)]
+    moved = _with_groups(changes, moved, lambda change: move(total, change))
+    together: dict[str, float | None] = {}
+    for path, _ in MAIN:
+        if _share(ends[0][path], ends[1][path], ends[1][path]) is None:
+            together[path] = None
+        else:
+            rest = 100.0 - sum(one.share_pct.get(path) or 0.0 for one in moved)
+            # Less is rounding.
+            together[path] = 0.0 if abs(rest) < 1e-9 else rest
+    return OneAtATime(*ends, moved, together, _not_repeated((first, second), ends))
+
+
+def _with_groups(
+    changes: Sequence[Change], moved: list[Moved], move: Callable[[Change], Moved]
+) -> list[Moved]:
+    """Change settings together where some are impossible alone.
+
+    Those of a group (`cache`) are, else those of all groups that are refused or that the refusals name,
+    else all settings.
+    """
+
+    def group_of(label: str) -> str:
+        return label.partition(".")[0]
+
+    def refused(*, with_named: bool = False) -> list[str]:
+        rows = [one for one in moved if one.reason and one.kind == "setting"]
+        named = [group for one in rows for group in _GROUP.findall(one.reason)] if with_named else []
+        return list(dict.fromkeys([*(group_of(one.label) for one in rows), *named]))
+
+    def attempt(groups: Sequence[str], moved: list[Moved]) -> list[Moved]:
+        members = [one for one in changes if one.kind == "setting" and group_of(one.label) in groups]
+        if len(members) < 2:
+            return moved
+        one = move(_together(members))
+        if one.reason:
+            return moved
+        others = [row for row in moved if row.kind != "setting" or group_of(row.label) not in groups]
+        return [*others, one]
+
+    for group in refused():
+        moved = attempt([group], moved)
+    named = refused(with_named=True)
+    if named:
+        moved = attempt(named, moved)
+    if refused():
+        moved = attempt([group_of(one.label) for one in changes], moved)
+    return moved
+
+
+def _together(changes: Sequence[Change]) -> Change:
+    """Return several settings as one change."""
+
+    def apply(recipe: Recipe) -> Recipe:
+        values = {key: value for change in changes for key, value in change.values.items()}
+        return replace(recipe, device=with_settings(recipe.device, values))
+
+    groups = dict.fromkeys(f"{change.label.partition('.')[0]}.*" for change in changes)
+    return Change("setting", f"{', '.join(groups)} ({len(changes)} settings)", "A", "B", apply)
+
+
+def _main(fields: Mapping[str, Any], path: str) -> float | None:
+    """Return a main figure; None where no request of its kind was served."""
+    parts = path.split(".")
+    if parts[0] == "response" and len(parts) == 3 and not figure(fields, f"requests.{parts[1]}"):
+        return None
+    if parts[0] == "durable" and not figure(fields, "durable.requests"):
+        return None
+    return figure(fields, path)
+
+
+def _share(first: float | None, second: float | None, value: float | None) -> float | None:
+    if first is None or second is None or value is None or first == second:
+        return None
+    # No -0.
+    return 100 * (value - first) / (second - first) + 0.0
+
+
+def _not_repeated(stored: Sequence[Stored], again: Sequence[Mapping[str, float | None]]) -> list[str]:
+    found = []
+    for result, figures in zip(stored, again, strict=True):
+        if result.kind != "simulation":
+            continue
+        for path, label in MAIN:
+            before, now = _main(result.fields, path), figures[path]
+            if before != now:
+                version = result.provenance.get("version")
+                found.append(
+                    f"{result.place} (version {version}) has {label.lower()} {_number(before)}, this version "
+                    f"gives {_number(now)}"
+                )
+    return found
+
+
+def _number(value: float | None) -> str:
+    return "–" if value is None else f"{value:,.6g}"
+
+
+def _changes(found: Sequence[Difference], first: Recipe, second: Recipe) -> Iterator[Change]:
+    """Yield what can be changed alone; settings that come and go with a policy change with it."""
+    kinds = {one.kind for one in found}
+    if "input" in kinds or "reading" in kinds:
+        (one, *_) = [one for one in found if one.kind in ("input", "reading")]
+        rest = [one.key for one in found if one.kind == "reading"]
+        label = "traces" if one.kind == "input" else f"reading: {', '.join(rest)}"
+        yield Change(
+            one.kind,
+            label,
+            shown(one.first),
+            shown(one.second),
+            lambda recipe: replace(
+                recipe, inputs=second.inputs, aged_by=second.aged_by, folder=second.folder, place=second.place
+            ),
+        )
+    for one in found:
+        if one.kind == "option":
+            yield _option(one, second)
+    yield from _layers([one for one in found if one.kind == "layers"], second)
+    if any(one.kind == "second device" for one in found):
+        names = [recipe.second.name if recipe.second else "none" for recipe in (first, second)]
+        yield Change(
+            "second device",
+            "second device",
+            names[0],
+            names[1],
+            lambda recipe: replace(recipe, second=second.second),
+        )
+    yield from _settings([one for one in found if one.kind == "setting"])
+
+
+def _option(one: Difference, second: Recipe) -> Change:
+    def apply(recipe: Recipe) -> Recipe:
+        aged_by = second.aged_by if one.key == "precondition" else recipe.aged_by
+        return replace(recipe, options={**recipe.options, one.key: one.second}, aged_by=aged_by)
+
+    return Change("option", one.key, shown(one.first), shown(one.second), apply)
+
+
+def _layers(found: Sequence[Difference], second: Recipe) -> Iterator[Change]:
+    """Yield another stack of layers with its settings, or each setting of the same stack."""
+    stack = next((one for one in found if one.key == "layers"), None)
+    if stack is not None:
+        options = {name: second.options.get(name) for name in ("layers", "layer_settings")}
+        names = ["+".join(one or ["none"]) for one in (stack.first, stack.second)]
+        yield Change(
+            "layers",
+            "layers",
+            names[0],
+            names[1],
+            lambda recipe: replace(
+                recipe, options={**recipe.options, **options}, second=recipe.second or second.second
+            ),
+        )
+        return
+    for one in found:
+
+        def apply(recipe: Recipe, one: Difference = one) -> Recipe:
+            settings = {**(recipe.options.get("layer_settings") or {}), one.key: one.second}
+            kept = {key: value for key, value in settings.items() if value is not None}
+            return replace(recipe, options={**recipe.options, "layer_settings": kept})
+
+        yield Change("layers", one.key, shown(one.first), shown(one.second), apply)
+
+
+def _settings(found: Sequence[Difference]) -> Iterator[Change]:
+    for one in found:
+        group, _, name = one.key.rpartition(".")
+        decided = any(other.key in {f"{group}.{word}" for word in _DECIDES} for other in found)
+        if decided and (one.first is None or one.second is None):
+            continue
+        values = {one.key: one.second} if one.second is not None else {}
+        if name in _DECIDES:
+            values |= {
+                other.key: other.second
+                for other in found
+                if other.key.startswith(f"{group}.") and other.first is None
+            }
+
+        def apply(recipe: Recipe, one: Difference = one, values: Mapping[str, Any] = values) -> Recipe:
+            if not values:
+                raise ConfigError(
+                    f"`{one.key}` exists only with another setting of the first result", kind="config"
+                )
+            return replace(recipe, device=with_settings(recipe.device, values))
+
+        yield Change("setting", one.key, shown(one.first), shown(one.second), apply, values)
