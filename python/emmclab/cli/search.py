@@ -188,5 +188,5 @@ def _show(found: Found) -> None:
             put(f"and {len(front) - _SHOWN:,} more (--json, --html)")
     for row in compared(found):
         beaten = "" if row["beaten"] is None else f", beats {row['beaten']} of {row['of']} of TPE's front"
-        counts = f"{row['trials']} trials, {row['feasible']} within bounds, {row['front']} best"
+        counts = f"{row['trials']} trials, {row['feasible']} within bounds, {row['front']} beaten by no other"
         put(f"{row['way']}: {counts}{beaten}")
