@@ -236,7 +236,7 @@ def test_a_study_with_an_early_end_marks_the_cell_and_exits_with_3(
 def test_advise_takes_used_devices_unless_new_ones_are_asked_for(trace: Path) -> None:
     used = emmclab_json("advise", trace, *FAST)
     new = emmclab_json("advise", trace, *FAST, "--new")
-    assert used["device"]["options"]["precondition"] == "steady:1"
+    assert used["device"]["options"]["precondition"].startswith("used:365d,")
     assert new["device"]["options"]["precondition"] == "none"
 
     def changes(found: dict) -> dict[str, float]:  # type: ignore[type-arg]
@@ -244,7 +244,7 @@ def test_advise_takes_used_devices_unless_new_ones_are_asked_for(trace: Path) ->
 
     assert used["device"]["gc"]["blocks"] > 0 == new["device"]["gc"]["blocks"]
     assert changes(new)["collection in pauses"] == 0 != changes(used)["collection in pauses"]
-    assert "device: used (full, then overwritten at random" in emmclab("advise", trace, *FAST).stdout
+    assert "device: used by a phone (365d" in emmclab("advise", trace, *FAST).stdout
 
 
 @pytest.mark.parametrize(

@@ -331,7 +331,8 @@ fn idle_collection(context: &Context) -> Verdict {
     }
     let measured = gc.blocks_that_fit as f64 / gc.blocks_needed as f64;
     let facts = format!(
-        "{} reclaims of {:.0} ms fit into gaps, {} are needed ({} could fit if a reclaim may pause)",
+        "{} reclaims of {:.0} ms (a block of the paper's 4PS device, assumed) fit into gaps, {} are needed ({} could fit if a \
+         reclaim may pause)",
         gc.blocks_that_fit, gc.block_ms, gc.blocks_needed, gc.blocks_if_pausable
     );
     Some(either(

@@ -139,7 +139,7 @@ def advise(
 ) -> None:
     """Simulate design options under a trace and rank them, with the cost of each.
 
-    Each device is a used one unless --new is given: full, then overwritten at random up to once.
+    Each device is one that a phone has used for a year, unless --new, --used or --precondition is given.
     Exit status 3: the device as it is stopped before the end of the trace (full or worn out).
     """
     if deep and by in ORDERS:

@@ -30,7 +30,7 @@ ORDERS = {
 _PATHS = {"mean": "response.mean_response_ms", "p99": "response.p99_ms", "waf": "write_amplification.waf"}
 
 #: Data on the device where nothing else is said: on a new one, options on collection would change nothing.
-USED = "steady:1"
+USED = "used:1y"
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Option:
 
 @dataclass(frozen=True)
 class Life:
-    """How long a device lives under a trace: measured on it in use, full and overwritten at random once."""
+    """How long a device lives under a trace: measured on a used device."""
 
     #: Write amplification there.
     waf: float
@@ -250,15 +250,14 @@ def advise(
 
     `jobs` simulations run at a time; 0: one for each processor. The results do not depend on it.
 
-    Without `precondition` each device is a used one (`USED`): full, then overwritten at random up to once.
+    Without `precondition` each device is one that a phone has used for a year (`USED`).
     That takes seconds for each different one and 32 GB, once where `images` names a folder. A device that
     does not collect is new; `precondition="none"` takes new devices. Options whose run ended early or was
     overloaded come last. With block notes, the modes of the layer `journal` are tried too.
 
     A new device is never collected on a short trace, so it has no lifetime. With `lifetime`, and where
-    the options are ranked by it, every option is run once more on a device in use: full, overwritten at
-    random once, then under the traces until they have written 1 % of the capacity. That takes seconds for
-    each option and 32 GB, once where `images` names a folder.
+    the options are ranked by it, every option is run once more on a used device, under the traces until
+    they have written 1 % of the capacity. That takes seconds for each option and 32 GB, once where `images` names a folder.
 
     Raises:
         ConfigError: there is no such order, or the device cannot run the traces as it is.
@@ -382,7 +381,7 @@ def said(life: Life, base: Result) -> str:
     own = "" if life.years is None else f"; years at the trace's own rate of {rate:,.1f} GB a day"
     return (
         "Lifetime: bytes that the host can write until every block has reached its erase limit, on a used "
-        f"device (full, overwritten at random once, then this trace {times}){own}."
+        f"device (`--used {USED.partition(':')[2]}`, then this trace {times}){own}."
     )
 
 

@@ -237,7 +237,9 @@ def device_before(result: Result) -> str:
     word, _, amount = str(state).partition(":")
     if word == "steady":
         times = f"at most {amount or '4'} times its capacity"
-        return f"device: used (full, then overwritten at random until write amplification is flat, {times})"
+        return f"device: full, then overwritten at random until write amplification is flat ({times})"
+    if word == "used":
+        return f"device: used by a phone ({amount.replace(',', ', ')})"
     return f"device: preconditioned, {state}"
 
 
