@@ -146,6 +146,8 @@ struct Files {
     freed: Vec<u32>,
     /// Where the next free extent is looked for.
     next: usize,
+    /// Whether every place that was free at the beginning has been written.
+    went_round: bool,
 }
 
 impl Files {
@@ -159,7 +161,7 @@ impl Files {
         for extent in free {
             is_free[extent as usize] = true;
         }
-        Self { in_use: extents, is_free, freed: Vec::new(), next: 0 }
+        Self { in_use: extents, is_free, freed: Vec::new(), next: 0, went_round: in_use == count }
     }
 
     /// An extent in use, at random.
@@ -177,6 +179,7 @@ impl Files {
         };
         (self.is_free[new], self.is_free[old as usize]) = (false, true);
         self.freed.push(old);
+        self.went_round |= new < self.next;
         self.next = new + 1;
         self.in_use[file] = new as u32;
         new as u32
@@ -237,7 +240,8 @@ pub(super) fn live(age: &mut Age, usage: &Use) -> Result<()> {
             days = (done as f64 / daily).floor() + 1.0;
             night(age, &mut files, usage.trim, chunk)?;
         }
-        if work.is_flat(done, age.device().counters()) {
+        let settled = files.went_round || usage.random_pct >= 100.0;
+        if work.is_flat(done, age.device().counters()) && settled {
             break;
         }
     }
