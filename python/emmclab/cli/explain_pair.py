@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.text import Text
 
 from emmclab import _core
-from emmclab.cli.console import print_json, say, stdout
+from emmclab.cli.console import print_json, say, say_note, stdout
 from emmclab.cli.explained import explain_difference
 from emmclab.cli.options import Reading
 from emmclab.cli.show import framed
@@ -24,6 +24,7 @@ from emmclab.devices.difference import (
     figure_differences,
     shown,
 )
+from emmclab.devices.fitted import pair_note, runs_note
 from emmclab.devices.one_at_a_time import MAIN, Moved, OneAtATime, one_at_a_time
 from emmclab.devices.result_fields import result_fields
 from emmclab.devices.stored import Stored, stored
@@ -89,6 +90,7 @@ def explain_pair(
                 )
             one, two = (configured(name, [], capacity) for name in (first, second))
             explain_difference(one, two, as_json)
+            say_note(pair_note(one, two), aside=as_json)
             return
         source = reading.open(pair.trace)
         replay = Replay(images=pair.images)
@@ -105,6 +107,7 @@ def explain_pair(
             )
         results = [stored(name) for name in (first, second)]
     _explain_results(results[0], results[1], pair, as_json)
+    say_note(runs_note([one.fields for one in results]), aside=as_json)
 
 
 def _is_device(name: str) -> bool:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from emmclab.devices.device import Device
+from emmclab.devices.fitted import runs_note
 from emmclab.devices.result import DURABILITY, Result, ufs_facts
 from emmclab.devices.result_text import (
     beside_rows,
@@ -19,7 +20,7 @@ from emmclab.devices.result_text import (
     warnings,
 )
 from emmclab.pages.assemble import assemble
-from emmclab.pages.head import Head, Notice, Provenance, Tile, lost, tile
+from emmclab.pages.head import Head, Notice, Provenance, Tile, lost, noted, tile
 from emmclab.pages.run_figures import FIGURES, OF_SEVERAL, rows_of
 from emmclab.runtime.files import write_whole
 from emmclab.traces.ledger import ledger_line
@@ -128,9 +129,12 @@ def _head(results: Sequence[Result], first: dict[str, Result]) -> Head:
             f"{options['seed']}{checked}.",
         ],
         notices=[
-            Notice("caution", f"{result['trace']} on {result.run_name}: {text}")
-            for result in results
-            for text in warnings(result)
+            *(
+                Notice("caution", f"{result['trace']} on {result.run_name}: {text}")
+                for result in results
+                for text in warnings(result)
+            ),
+            *noted(runs_note(results)),
         ],
         tiles=_tiles(results, first),
         picture="response_cdf" if one else "waits",

@@ -76,8 +76,11 @@ _USUAL = (99.0,)
 #: Bound of a logarithm whose exponential is printed; few seeds give intervals beyond any number.
 _MOST_EXPONENT = 100.0
 
-#: Fields that `summaries` reads beside the metrics' figures.
-_READ = ("grid", "input", "seed", "device", "settings", "percentiles", "run.stopped", "run.mode")
+#: Fields that `summaries` and pages read beside the metrics' figures.
+_READ = (
+    *("grid", "input", "seed", "device", "settings", "percentiles", "run.stopped", "run.mode"),
+    "durable.requests",
+)
 #: Options that are swept beside the settings.
 _OPTIONS = ("mode", "network")
 
