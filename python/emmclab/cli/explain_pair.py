@@ -15,7 +15,7 @@ from emmclab import _core
 from emmclab.cli.console import print_json, say, say_note, stdout
 from emmclab.cli.explained import explain_difference
 from emmclab.cli.options import Reading
-from emmclab.cli.show import framed
+from emmclab.cli.show import framed, show_explained
 from emmclab.cli.simulation import Images, Replay, configured
 from emmclab.devices.difference import (
     Difference,
@@ -161,12 +161,13 @@ def _show_differences(console: Console, found: Sequence[Difference]) -> None:
         console.print(Text("Both were made in the same way, as far as they say it"))
         return
     table = framed(f"Made differently: {len(found)}")
-    for heading in ("", "What", "A", "B", "Unit", "Meaning"):
+    for heading in ("", "What", "A", "B", "Unit"):
         table.add_column(heading, overflow="fold")
     for one in found:
         values = (Text(shown(value)) for value in (one.first, one.second))
-        table.add_row(one.kind, Text(one.key), *values, one.unit, Text(one.meaning))
-    console.print(table)
+        table.add_row(one.kind, Text(one.key), *values, one.unit)
+    show_explained(console, table, [Text(one.meaning, "dim") for one in found])
+    console.print()
 
 
 def _show_figures(console: Console, figures: Sequence[FigureDifference]) -> None:
@@ -174,13 +175,13 @@ def _show_figures(console: Console, figures: Sequence[FigureDifference]) -> None
         console.print(Text("All figures are the same"))
         return
     table = framed(f"Figures that differ: {len(figures)}")
-    for heading in ("Figure", "A", "B", "Unit", "Change %", "Meaning"):
+    for heading in ("Figure", "A", "B", "Unit", "Change %"):
         right = heading in ("A", "B", "Change %")
         table.add_column(heading, overflow="fold", justify="right" if right else "left")
     for one in figures:
         change = "–" if one.difference_pct is None else f"{one.difference_pct:+,.2f}"
-        table.add_row(one.path, _number(one.first), _number(one.second), one.unit, change, Text(one.label))
-    console.print(table)
+        table.add_row(one.path, _number(one.first), _number(one.second), one.unit, change)
+    show_explained(console, table, [Text(one.label, "dim") for one in figures])
 
 
 def _show_alone(console: Console, alone: OneAtATime) -> None:
