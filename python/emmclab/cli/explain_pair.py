@@ -26,7 +26,6 @@ from emmclab.devices.difference import (
 )
 from emmclab.devices.fitted import pair_note, runs_note
 from emmclab.devices.one_at_a_time import MAIN, Moved, OneAtATime, one_at_a_time
-from emmclab.devices.result_fields import result_fields
 from emmclab.devices.stored import Stored, stored
 from emmclab.errors import ConfigError
 
@@ -186,23 +185,23 @@ def _show_figures(console: Console, figures: Sequence[FigureDifference]) -> None
 
 def _show_alone(console: Console, alone: OneAtATime) -> None:
     """Print each main figure that differs, as a column: its value with each change alone, and its share."""
-    units = {field.path: field.unit for field in result_fields()}
-    paths = [(path, label) for path, label in MAIN if alone.together_pct[path] is not None]
+    shown_here = [field for field in MAIN if alone.together_pct[field.path] is not None]
+    paths = [field.path for field in shown_here]
     if not paths:
         console.print(Text("No main figure differs when both are simulated again"))
         return
     table = framed("From A to B, one change at a time: value, and its part of the way to B")
     table.add_column("Change", overflow="fold")
-    for path, label in paths:
-        table.add_column(f"{label}\n{units[path]}".strip(), justify="right")
-    table.add_row(Text("A", "bold"), *(_number(alone.first[path]) for path, _ in paths))
+    for field in shown_here:
+        table.add_column(f"{field.label}\n{field.unit}".strip(), justify="right")
+    table.add_row(Text("A", "bold"), *(_number(alone.first[path]) for path in paths))
     for one in alone.moved:
         if not one.reason and _moves(one):
-            cells = (_moved(one.figures[path], one.share_pct[path]) for path, _ in paths)
+            cells = (_moved(one.figures[path], one.share_pct[path]) for path in paths)
             table.add_row(Text(f"{one.label}: {one.first} -> {one.second}"), *cells)
-    parts = (f"{alone.together_pct[path] or 0.0:+.1f} %" for path, _ in paths)
+    parts = (f"{alone.together_pct[path] or 0.0:+.1f} %" for path in paths)
     table.add_row(Text("only together", "italic"), *parts)
-    table.add_row(Text("B", "bold"), *(_number(alone.second[path]) for path, _ in paths))
+    table.add_row(Text("B", "bold"), *(_number(alone.second[path]) for path in paths))
     console.print(table)
     if still := [one.label for one in alone.moved if not one.reason and not _moves(one)]:
         console.print(Text(f"alone these move nothing: {', '.join(still)}", "dim"), soft_wrap=True)
