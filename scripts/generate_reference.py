@@ -284,12 +284,15 @@ def result_page() -> str:
         "`runs`.\n",
     ]
     for group in result_groups():
-        rows = [[f"`{one.path}`", one.unit, one.about, f"`{one.column}`"] for one in group.fields]
+        rows = [
+            [f"`{one.path}`", one.unit, one.about, one.label, one.better, f"`{one.column}`"]
+            for one in group.fields
+        ]
         title = (
             f"`{group.name}`" if group.name not in ("", "others") else group.name.capitalize() or "Identity"
         )
         parts.append(f"\n## {title}\n\n{group.about}\n\n")
-        parts.append(table(["field", "unit", "meaning", "SQL column"], rows))
+        parts.append(table(["field", "unit", "meaning", "shown as", "better", "SQL column"], rows))
     return "".join(parts)
 
 

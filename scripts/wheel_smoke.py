@@ -1,21 +1,22 @@
-"""Tries an installed emmclab away from its sources: `wheel_smoke.py PREFIX [CHECKOUT]`.
+"""Tries an installed emmclab away from its sources: `wheel_smoke.py PREFIX [FOLDER]...`.
 
-PREFIX is the virtual environment that the wheel was installed into, CHECKOUT the sources, which no installed
-file may name. Needs the standard library alone; prints a line for each step, and ends with 1 at the first
-that fails.
+PREFIX is the virtual environment that the wheel was installed into. No installed file may hold the path of a
+FOLDER: the sources, and the home folder of whoever built the wheel. Needs the standard library alone; prints
+a line for each step, and ends with 1 at the first that fails.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import socket
 import struct
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -93,8 +94,24 @@ def write_trace(path: Path) -> None:
     path.write_text("\n".join(rows) + "\n", encoding="ascii")
 
 
-def check_files(installed: Installed, checkout: Path | None) -> None:
-    """Everything stands below the prefix, and nothing names the sources."""
+def holders(files: Sequence[Path], folder: Path, prefix: Path) -> list[str]:
+    """Return the files that hold the path of a folder or of something in it, each with the first such path.
+
+    The prefix may lie in the folder: installed programs name their interpreter.
+    """
+    if folder == folder.parent:
+        return []  # Every path is below the root.
+    named = re.compile(re.escape(os.fsencode(folder)) + rb"(?:/[\w./+-]*|(?=[\"'\s\0]|\Z))")
+    found = []
+    for path in files:
+        content = path.read_bytes().replace(os.fsencode(prefix), b"") if path.is_file() else b""
+        if (first := named.search(content)) is not None:
+            found.append(f"{path} ({os.fsdecode(first[0])})")
+    return found
+
+
+def check_files(installed: Installed, folders: Sequence[Path]) -> None:
+    """Everything stands below the prefix, and nothing holds the path of one of the folders."""
     found = installed.files()
     expect(len(found) > 100, f"only {len(found)} files are installed")
     outside = [str(path) for path in found if not path.is_relative_to(installed.prefix)]
@@ -102,10 +119,12 @@ def check_files(installed: Installed, checkout: Path | None) -> None:
     ask = "import emmclab, emmclab._core as core; print(emmclab.__file__, core.__file__, sep='\\n')"
     for line in installed.run("-c", ask, program="python").splitlines():
         expect(Path(line).resolve().is_relative_to(installed.prefix), f"{line} is imported")
-    if checkout is not None:
-        named = os.fsencode(checkout)
-        holders = [str(path) for path in found if path.is_file() and named in path.read_bytes()]
-        expect(not holders, f"files that name {checkout}: {holders[:3]}")
+    for folder in folders:
+        names = holders(found, folder, installed.prefix)
+        expect(
+            not names,
+            f"{len(names)} files hold the path {folder} of the machine that built them: {names[:3]}",
+        )
 
 
 def check_manual(installed: Installed) -> None:
@@ -223,20 +242,22 @@ def received(client: socket.socket, length: int) -> bytes:
 
 def main(arguments: list[str]) -> int:
     """Try everything, in a folder that is removed again."""
-    if not 1 <= len(arguments) <= 2 or not (Path(arguments[0]) / "bin" / "emmclab").exists():
+    if not arguments or not (Path(arguments[0]) / "bin" / "emmclab").exists():
         print(
-            "error: there is no bin/emmclab below the prefix\nhint: wheel_smoke.py PREFIX [CHECKOUT]",
+            "error: there is no bin/emmclab below the prefix\nhint: wheel_smoke.py PREFIX [FOLDER]...",
             file=sys.stderr,
         )
         return 2
-    checkout = Path(arguments[1]).resolve() if len(arguments) == 2 else None
+    # Both as given and without symbolic links: the compiler writes paths as it was given them.
+    given = [Path(one) for one in arguments[1:]]
+    folders = list(dict.fromkeys(path for one in given for path in (one.absolute(), one.resolve())))
     with tempfile.TemporaryDirectory() as folder:
         installed = Installed(Path(arguments[0]).resolve(), Path(folder).resolve())
         steps = {
             "version": lambda: expect(
                 installed.run("--version").startswith("emmclab "), "no version is printed"
             ),
-            "files": lambda: check_files(installed, checkout),
+            "files": lambda: check_files(installed, folders),
             "manual": lambda: check_manual(installed),
             "presets": lambda: check_presets(installed),
             "traces, page, simulation, comparison, query": lambda: check_traces(installed),

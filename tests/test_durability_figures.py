@@ -10,6 +10,7 @@ from conftest import emmclab, emmclab_json
 from emmclab.apps.closed_loop import durability_line, run_application
 from emmclab.devices.device import Device
 from emmclab.devices.result import DURABILITY
+from emmclab.devices.result_fields import result_field
 from emmclab.traces.reading import read
 
 ROWS = 40
@@ -42,7 +43,7 @@ def test_a_run_shows_its_flushes_and_the_latency_of_synchronous_writes(synced: P
     assert durable["requests"] == ROWS // 4 + ROWS // 10
     assert _row(text, "Flushes and discards") == [str(ROWS // 10)]
     assert _row(text, "Flushes and synchronous writes") == [str(durable["requests"])]
-    means = [line.split() for line in text.splitlines() if "response of these" in line]
+    means = [line.split() for line in text.splitlines() if " of flushes and synchronous" in line]
     assert [words[-2:] for words in means] == [
         [f"{durable[name]:.3f}", "ms"] for name in ("mean_ms", "p99_ms")
     ]
@@ -50,12 +51,13 @@ def test_a_run_shows_its_flushes_and_the_latency_of_synchronous_writes(synced: P
 
 def test_figures_that_a_run_does_not_measure_are_a_dash(synced: Path) -> None:
     run = Device.preset("iiswc15-4ps").simulate(read(synced))
-    shown = {label: run.shown(path) for label, path, _, _ in DURABILITY}
+    shown = {result_field(path).label: run.shown(path) for path in DURABILITY}
     assert shown["Flushes and discards"] == ROWS // 10
     assert shown["Cache flushes with data"] is None, "the device has no cache"
     text = emmclab("simulate", synced, "--device", "iiswc15-4ps").stdout
     assert _row(text, "Cache flushes with data") == ["–"]
-    for label, path, _, _ in DURABILITY:
+    for path in DURABILITY:
+        label = result_field(path).label
         if path.startswith("durable.") and "durable" not in run:
             assert shown[label] is None and _row(text, label)[0] == "–"
 
@@ -72,7 +74,7 @@ def test_a_comparison_shows_total_time_throughput_and_flushes(synced: Path, tmp_
         assert words[1] == f"{result['run']['simulated_s']:,.3f}"
         assert words[3] == f"{result['run']['throughput_mb_per_s']:,.3f}"
         assert words[4] == str(ROWS // 10)
-    for label in ("Flushes and discards", "p99 response of these", "Throughput"):
+    for label in ("Flushes and discards", "p99 of flushes and synchronous writes", "Throughput"):
         assert label in page.read_text()
 
 

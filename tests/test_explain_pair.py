@@ -145,7 +145,7 @@ def test_what_is_no_result_is_refused_with_its_place(simulated: Any, trace: Path
     _refused([good, cut], "cut.json", "line 1", "not JSON")
     other = tmp_path / "other.json"
     other.write_text('{"a": [1, 2]}')
-    _refused([other, good], "other.json", "no result", "compare-profiles")
+    _refused([other, good], "other.json", "no result", "--against")
     page = tmp_path / "page.html"
     page.write_text("<html><body>hello</body></html>")
     _refused([good, page], "page.html", "no result")

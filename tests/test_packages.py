@@ -22,6 +22,7 @@ from emmclab.cli.listing import walked
 
 sys.path.insert(0, str(ROOT / "scripts"))
 from wheel_data import write
+from wheel_smoke import holders
 
 VERSIONS = ROOT / "docs" / "project" / "versioning.md"
 
@@ -224,3 +225,63 @@ def test_an_image_is_built_by_the_first_builder_that_works(tmp_path: Path) -> No
     assert (done.returncode, done.stdout) == (0, "docker build --file Containerfile --tag emmclab .\n"), (
         done.stderr
     )
+
+
+def test_the_build_of_a_wheel_leaves_out_the_paths_of_its_machine_and_keeps_the_core_of_the_demo(
+    tmp_path: Path,
+) -> None:
+    """`scripts/wheel.sh` runs with programs that note how they were called."""
+    checkout, home = tmp_path / "a checkout", tmp_path / "home"
+    (checkout / "scripts").mkdir(parents=True)
+    script = shutil.copy(ROOT / "scripts" / "wheel.sh", checkout / "scripts")
+    noted = tmp_path / "noted"
+    note = f'#!/bin/bash\nprintf "%s\\n" "$(basename "$0") $*" "$CARGO_ENCODED_RUSTFLAGS" >> {noted}\n'
+    packed = (
+        'if [ "$1" = build ]; then mkdir -p "$CARGO_TARGET_DIR" build/wheels; touch build/wheels/a.whl; fi\n'
+    )
+    made = 'if [ "$2" = venv ]; then mkdir -p "$3/bin"; ln -s "$0" "$3/bin/python"; fi\n'
+    programs = {
+        checkout / ".venv" / "bin" / "maturin": note + packed,
+        checkout / ".venv" / "bin" / "python": note,
+        tmp_path / "bin" / "python3": note + made,
+    }
+    for path, text in programs.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        path.chmod(0o755)
+    environment = {
+        "PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}",
+        "HOME": str(home),
+        "RUSTUP_HOME": str(tmp_path / "rust up"),
+        "RUSTFLAGS": "-C debuginfo=0",
+    }
+    done = subprocess.run(
+        [script], capture_output=True, text=True, env=environment, timeout=PATIENCE_S, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    lines = noted.read_text().splitlines()
+    flags = lines[lines.index(next(line for line in lines if line.startswith("maturin build"))) + 1]
+    mapped = {home / ".cargo": "/cargo", tmp_path / "rust up": "/rustup", checkout: "/emmclab"}
+    remapped = [f"--remap-path-prefix={path}={name}" for path, name in mapped.items()]
+    assert flags.split("\x1f") == ["-C", "debuginfo=0", *remapped]
+    assert sorted(path.name for path in checkout.iterdir()) == [".venv", "build", "scripts"]
+    assert sorted(path.name for path in (checkout / "build").iterdir()) == ["wheel-target", "wheels"]
+    (smoke,) = [line for line in lines if "wheel_smoke.py" in line]
+    assert smoke.endswith(f" . {home} {home / '.cargo'} {tmp_path / 'rust up'}")
+
+
+def test_a_wheel_whose_core_holds_a_path_of_the_machine_that_built_it_is_refused(tmp_path: Path) -> None:
+    home, prefix = tmp_path / "home", tmp_path / "home" / "environment"
+    contents = {
+        "core.so": f"\0{home}/.cargo/registry/src/a-1.0/src/lib.rs\0",
+        "link": f'"{home}"',
+        "program": f"#!{prefix}/bin/python",
+        "other": f"{home}stead/a.rs {home.parent}",
+    }
+    files = [tmp_path / name for name in contents]
+    for path in files:
+        path.write_text(contents[path.name])
+    first, second = holders(files, home, prefix)
+    assert first == f"{files[0]} ({home}/.cargo/registry/src/a-1.0/src/lib.rs)"
+    assert second == f"{files[1]} ({home})"
+    assert holders(files, Path("/"), prefix) == []

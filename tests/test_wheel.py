@@ -30,7 +30,8 @@ def maturin(*words: object) -> None:
     done = subprocess.run(
         [str(MATURIN), *map(str, words)],
         cwd=ROOT,
-        # maturin takes the interpreter from here, as it did in the set-up; then nothing is compiled anew.
+        # maturin takes the interpreter from here, as it did in the set-up; then nothing is compiled anew. The
+        # core therefore holds paths of this machine, other than that of `scripts/wheel.sh`.
         env={**os.environ, "VIRTUAL_ENV": str(ROOT / ".venv")},
         capture_output=True,
         text=True,
@@ -58,7 +59,7 @@ def packages(cargo: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def pack(folder: Path) -> None:
-    """Pack both into a folder, as `scripts/wheel.sh` does."""
+    """Pack both into a folder, as `scripts/wheel.sh` does, with the core of `make demo`."""
     data = ROOT / "emmclab._core.data"
     write_data = [sys.executable, str(ROOT / "scripts" / "wheel_data.py"), str(data / "data")]
     try:

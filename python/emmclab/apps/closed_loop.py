@@ -12,6 +12,7 @@ from typing import Any
 
 from emmclab import _core
 from emmclab.devices.device import Device
+from emmclab.devices.fitted import runs_note
 from emmclab.devices.layers import Setting, stack
 from emmclab.devices.preconditioning import no_trace
 from emmclab.devices.result import Result
@@ -317,6 +318,19 @@ def durability_line(result: AppResult) -> str:
         f"{flushes:,} {'flushes and discards' if counts is None else 'flushes'}; "
         f"{'–' if points is None else f'{points:,}'} flushes and synchronous writes, "
         f"mean {_ms(mean)}, p99 {_ms(p99)}"
+    )
+
+
+def order_note_of(results: Sequence[AppResult], made: Mapping[str, Any]) -> str:
+    """Return `runs_note` of runs on the devices of `made`, the group `provenance` of all of them."""
+    known = {device["name"]: device for device in made.get("devices", ())}
+    found = [run["device"] for run in results]
+    return runs_note(
+        [
+            {**one, "provenance": {"devices": [known[one["device"]]]}}
+            for one in found
+            if one["device"] in known
+        ]
     )
 
 

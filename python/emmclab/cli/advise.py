@@ -35,8 +35,10 @@ from emmclab.cli.studies import RESULTS, executor
 from emmclab.cli.study_meter import StudyMeter
 from emmclab.cli.used import Used, preconditioned
 from emmclab.cli.working import Working
-from emmclab.devices.advise import ORDERS, USED, Advised, Life, said
+from emmclab.devices.advise import FIGURES, ORDERS, USED, Advised, Life, said
 from emmclab.devices.advise import advise as try_options
+from emmclab.devices.advise_journal import MODE_FIGURES
+from emmclab.devices.result_fields import result_field
 from emmclab.devices.spread import check_random
 
 if TYPE_CHECKING:
@@ -240,16 +242,17 @@ def _show_together(console: Console, together: Deep) -> None:
 
     console.print()
     console.print(Text(together.headline, "bold"), soft_wrap=True)
+    figure = FIGURES[together.by]
     table = _table(
         f"Combinations that no other beats in {ORDERS[together.by]}, RAM and size",
-        (f"{ORDERS[together.by]}\n", "\n%", "RAM\nKB", "Size\n%"),
+        (figure.head, "\n%", result_field("configuration.ram_kb").head, "Size\n%"),
     )
     front = sorted(together.found.front(), key=lambda one: one.figures[together.metric])
     base_kb = together.base.figures[RAM]
     for trial in front[:_SHOWN]:
         table.add_row(
             Text(" + ".join(taken(trial)) or "as it is"),
-            f"{trial.figures[together.metric]:,.3f}",
+            figure.text(trial.figures[together.metric]),
             f"{together.change_pct(trial):+.1f}",
             f"{trial.figures[RAM] - base_kb:+,.0f}",
             f"{together.change_pct(trial, CAPACITY):+.1f}",
@@ -267,28 +270,30 @@ def _show(console: Console, advised: Advised) -> None:
     console.print(Text(advised.headline, "bold"), soft_wrap=True)
     show_provenance(console, [base])
     console.print()
+    mean, p99, waf = FIGURES.values()
+    ram = result_field("configuration.ram_kb")
     table = _table(
         f"Options by {ORDERS[advised.by]}",
-        ("Mean\nms", "\n%", "p99\nms", "\n%", "WAF\n", "Size\n%", "RAM\nKB"),
+        (mean.head, "\n%", p99.head, "\n%", waf.head, "Size\n%", ram.head),
     )
     table.add_row(
         Text(f"{base['device']} as it is", "bold"),
-        f"{base['response.mean_response_ms']:,.3f}",
+        mean.text(base[mean.path]),
         "",
-        f"{base['response.p99_ms']:,.2f}",
+        p99.text(base[p99.path]),
         "",
-        f"{base['write_amplification.waf']:.3f}",
+        waf.text(base[waf.path]),
         "",
-        f"{base['configuration.ram_kb']}",
+        ram.text(base[ram.path]),
     )
     for advice in advised.options:
         table.add_row(
             Text(advice.option),
-            f"{advice.mean_response_ms:,.3f}",
+            mean.text(advice.mean_response_ms),
             f"{advice.mean_change_pct:+.1f}",
-            f"{advice.p99_response_ms:,.2f}",
+            p99.text(advice.p99_response_ms),
             f"{advice.p99_change_pct:+.1f}",
-            f"{advice.waf:.3f}",
+            waf.text(advice.waf),
             f"{advice.capacity_change_pct:+.1f}",
             f"{advice.ram_kb:+d}" if advice.ram_kb else "0",
         )
@@ -310,24 +315,32 @@ def _show_journal(console: Console, advised: Advised) -> None:
     console.print()
     console.print(Text(journal.headline, "bold" if journal.modes else "dim"), soft_wrap=True)
     if journal.modes:
-        headings: tuple[str, ...] = ("Run\ns", "\n%", "Mean\nms", "\n%", "Flushes\n", "Pages\nwritten", "\n%")
+        time, mean, flushes, pages = MODE_FIGURES
+        headings: tuple[str, ...] = (time.head, "\n%", mean.head, "\n%", flushes.head, pages.head, "\n%")
         headings += ("Life\nTB",) if advised.life else ()
         table = _table("Modes of the layer journal by time", headings)
         table.columns[0].header = "Mode"
-        time, mean = base["run.simulated_s"], base["response.mean_response_ms"]
-        flushes, pages = base["cache.flushes"] or 0, base["flash.page_programs.total"]
-        first = (f"{time:,.3f}", "", f"{mean:,.3f}", "", f"{flushes:,}", f"{pages:,}", "")
+        values = [base[field.path] for field in MODE_FIGURES]
+        first = (
+            time.text(values[0]),
+            "",
+            mean.text(values[1]),
+            "",
+            flushes.text(values[2] or 0),
+            pages.text(values[3]),
+            "",
+        )
         life_gb = None if advised.life is None else advised.life.host_gb
         table.add_row(Text("none", "bold"), *first, *_terabytes(advised, life_gb))
         for one in journal.modes:
             table.add_row(
                 Text(one.mode),
-                f"{one.run_s:,.3f}",
+                time.text(one.run_s),
                 f"{one.run_change_pct:+.1f}",
-                f"{one.mean_response_ms:,.3f}",
+                mean.text(one.mean_response_ms),
                 f"{one.mean_change_pct:+.1f}",
-                f"{one.flushes:,}",
-                f"{one.page_programs:,}",
+                flushes.text(one.flushes),
+                pages.text(one.page_programs),
                 f"{one.page_programs_change_pct:+.1f}",
                 *_terabytes(advised, one.life_gb),
             )
@@ -353,7 +366,7 @@ def _show_lives(console: Console, advised: Advised) -> None:
             table.add_row(name, "–", "–", "–")
             return
         years = "–" if life.years is None else f"{life.years:,.2f}"
-        table.add_row(name, f"{life.waf:.2f}", f"{life.host_gb / 1024:,.2f}", years)
+        table.add_row(name, FIGURES["waf"].text(life.waf), f"{life.host_gb / 1024:,.2f}", years)
 
     add(Text(f"{advised.base['device']} as it is", "bold"), advised.life)
     for advice in advised.options:

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from emmclab.cli.console import print_json, say, stdout
+from emmclab.cli.console import print_json, say, say_note, stdout
 from emmclab.cli.helping import examples
 from emmclab.cli.names import layer_names, several
 from emmclab.cli.options import AsJson, Reading, TraceFiles, with_groups
@@ -28,6 +28,7 @@ from emmclab.cli.simulation import (
     refuse_single_outputs,
     warn,
 )
+from emmclab.devices.fitted import runs_note
 from emmclab.devices.layers import settings_of, stack, stacks
 from emmclab.devices.provenance import Provenance
 from emmclab.devices.result import Result
@@ -126,6 +127,7 @@ def compare(
         from emmclab.cli.show_runs import show_compared_results
 
         show_compared_results(stdout(), results)
+    say_note(runs_note(results), aside=as_json)
     end(results)
 
 

@@ -54,6 +54,16 @@ def say(text: str) -> None:
         print(harmless(text), file=sys.stderr, flush=True)
 
 
+def say_note(text: str, *, aside: bool) -> None:
+    """Print a note below results, or on stderr `aside` JSON; nothing where it is empty."""
+    if text and aside:
+        say(f"note: {text}")
+    elif text:
+        from rich.text import Text
+
+        stdout().print(Text(f"note: {text}"), soft_wrap=True)
+
+
 def put(text: str) -> None:
     """Put text and the end of its line on stdout, without the time that tables take to import."""
     try:

@@ -6,15 +6,12 @@ from collections.abc import Iterable
 from typing import Any
 
 from rich.console import Console
-from rich.measure import Measurement
 from rich.segment import Segment
 from rich.table import Table
 
 from emmclab.cli.console import ClosedPipe
+from emmclab.cli.fitting import fitted, least_width
 from emmclab.errors import harmless
-
-#: Wider than any table.
-_UNBOUNDED = 10_000
 
 
 class HarmlessConsole(Console):
@@ -28,22 +25,27 @@ class HarmlessConsole(Console):
 
 
 class DataConsole(HarmlessConsole):
-    """A console that prints every digit; a closed pipe ends the command with its exit code."""
+    """A console that prints every digit and name; a closed pipe ends the command with its exit code."""
 
     def print(self, *objects: Any, **options: Any) -> None:
-        """Print; a table that is wider than the terminal goes beyond its edge, rather than be cut."""
-        wide = self.options.update(width=_UNBOUNDED)
-        # Rich leaves the padding between columns out of the least width where it is collapsed.
-        leasts = [
-            Measurement.get(self, wide, table).minimum + len(table.columns)
-            for table in objects
-            if isinstance(table, Table)
-        ]
-        least = max(leasts, default=0)
+        """Print; tables fit into the terminal, or go beyond its edge where a number alone is wider."""
+        if not any(isinstance(one, Table) for one in objects):
+            super().print(*objects, **options)
+            return
+        for one in objects:
+            parts = fitted(self, one) if isinstance(one, Table) else [one]
+            for number, part in enumerate(parts):
+                if number:
+                    super().print()
+                self._print_whole(part, options)
+
+    def _print_whole(self, part: Any, options: dict[str, Any]) -> None:
+        """Print something of which no line is cut."""
+        least = least_width(part) if isinstance(part, Table) else 0
         fits = self.width
         self.width = max(least, fits)
         try:
-            super().print(*objects, crop=least <= fits, **options)
+            super().print(part, crop=least <= fits, **options)
         finally:
             self.width = fits
 

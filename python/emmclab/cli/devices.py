@@ -6,6 +6,7 @@ import tomllib
 from typing import Annotated, Any
 
 import typer
+from rich.table import Table
 from rich.text import Text
 
 from emmclab.cli.console import print_json, stdout
@@ -81,22 +82,29 @@ def _check(name: str, as_json: bool) -> None:
     if as_json:
         print_json(rows)
         return
-    table = framed(f"{name} and the figures that it was fitted to")
-    for heading in ("Figure", "Unit", "Published", "Bounds", "Here", "Deviation\n%", "Source"):
-        table.add_column(heading, justify="left" if heading in ("Figure", "Unit", "Source") else "right")
-    for row in rows:
-        table.add_row(
-            Text(row["figure"]),
-            row["unit"],
-            _figure(row["published"]),
-            f"{_figure(row['least'])} – {_figure(row['most'])}",
-            _figure(row["here"]),
-            f"{row['deviation_pct']:+.1f}",
-            row["source"],
-        )
     console = stdout()
-    console.print(table)
+    for source in dict.fromkeys(row["source"] for row in rows):
+        console.print(_checked(f"{name} and what it was fitted to: {source}", rows, source))
+        console.print()
     console.print("an agreement is not evidence; the device file says why others deviate", style="dim")
+
+
+def _checked(title: str, rows: list[dict[str, Any]], source: str) -> Table:
+    """Return the figures of one source."""
+    table = framed(title)
+    for heading in ("Figure", "Unit", "Published", "Bounds", "Here", "Deviation\n%"):
+        table.add_column(heading, justify="left" if heading in ("Figure", "Unit") else "right")
+    for row in rows:
+        if row["source"] == source:
+            table.add_row(
+                Text(row["figure"]),
+                row["unit"],
+                _figure(row["published"]),
+                f"{_figure(row['least'])} – {_figure(row['most'])}",
+                _figure(row["here"]),
+                f"{row['deviation_pct']:+.1f}",
+            )
+    return table
 
 
 def _figure(value: float) -> str:

@@ -10,7 +10,6 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
@@ -31,7 +30,7 @@ from emmclab.cli.helping import examples
 from emmclab.cli.meter import Meter
 from emmclab.cli.names import explained_words
 from emmclab.cli.options import AsJson, Reading, with_groups
-from emmclab.cli.show import framed
+from emmclab.cli.show import framed, show_explained
 from emmclab.cli.simulation import Capacity, configured, device_names
 from emmclab.devices.device import Device
 from emmclab.devices.stored import holds_results, run_of, stored_in
@@ -220,14 +219,17 @@ def _explain_device(device: Device, as_json: bool) -> None:
         print_json(settings)
         return
     title = f"Settings of {device.name}, {size(device.capacity_bytes)}; [allowed values]"
-    table = _headed(escape(title), "Setting", "Value", "Unit", "From", "Meaning")
+    table = _headed(title, "Setting", "Value", "Unit", "From")
+    meanings = []
     for setting in settings:
-        meaning = Text(setting["doc"])
+        meaning = Text(setting["doc"], "dim")
         if setting["allowed"]:
-            meaning.append(f" [{setting['allowed']}]", "dim")
-        table.add_row(*(Text(setting[part]) for part in ("key", "value", "unit", "origin")), meaning)
+            meaning.append(f" [{setting['allowed']}]")
+        meanings.append(meaning)
+        table.add_row(*(Text(setting[part]) for part in ("key", "value", "unit", "origin")))
     console = stdout()
-    console.print(table)
+    show_explained(console, table, meanings)
+    console.print()
     if not device.capabilities["ext_csd"]:
         return
     register = _headed("Capabilities, as its EXT_CSD register reports them", "Field", "Byte", "Value")

@@ -12,10 +12,10 @@ from rich.console import Console
 from rich.text import Text
 
 from emmclab import _core
-from emmclab.cli.console import print_json, say, stdout
+from emmclab.cli.console import print_json, say, say_note, stdout
 from emmclab.cli.explained import explain_difference
 from emmclab.cli.options import Reading
-from emmclab.cli.show import framed
+from emmclab.cli.show import framed, show_explained
 from emmclab.cli.simulation import Images, Replay, configured
 from emmclab.devices.difference import (
     Difference,
@@ -24,8 +24,8 @@ from emmclab.devices.difference import (
     figure_differences,
     shown,
 )
+from emmclab.devices.fitted import pair_note, runs_note
 from emmclab.devices.one_at_a_time import MAIN, Moved, OneAtATime, one_at_a_time
-from emmclab.devices.result_fields import result_fields
 from emmclab.devices.stored import Stored, stored
 from emmclab.errors import ConfigError
 
@@ -89,6 +89,7 @@ def explain_pair(
                 )
             one, two = (configured(name, [], capacity) for name in (first, second))
             explain_difference(one, two, as_json)
+            say_note(pair_note(one, two), aside=as_json)
             return
         source = reading.open(pair.trace)
         replay = Replay(images=pair.images)
@@ -105,6 +106,7 @@ def explain_pair(
             )
         results = [stored(name) for name in (first, second)]
     _explain_results(results[0], results[1], pair, as_json)
+    say_note(runs_note([one.fields for one in results]), aside=as_json)
 
 
 def _is_device(name: str) -> bool:
@@ -158,12 +160,13 @@ def _show_differences(console: Console, found: Sequence[Difference]) -> None:
         console.print(Text("Both were made in the same way, as far as they say it"))
         return
     table = framed(f"Made differently: {len(found)}")
-    for heading in ("", "What", "A", "B", "Unit", "Meaning"):
+    for heading in ("", "What", "A", "B", "Unit"):
         table.add_column(heading, overflow="fold")
     for one in found:
         values = (Text(shown(value)) for value in (one.first, one.second))
-        table.add_row(one.kind, Text(one.key), *values, one.unit, Text(one.meaning))
-    console.print(table)
+        table.add_row(one.kind, Text(one.key), *values, one.unit)
+    show_explained(console, table, [Text(one.meaning, "dim") for one in found])
+    console.print()
 
 
 def _show_figures(console: Console, figures: Sequence[FigureDifference]) -> None:
@@ -171,34 +174,34 @@ def _show_figures(console: Console, figures: Sequence[FigureDifference]) -> None
         console.print(Text("All figures are the same"))
         return
     table = framed(f"Figures that differ: {len(figures)}")
-    for heading in ("Figure", "A", "B", "Unit", "Change %", "Meaning"):
+    for heading in ("Figure", "A", "B", "Unit", "Change %"):
         right = heading in ("A", "B", "Change %")
         table.add_column(heading, overflow="fold", justify="right" if right else "left")
     for one in figures:
         change = "–" if one.difference_pct is None else f"{one.difference_pct:+,.2f}"
-        table.add_row(one.path, _number(one.first), _number(one.second), one.unit, change, Text(one.label))
-    console.print(table)
+        table.add_row(one.path, _number(one.first), _number(one.second), one.unit, change)
+    show_explained(console, table, [Text(one.label, "dim") for one in figures])
 
 
 def _show_alone(console: Console, alone: OneAtATime) -> None:
     """Print each main figure that differs, as a column: its value with each change alone, and its share."""
-    units = {field.path: field.unit for field in result_fields()}
-    paths = [(path, label) for path, label in MAIN if alone.together_pct[path] is not None]
+    shown_here = [field for field in MAIN if alone.together_pct[field.path] is not None]
+    paths = [field.path for field in shown_here]
     if not paths:
         console.print(Text("No main figure differs when both are simulated again"))
         return
     table = framed("From A to B, one change at a time: value, and its part of the way to B")
     table.add_column("Change", overflow="fold")
-    for path, label in paths:
-        table.add_column(f"{label}\n{units[path]}".strip(), justify="right")
-    table.add_row(Text("A", "bold"), *(_number(alone.first[path]) for path, _ in paths))
+    for field in shown_here:
+        table.add_column(f"{field.label}\n{field.unit}".strip(), justify="right")
+    table.add_row(Text("A", "bold"), *(_number(alone.first[path]) for path in paths))
     for one in alone.moved:
         if not one.reason and _moves(one):
-            cells = (_moved(one.figures[path], one.share_pct[path]) for path, _ in paths)
+            cells = (_moved(one.figures[path], one.share_pct[path]) for path in paths)
             table.add_row(Text(f"{one.label}: {one.first} -> {one.second}"), *cells)
-    parts = (f"{alone.together_pct[path] or 0.0:+.1f} %" for path, _ in paths)
+    parts = (f"{alone.together_pct[path] or 0.0:+.1f} %" for path in paths)
     table.add_row(Text("only together", "italic"), *parts)
-    table.add_row(Text("B", "bold"), *(_number(alone.second[path]) for path, _ in paths))
+    table.add_row(Text("B", "bold"), *(_number(alone.second[path]) for path in paths))
     console.print(table)
     if still := [one.label for one in alone.moved if not one.reason and not _moves(one)]:
         console.print(Text(f"alone these move nothing: {', '.join(still)}", "dim"), soft_wrap=True)

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.text import Text
 
 from emmclab.cli.console import print_json, stdout
-from emmclab.cli.show import framed
+from emmclab.cli.show import framed, show_explained
 from emmclab.devices.device import Device, presets
 from emmclab.devices.difference import NAMES
 from emmclab.devices.layers import layers as layer_kinds
@@ -98,11 +98,11 @@ def explain_named(rows: Sequence[dict[str, Any]], as_json: bool) -> None:
     console = stdout()
     if len(rows) > 1:
         table = framed()
-        for heading in ("Name", "Default", "Unit", "Meaning"):
+        for heading in ("Name", "Default", "Unit"):
             table.add_column(heading, overflow="fold")
         for row in rows:
-            table.add_row(*(Text(row[part] or "") for part in ("key", "default", "unit", "meaning")))
-        console.print(table)
+            table.add_row(*(Text(row[part] or "") for part in ("key", "default", "unit")))
+        show_explained(console, table, [Text(row["meaning"], "dim") for row in rows])
         return
     (row,) = rows
     unit = f", {row['unit']}" if row["unit"] else ""
@@ -143,12 +143,12 @@ def explain_difference(first: Device, second: Device, as_json: bool) -> None:
         console.print(Text(f"{first.name} and {second.name} have the same settings"))
         return
     table = framed(f"Settings that differ: {len(rows)} of {len(first.explain())}")
-    for heading in ("Setting", first.name, second.name, "Unit", "Meaning"):
+    for heading in ("Setting", first.name, second.name, "Unit"):
         table.add_column(heading, overflow="fold")
     for row in rows:
-        cells = (row["key"], row["first"] or "–", row["second"] or "–", row["unit"], row["meaning"])
+        cells = (row["key"], row["first"] or "–", row["second"] or "–", row["unit"])
         table.add_row(*(Text(cell or "") for cell in cells))
-    console.print(table)
+    show_explained(console, table, [Text(row["meaning"] or "", "dim") for row in rows])
 
 
 def explain_results(results: Sequence[Stored], as_json: bool) -> None:

@@ -21,12 +21,14 @@ def formats(as_json: AsJson = False) -> None:
     if as_json:
         print_json(entries)
         return
-    from emmclab.cli.show import framed
+    from rich.text import Text
+
+    from emmclab.cli.show import framed, show_explained
 
     table = framed()
-    for heading in ("Format", "Read", "Write", "About", "Known by"):
+    for heading in ("Format", "Read", "Write", "About"):
         table.add_column(heading)
     for entry in entries:
         ways = ("yes" if entry[way] else "" for way in ("reads", "writes"))
-        table.add_row(entry["name"], *ways, entry["about"], entry["known_by"])
-    stdout().print(table)
+        table.add_row(entry["name"], *ways, Text(entry["about"]))
+    show_explained(stdout(), table, [Text(f"known by {entry['known_by']}", "dim") for entry in entries])

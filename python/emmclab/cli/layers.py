@@ -10,7 +10,7 @@ from rich.text import Text
 from emmclab.cli.console import print_json, stdout
 from emmclab.cli.helping import examples
 from emmclab.cli.options import AsJson
-from emmclab.cli.show import framed
+from emmclab.cli.show import framed, show_explained
 from emmclab.devices.layers import layers as kinds
 
 
@@ -35,15 +35,11 @@ def layers(as_json: AsJson = False) -> None:
         table.add_column("Setting")
         table.add_column("Default")
         table.add_column("Unit")
-        table.add_column("Meaning")
         for setting in row["settings"]:
             table.add_row(
-                f"{row['name']}.{setting['name']}",
-                default_text(setting["default"]),
-                setting["unit"],
-                Text(setting["about"]),
+                f"{row['name']}.{setting['name']}", default_text(setting["default"]), setting["unit"]
             )
-        console.print(table)
+        show_explained(console, table, [Text(setting["about"], "dim") for setting in row["settings"]])
         console.print()
 
 

@@ -182,7 +182,9 @@ def _show(found: Found) -> None:
             table.add_column(Text(name), justify="right")
         for trial in front[:_SHOWN]:
             settings = (Text(text_of(value)) for value in trial.values.values())
-            table.add_row(trial.way, *settings, *(number(value) for value in trial.figures.values()))
+            table.add_row(
+                trial.way, *settings, *(number(value, name) for name, value in trial.figures.items())
+            )
         console.print(table)
         if len(front) > _SHOWN:
             put(f"and {len(front) - _SHOWN:,} more (--json, --html)")

@@ -16,6 +16,7 @@ from rich.text import Text
 
 from emmclab.cli.bars import bar, spark
 from emmclab.cli.console import one_line
+from emmclab.cli.fitting import explained
 from emmclab.runtime.text_table import TextTable
 from emmclab.traces.journal import Journal
 from emmclab.traces.ledger import ledger_line
@@ -435,6 +436,12 @@ def show_journal(console: Console, journal: Journal) -> None:
         show_table(console, part)
     for text in journal.remarks():
         console.print(Text(text, "dim"), soft_wrap=True)
+
+
+def show_explained(console: Console, table: Table, meanings: Sequence[Text]) -> None:
+    """Print a table whose rows have a meaning each, which stands below the row."""
+    for line in explained(console, table, meanings):
+        console.print(line, soft_wrap=True)
 
 
 class _Framed(Table):

@@ -11,7 +11,8 @@ from rich.text import Text
 
 from emmclab.cli.bars import bar
 from emmclab.cli.show import framed
-from emmclab.devices.result import DURABILITY, Result, ufs_facts
+from emmclab.devices.result import DURABILITY, Result, ufs_figures
+from emmclab.devices.result_fields import ResultField, result_field, shown_fields
 from emmclab.devices.result_text import (
     beside_rows,
     comparison_headlines,
@@ -63,28 +64,32 @@ def show_beside(console: Console, rows: Sequence[tuple[str, ...]], headings: Seq
     console.print(table)
 
 
-#: Rows of the table of one run: label, path, digits, unit.
-_FACTS = (
-    ("Mean response", "response.mean_response_ms", 3, "ms"),
-    ("Median response", "response.p50_ms", 3, "ms"),
-    ("p99 response", "response.p99_ms", 3, "ms"),
-    ("Mean service", "service.mean_service_ms", 3, "ms"),
-    ("Mean response of reads", "response.read.mean_ms", 3, "ms"),
-    ("Mean response of writes", "response.write.mean_ms", 3, "ms"),
-    ("No-wait", "requests.no_wait_pct", 2, "%"),
-    *DURABILITY,
-    ("Throughput", "run.throughput_mb_per_s", 3, "MB/s"),
-    ("Space utilisation", "space.space_utilisation", 4, ""),
-    ("Write amplification", "write_amplification.waf", 4, ""),
-    ("Page reads", "flash.page_reads.total", 0, ""),
-    ("Page programs", "flash.page_programs.total", 0, ""),
-    ("Block erases", "flash.block_erases", 0, ""),
-    ("Collections", "gc.blocks", 0, ""),
-    ("Energy", "energy.total_mj", 1, "mJ"),
-    ("Simulated time", "run.simulated_s", 1, "s"),
+#: Rows of the table of one run.
+_FACTS = shown_fields(
+    (
+        "response.mean_response_ms",
+        "response.p50_ms",
+        "response.p99_ms",
+        "service.mean_service_ms",
+        "response.read.mean_ms",
+        "response.write.mean_ms",
+        "requests.no_wait_pct",
+        *DURABILITY,
+        "run.throughput_mb_per_s",
+        "space.space_utilisation",
+        "write_amplification.waf",
+        "flash.page_reads.total",
+        "flash.page_programs.total",
+        "flash.block_erases",
+        "gc.blocks",
+        "energy.total_mj",
+        "run.simulated_s",
+    )
 )
 
 
+#: How a percentile is shown, whichever it is.
+_P99 = result_field("response.p99_ms")
 #: Rows that percentiles that were asked for take the place of.
 _USUAL_PERCENTILES = ("response.p50_ms", "response.p99_ms")
 
@@ -94,19 +99,14 @@ def _chosen(result: Result) -> list[dict[str, Any]]:
     return [row for row in result.get("percentiles", ()) if row["op"] == "all"]
 
 
-def number_text(value: float | None, digits: int) -> str:
-    """Return a figure with so many digits; a dash where it is not known."""
-    return "–" if value is None else f"{value:,.{digits}f}"
-
-
 def _ufs_table(ufs: dict[str, Any]) -> Table:
     """Show the cost of link, queues, WriteBooster and hibernation of a UFS."""
     lanes = f"{ufs['lanes']} lane{'s' if ufs['lanes'] > 1 else ''} of {ufs['gear'].replace('_', '-').upper()}"
     table = framed(f"Link of {lanes}, {ufs['link_mb_per_s']:,.0f} MB/s each way; {ufs['tags']} tags")
     for heading in ("", "Value", "Unit"):
         table.add_column(heading, justify="right" if heading == "Value" else "left")
-    for label, value, digits, unit in ufs_facts(ufs):
-        table.add_row(label, number_text(value, digits), unit)
+    for field, value in ufs_figures(ufs):
+        table.add_row(field.label, field.text(value), field.shown_unit)
     return table
 
 
@@ -131,21 +131,20 @@ def show_result(console: Console, result: Result) -> None:
     table = framed(title)
     for heading in ("", "Value", "Unit"):
         table.add_column(heading, justify="right" if heading == "Value" else "left")
-    table.add_row("Requests", f"{result['requests.total']:,}", "")
+    _add_figure(table, result, "requests.total")
     chosen = {row["percentile"]: row["response_ms"] for row in _chosen(result)}
-    for label, path, digits, unit in _FACTS:
-        if chosen and path in _USUAL_PERCENTILES:
-            if path == _USUAL_PERCENTILES[0]:
+    for field in _FACTS:
+        if chosen and field.path in _USUAL_PERCENTILES:
+            if field.path == _USUAL_PERCENTILES[0]:
                 for percent, time in chosen.items():
-                    table.add_row(f"{percentile_label(percent)} response", f"{time:,.3f}", "ms")
+                    table.add_row(f"{percentile_label(percent)} response", _P99.text(time), _P99.unit)
             continue
-        table.add_row(label, number_text(result.shown(path), digits), unit)
-    if (drain := result["run.drain_s"]) is not None:
-        table.add_row("Drain time", f"{drain:,.1f}", "s")
+        _add_figure(table, result, field.path)
+    if result["run.drain_s"] is not None:
+        _add_figure(table, result, "run.drain_s")
     if life := result["wear.lifetime"]:
-        table.add_row(
-            "Lifetime, even wear", f"{life['even_host_bytes'] / 2**40:,.2f}", "TB written by the host"
-        )
+        field = result_field("wear.lifetime.even_host_bytes")
+        table.add_row(field.label, f"{life['even_host_bytes'] / 2**40:,.2f}", "TB written by the host")
     console.print(table)
     if ufs := result.get("ufs"):
         console.print()
@@ -172,6 +171,11 @@ def show_result(console: Console, result: Result) -> None:
             if name != "device":
                 table.add_row(_words(name), f"{value:,.4f}" if isinstance(value, float) else f"{value:,}")
         console.print(table)
+
+
+def _add_figure(table: Table, result: Result, path: str) -> None:
+    field = result_field(path)
+    table.add_row(field.label, field.text(result.shown(path)), field.shown_unit)
 
 
 def utilisation_gains(results: Sequence[Result]) -> list[str]:
@@ -233,31 +237,32 @@ def show_compared_results(console: Console, results: Sequence[Result]) -> None:
         console.print(Text(line), soft_wrap=True)
 
 
+#: Columns of the work of a device: under layers, and otherwise.
+_OF_LAYERS = shown_fields(("flash.page_programs.total",))
+_OF_SPACE = shown_fields(("space.space_utilisation", "write_amplification.waf", "flash.block_erases"))
+
+
 def _headings(results: Sequence[Result]) -> list[str]:
     """Return the columns of the comparison with their units."""
-    chosen = [percentile_label(row["percentile"]) for row in _chosen(results[0])] or ["p99"]
-    figures = ("Pages\nwritten",) if _by_layers(results) else ("Space\nutil.", "WAF\n", "Erases\n")
+    chosen = [percentile_label(row["percentile"]) for row in _chosen(results[0])] or [_P99.short]
     return [
         "Device\n",
-        "Mean\nms",
+        result_field("response.mean_response_ms").head,
         "Change\n%",
         "Recorded\nerror %",
-        *(f"{label}\nms" for label in chosen),
-        *figures,
+        *(f"{label}\n{_P99.unit}" for label in chosen),
+        *(field.head for field in _work(results)),
     ]
+
+
+def _work(results: Sequence[Result]) -> tuple[ResultField, ...]:
+    """Return the columns for the work of a device: programs under layers, else use of space."""
+    return _OF_LAYERS if _by_layers(results) else _OF_SPACE
 
 
 def _by_layers(results: Sequence[Result]) -> bool:
     """Return whether runs differ in their layers."""
     return len({tuple(result["options"].get("layers", ())) for result in results}) > 1
-
-
-def _figures(result: Result, by_layers: bool) -> tuple[str, ...]:
-    """Return the columns for the work of a device: programs under layers, else use of space."""
-    if by_layers:
-        return (f"{result['flash.page_programs.total']:,}",)
-    utilisation, waf = result["space.space_utilisation"], result["write_amplification.waf"]
-    return f"{utilisation:.4f}", f"{waf:.3f}", f"{result['flash.block_erases']:,}"
 
 
 def _show_compared(console: Console, results: Sequence[Result]) -> None:
@@ -281,11 +286,11 @@ def _show_compared(console: Console, results: Sequence[Result]) -> None:
         ]
         table.add_row(
             Text(result.run_name + (f" ({', '.join(marks)})" if marks else "")),
-            f"{mean:,.3f}",
+            result_field("response.mean_response_ms").text(mean),
             f"{100 * (mean / base - 1):+.1f}" if base else "–",
             "–" if error is None else f"{error:+.1f}",
-            *(f"{time:,.3f}" for time in _percentile_times(result)),
-            *_figures(result, _by_layers(results)),
+            *map(_P99.text, _percentile_times(result)),
+            *(field.text(result.shown(field.path)) for field in _work(results)),
         )
     console.print()
     console.print(table)
@@ -293,13 +298,9 @@ def _show_compared(console: Console, results: Sequence[Result]) -> None:
     console.print(_durability_table(results, f"{first.capitalize()}\n"))
 
 
-#: Columns of the second table of a comparison: heading, path, digits.
-_TIME_AND_DURABILITY = (
-    ("Throughput\nMB/s", "run.throughput_mb_per_s", 3),
-    ("Flushes\n", "requests.other", 0),
-    ("of\ndata", "cache.flushes", 0),
-    ("Mean\nms", "durable.mean_ms", 3),
-    ("p99\nms", "durable.p99_ms", 3),
+#: Columns of the second table of a comparison.
+_TIME_AND_DURABILITY = shown_fields(
+    ("run.throughput_mb_per_s", "requests.other", "cache.flushes", "durable.mean_ms", "durable.p99_ms")
 )
 
 
@@ -307,17 +308,18 @@ def _durability_table(results: Sequence[Result], first: str) -> Table:
     """Return how long the trace took, and how long its flushes and synchronous writes took."""
     table = framed("Total time; response of flushes and synchronous writes")
     table.add_column(first)
-    for heading in ("Time\ns", "Change\n%", *(heading for heading, _, _ in _TIME_AND_DURABILITY)):
+    time = result_field("run.simulated_s")
+    for heading in (time.head, "Change\n%", *(field.head for field in _TIME_AND_DURABILITY)):
         table.add_column(heading, justify="right", no_wrap=True)
     base = results[0]["run.simulated_s"]
     for result in results:
         took = result["run.simulated_s"]
         table.add_row(
             Text(result.run_name),
-            f"{took:,.3f}",
+            time.text(took),
             f"{100 * (took / base - 1):+.1f}" if base else "–",
-            *(number_text(result.shown(path), digits) for _, path, digits in _TIME_AND_DURABILITY),
+            *(field.text(result.shown(field.path)) for field in _TIME_AND_DURABILITY),
         )
-    table.caption = "Flushes: with discards; of data: those, and preflushes, that found data in the cache"
+    table.caption = "Flushes: with discards; cache flushes: those, and preflushes, that found data in it"
     table.caption_justify = "left"
     return table

@@ -12,6 +12,7 @@ from emmclab.cli.show import framed
 from emmclab.cli.show_runs import show_beside, show_provenance
 from emmclab.devices.intervals import CONFIDENCE_TEXT, difference_interval
 from emmclab.devices.result import Result
+from emmclab.devices.result_fields import result_field
 from emmclab.devices.result_text import (
     BESIDE,
     comparison_headlines,
@@ -35,15 +36,12 @@ def show_spread(console: Console, results: Sequence[Result]) -> None:
     console.print(Text(f"{results[0]['device']}, {len(results)} seeds: {line}", "bold"), soft_wrap=True)
     show_provenance(console, results[:1])
     rows = []
-    for label, group, op, unit in BESIDE:
-        row = found[group][op]
-        sign, digits = ("ms", 3) if unit == "ms" else ("%", 1)
-        was, middle = (
-            "–" if row[name] is None else f"{row[name]:,.{digits}f} {sign}" for name in ("recorded", "mean")
-        )
-        span = "–" if row["low"] is None else f"{row['low']:,.{digits}f} to {row['high']:,.{digits}f}"
-        error = "–" if row["error"] is None else f"{row['error']:+.1f} {'%' if unit == 'ms' else 'points'}"
-        rows.append((label, was, middle, span, error))
+    for one in BESIDE:
+        row = found[one.group][one.op]
+        low, high = one.field.text(row["low"]), one.field.text(row["high"])
+        span = "–" if row["low"] is None else f"{low} to {high}"
+        was, middle = (one.text(row[name]) for name in ("recorded", "mean"))
+        rows.append((one.label, was, middle, span, one.error_text(row["error"])))
     show_beside(console, rows, ("", "Recorded", "Mean", "Range", "Error of mean"))
 
 
@@ -61,8 +59,16 @@ def show_compared_seeds(console: Console, results: Sequence[Result]) -> None:
         runs = runs_by_device([result for result in results if result["trace"] == trace])
         base = means_by_seed(runs[0][1])
         table = framed(f"{trace}: mean response over {len(base)} seeds, change against the first")
-        table.add_column("Device")
-        for heading in ("Mean ms", "Range ms", "Change %", f"{CONFIDENCE_TEXT} interval %", "p99 ms"):
+        table.add_column("Device\n")
+        response, tail = map(result_field, ("response.mean_response_ms", "response.p99_ms"))
+        heads = (
+            response.head,
+            f"Range\n{response.unit}",
+            "Change\n%",
+            f"{CONFIDENCE_TEXT} interval\n%",
+            tail.head,
+        )
+        for heading in heads:
             table.add_column(heading, justify="right", no_wrap=True)
         for name, found in runs:
             values = means_by_seed(found)
@@ -75,11 +81,11 @@ def show_compared_seeds(console: Console, results: Sequence[Result]) -> None:
             p99 = spread([one["response.p99_ms"] for one in found])
             table.add_row(
                 Text(name),
-                f"{mean:,.3f}",
-                f"{low:,.3f} to {high:,.3f}",
+                response.text(mean),
+                f"{response.text(low)} to {response.text(high)}",
                 f"{100 * (mean / first - 1):+.1f}" if first else "–",
                 "–" if values == base else bounds,
-                f"{p99.mean:,.3f}" if p99 else "–",
+                tail.text(p99.mean if p99 else None),
             )
         console.print()
         console.print(table)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from statistics import median
 from typing import Annotated
 
 import typer
@@ -72,6 +71,9 @@ def _of_traces(text: str, traces: Sequence[Trace]) -> float:
 
 def _of_fleet(path: Path) -> float:
     """Return the median over the recordings of a fleet of the bytes written in a day."""
+    # Loads modules for which other runs do not wait.
+    from statistics import median
+
     from emmclab.fleet.table import Table
 
     rows = Table(path).recordings(["write_data_kb", "duration_s"])

@@ -13,21 +13,21 @@ from typing import Any, NamedTuple
 from emmclab.devices.advise_journal import JournalAdvice, advise_journal
 from emmclab.devices.device import Device
 from emmclab.devices.result import Result
+from emmclab.devices.result_fields import result_field
 from emmclab.devices.result_text import ended_early, much_wrapped, offered, trusted
 from emmclab.devices.spread import is_random_run, order_of, untested
 from emmclab.errors import ConfigError, EmmclabError
 from emmclab.runtime.threads import threads
 from emmclab.traces.trace import Trace
 
-#: What options can be ranked by, smaller first but for the lifetime, with their names.
-ORDERS = {
-    "mean": "mean response",
-    "p99": "p99 response",
-    "waf": "write amplification",
-    "lifetime": "lifetime",
+#: The figures of a run that options can be ranked by, smaller first.
+FIGURES = {
+    "mean": result_field("response.mean_response_ms"),
+    "p99": result_field("response.p99_ms"),
+    "waf": result_field("write_amplification.waf"),
 }
-
-_PATHS = {"mean": "response.mean_response_ms", "p99": "response.p99_ms", "waf": "write_amplification.waf"}
+#: All that options can be ranked by, with their names; the longest lifetime comes first.
+ORDERS = {**{by: field.name for by, field in FIGURES.items()}, "lifetime": "lifetime"}
 
 #: Data on the device where nothing else is said: on a new one, options on collection would change nothing.
 USED = "used:1y"
@@ -119,7 +119,9 @@ class Advised:
                 return "No lifetime is known: the device does not collect, or has no erase limit"
             unit, digits = " GB", 0
         else:
-            unit, digits = ("", 3) if self.by == "waf" else (" ms", 2)
+            field = FIGURES[self.by]
+            # Times in a sentence are rounded; the table has all digits.
+            unit, digits = (f" {field.unit}", 2) if field.unit else ("", field.digits)
         before, after = _mean(self.base_by_seed), _mean(best.by_seed)
         change = 100 * (after / before - 1) if before else 0.0
         numbers = f"{before:,.{digits}f} -> {after:,.{digits}f}{unit}"
@@ -400,7 +402,7 @@ class Runs(NamedTuple):
         """Return the figure that options are ranked by, for each seed that has it."""
         if by == "lifetime":
             return {seed: life.host_gb for seed, life in self.lives.items() if life}
-        return {seed: run[_PATHS[by]] for seed, run in self.by_seed.items()}
+        return {seed: run[FIGURES[by].path] for seed, run in self.by_seed.items()}
 
     @property
     def life(self) -> Life | None:

@@ -8,11 +8,16 @@ from typing import Any
 
 from emmclab.devices.device import Device
 from emmclab.devices.result import Result
+from emmclab.devices.result_fields import shown_fields
 from emmclab.devices.result_text import ended_early, trusted
 from emmclab.devices.spread import is_random_run, order_of, untested
 from emmclab.errors import ConfigError
 from emmclab.traces.trace import Trace
 
+#: Figures of each mode: time, mean response, flushes that found data, pages programmed.
+MODE_FIGURES = shown_fields(
+    ("run.simulated_s", "response.mean_response_ms", "cache.flushes", "flash.page_programs.total")
+)
 #: The modes that keep the promises of the journal with less work.
 MODES = ("ordered_fua", "delta", "packed", "aware")
 

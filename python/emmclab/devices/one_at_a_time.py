@@ -10,19 +10,22 @@ from typing import Any, NamedTuple
 
 from emmclab.devices.again import Recipe, recipe_of, with_settings
 from emmclab.devices.difference import Difference, figure, shown
+from emmclab.devices.result_fields import shown_fields
 from emmclab.devices.stored import Stored
 from emmclab.errors import ConfigError
 
-#: The figures that are followed: path and heading.
-MAIN = (
-    ("response.mean_response_ms", "Mean response"),
-    ("response.p99_ms", "p99 response"),
-    ("response.read.mean_ms", "Mean of reads"),
-    ("response.write.mean_ms", "Mean of writes"),
-    ("durable.mean_ms", "Mean of flushes and synchronous writes"),
-    ("durable.p99_ms", "p99 of these"),
-    ("write_amplification.waf", "Write amplification"),
-    ("run.simulated_s", "Simulated time"),
+#: The figures that are followed.
+MAIN = shown_fields(
+    (
+        "response.mean_response_ms",
+        "response.p99_ms",
+        "response.read.mean_ms",
+        "response.write.mean_ms",
+        "durable.mean_ms",
+        "durable.p99_ms",
+        "write_amplification.waf",
+        "run.simulated_s",
+    )
 )
 #: The setting that decides which others of its group exist.
 _DECIDES = ("policy", "scheme")
@@ -102,7 +105,7 @@ def one_at_a_time(
         if progress is not None:
             progress(number, total, words)
         result = recipe.run(images=images)
-        return {path: _main(result, path) for path, _ in MAIN}
+        return {field.path: _main(result, field.path) for field in MAIN}
 
     ends = run(1, first.name, recipes[0]), run(2, second.name, recipes[1])
 
@@ -119,7 +122,7 @@ def one_at_a_time(
     moved = [move(number, change) for number, change in enumerate(changes, 3)]
     moved = _with_groups(changes, moved, lambda change: move(total, change))
     together: dict[str, float | None] = {}
-    for path, _ in MAIN:
+    for path in (field.path for field in MAIN):
         if _share(ends[0][path], ends[1][path], ends[1][path]) is None:
             together[path] = None
         else:
@@ -199,13 +202,14 @@ def _not_repeated(stored: Sequence[Stored], again: Sequence[Mapping[str, float |
     for result, figures in zip(stored, again, strict=True):
         if result.kind != "simulation":
             continue
-        for path, label in MAIN:
-            before, now = _main(result.fields, path), figures[path]
+        for field in MAIN:
+            before, now = _main(result.fields, field.path), figures[field.path]
             if before != now:
                 version = result.provenance.get("version")
+                name = field.name
                 found.append(
-                    f"{result.place} (version {version}) has {label.lower()} {_number(before)}, this version "
-                    f"gives {_number(now)}"
+                    f"{result.place} (version {version}) has {name} {_number(before)}, this version gives "
+                    f"{_number(now)}"
                 )
     return found
 

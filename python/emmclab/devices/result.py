@@ -6,19 +6,27 @@ from collections.abc import Mapping
 from typing import Any
 
 from emmclab.devices.notebook import result_html
+from emmclab.devices.result_fields import ResultField, shown_fields
 from emmclab.runtime.document import Document
 
 #: The group of a result that differs from run to run: the cost on this computer.
 WALL_GROUP = "computing"
 
-#: What durability costs: label, path, digits, unit. `durable` holds flushes, and writes that promise
-#: durability or an order (FUA, preflush, barrier); a preflush is a flush of the cache, too.
-DURABILITY = (
-    ("Flushes and discards", "requests.other", 0, ""),
-    ("Cache flushes with data", "cache.flushes", 0, ""),
-    ("Flushes and synchronous writes", "durable.requests", 0, ""),
-    ("Mean response of these", "durable.mean_ms", 3, "ms"),
-    ("p99 response of these", "durable.p99_ms", 3, "ms"),
+#: What durability costs.
+DURABILITY = ("requests.other", "cache.flushes", "durable.requests", "durable.mean_ms", "durable.p99_ms")
+#: What link, queues and hibernation of a UFS cost, then what only some have.
+_UFS = (
+    *("ufs.to_device.busy_pct", "ufs.to_device.wait_ms", "ufs.to_host.busy_pct", "ufs.to_host.wait_ms"),
+    *("ufs.most_in_flight", "ufs.tag_wait_ms", "ufs.queue_wait_ms"),
+    *("ufs.hibernated_pct", "ufs.hibernate_exits", "ufs.hibernate_exit_ms"),
+)
+_ZONES = tuple(
+    f"ufs.zones.{name}"
+    for name in ("count", "size_bytes", "resets", "opened", "closed", "filled", "most_open", "slc_bytes")
+)
+_WRITE_BOOSTER = tuple(
+    f"ufs.write_booster.{name}"
+    for name in ("size_bytes", "bytes_written", "bytes_past_it", "flushed_blocks", "life_used_pct")
 )
 
 
@@ -39,47 +47,16 @@ def at(fields: Mapping[str, Any], path: str) -> Any:
     return value
 
 
-def ufs_facts(ufs: dict[str, Any]) -> list[tuple[str, float | None, int, str]]:
-    """Return what link, queues, WriteBooster and hibernation of a UFS cost: label, value, digits, unit.
+def ufs_figures(ufs: Mapping[str, Any]) -> list[tuple[ResultField, float | None]]:
+    """Return what link, queues, zones, WriteBooster and hibernation of a UFS cost.
 
-    >>> ufs_facts({})
+    >>> ufs_figures({})
     []
     """
     if not ufs:
         return []
-    facts: list[tuple[str, float | None, int, str]] = [
-        ("Link to the device in use", ufs["to_device"]["busy_pct"], 2, "%"),
-        ("Mean wait for it", ufs["to_device"]["wait_ms"], 4, "ms"),
-        ("Link to the host in use", ufs["to_host"]["busy_pct"], 2, "%"),
-        ("Mean wait for it", ufs["to_host"]["wait_ms"], 4, "ms"),
-        ("Most commands in flight", ufs["most_in_flight"], 0, ""),
-        ("Mean wait for a tag", ufs["tag_wait_ms"], 4, "ms"),
-        ("Mean wait for a queue", ufs["queue_wait_ms"], 4, "ms"),
-        ("In hibernation", ufs["hibernated_pct"], 1, "%"),
-        ("Exits from it", ufs["hibernate_exits"], 0, ""),
-        ("Mean time of an exit", ufs["hibernate_exit_ms"], 3, "ms"),
-    ]
-    if zones := ufs["zones"]:
-        facts += [
-            ("Zones", zones["count"], 0, ""),
-            ("Their size", zones["size_bytes"] / (1 << 20), 1, "MB"),
-            ("Resets", zones["resets"], 0, ""),
-            ("Opened", zones["opened"], 0, ""),
-            ("Closed for another", zones["closed"], 0, ""),
-            ("Filled", zones["filled"], 0, ""),
-            ("Open at once, most", zones["most_open"], 0, ""),
-            ("Flash in SLC mode programmed", zones["slc_bytes"] / (1 << 20), 1, "MB"),
-        ]
-    if booster := ufs["write_booster"]:
-        mb = 1 << 20
-        facts += [
-            ("WriteBooster, size", booster["size_bytes"] / mb, 0, "MB"),
-            ("Written to it", booster["bytes_written"] / mb, 1, "MB"),
-            ("Written past it", booster["bytes_past_it"] / mb, 1, "MB"),
-            ("Its blocks flushed", booster["flushed_blocks"], 0, ""),
-            ("Its life used", booster["life_used_pct"], 4, "%"),
-        ]
-    return facts
+    paths = (*_UFS, *(_ZONES if ufs["zones"] else ()), *(_WRITE_BOOSTER if ufs["write_booster"] else ()))
+    return [(field, at({"ufs": ufs}, field.path)) for field in shown_fields(paths)]
 
 
 class Result(Document):

@@ -1,4 +1,4 @@
-"""The fields of a result: path, unit, meaning, and column in SQL."""
+"""The fields of a result: path, unit, meaning, column in SQL, and how those that are figures are shown."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 _FILE = Path(__file__).parents[1] / "data" / "result-fields.toml"
+_MB = 1 << 20
 
 
 class ResultField(NamedTuple):
@@ -18,6 +19,49 @@ class ResultField(NamedTuple):
     about: str
     #: The column of the SQL table `runs`.
     column: str = ""
+    #: What a figure is called wherever it is shown, and in the head of a narrow column.
+    label: str = ""
+    short: str = ""
+    #: Behind the point, wherever the figure is shown.
+    digits: int = 0
+    #: `lower` or `higher`; empty where neither is better.
+    better: str = ""
+
+    @property
+    def shown_unit(self) -> str:
+        """The unit in which the figure is shown: bytes are shown in MB, and a label says what is counted."""
+        return {"byte": "MB", "block": "", "map unit": ""}.get(self.unit, self.unit)
+
+    @property
+    def name(self) -> str:
+        """The label inside a sentence.
+
+        >>> result_field("response.mean_response_ms").name, result_field("response.p99_ms").name
+        ('mean response', 'p99 response')
+        """
+        return self.label[:1].lower() + self.label[1:]
+
+    @property
+    def head(self) -> str:
+        r"""The head of a narrow column: the short label over the unit, in two lines.
+
+        >>> result_field("response.mean_response_ms").head, result_field("space.space_utilisation").head
+        ('Mean\nms', 'Space\nutil.')
+        """
+        label = self.short or self.label
+        if self.shown_unit:
+            return f"{label}\n{self.shown_unit}"
+        return label.replace(" ", "\n", 1) if " " in label else f"{label}\n"
+
+    def text(self, value: float | None) -> str:
+        """Return the figure as it is shown; a dash where it is not known.
+
+        >>> result_field("response.p99_ms").text(1234.5), result_field("response.p99_ms").text(None)
+        ('1,234.500', '–')
+        """
+        if value is None:
+            return "–"
+        return f"{value / _MB if self.unit == 'byte' else value:,.{self.digits}f}"
 
 
 class ResultGroup(NamedTuple):
@@ -49,3 +93,43 @@ def result_groups() -> tuple[ResultGroup, ...]:
 def result_fields() -> list[ResultField]:
     """Return the fields of all groups, in the order of the JSON output."""
     return [field for group in result_groups() for field in group.fields]
+
+
+@functools.cache
+def _by_path() -> dict[str, ResultField]:
+    return {field.path: field for field in result_fields()}
+
+
+@functools.cache
+def _by_column() -> dict[str, ResultField]:
+    return {field.column: field for field in result_fields() if field.label}
+
+
+def result_field(path: str) -> ResultField:
+    """Return a field by its path.
+
+    Raises:
+        KeyError: there is no such field.
+    """
+    return _by_path()[path]
+
+
+def shown_fields(paths: tuple[str, ...]) -> tuple[ResultField, ...]:
+    """Return figures by their paths, in order.
+
+    Raises:
+        KeyError: there is no such field, or it is no figure that is shown.
+    """
+    found = tuple(map(result_field, paths))
+    if bare := [field.path for field in found if not field.label]:
+        raise KeyError(f"no label is declared of {', '.join(bare)}")
+    return found
+
+
+def field_of_column(column: str) -> ResultField | None:
+    """Return the figure that a column of the SQL table `runs` holds; None where it is none that is shown.
+
+    >>> field_of_column("waf").label
+    'Write amplification'
+    """
+    return _by_column().get(column)

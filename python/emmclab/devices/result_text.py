@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from emmclab.devices.result import Result
+from emmclab.devices.result_fields import ResultField, result_field
 from emmclab.devices.spread import is_random_run, order_of, untested
 
 #: Share of recorded requests within 1 ms of the device going idle above which open loop misleads.
@@ -243,16 +244,42 @@ def device_before(result: Result) -> str:
     return f"device: preconditioned, {state}"
 
 
-#: Rows of the table of recorded beside simulated: label, group, operation, unit.
-BESIDE = tuple(
-    (f"{label}{which}", group, op, unit)
-    for label, group, unit in (
-        ("Mean response", "response", "ms"),
-        ("Mean service", "service", "ms"),
-        ("No-wait", "no_wait", "pct"),
-    )
-    for which, op in (("", "all"), (", reads", "read"), (", writes", "write"))
-)
+class Beside(NamedTuple):
+    """A row of the table of recorded beside simulated figures: its label, and the figure that it is."""
+
+    label: str
+    field: ResultField
+    group: str
+    op: str
+
+    def text(self, value: float | None) -> str:
+        """Return a value with its unit; a dash where it is not known."""
+        return "–" if value is None else f"{self.field.text(value)} {self.field.unit}"
+
+    def error_text(self, value: float | None) -> str:
+        """Return the error of a simulated value, in percent, or in points where the figure is a share."""
+        return "–" if value is None else f"{value:+.1f} {'points' if self.field.unit == '%' else '%'}"
+
+    def of(self, recorded: Mapping[str, Any]) -> tuple[float | None, float | None, float | None]:
+        """Return the recorded and the simulated value, and the error."""
+        values = recorded[self.group][self.op]
+        kind, error = ("pct", "error_points") if self.field.unit == "%" else ("ms", "error_pct")
+        return values[f"recorded_{kind}"], values[f"simulated_{kind}"], values[error]
+
+
+def _besides() -> Iterator[Beside]:
+    for group, path in (
+        ("response", "response.mean_response_ms"),
+        ("service", "service.mean_service_ms"),
+        ("no_wait", "requests.no_wait_pct"),
+    ):
+        field = result_field(path)
+        for op, which in (("all", ""), ("read", " of reads"), ("write", " of writes")):
+            yield Beside(f"{field.label}{which}", field, group, op)
+
+
+#: Rows of the table of recorded beside simulated figures.
+BESIDE = tuple(_besides())
 
 
 def beside_rows(result: Result) -> list[tuple[str, ...]]:
@@ -261,21 +288,12 @@ def beside_rows(result: Result) -> list[tuple[str, ...]]:
     >>> import emmclab
     >>> result = emmclab.Device.preset("nexus5").simulate(emmclab.read(emmclab.bundled()[0]))
     >>> [row[0] for row in beside_rows(result)][:2]
-    ['Mean response', 'Mean response, reads']
+    ['Mean response', 'Mean response of reads']
     """
-    rows = []
-    for label, group, op, unit in BESIDE:
-        values = result["recorded"][group][op]
-        recorded, simulated = (values[f"{which}_{unit}"] for which in ("recorded", "simulated"))
-        error = values["error_pct" if unit == "ms" else "error_points"]
-        sign, digits = ("ms", 3) if unit == "ms" else ("%", 1)
-        rows.append(
-            (
-                label,
-                *("–" if value is None else f"{value:,.{digits}f} {sign}" for value in (recorded, simulated)),
-                "–" if error is None else f"{error:+.1f} {'%' if unit == 'ms' else 'points'}",
-            )
-        )
+    rows: list[tuple[str, ...]] = []
+    for row in BESIDE:
+        recorded, simulated, error = row.of(result["recorded"])
+        rows.append((row.label, row.text(recorded), row.text(simulated), row.error_text(error)))
     return rows
 
 

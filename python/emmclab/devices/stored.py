@@ -20,8 +20,8 @@ _OF_A_RESULT = ("device", "options", "configuration", "requests")
 _RUN_KEY = "emmclab.run"
 _PAGES = (".html", ".htm")
 _HINT = (
-    "name a file that `--json` of a command, `--events` or `--html` wrote; `emmclab profile A --against B` "
-    "compares traces"
+    "name a file that `--json` of a command, `--events` or `--html` wrote; `emmclab profile A "
+    "--against B` compares traces"
 )
 
 

@@ -6,7 +6,9 @@ from pathlib import Path
 
 import altair as alt
 
-from emmclab.devices.advise import ORDERS, Advised, said
+from emmclab.devices.advise import FIGURES, ORDERS, Advised, said
+from emmclab.devices.advise_journal import MODE_FIGURES
+from emmclab.devices.result_fields import result_field
 from emmclab.devices.result_text import device_before, mode_line
 from emmclab.pages import plots
 from emmclab.pages.assemble import assemble
@@ -50,6 +52,8 @@ def write_advice(advised: Advised, html: Path) -> None:
             life=advised.life,
             reasoning=said(advised.life, base) if advised.life else "",
             metric=ORDERS[advised.by],
+            fields={**FIGURES, "ram": result_field("configuration.ram_kb")},
+            mode_fields=dict(zip(("time", "mean", "flushes", "pages"), MODE_FIGURES, strict=True)),
             head=_head(advised),
             provenance=Provenance(
                 ledger_line(base["ledger"]), lost=lost([base["ledger"]]), made=base.get("provenance") or {}
@@ -61,14 +65,11 @@ def write_advice(advised: Advised, html: Path) -> None:
 def _head(advised: Advised) -> Head:
     """Return the answer, the device as it is, and the options that change most."""
     base = advised.base
-    response = base["response"]
     tiles = [
-        tile("Mean response", response["mean_response_ms"], "ms", note="as it is"),
-        tile("p99 response", response["p99_ms"], "ms", note="as it is"),
-        tile("Write amplification", base["write_amplification"]["waf"], note="as it is"),
+        tile(figure.label, base[figure.path], figure.unit, note="as it is") for figure in FIGURES.values()
     ]
     tiles += [
-        Tile(one.option, f"{one.mean_change_pct:+.1f} %", note="mean response")
+        Tile(one.option, f"{one.mean_change_pct:+.1f} %", note=FIGURES["mean"].name)
         for one in advised.options[:_BEST]
     ]
     return Head(

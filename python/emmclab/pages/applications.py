@@ -6,9 +6,16 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from emmclab.apps.closed_loop import STATES, AppResult, dominating, durability_line, requests_line
+from emmclab.apps.closed_loop import (
+    STATES,
+    AppResult,
+    dominating,
+    durability_line,
+    order_note_of,
+    requests_line,
+)
 from emmclab.pages.assemble import assemble
-from emmclab.pages.head import Head, Provenance, tile
+from emmclab.pages.head import Head, Provenance, noted, tile
 from emmclab.pages.plots.applications import FIGURES
 from emmclab.pages.plots.figure import Rows
 from emmclab.pages.theme import STATE_COLOURS
@@ -44,7 +51,7 @@ def render(
         rows,
         list(dict.fromkeys(names)),
         title=", ".join(programs),
-        head=_head(results, programs, facts),
+        head=_head(results, programs, facts, order_note_of(results, made or {})),
         provenance=Provenance(
             f"{len(results)} run{'s' if len(results) != 1 else ''}: {facts}",
             made=made or {},
@@ -62,7 +69,7 @@ def render(
     )
 
 
-def _head(results: Sequence[AppResult], programs: Sequence[str], facts: str) -> Head:
+def _head(results: Sequence[AppResult], programs: Sequence[str], facts: str, note: str) -> Head:
     one = len(results) == 1
     first = results[0]
     answers = (
@@ -85,6 +92,7 @@ def _head(results: Sequence[AppResult], programs: Sequence[str], facts: str) -> 
             f"{first['options']['precondition']}.",
         ],
         tiles=tiles,
+        notices=noted(note),
         picture="path" if one else "runtimes",
     )
 

@@ -96,6 +96,11 @@ class Head:
     picture: str = ""
 
 
+def noted(text: str) -> list[Notice]:
+    """Return a note as a notice; none where it is empty."""
+    return [Notice("note", text)] if text else []
+
+
 def tile(label: str, value: float | None, unit: str = "", *, digits: int = 3, note: str = "") -> Tile:
     """Return a figure in the unit that suits people; the exact one is shown on hover."""
     return Tile(label, amount(value, unit, digits), exact(value, unit), note)

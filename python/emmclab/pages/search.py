@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from emmclab.devices.result_fields import field_of_column
 from emmclab.devices.spread import MORE_SEEDS, untested
 from emmclab.pages.assemble import assemble
 from emmclab.pages.head import Head, Provenance, Tile, exact
@@ -62,7 +63,7 @@ def _head(found: Found, drawn: list[Figure]) -> Head:
         values = [one.figures[objective.metric] for one in done]
         if values:
             best = (max if objective.is_maximized else min)(values)
-            tiles.append(Tile(f"Best {objective.metric}", number(best), exact(best)))
+            tiles.append(Tile(f"Best {objective.metric}", number(best, objective.metric), exact(best)))
     return Head(
         answer=headline(found),
         lead=[
@@ -83,7 +84,9 @@ def headline(found: Found) -> str:
     others = len(alike(found))
     trials = f"{others:,} other trial{'s are' if others != 1 else ' is'} not told apart from"
     if len(front) == 1:
-        figures = (f"{one.metric} {number(front[0].figures[one.metric])}" for one in found.objectives)
+        figures = (
+            f"{one.metric} {number(front[0].figures[one.metric], one.metric)}" for one in found.objectives
+        )
         line = f"{named(front[0])}: {', '.join(figures)}" + (f"; {trials} it" if others else "")
     else:
         line = f"{len(front):,} of {len(found.trials):,} trials are beaten by no other"
@@ -103,12 +106,15 @@ def text_of(value: Any) -> str:
     return f"{value:.6g}" if isinstance(value, float) else written(value)
 
 
-def number(value: float) -> str:
-    """Return a figure with four digits that count.
+def number(value: float, metric: str) -> str:
+    """Return a figure as it is shown everywhere; another column with four digits that count.
 
-    >>> number(3094.3481), number(0.0012345)
-    ('3,094', '0.001234')
+    >>> number(3094.3481, "waf"), number(3094.3481, "layer_moved"), number(0.0012345, "layer_moved")
+    ('3,094.348', '3,094', '0.001234')
     """
+    field = field_of_column(metric)
+    if field is not None and field.unit != "byte":
+        return field.text(value)
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
 
 
@@ -138,7 +144,9 @@ def compared(found: Found) -> list[dict[str, Any]]:
                 "trials": len(own),
                 "feasible": sum(one.is_feasible for one in own),
                 "front": sum(one.way == way for one in front),
-                "best": {name: None if value is None else number(value) for name, value in best.items()},
+                "best": {
+                    name: None if value is None else number(value, name) for name, value in best.items()
+                },
                 "beaten": beaten if way != WAYS[0] else None,
                 "of": len(against),
             }
@@ -160,7 +168,7 @@ def _row(found: Found, trial: Trial) -> dict[str, Any]:
         "way": trial.way,
         "number": trial.number,
         "values": [text_of(trial.values[one.name]) for one in found.space.ranges],
-        "figures": [(number(trial.figures[name]), trial.figures[name]) for name in trial.figures],
+        "figures": [(number(trial.figures[name], name), trial.figures[name]) for name in trial.figures],
     }
 
 

@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from emmclab.devices.device import Device
-from emmclab.devices.result import DURABILITY, Result, ufs_facts
+from emmclab.devices.fitted import runs_note
+from emmclab.devices.result import DURABILITY, Result, ufs_figures
+from emmclab.devices.result_fields import result_field, shown_fields
 from emmclab.devices.result_text import (
     beside_rows,
     comparison_headlines,
@@ -19,52 +21,65 @@ from emmclab.devices.result_text import (
     warnings,
 )
 from emmclab.pages.assemble import assemble
-from emmclab.pages.head import Head, Notice, Provenance, Tile, lost, tile
+from emmclab.pages.head import Head, Notice, Provenance, Tile, lost, noted, tile
 from emmclab.pages.run_figures import FIGURES, OF_SEVERAL, rows_of
 from emmclab.runtime.files import write_whole
 from emmclab.traces.ledger import ledger_line
 
-_COLUMNS = (
-    ("response.mean_response_ms", "Mean response", "ms", 3),
-    ("response.p50_ms", "p50", "ms", 3),
-    ("response.p99_ms", "p99", "ms", 3),
-    ("response.read.mean_ms", "Reads", "ms", 3),
-    ("response.write.mean_ms", "Writes", "ms", 3),
-    ("service.mean_service_ms", "Mean service", "ms", 3),
-    ("requests.no_wait_pct", "No-wait", "%", 2),
-    *((path, label, unit, digits) for label, path, digits, unit in DURABILITY),
-    ("space.space_utilisation", "Space utilisation", "", 4),
-    ("write_amplification.waf", "WAF", "", 3),
-    ("energy.total_mj", "Energy", "mJ", 1),
-    ("run.simulated_s", "Simulated", "s", 1),
-    ("run.throughput_mb_per_s", "Throughput", "MB/s", 3),
+_COLUMNS = shown_fields(
+    (
+        "response.mean_response_ms",
+        "response.p50_ms",
+        "response.p99_ms",
+        "response.read.mean_ms",
+        "response.write.mean_ms",
+        "service.mean_service_ms",
+        "requests.no_wait_pct",
+        *DURABILITY,
+        "space.space_utilisation",
+        "write_amplification.waf",
+        "energy.total_mj",
+        "run.simulated_s",
+        "run.throughput_mb_per_s",
+    )
 )
-
-
-#: What the device did, in numbers: path, label.
-_EVENTS = (
-    ("requests.read", "Reads of the host"),
-    ("requests.write", "Writes of the host"),
-    ("requests.other", "Flushes and discards of the host"),
-    ("flash.page_reads.host", "Page reads for the host"),
-    ("flash.page_reads.read_modify_write", "Page reads to complete partial writes"),
-    ("flash.page_reads.gc", "Page reads of garbage collection"),
-    ("flash.page_reads.wear", "Page reads of wear levelling"),
-    ("flash.page_reads.map", "Page reads of the map"),
-    ("flash.page_programs.host", "Page programs for the host"),
-    ("flash.page_programs.read_modify_write", "Page programs of partial writes"),
-    ("flash.page_programs.gc", "Page programs of garbage collection"),
-    ("flash.page_programs.wear", "Page programs of wear levelling"),
-    ("flash.page_programs.map", "Page programs of the map"),
-    ("flash.block_erases", "Blocks erased"),
-    ("gc.blocks", "Blocks collected"),
-    ("gc.idle_blocks", "Blocks collected in idle time"),
-    ("gc.interruptions", "Collections interrupted by requests"),
-    ("slc.folded_blocks", "SLC blocks folded"),
-    ("wear.moved_blocks", "Blocks moved by wear levelling"),
-    ("wear.bad_blocks", "Blocks that went bad"),
-    ("cache.flushes", "Flushes of the write buffer"),
-    ("power.wake_ups", "Wake-ups"),
+#: What the device did, in numbers.
+_EVENTS = shown_fields(
+    (
+        "requests.read",
+        "requests.write",
+        "requests.other",
+        "flash.page_reads.host",
+        "flash.page_reads.read_modify_write",
+        "flash.page_reads.gc",
+        "flash.page_reads.wear",
+        "flash.page_reads.map",
+        "flash.page_programs.host",
+        "flash.page_programs.read_modify_write",
+        "flash.page_programs.gc",
+        "flash.page_programs.wear",
+        "flash.page_programs.map",
+        "flash.block_erases",
+        "gc.blocks",
+        "gc.idle_blocks",
+        "gc.interruptions",
+        "slc.folded_blocks",
+        "wear.moved_blocks",
+        "wear.bad_blocks",
+        "cache.flushes",
+        "power.wake_ups",
+    )
+)
+#: Figures of one run above the tables.
+_MAIN = shown_fields(
+    (
+        "response.mean_response_ms",
+        "response.p99_ms",
+        "response.read.mean_ms",
+        "response.write.mean_ms",
+        "requests.other",
+        "write_amplification.waf",
+    )
 )
 
 #: Runs whose means stand above the tables.
@@ -96,7 +111,14 @@ def render(
             if result["recorded.response.all.recorded_ms"] is not None
         ],
         links=[
-            (result["trace"], result.run_name, ufs_facts(result["ufs"]))
+            (
+                result["trace"],
+                result.run_name,
+                [
+                    (field.label, field.text(value), field.shown_unit)
+                    for field, value in ufs_figures(result["ufs"])
+                ],
+            )
             for result in results
             if "ufs" in result
         ],
@@ -128,9 +150,12 @@ def _head(results: Sequence[Result], first: dict[str, Result]) -> Head:
             f"{options['seed']}{checked}.",
         ],
         notices=[
-            Notice("caution", f"{result['trace']} on {result.run_name}: {text}")
-            for result in results
-            for text in warnings(result)
+            *(
+                Notice("caution", f"{result['trace']} on {result.run_name}: {text}")
+                for result in results
+                for text in warnings(result)
+            ),
+            *noted(runs_note(results)),
         ],
         tiles=_tiles(results, first),
         picture="response_cdf" if one else "waits",
@@ -159,10 +184,10 @@ def _made(results: Sequence[Result]) -> dict[str, Any]:
 def _events(results: Sequence[Result], traces: Sequence[str]) -> dict[str, Any]:
     """Return a row for each event that happened in any run, with its count in each."""
     rows = []
-    for path, label in _EVENTS:
-        counts = [result.shown(path) for result in results]
+    for field in _EVENTS:
+        counts = [result.shown(field.path) for result in results]
         if any(counts):
-            rows.append((label, counts))
+            rows.append((field.label, [field.text(count) for count in counts]))
     names = [
         result.run_name if len(traces) == 1 else f"{result['trace']}, {result.run_name}" for result in results
     ]
@@ -174,7 +199,7 @@ def _run(result: Result, first: Result) -> dict[str, Any]:
     return {
         "trace": result["trace"],
         "device": result.run_name,
-        "cells": [(result.shown(name), digits) for name, _, _, digits in _COLUMNS],
+        "cells": [(value, field.text(value)) for field in _COLUMNS for value in [result.shown(field.path)]],
         "change_pct": 100 * (result["response.mean_response_ms"] / base - 1)
         if base and result is not first
         else None,
@@ -196,21 +221,14 @@ def _figures(result: Result) -> dict[str, Any]:
 def _tiles(results: Sequence[Result], first: dict[str, Result]) -> list[Tile]:
     """Pick the numbers that a reader wants first: of one run several, of several runs the mean of each."""
     if len(results) == 1:
-        facts = (
-            ("Mean response", "response.mean_response_ms", "ms"),
-            ("p99 response", "response.p99_ms", "ms"),
-            ("Mean of reads", "response.read.mean_ms", "ms"),
-            ("Mean of writes", "response.write.mean_ms", "ms"),
-            ("Flushes and discards", "requests.other", ""),
-            ("Write amplification", "write_amplification.waf", ""),
-        )
-        return [tile(label, results[0].shown(path), unit) for label, path, unit in facts]
+        return [tile(field.label, results[0].shown(field.path), field.unit) for field in _MAIN]
     tiles = []
     for result in results[:_TILES]:
         change = _run(result, first[result["trace"]])["change_pct"]
         name = result.run_name if len(first) == 1 else f"{result['trace']} on {result.run_name}"
-        note = "mean response" + ("" if change is None else f", {change:+.1f} %")
-        tiles.append(tile(name, result["response.mean_response_ms"], "ms", note=note))
+        mean = result_field("response.mean_response_ms")
+        note = mean.name + ("" if change is None else f", {change:+.1f} %")
+        tiles.append(tile(name, result[mean.path], mean.unit, note=note))
     return tiles
 
 

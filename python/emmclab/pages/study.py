@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from emmclab import __version__
+from emmclab.devices.fitted import Fitted, is_durable, order_note
 from emmclab.devices.intervals import CONFIDENCE_TEXT, mean_interval, positive_interval
 from emmclab.devices.result_text import mode_name
 from emmclab.devices.spread import MORE_SEEDS, Spread, untested
 from emmclab.pages.assemble import assemble
-from emmclab.pages.head import Head, Notice, Provenance, Tile, lost, tile
+from emmclab.pages.head import Head, Notice, Provenance, Tile, lost, noted, tile
 from emmclab.pages.plots import FIGURES, Figure, Row, Rows, swept
 from emmclab.runtime.files import write_whole
 from emmclab.studies.bundled import bundled
@@ -97,6 +98,7 @@ def _head(
         if there:
             text = f"rows of the results have cells that {what}, which no figure includes."
             notices.append(Notice(badge, text, f"#{what.split(' ', maxsplit=1)[0]}"))
+    notices += noted(order_note(_durable_on(results)))
     return Head(
         answer=headline(results, found),
         lead=[
@@ -107,6 +109,13 @@ def _head(
         notices=notices,
         picture=drawn[0].name if drawn else "",
     )
+
+
+def _durable_on(results: Results) -> dict[str, Fitted]:
+    """Return what each device was fitted to whose runs had flushes or durable writes."""
+    known = results.about.get("fitted", {})
+    names = dict.fromkeys(run["device"] for run in results.runs if run["device"] in known and is_durable(run))
+    return {name: Fitted(**known[name]) for name in names}
 
 
 def _modes(results: Results) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from emmclab.devices.advise import ORDERS, Option, options
+from emmclab.devices.advise import FIGURES, ORDERS, Option, options
 from emmclab.devices.device import Device
 from emmclab.devices.layers import Setting
 from emmclab.devices.spread import is_told, untested
@@ -21,7 +21,7 @@ from emmclab.studies.search import WAYS, Found, Objective, Trial, run_search, se
 from emmclab.studies.space import Range, Space
 
 #: The column of results that options are ranked by. A lifetime takes a run of its own for each option.
-METRICS = {"mean": "mean_response_ms", "p99": "response_p99_ms", "waf": "waf"}
+METRICS = {by: field.column for by, field in FIGURES.items()}
 #: What a combination costs: RAM of the device, and the capacity that the host keeps.
 RAM, CAPACITY = "configuration_ram_kb", "configuration_capacity_bytes"
 #: The choice that leaves an option out.

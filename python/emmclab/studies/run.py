@@ -9,9 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from emmclab import __version__
+from emmclab.devices.device import Device
+from emmclab.devices.fitted import Fitted
 from emmclab.errors import ConfigError, UnsupportedError
 from emmclab.runtime.executors import Executor
 from emmclab.runtime.files import printable
+from emmclab.runtime.local_copies import located
 from emmclab.runtime.place import Folder, Place
 from emmclab.studies.cell import Cell
 from emmclab.studies.definition import Study
@@ -230,5 +233,12 @@ def about(study: Study, cells: Sequence[Cell]) -> dict[str, Any]:
         "cells": len(cells),
         "recorded": list(dict.fromkeys(Path(source).name for source in sources)),
         "sources": list(sources),
+        "fitted": _fitted(cells),
         "recorded_inputs": list(dict.fromkeys(cell.input.name for cell in cells if not cell.input.synthetic)),
     }
+
+
+def _fitted(cells: Sequence[Cell]) -> dict[str, Any]:
+    """Return by name what each device of a study was fitted to."""
+    devices = dict.fromkeys((cell.device_name, cell.device) for cell in cells if cell.device)
+    return {name: Fitted.device(Device.named(located(device)))._asdict() for name, device in devices}

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from emmclab.devices.intervals import Interval, difference_interval
 from emmclab.devices.result import at
+from emmclab.devices.result_fields import ResultField, result_field
 from emmclab.devices.spread import Spread, order_of
 from emmclab.studies.kinds.profile import PROFILE
 from emmclab.studies.results import Results
@@ -27,6 +28,15 @@ class Metric(NamedTuple):
     highest_is_best: bool = False
     #: A chosen percentile of response times, in place of a path.
     percentile: float | None = None
+    #: Behind the point; None for four digits that count.
+    digits: int | None = None
+
+    @staticmethod
+    def field(name: str, field: ResultField) -> Metric:
+        """Take a figure of a simulated run."""
+        return Metric(
+            name, field.label, field.unit, (field.path,), field.better == "higher", digits=field.digits
+        )
 
     def of(self, run: Run) -> float | None:
         """Return the value of a run; None where its result has none."""
@@ -42,11 +52,15 @@ class Metric(NamedTuple):
         return None
 
     def number(self, value: float) -> str:
-        """Print a value: shares with two digits behind the point, others with four that count.
+        """Print a value, as everywhere, or with four digits that count where the figure is none of a result.
 
         >>> [METRICS[0].number(value) for value in (3.25, 3094.3481, 0.0012345)]
+        ['3.250', '3,094.348', '0.001']
+        >>> [RUNTIME.number(value) for value in (3.25, 3094.3481, 0.0012345)]
         ['3.250', '3,094', '0.001234']
         """
+        if self.digits is not None:
+            return f"{value:,.{self.digits}f}"
         if self.unit == "%" or value == 0:
             return f"{value:.2f}"
         return f"{value:,.{max(0, 3 - math.floor(math.log10(abs(value))))}f}"
@@ -60,15 +74,20 @@ class Metric(NamedTuple):
         return f"{self.number(value)}\u00a0{self.unit}".strip()
 
 
-METRICS = (
-    Metric("mean_response", "Mean response", "ms", ("response.mean_response_ms",)),
-    Metric("p99_response", "p99 response", "ms", ("response.p99_ms",)),
-    Metric("waf", "Write amplification", "", ("write_amplification.waf",)),
-    Metric("no_wait", "No-wait", "%", ("requests.no_wait_pct",), highest_is_best=True),
+METRICS = tuple(
+    Metric.field(name, result_field(path))
+    for name, path in (
+        ("mean_response", "response.mean_response_ms"),
+        ("p99_response", "response.p99_ms"),
+        ("waf", "write_amplification.waf"),
+        ("no_wait", "requests.no_wait_pct"),
+    )
 )
 #: That of applications, whose runs have it.
 RUNTIME = Metric("runtime", "Runtime", "s", ("app.runtime_s",))
 
+#: How a percentile is shown, whichever it is.
+_P99 = result_field("response.p99_ms")
 #: Chosen percentiles that every study has without choosing.
 _USUAL = (99.0,)
 
@@ -76,8 +95,11 @@ _USUAL = (99.0,)
 #: Bound of a logarithm whose exponential is printed; few seeds give intervals beyond any number.
 _MOST_EXPONENT = 100.0
 
-#: Fields that `summaries` reads beside the metrics' figures.
-_READ = ("grid", "input", "seed", "device", "settings", "percentiles", "run.stopped", "run.mode")
+#: Fields that `summaries` and pages read beside the metrics' figures.
+_READ = (
+    *("grid", "input", "seed", "device", "settings", "percentiles", "run.stopped", "run.mode"),
+    "durable.requests",
+)
 #: Options that are swept beside the settings.
 _OPTIONS = ("mode", "network")
 
@@ -117,9 +139,10 @@ def metrics_of(percentiles: Iterable[float]) -> tuple[Metric, ...]:
         Metric(
             f"{(label := percentile_label(one)).replace('.', '_')}_response",
             f"{label} response",
-            "ms",
+            _P99.unit,
             (),
             percentile=one,
+            digits=_P99.digits,
         )
         for one in percentiles
         if one not in _USUAL

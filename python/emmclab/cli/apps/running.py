@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from emmclab.apps.closed_loop import LIMIT_S, PRECONDITION, AppResult, run_application
-from emmclab.cli.console import print_json, say, stdout
+from emmclab.apps.closed_loop import LIMIT_S, PRECONDITION, AppResult, order_note_of, run_application
+from emmclab.cli.console import print_json, say, say_note, stdout
 from emmclab.cli.names import application_names, host_names, network_names, several
 from emmclab.cli.options import option
 from emmclab.cli.outputs import in_a_folder
@@ -191,6 +191,7 @@ def show_results(
                 {"part": run["app"]["what_if"][0], "runtime_ns": run["app"]["runtime_ns"]} for run in faster
             ]
         print_json(found | {"provenance": made})
+        say_note(order_note_of(results, made), aside=True)
         return
     from emmclab.cli.apps.shown import show_run, show_runs, show_what_if
 
@@ -198,5 +199,6 @@ def show_results(
         show_run(stdout(), results[0])
     else:
         show_runs(stdout(), results)
+        say_note(order_note_of(results, made), aside=False)
     if faster:
         show_what_if(stdout(), results[0], faster)

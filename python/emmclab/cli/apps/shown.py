@@ -39,7 +39,7 @@ def show_applications(console: Console, rows: Sequence[Mapping[str, str]]) -> No
 def show_hosts(console: Console, rows: Sequence[Mapping[str, Any]]) -> None:
     """Print the hosts."""
     for row in rows:
-        console.print(Text.assemble((row["name"], "bold"), f"  {row['about']}"), soft_wrap=True)
+        console.print(Text.assemble((row["name"], "bold"), f"  {row['about']}"))
         cores = "1 core" if row["cores"] == 1 else f"{row['cores']} cores"
         table = framed(f"{cores}, CPU factor {row['cpu_factor']:g}, {row['era']}")
         for heading in ("Partition", "Size", "File system"):

@@ -31,14 +31,15 @@ def tables(as_json: AsJson = False) -> None:
     for title, fields in TABLES:
         table = framed(f"{title} (Zhou et al., IISWC 2015)")
         table.add_column("Application")
+        marked = [any(doubts(row, field.name) for row in printed["rows"]) for field in fields]
         for field in fields:
-            table.add_column(field.heading.replace(" ", "\n", 1), justify="right")
+            table.add_column("\n".join([*field.label.split(), field.unit]).rstrip(), justify="right")
         for row in printed["rows"]:
             cells = [
-                Text(as_printed(field, row[field.name]) + ("*" if doubts(row, field.name) else " "))
-                for field in fields
+                as_printed(field, row[field.name]) + ("*" if doubts(row, field.name) else " " * has_marks)
+                for field, has_marks in zip(fields, marked, strict=True)
             ]
-            table.add_row(Text(row["name"]), *cells)
+            table.add_row(Text(row["name"]), *map(Text, cells))
         console.print(table)
         console.print()
     console.print(_inconsistencies(printed["inconsistencies"]))

@@ -1,0 +1,163 @@
+"""Tables that fit into the terminal without losing a digit or a part of a name."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import itertools
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from rich.console import Console
+from rich.measure import Measurement
+from rich.table import Column, Table
+from rich.text import Text
+
+#: A word that is longer is broken rather than others put over more lines.
+_LONGEST_WORD = 36
+#: A name is broken over lines of no less than this, where there is no other room.
+_LEAST_NAME = 16
+#: Places by which a meaning stands to the right of what it explains.
+_INDENT = 4
+
+
+class _Widths(NamedTuple):
+    """Widths of a column: in one line, without breaking a word, and with names broken over lines."""
+
+    whole: int
+    words: int
+    least: int
+
+
+def fitted(console: Console, table: Table) -> list[Table]:
+    """Return a table as it fits into a console: as it is, with texts over several lines, or in parts.
+
+    Each part has the first column, which names the rows. Numbers are never broken.
+    """
+    widths = [_widths(console, column) for column in table.columns]
+    if _total([one.whole for one in widths]) <= console.width:
+        return [table]
+    parts = _parts(widths, console.width)
+    if len(parts) == 1:
+        return [_part(table, parts[0], _shared([*widths], console.width))]
+    found = []
+    for number, places in enumerate(parts):
+        one = _part(table, places, _shared([widths[place] for place in places], console.width))
+        one.title = table.title if number == 0 else None
+        one.caption = table.caption if number == len(parts) - 1 else None
+        found.append(one)
+    return found
+
+
+def explained(console: Console, table: Table, meanings: Sequence[Text]) -> Iterator[Text]:
+    """Yield the lines of a table, each row with its meaning below it on lines of its own, indented."""
+    columns = table.columns
+    widths = _shared([_widths(console, column) for column in columns], console.width)
+    if table.title:
+        yield from Text(str(table.title), "bold").wrap(console, console.width)
+    if not meanings:
+        return
+    yield from _row(console, [Text(str(column.header), "bold") for column in columns], columns, widths)
+    yield Text("─" * _total(widths))
+    for *cells, meaning in zip(*(column.cells for column in columns), meanings, strict=True):
+        yield from _row(
+            console,
+            [Text.from_markup(cell) if isinstance(cell, str) else cell for cell in cells],
+            columns,
+            widths,
+        )
+        for line in meaning.wrap(console, console.width - _INDENT, overflow="fold"):
+            line.rstrip()
+            yield Text.assemble(" " * _INDENT, line)
+
+
+def _row(
+    console: Console, cells: Sequence[Text], columns: Sequence[Column], widths: Sequence[int]
+) -> Iterator[Text]:
+    """Yield the lines of a row, each cell in its width."""
+    wrapped = [cell.wrap(console, width, overflow="fold") for cell, width in zip(cells, widths, strict=True)]
+    for parts in itertools.zip_longest(*wrapped, fillvalue=Text()):
+        line = Text()
+        for number, (part, column, width) in enumerate(zip(parts, columns, widths, strict=True)):
+            shown = part.copy()
+            shown.rstrip()
+            shown.align("right" if column.justify == "right" else "left", width)
+            line.append_text(Text("  " if number else ""))
+            line.append_text(shown)
+        line.rstrip()
+        yield line
+
+
+def least_width(part: Table) -> int:
+    """Return the width that the columns of a fitted table need; 0 where it was left as it is."""
+    widths = [column.width for column in part.columns if column.width is not None]
+    return _total(widths) if len(widths) == len(part.columns) else 0
+
+
+def _widths(console: Console, column: Column) -> _Widths:
+    options = console.options.update(width=10_000)
+    heading = Measurement.get(console, options, column.header)
+    cells = [Measurement.get(console, options, cell) for cell in column.cells]
+    whole = max((one.maximum for one in cells), default=0)
+    # Of numbers only the heading is put over several lines.
+    is_whole = column.justify == "right" or column.no_wrap
+    least = whole if is_whole else max((one.minimum for one in cells), default=0)
+    words = [min(word, _LONGEST_WORD) for word in (heading.minimum, 0 if is_whole else least)]
+    names = [min(word, _LEAST_NAME) for word in words]
+    floor = whole if is_whole else 0
+    return _Widths(max(whole, heading.maximum), max(floor, *words), max(floor, *names))
+
+
+def _total(widths: Sequence[int]) -> int:
+    """Return what a table of columns with these widths takes, two spaces between each two."""
+    return sum(widths) + 2 * (len(widths) - 1)
+
+
+def _parts(widths: Sequence[_Widths], room: int) -> list[list[int]]:
+    """Return the places of the columns of each part: the first is in all; parts are alike in width."""
+    found = _filled(widths, room)
+    for narrower in range(room - 1, 0, -1):
+        parts = _filled(widths, narrower)
+        if len(parts) > len(found):
+            break
+        found = parts
+    return found
+
+
+def _filled(widths: Sequence[_Widths], room: int) -> list[list[int]]:
+    """Return the places of the columns of each part: as many as fit in turn, one at least."""
+    parts: list[list[int]] = [[0]]
+    for place in range(1, len(widths)):
+        together = _total([widths[one].least for one in (*parts[-1], place)])
+        if together > room and len(parts[-1]) > 1:
+            parts.append([0])
+        parts[-1].append(place)
+    return parts
+
+
+def _shared(widths: Sequence[_Widths], room: int) -> list[int]:
+    """Share the room: the widest column becomes smaller first; words are broken only where they have to."""
+    found = [one.whole for one in widths]
+    for floors in ([one.words for one in widths], [one.least for one in widths]):
+        while _total(found) > room:
+            able = [place for place, floor in enumerate(floors) if found[place] > floor]
+            if not able:
+                break
+            found[max(able, key=lambda place: found[place])] -= 1
+    return found
+
+
+def _part(table: Table, places: Sequence[int], widths: Sequence[int]) -> Table:
+    """Return some columns of a table, with these widths."""
+    part = copy.copy(table)
+    part.columns = [
+        dataclasses.replace(
+            table.columns[place],
+            _index=number,
+            width=width,
+            overflow="fold",
+            no_wrap=False,
+        )
+        for number, (place, width) in enumerate(zip(places, widths, strict=True))
+    ]
+    return part

@@ -1,0 +1,124 @@
+"""What a figure of a result is called, its unit, and its digits are declared once, for every table."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import emmclab as lab
+from conftest import ROOT, emmclab, emmclab_json
+from emmclab.cli import show_runs
+from emmclab.devices.advise import FIGURES, ORDERS
+from emmclab.devices.advise_journal import MODE_FIGURES
+from emmclab.devices.one_at_a_time import MAIN
+from emmclab.devices.result import at, ufs_figures
+from emmclab.devices.result_fields import ResultField, result_field, result_fields
+from emmclab.devices.result_text import BESIDE
+from emmclab.pages import simulation
+from emmclab.studies.summary import METRICS
+
+#: Tables of figures, on the terminal and on pages.
+TABLES = {
+    "a run": show_runs._FACTS,
+    "a comparison under layers": show_runs._OF_LAYERS,
+    "a comparison": show_runs._OF_SPACE,
+    "time and durability": show_runs._TIME_AND_DURABILITY,
+    "recorded beside simulated": tuple(row.field for row in BESIDE),
+    "the page of runs": simulation._COLUMNS,
+    "events on the page": simulation._EVENTS,
+    "tiles of the page": simulation._MAIN,
+    "advice": tuple(FIGURES.values()),
+    "modes of the journal": MODE_FIGURES,
+    "one change at a time": MAIN,
+}
+
+
+@pytest.fixture(scope="module")
+def recording() -> Path:
+    """A trace with flushes and synchronous writes."""
+    return next(path for path in lab.bundled() if path.stem == "messages-rollback")
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_a_table_takes_label_unit_and_digits_from_the_declaration(name: str) -> None:
+    declared = {field.path: field for field in result_fields()}
+    assert [
+        field.path for field in TABLES[name] if field is not declared[field.path] or not field.label
+    ] == []
+
+
+def test_a_declared_figure_has_a_label_of_its_own_and_a_direction_that_is_one() -> None:
+    shown = [field for field in result_fields() if field.label]
+    labels = [field.label for field in shown]
+    assert [label for label in labels if labels.count(label) > 1] == []
+    assert {field.better for field in result_fields()} == {"", "lower", "higher"}
+    assert [
+        field.path for field in result_fields() if not field.label and (field.short or field.better)
+    ] == []
+
+
+def test_settings_are_ranked_in_the_declared_direction() -> None:
+    for metric in METRICS:
+        (field,) = [field for field in result_fields() if (field.path,) == metric.paths]
+        assert (metric.label, metric.unit, metric.digits) == (field.label, field.unit, field.digits)
+        assert metric.highest_is_best is (field.better == "higher")
+    assert [by for by, field in FIGURES.items() if field.better != "lower" or ORDERS[by] != field.name] == []
+
+
+def _said(fields: tuple[ResultField, ...], result: lab.Result) -> Iterator[tuple[str, str]]:
+    for field in fields:
+        yield field.label, field.text(result.shown(field.path))
+
+
+def test_terminal_and_page_show_a_figure_in_the_same_words_and_digits(
+    recording: Path, tmp_path: Path
+) -> None:
+    page = tmp_path / "page.html"
+    command = ("simulate", recording, "--device", "ufs31")
+    result = lab.Result(emmclab_json(*command, "--html", page))
+    lines = [re.split(r"  +", line.strip()) for line in emmclab(*command).stdout.splitlines()]
+    html = page.read_text(encoding="utf-8")
+    for label, text in _said(TABLES["a run"], result):
+        assert [label, text] in [cells[:2] for cells in lines], label
+    for label, text in _said(TABLES["the page of runs"], result):
+        assert f'<th scope="col">{label}' in html and f">{text}</td>" in html, label
+    for field, value in ufs_figures(result["ufs"]):
+        assert [field.label, field.text(value)] in [cells[:2] for cells in lines], field.path
+        assert f'<th scope="row">{field.label}</th><td>{field.text(value)}</td>' in html, field.path
+
+
+def test_a_comparison_and_advice_have_the_digits_of_a_run(recording: Path) -> None:
+    command = ("compare", recording, "--devices", "emmc51-cache,ufs31")
+    text = emmclab(*command).stdout
+    for result in map(lab.Result, emmclab_json(*command)):
+        lines = text[text.index("mean response, change") :].splitlines()
+        cells = [line.split() for line in lines if line.startswith(result["device"])]
+        for path in ("response.mean_response_ms", "response.p99_ms"):
+            assert result_field(path).text(at(result, path)) in cells[0], path
+        for _, shown in _said(TABLES["a comparison"], result):
+            assert shown in cells[0]
+        for _, shown in _said(TABLES["time and durability"], result):
+            assert shown in cells[1]
+
+
+def test_the_figures_of_durability_are_fields_that_are_explained_and_compared(
+    recording: Path, tmp_path: Path
+) -> None:
+    assert "durable.p99_ms" in emmclab("explain", "durable.").stdout
+    result = tmp_path / "two.json"
+    done = emmclab("compare", recording, "--devices", "ufs31,ufs40", "--json")
+    result.write_text(done.stdout)
+    different = emmclab_json("explain", f"{result}#1", f"{result}#2")["figures"]
+    assert {"durable.mean_ms", "durable.p99_ms"} <= {one["path"] for one in different}
+    done = emmclab("explain", f"{result}#1", f"{result}#2", "--one-at-a-time", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    heads = done.stdout[done.stdout.index("From A to B") :]
+    assert all(word in heads for word in ("Mean response", "p99 response", "synchronous"))
+
+
+def test_every_label_of_the_declaration_stands_in_the_reference() -> None:
+    script = (ROOT / "scripts" / "generate_reference.py").read_text()
+    assert "one.label" in script and "one.better" in script
