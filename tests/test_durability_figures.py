@@ -84,3 +84,18 @@ def test_an_application_shows_its_syncs_and_what_each_took() -> None:
     assert f"{result['app']['file_syncs']:,} syncs of files, mean {result.sync_mean_ms:,.3f} ms" in said
     text = emmclab("apps", "run", "email").stdout
     assert f"durability: {said}" in text
+
+
+@pytest.mark.parametrize("more", [(), ("--seeds", "2", "--precondition", "random:10", "--capacity", "4GB")])
+def test_durable_writes_do_not_rank_presets_of_different_sources(
+    synced: Path, tmp_path: Path, more: tuple[str, ...]
+) -> None:
+    apart = ("compare", synced, "--devices", "emmc51-cache,ufs31", *more)
+    said = "flushes and synchronous writes do not rank emmc51-cache"
+    assert said in emmclab(*apart).stdout
+    # Parts of one source are comparable, and a slow card differs by far more than devices of one kind do.
+    for devices in ("ufs31,pixel6a", "emmc51-tlc,ufs31", "emmc51-cache,kingston-c4"):
+        assert "do not rank" not in emmclab("compare", synced, "--devices", devices, *more).stdout
+    if not more:
+        page = tmp_path / "page.html"
+        assert said in emmclab(*apart, "--json", "--html", page).stderr and said in page.read_text()

@@ -31,6 +31,7 @@ from emmclab.cli.simulation import (
 from emmclab.devices.layers import settings_of, stack, stacks
 from emmclab.devices.provenance import Provenance
 from emmclab.devices.result import Result
+from emmclab.devices.sources_apart import sources_apart
 from emmclab.devices.spread import check_random
 from emmclab.errors import ConfigError
 
@@ -117,6 +118,8 @@ def compare(
     replay.write(results)
     if as_json:
         warn(results)
+        for text in sources_apart(results):
+            say(f"warning: {text}")
         print_json([_with_gain(result, gain) for result, gain in _gains(results)])
     elif seeds is not None:
         from emmclab.cli.show_seeds import show_compared_seeds

@@ -20,6 +20,7 @@ from emmclab.devices.result_text import (
     mode_line,
     warnings,
 )
+from emmclab.devices.sources_apart import sources_apart
 from emmclab.traces.ledger import ledger_line
 from emmclab.traces.profile_options import percentile_label
 
@@ -221,11 +222,18 @@ def _percentile_times(result: Result) -> list[float]:
     return [row["response_ms"] for row in _chosen(result)] or [result["response.p99_ms"]]
 
 
+def show_comparison_headlines(console: Console, results: Sequence[Result]) -> None:
+    """Print the fastest device of each trace, and what stands against comparing the devices."""
+    for line in comparison_headlines(results):
+        console.print(Text(line, "bold"), soft_wrap=True)
+    for line in sources_apart(results):
+        console.print(Text(f"warning: {line}", "yellow"), soft_wrap=True)
+
+
 def show_compared_results(console: Console, results: Sequence[Result]) -> None:
     """Print a comparison of devices, each with the first device and with the recording."""
     show_warnings(console, results)
-    for line in comparison_headlines(results):
-        console.print(Text(line, "bold"), soft_wrap=True)
+    show_comparison_headlines(console, results)
     show_provenance(console, results)
     for trace in dict.fromkeys(result["trace"] for result in results):
         _show_compared(console, [result for result in results if result["trace"] == trace])
@@ -296,8 +304,8 @@ def _show_compared(console: Console, results: Sequence[Result]) -> None:
 #: Columns of the second table of a comparison: heading, path, digits.
 _TIME_AND_DURABILITY = (
     ("Throughput\nMB/s", "run.throughput_mb_per_s", 3),
-    ("Flushes\n", "requests.other", 0),
-    ("of\ndata", "cache.flushes", 0),
+    ("Flushes,\ndiscards", "requests.other", 0),
+    ("Cache\nflushes", "cache.flushes", 0),
     ("Mean\nms", "durable.mean_ms", 3),
     ("p99\nms", "durable.p99_ms", 3),
 )
@@ -318,6 +326,6 @@ def _durability_table(results: Sequence[Result], first: str) -> Table:
             f"{100 * (took / base - 1):+.1f}" if base else "–",
             *(number_text(result.shown(path), digits) for _, path, digits in _TIME_AND_DURABILITY),
         )
-    table.caption = "Flushes: with discards; of data: those, and preflushes, that found data in the cache"
+    table.caption = "Cache flushes: flushes and preflushes that found data in the write buffer"
     table.caption_justify = "left"
     return table

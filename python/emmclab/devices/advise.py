@@ -257,7 +257,8 @@ def advise(
 
     A new device is never collected on a short trace, so it has no lifetime. With `lifetime`, and where
     the options are ranked by it, every option is run once more on a used device, under the traces until
-    they have written 1 % of the capacity. That takes seconds for each option and 32 GB, once where `images` names a folder.
+    they have written 1 % of the capacity. That takes seconds for each option and 32 GB, once where `images`
+    names a folder.
 
     Raises:
         ConfigError: there is no such order, or the device cannot run the traces as it is.

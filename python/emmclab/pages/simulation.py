@@ -18,6 +18,7 @@ from emmclab.devices.result_text import (
     mode_line,
     warnings,
 )
+from emmclab.devices.sources_apart import sources_apart
 from emmclab.pages.assemble import assemble
 from emmclab.pages.head import Head, Notice, Provenance, Tile, lost, tile
 from emmclab.pages.run_figures import FIGURES, OF_SEVERAL, rows_of
@@ -131,7 +132,8 @@ def _head(results: Sequence[Result], first: dict[str, Result]) -> Head:
             Notice("caution", f"{result['trace']} on {result.run_name}: {text}")
             for result in results
             for text in warnings(result)
-        ],
+        ]
+        + [Notice("caution", text) for text in sources_apart(results)],
         tiles=_tiles(results, first),
         picture="response_cdf" if one else "waits",
     )
