@@ -84,8 +84,8 @@ def advise(
         bool,
         typer.Option(
             "--lifetime",
-            help="Also estimate the lifetime, on a used device; takes some seconds more per option and 32 GB "
-            "of capacity.",
+            help="Also estimate the lifetime, with --new on a used device; takes some seconds more per option "
+            "and 32 GB of capacity.",
         ),
     ] = False,
     seeds: Annotated[
@@ -267,12 +267,39 @@ def _show(console: Console, advised: Advised) -> None:
     console.print(Text(advised.headline, "bold"), soft_wrap=True)
     show_provenance(console, [base])
     console.print()
+    console.print(_options_table(advised))
+    console.print()
+    for advice in advised.options:
+        note = f"; {advice.note}" if advice.note else ""
+        console.print(Text(f"{advice.option}: {advice.about}{note}", "dim"))
+    if advised.life:
+        console.print()
+        _show_lives(console, advised)
+    for name, reason in advised.refused.items():
+        console.print(Text(f"not possible here: {name}: {reason}", "yellow"), soft_wrap=True)
+    _show_journal(console, advised)
+
+
+def _options_table(advised: Advised) -> Table:
+    """Return the figures of each option; first the lifetime, where it ranks the options."""
+    base, by_lifetime = advised.base, advised.by == "lifetime"
+    headings = ("Mean\nms", "\n%", "p99\nms", "\n%", "WAF\n", "Size\n%", "RAM\nKB")
     table = _table(
-        f"Options by {ORDERS[advised.by]}",
-        ("Mean\nms", "\n%", "p99\nms", "\n%", "WAF\n", "Size\n%", "RAM\nKB"),
+        f"Options by {ORDERS[advised.by]}", (("Life\nTB", "\n%") if by_lifetime else ()) + headings
     )
+
+    def life(one: Life | None) -> tuple[str, ...]:
+        if not by_lifetime:
+            return ()
+        if one is None:
+            return "–", "–"
+        first = advised.life
+        change = "" if one is first or not first else f"{100 * (one.host_gb / first.host_gb - 1):+.1f}"
+        return f"{one.host_gb / 1024:,.2f}", change
+
     table.add_row(
         Text(f"{base['device']} as it is", "bold"),
+        *life(advised.life),
         f"{base['response.mean_response_ms']:,.3f}",
         "",
         f"{base['response.p99_ms']:,.2f}",
@@ -284,6 +311,7 @@ def _show(console: Console, advised: Advised) -> None:
     for advice in advised.options:
         table.add_row(
             Text(advice.option),
+            *life(advice.life),
             f"{advice.mean_response_ms:,.3f}",
             f"{advice.mean_change_pct:+.1f}",
             f"{advice.p99_response_ms:,.2f}",
@@ -292,17 +320,7 @@ def _show(console: Console, advised: Advised) -> None:
             f"{advice.capacity_change_pct:+.1f}",
             f"{advice.ram_kb:+d}" if advice.ram_kb else "0",
         )
-    console.print(table)
-    console.print()
-    for advice in advised.options:
-        note = f"; {advice.note}" if advice.note else ""
-        console.print(Text(f"{advice.option}: {advice.about}{note}", "dim"))
-    if advised.life:
-        console.print()
-        _show_lives(console, advised)
-    for name, reason in advised.refused.items():
-        console.print(Text(f"not possible here: {name}: {reason}", "yellow"), soft_wrap=True)
-    _show_journal(console, advised)
+    return table
 
 
 def _show_journal(console: Console, advised: Advised) -> None:

@@ -256,9 +256,9 @@ def advise(
     overloaded come last. With block notes, the modes of the layer `journal` are tried too.
 
     A new device is never collected on a short trace, so it has no lifetime. With `lifetime`, and where
-    the options are ranked by it, every option is run once more on a used device, under the traces until
-    they have written 1 % of the capacity. That takes seconds for each option and 32 GB, once where `images`
-    names a folder.
+    the options are ranked by it, every option is run once more, on a used device (`USED`) if new ones were
+    asked for, under the traces until they have written 1 % of the capacity. That takes seconds for each
+    option and 32 GB, once where `images` names a folder.
 
     Raises:
         ConfigError: there is no such order, or the device cannot run the traces as it is.
@@ -360,7 +360,7 @@ def _life(
         return None
     passes = min(_MOST_PASSES, math.ceil(_LIFE_SHARE * base["configuration.capacity_bytes"] / written))
     aged: dict[str, Any] = {name: replay.get(name) for name in ("images", "images_limit")}
-    aged |= {"precondition": USED, "wrap_addresses": True, "seed": seed}
+    aged |= {"precondition": _before_life(replay["precondition"]), "wrap_addresses": True, "seed": seed}
     run = device.simulate(*traces, passes=passes, layers=layers, **aged)
     if not run["wear.lifetime"] or run["run.stopped"]:
         return None
@@ -369,6 +369,11 @@ def _life(
     seconds = 0.0 if base["run.mode"] == "back_to_back" else base["run.simulated_s"]
     years = host_bytes / (written / seconds) / _YEAR_S if seconds else None
     return Life(run["write_amplification.waf"], host_bytes / 2**30, years, passes)
+
+
+def _before_life(given: Any) -> Any:
+    """Return the state in which a lifetime is measured: the given one, or that of a used device for new."""
+    return USED if given in (None, "none") else given
 
 
 def said(life: Life, base: Result) -> str:
@@ -381,8 +386,8 @@ def said(life: Life, base: Result) -> str:
     )
     own = "" if life.years is None else f"; years at the trace's own rate of {rate:,.1f} GB a day"
     return (
-        "Lifetime: bytes that the host can write until every block has reached its erase limit, on a used "
-        f"device (`--used {USED.partition(':')[2]}`, then this trace {times}){own}."
+        "Lifetime: bytes that the host can write until every block has reached its erase limit, on a device "
+        f"in use (`--precondition {_before_life(base['options.precondition'])}`, then this trace {times}){own}."
     )
 
 

@@ -39,8 +39,8 @@ def sources_apart(results: Sequence[Result]) -> list[str]:
 def _caution(names: Sequence[str]) -> str:
     return (
         f"flushes and synchronous writes do not rank {', '.join(names[:-1])} and {names[-1]}: these presets "
-        "were fitted to different sources, and their times differ by less than those of two devices of one kind "
-        f"({_OF_ONE_KIND:.1f} times); `emmclab devices --check NAME` lists the sources, "
+        "were fitted to different sources, and their times differ by less than those of two devices of one "
+        f"kind ({_OF_ONE_KIND:.1f} times); `emmclab devices --check NAME` lists the sources, "
         "`emmclab calibrate` fits a device of your own"
     )
 
