@@ -84,8 +84,8 @@ def advise(
         bool,
         typer.Option(
             "--lifetime",
-            help="Also estimate the lifetime, with --new on a used device; takes some seconds more per option "
-            "and 32 GB of capacity.",
+            help="Also estimate the lifetime, with --new on a used device; takes some seconds more per "
+            "option and 32 GB of capacity.",
         ),
     ] = False,
     seeds: Annotated[

@@ -384,10 +384,11 @@ def said(life: Life, base: Result) -> str:
         if base["run.simulated_s"]
         else 0.0
     )
+    state = _before_life(base["options.precondition"])
     own = "" if life.years is None else f"; years at the trace's own rate of {rate:,.1f} GB a day"
     return (
         "Lifetime: bytes that the host can write until every block has reached its erase limit, on a device "
-        f"in use (`--precondition {_before_life(base['options.precondition'])}`, then this trace {times}){own}."
+        f"in use (`--precondition {state}`, then this trace {times}){own}."
     )
 
 
