@@ -288,7 +288,7 @@ def advise(
                 wanted.remove(option)
         # Many options share a device in use; each is made once, and while the base runs.
         made = [pool.submit(_prepare, one, replay) for one in (device, *changed)]
-        # The first run ends before the others open the traces, so that they report a pipe: it cannot be read twice.
+        # The first run ends before the others open the traces, which report a pipe: it cannot be read twice.
         base = pool.submit(device.simulate, *traces, **replay).result()
         every = [replay.get("seed", 1) + more for more in range(seeds)]
 
