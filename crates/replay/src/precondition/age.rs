@@ -12,7 +12,7 @@ use super::what::bad;
 /// Share of the capacity between two samples of write amplification.
 const STEP: f64 = 0.1;
 /// Samples in one capacity.
-const SAMPLES: usize = 10;
+pub(super) const SAMPLES: usize = 10;
 /// Relative change of write amplification from one whole capacity to the next at which it is flat.
 const FLAT: f64 = 0.01;
 /// Commands between two looks at whether the work is to end; some ms.
@@ -161,7 +161,7 @@ impl Age {
 
     /// Overwrites at random until the write amplification of a capacity is that of the one before.
     pub fn until_flat(&mut self, most_capacities: f64) -> Result<()> {
-        let mut work = Flatness::new(u64::from(self.units), self.device.counters());
+        let mut work = Flatness::new(u64::from(self.units), (SAMPLES, FLAT), self.device.counters());
         let samples = (most_capacities / STEP).ceil() as u64;
         for _ in 0..samples {
             self.overwrite(work.step as usize, |age| {
@@ -176,20 +176,24 @@ impl Age {
     }
 }
 
-/// Whether the work of a device has become the same from one capacity's worth of writes to the next.
+/// Whether the work of a device has become the same from one span of writes to the next.
 pub(super) struct Flatness {
     step: u64,
     next: u64,
+    /// Samples of a span.
+    span: usize,
+    /// Relative change from one span to the next at which the work is the same.
+    change: f64,
     /// Pages programmed and blocks erased by group, at each sample.
     samples: Vec<(u64, Vec<u64>)>,
 }
 
 impl Flatness {
-    /// For a capacity of so many writes.
-    pub fn new(capacity: u64, counters: &Counters) -> Self {
+    /// For a capacity of so many writes, of which each span is so many tenths ([`SAMPLES`]).
+    pub fn new(capacity: u64, (span, change): (usize, f64), counters: &Counters) -> Self {
         let step = (capacity as f64 * STEP).max(1.0) as u64;
         let first = (counters.all_page_programs(), counters.group_erases.clone());
-        Self { step, next: step, samples: vec![first] }
+        Self { step, next: step, span, change, samples: vec![first] }
     }
 
     /// Takes note of the work after `done` writes; true once it is flat.
@@ -200,18 +204,19 @@ impl Flatness {
         self.next = done + self.step;
         self.samples.push((counters.all_page_programs(), counters.group_erases.clone()));
         let last = self.samples.len() - 1;
-        if last <= SAMPLES || !last.is_multiple_of(SAMPLES) {
+        if last <= self.span || !last.is_multiple_of(self.span) {
             return false;
         }
         let programs = |from: usize, to: usize| (self.samples[to].0 - self.samples[from].0) as f64;
-        let (earlier, now) = (programs(last - 2 * SAMPLES, last - SAMPLES), programs(last - SAMPLES, last));
-        (now - earlier).abs() <= FLAT * earlier
+        let middle = last - self.span;
+        let (earlier, now) = (programs(middle - self.span, middle), programs(middle, last));
+        (now - earlier).abs() <= self.change * earlier
     }
 
-    /// Blocks erased for each write by block group, over the last capacity that was sampled.
+    /// Blocks erased for each write by block group, over the last span.
     pub fn erase_rates(&self) -> Vec<f64> {
         let last = self.samples.len() - 1;
-        let from = last.saturating_sub(SAMPLES);
+        let from = last.saturating_sub(self.span);
         let writes = ((last - from).max(1) as u64 * self.step) as f64;
         let (before, now) = (&self.samples[from].1, &self.samples[last].1);
         now.iter().zip(before).map(|(now, before)| (now - before) as f64 / writes).collect()

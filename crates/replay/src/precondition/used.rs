@@ -1,15 +1,15 @@
 //! A device as a phone leaves it: some share filled with files, files made and deleted and others overwritten in place day after
 //! day, and what was deleted discarded at night.
 //!
-//! No phone is simulated for years. The days are simulated until the work of collection no longer changes from one capacity's worth of
-//! writes to the next; from then on only the erases grow, at the rate of the last capacity.
+//! No phone is simulated for years. The days are simulated until the work of collection no longer changes from one half of a capacity
+//! written to the next; from then on only the erases grow, at the rate of the last half.
 
 use std::fmt::{self, Display, Formatter};
 use std::str::FromStr;
 
 use emmclab_trace::{Error, Nanos, Op, Result};
 
-use super::age::{Age, Flatness};
+use super::age::{Age, Flatness, SAMPLES};
 use super::what::bad;
 
 /// Units of time, in days.
@@ -22,6 +22,8 @@ const MOST_DAYS: f64 = 100.0 * 365.0;
 const MOST_DAILY: f64 = 100.0 * 1_099_511_627_776.0;
 /// Capacities' worth of writes after which the days are no longer simulated, flat or not.
 const MOST_CAPACITIES: f64 = 8.0;
+/// Relative change of the work from one half of a capacity to the next at which the days are no longer simulated.
+const FLAT: f64 = 0.02;
 /// A night without commands, in which a device that works when idle has time to.
 const NIGHT: Nanos = Nanos(3_600_000_000_000);
 
@@ -144,6 +146,8 @@ struct Files {
     freed: Vec<u32>,
     /// Where the next free extent is looked for.
     next: usize,
+    /// Whether every place that was free at the beginning has been written.
+    went_round: bool,
 }
 
 impl Files {
@@ -157,7 +161,7 @@ impl Files {
         for extent in free {
             is_free[extent as usize] = true;
         }
-        Self { in_use: extents, is_free, freed: Vec::new(), next: 0 }
+        Self { in_use: extents, is_free, freed: Vec::new(), next: 0, went_round: in_use == count }
     }
 
     /// An extent in use, at random.
@@ -175,6 +179,7 @@ impl Files {
         };
         (self.is_free[new], self.is_free[old as usize]) = (false, true);
         self.freed.push(old);
+        self.went_round |= new < self.next;
         self.next = new + 1;
         self.in_use[file] = new as u32;
         new as u32
@@ -218,7 +223,7 @@ pub(super) fn live(age: &mut Age, usage: &Use) -> Result<()> {
     let extent_bytes = f64::from(chunk) * unit_bytes;
     let (total, daily) = ((usage.written() / extent_bytes).ceil() as u64, usage.daily_bytes / extent_bytes);
     let most = total.min((MOST_CAPACITIES * f64::from(count)).ceil() as u64);
-    let mut work = Flatness::new(u64::from(count), age.device().counters());
+    let mut work = Flatness::new(u64::from(count), (SAMPLES / 2, FLAT), age.device().counters());
     let (mut done, mut days, mut is_random) = (0, 1.0, 0.0);
     while done < most {
         // Evenly, not by chance: the share is met on every device.
@@ -235,7 +240,8 @@ pub(super) fn live(age: &mut Age, usage: &Use) -> Result<()> {
             days = (done as f64 / daily).floor() + 1.0;
             night(age, &mut files, usage.trim, chunk)?;
         }
-        if work.is_flat(done, age.device().counters()) {
+        let settled = files.went_round || usage.random_pct >= 100.0;
+        if work.is_flat(done, age.device().counters()) && settled {
             break;
         }
     }

@@ -18,8 +18,8 @@ use super::link::{Link, wake};
 use super::listen::{Listen, Listener};
 use crate::device::BlockDevice;
 
-/// Clients at once; more are turned away. Each may hold 32 MB of requests and replies: 2 GB in all.
-const MAX_CLIENTS: usize = 64;
+/// Clients at once; more are turned away. Each may hold 32 MB of requests and replies: 4 GB in all.
+const MAX_CLIENTS: usize = 128;
 /// Pause after the system refused to accept a client, as it does where descriptors are used up.
 const RETRY: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 

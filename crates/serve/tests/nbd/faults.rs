@@ -193,7 +193,7 @@ fn more_clients_than_the_limit_are_turned_away_until_one_leaves() {
     let folder = tempfile::tempdir().unwrap();
     let socket = folder.path().join("nbd");
     let server = Server::start(memory(64), &Listen::Unix(socket.clone()), options()).unwrap();
-    let mut clients: Vec<Client> = (0..256).map(|_| Client::connect(&socket)).collect();
+    let mut clients: Vec<Client> = (0..128).map(|_| Client::connect(&socket)).collect();
     let mut turned_away = UnixStream::connect(&socket).unwrap();
     assert_eq!(turned_away.read(&mut [0; 1]).unwrap(), 0);
     drop(clients.pop());
