@@ -12,7 +12,7 @@ import annotated
 import emmclab
 from conftest import emmclab as run_emmclab
 from conftest import emmclab_json, need_library
-from emmclab.devices.advise import ORDERS, advise, options
+from emmclab.devices.advise import ORDERS, advise, options, said
 from emmclab.devices.device import Device
 from emmclab.errors import ConfigError
 from emmclab.pages.advice import write_advice
@@ -154,6 +154,29 @@ def test_a_lifetime_is_that_of_a_device_in_use(trace: emmclab.Trace) -> None:
     lives = [0 if one.life is None else one.life.host_gb for one in advised.options]
     assert lives == sorted(lives, reverse=True)
     assert lives[0] > 0
+
+
+def test_a_ranking_by_lifetime_shows_the_lifetime_of_each_option_beside_it() -> None:
+    source = min(emmclab.bundled(), key=lambda path: Path(path).stat().st_size)
+    words = ("advise", source, "--device", "small-1gb", "--set", "geometry.block_groups.0.erase_limit=3000")
+    words = (*words, "--wrap-addresses", "--new", "--by", "lifetime")
+    found = emmclab_json(*words)
+    lines = run_emmclab(*words).stdout.splitlines()
+    first = next(at for at, line in enumerate(lines) if line.startswith("Options by lifetime"))
+    lives = [found["life"], *(one["life"] for one in found["options"])]
+    # Two lines of headings and a rule come before the options.
+    for line, life in zip(lines[first + 4 : first + 4 + len(lives)], lives, strict=True):
+        assert f" {life['host_gb'] / 1024:,.2f} " in line, line
+
+
+def test_a_lifetime_is_measured_in_the_state_that_was_asked_for() -> None:
+    source = emmclab.read(min(emmclab.bundled(), key=lambda path: Path(path).stat().st_size))
+    # A year of a phone would wear out blocks that stand 100 erases.
+    device = Device.preset("small-1gb").set({"geometry.block_groups.0.erase_limit": 100})
+    advised = advise(device, [source], by="lifetime", wrap_addresses=True, precondition="steady:1")
+    assert advised.life is not None and all(one.life for one in advised.options)
+    assert advised.refused.keys().isdisjoint({"write buffer", "SLC cache"})
+    assert "steady:1" in said(advised.life, advised.base)
 
 
 def test_a_device_without_collection_has_no_lifetime(trace: emmclab.Trace) -> None:

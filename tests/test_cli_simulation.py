@@ -163,13 +163,29 @@ def test_passes_repeat_the_trace_and_the_checker_agrees(trace: Path) -> None:
     assert result["requests"]["total"] == 3 * 400
 
 
-def test_a_device_that_runs_full_ends_the_run_with_a_result(tmp_path: Path) -> None:
-    small = tmp_path / "tiny.toml"
+def _without_collection(folder: Path) -> Path:
+    """A device of 512 KB that is full when each of its pages has been written once."""
+    small = folder / "tiny.toml"
     small.write_text(
         "[geometry]\n[[geometry.block_groups]]\npage_kb = 4\nblocks = 8\npages_per_block = 16\n"
         "read_us = 50\nprogram_us = 500\nerase_us = 1000\n"
         "[capacity]\nover_provisioning_pct = 0\n[gc]\npolicy = 'none'\n"
     )
+    return small
+
+
+def test_a_run_that_served_nothing_has_no_response_times(tmp_path: Path) -> None:
+    path = tmp_path / "one.csv"
+    path.write_text("arrival_ns,sector,sectors,op\n0,0,8,write\n")
+    device = ("--device", _without_collection(tmp_path), "--precondition", "sequential:100")
+    done = emmclab("simulate", path, *device)
+    assert done.returncode == 3 and "no request was served" in done.stdout
+    shown = [line.split() for line in done.stdout.splitlines() if line.startswith("Mean response")]
+    assert all(words[-2:] == ["–", "ms"] for words in shown) and len(shown) == 4
+
+
+def test_a_device_that_runs_full_ends_the_run_with_a_result(tmp_path: Path) -> None:
+    small = _without_collection(tmp_path)
     lines = [
         f"{number % 128 * 8}\t\t8\t\t4096\t\t5\t\t{number}.1\t\t{number}.2\t\t{number}.3\t\t{number}.4"
         for number in range(300)

@@ -22,6 +22,8 @@ def test_no_spelling_stands_for_two_terms() -> None:
         ("WAF", "write amplification"),
         ("2-way", "way"),
         ("CMT", "mapping cache"),
+        ("f2fs_ckpt", "f2fs"),
+        ("ext4", "JBD2"),
         ("Read-Modify-Write", "read-modify-write"),
         ("read_modify_write", "read-modify-write"),
     ],

@@ -12,8 +12,9 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from conftest import COMMAND, emmclab, environment
+from conftest import COMMAND, emmclab, emmclab_json, environment
 from emmclab.studies import Serial, Study, run_study
+from emmclab.studies.query import FLAGS
 
 SQL = "select input, seed, requests, 63668 * 1000 as n, 1234567.5 as big from profiles order by all"
 
@@ -105,6 +106,7 @@ def test_a_study_is_asked_alone(results: Path) -> None:
         ([SQL, "-o", "out.txt"], ".parquet"),
         ([SQL, "-o", "none/out.csv"], "none/out.csv"),
         ([SQL, "-o", "none/out.parquet"], "none"),
+        (["select 1", "--only", "op=read"], "--trace"),
         (["describe nothing", "-o", "out.parquet"], "nothing"),
     ],
 )
@@ -123,3 +125,42 @@ def test_a_description_can_be_a_file(results: Path, tmp_path: Path) -> None:
     done = emmclab("query", "describe profiles", "--results", results, "-o", tmp_path / "columns.csv")
     assert done.returncode == 0, done.stderr
     assert "requests,BIGINT" in (tmp_path / "columns.csv").read_text()
+
+
+@pytest.fixture
+def flagged(tmp_path: Path) -> Path:
+    """A trace whose requests have each flag alone that a reader does not judge itself."""
+    rows = [f"{at * 1_000_000},{at * 8},8,write,{1 << at}" for at in range(9)]
+    path = tmp_path / "flagged.csv"
+    path.write_text("\n".join(["arrival_ns,sector,sectors,op,flags", *rows, ""]))
+    return path
+
+
+def _records(done: subprocess.CompletedProcess[str]) -> list[dict[str, object]]:
+    assert done.returncode == 0, done.stderr
+    rows: list[dict[str, object]] = json.loads(done.stdout)
+    return rows
+
+
+def test_flags_have_names_in_sql_those_that_the_columns_are_documented_with(flagged: Path) -> None:
+    rows = _records(
+        emmclab(
+            *("query", "--trace", flagged, "--json"),
+            "select flag_names(flags) as names, has_flag(flags, 'fua') as fua from trace",
+        )
+    )
+    assert [(row["names"], row["fua"]) for row in rows] == [(name, name == "fua") for name in FLAGS[:9]]
+    (column,) = [one for one in emmclab_json("explain", flagged)["columns"] if one["name"] == "flags"]
+    documented = column["about"].partition(": ")[2].replace(" (suspected on reading)", "")
+    assert documented.split(", ") == list(FLAGS)
+
+
+def test_a_flag_that_does_not_exist_is_refused(flagged: Path) -> None:
+    done = emmclab("query", "--trace", flagged, "select has_flag(flags, 'sink') from trace")
+    assert done.returncode == 2 and "`sink`" in done.stderr and "fua" in done.stderr
+
+
+def test_a_question_on_a_trace_takes_the_options_of_reading(flagged: Path) -> None:
+    count = "select count(*) as n from trace"
+    found = _records(emmclab("query", "--trace", flagged, "--json", "--only", "from=2ms,to=5ms", count))
+    assert found == [{"n": 3}]

@@ -113,7 +113,7 @@ def run_live(
         asked = json.dumps({**options, "filesystems": [], "synced": None})
         app = json.loads(_core.run_app_live(program, setup, disk.capacity_bytes, folders, asked))
         found = disk.result()
-        # What is left in memory is not part of the run.
+        # Unmounting writes back the page cache. The run is over, so that this may be as fast as it can.
         with suppress(ConfigError):
             disk.set("clock", "free")
     return AppResult({"app": app, "device": found.to_dict(), "options": said})

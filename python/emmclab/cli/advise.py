@@ -86,8 +86,8 @@ def advise(
         bool,
         typer.Option(
             "--lifetime",
-            help="Also estimate the lifetime, on a used device; takes some seconds more per option and 32 GB "
-            "of capacity.",
+            help="Also estimate the lifetime, with --new on a used device; takes some seconds more per "
+            "option and 32 GB of capacity.",
         ),
     ] = False,
     seeds: Annotated[
@@ -270,14 +270,41 @@ def _show(console: Console, advised: Advised) -> None:
     console.print(Text(advised.headline, "bold"), soft_wrap=True)
     show_provenance(console, [base])
     console.print()
+    console.print(_options_table(advised))
+    console.print()
+    for advice in advised.options:
+        note = f"; {advice.note}" if advice.note else ""
+        console.print(Text(f"{advice.option}: {advice.about}{note}", "dim"))
+    if advised.life:
+        console.print()
+        _show_lives(console, advised)
+    for name, reason in advised.refused.items():
+        console.print(Text(f"not possible here: {name}: {reason}", "yellow"), soft_wrap=True)
+    _show_journal(console, advised)
+
+
+def _options_table(advised: Advised) -> Table:
+    """Return the figures of each option; first the lifetime, where it ranks the options."""
+    base, by_lifetime = advised.base, advised.by == "lifetime"
     mean, p99, waf = FIGURES.values()
     ram = result_field("configuration.ram_kb")
+    headings = (mean.head, "\n%", p99.head, "\n%", waf.head, "Size\n%", ram.head)
     table = _table(
-        f"Options by {ORDERS[advised.by]}",
-        (mean.head, "\n%", p99.head, "\n%", waf.head, "Size\n%", ram.head),
+        f"Options by {ORDERS[advised.by]}", (("Life\nTB", "\n%") if by_lifetime else ()) + headings
     )
+
+    def life(one: Life | None) -> tuple[str, ...]:
+        if not by_lifetime:
+            return ()
+        if one is None:
+            return "–", "–"
+        first = advised.life
+        change = "" if one is first or not first else f"{100 * (one.host_gb / first.host_gb - 1):+.1f}"
+        return f"{one.host_gb / 1024:,.2f}", change
+
     table.add_row(
         Text(f"{base['device']} as it is", "bold"),
+        *life(advised.life),
         mean.text(base[mean.path]),
         "",
         p99.text(base[p99.path]),
@@ -289,6 +316,7 @@ def _show(console: Console, advised: Advised) -> None:
     for advice in advised.options:
         table.add_row(
             Text(advice.option),
+            *life(advice.life),
             mean.text(advice.mean_response_ms),
             f"{advice.mean_change_pct:+.1f}",
             p99.text(advice.p99_response_ms),
@@ -297,17 +325,7 @@ def _show(console: Console, advised: Advised) -> None:
             f"{advice.capacity_change_pct:+.1f}",
             f"{advice.ram_kb:+d}" if advice.ram_kb else "0",
         )
-    console.print(table)
-    console.print()
-    for advice in advised.options:
-        note = f"; {advice.note}" if advice.note else ""
-        console.print(Text(f"{advice.option}: {advice.about}{note}", "dim"))
-    if advised.life:
-        console.print()
-        _show_lives(console, advised)
-    for name, reason in advised.refused.items():
-        console.print(Text(f"not possible here: {name}: {reason}", "yellow"), soft_wrap=True)
-    _show_journal(console, advised)
+    return table
 
 
 def _show_journal(console: Console, advised: Advised) -> None:

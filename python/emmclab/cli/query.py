@@ -17,13 +17,12 @@ from rich.text import Text
 from emmclab.cli.console import print_json, put, say, stdout
 from emmclab.cli.helping import examples
 from emmclab.cli.names import study_names
-from emmclab.cli.options import AsJson
+from emmclab.cli.options import AsJson, Reading, with_groups
 from emmclab.cli.outputs import in_a_folder
 from emmclab.cli.show import framed
 from emmclab.cli.studies import RESULTS, ResultsFolder, warn_of_changes
 from emmclab.errors import ConfigError, InputError
 from emmclab.runtime.files import refuse_other_endings, write_pieces
-from emmclab.traces.reading import read
 
 #: Endings of output files.
 _ENDINGS = (".csv", ".json", ".parquet")
@@ -35,10 +34,11 @@ def register(app: typer.Typer) -> None:
     """Add the command."""
     app.command(
         epilog=examples('emmclab query "select device, avg(mean_response_ms) from runs group by all"')
-    )(query)
+    )(with_groups(query))
 
 
 def query(
+    *,
     sql: Annotated[
         str,
         typer.Argument(
@@ -58,7 +58,9 @@ def query(
     trace: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE", help="Query this trace, of any format: its requests are the table `trace`."
+            metavar="FILE",
+            help="Query this trace, of any format: its requests are the table `trace`; "
+            "`flag_names(flags)` names their flags, `has_flag(flags, 'fua')` tests one.",
         ),
     ] = None,
     output: Annotated[
@@ -74,6 +76,7 @@ def query(
     as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV, with a header.")] = False,
     results: ResultsFolder = RESULTS,
     as_json: AsJson = False,
+    reading: Reading,
 ) -> None:
     """Query results, or a trace, in SQL (DuckDB's); any notebook can read the same Parquet files."""
     from emmclab.studies.query import asked, asked_trace
@@ -87,8 +90,13 @@ def query(
     if trace is not None and study is not None:
         message = "--study and --trace exclude each other"
         raise ConfigError(message, kind="config", field="--trace", hint="give one of the two")
+    if trace is None and (given := sorted(reading.given())):
+        option = f"--{given[0].replace('_', '-')}"
+        message = f"{option} is for traces, and the tables of studies are asked"
+        hint = "name a trace with --trace, or select rows with `where`"
+        raise ConfigError(message, kind="config", field=option, hint=hint)
     if trace is not None:
-        asking = asked_trace(read(trace), sql)
+        asking = asked_trace(reading.open(trace), sql)
     else:
         folders = [_folder_of(study, results)] if study is not None else _folders(results)
         for folder in folders:

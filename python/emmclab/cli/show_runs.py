@@ -225,11 +225,16 @@ def _percentile_times(result: Result) -> list[float]:
     return [row["response_ms"] for row in _chosen(result)] or [result["response.p99_ms"]]
 
 
+def show_comparison_headlines(console: Console, results: Sequence[Result]) -> None:
+    """Print the fastest device of each trace."""
+    for line in comparison_headlines(results):
+        console.print(Text(line, "bold"), soft_wrap=True)
+
+
 def show_compared_results(console: Console, results: Sequence[Result]) -> None:
     """Print a comparison of devices, each with the first device and with the recording."""
     show_warnings(console, results)
-    for line in comparison_headlines(results):
-        console.print(Text(line, "bold"), soft_wrap=True)
+    show_comparison_headlines(console, results)
     show_provenance(console, results)
     for trace in dict.fromkeys(result["trace"] for result in results):
         _show_compared(console, [result for result in results if result["trace"] == trace])
@@ -320,6 +325,6 @@ def _durability_table(results: Sequence[Result], first: str) -> Table:
             f"{100 * (took / base - 1):+.1f}" if base else "–",
             *(field.text(result.shown(field.path)) for field in _TIME_AND_DURABILITY),
         )
-    table.caption = "Flushes: with discards; cache flushes: those, and preflushes, that found data in it"
+    table.caption = "Cache flushes: flushes and preflushes that found data in the write buffer"
     table.caption_justify = "left"
     return table

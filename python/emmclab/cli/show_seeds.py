@@ -9,13 +9,12 @@ from rich.console import Console
 from rich.text import Text
 
 from emmclab.cli.show import framed
-from emmclab.cli.show_runs import show_beside, show_provenance
+from emmclab.cli.show_runs import show_beside, show_comparison_headlines, show_provenance
 from emmclab.devices.intervals import CONFIDENCE_TEXT, difference_interval
 from emmclab.devices.result import Result
 from emmclab.devices.result_fields import result_field
 from emmclab.devices.result_text import (
     BESIDE,
-    comparison_headlines,
     ended_early,
     means_by_seed,
     runs_by_device,
@@ -52,8 +51,7 @@ def show_compared_seeds(console: Console, results: Sequence[Result]) -> None:
             where = f"{result['trace']} on {result.run_name}, seed {result['options']['seed']}"
             text = f"warning: {where}: {ended_early(result) or 'overloaded'}"
             console.print(Text(text, "yellow"), soft_wrap=True)
-    for line in comparison_headlines(results):
-        console.print(Text(line, "bold"), soft_wrap=True)
+    show_comparison_headlines(console, results)
     show_provenance(console, results[:1])
     for trace in dict.fromkeys(result["trace"] for result in results):
         runs = runs_by_device([result for result in results if result["trace"] == trace])

@@ -63,7 +63,7 @@ class Options:
         """Return the options of the core, as JSON."""
         if self.tear not in TEARS:
             raise ConfigError(
-                f"`{self.tear}` is not a way to tear",
+                f"`{self.tear}` is not a way to tear writes at a power cut",
                 kind="config",
                 field="tear",
                 hint=f"use {', '.join(TEARS)}",

@@ -40,9 +40,9 @@ class NotMountedError(Exception):
 def mounted(image: Path, folder: Path, patience_s: float) -> Iterator[None]:
     """Mount an image in a folder.
 
-    States of one disk have one identity. xfs and btrfs refuse a second one, or take it for the first: xfs is
-    told not to look (`nouuid`); of btrfs, one after the other is mounted where the kernel knows no better,
-    and each is forgotten afterwards.
+    All images of one disk hold a file system with the same UUID. xfs refuses to mount a UUID twice, unless it
+    is mounted with `nouuid`. btrfs takes a second image for the first, so its images are mounted one after
+    the other, and the kernel is told to forget each afterwards.
 
     Raises:
         NotMountedError: the kernel refuses; with its reason.

@@ -21,7 +21,7 @@ from emmclab.errors import ConfigError, EmmclabError, InputError
 from emmclab.runtime.checked import checked, checked_value
 from emmclab.runtime.files import folder_aside
 
-#: Characters of a log's identity in names and in what shows a state again.
+#: Length of the part of a log's identity that names its folder, and that `emmclab crash --again` takes.
 _SHORT = 8
 
 

@@ -258,9 +258,9 @@ def advise(
     overloaded come last. With block notes, the modes of the layer `journal` are tried too.
 
     A new device is never collected on a short trace, so it has no lifetime. With `lifetime`, and where
-    the options are ranked by it, every option is run once more on a used device, under the traces until
-    they have written 1 % of the capacity. That takes seconds for each option and 32 GB, once where `images`
-    names a folder.
+    the options are ranked by it, every option is run once more, on a used device (`USED`) if new ones were
+    asked for, under the traces until they have written 1 % of the capacity. That takes seconds for each
+    option and 32 GB, once where `images` names a folder.
 
     Raises:
         ConfigError: there is no such order, or the device cannot run the traces as it is.
@@ -290,7 +290,7 @@ def advise(
                 wanted.remove(option)
         # Many options share a device in use; each is made once, and while the base runs.
         made = [pool.submit(_prepare, one, replay) for one in (device, *changed)]
-        # A trace that can be read once has been read when the others open it again.
+        # The first run ends before the others open the traces, which report a pipe: it cannot be read twice.
         base = pool.submit(device.simulate, *traces, **replay).result()
         every = [replay.get("seed", 1) + more for more in range(seeds)]
 
@@ -362,7 +362,7 @@ def _life(
         return None
     passes = min(_MOST_PASSES, math.ceil(_LIFE_SHARE * base["configuration.capacity_bytes"] / written))
     aged: dict[str, Any] = {name: replay.get(name) for name in ("images", "images_limit")}
-    aged |= {"precondition": USED, "wrap_addresses": True, "seed": seed}
+    aged |= {"precondition": _before_life(replay["precondition"]), "wrap_addresses": True, "seed": seed}
     run = device.simulate(*traces, passes=passes, layers=layers, **aged)
     if not run["wear.lifetime"] or run["run.stopped"]:
         return None
@@ -373,6 +373,11 @@ def _life(
     return Life(run["write_amplification.waf"], host_bytes / 2**30, years, passes)
 
 
+def _before_life(given: Any) -> Any:
+    """Return the state in which a lifetime is measured: the given one, or that of a used device for new."""
+    return USED if given in (None, "none") else given
+
+
 def said(life: Life, base: Result) -> str:
     """Say in a sentence where a lifetime comes from."""
     times = "once" if life.passes == 1 else f"{life.passes} times"
@@ -381,10 +386,11 @@ def said(life: Life, base: Result) -> str:
         if base["run.simulated_s"]
         else 0.0
     )
+    state = _before_life(base["options.precondition"])
     own = "" if life.years is None else f"; years at the trace's own rate of {rate:,.1f} GB a day"
     return (
-        "Lifetime: bytes that the host can write until every block has reached its erase limit, on a used "
-        f"device (`--used {USED.partition(':')[2]}`, then this trace {times}){own}."
+        "Lifetime: bytes that the host can write until every block has reached its erase limit, on a device "
+        f"in use (`--precondition {state}`, then this trace {times}){own}."
     )
 
 

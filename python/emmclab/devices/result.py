@@ -105,6 +105,8 @@ class Result(Document):
         op = rest.partition(".")[0]
         if op in ("read", "write") and not self["requests"][op]:
             return None
+        if group in ("response", "service", "space") and not self["requests.total"]:
+            return None
         if group == "durable":
             durable = self.get(group) or {}
             return durable.get(rest) if durable.get("requests") or rest == "requests" else None

@@ -27,6 +27,8 @@ def headline(result: Result) -> str:
     >>> headline(result).startswith("mean response ") and ", recorded " in headline(result)
     True
     """
+    if not result["requests.total"]:
+        return "no request was served"
     mean = f"mean response {_ms(result['response.mean_response_ms'])}"
     beside = result["recorded.response.all"]
     if beside["recorded_ms"] is None:

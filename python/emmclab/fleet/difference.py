@@ -72,7 +72,7 @@ def mann_whitney(before: Sequence[float], after: Sequence[float]) -> float:
     if count <= _MOST_EXACT:
         return _exact(ranks, few, abs(found - expected), expected)
     tied = sum(size**3 - size for size in ties) / (count * (count - 1))
-    # Of doubled ranks: four times the variance.
+    # `_ranks` returns doubled ranks, so this is four times the variance of the rank sum.
     variance = few * (count - few) / 3 * (count + 1 - tied)
     if variance <= 0:
         return 1.0

@@ -101,11 +101,11 @@ class State:
         self.added = sum(1 for _ in self._open) - self._lines_before
 
     def has_row(self, path: str) -> bool:
-        """Whether the row of a recording is here."""
+        """Return whether the row of a recording is finished."""
         return path in self._places
 
     def rows(self, paths: Iterable[str]) -> Iterator[str]:
-        """Yield the rows that are here of these recordings, as JSON, each on a line."""
+        """Yield the finished row of each recording that has one, as a line of JSON."""
         for path in paths:
             if path in self._places:
                 self._open.seek(self._places[path])

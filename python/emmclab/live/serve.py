@@ -63,7 +63,7 @@ class LiveDevice:
         #: Figures of making and mounting a file system, which the result leaves out; None where neither was.
         self.prepared: Result | None = None
         self._record: Path | None = None
-        #: The simulated time from which the result counts, and the trace holds, what was served.
+        #: Requests before this simulated time (of mkfs and mount) are in neither the result nor the trace.
         self._counted_from_s = 0.0
 
     @property

@@ -1,4 +1,4 @@
-"""The page of a search: what no other trial beats, and how each way of choosing came out."""
+"""The page of a search: its Pareto-optimal trials, and the results of each way of choosing trials."""
 
 from __future__ import annotations
 

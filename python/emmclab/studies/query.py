@@ -29,6 +29,27 @@ class Answer(NamedTuple):
     rows: Iterator[tuple[Any, ...]]
 
 
+#: The bits of the column `flags` of a trace, from the lowest.
+FLAGS = (
+    "sync",
+    "fua",
+    "preflush",
+    "meta",
+    "readahead",
+    "packed",
+    "no_wait",
+    "no_wait_known",
+    "journal",
+    "reissued",
+    "failed",
+)
+#: Functions on the column `flags`. An unknown name is an error, because false would look like an answer.
+_FLAG_MACROS = (
+    f"flag_names(flags) as array_to_string([{list(FLAGS)!r}[bit + 1] "
+    f"for bit in range({len(FLAGS)}) if flags & (1 << bit) != 0], ' ')",
+    f"has_flag(flags, name) as flags & (1 << coalesce(list_position({list(FLAGS)!r}, name), "
+    f"error('there is no flag `' || name || '`: choose one of {', '.join(FLAGS)}')) - 1) != 0",
+)
 #: Rows that are taken from the database at once.
 _FETCHED = 1_000
 
@@ -95,6 +116,9 @@ def _require_whole(table: Path) -> None:
 def asked_trace(trace: Trace, sql: str) -> Iterator[Answer]:
     """Ask a trace, whose requests are the table `trace`, with the columns of `Trace.to_arrow`.
 
+    `flag_names(flags)` is a text with the names of the flags of a request; `has_flag(flags, 'fua')` tells
+    whether one of them is set.
+
     Raises:
         FormatError: the trace cannot be read.
         ConfigError: the question is no SQL, or names what is not there.
@@ -104,6 +128,8 @@ def asked_trace(trace: Trace, sql: str) -> Iterator[Answer]:
         trace.write(copy)
         written.pop()  # A temporary file is none that a command keeps.
         database.execute(f"create view trace as select * from '{quoted(copy)}'")  # noqa: S608
+        for macro in _FLAG_MACROS:
+            database.execute(f"create macro {macro}")
         database.execute(f"set allowed_paths = {[str(copy)]!r}")
         yield _answer(database, sql, ["trace"])
 
