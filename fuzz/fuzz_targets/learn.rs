@@ -8,6 +8,7 @@ fuzz_target!(|data: &[u8]| {
         name: "fuzz".to_owned(),
         partitions: vec![("data".to_owned(), "/".to_owned())],
         user_waits_for: None,
+        keep_pauses: false,
     };
     let _ = learn(data, &options);
 });
