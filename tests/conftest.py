@@ -35,17 +35,20 @@ hypothesis.settings.register_profile(
 )
 hypothesis.settings.load_profile("same")
 
-# A terminal does not start programs with signals ignored, as nohup does: what is tested would inherit that.
-for _number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):
-    if signal.getsignal(_number) is signal.SIG_IGN:
-        signal.signal(_number, signal.SIG_DFL)
-
 ROOT = Path(__file__).parents[1]
 #: The package of this checkout, and what takes the core that `scripts/test.sh` has built.
 PYTHONPATH = f"{ROOT / 'python'}:{ROOT / 'tests' / 'tested_core'}"
 COMMAND = [sys.executable, "-m", "emmclab"]
 #: A test that waits longer than this hangs; a busy machine is no failure.
 PATIENCE_S = 600
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _no_signal_is_ignored() -> None:
+    """Undo what nohup does: what tests start would inherit that signals are ignored."""
+    for number in (signal.SIGHUP, signal.SIGQUIT):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, signal.SIG_DFL)
 
 
 def environment(**more: str) -> dict[str, str]:

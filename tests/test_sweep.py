@@ -233,6 +233,25 @@ def test_a_pool_names_the_task_that_crashed_and_does_the_others() -> None:
     assert found == {number: number * number for number in range(20) if number != 3}
 
 
+class Unreadable:
+    """A task that only the process that made it can read."""
+
+    def __reduce__(self) -> tuple[object, tuple[str]]:
+        return read_elsewhere, (str(os.getpid()),)
+
+
+def read_elsewhere(maker: str) -> str:
+    """Raise in any process but the maker."""
+    if maker != str(os.getpid()):
+        raise LookupError("it cannot be read here")
+    return maker
+
+
+def test_a_task_that_a_worker_cannot_read_is_an_error_and_no_wait_without_end() -> None:
+    with pytest.raises(LookupError, match="cannot be read here"):
+        list(Pool(1).run(str, each([Unreadable()])))
+
+
 def refuse(number: int) -> int:
     """Work that raises."""
     raise ConfigError(f"no {number}", kind="config", field="number", hint="take another")

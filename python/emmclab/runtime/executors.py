@@ -248,10 +248,12 @@ def _serve(pipe: Connection, work: Callable[[Any], Any]) -> None:
     # A process that ends before this did not end because of a task.
     pipe.send(None)
     while (received := tasks.get()) is not None:
-        (task,) = received
+        task, refused = received
         started = time.monotonic()
         raised, outcome = False, None
         try:
+            if refused is not None:
+                raise refused
             outcome = work(task)
         except Exception as error:
             raised, outcome = True, _portable(error)
@@ -259,10 +261,15 @@ def _serve(pipe: Connection, work: Callable[[Any], Any]) -> None:
 
 
 def _receive(pipe: Connection, tasks: SimpleQueue[Any]) -> None:
-    with contextlib.suppress(EOFError, OSError):
-        while True:
-            tasks.put((pipe.recv(),))
-    tasks.put(None)
+    """Pass on the tasks that come through the pipe, or why one cannot be unpickled here; None at its end."""
+    while True:
+        try:
+            tasks.put((pipe.recv(), None))
+        except (EOFError, OSError):
+            tasks.put(None)
+            return
+        except Exception as error:
+            tasks.put((None, error))
 
 
 def _portable(error: Exception) -> Exception:
