@@ -13,8 +13,8 @@ import duckdb
 import pytest
 
 from conftest import COMMAND, emmclab, emmclab_json, environment
+from emmclab._core import FLAG_NAMES
 from emmclab.studies import Serial, Study, run_study
-from emmclab.studies.query import FLAGS
 
 SQL = "select input, seed, requests, 63668 * 1000 as n, 1234567.5 as big from profiles order by all"
 
@@ -149,10 +149,10 @@ def test_flags_have_names_in_sql_those_that_the_columns_are_documented_with(flag
             "select flag_names(flags) as names, has_flag(flags, 'fua') as fua from trace",
         )
     )
-    assert [(row["names"], row["fua"]) for row in rows] == [(name, name == "fua") for name in FLAGS[:9]]
+    assert [(row["names"], row["fua"]) for row in rows] == [(name, name == "fua") for name in FLAG_NAMES[:9]]
     (column,) = [one for one in emmclab_json("explain", flagged)["columns"] if one["name"] == "flags"]
     documented = column["about"].partition(": ")[2].replace(" (suspected on reading)", "")
-    assert documented.split(", ") == list(FLAGS)
+    assert documented.split(", ") == list(FLAG_NAMES)
 
 
 def test_a_flag_that_does_not_exist_is_refused(flagged: Path) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 __version__: str
+FLAG_NAMES: list[str]
 
 def app_presets() -> list[str]: ...
 def app_schema() -> str: ...

@@ -83,6 +83,8 @@ mod _core {
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
-        module.add("__version__", env!("CARGO_PKG_VERSION"))
+        module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+        // The bits of the column `flags`, from the lowest.
+        module.add("FLAG_NAMES", emmclab_trace::Flags::NAMES.to_vec())
     }
 }

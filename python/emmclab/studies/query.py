@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import duckdb
 
+from emmclab._core import FLAG_NAMES
 from emmclab.errors import ConfigError, InputError
 from emmclab.runtime.files import folder_aside, written
 from emmclab.runtime.parquet import quoted
@@ -29,26 +30,12 @@ class Answer(NamedTuple):
     rows: Iterator[tuple[Any, ...]]
 
 
-#: The bits of the column `flags` of a trace, from the lowest.
-FLAGS = (
-    "sync",
-    "fua",
-    "preflush",
-    "meta",
-    "readahead",
-    "packed",
-    "no_wait",
-    "no_wait_known",
-    "journal",
-    "reissued",
-    "failed",
-)
 #: Functions on the column `flags`. An unknown name is an error, because false would look like an answer.
 _FLAG_MACROS = (
-    f"flag_names(flags) as array_to_string([{list(FLAGS)!r}[bit + 1] "
-    f"for bit in range({len(FLAGS)}) if flags & (1 << bit) != 0], ' ')",
-    f"has_flag(flags, name) as flags & (1 << coalesce(list_position({list(FLAGS)!r}, name), "
-    f"error('there is no flag `' || name || '`: choose one of {', '.join(FLAGS)}')) - 1) != 0",
+    f"flag_names(flags) as array_to_string([{FLAG_NAMES!r}[bit + 1] "
+    f"for bit in range({len(FLAG_NAMES)}) if flags & (1 << bit) != 0], ' ')",
+    f"has_flag(flags, name) as flags & (1 << coalesce(list_position({FLAG_NAMES!r}, name), "
+    f"error('there is no flag `' || name || '`: choose one of {', '.join(FLAG_NAMES)}')) - 1) != 0",
 )
 #: Rows that are taken from the database at once.
 _FETCHED = 1_000
