@@ -71,7 +71,7 @@ def test_recorded_stands_beside_simulated_by_operation_in_json_text_and_page(
         assert beside["error_pct"] == pytest.approx(error)
     text = emmclab("simulate", trace, *FAST).stdout
     mean = f"{recorded['response']['read']['recorded_ms']:.3f} ms"
-    row = next(line for line in text.splitlines() if line.startswith("Mean response, reads"))
+    row = next(line for line in text.splitlines() if line.startswith("Mean response of reads"))
     assert mean in row and f"{recorded['response']['read']['error_pct']:+.1f} %" in row
     visit = Visit(browser, page)
     assert mean in visit.page.locator("#recorded").inner_text()
