@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+import emmclab as api
 from conftest import ROOT, emmclab, emmclab_json, need_library
 from emmclab import __version__
 from emmclab.papers.pages import command_of_paper
@@ -155,6 +156,13 @@ def test_the_command_on_the_page_of_a_study_runs(trace: Path, tmp_path: Path) ->
     assert words[0] == "emmclab"
     again = emmclab(*words[1:], "--jobs", 1, cwd=tmp_path)
     assert again.returncode == 0, again.stderr
+
+
+def test_a_result_without_provenance_is_the_same_otherwise(trace: Path) -> None:
+    device, source = api.Device.preset("small-1gb"), api.read(trace)
+    told, untold = (device.simulate(source, wrap_addresses=True, provenance=one) for one in (True, False))
+    assert "provenance" in told and "provenance" not in untold
+    assert _still(untold.to_dict()) == _still(told.to_dict())
 
 
 def test_the_citation_has_the_version_and_licence_of_the_program() -> None:

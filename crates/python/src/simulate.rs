@@ -45,6 +45,12 @@ impl PyDeviceConfig {
         run(py, || DeviceConfig::from_file(&path)).map(Self)
     }
 
+    /// A device from the text of a TOML file.
+    #[staticmethod]
+    fn from_toml(py: Python<'_>, text: &str) -> PyResult<Self> {
+        run(py, || DeviceConfig::from_toml(text)).map(Self)
+    }
+
     /// The same device with some values set, by dotted key; values are TOML.
     fn with_values(&self, py: Python<'_>, pairs: Vec<(String, String)>) -> PyResult<Self> {
         run(py, || {

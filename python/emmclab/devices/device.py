@@ -75,6 +75,19 @@ class Device:
         return Device(_core.DeviceConfig.file(path))
 
     @staticmethod
+    def from_toml(text: str) -> Device:
+        """Take the settings of a device from TOML; settings that it omits have their defaults.
+
+        >>> device = Device.preset("nexus5")
+        >>> Device.from_toml(device.to_toml()).digest == device.digest
+        True
+
+        Raises:
+            ConfigError: with every unknown key, wrong type and impossible value at once.
+        """
+        return Device(_core.DeviceConfig.from_toml(text))
+
+    @staticmethod
     def named(name: str) -> Device:
         """Take a preset by its name, or a file by its path (with a slash or ending in `.toml`).
 
@@ -280,6 +293,7 @@ class Device:
         over_time: bool | str | float = False,
         perfetto: str | PathLike[str] | None = None,
         progress: SimulationProgress | None = None,
+        provenance: bool = True,
     ) -> Result:
         """Drive traces (several: on one clock, starts aligned) through the device.
 
@@ -323,6 +337,8 @@ class Device:
                 depth, throughput, and what each channel, way and plane does. It ends in `.pftrace`, or
                 `.pftrace.gz`.
             progress: called after each batch.
+            provenance: say in the result how it was made. That takes as long as some hundred requests, so
+                that studies leave it out and say it once for all their runs.
 
         Raises:
             ConfigError: a setting or option is impossible, the trace does not fit the device or is of several
@@ -384,7 +400,8 @@ class Device:
             paced |= {"mode": chosen["mode"], "mode_reason": chosen["reason"]}
         beside = Device.named(second) if isinstance(second, str) else second
         aged_by = [read(aging)] if isinstance(aging, Path) else []
-        made = Provenance([self] if beside is None else [self, beside], traces, aged_by)
+        devices = [self] if beside is None else [self, beside]
+        made = Provenance(devices, traces, aged_by) if provenance else None
         run = _core.Simulation(
             self.seeded(seed)._config,
             json.dumps(paced | asked),
@@ -409,11 +426,11 @@ class Device:
             said["second"] = None if beside is None else beside.name
         if victim is not None:
             said["victim"] = getattr(victim, "__name__", type(victim).__name__)
-        made_of = made.to_dict()
-        about = {"trace": source.name, "device": self.name, "provenance": made_of, "options": said}
+        whence = {} if made is None else {"provenance": made.to_dict()}
+        about = {"trace": source.name, "device": self.name, **whence, "options": said}
         result = json.loads(run.finish(ledger, json.dumps(about)))
         written.extend(fspath(output) for output in (events, perfetto) if output is not None)
-        return Result({"trace": source.name, **result, "provenance": made_of, "options": said})
+        return Result({"trace": source.name, **result, **whence, "options": said})
 
 
 def presets() -> list[str]:

@@ -49,9 +49,9 @@ class Replays(GridKind):
         trace = opened(work.input)
         options = {**work.options, **work.image_options}
         capacity = options.pop("capacity", None)
-        result = work.device().simulate(trace, seed=work.input.seed, **options).deterministic()
         # The study has version, settings and digests once, for all cells.
-        del result["provenance"]
+        run = work.device().simulate(trace, seed=work.input.seed, provenance=False, **options)
+        result = run.deterministic()
         # Files have the names that the study gives them, wherever copies lie.
         result["options"] |= {name: work.asked[name] for name in FILES if name in result["options"]}
         if capacity:
