@@ -86,7 +86,7 @@ def test_no_option_says_to_which_other_command_it_belongs() -> None:
 def mentions() -> Iterator[tuple[str, str, str | None]]:
     """Each command that a text of the project names: its place and one or two words."""
     for path in tracked(*TEXTS):
-        # The kept outputs are of real command lines, also of mistyped ones.
+        # The kept outputs come from real command lines, some of which are mistyped on purpose.
         if path.name == "CHANGELOG.md" or path == Path(__file__) or "messages" in path.parts:
             continue
         text = path.read_text(errors="replace")

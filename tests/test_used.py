@@ -58,6 +58,12 @@ def test_every_command_that_simulates_takes_used(command: tuple[str, ...]) -> No
     assert "--used" in emmclab(*command, "--help").stdout
 
 
+def test_several_seeds_are_compared_on_used_devices(trace: Path) -> None:
+    done = emmclab("compare", trace, "--devices", "small-1gb", *SMALL[2:], "--used", "30d", "--seeds", "2")
+    assert done.returncode == 0, done.stderr
+    assert "2 seeds" in done.stdout
+
+
 def test_python_takes_it_as_a_way_to_precondition(trace: Path) -> None:
     device = api.Device.preset("small-1gb").set({"geometry.block_groups.0.blocks": 32})
     result = device.simulate(api.read(trace), precondition="used:30d,trim=no", wrap_addresses=True)

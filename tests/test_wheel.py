@@ -31,7 +31,7 @@ def maturin(*words: object) -> None:
         [str(MATURIN), *map(str, words)],
         cwd=ROOT,
         # maturin takes the interpreter from here, as it did in the set-up; then nothing is compiled anew. The
-        # core therefore holds paths of this machine, other than that of `scripts/wheel.sh`.
+        # core therefore contains paths of this machine; `scripts/wheel.sh` builds one without.
         env={**os.environ, "VIRTUAL_ENV": str(ROOT / ".venv")},
         capture_output=True,
         text=True,

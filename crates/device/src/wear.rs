@@ -6,8 +6,8 @@ use crate::device::Device;
 use crate::ids::BlockId;
 
 impl Device {
-    /// Wears the blocks on as if much more had been written of the same kind: `erases` more in all, by block group. Each block in use
-    /// gets as many, which is where wear tends to when no data stays for ever.
+    /// Adds `erases` to the blocks in use, by block group and evenly within a group, as if the workload had gone on. Evenly, because wear
+    /// evens out where no data stays in place for ever.
     ///
     /// # Errors
     /// [`Kind::Config`] where a block would reach its erase limit; the device is as before.

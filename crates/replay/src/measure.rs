@@ -180,7 +180,7 @@ impl Measure {
         Self { found: Found::starting_at(next), ..Self::default() }
     }
 
-    /// Times of flushes and durable writes, as the workload saw them; `None` where there was none.
+    /// Response times of flushes and durable writes above all layers; `None` if there was no such request.
     pub(crate) fn durable(&self) -> Option<DurableTimes> {
         (self.durable.count > 0).then(|| DurableTimes::new(&self.durable))
     }

@@ -94,10 +94,10 @@ def compare(
     own, layer_settings = layered(settings, every)
     stack(every, layer_settings)
     configurations = [configured(name, own, capacity) for name in names]
-    if seeds is not None:
-        check_random(configurations, replay.precondition)
     ways = [dataclasses.replace(replay, seed=replay.seed + more) for more in range(seeds or 1)]
     sources = distinct([reading.open(path) for path in traces])
+    if seeds is not None:
+        check_random(configurations, replay.prepared(sources))
     pictures = html is not None
     results = []
     for source in sources:

@@ -13,11 +13,11 @@ from rich.measure import Measurement
 from rich.table import Column, Table
 from rich.text import Text
 
-#: A word that is longer is broken rather than others put over more lines.
+#: Longest word that a column keeps in one line, in characters; longer words are broken.
 _LONGEST_WORD = 36
-#: A name is broken over lines of no less than this, where there is no other room.
+#: Least width of a column whose names are broken over several lines, in characters.
 _LEAST_NAME = 16
-#: Places by which a meaning stands to the right of what it explains.
+#: Indentation of the meaning below the row that it explains, in characters.
 _INDENT = 4
 
 
@@ -74,7 +74,7 @@ def explained(console: Console, table: Table, meanings: Sequence[Text]) -> Itera
 def _row(
     console: Console, cells: Sequence[Text], columns: Sequence[Column], widths: Sequence[int]
 ) -> Iterator[Text]:
-    """Yield the lines of a row, each cell in its width."""
+    """Yield the lines of a row, each cell wrapped to the width of its column."""
     wrapped = [cell.wrap(console, width, overflow="fold") for cell, width in zip(cells, widths, strict=True)]
     for parts in itertools.zip_longest(*wrapped, fillvalue=Text()):
         line = Text()

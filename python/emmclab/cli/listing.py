@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from importlib import import_module
 from importlib.util import find_spec
 from types import CodeType
@@ -24,6 +24,16 @@ class ListsByDefault(TyperGroup):
         if names_none and not ctx.resilient_parsing:
             args = ["list", *args]
         return super().parse_args(ctx, args)
+
+
+def add_group(
+    app: typer.Typer, package: str, names: Iterable[str], about: Callable[[], None], epilog: str
+) -> None:
+    """Add a package of commands as a group; the function `about` gives its name and its help text."""
+    group = typer.Typer(cls=ListsByDefault, epilog=epilog)
+    group.callback(help=paragraphs(about))(about)
+    add_commands(group, package, names)
+    app.add_typer(group, name=about.__name__)
 
 
 def add_commands(app: typer.Typer, package: str, names: Iterable[str]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -59,14 +60,19 @@ def _of_traces(text: str, traces: Sequence[Trace]) -> float:
     """Return the bytes that traces write in a day without a pause."""
     if any(trace.is_pipe for trace in traces):
         raise _unknown(text, "a trace from a pipe cannot be read twice")
-    profiles = [trace.profile() for trace in traces]
-    seconds: float = sum(profile["duration_s"] or 0.0 for profile in profiles)
+    written = [_written(trace) for trace in traces]
+    seconds = sum(duration_s for _, duration_s in written)
     if not seconds:
         raise _unknown(text, "there is no trace with a duration")
-    written_kb: float = sum(
-        row["data_kb"] for profile in profiles for row in profile["by_operation"] if row["op"] == "write"
-    )
-    return 1024 * written_kb / seconds * _DAY_S
+    return 1024 * sum(data_kb for data_kb, _ in written) / seconds * _DAY_S
+
+
+@functools.cache
+def _written(trace: Trace) -> tuple[float, float]:
+    """Return the KB that a trace writes and its duration in seconds; every run of it asks for them."""
+    profile = trace.profile()
+    writes = (row["data_kb"] for row in profile["by_operation"] if row["op"] == "write")
+    return sum(writes), profile["duration_s"] or 0.0
 
 
 def _of_fleet(path: Path) -> float:

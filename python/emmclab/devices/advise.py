@@ -295,7 +295,7 @@ def advise(
         every = [replay.get("seed", 1) + more for more in range(seeds)]
 
         def runs(changed: Device, first: Result | None = None) -> Runs:
-            """Run a device with each seed, and for its lifetime once, or with each if that is what ranks."""
+            """Run a device with each seed; its lifetime with one, or with each if it ranks the options."""
             found = {every[0]: first or changed.simulate(*traces, **replay)}
             found |= {seed: changed.simulate(*traces, **replay | {"seed": seed}) for seed in every[1:]}
             aged = () if not lifetime else every if by == "lifetime" else every[:1]

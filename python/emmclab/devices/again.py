@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike
@@ -15,7 +14,6 @@ from emmclab.devices.result import Result
 from emmclab.devices.stored import Stored
 from emmclab.devices.toml_text import toml_text
 from emmclab.errors import ConfigError, InputError
-from emmclab.runtime.files import folder_aside
 from emmclab.traces.reading import read
 from emmclab.traces.trace import Trace
 
@@ -29,22 +27,10 @@ class Recipe:
 
     device: Device
     second: Device | None
-    inputs: Sequence[Mapping[str, Any]]
-    #: The traces that precondition the device, where one does.
-    aged_by: Sequence[Mapping[str, Any]]
+    traces: Sequence[Trace]
+    #: The file of the trace that preconditions the device, where one does.
+    aged_by: Path | None
     options: Mapping[str, Any]
-    #: The folder of the result, where paths of inputs may begin.
-    folder: Path
-    #: The file, for errors.
-    place: str
-
-    def traces(self) -> list[Trace]:
-        """Open the traces, and check that they are the recorded ones.
-
-        Raises:
-            InputError: one is gone, has changed, or was no file.
-        """
-        return [read(self._found(one), **(one.get("reading") or {})) for one in self.inputs]
 
     def run(
         self,
@@ -54,10 +40,10 @@ class Recipe:
     ) -> Result:
         """Simulate it again."""
         options = {name: self.options[name] for name in _SAME if name in self.options}
-        if self.aged_by:
-            options["precondition"] = str(self._found(self.aged_by[0]))
+        if self.aged_by is not None:
+            options["precondition"] = str(self.aged_by)
         return self.device.simulate(
-            *self.traces(),
+            *self.traces,
             **options,
             start_offset_ns=self.options.get("start_offset", 0),
             layers=self.options.get("layers") or [],
@@ -67,38 +53,44 @@ class Recipe:
             progress=progress,
         )
 
-    def _found(self, one: Mapping[str, Any]) -> Path:
-        """Return where a trace lies, from the present folder or from that of the result."""
-        path, wanted = one.get("path"), one.get("sha256")
-        if not isinstance(path, str) or wanted is None:
-            raise InputError(
-                f"{self.place}: `provenance.inputs`: the trace `{one.get('name')}` was no file that can be "
-                "read again",
-                kind="io",
-                file=self.place,
-                field="provenance.inputs",
-                hint="write the trace to a file (`emmclab convert`), and simulate that",
-            )
-        places = [place for place in (Path(path), self.folder / path) if place.exists()]
-        if not places:
-            raise InputError(
-                f"{path}: file not found; {self.place} was made of it",
-                kind="io",
-                file=path,
-                field="provenance.inputs",
-                hint="call the command in the folder in which the result was made, or put the trace back",
-            )
-        digests = [read(place, **(one.get("reading") or {})).digest for place in places]
-        if wanted not in digests:
-            raise InputError(
-                f"{places[0]}: it has changed since {self.place} was made: its SHA-256 begins with "
-                f"{digests[0]}, not {wanted}",
-                kind="io",
-                file=str(places[0]),
-                field="provenance.inputs",
-                hint="put the former file back, or simulate again",
-            )
-        return places[digests.index(wanted)]
+
+def _opened(result: Stored, one: Mapping[str, Any]) -> tuple[Path, Trace]:
+    """Open a trace of a result, from the present folder or from that of the result.
+
+    Raises:
+        InputError: it is gone, has changed, or was no file.
+    """
+    path, wanted = one.get("path"), one.get("sha256")
+    if not isinstance(path, str) or wanted is None:
+        raise InputError(
+            f"{result.place}: `provenance.inputs`: the trace `{one.get('name')}` was no file that can be "
+            "read again",
+            kind="io",
+            file=result.place,
+            field="provenance.inputs",
+            hint="write the trace to a file (`emmclab convert`), and simulate that",
+        )
+    places = [place for place in (Path(path), result.folder / path) if place.exists()]
+    if not places:
+        raise InputError(
+            f"{path}: file not found; {result.place} was made of it",
+            kind="io",
+            file=path,
+            field="provenance.inputs",
+            hint="call the command in the folder in which the result was made, or put the trace back",
+        )
+    traces = [read(place, **(one.get("reading") or {})) for place in places]
+    for place, trace in zip(places, traces, strict=True):
+        if trace.digest == wanted:
+            return place, trace
+    raise InputError(
+        f"{places[0]}: it has changed since {result.place} was made: its SHA-256 begins with "
+        f"{traces[0].digest}, not {wanted}",
+        kind="io",
+        file=str(places[0]),
+        field="provenance.inputs",
+        hint="put the former file back, or simulate again",
+    )
 
 
 def recipe_of(result: Stored) -> Recipe:
@@ -106,6 +98,7 @@ def recipe_of(result: Stored) -> Recipe:
 
     Raises:
         ConfigError: the file does not hold it, or the run was no replay of traces.
+        InputError: a trace is gone, has changed, or was no file.
     """
     fields, options = result.fields, result.fields.get("options") or {}
     device, second = device_of(result), second_of(result)
@@ -125,14 +118,13 @@ def recipe_of(result: Stored) -> Recipe:
             field="provenance",
             hint="take results of `emmclab simulate --json` or `emmclab compare --json` of this version",
         )
+    aged_by = [_opened(result, one)[0] for one in result.provenance.get("aged_by") or []]
     return Recipe(
         device_from(device.table),
         None if second is None else device_from(second.table),
-        inputs,
-        result.provenance.get("aged_by") or [],
+        [_opened(result, one)[1] for one in inputs],
+        aged_by[0] if aged_by else None,
         options,
-        result.folder,
-        result.place,
     )
 
 
@@ -147,11 +139,7 @@ def device_from(table: Mapping[str, Any]) -> Device:
     Raises:
         ConfigError: with every unknown key, wrong type and impossible value at once.
     """
-    with folder_aside(Path(tempfile.gettempdir())) as aside:
-        made = aside / "device.toml"
-        lines = (f"{name} = {toml_text(value)}\n" for name, value in table.items())
-        made.write_text("".join(lines), encoding="utf-8")
-        return Device.file(made)
+    return Device.from_toml("".join(f"{name} = {toml_text(value)}\n" for name, value in table.items()))
 
 
 def with_settings(device: Device, values: Mapping[str, Any]) -> Device:

@@ -1,4 +1,4 @@
-"""What devices were fitted to, and whether that tells their order in flushes and durable writes."""
+"""The sources that devices were fitted to, and whether they allow to rank devices by durable writes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _COSTS = (("cache", "flush_us"), ("controller", "reliable_write_us"), ("interfac
 
 
 class Fitted(NamedTuple):
-    """What decides how far the cost of durability on a device is that of a real one."""
+    """The sources that a device was fitted to, and what a flush or a durable write costs on it."""
 
     #: Names of the sources that the device was fitted to.
     sources: Sequence[str]

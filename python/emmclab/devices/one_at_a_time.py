@@ -95,9 +95,6 @@ def one_at_a_time(
         InputError: a trace is gone or has changed.
     """
     recipes = recipe_of(first), recipe_of(second)
-    # Every trace is checked before the first run.
-    for recipe in recipes:
-        recipe.traces()
     changes = list(_changes(found, *recipes))
     total = 2 + len(changes)
 
@@ -230,9 +227,7 @@ def _changes(found: Sequence[Difference], first: Recipe, second: Recipe) -> Iter
             label,
             shown(one.first),
             shown(one.second),
-            lambda recipe: replace(
-                recipe, inputs=second.inputs, aged_by=second.aged_by, folder=second.folder, place=second.place
-            ),
+            lambda recipe: replace(recipe, traces=second.traces, aged_by=second.aged_by),
         )
     for one in found:
         if one.kind == "option":

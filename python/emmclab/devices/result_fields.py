@@ -54,7 +54,7 @@ class ResultField(NamedTuple):
         return label.replace(" ", "\n", 1) if " " in label else f"{label}\n"
 
     def text(self, value: float | None) -> str:
-        """Return the figure as it is shown; a dash where it is not known.
+        """Return the figure in its digits, as text; a dash if it is unknown.
 
         >>> result_field("response.p99_ms").text(1234.5), result_field("response.p99_ms").text(None)
         ('1,234.500', '–')

@@ -101,7 +101,7 @@ impl Age {
         }
     }
 
-    /// Wears the blocks on by erases that are not simulated, by block group.
+    /// Adds erases that were not simulated, by block group.
     pub fn wear_on(&mut self, erases: &[u64]) -> Result<()> {
         self.device.wear_on(erases).map_err(|error| {
             error
@@ -110,7 +110,7 @@ impl Age {
         })
     }
 
-    /// No command for a while.
+    /// Leaves the device without commands for a time.
     pub fn rest(&mut self, time: Nanos) {
         self.device.idle_until(Nanos(self.device.idle_from().0.max(0)) + time);
     }
@@ -126,12 +126,18 @@ impl Age {
         Ok(())
     }
 
-    pub fn fill_at_random(&mut self, units: u32) -> Result<()> {
-        let mut order: Vec<u32> = (0..self.units).collect();
-        for i in 0..units {
-            let other = i + self.below(self.units - i);
-            order.swap(i as usize, other as usize);
+    /// The numbers below `all`, of which the first `drawn` are drawn at random.
+    pub fn draw(&mut self, drawn: u32, all: u32) -> Vec<u32> {
+        let mut order: Vec<u32> = (0..all).collect();
+        for at in 0..drawn {
+            let other = at + self.below(all - at);
+            order.swap(at as usize, other as usize);
         }
+        order
+    }
+
+    pub fn fill_at_random(&mut self, units: u32) -> Result<()> {
+        let order = self.draw(units, self.units);
         order[..units as usize].chunks(PREFETCHED).try_for_each(|units| self.write_each(units))
     }
 

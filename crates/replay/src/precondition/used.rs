@@ -17,14 +17,14 @@ const DAYS: [(&str, f64); 4] = [("mo", 365.0 / 12.0), ("y", 365.0), ("w", 7.0), 
 /// Units of size, in bytes.
 const BYTES: [(&str, f64); 4] =
     [("KB", 1024.0), ("MB", 1_048_576.0), ("GB", 1_073_741_824.0), ("TB", 1_099_511_627_776.0)];
-/// Most days, and most bytes a day, that are no slip of the pen.
+/// The largest age and daily volume that are accepted; more is taken for a typing error.
 const MOST_DAYS: f64 = 100.0 * 365.0;
 const MOST_DAILY: f64 = 100.0 * 1_099_511_627_776.0;
 /// Capacities' worth of writes after which the days are no longer simulated, flat or not.
 const MOST_CAPACITIES: f64 = 8.0;
 /// Relative change of the work from one half of a capacity to the next at which the days are no longer simulated.
 const FLAT: f64 = 0.02;
-/// A night without commands, in which a device that works when idle has time to.
+/// Idle time at the end of each day, for the background work of the device.
 const NIGHT: Nanos = Nanos(3_600_000_000_000);
 
 /// How a phone has used its device.
@@ -103,7 +103,7 @@ impl FromStr for Use {
         let days = amount(age, &DAYS).ok_or_else(|| bad(format!("`{age}` is not an age"), HINT))?;
         let mut usage = Self { days, ..Self::default() };
         for word in words {
-            let wrong = || bad(format!("`{word}` says nothing about a used device"), HINT);
+            let wrong = || bad(format!("`{word}` is no property of a used device"), HINT);
             let (key, value) = word.split_once('=').ok_or_else(wrong)?;
             let percent = || value.trim_end_matches('%').parse().map_err(|_| wrong());
             match key {
@@ -152,10 +152,7 @@ struct Files {
 
 impl Files {
     fn new(age: &mut Age, count: u32, in_use: u32) -> Self {
-        let mut extents: Vec<u32> = (0..count).collect();
-        for at in 0..in_use {
-            extents.swap(at as usize, (at + age.below(count - at)) as usize);
-        }
+        let mut extents = age.draw(in_use, count);
         let free = extents.split_off(in_use as usize);
         let mut is_free = vec![false; count as usize];
         for extent in free {

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import typer
 
-from emmclab.cli.helping import examples, paragraphs
-from emmclab.cli.listing import ListsByDefault, add_commands
+from emmclab.cli.helping import examples
+from emmclab.cli.listing import add_group
 
 #: The commands in the order of the help.
 COMMANDS = ("list", "show", "hosts", "schema", "run", "compare", "solutions", "live", "learn")
@@ -16,10 +16,7 @@ COMMANDS = ("list", "show", "hosts", "schema", "run", "compare", "solutions", "l
 
 def register(app: typer.Typer) -> None:
     """Add the group of commands."""
-    group = typer.Typer(cls=ListsByDefault, epilog=examples("emmclab apps", "emmclab apps run facebook"))
-    group.callback(help=paragraphs(apps))(apps)
-    add_commands(group, __name__, COMMANDS)
-    app.add_typer(group, name="apps")
+    add_group(app, __name__, COMMANDS, apps, examples("emmclab apps", "emmclab apps run facebook"))
 
 
 def apps() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -15,7 +15,9 @@ from emmclab.cli.apps.running import (
     Page,
     Running,
     Syncs,
+    files,
     show_results,
+    software,
     split,
     write_page,
 )
@@ -59,16 +61,9 @@ def compare(
     """Run applications on several devices and over several networks, and put the runs side by side."""
     own, layer_settings = layered(settings, layers)
     chosen = [configured(one, own, capacity) for one in split(devices, "--device")]
-    software: dict[str, Any] = {
-        "host": host,
-        "layers": layers,
-        "layer_settings": layer_settings,
-        "second": None if second is None else configured(second, []),
-        "filesystems": filesystems,
-        "sync": None if sync is None else split(sync, "--sync"),
-    }
+    options = {**software(host, layers, layer_settings, second), **files(filesystems, sync)}
     results = [
-        running.run(name, device, network, **software)
+        running.run(name, device, network, **options)
         for name in applications
         for device in chosen
         for network in split(networks, "--network")

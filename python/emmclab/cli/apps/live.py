@@ -17,6 +17,7 @@ from emmclab.cli.apps.running import (
     Page,
     Running,
     require_single,
+    software,
     write_page,
 )
 from emmclab.cli.console import print_json, stdout
@@ -63,12 +64,7 @@ def live(
     require_single("live", device, network)
     own, layer_settings = layered(settings, layers)
     chosen = configured(device, own, capacity)
-    software: dict[str, Any] = {
-        "host": host,
-        "layers": layers,
-        "layer_settings": layer_settings,
-        "second": None if second is None else configured(second, []),
-    }
+    options = software(host, layers, layer_settings, second)
     with Working(f"{application} live on {chosen.name} over {network}"):
         found = run_live(
             application,
@@ -80,9 +76,9 @@ def live(
             images=running.images,
             limit_s=running.limit_s,
             record=record,
-            **software,
+            **options,
         )
-    model = running.run(application, chosen, network, **software)
+    model = running.run(application, chosen, network, **options)
     made = Provenance([chosen]).to_dict()
     write_page([found, model], [], html, made)
     _show(found, model, as_json, made)

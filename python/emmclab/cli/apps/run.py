@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -16,9 +16,10 @@ from emmclab.cli.apps.running import (
     Page,
     Running,
     Syncs,
+    files,
     require_single,
     show_results,
-    split,
+    software,
     write_page,
 )
 from emmclab.cli.console import say
@@ -69,19 +70,12 @@ def run(
     require_single("run", device, network)
     own, layer_settings = layered(settings, layers)
     chosen = configured(device, own, capacity)
-    software: dict[str, Any] = {
-        "host": host,
-        "layers": layers,
-        "layer_settings": layer_settings,
-        "second": None if second is None else configured(second, []),
-        "filesystems": filesystems,
-        "sync": None if sync is None else split(sync, "--sync"),
-    }
-    result = running.run(application, chosen, network, perfetto=perfetto, **software)
+    options = {**software(host, layers, layer_settings, second), **files(filesystems, sync)}
+    result = running.run(application, chosen, network, perfetto=perfetto, **options)
     faster: list[AppResult] = []
     if what_if:
         parts = parts_of(result) if what_if == ["all"] else what_if
-        faster = [running.run(application, chosen, network, what_if=[part], **software) for part in parts]
+        faster = [running.run(application, chosen, network, what_if=[part], **options) for part in parts]
     if perfetto is not None:
         say(f"picture: {perfetto}")
     made = Provenance([chosen]).to_dict()

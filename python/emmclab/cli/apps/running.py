@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,7 +14,7 @@ from emmclab.cli.console import print_json, say, say_note, stdout
 from emmclab.cli.names import application_names, host_names, network_names, several
 from emmclab.cli.options import option
 from emmclab.cli.outputs import in_a_folder
-from emmclab.cli.simulation import DEVICE_OPTION, Images, device_names
+from emmclab.cli.simulation import DEVICE_OPTION, Images, configured, device_names
 from emmclab.cli.used import Used, preconditioned
 from emmclab.cli.working import Working
 from emmclab.errors import ConfigError
@@ -142,6 +142,23 @@ class Running:
                 check=self.check,
                 **more,
             )
+
+
+def software(
+    host: str, layers: Sequence[str], layer_settings: Mapping[str, Any], second: str | None
+) -> dict[str, Any]:
+    """Return the options of a run for the host and what it runs above the device."""
+    return {
+        "host": host,
+        "layers": layers,
+        "layer_settings": layer_settings,
+        "second": None if second is None else configured(second, []),
+    }
+
+
+def files(filesystems: Sequence[str], sync: str | None) -> dict[str, Any]:
+    """Return the options of a run in the model for file systems and syncs."""
+    return {"filesystems": filesystems, "sync": None if sync is None else split(sync, "--sync")}
 
 
 def split(text: str, field: str) -> list[str]:

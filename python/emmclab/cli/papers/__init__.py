@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import typer
 
-from emmclab.cli.helping import examples, paragraphs
-from emmclab.cli.listing import ListsByDefault, add_commands
+from emmclab.cli.helping import examples
+from emmclab.cli.listing import add_group
 
 #: The commands in the order of the help.
 COMMANDS = ("list", "tables")
@@ -16,10 +16,7 @@ COMMANDS = ("list", "tables")
 
 def register(app: typer.Typer) -> None:
     """Add the group of commands."""
-    group = typer.Typer(cls=ListsByDefault, epilog=examples("emmclab papers", "emmclab papers tables"))
-    group.callback(help=paragraphs(papers))(papers)
-    add_commands(group, __name__, COMMANDS)
-    app.add_typer(group, name="papers")
+    add_group(app, __name__, COMMANDS, papers, examples("emmclab papers", "emmclab papers tables"))
 
 
 def papers() -> None:

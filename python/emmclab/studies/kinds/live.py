@@ -21,7 +21,7 @@ class LivePrograms(GridKind):
     is_of_machine = True
 
     def read(self, read: TomlTable, cuts: Cuts | None) -> Grid:  # noqa: ARG002
-        """Read a grid: requests come from programs, so nothing says how a trace is replayed."""
+        """Read a grid. It has no options of a replay, because its requests come from programs."""
         grid = Grid(
             **shared_fields(read),
             inputs=read.many("inputs", str),

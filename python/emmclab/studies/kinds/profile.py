@@ -32,7 +32,7 @@ class Profiles(CellKind):
         return opened(work.input).profile(**work.options).to_dict()
 
     def rows(self, cell: Row, result: Row) -> Iterator[tuple[str, Row]]:
-        """Yield the row of the profile, then those of its figures."""
+        """Yield the row of the profile, then the rows of its figures."""
         shown = {name: value for name, value in result.items() if name not in ("name", "figures")}
         chosen = [
             {"op": row["op"], **one} for row in result["by_operation"] for one in row.get("percentiles", ())
