@@ -66,7 +66,8 @@ def explained(console: Console, table: Table, meanings: Sequence[Text]) -> Itera
             columns,
             widths,
         )
-        for line in meaning.wrap(console, console.width - _INDENT, overflow="fold"):
+        lines = meaning.wrap(console, console.width - _INDENT, overflow="fold") if meaning else ()
+        for line in lines:
             line.rstrip()
             yield Text.assemble(" " * _INDENT, line)
 
