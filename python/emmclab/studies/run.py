@@ -121,14 +121,14 @@ def run_cells(
     """
     cells = study.cells() if cells is None else cells
     # Of the files as they are now: who changes one while cells run is told that the results are of another.
-    made = made_of(study)
+    made, said = made_of(study), about(study, cells)
     with place.lock(""):
         store = Store(place, images_limit)
         store.sweep()
         if fresh:
             store.forget()
         reasons = _run(store, executor, cells, progress, note)
-        found = store.finish(about(study, cells), cells, reasons, made)
+        found = store.finish(said, cells, reasons, made)
         # Workers of a run that was killed a moment ago were still there when this one began.
         store.sweep()
     return found
