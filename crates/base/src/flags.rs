@@ -33,12 +33,14 @@ bitflags! {
         const REISSUED = 1 << 9;
         /// It ended with an error: its times are not those of a device that does its work.
         const FAILED = 1 << 10;
+        /// It appended to a zone: it asked for the begin of a zone, and its sector is where the device wrote it.
+        const APPEND = 1 << 11;
     }
 }
 
 impl Flags {
     /// Names in the order of the bits.
-    pub const NAMES: [&'static str; 11] = [
+    pub const NAMES: [&'static str; 12] = [
         "sync",
         "fua",
         "preflush",
@@ -50,5 +52,6 @@ impl Flags {
         "journal",
         "reissued",
         "failed",
+        "append",
     ];
 }

@@ -6,11 +6,11 @@ use emmclab_trace::{Flags, Op, Request};
 use crate::bins::pct;
 use crate::report::FlagRow;
 
-/// Combinations of the flags that there are.
-const COMBINATIONS: usize = 1 << Flags::NAMES.len();
-/// Flags that are about the recording rather than the request; re-issues have a figure of their own, and failures stand in the
-/// ledger.
-const NOT_SHOWN: [&str; 4] = ["no_wait", "no_wait_known", "reissued", "failed"];
+/// Combinations of the flags that are counted: all but the last, `append`, which is not shown.
+const COMBINATIONS: usize = 1 << (Flags::NAMES.len() - 1);
+/// Flags that are about the recording rather than the request; re-issues have a figure of their own, failures stand in the
+/// ledger, and zone appends are writes.
+const NOT_SHOWN: [&str; 5] = ["no_wait", "no_wait_known", "reissued", "failed", "append"];
 
 /// Requests by their flags.
 #[derive(Clone, Debug)]

@@ -167,7 +167,7 @@ impl Pipeline {
         if is_new {
             self.matcher.add_disk(device, event.device >> 20);
         }
-        let flags = if event.failed { Flags::FAILED } else { flags };
+        let flags = if event.failed { flags.union(Flags::FAILED) } else { flags };
         let read = Event { time, kind, device, op, flags, sector, sectors, pid: Some(pid), process };
         let task = unfilled(&event.comm);
         if event.accounted {

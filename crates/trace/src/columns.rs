@@ -187,7 +187,7 @@ impl Column {
             Column::Sectors => "length; 0 only for a flush",
             Column::Op => "`read`, `write`, `discard`, `flush` or `secure_erase`",
             Column::Flags => {
-                "bits from the lowest: sync, fua, preflush, meta, readahead, packed, no_wait, no_wait_known, journal, reissued (suspected on reading), failed"
+                "bits from the lowest: sync, fua, preflush, meta, readahead, packed, no_wait, no_wait_known, journal, reissued (suspected on reading), failed, append"
             }
             Column::Pid => "id of the process behind it",
             Column::Process => "name of that process",

@@ -1,11 +1,6 @@
 //! Commands to the zones of a device: they carry no data and are no requests here, so they are counted by name.
 
-use std::collections::VecDeque;
-
 use crate::pairing::EventKind;
-
-/// Most appends that are remembered at a time; a queue is shorter.
-const MOST_OPEN: usize = 1 << 12;
 
 /// A command to a zone, or to all of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,45 +69,9 @@ impl ZoneCommands {
     }
 }
 
-/// Zone appends that are with the driver. They ask for the begin of a zone, and their completion states where they were written.
-#[derive(Default)]
-pub(crate) struct Appends {
-    open: VecDeque<(u32, u64, u32)>,
-}
-
-impl Appends {
-    /// An append is issued to this device for this sector, with so many bytes.
-    pub(crate) fn issue(&mut self, device: u32, sector: u64, bytes: u32) {
-        if self.open.len() == MOST_OPEN {
-            self.open.pop_front();
-        }
-        self.open.push_back((device, sector, bytes));
-    }
-
-    /// The sector that the append asked for which ends at `written`: the nearest before it, of those the oldest.
-    pub(crate) fn complete(&mut self, device: u32, written: u64, bytes: u32) -> Option<u64> {
-        let fits = |open: &(u32, u64, u32)| open.0 == device && open.2 == bytes && open.1 <= written;
-        let nearest = self.open.iter().filter(|open| fits(open)).map(|open| open.1).max()?;
-        let at = self.open.iter().position(|open| fits(open) && open.1 == nearest)?;
-        self.open.remove(at).map(|open| open.1)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn an_append_is_found_by_the_zone_that_it_was_written_in() {
-        let mut appends = Appends::default();
-        appends.issue(1, 0, 4096);
-        appends.issue(1, 524_288, 4096);
-        appends.issue(1, 0, 4096);
-        assert_eq!(appends.complete(2, 64, 4096), None);
-        assert_eq!(appends.complete(1, 524_400, 4096), Some(524_288));
-        assert_eq!([appends.complete(1, 64, 4096), appends.complete(1, 72, 4096)], [Some(0); 2]);
-        assert_eq!(appends.complete(1, 80, 4096), None);
-    }
 
     #[test]
     fn commands_are_counted_by_their_issues_or_by_what_is_recorded() {

@@ -213,7 +213,8 @@ impl LineFormat for Blkparse {
             }
             _ => None,
         };
-        let flags = if kind == EventKind::Complete && is_failed(rest) { Flags::FAILED } else { flags };
+        let failed = kind == EventKind::Complete && is_failed(rest);
+        let flags = if failed { flags.union(Flags::FAILED) } else { flags };
         let event = Event { time, kind, device, op, flags, sector, sectors, pid: Some(id), process };
         self.pairer.feed(&event, &mut context.ledger, out);
         Ok(())

@@ -77,8 +77,20 @@ fn zone_command(field: &[u8]) -> Option<ZoneCommand> {
     })
 }
 
+/// The letters of nearly all requests are known at a glance.
 #[inline]
 fn of_request(field: &[u8], column: u64) -> Result<Operation> {
+    let (op, flags) = match field {
+        b"R" => (Op::Read, Flags::default()),
+        b"RA" => (Op::Read, Flags::READAHEAD),
+        b"W" => (Op::Write, Flags::default()),
+        b"WS" => (Op::Write, Flags::SYNC),
+        _ => return of_letters(field, column),
+    };
+    Ok(Operation { op, flags, is_unnamed: false })
+}
+
+fn of_letters(field: &[u8], column: u64) -> Result<Operation> {
     let bad = || Error::new(Kind::Value, "is not an operation").of_field("rwbs", column, field);
     let (mut flags, rest) = match field {
         [b'F', rest @ ..] if !rest.is_empty() => (Flags::PREFLUSH, rest),
@@ -89,7 +101,11 @@ fn of_request(field: &[u8], column: u64) -> Result<Operation> {
         [b'D', b'E', rest @ ..] => (Op::SecureErase, rest),
         [b'D', rest @ ..] => (Op::Discard, rest),
         [b'N', rest @ ..] if !is_unnamed => (Op::Flush, rest),
-        [b'W', b'Z', rest @ ..] | [b'W' | b'N', rest @ ..] | [b'Z', b'A', rest @ ..] => (Op::Write, rest),
+        [b'W', b'Z', rest @ ..] | [b'W' | b'N', rest @ ..] => (Op::Write, rest),
+        [b'Z', b'A', rest @ ..] => {
+            flags = flags.union(Flags::APPEND);
+            (Op::Write, rest)
+        }
         [b'R', rest @ ..] => (Op::Read, rest),
         [b'F', rest @ ..] => (Op::Flush, rest),
         _ => return Err(bad()),
@@ -124,7 +140,7 @@ mod tests {
         assert_eq!(read("FN").0, Op::Flush);
         assert_eq!(read("F").0, Op::Flush);
         assert_eq!(read("DE").0, Op::SecureErase);
-        assert_eq!(read("ZAS"), (Op::Write, Flags::SYNC));
+        assert_eq!(read("ZAS"), (Op::Write, Flags::SYNC.union(Flags::APPEND)));
         assert!(parse(b"Z", 1).is_err());
         assert!(parse(b"", 1).is_err());
         assert!(parse(b"X", 1).is_err());

@@ -224,10 +224,12 @@ impl Device {
     }
 
     /// Whether a request that is issued is with the driver already: the driver gave it back without an event. Where such events
-    /// are all that tells requests apart, or something waits for exactly this range, it is another request's.
+    /// are all that tells requests apart, or something waits for exactly this range, it is another request's; and several appends
+    /// to a zone have the same range.
     fn may_be_again(&mut self, event: &Event) -> bool {
         let reported = self.requeues && self.stage == 0;
         !reported
+            && !event.flags.contains(Flags::APPEND)
             && self.waiting.of_range(event).next().is_none()
             && self.issued.of_range(event).any(|open| open.served.is_none())
     }

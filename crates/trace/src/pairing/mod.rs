@@ -19,13 +19,16 @@
 //! 6. Recordings without some of these events are met half way: the earliest stage seen gives the arrival. A request that was
 //!    issued but not queued on the record arrives with its issue, and is counted. Without completions the requests stay open,
 //!    or end with the command of the driver; with completions alone, each is a request that arrives at that time.
-//! 7. What is queued to a mapped device (dm, zram) is passed on to a disk, or served without a request. Where other
+//! 7. A zone append (`ZA`) asks for the begin of a zone and completes where it was written: it ends the oldest append of its
+//!    length to the nearest zone begin before that.
+//! 8. What is queued to a mapped device (dm, zram) is passed on to a disk, or served without a request. Where other
 //!    devices issue or complete requests, those of a device that never does are left out and counted as skipped.
 //!
 //! Of a request, `start` is the first time that any part of it was issued to the driver (its flush included), `issue`
 //! the last time that its data was (handed to the device, where the driver reports that), and `complete` the final
 //! completion.
 
+mod appends;
 mod counts;
 mod device;
 mod flushes;
@@ -33,11 +36,12 @@ mod shelf;
 
 use std::collections::BTreeMap;
 
+use appends::Appends;
 use counts::Books;
 pub use counts::EventCounts;
 use device::{ALLOCATED, Device, INSERTED, QUEUED};
 
-use emmclab_base::{Flags, NameId, Nanos, Op, Request};
+use emmclab_base::{Flags, NameId, Nanos, Op, Request, Sector};
 
 use crate::ledger::Ledger;
 
@@ -127,11 +131,41 @@ pub struct Event {
 pub struct Pairer {
     devices: BTreeMap<NameId, Device>,
     counts: EventCounts,
+    appends: Appends,
 }
 
 impl Pairer {
     /// Takes the next event in order of time and appends the requests that it ends.
     pub fn feed(&mut self, event: &Event, ledger: &mut Ledger, out: &mut Vec<Request>) {
+        if event.flags.contains(Flags::APPEND) {
+            return self.zone_append(event, ledger, out);
+        }
+        self.take(event, ledger, out);
+    }
+
+    /// A zone append asks for the begin of its zone; its completion states where it was written.
+    #[cold]
+    fn zone_append(&mut self, event: &Event, ledger: &mut Ledger, out: &mut Vec<Request>) {
+        let Event { kind, device, sector, sectors, .. } = *event;
+        match kind {
+            EventKind::Issue => self.appends.issue(device, sector, sectors),
+            EventKind::Requeue => self.appends.requeue(device, sector, sectors),
+            EventKind::Complete => {
+                let asked = self.appends.complete(device, sector, sectors).unwrap_or(sector);
+                let before = out.len();
+                self.take(&Event { sector: asked, ..*event }, ledger, out);
+                if let Some(appended) = out[before..].last_mut() {
+                    appended.sector = Sector(sector);
+                }
+                return;
+            }
+            _ => {}
+        }
+        self.take(event, ledger, out);
+    }
+
+    #[inline]
+    fn take(&mut self, event: &Event, ledger: &mut Ledger, out: &mut Vec<Request>) {
         let device = self.devices.entry(event.device).or_default();
         let books = &mut Books { ledger, counts: &mut self.counts, out };
         // What drivers report is not of the block layer.

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use emmclab_trace::{Op, ReadOptions};
+use emmclab_trace::{Flags, Op, ReadOptions};
 
 use crate::support::steps::{self, Step};
 use crate::support::{Trace, read_bytes};
@@ -45,4 +45,47 @@ fn in_the_text_of_blkparse() {
 #[test]
 fn in_a_trace_of_perfetto() {
     check(&read(&steps::perfetto(&STEPS), "pftrace"));
+}
+
+/// Two appends to each of two zones, of which the second completes first.
+const APPENDS: [(&str, &str, u64); 8] = [
+    ("issue", "D", 0),
+    ("issue", "D", 524_288),
+    ("issue", "D", 0),
+    ("complete", "C", 524_296),
+    ("complete", "C", 64),
+    ("issue", "D", 524_288),
+    ("complete", "C", 524_304),
+    ("complete", "C", 72),
+];
+
+fn check_appends(found: &Trace) {
+    let first = found.requests[0].arrival.0;
+    let written: Vec<_> = (found.requests.iter())
+        .map(|one| {
+            ((one.arrival.0 - first) / 1_000_000, one.sector.0, one.response().map(|time| time.0 / 1_000_000))
+        })
+        .collect();
+    let expected = [(0, 64, Some(4)), (1, 524_296, Some(2)), (2, 72, Some(5)), (5, 524_304, Some(1))];
+    assert_eq!(written, expected, "{}", found.header.format);
+    assert!(found.requests.iter().all(|one| one.flags.contains(Flags::APPEND) && one.op == Op::Write));
+    assert_eq!((found.ledger.paired, found.ledger.unpaired), (4, 0), "{}", found.header.format);
+}
+
+#[test]
+fn an_append_is_a_write_where_it_was_written_in_the_text_of_the_tracer_and_of_blkparse() {
+    let (mut ftrace, mut blkparse) = (String::new(), String::new());
+    for (number, (event, letter, sector)) in APPENDS.into_iter().enumerate() {
+        let (bytes, end) = if letter == "D" { ("4096 ", "dd") } else { ("", "0") };
+        let _ = writeln!(
+            ftrace,
+            "  dd-2 [000] ..... 1.00{number}000: block_rq_{event}: 8,0 ZA {bytes}() {sector} + 8 none,0,0 [{end}]"
+        );
+        let _ = writeln!(
+            blkparse,
+            "  8,0    0 {number:>8}     0.00{number}000000     2  {letter}  ZA {sector} + 8 [{end}]"
+        );
+    }
+    check_appends(&read(ftrace.as_bytes(), "txt"));
+    check_appends(&read(blkparse.as_bytes(), "txt"));
 }

@@ -12,7 +12,7 @@ mod records;
 use std::collections::HashMap;
 use std::path::Path;
 
-use emmclab_base::{Error, Flags, Kind, NameId, Nanos, Op, Request, Result, SECTOR_BYTES, Sector};
+use emmclab_base::{Error, Flags, Kind, NameId, Nanos, Op, Request, Result, SECTOR_BYTES};
 
 use super::format::{Format, Origin, ReadOptions, Times};
 use super::input::Input;
@@ -26,7 +26,7 @@ use crate::names::{Names, dev_t_label};
 use crate::pairing::{Event, EventKind, Pairer};
 use crate::source::{Progress, Source};
 use crate::tally::Tally;
-use crate::zones::{Appends, ZoneCommand, ZoneCommands};
+use crate::zones::{ZoneCommand, ZoneCommands};
 use recording::{Missing, prefix, processors};
 pub(super) use recording::{files, first_of};
 use records::{ByteOrder, Record, Records, byte_order};
@@ -126,7 +126,6 @@ fn open(input: Input, options: &ReadOptions) -> Result<Box<dyn Source>> {
         context: Context::default(),
         pairer: Pairer::default(),
         zones: ZoneCommands::default(),
-        appends: Appends::default(),
         zeroes: 0,
         actions: [0; ACTIONS.len()],
         commands: HashMap::new(),
@@ -145,7 +144,6 @@ struct Blktrace {
     context: Context,
     pairer: Pairer,
     zones: ZoneCommands,
-    appends: Appends,
     /// Writes of zeroes that were issued.
     zeroes: u64,
     /// Records by [`ACTIONS`].
@@ -218,17 +216,6 @@ impl Blktrace {
             return Ok(());
         }
         self.zeroes += u64::from(category & WRITE_ZEROES != 0 && kind == EventKind::Issue);
-        let mut asked = record.sector;
-        if category & ZONE_APPEND != 0 {
-            match kind {
-                EventKind::Issue => self.appends.issue(record.device, record.sector, record.bytes),
-                EventKind::Complete => {
-                    asked =
-                        self.appends.complete(record.device, record.sector, record.bytes).unwrap_or(asked);
-                }
-                _ => {}
-            }
-        }
         let time = i64::try_from(record.time).map_err(|_| {
             Error::new(Kind::Value, "is longer than 292 years").of_field(
                 "time",
@@ -246,18 +233,12 @@ impl Blktrace {
             device: self.context.devices.intern(&label),
             op,
             flags,
-            sector: asked,
+            sector: record.sector,
             sectors: (u64::from(record.bytes).div_ceil(SECTOR_BYTES)) as u32,
             pid: Some(record.pid as i32).filter(|pid| *pid != i32::MIN),
             process: self.commands.get(&record.pid).copied(),
         };
-        let before = out.len();
         self.pairer.feed(&event, &mut self.context.ledger, out);
-        if asked != record.sector
-            && let Some(appended) = out[before..].last_mut()
-        {
-            appended.sector = Sector(record.sector);
-        }
         Ok(())
     }
 
@@ -312,6 +293,7 @@ fn operation(category: u64, bytes: u32) -> (Op, Flags) {
         (META, Flags::META),
         (READ_AHEAD, Flags::READAHEAD),
         (FUA, Flags::FUA),
+        (ZONE_APPEND, Flags::APPEND),
     ] {
         if category & bit != 0 {
             flags = flags.union(flag);

@@ -216,7 +216,7 @@ impl LineFormat for Csv {
             return Ok(());
         }
         let row = self.row(line).map_err(|error| match Fields::count(line, self.separator) {
-            // A field more or less explains better what is wrong with the others.
+            // A wrong number of fields is the better explanation of a wrong value in one of them.
             Ok(count) if count != self.columns.len() => self.wrong_count(line),
             _ => error,
         })?;

@@ -306,8 +306,11 @@ impl Ftrace {
             b"" => None,
             name => Some(self.process.id(name, &mut context.processes, |raw| Ok(text(raw)))?),
         };
-        let flags =
-            if kind == EventKind::Complete && is_failed(line.payload) { Flags::FAILED } else { flags };
+        let flags = if kind == EventKind::Complete && is_failed(line.payload) {
+            flags.union(Flags::FAILED)
+        } else {
+            flags
+        };
         let event = Event { time, kind, device, op, flags, sector, sectors, pid, process };
         if accounted {
             self.matcher.accounted(event, name, &mut context.ledger, out);

@@ -214,7 +214,7 @@ fn found(values: &Values, event: Kernel, pid: i32) -> Option<Found> {
                 }
             };
             let failed = kind == EventKind::Complete && values.number(CommandError) as i32 != 0;
-            let flags = if failed { Flags::FAILED } else { flags };
+            let flags = if failed { flags.union(Flags::FAILED) } else { flags };
             let kind = match kind {
                 EventKind::Split(_) => EventKind::Split(values.number(SecondSector) as u64),
                 kind => kind,

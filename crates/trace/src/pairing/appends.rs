@@ -1,0 +1,69 @@
+//! Zone appends that are with the driver.
+
+use std::collections::VecDeque;
+
+use emmclab_base::NameId;
+
+/// Most appends that are remembered at a time; a queue is shorter.
+const MOST_OPEN: usize = 1 << 12;
+
+/// An append, by what all its events but the completion state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Append {
+    device: NameId,
+    /// The begin of the zone.
+    sector: u64,
+    sectors: u32,
+}
+
+/// The appends that were issued and are not complete. They ask for the begin of a zone, and their completion states where they
+/// were written.
+#[derive(Debug, Default)]
+pub(super) struct Appends(VecDeque<Append>);
+
+impl Appends {
+    /// An append is issued.
+    pub fn issue(&mut self, device: NameId, sector: u64, sectors: u32) {
+        if self.0.len() == MOST_OPEN {
+            self.0.pop_front();
+        }
+        self.0.push_back(Append { device, sector, sectors });
+    }
+
+    /// The driver gives an append back.
+    pub fn requeue(&mut self, device: NameId, sector: u64, sectors: u32) {
+        let given_back = Append { device, sector, sectors };
+        if let Some(at) = self.0.iter().rposition(|open| *open == given_back) {
+            self.0.remove(at);
+        }
+    }
+
+    /// The sector that the append asked for which ends at `written`: the nearest before it, of those the oldest.
+    pub fn complete(&mut self, device: NameId, written: u64, sectors: u32) -> Option<u64> {
+        let fits = |open: &Append| open.device == device && open.sectors == sectors && open.sector <= written;
+        let nearest = self.0.iter().filter(|open| fits(open)).map(|open| open.sector).max()?;
+        let at = self.0.iter().position(|open| fits(open) && open.sector == nearest)?;
+        self.0.remove(at).map(|open| open.sector)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_append_is_found_by_the_zone_that_it_was_written_in() {
+        let (one, other) = (NameId(1), NameId(2));
+        let mut appends = Appends::default();
+        appends.issue(one, 0, 8);
+        appends.issue(one, 524_288, 8);
+        appends.issue(one, 0, 8);
+        assert_eq!(appends.complete(other, 64, 8), None);
+        assert_eq!(appends.complete(one, 524_400, 8), Some(524_288));
+        assert_eq!([appends.complete(one, 64, 8), appends.complete(one, 72, 8)], [Some(0); 2]);
+        assert_eq!(appends.complete(one, 80, 8), None);
+        appends.issue(one, 0, 8);
+        appends.requeue(one, 0, 8);
+        assert_eq!(appends.complete(one, 64, 8), None);
+    }
+}
