@@ -180,13 +180,13 @@ impl<'a> CriticalPath<'a> {
         for (begin, end, doing) in self.threads[thread as usize].between(from, to) {
             at = end;
             match doing {
-                // Chains of waits end with a thread that does not wait; no chain is longer than there are threads.
+                // A chain of waits ends with a thread that does not wait, and holds each thread at most once.
                 Doing::Thread(other)
                     if depth < self.threads.len() && (other as usize) < self.threads.len() =>
                 {
                     self.follow(other, begin, end, depth + 1);
                 }
-                // A thread that waits for one that is not there waits for the thread that starts it, which is not known here.
+                // It waits for a thread that has not begun; which thread will start that one is not known here.
                 Doing::Absent => (self.found)(begin, end, Doing::Thread(thread)),
                 doing => (self.found)(begin, end, doing),
             }

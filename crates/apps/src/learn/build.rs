@@ -63,7 +63,7 @@ pub(super) fn program(
             )
             .hint("learn from a part of the recording"));
         }
-        let _ = write!(out, "\n[[thread]]\nname = {}\n", toml::Value::String(thread_name(thread)));
+        let _ = write!(out, "\n[[thread]]\nname = {}\n", toml::Value::String(thread.name()));
         if thread.started {
             out.push_str("at_begin = false\n");
         }
@@ -79,7 +79,7 @@ pub(super) fn program(
 
 /// The thread that the user waits for: the one asked for, else the first one.
 fn waited(recording: &Recording, options: &LearnOptions) -> Result<String> {
-    let named: Vec<_> = recording.threads.iter().map(thread_name).collect();
+    let named: Vec<_> = recording.threads.iter().map(Thread::name).collect();
     let found = match &options.user_waits_for {
         Some(wanted) => {
             let is_it = |name: &String| name == wanted || name.strip_prefix("thread ") == Some(wanted);
@@ -105,18 +105,16 @@ fn waited(recording: &Recording, options: &LearnOptions) -> Result<String> {
 /// on every device.
 fn refuse_pauses(recording: &Recording, number: usize) -> Result<()> {
     let thread = &recording.threads[number];
-    let (lasted, waited) = (thread.at - thread.begun, thread.unexplained.values().sum::<i64>());
+    let (lasted, waited) = (thread.at - thread.begun, thread.unexplained.total());
     if waited <= LEAST_REFUSED_NS || waited * 2 <= lasted {
         return Ok(());
     }
-    let mut calls: Vec<_> = thread.unexplained.iter().filter(|(_, ns)| **ns > 0).collect();
-    calls.sort_by_key(|(_, ns)| std::cmp::Reverse(**ns));
-    let calls: Vec<_> =
-        calls.iter().take(3).map(|(name, ns)| format!("{name} {:.3} s", **ns as f64 / 1e9)).collect();
+    let calls = thread.unexplained.longest(3);
+    let calls: Vec<_> = calls.iter().map(|(name, ns)| format!("{name} {:.3} s", *ns as f64 / 1e9)).collect();
     let problem = format!(
         "{} waits for {:.3} of its {:.3} s for causes that are not in the recording ({}): in the program these are pauses of that \
          length on every device",
-        thread_name(thread),
+        thread.title(),
         waited as f64 / 1e9,
         lasted as f64 / 1e9,
         calls.join(", "),
@@ -138,7 +136,11 @@ fn listed(recording: &Recording) -> String {
     let threads = recording.threads.iter();
     let mut found: Vec<_> = threads
         .take(MOST_LISTED)
-        .map(|thread| format!("{} ({:.3} s)", thread.number, (thread.at - thread.begun) as f64 / 1e9))
+        .map(|thread| {
+            let seconds = (thread.at - thread.begun) as f64 / 1e9;
+            let program = if thread.program.is_empty() { "" } else { ", " };
+            format!("{} ({}{program}{seconds:.3} s)", thread.number, thread.program)
+        })
         .collect();
     if recording.threads.len() > MOST_LISTED {
         found.push(format!("and {} more", recording.threads.len() - MOST_LISTED));
@@ -169,10 +171,6 @@ impl Together {
 
 fn unwritable(error: impl std::fmt::Display) -> Error {
     Error::new(Kind::Value, format!("the program cannot be written: {error}"))
-}
-
-fn thread_name(thread: &Thread) -> String {
-    if thread.number == 0 { "main".to_owned() } else { format!("thread {}", thread.number) }
 }
 
 /// Names of the program: a file has that of its path; one of several that had a path one after the other has a number.
@@ -238,7 +236,7 @@ impl Names {
                 Item::Sync => steps.push(Step::Sync {}),
                 Item::Mark => {}
                 Item::Start(other) => {
-                    steps.push(Step::Start { thread: thread_name(&recording.threads[*other]) });
+                    steps.push(Step::Start { thread: recording.threads[*other].name() });
                 }
                 Item::Signal(number) => steps.push(Step::Signal { name: signal(*number) }),
                 Item::Wait(number) => steps.push(Step::Wait { name: signal(*number) }),

@@ -1,6 +1,7 @@
 //! The work of a recording's threads, as parts of a program.
 
 use super::files::Place;
+use super::unexplained::Unexplained;
 
 /// An access of a file, or a change of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,10 +102,12 @@ pub(super) struct Thread {
     pub child_end: Option<(Place, i64)>,
     /// The place of the call that it is in, where others may wait for that.
     pub within: Option<Place>,
-    /// Waits whose cause is not in the recording, by the name of the call, in ns.
-    pub unexplained: std::collections::BTreeMap<String, i64>,
+    /// Waits whose cause is not in the recording.
+    pub unexplained: Unexplained,
     /// The call of the last wait.
     pub waited_in: String,
+    /// The name of the program that it runs; empty where the recording does not have its begin.
+    pub program: String,
 }
 
 impl Thread {
@@ -123,9 +126,21 @@ impl Thread {
             parent: None,
             child_end: None,
             within: None,
-            unexplained: std::collections::BTreeMap::new(),
+            unexplained: Unexplained::default(),
+            program: String::new(),
             waited_in: String::new(),
         }
+    }
+
+    /// The name that it has in the program.
+    pub fn name(&self) -> String {
+        if self.number == 0 { "main".to_owned() } else { format!("thread {}", self.number) }
+    }
+
+    /// The name in messages, with what it runs.
+    pub fn title(&self) -> String {
+        let name = self.name();
+        if self.program.is_empty() { name } else { format!("{name} ({})", self.program) }
     }
 
     /// Adds work, to the last item where that is work, too.
@@ -156,9 +171,7 @@ impl Thread {
         {
             waited = *ns;
             self.items.pop();
-            if let Some(known) = self.unexplained.get_mut(&self.waited_in) {
-                *known -= waited;
-            }
+            self.unexplained.explain_last(&self.waited_in, waited);
         }
         let trips = u64::from(received && (self.asked || waited > 0));
         self.asked = !received;

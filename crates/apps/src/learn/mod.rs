@@ -12,6 +12,7 @@ mod ftrace;
 mod items;
 mod recording;
 mod strace;
+mod unexplained;
 
 use std::collections::BTreeMap;
 use std::fmt::Write;

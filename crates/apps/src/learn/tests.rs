@@ -219,6 +219,29 @@ fn a_thread_that_mostly_waits_for_what_is_not_recorded_is_refused_with_a_cure() 
 }
 
 #[test]
+fn a_wait_for_a_child_that_waits_for_what_is_not_recorded_is_refused_with_the_name_of_the_child() {
+    let text = r#"10 1.000000 execve("/bin/sh", ["sh"], 0x7f) = 0 <0.0005>
+10 1.001000 vfork( <unfinished ...>
+11 1.001100 execve("/bin/app", ["app"], 0x7f) = 0 <0.0005>
+10 1.001650 <... vfork resumed>) = 11 <0.00065>
+10 1.001700 wait4(-1,  <unfinished ...>
+11 1.002000 openat(AT_FDCWD, "/data/x", O_RDWR|O_CREAT, 0600) = 3 <0.00001>
+11 1.002100 ioctl(4, BINDER_WRITE_READ, 0x7f) = 0 <3.0>
+11 4.002200 fsync(3) = 0 <1.0>
+11 5.003000 +++ exited with 0 +++
+10 5.003100 <... wait4 resumed>[{WIFEXITED(s) && WEXITSTATUS(s) == 0}], 0, NULL) = 11 <4.0014>
+10 5.003200 +++ exited with 0 +++
+"#;
+    let error = learn(text.as_bytes(), &options()).unwrap_err();
+    let (said, hint) = (error.to_string(), error.hint_text().unwrap_or_default());
+    assert!(said.contains("thread 10 (sh) waits for 3.000 of its 4.003 s"), "{said}");
+    assert!(said.contains("wait4 for thread 11 (app) 3.000 s"), "{said}");
+    assert!(hint.contains("10 (sh, 4.003 s), 11 (app, 4.00"), "{hint}");
+    let short = text.replace("<3.0>", "<0.3>");
+    assert!(learn(short.as_bytes(), &options()).is_ok());
+}
+
+#[test]
 fn every_form_of_time_gives_the_same_program() {
     let calls = [
         (0, r#"openat(AT_FDCWD, "/data/a", O_RDWR) = 3"#, 10),

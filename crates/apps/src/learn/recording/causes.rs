@@ -101,8 +101,12 @@ impl Recording {
             self.folders.push(self.folders[table].clone());
             self.tables.len() - 1
         };
+        let program = self.threads[parent].program.clone();
         let begun = &mut self.threads[child];
         (begun.started, begun.parent) = (true, Some(parent));
+        if begun.program.is_empty() {
+            begun.program = program;
+        }
         if begun.items.is_empty() {
             begun.table = table;
         }
@@ -245,6 +249,18 @@ impl Recording {
             }
             _ if call.result == -1 => self.child_that_ended(thread, call),
             _ => None,
+        }
+    }
+
+    /// A wait for another thread while that waits for an unknown cause waits for the same cause.
+    pub(super) fn waits_with(&mut self, thread: usize, other: usize, call: &Call) {
+        let spans = self.threads[other].unexplained.between(call.begun, call.ended);
+        if spans.is_empty() {
+            return;
+        }
+        let name = format!("{} for {}", call.name, self.threads[other].title());
+        for (begun, ended) in spans {
+            self.threads[thread].unexplained.add(&name, begun, ended);
         }
     }
 

@@ -168,8 +168,7 @@ impl Recording {
             OpenEnd::Wait => {
                 self.known.pause_ns += gap;
                 found.pause(gap);
-                let name = found.waited_in.clone();
-                *found.unexplained.entry(name).or_default() += gap;
+                found.unexplained.add(&found.waited_in, to - gap, to);
             }
             OpenEnd::Storage => self.known.storage_ns += gap,
             OpenEnd::Network => self.known.network_ns += gap,
@@ -348,6 +347,7 @@ impl Recording {
         self.open_end(thread, call, OpenEnd::Wait);
         if let Some(cause) = self.cause(thread, call, channel) {
             self.known.awaited_ns += took;
+            self.waits_with(thread, cause.thread, call);
             self.wait_for(thread, cause);
             return;
         }
@@ -359,7 +359,7 @@ impl Recording {
             found.pause(took);
             found.polled = polls;
             if !is_timer {
-                *found.unexplained.entry(name.to_owned()).or_default() += took;
+                found.unexplained.add(name, call.begun, call.begun + took);
             }
         }
     }
@@ -421,6 +421,11 @@ impl Recording {
             return false;
         }
         match name {
+            "execve" | "execveat" => {
+                let program = call.text(usize::from(name == "execveat")).unwrap_or_default();
+                let name = program.rsplit('/').next().unwrap_or_default();
+                name.clone_into(&mut self.threads[thread].program);
+            }
             "pipe" | "pipe2" | "socketpair" => {
                 self.pairs(thread, call, if name == "socketpair" { 3 } else { 0 });
             }
