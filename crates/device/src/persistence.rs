@@ -38,11 +38,12 @@ impl Step {
     }
 }
 
-/// Promises and facts about every sector. Tell it each command before the device has it, and let it listen.
+/// What each sector may hold after a power cut: the versions that the contract allows, and the one that the device has.
 ///
-/// It answers for any moment since the last call of [`Persistence::retire`]. With a call now and then its memory is bounded by what has
-/// come since, what is in flight, and the ranges written or discarded since the oldest write that no flush made durable; without a
-/// cache, by what is in flight.
+/// Call it with each command before the device gets the command, and register it as an observer of the device. It answers for
+/// every moment since the last call of [`Persistence::retire`]. Where that is called regularly, memory is bounded by the commands
+/// since then, the commands in flight, and the ranges written or discarded since the oldest write that no flush has made durable
+/// (without a volatile cache: by the commands in flight).
 #[derive(Debug)]
 pub struct Persistence {
     unit_sectors: u32,

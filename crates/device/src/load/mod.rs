@@ -29,6 +29,8 @@ pub use schema::json_schema;
 const CAPACITY_STEPS: u32 = 16;
 /// Zones that a scaled device has at least: `lfs` needs 18.
 const LEAST_ZONES: u32 = 20;
+/// Blocks of a plane that are written or collected at a time, beside the free ones at which collection begins.
+const BLOCKS_AT_WORK: u32 = 3;
 /// Pages that a block of a scaled device has at least.
 const LEAST_PAGES: u32 = 12;
 
@@ -162,11 +164,12 @@ impl DeviceConfig {
         Ok(())
     }
 
-    /// The same device with another capacity: the blocks of each group in a plane grow or shrink in proportion, up to the
-    /// next count that holds `bytes`; those in SLC mode stay. Its name then ends in `label`, which is `bytes` in words.
+    /// The same device with another capacity: the blocks of each group in a plane, and those in SLC mode, grow or shrink in
+    /// proportion, up to the next count that holds `bytes`. Its name then ends in `label`, which is `bytes` in words.
     ///
-    /// On a zoned device the conventional zones and the blocks in SLC mode that hold them grow, too. A small one has smaller blocks, and
-    /// with them smaller zones, so that software which writes several at once still finds enough of them.
+    /// On a zoned device the conventional zones and the blocks in SLC mode that hold them grow, too. A small device has smaller
+    /// blocks, so that over-provisioning still leaves as many as writing and collection need; with them zones become smaller, so
+    /// that software which writes several at once finds enough of them.
     ///
     /// # Errors
     /// [`Kind::Config`] where no number of blocks gives a possible device.
@@ -194,11 +197,18 @@ impl DeviceConfig {
             let mut pairs = vec![("name".to_owned(), format!("\"{name}\""))];
             let slc = &self.settings.slc;
             let mut slc_blocks = slc.blocks;
-            if self.settings.zones.is_zoned() && factor > 1.0 {
-                slc_blocks = scaled(slc.blocks, factor);
+            if self.settings.zones.is_zoned() {
+                if factor > 1.0 {
+                    slc_blocks = scaled(slc.blocks, factor);
+                    let conventional = scaled(self.settings.zones.conventional, factor);
+                    pairs.push(("zones.conventional".to_owned(), conventional.to_string()));
+                }
+            } else if slc.mode != SlcMode::Off {
+                let least = self.settings.gc.low_watermark.saturating_add(BLOCKS_AT_WORK);
+                slc_blocks = scaled(slc.blocks, factor * f64::from(smaller)).max(least);
+            }
+            if slc_blocks != slc.blocks {
                 pairs.push(("slc.blocks".to_owned(), slc_blocks.to_string()));
-                let conventional = scaled(self.settings.zones.conventional, factor);
-                pairs.push(("zones.conventional".to_owned(), conventional.to_string()));
             }
             for (index, group) in groups.iter().enumerate() {
                 let key = format!("geometry.block_groups.{index}");
@@ -238,17 +248,32 @@ impl DeviceConfig {
         Err(impossible("cannot be reached".to_owned()))
     }
 
-    /// By how much blocks of a zoned device shrink where it is scaled by `factor`: 1 where enough zones are left.
+    /// By how much blocks shrink where the device is scaled by `factor`, so that enough zones are left, or in each plane as many
+    /// over-provisioned blocks of each group as writing and collection need.
     fn smaller_blocks(&self, factor: f64) -> u32 {
         let (zones, slc) = (&self.settings.zones, &self.settings.slc);
-        let [group] = self.settings.geometry.block_groups.as_slice() else { return 1 };
-        let blocks = f64::from(group.blocks.saturating_sub(group.spare_blocks + slc.blocks)) * factor;
+        let groups = &self.settings.geometry.block_groups;
+        let usable = groups.iter().enumerate().map(|(index, group)| {
+            let in_slc = if slc.mode != SlcMode::Off && slc.group as usize == index { slc.blocks } else { 0 };
+            group.blocks.saturating_sub(group.spare_blocks + in_slc)
+        });
+        let blocks = f64::from(usable.min().unwrap_or(0)) * factor;
+        let share = self.settings.capacity.over_provisioning_pct / 100.0;
+        let least = if zones.is_zoned() {
+            f64::from(LEAST_ZONES * zones.blocks)
+        } else if share > 0.0 && self.settings.mapping.scheme == "page" {
+            f64::from(self.settings.gc.low_watermark.saturating_add(BLOCKS_AT_WORK)) * (1.0 + share) / share
+        } else {
+            0.0
+        };
+        let can_shrink = |smaller: u32| {
+            groups.iter().all(|group| {
+                group.pages_per_block.is_multiple_of(smaller)
+                    && group.pages_per_block / smaller >= LEAST_PAGES
+            })
+        };
         let mut smaller = 1;
-        while zones.is_zoned()
-            && blocks * f64::from(smaller) < f64::from(LEAST_ZONES * zones.blocks)
-            && group.pages_per_block.is_multiple_of(2 * smaller)
-            && group.pages_per_block / (2 * smaller) >= LEAST_PAGES
-        {
+        while blocks * f64::from(smaller) < least && can_shrink(2 * smaller) {
             smaller *= 2;
         }
         smaller

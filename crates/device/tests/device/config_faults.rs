@@ -336,10 +336,11 @@ fn a_device_with_an_slc_cache_takes_every_capacity_above_it() {
 }
 
 #[test]
-fn a_smaller_device_keeps_its_slc_cache() {
+fn a_small_device_has_smaller_blocks_and_its_share_in_slc_mode() {
     let small = DeviceConfig::preset("emmc51-cache").unwrap().with_capacity(256 << 20, "256MB").unwrap();
     let (capacity, wanted) = (small.capacity().0, 256 << 20);
     assert!((wanted..wanted + wanted / 2).contains(&capacity), "{capacity}");
     let settings = small.settings();
-    assert_eq!((settings.slc.blocks, settings.geometry.block_groups[0].blocks), (40, 47));
+    let group = &settings.geometry.block_groups[0];
+    assert_eq!((settings.slc.blocks, group.blocks, group.pages_per_block), (5, 115, 48));
 }
