@@ -286,3 +286,15 @@ def test_a_recovery_that_cannot_be_is_refused_before_the_workload_runs(
     assert done.returncode == 2, done.stderr
     assert said in done.stderr and cure in done.stderr.partition("hint:")[2]
     assert "running" not in done.stderr
+
+
+@pytest.mark.usefixtures("root")
+def test_fast_commits_are_named_where_the_kernel_replays_them(tmp_path: Path) -> None:
+    words = ("--device", "emmc51-cache", "--workload", "files", "--operations", "5", "--cuts", "2")
+    fast = ("--mkfs-option=-O", "--mkfs-option=fast_commit", "--recovery", "mount", "--jobs", "1")
+    done = emmclab("crash", *words, *fast, "--json", cwd=tmp_path)
+    if "fast_commit" in done.stderr and done.returncode == 2:
+        pytest.skip("the kernel mounts no ext4 with fast commits")
+    assert done.returncode in (0, 4), done.stderr
+    (note,) = [note for note in json.loads(done.stdout)["run"]["notes"] if "fast commits" in note]
+    assert f"note: {note}" in done.stderr

@@ -32,8 +32,6 @@ if TYPE_CHECKING:
 
 #: Exit status where a promise was broken.
 FOUND = 4
-#: Where ext4 names its compatible features, and the one of fast commits.
-_EXT4_COMPAT, _FAST_COMMIT = 1024 + 0x5C, 0x400
 #: Who recovers a state, in words.
 _RECOVERED = {"process": "emmclab", "e2fsck": "e2fsck", "mount": "the kernel"}
 _RUN, _STATES, _LOGS = "The run", "Cuts and states", "Logs"
@@ -314,14 +312,12 @@ def _require_in_process(disk: str, options: Options) -> None:
         UnsupportedError: it has unsupported features, such as fast commits.
     """
     from emmclab.crash.explore import not_in_process
+    from emmclab.crash.recording import has_fast_commits
 
     if options.recovery != "process":
         return
-    with Path(disk).open("rb") as file:
-        file.seek(_EXT4_COMPAT)
-        compat = int.from_bytes(file.read(4), "little")
     try:
-        if compat & _FAST_COMMIT:
+        if has_fast_commits(disk):
             raise UnsupportedError(
                 "the file system has fast commits, which recovery in process does not replay",
                 kind="unsupported",

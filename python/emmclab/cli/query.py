@@ -59,7 +59,8 @@ def query(
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Query this trace, of any format: its requests are the table `trace`; "
+            help="Query this trace, of any format: its requests are the table `trace`, its longest waits "
+            "in fsync (at most 256) the table `fsyncs`; "
             "`flag_names(flags)` names their flags, `has_flag(flags, 'fua')` tests one.",
         ),
     ] = None,

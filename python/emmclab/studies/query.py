@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import re
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
@@ -36,6 +37,11 @@ _FLAG_MACROS = (
     f"for bit in range({len(FLAG_NAMES)}) if flags & (1 << bit) != 0], ' ')",
     f"has_flag(flags, name) as flags & (1 << coalesce(list_position({FLAG_NAMES!r}, name), "
     f"error('there is no flag `' || name || '`: choose one of {', '.join(FLAG_NAMES)}')) - 1) != 0",
+)
+#: The table of waits for durability, as the activity of a trace holds them.
+_FSYNCS = (
+    "create table fsyncs (process varchar, file_system varchar, start_ns bigint, time_ns bigint)",
+    "insert into fsyncs values ($process, $file_system, $start_ns, $time_ns)",
 )
 #: Rows that are taken from the database at once.
 _FETCHED = 1_000
@@ -103,6 +109,8 @@ def _require_whole(table: Path) -> None:
 def asked_trace(trace: Trace, sql: str) -> Iterator[Answer]:
     """Ask a trace, whose requests are the table `trace`, with the columns of `Trace.to_arrow`.
 
+    The table `fsyncs` holds the longest waits of processes for durability (at most 256), in order of their
+    starts: process, file_system, start_ns on the clock of the requests, and time_ns.
     `flag_names(flags)` is a text with the names of the flags of a request; `has_flag(flags, 'fua')` tells
     whether one of them is set.
 
@@ -117,8 +125,12 @@ def asked_trace(trace: Trace, sql: str) -> Iterator[Answer]:
         database.execute(f"create view trace as select * from '{quoted(copy)}'")  # noqa: S608
         for macro in _FLAG_MACROS:
             database.execute(f"create macro {macro}")
+        table, insert = _FSYNCS
+        database.execute(table)
+        if stalls := json.loads(trace.header["activity"] or "{}").get("stalls"):
+            database.executemany(insert, stalls)
         database.execute(f"set allowed_paths = {[str(copy)]!r}")
-        yield _answer(database, sql, ["trace"])
+        yield _answer(database, sql, ["trace", "fsyncs"])
 
 
 def _answer(database: duckdb.DuckDBPyConnection, sql: str, tables: list[str]) -> Answer:
