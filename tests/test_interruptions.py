@@ -20,11 +20,11 @@ ENDLESS_PRECONDITION = ("--precondition", "steady:1000", "--wrap-addresses")
 UNWORN = [f"--set=geometry.block_groups.{group}.erase_limit=0" for group in (0, 1)]
 
 
-def started(command: list[str], folder: Path) -> subprocess.Popen[str]:
+def started(command: list[str], folder: Path, **env: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [*COMMAND, *command],
         cwd=folder,
-        env=environment(),
+        env=environment(**env),
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,
@@ -90,7 +90,11 @@ def test_a_command_ends_within_a_second_of_work_and_leaves_nothing(
 
 def test_drawing_ends_with_its_process(trace: Path, tmp_path: Path) -> None:
     """The library of charts works in a process of its own, which ends with the command."""
-    process = started(["profile", str(trace), "--html", "page.html", "--figures", "figures"], tmp_path)
+    # The script of the page is not kept yet, so that it is bundled first.
+    caches, folder = tmp_path / "caches", tmp_path / "folder"
+    folder.mkdir()
+    command = ["profile", str(trace), "--html", "page.html", "--figures", "figures"]
+    process = started(command, folder, XDG_CACHE_HOME=str(caches))
 
     def children() -> list[int]:
         tasks = Path("/proc", str(process.pid), "task").glob("*/children")

@@ -11,8 +11,8 @@ import jinja2
 from emmclab import __version__
 from emmclab.devices.provenance import RECORD
 from emmclab.pages.head import Head, Provenance
+from emmclab.pages.library import library
 from emmclab.pages.plots import Figure, Rows
-from emmclab.pages.plots.vega import convert
 from emmclab.pages.theme import DARK, LIGHT
 
 #: Digits of figures on the page; more cannot be seen and would only make it larger.
@@ -62,7 +62,7 @@ def assemble(
         provenance=provenance,
         picture=picture,
         figures=[figure for figure in drawn if figure is not picture],
-        library=_script(convert("javascript_bundle", "window.vegaEmbed = vegaEmbed;")),
+        library=_script(library()),
         record_name=RECORD,
         record=None if provenance.record is None else _json(provenance.record),
         page_data=_json({"themes": {"light": LIGHT, "dark": DARK}, "specs": specs, "data": data}),
