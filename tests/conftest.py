@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import functools
 import importlib.util
 import itertools
 import json
@@ -25,6 +26,8 @@ from typing import IO, Any, NoReturn
 import hypothesis
 import pytest
 from playwright.sync_api import Browser, sync_playwright
+
+from commands import Commands
 
 #: As with the random tests in Rust, a failure concerns the change that shows it, and not a slow machine.
 hypothesis.settings.register_profile(
@@ -58,10 +61,18 @@ def environment(**more: str) -> dict[str, str]:
     return kept | {"PYTHONPATH": PYTHONPATH, "NO_COLOR": "1"} | more
 
 
+@functools.cache
+def forked() -> Commands:
+    """What runs commands in the usual environment."""
+    return Commands(environment())
+
+
 def emmclab(*arguments: object, **options: Any) -> subprocess.CompletedProcess[str]:
-    """Runs the command line in its own process."""
+    """Runs the command line in a process of its own."""
     env = environment(**options.pop("env", {}))
     command = [*COMMAND, *map(str, arguments)]
+    if forked().can_run(env, options):
+        return forked().run(command, env, PATIENCE_S, **options)
     return subprocess.run(
         command, capture_output=True, text=True, env=env, timeout=PATIENCE_S, check=False, **options
     )
@@ -314,7 +325,7 @@ def long_trace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("traces") / "long.txt"
     piece = 20_000
     with path.open("w") as file:
-        for part in range(60):
+        for part in range(20):
             file.write(biotracer(piece, first_s=1_400_000_000 + part * 10_000))
     return path
 

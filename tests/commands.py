@@ -1,0 +1,196 @@
+"""Runs the command line in processes of its own that are forked from one that has imported it.
+
+A test suite starts thousands of commands, and Python's start and imports are most of the time of a short
+one. `Commands.run` gives what `subprocess.run` of `python -m emmclab` gives: each command has a process,
+standard streams, a folder, an environment and an end of its own, and enters at `emmclab.__main__`. Only the
+imports are older. What is read from the environment at the start cannot be changed for one command;
+`Commands.can_run` tells.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import functools
+import importlib
+import json
+import os
+import pkgutil
+import runpy
+import select
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+from typing import Any, NoReturn
+
+#: What Python, the libraries and modules read from the environment when they start: names, or how they begin.
+_READ_AT_START = ("PYTHON", "LC_", "LANG", "LD_", "MALLOC", "PATH", "EMMCLAB_TESTED_CORE")
+
+
+class Commands:
+    """Runs commands in processes that are forked from one, which begins with the first of them."""
+
+    def __init__(self, env: dict[str, str]) -> None:
+        """Take the environment of nearly all commands."""
+        self._env = env
+
+    def can_run(self, env: dict[str, str], options: dict[str, Any]) -> bool:
+        """Whether a command with this environment and these options of `subprocess.run` can be forked."""
+        changed = {name for name in env.keys() | self._env if env.get(name) != self._env.get(name)}
+        return options.keys() <= {"cwd", "input", "umask"} and not any(
+            name.startswith(_READ_AT_START) for name in changed
+        )
+
+    def run(
+        self,
+        command: list[str],
+        env: dict[str, str],
+        timeout: float,
+        cwd: str | os.PathLike[str] | None = None,
+        input: str | None = None,  # noqa: A002: the name of `subprocess.run`
+        umask: int = -1,
+    ) -> subprocess.CompletedProcess[str]:
+        """Run a command, `[sys.executable, "-m", "emmclab", ...]`; give its status and what it printed.
+
+        Raises:
+            subprocess.TimeoutExpired: it took longer, and was killed.
+        """
+        request = {"words": command[3:], "cwd": os.fspath(cwd or Path.cwd()), "env": env, "umask": umask}
+        with contextlib.ExitStack() as ours:
+            connection = ours.enter_context(socket.socket(socket.AF_UNIX))
+            connection.connect(self._address)
+            # Without input, the standard input is that of the tests, as with `subprocess.run`.
+            stdin, feed = os.pipe() if input is not None else (os.dup(0), os.open(os.devnull, os.O_WRONLY))
+            (read_out, write_out), (read_err, write_err) = os.pipe(), os.pipe()
+            streams = [ours.enter_context(os.fdopen(one, encoding="utf-8")) for one in (read_out, read_err)]
+            fed = os.fdopen(feed, "w", encoding="utf-8")
+            given = [stdin, write_out, write_err]
+            body = json.dumps(request).encode()
+            socket.send_fds(connection, [len(body).to_bytes(4, "little")], given)
+            connection.sendall(body)
+            for one in given:
+                os.close(one)
+            texts = ["", ""]
+
+            def read(number: int) -> None:
+                texts[number] = streams[number].read()
+
+            readers = [threading.Thread(target=read, args=(number,), daemon=True) for number in range(2)]
+            for reader in readers:
+                reader.start()
+            with contextlib.suppress(BrokenPipeError), fed:
+                fed.write(input or "")
+            answers = ours.enter_context(connection.makefile())
+            pid = int(answers.readline())
+            in_time, _, _ = select.select([connection], [], [], timeout)
+            if not in_time:
+                os.kill(pid, signal.SIGKILL)
+            status = int(answers.readline())
+            for reader in readers:
+                reader.join()
+        if not in_time:
+            raise subprocess.TimeoutExpired(command, timeout, *texts)
+        return subprocess.CompletedProcess(command, status, *texts)
+
+    @functools.cached_property
+    def _address(self) -> str:
+        """The socket of the process that commands are forked from."""
+        folder = tempfile.mkdtemp(prefix="emmclab-commands-")
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
+        with socket.socket(socket.AF_UNIX) as listener:
+            listener.bind(f"{folder}/socket")
+            listener.listen(64)
+            # The process ends when the other end of this pipe is closed, however this one ends.
+            ends, _held = os.pipe()
+            passed = (listener.fileno(), ends)
+            words = [sys.executable, __file__, *map(str, passed)]
+            subprocess.Popen(
+                words, pass_fds=passed, env=self._env, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL
+            )
+            os.close(ends)
+        return f"{folder}/socket"
+
+
+def _serve(listener: socket.socket, ends: int) -> dict[str, Any]:
+    """Fork commands until the tests end. Returns in a command, with its request."""
+    commands: dict[int, tuple[int, socket.socket]] = {}
+    while True:
+        ready, _, _ = select.select([listener, ends, *commands], [], [])
+        for one in ready:
+            if one == ends:
+                os._exit(0)
+            if one is listener:
+                connection, _ = listener.accept()
+                head, given, _, _ = socket.recv_fds(connection, 4, 3)
+                request = _request(connection, int.from_bytes(head, "little"))
+                pid = os.fork()
+                if pid == 0:
+                    for number, stream in enumerate(given):
+                        os.dup2(stream, number)
+                    for other in (listener.fileno(), ends, connection.fileno(), *given, *commands):
+                        os.close(other)
+                    for _, other in commands.values():
+                        other.close()
+                    connection.detach()
+                    listener.detach()
+                    return request
+                for stream in given:
+                    os.close(stream)
+                connection.sendall(f"{pid}\n".encode())
+                commands[os.pidfd_open(pid)] = (pid, connection)
+                continue
+            pid, connection = commands.pop(one)
+            os.close(one)
+            _, status = os.waitpid(pid, 0)
+            with contextlib.suppress(OSError):
+                connection.sendall(f"{os.waitstatus_to_exitcode(status)}\n".encode())
+            connection.close()
+
+
+def _request(connection: socket.socket, length: int) -> dict[str, Any]:
+    body = b""
+    while len(body) < length:
+        body += connection.recv(length - len(body))
+    request: dict[str, Any] = json.loads(body)
+    return request
+
+
+def _main() -> NoReturn:
+    import emmclab
+
+    for module in pkgutil.walk_packages(emmclab.__path__, "emmclab."):
+        importlib.import_module(module.name)
+    # A fork has the thread alone that forks.
+    threads = list(Path("/proc/self/task").iterdir())
+    if len(threads) > 1:
+        sys.exit(f"imports of the package have started {len(threads) - 1} threads: {__file__} cannot fork")
+    request = _serve(socket.socket(fileno=int(sys.argv[1])), int(sys.argv[2]))
+    os.chdir(request["cwd"])
+    if request["umask"] >= 0:
+        os.umask(request["umask"])
+    os.environ.clear()
+    os.environ.update(request["env"])
+    time.tzset()
+    sys.argv = ["emmclab", *request["words"]]
+    # `python -m` puts the folder of the command first.
+    sys.path[0] = request["cwd"]
+    del sys.modules["emmclab.__main__"]
+    status: object = 0
+    try:
+        runpy.run_module("emmclab", run_name="__main__", alter_sys=True)
+    except SystemExit as end:
+        status = end.code
+    # Libraries that the command has not used say on their end what they leave.
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    os._exit(status if isinstance(status, int) else 1)
+
+
+if __name__ == "__main__":
+    _main()
