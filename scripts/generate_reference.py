@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -19,8 +20,10 @@ from emmclab.cli.listing import walked
 from emmclab.devices.device import Device, presets
 from emmclab.devices.layers import layers
 from emmclab.devices.result_fields import result_groups
+from emmclab.devices.run_options import RUN_OPTIONS
 from emmclab.pages.plots import FIGURES
 from emmclab.runtime.quantity import size
+from emmclab.studies.grid import Grid
 from emmclab.traces.profile_fields import (
     JUMP_FIELDS,
     KEY_FIELDS,
@@ -259,6 +262,28 @@ def devices() -> str:
     )
 
 
+def run_options() -> str:
+    """Describe the options of a simulated run."""
+    keys = {one.name for one in dataclasses.fields(Grid)}
+    rows = [
+        [
+            f"`{name}`",
+            f"`{one.command_line}`" if one.command_line else "",
+            "yes" if name in keys else "",
+            f"`{one.default!r}`",
+            one.range,
+            one.about,
+        ]
+        for name, one in RUN_OPTIONS.items()
+    ]
+    return (
+        "# Options of a run\n\nThe same everywhere: keywords of `Device.simulate` and `compare` in Python, "
+        "options of `emmclab simulate` and of other commands, and keys of the grids of a "
+        "[study](../guides/reproduce.md#a-study) (there `modes` and `seeds` are lists).\n\n"
+        + table(["Python", "command line", "study", "default", "allowed", "meaning"], rows)
+    )
+
+
 def layer_settings() -> str:
     """Describe the layers with their settings."""
     parts = [
@@ -319,6 +344,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "result-fields.md": result_page,
     "settings.md": lambda: settings_page(table),
     "devices.md": devices,
+    "run-options.md": run_options,
     "layers.md": layer_settings,
     "glossary.md": glossary_page,
     "python.md": python_api,

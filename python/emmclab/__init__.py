@@ -26,8 +26,9 @@ from emmclab._core import __version__
 
 if TYPE_CHECKING:
     from emmclab.devices.calibration import calibrate
-    from emmclab.devices.device import Device, VictimPolicy, VictimView, compare
+    from emmclab.devices.device import Device, compare
     from emmclab.devices.result import Result
+    from emmclab.devices.run_options import RunOptions, VictimPolicy, VictimView
     from emmclab.errors import (
         ConfigError,
         EmmclabError,
@@ -50,6 +51,7 @@ __all__ = [
     "LiveDevice",
     "Profile",
     "Result",
+    "RunOptions",
     "Trace",
     "UnitError",
     "UnsupportedError",
@@ -69,7 +71,8 @@ __all__ = [
 #: The names of the package by the module that declares them, which is imported when the first is used.
 _MODULES = {
     "devices.calibration": ("calibrate",),
-    "devices.device": ("Device", "VictimPolicy", "VictimView", "compare"),
+    "devices.device": ("Device", "compare"),
+    "devices.run_options": ("RunOptions", "VictimPolicy", "VictimView"),
     "devices.result": ("Result",),
     "errors": ("ConfigError", "EmmclabError", "FormatError", "InputError", "UnitError", "UnsupportedError"),
     "live.serve": ("LiveDevice", "serve"),

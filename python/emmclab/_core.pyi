@@ -20,7 +20,7 @@ def calibrate_fio(text: str, name: str, source: str, capacity_gb: int, seed: int
 def calibrate_trace(
     reader: Reader, name: str, source: str, capacity_gb: int, seed: int, skip_packed: bool
 ) -> str: ...
-def check_traces(config: DeviceConfig, options: str, readers: list[Reader]) -> str: ...
+def check_traces(config: DeviceConfig, options: dict[str, Any], readers: list[Reader]) -> str: ...
 def csv_columns() -> list[dict[str, Any]]: ...
 def row_groups(path: str | PathLike[str]) -> list[int]: ...
 def delete_left_ublk(token: int) -> None: ...
@@ -33,13 +33,14 @@ def layer_kinds() -> str: ...
 def ledger_labels() -> dict[str, str]: ...
 def precondition(
     config: DeviceConfig,
-    options: str,
+    options: dict[str, Any],
     images: str | PathLike[str],
     *,
     images_limit: int | None = None,
     aged_by: list[Reader] | None = None,
 ) -> bool: ...
 def preconditioned_bytes() -> int: ...
+def replay_defaults() -> dict[str, Any]: ...
 def published() -> str: ...
 def published_csv() -> dict[str, str]: ...
 def learn_app(
@@ -47,14 +48,14 @@ def learn_app(
 ) -> str: ...
 def prepare_app(program: Program, host: HostSetup, capacity: int, folders: list[str], seed: int) -> None: ...
 def run_app_live(
-    program: Program, host: HostSetup, capacity: int, folders: list[str], options: str
+    program: Program, host: HostSetup, capacity: int, folders: list[str], options: dict[str, Any]
 ) -> str: ...
 def run_app(
     program: Program,
     host: HostSetup,
     config: DeviceConfig,
-    options: str,
-    replay: str,
+    options: dict[str, Any],
+    replay: dict[str, Any],
     *,
     images: str | PathLike[str] | None = None,
     images_limit: int | None = None,
@@ -157,7 +158,12 @@ class Writer:
 
 class Profiler:
     def __init__(
-        self, name: str, *, percentiles: list[float] = ..., bin_ns: int = 0, caches: str | None = None
+        self,
+        name: str,
+        *,
+        percentiles: list[float] = ...,
+        bin_ns: int = 0,
+        caches: dict[str, Any] | None = None,
     ) -> None: ...
     def update(self, batch: Batch) -> None: ...
     def merge(self, other: Profiler, *, consecutive: bool = False) -> None: ...
@@ -192,7 +198,7 @@ class Simulation:
     def __init__(
         self,
         config: DeviceConfig,
-        options: str,
+        options: dict[str, Any],
         *,
         images: str | None = None,
         images_limit: int | None = None,
@@ -212,7 +218,7 @@ class Live:
     def __init__(
         self,
         config: DeviceConfig,
-        options: str,
+        options: dict[str, Any],
         *,
         clock: str,
         think: bool = False,
@@ -277,7 +283,7 @@ class CrashRun:
     def write_dm(self, path: str) -> None: ...
 
 class Explorer:
-    def __init__(self, run_: CrashRun, options: str) -> None: ...
+    def __init__(self, run_: CrashRun, options: dict[str, Any]) -> None: ...
     def next_state(self) -> str | None: ...
     def recover(
         self, wanted: list[str], *, cut_after: int | None = None

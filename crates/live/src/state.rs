@@ -61,7 +61,7 @@ impl Head {
     }
 }
 
-/// Whether a layer sends several addresses to one place.
+/// Whether a layer maps several host addresses to one address of the device.
 fn shares_places(layer: &LayerConfig) -> bool {
     let setting = |name: &str| layer.settings.get(name);
     layer.name == "pair"
@@ -69,7 +69,7 @@ fn shares_places(layer: &LayerConfig) -> bool {
             || setting("routing").is_some_and(|value| value.as_str() == Some("by_size")))
 }
 
-/// Layers that can be restored after a cut of power, which every live run must be ready for.
+/// The layers, set to keep what they need to recover: a live run may end with a power cut.
 pub(crate) fn recoverable(layers: &[LayerConfig]) -> Result<Vec<LayerConfig>> {
     if layers.iter().any(shares_places) {
         return Err(Error::new(

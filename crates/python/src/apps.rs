@@ -15,7 +15,8 @@ use serde::Deserialize;
 use serde_json::json;
 
 use crate::errors::run;
-use crate::json::{from_json, to_json};
+use crate::given::Given;
+use crate::json::to_json;
 use crate::simulate::{Layers, PyDeviceConfig, store, under_layers};
 
 /// An application as a program.
@@ -132,10 +133,10 @@ pub(crate) fn app_schema(py: Python<'_>) -> PyResult<String> {
     run(py, || to_json(&Program::json_schema()))
 }
 
-/// How a program is run, as JSON.
+/// How a program is run.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Options {
+pub(crate) struct Options {
     network: String,
     seed: u64,
     limit_s: u32,
@@ -176,8 +177,8 @@ pub(crate) fn run_app(
     program: &PyProgram,
     host: &PyHostSetup,
     config: &PyDeviceConfig,
-    options: &str,
-    replay: &str,
+    options: Given<Options>,
+    replay: Given<ReplayOptions>,
     images: Option<PathBuf>,
     images_limit: Option<u64>,
     layers: Option<Layers>,
@@ -186,8 +187,8 @@ pub(crate) fn run_app(
 ) -> PyResult<String> {
     let second = second.map(PyDeviceConfig::settings);
     run(py, || {
-        let (host, options) = from_json::<Options>(options)?.checked(&host.0)?;
-        let replay: ReplayOptions = from_json(replay)?;
+        let (host, options) = options.0.checked(&host.0)?;
+        let replay = replay.0;
         let mut tracks = perfetto.map(RunTracks::create).transpose()?;
         let images = images.map(|folder| store(folder, images_limit)).transpose()?;
         let simulation = Simulation::new(config.settings(), &replay, images.as_ref())?;
@@ -223,10 +224,10 @@ pub(crate) fn run_app_live(
     host: &PyHostSetup,
     capacity: u64,
     folders: Vec<PathBuf>,
-    options: &str,
+    options: Given<Options>,
 ) -> PyResult<String> {
     run(py, || {
-        let (host, options) = from_json::<Options>(options)?.checked(&host.0)?;
+        let (host, options) = options.0.checked(&host.0)?;
         to_json(&run_live(&program.0, &host, capacity / SECTOR_BYTES, &folders, &options)?)
     })
 }

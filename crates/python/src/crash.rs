@@ -15,7 +15,8 @@ use pyo3::types::PyBytes;
 use serde::{Deserialize, Serialize};
 
 use crate::errors::{run, to_python};
-use crate::json::{from_json, to_json};
+use crate::given::Given;
+use crate::json::to_json;
 
 /// The contents of files that were asked for; none where there is no such file.
 type FilesRead<'py> = Vec<Option<Bound<'py, PyBytes>>>;
@@ -229,11 +230,11 @@ impl PyExplorer {
 #[pymethods]
 impl PyExplorer {
     #[new]
-    fn new(run_: &PyCrashRun, options: &str) -> PyResult<Self> {
+    fn new(run_: &PyCrashRun, options: Given<Options>) -> PyResult<Self> {
         Python::attach(|py| {
             let log = run_.run.clone();
             run(py, || {
-                let options: Options = from_json(options)?;
+                let options = options.0;
                 let options = ExploreOptions {
                     cuts: options.cuts,
                     ways: options.states.parse()?,

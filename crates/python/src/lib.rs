@@ -16,6 +16,7 @@ mod direct;
 mod errors;
 mod fio;
 mod frame;
+mod given;
 mod json;
 mod live;
 mod precondition;
@@ -71,6 +72,7 @@ mod _core {
     #[pymodule_export]
     use crate::simulate::{
         PyDeviceConfig, PySimulation, check_traces, device_presets, device_schema, layer_kinds,
+        replay_defaults,
     };
     #[pymodule_export]
     use crate::synth::{PyFitter, PySynthesis, PyWorkloadModel, workload_presets};

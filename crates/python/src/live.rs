@@ -16,7 +16,8 @@ use emmclab_trace::{Error, Kind};
 use pyo3::prelude::*;
 
 use crate::errors::run;
-use crate::json::{from_json, to_json};
+use crate::given::Given;
+use crate::json::to_json;
 use crate::simulate::{Layers, PyDeviceConfig, layer, store};
 
 /// The setting that is no setting of the device.
@@ -80,7 +81,7 @@ impl PyLive {
 
 #[pymethods]
 impl PyLive {
-    /// A device; `clock` is real, free, or x and a factor; `options` are JSON of replay options, of which preconditioning and its
+    /// A device; `clock` is real, free, or x and a factor; `options` are replay options, of which preconditioning and its
     /// seed count; `image` is the file of its contents, beside which its state is kept; `second` a device beside it for layers that
     /// use one, `second_image` the file of that; `record` a trace to write; `images` a folder that keeps preconditioned devices.
     #[new]
@@ -89,7 +90,7 @@ impl PyLive {
     fn new(
         py: Python<'_>,
         config: &PyDeviceConfig,
-        options: &str,
+        options: Given<ReplayOptions>,
         clock: &str,
         think: bool,
         layers: Option<Layers>,
@@ -105,7 +106,7 @@ impl PyLive {
         let second = second.map(|second| second.settings().clone());
         run(py, || {
             let config = config.settings();
-            let replay: ReplayOptions = from_json(options)?;
+            let replay = options.0;
             let layers = layers.unwrap_or_default().iter().map(layer).collect();
             let pace = clock.parse()?;
             let options =

@@ -2,11 +2,11 @@
 
 use std::path::PathBuf;
 
-use emmclab_replay::{Precondition, prepare, prepare_by_traces};
+use emmclab_replay::{Precondition, ReplayOptions, prepare, prepare_by_traces};
 use pyo3::prelude::*;
 
 use crate::errors::run;
-use crate::json::from_json;
+use crate::given::Given;
 use crate::reader::PyReader;
 use crate::simulate::{PyDeviceConfig, store};
 
@@ -46,14 +46,14 @@ pub(crate) fn preconditioned_bytes() -> u64 {
     emmclab_replay::preconditioned_bytes()
 }
 
-/// Makes the device that a run with `options` (JSON of the replay options) begins with, or one aged by the traces of readers,
+/// Makes the device that a run with `options` begins with, or one aged by the traces of readers,
 /// where the folder `images` does not hold it; false where another process is making it.
 #[pyfunction]
 #[pyo3(signature = (config, options, images, *, images_limit=None, aged_by=None))]
 pub(crate) fn precondition(
     py: Python<'_>,
     config: &PyDeviceConfig,
-    options: &str,
+    options: Given<ReplayOptions>,
     images: PathBuf,
     images_limit: Option<u64>,
     aged_by: Option<Vec<PyRef<'_, PyReader>>>,
@@ -63,7 +63,7 @@ pub(crate) fn precondition(
         let store = store(images, images_limit)?;
         match aging {
             Some(traces) => prepare_by_traces(&config.0, traces, &store),
-            None => prepare(&config.0, &from_json(options)?, &store),
+            None => prepare(&config.0, &options.0, &store),
         }
     })
 }

@@ -9,7 +9,8 @@ use serde::Serialize;
 
 use crate::batch::PyBatch;
 use crate::errors::run;
-use crate::json::{from_json, to_json};
+use crate::given::Given;
+use crate::json::to_json;
 use crate::writer::{PyHeader, PyLedger, header_from_python, ledger_from_python};
 
 /// A profile that grows by batches.
@@ -31,7 +32,7 @@ pub(crate) fn bin_width(ns: i64) -> BinWidth {
 #[pymethods]
 impl PyProfiler {
     /// A profile of nothing yet, with these percentiles beside the usual ones, bins of so many ns (0: automatic), and caches
-    /// simulated as `caches` says (JSON of the cache options).
+    /// simulated as `caches` says.
     #[new]
     #[pyo3(signature = (name, *, percentiles=Vec::new(), bin_ns=0, caches=None))]
     fn new(
@@ -39,12 +40,12 @@ impl PyProfiler {
         name: String,
         percentiles: Vec<f64>,
         bin_ns: i64,
-        caches: Option<&str>,
+        caches: Option<Given<CacheOptions>>,
     ) -> PyResult<Self> {
         let bin = bin_width(bin_ns);
         let profile = Profile::new(ProfileOptions { name, percentiles, bin, ..ProfileOptions::default() });
         run(py, || match caches {
-            Some(caches) => profile.with_caches(&from_json::<CacheOptions>(caches)?),
+            Some(caches) => profile.with_caches(&caches.0),
             None => Ok(profile),
         })
         .map(|profile| Self(Mutex::new(profile)))

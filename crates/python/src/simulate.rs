@@ -15,7 +15,8 @@ use serde_json::json;
 
 use crate::batch::PyBatch;
 use crate::errors::{run, to_python};
-use crate::json::{from_json, to_json};
+use crate::given::Given;
+use crate::json::to_json;
 use crate::profile::bin_width;
 use crate::reader::PyReader;
 use crate::victim::{Fault, PyPolicy};
@@ -114,17 +115,23 @@ pub(crate) fn device_schema(py: Python<'_>) -> PyResult<String> {
     run(py, || to_json(&emmclab_device::json_schema()))
 }
 
+/// The options of a replay with their defaults.
+#[pyfunction]
+pub(crate) fn replay_defaults(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
+    Ok(pythonize::pythonize(py, &ReplayOptions::default())?)
+}
+
 /// Refuses the traces of `readers` for a run with `options` (as `Simulation` takes them), with every fault at once. Gives the
 /// mode and the reason for it as JSON: those of the options, or where the mode is `auto`, what the traces allow.
 #[pyfunction]
 pub(crate) fn check_traces(
     py: Python<'_>,
     config: &PyDeviceConfig,
-    options: &str,
+    options: Given<ReplayOptions>,
     readers: Vec<PyRef<'_, PyReader>>,
 ) -> PyResult<String> {
     let inputs = PyReader::inputs(&readers);
-    run(py, || to_json(&preflight(&config.0, &from_json(options)?, &inputs)?))
+    run(py, || to_json(&preflight(&config.0, &options.0, &inputs)?))
 }
 
 /// The folder of images; a cache where it has a limit.
@@ -192,7 +199,7 @@ fn ended() -> Error {
 
 #[pymethods]
 impl PySimulation {
-    /// A run with `options` (JSON of the replay options) on a new or preconditioned device, or on one aged by the traces
+    /// A run with `options` on a new or preconditioned device, or on one aged by the traces
     /// of readers; `images` is a folder that keeps aged devices, of at most `images_limit` bytes; `rows` a Parquet file for one row per request; `layers`
     /// lie above the device, the first on top, and `second` is a device beside it, made ready in the same way. `victim` chooses
     /// the blocks that the device collects once it is ready: a callable that takes a `VictimView` and returns a block or None.
@@ -204,7 +211,7 @@ impl PySimulation {
     fn new(
         py: Python<'_>,
         config: &PyDeviceConfig,
-        options: &str,
+        options: Given<ReplayOptions>,
         images: Option<PathBuf>,
         images_limit: Option<u64>,
         rows: Option<PathBuf>,
@@ -219,7 +226,7 @@ impl PySimulation {
         let second = second.map(|second| &second.0);
         let aging = aged_by.map(|readers| PyReader::inputs_of_one_device(&readers));
         run(py, || {
-            let options: ReplayOptions = from_json(options)?;
+            let options = options.0;
             let rows = rows.map(|path| RequestRows::create(&path)).transpose()?;
             let mut tracks = perfetto.map(RunTracks::create).transpose()?;
             let store = images.map(|folder| store(folder, images_limit)).transpose()?;

@@ -83,10 +83,10 @@ pub struct ReplayOptions {
     pub mode_reason: Option<String>,
     /// Factor on the rate of arrivals.
     pub rate: Rate,
-    /// Time of the first arrival.
+    /// Time of the first arrival on the simulated clock.
+    #[serde(rename = "start_offset_ns")]
     pub start_offset: Nanos,
     /// Wrap addresses into a device that is smaller than the trace; otherwise such a trace is refused.
-    #[serde(rename = "fold")]
     pub wrap_addresses: bool,
     /// The contents of the device before the run.
     pub precondition: Precondition,

@@ -110,7 +110,7 @@ def run_live(
         _mount(disk, places, folders)
         disk.clear_counters()
         options = {"network": network, "seed": seed, "limit_s": limit_s, "what_if": []}
-        asked = json.dumps({**options, "filesystems": [], "synced": None})
+        asked = {**options, "filesystems": [], "synced": None}
         app = json.loads(_core.run_app_live(program, setup, disk.capacity_bytes, folders, asked))
         found = disk.result()
         # Unmounting writes back the page cache. The run is over, so that this may be as fast as it can.

@@ -8,8 +8,9 @@ from typing import Annotated
 import typer
 
 from emmclab.cli.console import print_json, put
+from emmclab.cli.declared import Percentiles
 from emmclab.cli.helping import examples
-from emmclab.cli.options import AsJson, Percentiles, Reading, with_groups
+from emmclab.cli.options import AsJson, Reading, with_groups
 from emmclab.cli.studies import StudyName, incomplete
 from emmclab.errors import EmmclabError
 from emmclab.runtime.files import digest, refuse_other_endings

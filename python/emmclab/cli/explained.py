@@ -16,6 +16,7 @@ from emmclab.devices.device import Device, presets
 from emmclab.devices.difference import NAMES
 from emmclab.devices.layers import layers as layer_kinds
 from emmclab.devices.result_fields import result_fields
+from emmclab.devices.run_options import RUN_OPTIONS
 from emmclab.devices.stored import Stored
 
 #: The place of an entry of a list in a key: `geometry.block_groups.0.blocks`.
@@ -34,14 +35,14 @@ def _plain(key: str) -> str:
 
 
 def keys() -> list[str]:
-    """Return the names that `named` finds: settings of devices and of layers, and fields of results."""
+    """Return the names that `named` finds: settings, options of runs, and fields of results."""
     devices = {_plain(row["key"]): None for row in Device.preset("ufs31").explain()}
     layers = [f"{kind['name']}.{one['name']}" for kind in layer_kinds() for one in kind["settings"]]
-    return [*devices, *layers, *(field.path for field in result_fields())]
+    return [*devices, *layers, *RUN_OPTIONS, *(field.path for field in result_fields())]
 
 
 def named(name: str) -> list[dict[str, Any]]:
-    """Return what a name stands for: a setting, all settings of a group (`gc`), or a field of results.
+    """Return what a name stands for: a setting, all of a group (`gc`), an option of runs, or a field.
 
     Each has `kind`, `key`, `unit`, `meaning`, `allowed`, and of settings `default` and the values of the
     `presets` that name one.
@@ -67,6 +68,9 @@ def named(name: str) -> list[dict[str, Any]]:
                 default = None if one["default"] is None else json.dumps(one["default"])
                 words = {"kind": "setting of a layer", "key": key, "unit": "", "allowed": one["unit"]}
                 rows.append({**words, "meaning": one["about"], "default": default, "presets": {}})
+    if option := RUN_OPTIONS.get(wanted.removeprefix("--").replace("-", "_")):
+        words = {"kind": "option of a run", "key": option.name, "unit": "", "allowed": option.range}
+        rows.append({**words, "meaning": option.about, "default": json.dumps(option.default), "presets": {}})
     for field in result_fields():
         if _belongs(field.path, wanted):
             words = {"kind": "field of a result", "key": field.path, "unit": field.unit, "allowed": ""}
@@ -116,6 +120,10 @@ def explain_named(rows: Sequence[dict[str, Any]], as_json: bool) -> None:
         console.print(Text(f"  {preset}: {', '.join(values)}", "dim"))
     if row["kind"].startswith("setting"):
         console.print(Text(f"Change it with --set {row['key']}=VALUE", "dim"))
+    if row["key"] in RUN_OPTIONS:
+        option = RUN_OPTIONS[row["key"]]
+        places = [f"In Python {option.name}=", f"on the command line {option.command_line}"]
+        console.print(Text("; ".join(places if option.command_line else places[:1]), "dim"))
 
 
 def difference_of(first: Device, second: Device) -> list[dict[str, str | None]]:

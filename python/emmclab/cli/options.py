@@ -127,14 +127,6 @@ Figures = Annotated[
         metavar="DIR", help="Also write each figure to this folder as SVG and PDF, and its data as CSV."
     ),
 ]
-Percentiles = Annotated[
-    str | None,
-    typer.Option(
-        metavar="P,P,...",
-        help="Percentiles of response times instead of the usual ones, above 0 to 100, as 50,90,99,99.9; "
-        "within 0.1 %.",
-    ),
-]
 OverTime = Annotated[
     Path | None,
     typer.Option(

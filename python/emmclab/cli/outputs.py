@@ -49,16 +49,6 @@ def in_a_folder(path: Path | None) -> Path | None:
     return path
 
 
-Perfetto = Annotated[
-    Path | None,
-    typer.Option(
-        metavar="FILE",
-        callback=in_a_folder,
-        help="Output file: a picture of the run for ui.perfetto.dev (.pftrace, .pftrace.gz).",
-    ),
-]
-
-
 def to_stdout(output: Path, as_json: bool = False) -> None:
     """Reject stdout as an output if it is closed, or if the report in JSON goes there, too."""
     if output != STDOUT:

@@ -12,6 +12,7 @@ from typing import Annotated, Any, NamedTuple
 import typer
 
 from emmclab.cli.console import print_json, say, stdout
+from emmclab.cli.declared import Percentiles
 from emmclab.cli.helping import examples
 from emmclab.cli.meter import Counter, Meter
 from emmclab.cli.names import one_of, several, workload_names
@@ -20,7 +21,6 @@ from emmclab.cli.options import (
     Bin,
     Figures,
     OverTime,
-    Percentiles,
     Reading,
     note_over_time,
     one_per_recording,

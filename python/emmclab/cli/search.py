@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from emmclab.cli.console import print_json, put, stdout
+from emmclab.cli.declared import Percentiles
 from emmclab.cli.helping import examples
-from emmclab.cli.options import AsJson, Percentiles, Reading, with_groups
+from emmclab.cli.options import AsJson, Reading, with_groups
 from emmclab.cli.outputs import in_a_folder
 from emmclab.cli.studies import (
     RESULTS,

@@ -9,13 +9,15 @@ from typing import Annotated, Any
 import typer
 
 from emmclab.cli.console import print_json, say, stdout
+from emmclab.cli.declared import Perfetto
 from emmclab.cli.helping import examples
 from emmclab.cli.options import AsJson, Reading, TraceFiles, with_groups
-from emmclab.cli.outputs import Perfetto, in_a_folder
+from emmclab.cli.outputs import in_a_folder
 from emmclab.cli.simulation import (
     Capacity,
     DeviceName,
     Drain,
+    Events,
     Layers,
     Replay,
     Second,
@@ -47,14 +49,7 @@ def simulate(
     drain: Drain = False,
     replay: Replay,
     seeds: Seeds = None,
-    events: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            callback=in_a_folder,
-            help="Output file: one row per request (times, waits by cause), as Parquet.",
-        ),
-    ] = None,
+    events: Events = None,
     perfetto: Perfetto = None,
     html: Annotated[
         Path | None, typer.Option(metavar="FILE", callback=in_a_folder, help="Also write the report page.")

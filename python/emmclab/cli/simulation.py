@@ -11,16 +11,19 @@ from typing import Annotated, Any
 import typer
 
 from emmclab.cli.console import say
+from emmclab.cli.declared import Percentiles, declared
 from emmclab.cli.failures import EARLY_END
 from emmclab.cli.meter import Meter
-from emmclab.cli.names import layer_names, names_of, one_of, setting_names
-from emmclab.cli.options import Bin, OverTime, Percentiles, note_over_time
+from emmclab.cli.names import layer_names, names_of, setting_names
+from emmclab.cli.options import Bin, OverTime, note_over_time
+from emmclab.cli.outputs import in_a_folder
 from emmclab.cli.used import Used, preconditioned
 from emmclab.cli.working import Preparing
 from emmclab.devices.device import Device, presets
 from emmclab.devices.over_time import check_target
 from emmclab.devices.result import Result
 from emmclab.devices.result_text import warnings as warnings_of
+from emmclab.devices.run_options import DEFAULTS
 from emmclab.errors import ConfigError
 from emmclab.traces.trace import Trace
 
@@ -60,56 +63,12 @@ Capacity = Annotated[
         rich_help_panel="Device",
     ),
 ]
-Mode = Annotated[
-    str,
-    typer.Option(
-        metavar="auto|open|closed|back_to_back",
-        help="Open loop keeps arrival times, closed loop keeps think times, back to back has no pauses; "
-        "auto: closed if completions are recorded, otherwise open.",
-        autocompletion=one_of("auto", "open", "closed", "back_to_back"),
-        rich_help_panel="Replay",
-    ),
-]
-Precondition = Annotated[
-    str,
-    typer.Option(
-        metavar="WHAT",
-        help="Data before the run: none, sequential:PCT, random:PCT, steady[:CAPACITIES], used:AGE, "
-        "or a trace.",
-        rich_help_panel="Replay",
-    ),
-]
-Rate = Annotated[
-    float,
-    typer.Option(
-        metavar="FACTOR",
-        help="Factor on the rate of arrivals, above 0; 2 halves the times between them.",
-        rich_help_panel="Replay",
-    ),
-]
-Passes = Annotated[
-    int,
-    typer.Option(metavar="N", help="Number of passes over the trace, 1 or more.", rich_help_panel="Replay"),
-]
-Wrap = Annotated[
-    bool,
-    typer.Option(
-        "--wrap-addresses",
-        help="Wrap addresses beyond the device (modulo its capacity); else such a trace is refused.",
-        rich_help_panel="Replay",
-    ),
-]
-
-
-Seed = Annotated[
-    int,
-    typer.Option(
-        min=0,
-        metavar="N",
-        help="Seed of everything random: preconditioning, wake-up times, choices of collection.",
-        rich_help_panel="Replay",
-    ),
-]
+Mode = Annotated[str, declared("mode")]
+Precondition = Annotated[str, declared("precondition")]
+Rate = Annotated[float, declared("rate")]
+Passes = Annotated[int, declared("passes")]
+Wrap = Annotated[bool, declared("wrap_addresses", is_flag=True)]
+Seed = Annotated[int, declared("seed")]
 Seeds = Annotated[
     int | None,
     typer.Option(
@@ -122,66 +81,28 @@ Seeds = Annotated[
 PreconditionSeed = Annotated[
     int, typer.Option(min=0, metavar="N", help="Seed of random preconditioning.", rich_help_panel="Replay")
 ]
-Check = Annotated[
-    bool,
-    typer.Option(
-        "--check",
-        help="Check all invariants and contents against a reference model (slow).",
-        rich_help_panel="Replay",
-    ),
-]
-Images = Annotated[
-    Path | None,
-    typer.Option(
-        metavar="DIR", help="Folder of preconditioned devices, for reuse.", rich_help_panel="Replay"
-    ),
-]
-
-Layers = Annotated[
-    list[str],
-    typer.Option(
-        "--layer",
-        metavar="NAME",
-        autocompletion=layer_names,
-        help="Host software above the device (`emmclab layers`); may be repeated: the next one below. "
-        "Settings: --set NAME.KEY=VALUE.",
-        rich_help_panel="Layers",
-    ),
-]
-Second = Annotated[
-    str | None,
-    typer.Option(
-        "--device2",
-        metavar="PRESET|FILE",
-        autocompletion=device_names,
-        help="Second device, for layers with second_device=true.",
-        rich_help_panel="Layers",
-    ),
-]
-Drain = Annotated[
-    bool,
-    typer.Option(
-        "--drain",
-        help="After the last request, let the layers move all deferred data to its place, and measure this.",
-        rich_help_panel="Layers",
-    ),
-]
+Check = Annotated[bool, declared("check", is_flag=True)]
+Images = Annotated[Path | None, declared("images")]
+Layers = Annotated[list[str], declared("layers", autocompletion=layer_names)]
+Second = Annotated[str | None, declared("second", autocompletion=device_names)]
+Drain = Annotated[bool, declared("drain", is_flag=True)]
+Events = Annotated[Path | None, declared("events", callback=in_a_folder)]
 
 
 @dataclass(frozen=True)
 class Replay:
     """How to replay, as given on the command line."""
 
-    mode: Mode = "auto"
-    precondition: Precondition = "none"
+    mode: Mode = DEFAULTS["mode"]
+    precondition: Precondition = DEFAULTS["precondition"]
     used: Used = None
-    rate: Rate = 1.0
-    passes: Passes = 1
-    wrap_addresses: Wrap = False
-    seed: Seed = 1
-    check: Check = False
-    images: Images = None
-    percentiles: Percentiles = None
+    rate: Rate = DEFAULTS["rate"]
+    passes: Passes = DEFAULTS["passes"]
+    wrap_addresses: Wrap = DEFAULTS["wrap_addresses"]
+    seed: Seed = DEFAULTS["seed"]
+    check: Check = DEFAULTS["check"]
+    images: Images = DEFAULTS["images"]
+    percentiles: Percentiles = DEFAULTS["percentiles"]
     over_time: OverTime = None
     bin: Bin = None
 

@@ -59,8 +59,8 @@ class Options:
         _core.crash_ways(self.states)
         require(self.check, self.recovery)
 
-    def core(self) -> str:
-        """Return the options of the core, as JSON."""
+    def core(self) -> dict[str, Any]:
+        """Return the options of the core."""
         if self.tear not in TEARS:
             raise ConfigError(
                 f"`{self.tear}` is not a way to tear writes at a power cut",
@@ -68,17 +68,15 @@ class Options:
                 field="tear",
                 hint=f"use {', '.join(TEARS)}",
             )
-        return json.dumps(
-            {
-                "cuts": self.cuts,
-                "states": self.states,
-                "seed": self.seed,
-                "tear": self.tear,
-                "from_mark": MOUNTED,
-                "only": self.only,
-                "share": self.share,
-            }
-        )
+        return {
+            "cuts": self.cuts,
+            "states": self.states,
+            "seed": self.seed,
+            "tear": self.tear,
+            "from_mark": MOUNTED,
+            "only": self.only,
+            "share": self.share,
+        }
 
 
 @dataclass

@@ -53,6 +53,6 @@ def commands_before(run: _core.CrashRun, cut: int) -> list[LoggedCommand]:
     ]
 
 
-def _options(cuts: int, only: tuple[int, int] | None) -> str:
+def _options(cuts: int, only: tuple[int, int] | None) -> dict[str, Any]:
     options: dict[str, Any] = {"cuts": cuts, "states": "device", "seed": 1, "tear": "none"}
-    return json.dumps(options | {"from_mark": None, "only": only, "share": (0, 1)})
+    return options | {"from_mark": None, "only": only, "share": (0, 1)}

@@ -8,9 +8,10 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from emmclab.devices.device import Device, SimulationProgress
+from emmclab.devices.device import Device
 from emmclab.devices.difference import NAMES, device_of, second_of
 from emmclab.devices.result import Result
+from emmclab.devices.run_options import SimulationProgress
 from emmclab.devices.stored import Stored
 from emmclab.devices.toml_text import toml_text
 from emmclab.errors import ConfigError, InputError

@@ -3,36 +3,30 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from os import PathLike, fspath
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 from emmclab import _core
 from emmclab.devices.layers import Setting, refuse_lines, settings_of, stack, stacks
 from emmclab.devices.preconditioning import parse_precondition
 from emmclab.devices.provenance import Provenance
 from emmclab.devices.result import Result
+from emmclab.devices.run_options import OptionsOfAnyLayers, RunOptions, SimulationProgress, checked
 from emmclab.errors import ConfigError
 from emmclab.runtime.files import refuse_endless, written
 from emmclab.traces.profile_options import bin_ns, percentiles_of
 from emmclab.traces.reading import combine, read
 from emmclab.traces.trace import Ledger, Trace
 
-#: Called after each batch: bytes read, bytes in all (None = unknown), requests, simulated seconds so far.
-SimulationProgress = Callable[[int, int | None, int, float], None]
-
-#: What a victim policy sees: the full blocks of one block group in one plane, as they are at one decision.
-VictimView = _core.VictimView
-
-#: Chooses the block to collect out of `view.full_blocks`; None where none is worth it.
-VictimPolicy = Callable[[VictimView], int | None]
-
-#: Factors on the rate of arrivals that the core takes.
-_RATES = (1e-6, 1e6)
 #: Settings that are seeds of a device.
 _SEEDS = ("power.seed", "gc.seed")
-_MODES = ("auto", "open", "closed", "back_to_back")
+#: Options of a run that the core acts on, in the order of the results.
+_OF_THE_CORE = (
+    *("mode", "rate", "start_offset_ns", "seed", "check", "first_writes", "drain", "precondition"),
+    "wrap_addresses",
+)
 
 
 class Device:
@@ -262,83 +256,18 @@ class Device:
         aging = parse_precondition(what)
         return _core.precondition(
             self.seeded(seed)._config,
-            json.dumps({"precondition": "none" if isinstance(aging, Path) else aging.text, "seed": seed}),
+            {"precondition": "none" if isinstance(aging, Path) else aging.text, "seed": seed},
             images,
             images_limit=images_limit,
             aged_by=[read(aging).open()] if isinstance(aging, Path) else None,
         )
 
-    def simulate(
-        self,
-        *traces: Trace,
-        mode: str | None = "auto",
-        precondition: str = "none",
-        rate: float = 1.0,
-        start_offset_ns: int = 0,
-        passes: int = 1,
-        wrap_addresses: bool = False,
-        seed: int = 1,
-        check: bool = False,
-        events: str | PathLike[str] | None = None,
-        images: str | PathLike[str] | None = None,
-        images_limit: int | None = None,
-        layers: Sequence[str] = (),
-        layer_settings: Mapping[str, Setting] | None = None,
-        second: Device | str | None = None,
-        first_writes: int = 0,
-        drain: bool = False,
-        victim: VictimPolicy | None = None,
-        percentiles: Iterable[float] | str | None = None,
-        distribution: bool = False,
-        over_time: bool | str | float = False,
-        perfetto: str | PathLike[str] | None = None,
-        progress: SimulationProgress | None = None,
-        provenance: bool = True,
-    ) -> Result:
+    def simulate(self, *traces: Trace, **options: Unpack[RunOptions]) -> Result:
         """Drive traces (several: on one clock, starts aligned) through the device.
 
         Args:
             traces: the workload.
-            mode: `open` (recorded arrival times), `closed` (recorded think times), `back_to_back` (each when
-                its predecessor is complete), or `auto`, the same as None: closed where the trace records
-                completions, else open. `run.mode` and `run.mode_reason` name the mode used, and why.
-            precondition: data on the device before the run: `none`, `sequential:PCT`, `random:PCT`,
-                `steady[:CAPACITIES]`, `used:AGE` (as `used:1y,daily=2GB`), or the path of a trace that is
-                replayed first.
-            rate: factor on the rate of arrivals.
-            start_offset_ns: time of the first arrival on the simulated clock.
-            passes: how often the traces are replayed, one after the other.
-            wrap_addresses: wrap addresses beyond the device (modulo its capacity); else a trace with such
-                addresses is refused.
-            seed: seed of everything random: preconditioning, wake-up times, choices of collection. The
-                device's own seeds (`power.seed`, `gc.seed`) are moved by `seed` - 1.
-            check: check every invariant and the contents against a reference model (slow).
-            events: Parquet file for one row per request: times, subrequests, waits by cause.
-            images: folder that keeps preconditioned devices, so that aging is paid once; processes share it.
-            images_limit: most bytes of `images`: those that were not used for longest make room for new ones,
-                and one that cannot be kept is done without.
-            layers: names of layers between the traces and the device, the first on top.
-            layer_settings: their settings, as `{"advil.reserved": "256MiB"}`.
-            second: a device beside it, for layers that use one.
-            first_writes: with layers, keep so many of the first writes that reach the device.
-            drain: after the last request, have the layers move all data that they keep aside to its place;
-                `run.drain_s` is the time that it takes. Counts of the layers and the device include it.
-            victim: chooses the blocks that garbage collection empties during the run, in place of `gc.policy`
-                of the settings, by which the device is preconditioned: a function that takes a `VictimView`
-                and returns a block or None. Its answer is trusted: a block full of valid data is moved as it
-                is. Called for each victim with a copy of what it sees, so it is slow: for trying an idea.
-            percentiles: of response times, beside the usual ones, at most 0.1 % too high: rows of
-                `percentiles`.
-            distribution: give the distribution of response times: rows of `response_distribution`.
-            over_time: give requests, response times and the work of the device over time: rows of
-                `over_time`, in bins of automatic width (at most 256), or of a width as `"1s"` or in seconds
-                (doubled where there would be more than 16,384).
-            perfetto: file for a picture of the run, which ui.perfetto.dev shows: requests by process, queue
-                depth, throughput, and what each channel, way and plane does. It ends in `.pftrace`, or
-                `.pftrace.gz`.
-            progress: called after each batch.
-            provenance: say in the result how it was made. That takes as long as some hundred requests, so
-                that studies leave it out and say it once for all their runs.
+            options: how to run, by name: `emmclab.devices.run_options.RunOptions` describes each.
 
         Raises:
             ConfigError: a setting or option is impossible, the trace does not fit the device or is of several
@@ -367,70 +296,66 @@ class Device:
         """
         if not traces:
             raise ConfigError("there is no trace to simulate", kind="config", hint="name at least one")
-        if passes < 1:
-            raise ConfigError(
-                f"{passes} passes are impossible", kind="config", field="passes", hint="give 1 or more"
-            )
-        if mode not in (None, "", *_MODES):
-            raise ConfigError(
-                f"`{mode}` is not a mode", kind="config", field="mode", hint=f"use {', '.join(_MODES)}"
-            )
-        if not _RATES[0] <= rate <= _RATES[1]:
-            hint = "give 0.000001 to 1000000: 1 keeps the recorded times, 2 halves them"
-            raise ConfigError(f"a rate of {rate} is impossible", kind="config", field="rate", hint=hint)
-        aging = parse_precondition(precondition)
-        options = {
-            "mode": mode or "auto",
-            "rate": rate,
-            "start_offset": start_offset_ns,
-            "fold": wrap_addresses,
-            "seed": seed,
-            "check": check,
-            "first_writes": first_writes,
-            "drain": drain,
-            "precondition": "none" if isinstance(aging, Path) else aging.text,
-        }
+        given = checked(options)
+        aging = parse_precondition(given["precondition"])
+        replay = {name: given[name] for name in _OF_THE_CORE}
+        replay["precondition"] = "none" if isinstance(aging, Path) else aging.text
         # What is asked of the result does not change the run.
-        asked = {"percentiles": percentiles_of(percentiles), "distribution": distribution}
-        paced = dict(options)
+        asked = {name: given[name] for name in ("distribution",)}
+        asked["percentiles"] = percentiles_of(given["percentiles"])
         source = traces[0] if len(traces) == 1 else combine(traces)
-        stream = (source.repeated(passes) if passes > 1 else source).open(one_device=True)
+        stream = (source.repeated(given["passes"]) if given["passes"] > 1 else source).open(one_device=True)
+        paced = dict(replay)
         if isinstance(stream, _core.Reader):
-            chosen = json.loads(_core.check_traces(self._config, json.dumps(options), [stream]))
+            chosen = json.loads(_core.check_traces(self._config, replay, [stream]))
             paced |= {"mode": chosen["mode"], "mode_reason": chosen["reason"]}
-        beside = Device.named(second) if isinstance(second, str) else second
+        second = Device.named(given["second"]) if isinstance(given["second"], str) else given["second"]
         aged_by = [read(aging)] if isinstance(aging, Path) else []
-        devices = [self] if beside is None else [self, beside]
-        made = Provenance(devices, traces, aged_by) if provenance else None
+        devices = [self] if second is None else [self, second]
+        made = Provenance(devices, traces, aged_by) if given["provenance"] else None
         run = _core.Simulation(
-            self.seeded(seed)._config,
-            json.dumps(paced | asked),
-            images=None if images is None else fspath(images),
-            images_limit=images_limit,
-            rows=None if events is None else fspath(events),
+            self.seeded(given["seed"])._config,
+            paced | asked,
+            images=_path(given["images"]),
+            images_limit=given["images_limit"],
+            rows=_path(given["events"]),
             aged_by=[one.open() for one in aged_by] or None,
-            layers=stack(layers, layer_settings or {}),
-            second=None if beside is None else beside.seeded(seed)._config,
-            victim=victim,
-            over_time=None if over_time is False else bin_ns(None if over_time is True else over_time),
-            perfetto=None if perfetto is None else fspath(perfetto),
+            layers=stack(given["layers"], given["layer_settings"] or {}),
+            second=None if second is None else second.seeded(given["seed"])._config,
+            victim=given["victim"],
+            over_time=_bin_ns(given["over_time"]),
+            perfetto=_path(given["perfetto"]),
         )
-        ledger = _drive(run, stream, progress)
-        # The core's name of the option.
-        del options["fold"]
-        said = options | {"wrap_addresses": wrap_addresses, "passes": passes}
-        if isinstance(aging, Path):
-            said["precondition"] = precondition
-        if layers:
-            said |= {"layers": list(layers), "layer_settings": dict(layer_settings or {})}
-            said["second"] = None if beside is None else beside.name
-        if victim is not None:
-            said["victim"] = getattr(victim, "__name__", type(victim).__name__)
+        ledger = _drive(run, stream, given["progress"])
+        said = _said(given, replay, second)
         whence = {} if made is None else {"provenance": made.to_dict()}
         about = {"trace": source.name, "device": self.name, **whence, "options": said}
         result = json.loads(run.finish(ledger, json.dumps(about)))
-        written.extend(fspath(output) for output in (events, perfetto) if output is not None)
+        written.extend(fspath(given[name]) for name in ("events", "perfetto") if given[name] is not None)
         return Result({"trace": source.name, **result, **whence, "options": said})
+
+
+def _said(given: Mapping[str, Any], replay: Mapping[str, Any], second: Device | None) -> dict[str, Any]:
+    """Return the options of a run as its result repeats them."""
+    said = {name.removesuffix("_ns"): replay[name] for name in _OF_THE_CORE} | {"passes": given["passes"]}
+    if replay["precondition"] == "none":
+        # By a trace, which the core is given apart.
+        said["precondition"] = given["precondition"]
+    if given["layers"]:
+        said |= {"layers": list(given["layers"]), "layer_settings": dict(given["layer_settings"] or {})}
+        said["second"] = None if second is None else second.name
+    if (victim := given["victim"]) is not None:
+        said["victim"] = getattr(victim, "__name__", type(victim).__name__)
+    return said
+
+
+def _path(given: str | PathLike[str] | None) -> str | None:
+    return None if given is None else fspath(given)
+
+
+def _bin_ns(over_time: bool | str | float) -> int | None:
+    """Return the width of the bins of time in ns, 0 for automatic ones; None where they are not asked for."""
+    return None if over_time is False else bin_ns(None if over_time is True else over_time)
 
 
 def presets() -> list[str]:
@@ -458,7 +383,7 @@ def compare(
     *,
     layers: Sequence[str] = ("none",),
     layer_settings: Mapping[str, Setting] | None = None,
-    **options: Any,
+    **options: Unpack[OptionsOfAnyLayers],
 ) -> list[Result]:
     """Simulate every trace on every device under every stack of layers; traces first, then devices.
 

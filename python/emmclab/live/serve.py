@@ -480,7 +480,7 @@ def serve(
     file = file or not (nbd or tcp or sdhci or loop or ublk)
     live = _core.Live(
         config._config,
-        json.dumps({"precondition": aging, "seed": seed}),
+        {"precondition": aging, "seed": seed},
         clock=clock,
         think=think,
         layers=stack(layers, layer_settings or {}),

@@ -16,7 +16,7 @@ from emmclab.devices.layers import Setting, settings_of, stack
 from emmclab.devices.preconditioning import parse_precondition
 from emmclab.errors import ConfigError, EmmclabError
 from emmclab.studies.cell import Cell
-from emmclab.studies.grid import Grid
+from emmclab.studies.grid import LAYER_OPTIONS, OPTIONS, Grid
 from emmclab.studies.input import Input, Sources
 from emmclab.studies.kinds import kind_of_modes
 from emmclab.studies.kinds.kind import Common
@@ -157,11 +157,7 @@ def _name_and_digest(device: str, settings: Mapping[str, Setting], capacity: str
 
 def _shared_options(grid: Grid) -> dict[str, Any]:
     """Return the options that all cells of a grid have, whatever they run."""
-    options: dict[str, Any] = {
-        "precondition": grid.precondition,
-        "rate": grid.rate,
-        "wrap_addresses": grid.wrap_addresses,
-    }
+    options: dict[str, Any] = {name: getattr(grid, name) for name in OPTIONS}
     if grid.capacity:
         options["capacity"] = grid.capacity
     return options
@@ -178,9 +174,8 @@ def _layer_options(grid: Grid, settings: Mapping[str, Setting]) -> dict[str, Any
     return {
         "layers": list(grid.layers),
         "layer_settings": {**grid.layer_settings, **settings},
+        **{name: getattr(grid, name) for name in LAYER_OPTIONS},
         "second": grid.second or None,
-        "first_writes": grid.first_writes,
-        "drain": grid.drain,
     }
 
 

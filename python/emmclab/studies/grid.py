@@ -7,10 +7,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from emmclab.devices.layers import Setting
+from emmclab.devices.run_options import DEFAULTS, RUN_OPTIONS
 from emmclab.runtime.toml_table import TomlTable
 
 #: Modes of grids whose inputs are traces.
-REPLAYS = ("auto", "open", "closed", "back_to_back")
+REPLAYS = RUN_OPTIONS["mode"].words
+#: Options of a run that are keys of a grid, in the order in which cells keep them.
+OPTIONS = ("precondition", "rate", "wrap_addresses")
+#: Those that cells with layers keep.
+LAYER_OPTIONS = ("second", "first_writes", "drain")
 #: Options that may name a file.
 FILES = ("second", "precondition")
 
@@ -25,27 +30,27 @@ class Grid:
     place: str = ""
     #: Inputs of this grid, where not those of the study.
     inputs: tuple[str, ...] = ()
-    modes: tuple[str, ...] = ("auto",)
+    modes: tuple[str, ...] = (DEFAULTS["mode"],)
     seeds: tuple[int, ...] = ()
     #: Dotted keys of settings of the device and of layers, each with its values.
     axes: Mapping[str, tuple[Setting, ...]] = field(default_factory=dict)
     #: Settings of the device and of layers that all cells share.
     set: Mapping[str, Setting] = field(default_factory=dict)
-    precondition: str = "none"
-    rate: float = 1.0
-    wrap_addresses: bool = False
+    precondition: str = DEFAULTS["precondition"]
+    rate: float = DEFAULTS["rate"]
+    wrap_addresses: bool = DEFAULTS["wrap_addresses"]
     #: Capacity that devices are scaled to, as `128GB`; empty = their own.
     capacity: str = ""
     #: Length of synthetic inputs in requests; 0 = their own.
     requests: int = 0
     #: Layers above the device, with their settings, and the second device.
-    layers: tuple[str, ...] = ()
+    layers: tuple[str, ...] = DEFAULTS["layers"]
     layer_settings: Mapping[str, Setting] = field(default_factory=dict)
     second: str = ""
     #: With layers, how many of the first writes to the device are kept.
-    first_writes: int = 0
+    first_writes: int = DEFAULTS["first_writes"]
     #: With layers, whether these move all data that they keep aside after the last request.
-    drain: bool = False
+    drain: bool = DEFAULTS["drain"]
     #: Where power is cut: names of file systems of the study, and the share of its cuts that is tried.
     file_systems: tuple[str, ...] = ()
     share: float = 1.0
@@ -67,3 +72,13 @@ def shared_fields(read: TomlTable) -> dict[str, Any]:
         "layers": read.many("layers", str, ()),
         "layer_settings": read.table("layer_settings", (str, int, float, bool)),
     }
+
+
+def run_options(read: TomlTable) -> dict[str, Any]:
+    """Read the keys of a grid that are options of a run."""
+    found = {}
+    for name in (*OPTIONS, *LAYER_OPTIONS):
+        default = getattr(Grid, name)
+        kind = (int, float) if isinstance(default, float) else type(default)
+        found[name] = read.one(name, kind, default)
+    return found

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 from emmclab import _core
 from emmclab.errors import ConfigError
@@ -31,6 +31,7 @@ def profiler(
     Raises:
         ConfigError: an option has no meaning.
 
+    >>> import json
     >>> sum(sum(one["counts"]) for one in json.loads(profiler("chat").histograms()))
     0
     """
@@ -170,8 +171,8 @@ def cache_policies_of(names: Sequence[str] | str) -> list[str]:
 
 def cache_options(
     policies: Sequence[str] | str, sizes: Iterable[str | int] | str | None, ops: str, *, exact: bool
-) -> str | None:
-    """Return the options of the cache simulation as JSON; None without a policy.
+) -> dict[str, Any] | None:
+    """Return the options of the cache simulation; None without a policy.
 
     >>> cache_options((), None, "all", exact=False) is None
     True
@@ -190,4 +191,4 @@ def cache_options(
         )
     chosen = cache_sizes_kb(sizes)
     options = {"policies": cache_policies_of(policies), "ops": ops, "exact": exact}
-    return json.dumps(options | ({} if chosen is None else {"sizes_kb": chosen}))
+    return options | ({} if chosen is None else {"sizes_kb": chosen})

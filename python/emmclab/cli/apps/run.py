@@ -23,9 +23,9 @@ from emmclab.cli.apps.running import (
     write_page,
 )
 from emmclab.cli.console import say
+from emmclab.cli.declared import Perfetto
 from emmclab.cli.helping import examples
 from emmclab.cli.options import AsJson, option, with_groups
-from emmclab.cli.outputs import Perfetto
 from emmclab.cli.simulation import Capacity, DeviceName, Layers, Second, Settings, configured, layered
 from emmclab.devices.provenance import Provenance
 

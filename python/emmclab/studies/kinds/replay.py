@@ -6,7 +6,7 @@ from typing import Any
 
 from emmclab.runtime.toml_table import TomlTable
 from emmclab.studies.cuts import Cuts
-from emmclab.studies.grid import FILES, REPLAYS, Grid, shared_fields
+from emmclab.studies.grid import FILES, REPLAYS, Grid, run_options, shared_fields
 from emmclab.studies.held import opened
 from emmclab.studies.input import Input, Sources
 from emmclab.studies.kinds.kind import GridKind, Work
@@ -22,14 +22,9 @@ class Replays(GridKind):
         grid = Grid(
             **shared_fields(read),
             inputs=read.many("inputs", str, ()),
-            precondition=read.text("precondition", "none"),
-            rate=read.one("rate", (int, float), 1.0),
-            wrap_addresses=read.one("wrap_addresses", bool, False),
+            **run_options(read),
             capacity=read.text("capacity", ""),
             requests=read.one("requests", int, 0),
-            second=read.text("second", ""),
-            first_writes=read.one("first_writes", int, 0),
-            drain=read.one("drain", bool, False),
         )
         if grid.requests < 0:
             raise read.fault(

@@ -1,0 +1,21 @@
+//! Options that Python gives as a dictionary.
+
+use emmclab_trace::{Error, Kind};
+use pyo3::prelude::*;
+use pythonize::depythonize;
+use serde::de::DeserializeOwned;
+
+use crate::errors::to_python;
+
+/// Options of the core by the names of their fields; a wrong name or value is an error of the configuration.
+pub(crate) struct Given<T>(pub(crate) T);
+
+impl<'a, 'py, T: DeserializeOwned> FromPyObject<'a, 'py> for Given<T> {
+    type Error = PyErr;
+
+    fn extract(given: Borrowed<'a, 'py, PyAny>) -> PyResult<Self> {
+        depythonize(&given).map(Self).map_err(|error| {
+            to_python(given.py(), &Error::new(Kind::Config, format!("an option is wrong: {error}")))
+        })
+    }
+}

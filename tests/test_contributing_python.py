@@ -1,0 +1,80 @@
+"""The pages of CONTRIBUTING.md that need no compiler, followed to the letter in a copy of the package."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from conftest import COMMAND, PATIENCE_S, PYTHONPATH, ROOT, environment
+
+
+@pytest.fixture
+def package(tmp_path: Path) -> Path:
+    """A copy of the Python package, to be changed."""
+    shutil.copytree(
+        ROOT / "python", tmp_path / "python", ignore=shutil.ignore_patterns("__pycache__", "*.so")
+    )
+    return tmp_path / "python" / "emmclab"
+
+
+def blocks(title: str) -> list[str]:
+    """The Python blocks of a page."""
+    page = (ROOT / "CONTRIBUTING.md").read_text().split(f"## {title}\n")[1].split("\n## ")[0]
+    # They stand in items of a list, three blanks deep.
+    return [re.sub(r"(?m)^ {3}", "", text) for text in re.findall(r"```python\n(.*?)```", page, re.DOTALL)]
+
+
+def insert(path: Path, before: str, text: str) -> None:
+    """Put a text before the only place of another."""
+    old = path.read_text()
+    assert old.count(before) == 1, (path, before)
+    path.write_text(old.replace(before, text + before))
+
+
+def run(package: Path, *words: object) -> str:
+    """What a command of the copy prints."""
+    env = environment() | {"PYTHONPATH": f"{package.parent}:{PYTHONPATH}"}
+    done = subprocess.run(
+        [*COMMAND, *map(str, words)], env=env, capture_output=True, text=True, timeout=PATIENCE_S, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_a_command_is_a_file_and_a_name(package: Path, trace: Path) -> None:
+    (file,) = blocks("Add a command")
+    (package / "cli" / "span.py").write_text(file)
+    insert(package / "cli" / "__init__.py", '"fleet"),', '"span", ')
+    assert re.fullmatch(r"[\d.]+ s\n", run(package, "span", trace))
+    assert "emmclab span trace.txt" in run(package, "span", "--help")
+    assert "Print the time from the first to the last arrival" in run(package, "--help")
+
+
+def test_an_option_of_a_run_is_declared_and_has_an_effect(package: Path, trace: Path, tmp_path: Path) -> None:
+    declaration, field = blocks("Add an option of a run")
+    insert(package / "devices" / "run_options.py", "    wrap_addresses: Annotated[\n", f"{declaration}\n")
+    insert(
+        package / "devices" / "device.py",
+        '        aging = parse_precondition(given["precondition"])\n        replay',
+        '        traces = traces * given["copies"]\n',
+    )
+    insert(package / "cli" / "simulation.py", "    images: Images = DEFAULTS", field)
+    grid = package / "studies" / "grid.py"
+    insert(grid, "    #: Capacity that devices", '    copies: int = DEFAULTS["copies"]\n')
+    insert(grid, ")\n#: Those that cells with layers keep", ', "copies"')
+    found = run(package, "simulate", trace, "--device", "nexus5", "--copies", "2", "--mode", "open")
+    assert "800" in found
+    assert "--copies" in run(package, "compare", "--help")
+    assert "Number of copies of the traces that run together." in run(package, "explain", "copies")
+    study = tmp_path / "small.toml"
+    study.write_text(
+        f'name = "small"\ninputs = ["{trace}"]\n[[grid]]\nname = "g"\ndevices = ["nexus5"]\ncopies = 3\n'
+        'modes = ["open"]\n'
+    )
+    run(package, "run", study, "--results", tmp_path / "results")
+    asked = ("query", "select requests_total from runs", "--csv", "--results", tmp_path / "results")
+    assert run(package, *asked).split() == ["requests_total", "1200"]

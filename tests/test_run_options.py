@@ -1,0 +1,131 @@
+"""An option of a run is the same wherever it can be given: name, default, range and meaning."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import typing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import emmclab as lab
+from conftest import emmclab, emmclab_json
+from emmclab import _core
+from emmclab.apps.closed_loop import run_application
+from emmclab.cli import application
+from emmclab.cli.listing import walked
+from emmclab.devices.run_options import DEFAULTS, RUN_OPTIONS, RunOptions, checked
+from emmclab.errors import ConfigError
+from emmclab.live.serve import serve
+from emmclab.studies import Study
+from emmclab.studies.grid import Grid
+
+#: Options of commands that have the name of an option of runs and are another thing.
+OTHERS = {
+    # Seeds of what is not a run, and of preconditioning alone.
+    *(
+        (command, "seed")
+        for command in ("profile", "synth", "calibrate", "probe", "serve", "crash", "search")
+    ),
+    # Applications and advice begin on another device, and are checked otherwise.
+    *((command, name) for command in ("apps", "advise") for name in ("seed", "precondition", "check")),
+    # Other things.
+    *(("devices", "check"), ("crash", "check"), ("crash", "second")),
+}
+#: Values of the command line that stand for those of Python.
+SAME: dict[Any, Any] = {(): []}
+
+
+def parameters() -> list[tuple[str, Any, str]]:
+    """The options of commands that are options of runs: command, parameter, option of runs."""
+    by_option = {one.command_line: name for name, one in RUN_OPTIONS.items() if one.command_line}
+    return [
+        (command, parameter, by_option[name])
+        for command, group in walked(application())
+        for parameter in group.params
+        for name in parameter.opts
+        if name in by_option and hasattr(parameter, "help")
+    ]
+
+
+def test_a_command_has_the_default_the_range_and_the_meaning_of_the_declaration() -> None:
+    found = parameters()
+    assert {name for command, _, name in found if command == "simulate"} >= {
+        *("mode", "precondition", "rate", "passes", "wrap_addresses", "seed", "check", "images", "layers"),
+        *("second", "drain", "percentiles", "events", "perfetto"),
+    }
+    for command, parameter, name in found:
+        if (command.partition(" ")[0], name) in OTHERS:
+            continue
+        one = RUN_OPTIONS[name]
+        assert parameter.help == one.about, (command, name)
+        assert parameter.default == SAME.get(one.default, one.default), (command, name)
+        if one.words:
+            assert parameter.metavar == "|".join(one.words), (command, name)
+
+
+def test_a_grid_of_a_study_has_the_defaults_of_the_declaration() -> None:
+    study = Study.parse(
+        'name = "one"\ninputs = ["Movie"]\n[[grid]]\nname = "g"\ndevices = ["nexus5"]', "one.toml"
+    )
+    (grid,) = study.grids
+    shared = {one.name for one in dataclasses.fields(Grid)} & RUN_OPTIONS.keys()
+    assert shared >= {"precondition", "rate", "wrap_addresses", "layers", "second", "first_writes", "drain"}
+    for name in shared - {"layer_settings", "second"}:
+        assert getattr(grid, name) == DEFAULTS[name], name
+    assert grid.modes == (DEFAULTS["mode"],)
+
+
+def test_the_core_has_the_same_options_with_the_same_defaults() -> None:
+    core = _core.replay_defaults()
+    # Why a mode was chosen is for the result.
+    assert core.pop("mode_reason") is None
+    assert core.keys() <= RUN_OPTIONS.keys()
+    # Nobody but the package calls the core, which gives a mode and a seed each time.
+    for name in core.keys() - {"mode", "seed"}:
+        assert core[name] == (DEFAULTS[name] or type(core[name])()), name
+    for word in RUN_OPTIONS["mode"].words:
+        assert checked({"mode": word})["mode"] == word
+        device, options = lab.Device.preset("nexus5"), core | {"mode": word}
+        assert _core.check_traces(device.core, options, [])
+
+
+@pytest.mark.parametrize("function", [serve, run_application], ids=["serve", "run_application"])
+def test_other_functions_have_the_same_defaults(function: Any) -> None:
+    for name, parameter in inspect.signature(function).parameters.items():
+        if name in RUN_OPTIONS and name != "precondition":
+            assert parameter.default == DEFAULTS[name], name
+
+
+def test_simulate_takes_every_option_and_no_other(trace: Path) -> None:
+    device, read = lab.Device.preset("nexus5"), lab.read(trace)
+    given: Any = dict(DEFAULTS)
+    assert device.simulate(read, **given).deterministic() == device.simulate(read).deterministic()
+    wrong: Any = {"wrap_adresses": True}
+    with pytest.raises(TypeError, match="wrap_addresses"):
+        device.simulate(read, **wrong)
+    assert typing.get_type_hints(RunOptions, localns={"Device": lab.Device}).keys() == RUN_OPTIONS.keys()
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [("mode", "loose"), ("rate", 0.0), ("rate", float("nan")), ("rate", 1e9), ("passes", 0), ("seed", -1)],
+)
+def test_an_impossible_value_is_named_with_what_is_allowed(option: str, value: Any) -> None:
+    given: Any = {option: value}
+    with pytest.raises(ConfigError, match=f"`{option}` cannot be") as refused:
+        checked(given)
+    assert refused.value.field == option
+    assert RUN_OPTIONS[option].range in (refused.value.hint or "")
+
+
+def test_explain_tells_an_option_by_each_of_its_names() -> None:
+    for word in ("passes", "--passes"):
+        done = emmclab("explain", "--", word)
+        assert done.returncode == 0, done.stderr
+        assert RUN_OPTIONS["passes"].about in " ".join(done.stdout.split()) and "--passes" in done.stdout
+    assert "command line" not in emmclab("explain", "start_offset_ns").stdout
+    (row,) = emmclab_json("explain", "passes")
+    assert (row["kind"], row["allowed"], row["default"]) == ("option of a run", "1 or more", "1")
