@@ -161,7 +161,7 @@ def test_a_queue_that_grew_for_a_part_of_the_trace_is_an_overload_even_if_it_dra
     assert load["overloaded"] and load["offered_pct"] < 100 < load["peak_offered_pct"]
     assert load["peak_backlog_s"] > 10 * load["backlog_s"]
     first = emmclab(*words).stdout.splitlines()[0]
-    assert first.startswith("warning: overloaded: the requests offer for a part of the trace")
+    assert first.startswith("warning: overloaded: the requests offer at times more")
     rate = first.partition("--rate ")[2].split()[0]
     assert not emmclab_json(*words, "--rate", rate)["run"]["load"]["overloaded"]
 

@@ -166,6 +166,26 @@ def test_a_question_on_a_trace_takes_the_options_of_reading(flagged: Path) -> No
     assert found == [{"n": 3}]
 
 
+def test_rows_of_a_run_keep_what_was_asked_for_and_say_what_requests_waited_for(
+    tmp_path: Path, flagged: Path
+) -> None:
+    rows = tmp_path / "run.parquet"
+    done = emmclab("simulate", flagged, "--device", "small-1gb", "--events", rows)
+    assert done.returncode == 0, done.stderr
+    asked = "select flag_names(flags) as names from trace order by sector"
+    found = [row["names"] for row in _records(emmclab("query", "--trace", rows, "--json", asked))]
+    # What a recorder noted of its own queue and transfers is not that of the run.
+    of_recording = ("packed", "no_wait", "no_wait_known")
+    assert found == ["" if name in of_recording else name for name in FLAG_NAMES[:9]]
+    waited = (
+        "select count(*) as n from events where complete_ns - arrival_ns = wait_queue_ns + wait_bus_ns "
+        "+ wait_controller_ns + wait_array_ns + wait_gc_ns + wait_wake_up_ns"
+    )
+    assert _records(emmclab("query", "--trace", rows, "--json", waited)) == [{"n": 9}]
+    done = emmclab("query", "--trace", flagged, "select * from events")
+    assert done.returncode == 2 and "fsyncs" in done.stderr
+
+
 def test_the_longest_waits_in_fsync_are_a_table(tmp_path: Path, flagged: Path) -> None:
     lines = ["# tracer: nop"]
     for number in range(3):

@@ -44,6 +44,8 @@ pub(crate) struct Core {
     image_error: Option<io::Error>,
     /// The error that ended the service, if any: a broken invariant, a recording that cannot be written.
     pub broken: Option<Error>,
+    /// Whether there was such an error, which is told once.
+    ended: bool,
     powered: bool,
     deliveries: Deliveries,
     /// Kept to reuse their memory.
@@ -87,6 +89,7 @@ impl Core {
             naming,
             image_error: None,
             broken: None,
+            ended: false,
             powered: true,
             deliveries: Vec::new(),
             parts: Vec::new(),
@@ -129,7 +132,7 @@ impl Core {
 
     /// The reason for refusing every request, if there is one.
     fn refusal(&self, changes: bool) -> Option<Failure> {
-        if !self.powered || self.broken.is_some() {
+        if !self.powered || self.ended {
             return Some(Failure::Io);
         }
         if let Some(stop) = self.stack.stop() {
@@ -181,7 +184,7 @@ impl Core {
             }
             let open = self.stack.open();
             self.advance(now);
-            if self.stack.stop().is_some() || self.broken.is_some() {
+            if self.stack.stop().is_some() || self.ended {
                 self.abandon();
                 break;
             }
@@ -277,6 +280,7 @@ impl Core {
             if let Some(recording) = &mut self.recording
                 && let Err(error) = recording.lost(id)
             {
+                self.ended = true;
                 self.broken.get_or_insert(error);
             }
         }
@@ -297,6 +301,7 @@ impl Core {
     }
 
     fn fail(&mut self, error: Error) {
+        self.ended = true;
         self.broken.get_or_insert(error);
     }
 
@@ -312,7 +317,7 @@ impl Core {
 
     /// Has the device do its own work up to now: write-back, folding, idle collection.
     pub fn idle(&mut self) {
-        if !self.powered || self.broken.is_some() || self.stack.stop().is_some() {
+        if !self.powered || self.ended || self.stack.stop().is_some() {
             return;
         }
         let now = self.clock.now();
@@ -437,7 +442,7 @@ impl Core {
             return Err(error);
         }
         logged?;
-        if self.stack.stop().is_none() {
+        if self.stack.stop().is_none() && !self.ended {
             self.stack.power_off(now, &mut Rare(Quiet))?;
         }
         self.recording.take().map_or(Ok(()), |recording| recording.finish(&self.changes))

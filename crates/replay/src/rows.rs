@@ -7,11 +7,12 @@ use std::sync::Arc;
 use arrow_array::RecordBatch;
 use arrow_array::types::{UInt8Type, UInt32Type};
 use arrow_array::{
-    ArrayRef, DictionaryArray, Int32Array, Int64Array, StringArray, UInt8Array, UInt32Array, UInt64Array,
+    ArrayRef, DictionaryArray, Int32Array, Int64Array, StringArray, UInt8Array, UInt16Array, UInt32Array,
+    UInt64Array,
 };
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use emmclab_device::{Observer, RequestCompleted};
-use emmclab_trace::{AtomicFile, BATCH_ROWS, Batch, Error, NameId, Names, Op, Result, parquet_error};
+use emmclab_trace::{AtomicFile, BATCH_ROWS, Batch, Error, Flags, NameId, Names, Op, Result, parquet_error};
 use parquet::arrow::ArrowWriter;
 use parquet::basic::{Compression, ZstdLevel};
 use parquet::errors::ParquetError;
@@ -36,8 +37,17 @@ const TIMES: [&str; 9] = [
     "wait_wake_up_ns",
 ];
 
-/// Process id, process and device of a request, as the trace has them.
-type Sender = (Option<i32>, Option<NameId>, Option<NameId>);
+/// Process id, process, device and flags of a request, as the trace has them.
+type Sender = (Option<i32>, Option<NameId>, Option<NameId>, Flags);
+
+/// The flags that say what was asked for; the others tell of the recording, of which a run is independent.
+const ASKED: Flags = Flags::SYNC
+    .union(Flags::FUA)
+    .union(Flags::PREFLUSH)
+    .union(Flags::META)
+    .union(Flags::READAHEAD)
+    .union(Flags::JOURNAL)
+    .union(Flags::APPEND);
 
 /// Collects a row for every request and writes them to a Parquet file that appears whole, on [`RequestRows::finish`].
 pub struct RequestRows {
@@ -52,7 +62,8 @@ pub struct RequestRows {
     pid: Vec<Option<i32>>,
     process: Vec<Option<NameId>>,
     disk: Vec<Option<NameId>>,
-    /// Who sent the requests that are driven, by number: process id, names of process and device.
+    flags: Vec<u16>,
+    /// Who sent the requests that are driven, by number: process id, names of process and device, flags.
     senders: Numbered<Sender>,
     processes: Names,
     disks: Names,
@@ -84,6 +95,7 @@ impl RequestRows {
             pid: Vec::new(),
             process: Vec::new(),
             disk: Vec::new(),
+            flags: Vec::new(),
             senders: Numbered::default(),
             processes: Names::default(),
             disks: Names::default(),
@@ -105,6 +117,7 @@ impl RequestRows {
             Field::new("pid", DataType::Int32, true),
             Field::new("process", name.clone(), true),
             Field::new("device", name, true),
+            Field::new("flags", DataType::UInt16, false),
         ];
         Arc::new(Schema::new(times.into_iter().chain(rest).collect::<Vec<_>>()))
     }
@@ -115,12 +128,13 @@ impl RequestRows {
         self.processes = batch.processes().clone();
         self.disks = batch.devices().clone();
         for request in batch {
-            self.senders.push((request.pid, request.process, request.device));
+            let flags = request.flags.intersection(ASKED);
+            self.senders.push((request.pid, request.process, request.device, flags));
         }
     }
 
     fn flush(&mut self) -> Result<()> {
-        let mut columns: Vec<ArrayRef> = Vec::with_capacity(16);
+        let mut columns: Vec<ArrayRef> = Vec::with_capacity(17);
         for column in &mut self.times {
             columns.push(Arc::new(Int64Array::from(std::mem::take(column))));
         }
@@ -137,6 +151,7 @@ impl RequestRows {
             let ids = std::mem::take(ids);
             columns.push(Arc::new(named(&ids, names).map_err(failed)?));
         }
+        columns.push(Arc::new(UInt16Array::from(std::mem::take(&mut self.flags))));
         let batch =
             RecordBatch::try_new(self.schema.clone(), columns).map_err(|error| failed(error.into()))?;
         self.writer.write(&batch).map_err(failed)
@@ -197,7 +212,8 @@ impl Observer for RequestRows {
         self.sectors.push(event.sectors);
         self.subrequests.push(event.subrequests);
         self.op.push(event.op as u8);
-        let (pid, process, disk) = self.senders.take(event.id).unwrap_or_default();
+        let (pid, process, disk, flags) = self.senders.take(event.id).unwrap_or_default();
+        self.flags.push(flags.0);
         self.pid.push(pid);
         self.process.push(process);
         self.disk.push(disk);

@@ -316,7 +316,7 @@ def durability_line(result: AppResult) -> str:
     return (
         f"{result['app']['file_syncs']:,} syncs of files, mean {_ms(result.sync_mean_ms)}; "
         f"{flushes:,} {'flushes and discards' if counts is None else 'flushes'}; "
-        f"{'–' if points is None else f'{points:,}'} flushes and synchronous writes, "
+        f"flushes, FUA and synchronous writes: {'–' if points is None else f'{points:,}'}, "
         f"mean {_ms(mean)}, p99 {_ms(p99)}"
     )
 

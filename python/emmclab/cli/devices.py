@@ -73,7 +73,7 @@ def devices(
         )
     console = stdout()
     console.print(table)
-    console.print("timing.parallelism selects what is a way: chip, die or plane", style="dim")
+    console.print("timing.parallelism selects which planes work at the same time", style="dim")
 
 
 def _check(name: str, as_json: bool) -> None:

@@ -18,6 +18,7 @@ from emmclab.devices.layers import layers as layer_kinds
 from emmclab.devices.result_fields import result_fields
 from emmclab.devices.run_options import RUN_OPTIONS
 from emmclab.devices.stored import Stored
+from emmclab.traces.profile_fields import KEY_FIELDS, TABLES, Field
 
 #: The place of an entry of a list in a key: `geometry.block_groups.0.blocks`.
 _NUMBER = re.compile(r"\.\d+(?=\.|$)")
@@ -38,7 +39,8 @@ def keys() -> list[str]:
     """Return the names that `named` finds: settings, options of runs, and fields of results."""
     devices = {_plain(row["key"]): None for row in Device.preset("ufs31").explain()}
     layers = [f"{kind['name']}.{one['name']}" for kind in layer_kinds() for one in kind["settings"]]
-    return [*devices, *layers, *RUN_OPTIONS, *(field.path for field in result_fields())]
+    fields = [*(field.path for field in result_fields()), *(field.name for field in _profile_fields())]
+    return [*devices, *layers, *RUN_OPTIONS, *fields]
 
 
 def named(name: str) -> list[dict[str, Any]]:
@@ -75,7 +77,16 @@ def named(name: str) -> list[dict[str, Any]]:
         if _belongs(field.path, wanted):
             words = {"kind": "field of a result", "key": field.path, "unit": field.unit, "allowed": ""}
             rows.append({**words, "meaning": field.about, "default": None, "presets": {}})
+    for of_profile in _profile_fields():
+        if of_profile.name == wanted:
+            words = {"kind": "field of a profile", "key": wanted, "unit": of_profile.unit, "allowed": ""}
+            rows.append({**words, "meaning": of_profile.about, "default": None, "presets": {}})
     return rows
+
+
+def _profile_fields() -> list[Field]:
+    fields = [*KEY_FIELDS, *(field for _, table in TABLES for field in table)]
+    return list({field.name: field for field in fields}.values())
 
 
 def _belongs(key: str, wanted: str) -> bool:

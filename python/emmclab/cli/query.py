@@ -60,7 +60,8 @@ def query(
         typer.Option(
             metavar="FILE",
             help="Query this trace, of any format: its requests are the table `trace`, its longest waits "
-            "in fsync (at most 256) the table `fsyncs`; "
+            "in fsync (at most 256) the table `fsyncs`, and what requests of `simulate --events` waited for "
+            "the table `events`; "
             "`flag_names(flags)` names their flags, `has_flag(flags, 'fua')` tests one.",
         ),
     ] = None,

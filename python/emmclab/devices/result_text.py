@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from emmclab.devices.fitted import runs_note
 from emmclab.devices.result import Result
 from emmclab.devices.result_fields import ResultField, result_field
 from emmclab.devices.spread import is_random_run, order_of, untested
@@ -94,7 +95,8 @@ def _fastest(results: Sequence[Result]) -> str:
     elif alike:
         line = f"{together} are not told apart: mean response {_ms(least)} to {_ms(most)}"
     else:
-        line = f"{best} is the fastest: mean response {_ms(least)}"
+        by = " by presets that no source has compared" if runs_note(results) else ""
+        line = f"{best} is the fastest{by}: mean response {_ms(least)}"
         rest = sorted((place for place in range(len(names)) if place != order.best), key=means.__getitem__)
         if rest and least:
             line += f", {names[rest[0]]} {_ms(means[rest[0]])} ({means[rest[0]] / least:.2f} times)"
@@ -161,21 +163,26 @@ def offered(result: Result) -> str:
     load = result["run.load"]
     if load["offered_pct"] > 100:
         return f"{load['offered_pct']:,.0f} % of what"
-    if load["peak_offered_pct"] is None:  # All of it came at once.
-        return "for a moment far more than"
-    return f"for a part of the trace {load['peak_offered_pct']:,.0f} % of what"
+    return f"at times more (on average {load['offered_pct']:,.0f} %) than"
 
 
 def _overload(result: Result, closed: str) -> str:
     """Say how much work requests offered, how long its queue became, and what helps."""
     load = result["run.load"]
-    left = f"up to {load['peak_backlog_s']:,.1f} s of work is left when a request arrives"
     if load["offered_pct"] > 100:
-        left = f"{load['backlog_s']:,.1f} s of work is left at the last arrival"
+        left = (
+            f"{load['backlog_s']:,.1f} s of work is left at the last arrival, so that response times grow "
+            "with the length of the trace"
+        )
+    else:
+        left = (
+            f"up to {load['peak_backlog_s']:,.1f} s of work is left when a request arrives, because requests "
+            "come in bursts or collection holds them up"
+        )
     cures = ", ".join(filter(None, (closed, f"--rate {_lighter(result):.2g}")))
     return (
-        f"overloaded: the requests offer {offered(result)} {result['device']} can serve, and {left}, so that "
-        f"response times grow with the length of the trace; use {cures} or a faster device"
+        f"overloaded: the requests offer {offered(result)} {result['device']} can serve, and {left}; "
+        f"use {cures} or a faster device"
     )
 
 

@@ -38,6 +38,8 @@ _FLAG_MACROS = (
     f"has_flag(flags, name) as flags & (1 << coalesce(list_position({FLAG_NAMES!r}, name), "
     f"error('there is no flag `' || name || '`: choose one of {', '.join(FLAG_NAMES)}')) - 1) != 0",
 )
+#: Columns that only the rows of a simulated run have.
+_OF_A_RUN = {"wait_gc_ns"}
 #: The table of waits for durability, as the activity of a trace holds them.
 _FSYNCS = (
     "create table fsyncs (process varchar, file_system varchar, start_ns bigint, time_ns bigint)",
@@ -110,7 +112,8 @@ def asked_trace(trace: Trace, sql: str) -> Iterator[Answer]:
     """Ask a trace, whose requests are the table `trace`, with the columns of `Trace.to_arrow`.
 
     The table `fsyncs` holds the longest waits of processes for durability (at most 256), in order of their
-    starts: process, file_system, start_ns on the clock of the requests, and time_ns.
+    starts: process, file_system, start_ns on the clock of the requests, and time_ns. The rows of a simulated
+    run (`events` of `Device.simulate`) are also the table `events`, with what each request waited for.
     `flag_names(flags)` is a text with the names of the flags of a request; `has_flag(flags, 'fua')` tells
     whether one of them is set.
 
@@ -123,14 +126,27 @@ def asked_trace(trace: Trace, sql: str) -> Iterator[Answer]:
         trace.write(copy)
         written.pop()  # A temporary file is none that a command keeps.
         database.execute(f"create view trace as select * from '{quoted(copy)}'")  # noqa: S608
+        tables, paths = ["trace", "fsyncs"], [str(copy)]
+        if trace.path is not None and (_OF_A_RUN & _columns(database, trace)):
+            database.execute(f"create view events as select * from '{quoted(Path(trace.path))}'")  # noqa: S608
+            tables.append("events")
+            paths.append(trace.path)
         for macro in _FLAG_MACROS:
             database.execute(f"create macro {macro}")
         table, insert = _FSYNCS
         database.execute(table)
         if stalls := json.loads(trace.header["activity"] or "{}").get("stalls"):
             database.executemany(insert, stalls)
-        database.execute(f"set allowed_paths = {[str(copy)]!r}")
-        yield _answer(database, sql, ["trace", "fsyncs"])
+        database.execute(f"set allowed_paths = {paths!r}")
+        yield _answer(database, sql, tables)
+
+
+def _columns(database: duckdb.DuckDBPyConnection, trace: Trace) -> set[str]:
+    """Return the columns of a trace that is one Parquet file; none of others."""
+    if [file_format for file_format, _ in trace.recognised] != ["parquet"]:
+        return set()
+    found = database.execute("select name from parquet_schema(?)", [trace.path]).fetchall()
+    return {name for (name,) in found}
 
 
 def _answer(database: duckdb.DuckDBPyConnection, sql: str, tables: list[str]) -> Answer:

@@ -242,6 +242,24 @@ fn a_wait_for_a_child_that_waits_for_what_is_not_recorded_is_refused_with_the_na
 }
 
 #[test]
+fn the_wait_for_the_other_end_of_a_named_pipe_is_no_time_of_the_device() {
+    let text = r#"10 1.000000 execve("/bin/cat", ["cat", "fifo"], 0x7f) = 0 <0.0005>
+10 1.001000 openat(AT_FDCWD, "/data/fifo", O_RDONLY) = 3 <2.0>
+10 3.001100 newfstatat(3, "", {st_mode=S_IFIFO|0644, st_size=0, ...}, AT_EMPTY_PATH) = 0 <0.00001>
+10 3.001200 read(3, "a", 131072) = 10 <0.4>
+10 3.401300 openat(AT_FDCWD, "/data/out", O_WRONLY|O_CREAT, 0600) = 4 <0.00001>
+10 3.401400 write(4, "a", 10) = 10 <0.00001>
+10 3.401500 openat(AT_FDCWD, "/data/fifo", O_RDONLY) = 5 <0.5>
+10 3.901600 +++ exited with 0 +++
+"#;
+    let error = learn(text.as_bytes(), &options()).unwrap_err().to_string();
+    assert!(error.contains("thread 10 (cat) waits for 2.900 of its 3.9"), "{error}");
+    assert!(error.contains("open of a pipe 2.500 s, read 0.400 s"), "{error}");
+    let kept = learn(text.as_bytes(), &LearnOptions { keep_pauses: true, ..options() }).unwrap();
+    assert!(kept.known.storage_ns < 1_000_000, "{:?}", kept.known);
+}
+
+#[test]
 fn every_form_of_time_gives_the_same_program() {
     let calls = [
         (0, r#"openat(AT_FDCWD, "/data/a", O_RDWR) = 3"#, 10),

@@ -94,6 +94,11 @@ impl Zones {
         })
     }
 
+    /// The number of a zone as a host counts them, the conventional ones first.
+    fn number(&self, zone: u32) -> u32 {
+        self.layout.start(zone) / self.layout.units
+    }
+
     /// Refuses a command that the zones do not allow.
     pub fn check(&self, command: &Command) -> Result<()> {
         let unit = 1_u64 << self.unit_shift;
@@ -110,12 +115,13 @@ impl Zones {
             return Err(refused(command, "the write leaves the conventional zones".to_owned()));
         };
         let Some(found) = self.report(zone) else { return Ok(()) };
+        let number = self.number(zone);
         if found.state == ZoneState::Full {
-            return Err(refused(command, format!("zone {zone} is full")));
+            return Err(refused(command, format!("zone {number} is full")));
         }
         if first != found.write_pointer {
             let problem = format!(
-                "zone {zone} is written in order, and its write pointer stands at sector {}",
+                "zone {number} is written in order, and its write pointer stands at sector {}",
                 found.write_pointer
             );
             return Err(refused(command, problem));
@@ -124,7 +130,7 @@ impl Zones {
             return Err(refused(
                 command,
                 format!(
-                    "the write leaves zone {zone}, which ends before sector {}",
+                    "the write leaves zone {number}, which ends before sector {}",
                     found.start + found.sectors
                 ),
             ));
@@ -133,7 +139,7 @@ impl Zones {
             return Err(refused(
                 command,
                 format!(
-                    "zone {zone} is written in whole blocks of {unit} sectors, but the write ends at sector {end}"
+                    "zone {number} is written in whole blocks of {unit} sectors, but the write ends at sector {end}"
                 ),
             ));
         }
@@ -153,13 +159,13 @@ impl Zones {
 
     /// Why a zone cannot be opened, by command or by a write, if so.
     fn no_open(&self, zone: u32, by_command: bool) -> Option<String> {
-        let state = self.entries[zone as usize].state;
+        let (state, number) = (self.entries[zone as usize].state, self.number(zone));
         if state.is_open() {
             return None;
         }
         if state == ZoneState::Empty && self.active >= self.max_active {
             return Some(format!(
-                "zone {zone} cannot be opened: {} zones are active, as many as may be",
+                "zone {number} cannot be opened: {} zones are active, as many as may be",
                 self.active
             ));
         }
@@ -167,7 +173,7 @@ impl Zones {
         if self.open >= self.max_open && !closes() {
             let how = if by_command { "opened" } else { "written" };
             return Some(format!(
-                "zone {zone} cannot be {how}: {} zones were opened by command, as many as may be",
+                "zone {number} cannot be {how}: {} zones were opened by command, as many as may be",
                 self.open
             ));
         }

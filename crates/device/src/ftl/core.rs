@@ -30,7 +30,7 @@ impl Stop {
     /// A sentence for people.
     pub const fn reason(self) -> &'static str {
         match self {
-            Stop::Full => "the device is full: no page is free and none can be won back",
+            Stop::Full => "the device is full: no page is free, and collection can free none",
             Stop::WornOut => "the device is worn out: a block went bad and no spare block was left",
         }
     }

@@ -67,10 +67,10 @@ fn a_write_elsewhere_is_refused_with_zone_write_pointer_and_sector() {
         (
             start,
             8,
-            format!("zone 2 is written in order, and its write pointer stands at sector {}", start + 64),
+            format!("zone 3 is written in order, and its write pointer stands at sector {}", start + 64),
         ),
         (start + 128, 8, format!("write pointer stands at sector {}", start + 64)),
-        (start + 64, 328, format!("the write leaves zone 2, which ends before sector {}", start + 384)),
+        (start + 64, 328, format!("the write leaves zone 3, which ends before sector {}", start + 384)),
         (start + 64, 7, "whole blocks of 8 sectors".to_owned()),
         (380, 8, "leaves the conventional zones".to_owned()),
     ] {
@@ -79,7 +79,7 @@ fn a_write_elsewhere_is_refused_with_zone_write_pointer_and_sector() {
     }
     write(&mut device, 2, start + 64, 320).unwrap();
     assert_eq!(zones(&device)[2].state, ZoneState::Full);
-    assert!(write(&mut device, 3, start + 64, 8).unwrap_err().contains("zone 2 is full"));
+    assert!(write(&mut device, 3, start + 64, 8).unwrap_err().contains("zone 3 is full"));
     let discard = Command::new(Nanos::from_micros(4), Op::Discard, start, 8);
     assert!(device.submit(&discard, &mut Quiet).unwrap_err().to_string().contains("all of its 384 sectors"));
     // Conventional zones are written anywhere, in part of a block too.
@@ -116,12 +116,12 @@ fn open_and_active_zones_have_limits() {
     }
     assert_eq!(states(&device), [Closed, Implicit, Implicit, Empty], "the one opened first gives way");
     let error = write(&mut device, 4, starts[3], 8).unwrap_err();
-    assert!(error.contains("zone 3 cannot be opened: 3 zones are active"), "{error}");
+    assert!(error.contains("zone 4 cannot be opened: 3 zones are active"), "{error}");
     device.manage_zone(0, ZoneAction::Open, &mut Quiet).unwrap();
     device.manage_zone(2, ZoneAction::Open, &mut Quiet).unwrap();
     assert_eq!(states(&device), [Explicit, Closed, Explicit, Empty]);
     let error = at(&mut device, 5, 1).unwrap_err();
-    assert!(error.contains("zone 1 cannot be written: 2 zones were opened by command"), "{error}");
+    assert!(error.contains("zone 2 cannot be written: 2 zones were opened by command"), "{error}");
     device.manage_zone(2, ZoneAction::Close, &mut Quiet).unwrap();
     at(&mut device, 6, 1).unwrap();
     device.manage_zone(1, ZoneAction::Finish, &mut Quiet).unwrap();
@@ -438,5 +438,19 @@ fn without_a_cache_what_is_complete_in_a_conventional_zone_is_there_while_zones_
         persistence.expect(&command);
         let done = device.submit(&command, &mut persistence).unwrap().unwrap();
         assert_eq!(persistence.broken(done), None, "{command:?}");
+    }
+}
+
+#[test]
+fn the_conventional_zones_of_the_preset_are_overwritten_again_and_again() {
+    let mut device = Device::new(&DeviceConfig::preset("zufs").unwrap());
+    let layout = device.geometry().zones.unwrap();
+    let sectors = u64::from(layout.first_unit) * SECTORS;
+    for pass in 0..3 {
+        for sector in (0..sectors).step_by(1024) {
+            let at = (pass * sectors + sector) as i64;
+            write(&mut device, at * 10, sector, 1024).unwrap();
+            assert!(device.stop().is_none(), "pass {pass}, sector {sector}");
+        }
     }
 }

@@ -171,7 +171,7 @@ fn check_other(given: &Given) -> Result<()> {
         return Err(given.bad("names another file, which is not read").hint("put its lines here"));
     }
     Err(given
-        .bad("is an option of fio that is not understood here, or no option")
+        .bad("this option of fio is not supported")
         .hint("leave it out if it does not change what is read and written, or record the job with blktrace"))
 }
 

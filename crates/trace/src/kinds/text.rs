@@ -41,7 +41,8 @@ pub(super) static KINDS: &[FileKind] = &[
                 line.starts_with(b"ioengine=") || line.starts_with(b"rw=") || line.starts_with(b"readwrite=")
             })
         },
-        cure: "run it with --write_iolog=FILE and read that, or record the run with blktrace",
+        cure: "`emmclab synth --fio FILE -o OUT.parquet` makes the requests that fio would issue; or run it with --write_iolog=FILE and \
+               read that, or record the run with blktrace",
     },
     FileKind {
         what: "a trace for Chrome's viewer (JSON)",

@@ -1,6 +1,6 @@
 //! Whom a thread waits for: children that end, threads that wake it, writers and readers of pipes.
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::{Recording, is_spawn};
 use crate::learn::call::{Argument, Call};
@@ -32,6 +32,10 @@ pub(super) struct Causes {
     read: FxHashMap<u32, Deed>,
     /// Channels by the names that `-y` shows.
     named: FxHashMap<String, u32>,
+    /// Paths of named pipes.
+    pipes: FxHashSet<String>,
+    /// By thread: the path that it opened last, and when the call began and ended.
+    opened: FxHashMap<usize, (String, i64, i64)>,
     /// By the table of a process and the address: who woke waiters last.
     woken: FxHashMap<(usize, String), Deed>,
     /// By table: who woke anyone last.
@@ -262,6 +266,59 @@ impl Recording {
         for (begun, ended) in spans {
             self.threads[thread].unexplained.add(&name, begun, ended);
         }
+    }
+
+    /// A named pipe is opened: the call waits for who opens the other end. False for other files.
+    pub(super) fn opens_pipe(&mut self, thread: usize, call: &Call) -> bool {
+        let Some(path) = call.opened.clone().or_else(|| self.path_of_open(thread, call)) else {
+            return false;
+        };
+        if !self.causes.pipes.contains(&path) {
+            self.causes.opened.insert(thread, (path, call.begun, call.ended));
+            return false;
+        }
+        let channel = self.causes.named(&path);
+        self.put(thread, call.result, Open::Channel(channel));
+        self.waits_at_open(thread, call.begun, call.ended);
+        true
+    }
+
+    /// A status says that a path, or the file of a descriptor, is a named pipe. It may have been opened as a file just before.
+    pub(super) fn is_a_pipe(&mut self, thread: usize, call: &Call) {
+        let Some(number) = call.number(0) else {
+            if let Some(path) =
+                self.path(thread, call, Some(0), 1).or_else(|| self.path(thread, call, None, 0))
+            {
+                self.causes.pipes.insert(path);
+            }
+            return;
+        };
+        let path = match self.open(thread, call, 0) {
+            Some(Open::File(description)) => self.files.all[description.file.get()].path.clone(),
+            _ => return,
+        };
+        let channel = self.causes.named(&path);
+        self.put(thread, number, Open::Channel(channel));
+        if let Some((_, begun, ended)) =
+            self.causes.opened.remove(&thread).filter(|(opened, ..)| *opened == path)
+        {
+            self.known.storage_ns -= ended - begun;
+            self.waits_at_open(thread, begun, ended);
+        }
+        self.causes.pipes.insert(path);
+    }
+
+    /// Nothing in the recording says who opened the other end of a pipe.
+    fn waits_at_open(&mut self, thread: usize, begun: i64, ended: i64) {
+        self.known.pause_ns += ended - begun;
+        let found = &mut self.threads[thread];
+        found.pause(ended - begun);
+        found.unexplained.add("open of a pipe", begun, ended);
+    }
+
+    fn path_of_open(&self, thread: usize, call: &Call) -> Option<String> {
+        let (folder, path) = if call.name.starts_with("openat") { (Some(0), 1) } else { (None, 0) };
+        self.path(thread, call, folder, path)
     }
 
     /// A child that ended while a call waited.

@@ -3,7 +3,7 @@
 use rustc_hash::FxHashMap;
 
 use super::{Recording, UNKNOWN_FOLDER};
-use crate::learn::call::Call;
+use crate::learn::call::{Argument, Call};
 use crate::learn::files::{Before, Description, Open, is_below};
 use crate::learn::items::{Item, Operation};
 
@@ -42,8 +42,14 @@ impl Recording {
     /// Calls on files and descriptors; false for others.
     pub(super) fn on_files(&mut self, thread: usize, call: &Call, name: &str) -> bool {
         let done = call.result >= 0;
+        if done && is_of_pipe(call) {
+            self.is_a_pipe(thread, call);
+        }
         match name {
             "open" | "creat" | "openat" | "openat2" => {
+                if done && self.opens_pipe(thread, call) {
+                    return true;
+                }
                 if done {
                     self.opens(thread, call, name);
                 }
@@ -378,6 +384,11 @@ fn opens_with(call: &Call, at: usize, flag: &str) -> bool {
         _ => 0,
     };
     call.has_flag(at, flag) || call.number(at).is_some_and(|bits| bits & bit != 0)
+}
+
+/// Whether a status says that it is one of a named pipe.
+fn is_of_pipe(call: &Call) -> bool {
+    call.arguments.iter().filter_map(Argument::word).any(|word| word.contains("mode=S_IFIFO"))
 }
 
 /// The offset that a call names; none where it is at the position of the descriptor.
