@@ -350,3 +350,16 @@ def test_the_headline_of_a_run_is_its_mean_beside_the_recorded_one(trace: Path) 
     error = 100 * (mean / recorded - 1)
     assert headline(result) == f"mean response {mean:,.2f} ms, recorded {recorded:,.2f} ms ({error:+.1f} %)"
     assert headline(result) in emmclab("simulate", trace, "--device", "nexus5").stdout.splitlines()[0]
+
+
+def test_several_seeds_show_what_only_the_device_has(trace: Path) -> None:
+    words = ("simulate", trace, "--device", "small-1gb", "--precondition", "random:80", "--wrap-addresses")
+    found = emmclab_json(*words, "--seeds", 2)
+    figures = found["spread"]["figures"]
+    runs = [run["write_amplification"]["waf"] for run in found["runs"]]
+    waf = figures["write_amplification.waf"]
+    assert (waf["low"], waf["high"]) == (min(runs), max(runs))
+    shown = emmclab(*words, "--seeds", 2).stdout
+    assert "p99 response, ms" in shown and "Write amplification" in shown
+    # The trace has no flush and no durable write.
+    assert figures["durable.mean_ms"] is None and "flushes and synchronous writes" not in shown

@@ -20,7 +20,7 @@ from emmclab.devices.result_text import (
     runs_by_device,
     trusted,
 )
-from emmclab.devices.spread import beside_spread, spread
+from emmclab.devices.spread import SPREAD_FIGURES, beside_spread, figures_spread, spread
 
 
 def show_spread(console: Console, results: Sequence[Result]) -> None:
@@ -42,6 +42,17 @@ def show_spread(console: Console, results: Sequence[Result]) -> None:
         was, middle = (one.text(row[name]) for name in ("recorded", "mean"))
         rows.append((one.label, was, middle, span, one.error_text(row["error"])))
     show_beside(console, rows, ("", "Recorded", "Mean", "Range", "Error of mean"))
+    table = framed("Figures of the device")
+    for heading in ("", "Mean", "Range"):
+        table.add_column(heading, justify="right" if heading else "left", no_wrap=True)
+    figures = figures_spread(results)
+    for field in SPREAD_FIGURES:
+        unit = f", {field.shown_unit}" if field.shown_unit else ""
+        if (over := figures[field.path]) is not None:
+            span = f"{field.text(over.low)} to {field.text(over.high)}"
+            table.add_row(Text(f"{field.label}{unit}"), field.text(over.mean), span)
+    console.print()
+    console.print(table)
 
 
 def show_compared_seeds(console: Console, results: Sequence[Result]) -> None:

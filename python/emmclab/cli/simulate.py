@@ -109,11 +109,13 @@ def simulate(
 
 
 def _show_seeds(runs: list[Any], as_json: bool) -> None:
-    from emmclab.devices.spread import beside_spread
+    from emmclab.devices.spread import beside_spread, figures_spread
 
     if as_json:
         warn(runs)
-        found = {"spread": beside_spread(runs), "runs": [run.to_dict() for run in runs]}
+        figures = {path: None if one is None else one._asdict() for path, one in figures_spread(runs).items()}
+        spread = beside_spread(runs) | {"figures": figures}
+        found = {"spread": spread, "runs": [run.to_dict() for run in runs]}
         print_json(found | {"provenance": runs[0]["provenance"]})
         return
     from emmclab.cli.show_seeds import show_spread

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from emmclab.devices.fitted import runs_note
 from emmclab.devices.result import Result
 from emmclab.devices.result_fields import ResultField, result_field
 from emmclab.devices.spread import is_random_run, order_of, untested
@@ -95,8 +94,7 @@ def _fastest(results: Sequence[Result]) -> str:
     elif alike:
         line = f"{together} are not told apart: mean response {_ms(least)} to {_ms(most)}"
     else:
-        by = " by presets that no source has compared" if runs_note(results) else ""
-        line = f"{best} is the fastest{by}: mean response {_ms(least)}"
+        line = f"{best} is the fastest: mean response {_ms(least)}"
         rest = sorted((place for place in range(len(names)) if place != order.best), key=means.__getitem__)
         if rest and least:
             line += f", {names[rest[0]]} {_ms(means[rest[0]])} ({means[rest[0]] / least:.2f} times)"

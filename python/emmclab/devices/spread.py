@@ -11,10 +11,19 @@ from emmclab.devices.device import Device
 from emmclab.devices.intervals import difference_interval
 from emmclab.devices.preconditioning import parse_precondition
 from emmclab.devices.result import Result
+from emmclab.devices.result_fields import shown_fields
 from emmclab.errors import ConfigError
 
 #: Values that differ by no more than this are not told apart by one seed.
 CLOSE_PCT = 5.0
+
+#: Figures of runs with several seeds, beside those that a recording has, too.
+SPREAD_FIGURES = shown_fields(
+    (
+        *("response.p99_ms", "durable.mean_ms", "durable.p99_ms", "write_amplification.waf"),
+        *("flash.block_erases", "run.simulated_s"),
+    )
+)
 
 #: What gives a study several seeds.
 MORE_SEEDS = "`seeds = [1, 2, 3, 4, 5]` in the study"
@@ -162,6 +171,11 @@ def spread(values: Sequence[float | None]) -> Spread | None:
     """
     known = [value for value in values if value is not None]
     return Spread(sum(known) / len(known), min(known), max(known)) if known else None
+
+
+def figures_spread(results: Sequence[Result]) -> dict[str, Spread | None]:
+    """Return the spread of the figures of runs that have no recorded counterpart, by their paths."""
+    return {field.path: spread([one.shown(field.path) for one in results]) for field in SPREAD_FIGURES}
 
 
 def beside_spread(results: Sequence[Result]) -> dict[str, dict[str, dict[str, Any]]]:

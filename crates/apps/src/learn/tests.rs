@@ -253,7 +253,7 @@ fn the_wait_for_the_other_end_of_a_named_pipe_is_no_time_of_the_device() {
 10 3.901600 +++ exited with 0 +++
 "#;
     let error = learn(text.as_bytes(), &options()).unwrap_err().to_string();
-    assert!(error.contains("thread 10 (cat) waits for 2.900 of its 3.9"), "{error}");
+    assert!(error.contains("thread 10 (cat) waits for 2.900 of its 2.902 s"), "{error}");
     assert!(error.contains("open of a pipe 2.500 s, read 0.400 s"), "{error}");
     let kept = learn(text.as_bytes(), &LearnOptions { keep_pauses: true, ..options() }).unwrap();
     assert!(kept.known.storage_ns < 1_000_000, "{:?}", kept.known);

@@ -226,7 +226,7 @@ fn rows_in_parquet_hold_every_request_and_appear_whole() {
     rows.finish(Some("{\"version\":\"1\"}")).unwrap();
     let reader = SerializedFileReader::new(std::fs::File::open(&path).unwrap()).unwrap();
     assert_eq!(reader.metadata().file_metadata().num_rows(), 100);
-    assert_eq!(reader.metadata().file_metadata().schema().get_fields().len(), 16);
+    assert_eq!(reader.metadata().file_metadata().schema().get_fields().len(), 17);
     let entries = reader.metadata().file_metadata().key_value_metadata().unwrap();
     let run = entries.iter().find(|entry| entry.key == "emmclab.run").unwrap();
     assert_eq!(run.value.as_deref(), Some("{\"version\":\"1\"}"));
