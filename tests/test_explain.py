@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from conftest import emmclab, emmclab_json
+from conftest import ROOT, emmclab, emmclab_json
 from emmclab.devices.device import Device
 from emmclab.devices.result_fields import result_fields
 
@@ -74,3 +74,13 @@ def test_a_result_shows_the_settings_that_are_stored_in_it(trace: Path, tmp_path
 def test_a_misspelt_setting_is_refused_with_the_one_that_it_may_mean() -> None:
     done = emmclab("explain", "gc.polcy")
     assert done.returncode == 2 and "`gc.policy`" in done.stderr
+
+
+def test_only_the_changed_settings_of_a_device_are_listed_on_request(tmp_path: Path) -> None:
+    preset = (ROOT / "presets/devices/small-1gb.toml").read_text()
+    (tmp_path / "mine.toml").write_text(preset.replace('name = "small-1gb"', 'name = "mine"'))
+    every, changed = (emmclab_json("explain", tmp_path / "mine.toml", *more) for more in ((), ("--changed",)))
+    assert changed == [row for row in every if row["origin"] != "default"] and 0 < len(changed) < len(every)
+    for words in (("rate",), ("nexus5", "ufs31")):
+        done = emmclab("explain", *words, "--changed")
+        assert done.returncode == 2 and "--changed" in done.stderr.partition("hint:")[0], done.stderr

@@ -88,6 +88,10 @@ def explain(
     whole_glossary: Annotated[
         bool, typer.Option("--glossary", help="Print every word with its meaning.")
     ] = False,
+    changed: Annotated[
+        bool,
+        typer.Option("--changed", help="Of a device: only the settings that differ from the defaults."),
+    ] = False,
     capacity: Capacity = None,
     pair: Pair,
     reading: Reading,
@@ -109,13 +113,23 @@ def explain(
         )
     trace = what
     if other is not None:
+        if changed:
+            message = "`--changed` is for one device; of two only what differs is printed anyway"
+            raise ConfigError(message, kind="config", field="--changed", hint="leave out --changed")
         explain_pair(str(what), other, capacity, pair, reading, as_json)
         return
     pair.refuse()
     is_preset = not trace.exists() and str(trace) in _core.device_presets()
     if is_preset or trace.suffix == ".toml":
-        _explain_device(configured(str(trace), [], capacity), as_json)
+        _explain_device(configured(str(trace), [], capacity), as_json, changed=changed)
         return
+    if changed:
+        raise ConfigError(
+            f"`--changed` is for devices, and `{what}` is not one",
+            kind="config",
+            field="--changed",
+            hint="give it with the name or file of a device",
+        )
     if capacity is not None:
         raise ConfigError(
             f"`--capacity` scales devices, and `{what}` is not one",
@@ -213,8 +227,8 @@ def _explain_terms(terms: Sequence[Term], as_json: bool) -> None:
         console.print(Text.assemble((term.term, "bold"), f"{also}: {term.text}"))
 
 
-def _explain_device(device: Device, as_json: bool) -> None:
-    settings = device.explain()
+def _explain_device(device: Device, as_json: bool, *, changed: bool) -> None:
+    settings = [row for row in device.explain() if not changed or row["origin"] != "default"]
     if as_json:
         print_json(settings)
         return
@@ -230,7 +244,7 @@ def _explain_device(device: Device, as_json: bool) -> None:
     console = stdout()
     show_explained(console, table, meanings)
     console.print()
-    if not device.capabilities["ext_csd"]:
+    if changed or not device.capabilities["ext_csd"]:
         return
     register = _headed("Capabilities, as its EXT_CSD register reports them", "Field", "Byte", "Value")
     for field in device.capabilities["ext_csd"]:
