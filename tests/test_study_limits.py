@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import threading
 from pathlib import Path
 
 import pytest
@@ -57,6 +60,30 @@ def test_a_file_without_end_is_no_file_of_settings_and_no_input(read: object) ->
     assert callable(read)
     with pytest.raises(InputError, match="/dev/zero"):
         read("/dev/zero")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        *("simulate {trace} --device {pipe}", "synth {pipe} out.csv", "synth --fio {pipe} -o out.csv"),
+        *("run {pipe}", "apps run {pipe}", "apps run email --host {pipe}"),
+    ],
+)
+def test_a_pipe_without_end_is_no_file_of_settings(command: str, trace: Path, tmp_path: Path) -> None:
+    pipe = tmp_path / "endless.toml"
+    os.mkfifo(pipe)
+
+    def feed() -> None:
+        with contextlib.suppress(BrokenPipeError), pipe.open("w") as file:
+            while True:
+                file.write("a = 1\n" * 10_000)
+
+    feeder = threading.Thread(target=feed, daemon=True)
+    feeder.start()
+    done = emmclab(*command.format(trace=trace, pipe=pipe).split(), cwd=tmp_path)
+    assert done.returncode == 2, done.stderr
+    assert "endless.toml" in done.stderr and "has no end" in done.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["endless.toml"]
 
 
 def test_a_file_of_settings_has_a_greatest_size(tmp_path: Path) -> None:

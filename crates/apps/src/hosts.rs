@@ -132,7 +132,7 @@ impl HostSetup {
     /// # Errors
     /// As [`HostSetup::from_toml`], and where the file cannot be read.
     pub fn from_file(path: &Path) -> Result<Self> {
-        let text = std::fs::read_to_string(path).map_err(|error| Error::io(path, error))?;
+        let text = emmclab_base::read_settings(path)?;
         Self::from_toml(&text).map_err(|error| error.in_file(path))
     }
 

@@ -12,6 +12,7 @@ mod modifiers;
 mod op;
 mod ranges;
 mod request;
+mod settings_file;
 mod units;
 
 pub use block_note::{BlockNote, Role, SectorSet};
@@ -22,4 +23,5 @@ pub use modifiers::Modifiers;
 pub use op::Op;
 pub use ranges::Ranges;
 pub use request::{NameId, Request};
+pub use settings_file::read_settings;
 pub use units::{Bytes, Nanos, SECTOR_BYTES, Sector};

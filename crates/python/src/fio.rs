@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
 use emmclab_synth::fio::{FioJobs, Pattern};
-use emmclab_trace::{Error, Header, Kind, Ledger};
+use emmclab_trace::{Error, Header, Kind, Ledger, read_settings};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -35,7 +35,7 @@ impl PyFioTrace {
     #[pyo3(signature = (path, *, seed=0, requests=None))]
     fn job_file(py: Python<'_>, path: PathBuf, seed: u64, requests: Option<u64>) -> PyResult<Self> {
         run(py, || {
-            let text = std::fs::read_to_string(&path).map_err(|error| Error::io(&path, error))?;
+            let text = read_settings(&path)?;
             let variable = |name: &str| std::env::var(name).ok();
             let stream =
                 FioJobs::new(&text, seed, requests, &variable).map_err(|error| error.in_file(&path))?;

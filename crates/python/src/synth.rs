@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
 use emmclab_synth::{Fitter, SynthOptions, Synthesizer, WorkloadModel, presets};
-use emmclab_trace::{Error, Header, Kind, Ledger, Nanos};
+use emmclab_trace::{Error, Header, Kind, Ledger, Nanos, read_settings};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -28,7 +28,7 @@ impl PyWorkloadModel {
     #[staticmethod]
     fn file(py: Python<'_>, path: PathBuf) -> PyResult<Self> {
         run(py, || {
-            let text = std::fs::read_to_string(&path).map_err(|error| Error::io(&path, error))?;
+            let text = read_settings(&path)?;
             WorkloadModel::from_toml(&text).map_err(|error| error.in_file(&path))
         })
         .map(Self)

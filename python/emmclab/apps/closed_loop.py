@@ -17,7 +17,7 @@ from emmclab.devices.layers import Setting, stack
 from emmclab.devices.preconditioning import no_trace
 from emmclab.devices.result import Result
 from emmclab.runtime.document import Document
-from emmclab.runtime.files import refuse_endless, written
+from emmclab.runtime.files import written
 
 #: States of a thread, as results name them, with the words for people.
 STATES = dict(_core.app_states())
@@ -115,7 +115,6 @@ def program_of(name: str) -> _core.Program:
     """Take an application that comes with emmclab by its name, or one by the path of its file."""
     if not _is_file(name):
         return _core.Program.preset(name)
-    refuse_endless(name)
     return _core.Program.file(name)
 
 
@@ -123,7 +122,6 @@ def setup_of(name: str) -> _core.HostSetup:
     """Take a host that comes with emmclab by its name, or one by the path of its file."""
     if not _is_file(name):
         return _core.HostSetup.preset(name)
-    refuse_endless(name)
     return _core.HostSetup.file(name)
 
 

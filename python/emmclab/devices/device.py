@@ -15,7 +15,7 @@ from emmclab.devices.provenance import Provenance
 from emmclab.devices.result import Result
 from emmclab.devices.run_options import OptionsOfAnyLayers, RunOptions, SimulationProgress, checked
 from emmclab.errors import ConfigError
-from emmclab.runtime.files import refuse_endless, written
+from emmclab.runtime.files import written
 from emmclab.traces.profile_options import bin_ns, percentiles_of
 from emmclab.traces.reading import combine, read
 from emmclab.traces.trace import Ledger, Trace
@@ -65,7 +65,6 @@ class Device:
         Raises:
             ConfigError: with every unknown key, wrong type and impossible value at once.
         """
-        refuse_endless(path)
         return Device(_core.DeviceConfig.file(path))
 
     @staticmethod

@@ -48,27 +48,6 @@ def read_text(path: str | Path, hint: str | None = None) -> str:
         ) from error
 
 
-def refuse_endless(path: str | PathLike[str]) -> None:
-    """Refuse a file of settings that is too large to be one, or a device of the system, which has no end.
-
-    What cannot be looked at is left to who opens it.
-
-    Raises:
-        InputError: it is either.
-
-    >>> refuse_endless("/dev/zero")
-    Traceback (most recent call last):
-    ...
-    emmclab.errors.InputError: /dev/zero: no file of settings: it is larger than 16 MB, or has no end
-    """
-    try:
-        found = Path(path).stat()
-    except OSError:
-        return
-    if found.st_size > MOST_SETTINGS_BYTES or stat.S_ISCHR(found.st_mode) or stat.S_ISBLK(found.st_mode):
-        raise _too_large(path)
-
-
 def _too_large(path: str | PathLike[str]) -> InputError:
     return InputError(
         f"{path}: no file of settings: it is larger than {MOST_SETTINGS_BYTES >> 20} MB, or has no end",

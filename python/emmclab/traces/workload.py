@@ -11,7 +11,6 @@ from typing import Any, cast
 
 from emmclab import _core
 from emmclab.errors import ConfigError
-from emmclab.runtime.files import refuse_endless
 from emmclab.runtime.quantity import duration
 from emmclab.traces.profile import Profile
 from emmclab.traces.profile_fields import TABLES, counted_jumps
@@ -49,7 +48,6 @@ class Workload:
         ...     Workload.file(path).digest == Workload.preset("Email").digest
         True
         """
-        refuse_endless(path)
         return Workload(_core.WorkloadModel.file(path))
 
     @staticmethod

@@ -6,7 +6,7 @@ mod step;
 
 use std::path::Path;
 
-use emmclab_base::{Error, Result};
+use emmclab_base::Result;
 use emmclab_host::FileClass;
 use emmclab_layers::Size;
 use schemars::JsonSchema;
@@ -174,7 +174,7 @@ impl Program {
     /// # Errors
     /// As [`Program::from_toml`], and where the file cannot be read.
     pub fn from_file(path: &Path) -> Result<Self> {
-        let text = std::fs::read_to_string(path).map_err(|error| Error::io(path, error))?;
+        let text = emmclab_base::read_settings(path)?;
         Self::from_toml(&text).map_err(|error| error.in_file(path))
     }
 

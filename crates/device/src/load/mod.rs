@@ -15,7 +15,7 @@ mod validate_zones;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use emmclab_base::{Bytes, Error, Kind, Result};
+use emmclab_base::{Bytes, Error, Kind, Result, read_settings};
 use toml::{Table, Value};
 
 use crate::geometry::Geometry;
@@ -71,7 +71,7 @@ impl DeviceConfig {
     /// # Errors
     /// As [`DeviceConfig::from_toml`], and where the file cannot be read.
     pub fn from_file(path: &Path) -> Result<Self> {
-        let text = std::fs::read_to_string(path).map_err(|error| Error::io(path, error))?;
+        let text = read_settings(path)?;
         Self::parse(&text, &path.display().to_string()).map_err(|error| error.in_file(path))
     }
 
