@@ -302,14 +302,14 @@ impl Recording {
         if let Some((_, begun, ended)) =
             self.causes.opened.remove(&thread).filter(|(opened, ..)| *opened == path)
         {
-            self.known.storage_ns -= ended - begun;
             self.waits_at_open(thread, begun, ended);
         }
         self.causes.pipes.insert(path);
     }
 
-    /// Nothing in the recording says who opened the other end of a pipe.
+    /// Nothing in the recording says who opened the other end of a pipe. The call is counted as one on files, too.
     fn waits_at_open(&mut self, thread: usize, begun: i64, ended: i64) {
+        self.known.storage_ns -= ended - begun;
         self.known.pause_ns += ended - begun;
         let found = &mut self.threads[thread];
         found.pause(ended - begun);
