@@ -154,10 +154,8 @@ def _serve(listener: socket.socket, ends: int) -> dict[str, Any]:
 
 
 def _request(connection: socket.socket, length: int) -> dict[str, Any]:
-    body = b""
-    while len(body) < length:
-        body += connection.recv(length - len(body))
-    request: dict[str, Any] = json.loads(body)
+    with connection.makefile("rb") as body:
+        request: dict[str, Any] = json.loads(body.read(length))
     return request
 
 

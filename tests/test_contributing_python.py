@@ -59,7 +59,7 @@ def test_an_option_of_a_run_is_declared_and_has_an_effect(package: Path, trace: 
     insert(package / "devices" / "run_options.py", "    wrap_addresses: Annotated[\n", f"{declaration}\n")
     insert(
         package / "devices" / "device.py",
-        '        aging = parse_precondition(given["precondition"])\n        replay',
+        '        aging = parse_precondition(given["precondition"])\n',
         '        traces = traces * given["copies"]\n',
     )
     insert(package / "cli" / "simulation.py", "    images: Images = DEFAULTS", field)

@@ -80,7 +80,7 @@ def test_a_grid_of_a_study_has_the_defaults_of_the_declaration() -> None:
 
 def test_the_core_has_the_same_options_with_the_same_defaults() -> None:
     core = _core.replay_defaults()
-    # Why a mode was chosen is for the result.
+    # The package sets it for the result; it is no option of users.
     assert core.pop("mode_reason") is None
     assert core.keys() <= RUN_OPTIONS.keys()
     # Nobody but the package calls the core, which gives a mode and a seed each time.

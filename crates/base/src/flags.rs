@@ -33,7 +33,7 @@ bitflags! {
         const REISSUED = 1 << 9;
         /// It ended with an error: its times are not those of a device that does its work.
         const FAILED = 1 << 10;
-        /// It appended to a zone: it asked for the begin of a zone, and its sector is where the device wrote it.
+        /// A zone append; its sector is the one that the device wrote, not the start of the zone.
         const APPEND = 1 << 11;
     }
 }

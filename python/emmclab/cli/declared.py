@@ -12,17 +12,17 @@ from emmclab.cli.outputs import in_a_folder
 from emmclab.devices.run_options import RUN_OPTIONS, check
 
 
-def declared(name: str, *, is_flag: bool = False, **more: Any) -> Any:
+def declared(name: str, **more: Any) -> Any:
     """Make the option of the command line for an option of runs, which refuses values outside its range."""
     one = RUN_OPTIONS[name]
 
-    def checked(value: Any) -> Any:
+    def in_range(value: Any) -> Any:
         check(name, value)
         return value
 
     if one.range:
-        more.setdefault("callback", checked)
-    if not is_flag:
+        more.setdefault("callback", in_range)
+    if not isinstance(one.default, bool):
         more.setdefault("metavar", "|".join(one.words) or one.metavar)
     if one.words:
         more.setdefault("autocompletion", one_of(*one.words))

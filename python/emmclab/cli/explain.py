@@ -123,20 +123,17 @@ def explain(
     if is_preset or trace.suffix == ".toml":
         _explain_device(configured(str(trace), [], capacity), as_json, changed=changed)
         return
-    if changed:
-        raise ConfigError(
-            f"`--changed` is for devices, and `{what}` is not one",
-            kind="config",
-            field="--changed",
-            hint="give it with the name or file of a device",
-        )
-    if capacity is not None:
-        raise ConfigError(
-            f"`--capacity` scales devices, and `{what}` is not one",
-            kind="config",
-            field="--capacity",
-            hint="give it with the name of a device",
-        )
+    for option, does, given in (
+        ("--changed", "is for", changed),
+        ("--capacity", "scales", capacity is not None),
+    ):
+        if given:
+            raise ConfigError(
+                f"`{option}` {does} devices, and `{what}` is not one",
+                kind="config",
+                field=option,
+                hint="give it with the name of a device",
+            )
     if holds_results(trace):
         explain_results(stored_in(trace), as_json)
         return

@@ -22,6 +22,8 @@ from emmclab.traces.profile_fields import KEY_FIELDS, TABLES, Field
 
 #: The place of an entry of a list in a key: `geometry.block_groups.0.blocks`.
 _NUMBER = re.compile(r"\.\d+(?=\.|$)")
+#: The kind of a row that describes an option of runs.
+_OPTION = "option of a run"
 #: Settings that name a device and say nothing of its work.
 _NAMES = ("name", "about")
 
@@ -71,7 +73,7 @@ def named(name: str) -> list[dict[str, Any]]:
                 words = {"kind": "setting of a layer", "key": key, "unit": "", "allowed": one["unit"]}
                 rows.append({**words, "meaning": one["about"], "default": default, "presets": {}})
     if option := RUN_OPTIONS.get(wanted.removeprefix("--").replace("-", "_")):
-        words = {"kind": "option of a run", "key": option.name, "unit": "", "allowed": option.range}
+        words = {"kind": _OPTION, "key": option.name, "unit": "", "allowed": option.range}
         rows.append({**words, "meaning": option.about, "default": json.dumps(option.default), "presets": {}})
     for field in result_fields():
         if _belongs(field.path, wanted):
@@ -131,7 +133,7 @@ def explain_named(rows: Sequence[dict[str, Any]], as_json: bool) -> None:
         console.print(Text(f"  {preset}: {', '.join(values)}", "dim"))
     if row["kind"].startswith("setting"):
         console.print(Text(f"Change it with --set {row['key']}=VALUE", "dim"))
-    if row["key"] in RUN_OPTIONS:
+    if row["kind"] == _OPTION:
         option = RUN_OPTIONS[row["key"]]
         places = [f"In Python {option.name}=", f"on the command line {option.command_line}"]
         console.print(Text("; ".join(places if option.command_line else places[:1]), "dim"))

@@ -67,7 +67,7 @@ Mode = Annotated[str, declared("mode")]
 Precondition = Annotated[str, declared("precondition")]
 Rate = Annotated[float, declared("rate")]
 Passes = Annotated[int, declared("passes")]
-Wrap = Annotated[bool, declared("wrap_addresses", is_flag=True)]
+Wrap = Annotated[bool, declared("wrap_addresses")]
 Seed = Annotated[int, declared("seed")]
 Seeds = Annotated[
     int | None,
@@ -81,11 +81,11 @@ Seeds = Annotated[
 PreconditionSeed = Annotated[
     int, typer.Option(min=0, metavar="N", help="Seed of random preconditioning.", rich_help_panel="Replay")
 ]
-Check = Annotated[bool, declared("check", is_flag=True)]
+Check = Annotated[bool, declared("check")]
 Images = Annotated[Path | None, declared("images")]
 Layers = Annotated[list[str], declared("layers", autocompletion=layer_names)]
 Second = Annotated[str | None, declared("second", autocompletion=device_names)]
-Drain = Annotated[bool, declared("drain", is_flag=True)]
+Drain = Annotated[bool, declared("drain")]
 Events = Annotated[Path | None, declared("events", callback=in_a_folder)]
 
 

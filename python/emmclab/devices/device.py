@@ -297,11 +297,17 @@ class Device:
             raise ConfigError("there is no trace to simulate", kind="config", hint="name at least one")
         given = checked(options)
         aging = parse_precondition(given["precondition"])
+        if not isinstance(aging, Path):
+            given["precondition"] = aging.text
         replay = {name: given[name] for name in _OF_THE_CORE}
-        replay["precondition"] = "none" if isinstance(aging, Path) else aging.text
+        if isinstance(aging, Path):
+            # The core is given the trace apart.
+            replay["precondition"] = "none"
         # What is asked of the result does not change the run.
-        asked = {name: given[name] for name in ("distribution",)}
-        asked["percentiles"] = percentiles_of(given["percentiles"])
+        asked = {
+            "percentiles": percentiles_of(given["percentiles"]),
+            "distribution": given["distribution"],
+        }
         source = traces[0] if len(traces) == 1 else combine(traces)
         stream = (source.repeated(given["passes"]) if given["passes"] > 1 else source).open(one_device=True)
         paced = dict(replay)
@@ -326,7 +332,7 @@ class Device:
             perfetto=_path(given["perfetto"]),
         )
         ledger = _drive(run, stream, given["progress"])
-        said = _said(given, replay, second)
+        said = _said(given, second)
         whence = {} if made is None else {"provenance": made.to_dict()}
         about = {"trace": source.name, "device": self.name, **whence, "options": said}
         result = json.loads(run.finish(ledger, json.dumps(about)))
@@ -334,12 +340,9 @@ class Device:
         return Result({"trace": source.name, **result, **whence, "options": said})
 
 
-def _said(given: Mapping[str, Any], replay: Mapping[str, Any], second: Device | None) -> dict[str, Any]:
+def _said(given: Mapping[str, Any], second: Device | None) -> dict[str, Any]:
     """Return the options of a run as its result repeats them."""
-    said = {name.removesuffix("_ns"): replay[name] for name in _OF_THE_CORE} | {"passes": given["passes"]}
-    if replay["precondition"] == "none":
-        # By a trace, which the core is given apart.
-        said["precondition"] = given["precondition"]
+    said = {name.removesuffix("_ns"): given[name] for name in (*_OF_THE_CORE, "passes")}
     if given["layers"]:
         said |= {"layers": list(given["layers"]), "layer_settings": dict(given["layer_settings"] or {})}
         said["second"] = None if second is None else second.name

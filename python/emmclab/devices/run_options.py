@@ -37,7 +37,7 @@ class RunOption:
         default: its value where it is not given.
         about: one or two sentences on what it does, with its unit.
         name: its name in Python and in studies, which `RUN_OPTIONS` adds.
-        words: the values that it can have, where these are words.
+        words: the allowed values, if they are words.
         least: the least number that it can be.
         most: the greatest number that it can be.
         option: its name on the command line; empty for its own name, None where no command has it.
@@ -68,7 +68,7 @@ class RunOption:
 
     @property
     def range(self) -> str:
-        """The values that it can have, in words; empty where its type says it.
+        """The allowed values as text; empty if the type is the only limit.
 
         >>> RUN_OPTIONS["rate"].range, RUN_OPTIONS["passes"].range
         ('0.000001 to 1000000', '1 or more')
@@ -280,7 +280,7 @@ RunOptions.__doc__ = "\n".join(
 
 
 def check(name: str, value: Any) -> None:
-    """Refuse a value that an option cannot have.
+    """Reject a value outside the range of an option.
 
     Raises:
         ConfigError: it is outside its range, or none of its words.

@@ -106,6 +106,8 @@ pub(super) struct Thread {
     pub unexplained: Unexplained,
     /// The call of the last wait.
     pub waited_in: String,
+    /// The file that it opened last, and when the call began and ended.
+    pub opened: Option<(usize, i64, i64)>,
     /// The name of the program that it runs; empty where the recording does not have its begin.
     pub program: String,
 }
@@ -127,6 +129,7 @@ impl Thread {
             child_end: None,
             within: None,
             unexplained: Unexplained::default(),
+            opened: None,
             program: String::new(),
             waited_in: String::new(),
         }

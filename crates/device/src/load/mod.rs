@@ -29,8 +29,6 @@ pub use schema::json_schema;
 const CAPACITY_STEPS: u32 = 16;
 /// Zones that a scaled device has at least: `lfs` needs 18.
 const LEAST_ZONES: u32 = 20;
-/// Blocks of a plane that are written or collected at a time, beside the free ones at which collection begins.
-const BLOCKS_AT_WORK: u32 = 3;
 /// Pages that a block of a scaled device has at least.
 const LEAST_PAGES: u32 = 12;
 
@@ -204,7 +202,7 @@ impl DeviceConfig {
                     pairs.push(("zones.conventional".to_owned(), conventional.to_string()));
                 }
             } else if slc.mode != SlcMode::Off {
-                let least = self.settings.gc.low_watermark.saturating_add(BLOCKS_AT_WORK);
+                let least = validate_emmc::working_blocks(&self.settings);
                 slc_blocks = scaled(slc.blocks, factor * f64::from(smaller)).max(least);
             }
             if slc_blocks != slc.blocks {
@@ -212,8 +210,7 @@ impl DeviceConfig {
             }
             for (index, group) in groups.iter().enumerate() {
                 let key = format!("geometry.block_groups.{index}");
-                let takes = slc.mode != SlcMode::Off && slc.group as usize == index;
-                let (before, kept) = if takes { (slc.blocks, slc_blocks) } else { (0, 0) };
+                let (before, kept) = if self.is_slc_group(index) { (slc.blocks, slc_blocks) } else { (0, 0) };
                 let factor = factor * f64::from(smaller);
                 let blocks = scaled(group.blocks.saturating_sub(before), factor).saturating_add(kept);
                 pairs.push((format!("{key}.blocks"), blocks.to_string()));
@@ -248,13 +245,19 @@ impl DeviceConfig {
         Err(impossible("cannot be reached".to_owned()))
     }
 
-    /// By how much blocks shrink where the device is scaled by `factor`, so that enough zones are left, or in each plane as many
-    /// over-provisioned blocks of each group as writing and collection need.
+    /// Whether blocks of a group are in SLC mode.
+    fn is_slc_group(&self, index: usize) -> bool {
+        let slc = &self.settings.slc;
+        slc.mode != SlcMode::Off && slc.group as usize == index
+    }
+
+    /// The divisor of the block size of a device that is scaled by `factor`. Blocks shrink until enough zones remain, or until
+    /// over-provisioning leaves each group of a plane the blocks that writing and collection need.
     fn smaller_blocks(&self, factor: f64) -> u32 {
         let (zones, slc) = (&self.settings.zones, &self.settings.slc);
         let groups = &self.settings.geometry.block_groups;
         let usable = groups.iter().enumerate().map(|(index, group)| {
-            let in_slc = if slc.mode != SlcMode::Off && slc.group as usize == index { slc.blocks } else { 0 };
+            let in_slc = if self.is_slc_group(index) { slc.blocks } else { 0 };
             group.blocks.saturating_sub(group.spare_blocks + in_slc)
         });
         let blocks = f64::from(usable.min().unwrap_or(0)) * factor;
@@ -262,7 +265,7 @@ impl DeviceConfig {
         let least = if zones.is_zoned() {
             f64::from(LEAST_ZONES * zones.blocks)
         } else if share > 0.0 && self.settings.mapping.scheme == "page" {
-            f64::from(self.settings.gc.low_watermark.saturating_add(BLOCKS_AT_WORK)) * (1.0 + share) / share
+            f64::from(validate_emmc::working_blocks(&self.settings)) * (1.0 + share) / share
         } else {
             0.0
         };

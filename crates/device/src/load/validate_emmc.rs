@@ -189,6 +189,11 @@ fn idle_collection(settings: &Settings, collects: bool, faults: &mut Faults) {
     }
 }
 
+/// Blocks of a plane that writing and collection need: the free ones at which collection begins, and those that are worked on.
+pub(super) fn working_blocks(settings: &Settings) -> u32 {
+    settings.gc.low_watermark.saturating_add(3)
+}
+
 fn slc(settings: &Settings, collects: bool, faults: &mut Faults) {
     let slc = &settings.slc;
     if slc.mode == SlcMode::Off {
@@ -211,7 +216,7 @@ fn slc(settings: &Settings, collects: bool, faults: &mut Faults) {
     if settings.mapping.scheme != "page" {
         faults.add("`slc.mode` moves single pages between blocks of two kinds, which block-mapped schemes and cached maps do not follow: set mapping.scheme = \"page\"");
     }
-    let needed = settings.gc.low_watermark.saturating_add(3);
+    let needed = working_blocks(settings);
     if slc.blocks < needed {
         faults.add(format!(
             "`slc.blocks` is {}; a plane needs {needed} of them to write and collect",

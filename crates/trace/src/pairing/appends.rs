@@ -11,13 +11,12 @@ const MOST_OPEN: usize = 1 << 12;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Append {
     device: NameId,
-    /// The begin of the zone.
+    /// The start of the zone.
     sector: u64,
     sectors: u32,
 }
 
-/// The appends that were issued and are not complete. They ask for the begin of a zone, and their completion states where they
-/// were written.
+/// The zone appends in flight.
 #[derive(Debug, Default)]
 pub(super) struct Appends(VecDeque<Append>);
 
@@ -38,7 +37,8 @@ impl Appends {
         }
     }
 
-    /// The sector that the append asked for which ends at `written`: the nearest before it, of those the oldest.
+    /// Ends the append that was written at this sector; returns the start of its zone. Of the appends of this length, it is the oldest
+    /// to the nearest zone start at or before the sector.
     pub fn complete(&mut self, device: NameId, written: u64, sectors: u32) -> Option<u64> {
         let fits = |open: &Append| open.device == device && open.sectors == sectors && open.sector <= written;
         let nearest = self.0.iter().filter(|open| fits(open)).map(|open| open.sector).max()?;

@@ -19,8 +19,8 @@
 //! 6. Recordings without some of these events are met half way: the earliest stage seen gives the arrival. A request that was
 //!    issued but not queued on the record arrives with its issue, and is counted. Without completions the requests stay open,
 //!    or end with the command of the driver; with completions alone, each is a request that arrives at that time.
-//! 7. A zone append (`ZA`) asks for the begin of a zone and completes where it was written: it ends the oldest append of its
-//!    length to the nearest zone begin before that.
+//! 7. A zone append (`ZA`) is issued at the start of its zone; its completion states the sector that was written. The completion
+//!    belongs to the oldest append of the same length to the zone that contains this sector.
 //! 8. What is queued to a mapped device (dm, zram) is passed on to a disk, or served without a request. Where other
 //!    devices issue or complete requests, those of a device that never does are left out and counted as skipped.
 //!
@@ -143,7 +143,7 @@ impl Pairer {
         self.take(event, ledger, out);
     }
 
-    /// A zone append asks for the begin of its zone; its completion states where it was written.
+    /// A zone append is issued at the start of its zone; its completion states the sector that was written.
     #[cold]
     fn zone_append(&mut self, event: &Event, ledger: &mut Ledger, out: &mut Vec<Request>) {
         let Event { kind, device, sector, sectors, .. } = *event;

@@ -34,8 +34,6 @@ pub(super) struct Causes {
     named: FxHashMap<String, u32>,
     /// Paths of named pipes.
     pipes: FxHashSet<String>,
-    /// By thread: the path that it opened last, and when the call began and ended.
-    opened: FxHashMap<usize, (String, i64, i64)>,
     /// By the table of a process and the address: who woke waiters last.
     woken: FxHashMap<(usize, String), Deed>,
     /// By table: who woke anyone last.
@@ -256,7 +254,7 @@ impl Recording {
         }
     }
 
-    /// A wait for another thread while that waits for an unknown cause waits for the same cause.
+    /// While the other thread waits for an unknown cause, a thread that waits for it waits for that cause, too.
     pub(super) fn waits_with(&mut self, thread: usize, other: usize, call: &Call) {
         let spans = self.threads[other].unexplained.between(call.begun, call.ended);
         if spans.is_empty() {
@@ -268,57 +266,46 @@ impl Recording {
         }
     }
 
-    /// A named pipe is opened: the call waits for who opens the other end. False for other files.
-    pub(super) fn opens_pipe(&mut self, thread: usize, call: &Call) -> bool {
-        let Some(path) = call.opened.clone().or_else(|| self.path_of_open(thread, call)) else {
-            return false;
-        };
-        if !self.causes.pipes.contains(&path) {
-            self.causes.opened.insert(thread, (path, call.begun, call.ended));
+    /// Opens a path that is known to be a named pipe; false for other files.
+    pub(super) fn opens_pipe(&mut self, thread: usize, call: &Call, path: &str) -> bool {
+        if !self.causes.pipes.contains(path) {
             return false;
         }
-        let channel = self.causes.named(&path);
+        let channel = self.causes.named(path);
         self.put(thread, call.result, Open::Channel(channel));
         self.waits_at_open(thread, call.begun, call.ended);
         true
     }
 
-    /// A status says that a path, or the file of a descriptor, is a named pipe. It may have been opened as a file just before.
-    pub(super) fn is_a_pipe(&mut self, thread: usize, call: &Call) {
-        let Some(number) = call.number(0) else {
-            if let Some(path) =
-                self.path(thread, call, Some(0), 1).or_else(|| self.path(thread, call, None, 0))
-            {
-                self.causes.pipes.insert(path);
-            }
+    /// A `stat` call has found a named pipe: at a path, or behind its descriptor, which may have been opened as a file just before.
+    pub(super) fn is_a_pipe(&mut self, thread: usize, call: &Call, path: Option<String>) {
+        if let Some(path) = path {
+            self.causes.pipes.insert(path);
+            return;
+        }
+        let (Some(number), Some(Open::File(description))) = (call.number(0), self.open(thread, call, 0))
+        else {
             return;
         };
-        let path = match self.open(thread, call, 0) {
-            Some(Open::File(description)) => self.files.all[description.file.get()].path.clone(),
-            _ => return,
-        };
+        let file = description.file.get();
+        let path = self.files.all[file].path.clone();
         let channel = self.causes.named(&path);
         self.put(thread, number, Open::Channel(channel));
-        if let Some((_, begun, ended)) =
-            self.causes.opened.remove(&thread).filter(|(opened, ..)| *opened == path)
+        if let Some((_, begun, ended)) = self.threads[thread].opened.take().filter(|opened| opened.0 == file)
         {
             self.waits_at_open(thread, begun, ended);
         }
         self.causes.pipes.insert(path);
     }
 
-    /// Nothing in the recording says who opened the other end of a pipe. The call is counted as one on files, too.
+    /// Opening a pipe waits for the process that opens its other end, which the recording does not tell. The time is counted as that of
+    /// a call on files, too, and is taken back from there.
     fn waits_at_open(&mut self, thread: usize, begun: i64, ended: i64) {
         self.known.storage_ns -= ended - begun;
         self.known.pause_ns += ended - begun;
         let found = &mut self.threads[thread];
         found.pause(ended - begun);
         found.unexplained.add("open of a pipe", begun, ended);
-    }
-
-    fn path_of_open(&self, thread: usize, call: &Call) -> Option<String> {
-        let (folder, path) = if call.name.starts_with("openat") { (Some(0), 1) } else { (None, 0) };
-        self.path(thread, call, folder, path)
     }
 
     /// A child that ended while a call waited.

@@ -42,14 +42,8 @@ impl Recording {
     /// Calls on files and descriptors; false for others.
     pub(super) fn on_files(&mut self, thread: usize, call: &Call, name: &str) -> bool {
         let done = call.result >= 0;
-        if done && is_of_pipe(call) {
-            self.is_a_pipe(thread, call);
-        }
         match name {
             "open" | "creat" | "openat" | "openat2" => {
-                if done && self.opens_pipe(thread, call) {
-                    return true;
-                }
                 if done {
                     self.opens(thread, call, name);
                 }
@@ -238,7 +232,11 @@ impl Recording {
             self.put(thread, call.result, Open::Folder(path));
             return;
         }
+        if self.opens_pipe(thread, call, &path) {
+            return;
+        }
         let file = self.files.of(&path);
+        self.threads[thread].opened = Some((file, call.begun, call.ended));
         let creates = name == "creat" || opens_with(call, flags, "O_CREAT");
         let empties = name == "creat" || opens_with(call, flags, "O_TRUNC");
         let known = &mut self.files.all[file];
@@ -310,14 +308,22 @@ impl Recording {
 
     fn status(&mut self, thread: usize, call: &Call, name: &str) {
         if matches!(name, "fstat" | "fstat64") {
-            if let (Some(description), Some(size)) = (self.described(thread, call, 0), size_of(call, 1)) {
+            if is_of_pipe(call) {
+                self.is_a_pipe(thread, call, None);
+            } else if let (Some(description), Some(size)) =
+                (self.described(thread, call, 0), size_of(call, 1))
+            {
                 self.files.has(description.file.get(), size);
             }
             return;
         }
         let relative = matches!(name, "newfstatat" | "fstatat64" | "statx" | "faccessat" | "faccessat2");
         let at = usize::from(relative);
-        let Some(path) = self.path(thread, call, at.checked_sub(1), at) else { return };
+        let path = self.path(thread, call, at.checked_sub(1), at);
+        if is_of_pipe(call) {
+            return self.is_a_pipe(thread, call, path);
+        }
+        let Some(path) = path else { return };
         let file = self.files.of(&path);
         if call.result < 0 {
             if self.files.all[file].before == Before::Unknown && !self.files.all[file].changed {
@@ -386,9 +392,10 @@ fn opens_with(call: &Call, at: usize, flag: &str) -> bool {
     call.has_flag(at, flag) || call.number(at).is_some_and(|bits| bits & bit != 0)
 }
 
-/// Whether a status says that it is one of a named pipe.
+/// Whether a `stat` call has found a named pipe.
 fn is_of_pipe(call: &Call) -> bool {
-    call.arguments.iter().filter_map(Argument::word).any(|word| word.contains("mode=S_IFIFO"))
+    call.result >= 0
+        && call.arguments.iter().filter_map(Argument::word).any(|word| word.contains("mode=S_IFIFO"))
 }
 
 /// The offset that a call names; none where it is at the position of the descriptor.
