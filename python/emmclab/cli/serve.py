@@ -464,6 +464,10 @@ def _show(
     record: Path | None,
 ) -> None:
     """Write the files that were asked for, and print the sum of the run."""
+    if figures is not None and figures["refused"]:
+        say(
+            f"warning: requests failed that a device with zones does not take; the first: {figures['refused']}"
+        )
     made = Provenance([live.device]).to_dict()
     if record is not None:
         say(f"trace: {record}")
