@@ -465,9 +465,7 @@ def _show(
 ) -> None:
     """Write the files that were asked for, and print the sum of the run."""
     if figures is not None and figures["refused"]:
-        say(
-            f"warning: requests failed that a device with zones does not take; the first: {figures['refused']}"
-        )
+        say(f"warning: requests failed that the zones do not allow; the first: {figures['refused']}")
     made = Provenance([live.device]).to_dict()
     if record is not None:
         say(f"trace: {record}")
