@@ -26,7 +26,7 @@ def render(results: Results, judged: Sequence[Claim], drawn: Sequence[Drawing]) 
             f"{results.about['about']}: {results.about['cells']:,} profiles and simulations of "
             f"{len(results.inputs)} workloads, on a new phone and on an aged one.",
             f"{_recorded(results)}25 workloads made from the paper's published figures stand for its traces; "
-            "SLC times and the card are assumptions that the presets state.",
+            "SLC times are assumptions that the presets state; the cards are fitted to two figures each.",
         ],
         beside={
             drawing.name: [claim for claim in judged if claim.source == drawing.source] for drawing in drawn
@@ -43,8 +43,9 @@ def drawings(results: Results) -> list[Drawing]:
     """Draw one picture for each implication."""
     new, aged = by_input(results, "new"), by_input(results, "aged")
     card = [
-        {"trace": name, "option": routing, "value": change_pct(new[name], run)}
-        for routing, runs in by_routing(results).items()
+        {"trace": name, "option": f"{card}, {routing}", "value": change_pct(new[name], run)}
+        for card, by_way in by_routing(results).items()
+        for routing, runs in by_way.items()
         for name, run in runs.items()
     ]
     waits = [
