@@ -20,7 +20,6 @@ from emmclab.papers.iiswc15.readings import (
     reductions,
     utilisation,
 )
-from emmclab.papers.iiswc15.twins import twins
 from emmclab.papers.measuring import Measurement, measure, simulated
 from emmclab.studies.results import Results
 from emmclab.traces.reading import read
@@ -43,15 +42,10 @@ def _reduction(results: Results, part: str) -> Measurement:
         f"Over all {len(spread)} readings {spread[low]:.1f} ({low.text}) to {spread[high]:.1f} % "
         f"({high.text})."
     )
-    recorded = [
-        f"{twin.recorded} gains {twin.gain[0]:.1f} %, its synthetic twin {twin.gain[1]:.1f} %"
-        for twin in twins(results)
-    ]
-    if recorded:
-        note += f" Recorded: {'; '.join(recorded)}."
     if part == "mean":
         four, eight, aligned = (
-            mean_responses(results, PRIMARY, device) for device in (FOUR, EIGHT, EIGHT_ALIGNED)
+            mean_responses(results, PRIMARY, device, results.applications)
+            for device in (FOUR, EIGHT, EIGHT_ALIGNED)
         )
         gain, other = (
             statistics.mean(100 * (1 - pages[name] / four[name]) for name in results.applications)
@@ -69,7 +63,7 @@ def _reduction(results: Results, part: str) -> Measurement:
 
 
 def _saturated(results: Results) -> str:
-    responses = mean_responses(results, PRIMARY, FOUR)
+    responses = mean_responses(results, PRIMARY, FOUR, results.applications)
     names = [name for name in results.applications if responses[name] > _SATURATED_MS]
     said = ", ".join(f"{name} ({responses[name] / 1000:.1f} s mean response)" for name in names)
     return f" Saturated on 4PS: {said}." if names else ""
@@ -118,10 +112,13 @@ def _outliers_among(slowest: list[str]) -> int:
 @measure
 def outliers(results: Results) -> Measurement:
     """Figure 8b, applications with much higher mean responses than the others."""
-    responses = mean_responses(results, PRIMARY, FOUR)
+    responses = mean_responses(results, PRIMARY, FOUR, results.applications)
     slowest = _slowest(results, responses)
     among = _outliers_among(slowest)
-    counts = [_outliers_among(_slowest(results, mean_responses(results, reading, FOUR))) for reading in ALL]
+    counts = [
+        _outliers_among(_slowest(results, mean_responses(results, reading, FOUR, results.applications)))
+        for reading in ALL
+    ]
     least = min(responses[name] for name in _OUTLIERS)
     most = max(responses[name] for name in results.applications if name not in _OUTLIERS)
     return Measurement(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -69,28 +69,33 @@ _SSDSIM = {
 }
 
 
-def _runs(results: Results, reading: Reading, device: str) -> dict[str, dict[str, Any]]:
+def _runs(
+    results: Results, reading: Reading, device: str, among: Collection[str] | None
+) -> dict[str, dict[str, Any]]:
     if reading.ssdsim:
         return {
             run["input"]: run
-            for run in results.select(_SSDSIM[device])
+            for run in results.select(_SSDSIM[device], among=among)
             if run["settings"]["timing.parallelism"] == reading.parallelism
         }
     wanted = {"timing.parallelism": reading.parallelism, "timing.write_complete": reading.write_complete}
-    runs = results.select("hybrid", device=device, mode=reading.mode)
+    runs = results.select("hybrid", among=among, device=device, mode=reading.mode)
     return {run["input"]: run for run in runs if run["settings"] == wanted}
 
 
-def mean_responses(results: Results, reading: Reading, device: str) -> dict[str, float]:
-    """Mean response in ms by input."""
-    return {
-        name: run["response"]["mean_response_ms"] for name, run in _runs(results, reading, device).items()
-    }
+def mean_responses(
+    results: Results, reading: Reading, device: str, among: Collection[str] | None = None
+) -> dict[str, float]:
+    """Mean response in ms by input, of all or `among` some."""
+    runs = _runs(results, reading, device, among)
+    return {name: run["response"]["mean_response_ms"] for name, run in runs.items()}
 
 
 def reductions(results: Results, reading: Reading, against: str = FOUR) -> dict[str, float]:
     """Percent by which hybrid pages shorten the mean response, by application."""
-    base, hybrid = (mean_responses(results, reading, device) for device in (against, HYBRID))
+    base, hybrid = (
+        mean_responses(results, reading, device, results.applications) for device in (against, HYBRID)
+    )
     return {name: 100 * (1 - hybrid[name] / base[name]) for name in results.applications}
 
 
@@ -113,7 +118,7 @@ def nearest(found: dict[Reading, dict[str, float]]) -> Reading:
 def utilisation(results: Results, name: str, eight: str = EIGHT) -> dict[str, float]:
     """Space utilisation of the three devices; of the points left open it depends on the 8 KB device alone."""
     return {
-        label: _runs(results, PRIMARY, device)[name]["space"]["space_utilisation"]
+        label: _runs(results, PRIMARY, device, [name])[name]["space"]["space_utilisation"]
         for label, device in (("4ps", FOUR), ("8ps", eight), ("hps", HYBRID))
     }
 
