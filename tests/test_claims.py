@@ -86,7 +86,7 @@ EXPECTED = {
     "fastcommit-jbd2-share": DIRECTION,
     "fast12-webbench-spread": DIRECTION,
     "fast12-network": REPRODUCED,
-    "fast12-rand-dominates": NOT,
+    "fast12-rand-dominates": DIRECTION,
     "fast12-speed-class": REPRODUCED,
     "fast12-apps-vary": NOT,
     "fast12-webbench-writes": NOT,

@@ -23,7 +23,7 @@ from test_report_page import Visit
 GROUPS = workload_groups()
 WORKLOADS = (*GROUPS["applications"], *GROUPS["combos"])
 #: How the archive writes names that the paper writes otherwise.
-OTHERWISE = {"GoogleMaps": "GoogleMap", "Facebook": "FaceBookHandOuts", "Music/FB": "Music_FaceBook"}
+OTHERWISE = {"GoogleMaps": "GoogleMap", "FB/Msg": "FaceBookHandOuts", "Music/FB": "Music_FaceBook"}
 #: The claims that say nothing of a trace, or that stay restated: a device was fitted to them.
 STAY = {"iiswc-hps-util-4ps", "iiswc-split-20k"}
 
@@ -104,7 +104,8 @@ def test_a_file_with_other_figures_is_what_its_name_says_and_the_difference_is_s
     ("file", "workload"),
     [
         ("log121_Movie.txt", "Movie"),
-        ("LOG260_FaceBookHandOuts.txt.gz", "Facebook"),
+        ("LOG260_FaceBookHandOuts.txt.gz", "FB/Msg"),
+        ("log7_FaceBookAgain.txt", "Facebook"),
         ("log126_MusicFaceBook.txt", "Music/FB"),
         ("WebBrowsing_Music.txt", "Music/WB"),
         ("log7_Call.txt", ""),  # CallIn or CallOut
@@ -125,6 +126,16 @@ def test_the_surer_of_two_files_is_taken_and_the_other_is_named(folder: Path) ->
     assert messaging.file == whole.name
     ((file, why),) = found.left_out
     assert file == shorter.name and "Messaging" in why and "1,000 requests" in why
+
+
+def test_of_two_files_that_are_a_workload_by_name_the_nearest_is_taken(folder: Path) -> None:
+    path = folder / _file("GoogleMaps")
+    lines = path.read_text().splitlines(keepends=True)
+    path.write_text("".join(lines[:6266]))
+    (folder / "log201_GoogleMap.txt").write_text("".join(lines[:500]))
+    found = identified(folder, {})
+    assert path.name in [one.file for one in found.used]
+    assert [file for file, _ in found.left_out] == ["log201_GoogleMap.txt"]
 
 
 def test_two_files_that_are_one_workload_are_refused(folder: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -22,8 +23,8 @@ ARCHIVE, INSIDE = "Nexus5_Kernel_BIOTracer_traces.tar.gz", "WorkSpace_nexus5/Tra
 _NEAR_PCT = 1.0
 #: How a trace was identified, the surest first.
 _EXACT, _NEAR, _NAME = range(3)
-#: As the paper abbreviates the applications of a combo.
-_SHORT = {"FB": "Facebook", "WB": "WebBrowsing", "Msg": "Messaging"}
+#: What the paper abbreviates in the names of combos, and how the archive writes it.
+_SHORT = {"FB": ("Facebook",), "WB": ("WebBrowsing",), "Msg": ("Messaging", "HandOuts", "HangOuts")}
 #: A name that is a part of another has at least so many letters.
 _LEAST_LETTERS = 4
 #: Files of a folder that are named as left out; an archive may hold the sources of a kernel.
@@ -50,6 +51,8 @@ class _Found:
     workload: str
     level: int
     how: str
+    #: Requests more or fewer than published.
+    off: int
 
 
 def identified(folder: Path, reading: Mapping[str, Any]) -> Recordings:
@@ -120,7 +123,7 @@ def _identify(file: str, figures: tuple[int, float]) -> _Found | str:
                 how = "as in Table III" if level == _EXACT else f"within {_NEAR_PCT:g} % of Table III"
                 if not (_is(row["requests"], requests, within) and _is(row["data_size_kb"], kb, within)):
                     how += ", as far as its row can be right (`emmclab papers tables`)"
-                return _Found(file, name, level, f"{said}: {how}")
+                return _Found(file, name, level, f"{said}: {how}", abs(requests - row["requests"]))
     name = named(file)
     if not name:
         return f"{said}: no row of Table III within {_NEAR_PCT:g} %, and its name is no workload of the paper"
@@ -130,6 +133,7 @@ def _identify(file: str, figures: tuple[int, float]) -> _Found | str:
         name,
         _NAME,
         f"by its name; {said}, published {row['requests']:,} requests, {row['data_size_kb']:,.0f} KB",
+        abs(requests - row["requests"]),
     )
 
 
@@ -177,12 +181,14 @@ def _letters(text: str) -> str:
 def _keys(name: str) -> set[str]:
     """Return the ways to write a workload: as the paper does, in full, and a combo in either order."""
     parts = name.split("/")
-    whole = [_SHORT.get(part, part) for part in parts]
-    return {_letters("".join(way)) for way in (parts, whole, parts[::-1], whole[::-1])}
+    ways = itertools.product(*((part, *_SHORT.get(part, ())) for part in parts))
+    return {_letters("".join(order)) for way in ways for order in (way, way[::-1])}
 
 
 def _one_for_each(found: Iterable[_Found], left_out: list[tuple[str, str]]) -> list[StandIn]:
     """Take the surest file of each workload, in the order of the paper, and add the others to those left out.
+
+    Of files that are what their names say, the surest is the one with the nearest number of requests.
 
     Raises:
         ConfigError: two are equally sure.
@@ -192,12 +198,12 @@ def _one_for_each(found: Iterable[_Found], left_out: list[tuple[str, str]]) -> l
         by_workload.setdefault(one.workload, []).append(one)
     used = []
     for row in published()["rows"]:
-        files = sorted(by_workload.get(row["name"], []), key=lambda one: one.level)
+        files = sorted(by_workload.get(row["name"], []), key=_unsure)
         if not files:
             continue
         first, *others = files
         for other in others:
-            if other.level == first.level:
+            if _unsure(other) == _unsure(first):
                 raise ConfigError(
                     f"{first.file} and {other.file} are both {first.workload} ({first.how}; {other.how})",
                     kind="config",
@@ -207,3 +213,7 @@ def _one_for_each(found: Iterable[_Found], left_out: list[tuple[str, str]]) -> l
             left_out.append((other.file, f"{first.file} is {first.workload} more surely ({other.how})"))
         used.append(StandIn(first.file, first.workload, first.how))
     return used
+
+
+def _unsure(found: _Found) -> tuple[int, int]:
+    return found.level, found.off if found.level == _NAME else 0
