@@ -163,7 +163,11 @@ def _utilisation(results: Results) -> Drawing:
         rows.append({"trace": name, _EIGHT: use["8ps"], _ALIGNED: aligned["8ps"], "hybrid": use["hps"]})
     rows.sort(key=lambda row: row[_EIGHT])
     x = alt.X("utilisation:Q", title="space utilisation, of 4 KB pages", scale=alt.Scale(domain=[0.6, 1.0]))
-    chart = dots(rows, "trace", x, "device", [_EIGHT, "hybrid", _ALIGNED])
+    devices = [_EIGHT, "hybrid", _ALIGNED]
+    below = alt.Legend(orient="bottom", columns=2)
+    chart = dots(rows, "trace", x, "device", devices).encode(
+        color=alt.Color("device:N", title=None, sort=devices, legend=below)
+    )
     chart = chart.transform_fold(["hybrid", _ALIGNED, _EIGHT], ["device", "utilisation"])
     return Drawing(
         "utilisation",
