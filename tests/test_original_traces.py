@@ -128,6 +128,18 @@ def test_the_surer_of_two_files_is_taken_and_the_other_is_named(folder: Path) ->
     assert file == shorter.name and "Messaging" in why and "1,000 requests" in why
 
 
+def test_among_many_files_a_trace_that_is_left_out_is_named_before_what_is_none(
+    folder: Path, trace: Path
+) -> None:
+    for number in range(200):
+        (folder / f"driver{number}.c").write_text("int x;\n")
+    shutil.copy(trace, folder / "mine.txt")
+    left_out = identified(folder, {}).left_out
+    assert left_out[0][0] == "mine.txt"
+    assert len(left_out) < 30
+    assert left_out[-1][1] == f"{201 - len(left_out) + 1} more files"
+
+
 def test_of_two_files_that_are_a_workload_by_name_the_nearest_is_taken(folder: Path) -> None:
     path = folder / _file("GoogleMaps")
     lines = path.read_text().splitlines(keepends=True)

@@ -28,7 +28,7 @@ _SHORT = {"FB": ("Facebook",), "WB": ("WebBrowsing",), "Msg": ("Messaging", "Han
 #: A name that is a part of another has at least so many letters.
 _LEAST_LETTERS = 4
 #: Files of a folder that are named as left out; an archive may hold the sources of a kernel.
-_MOST_LEFT_OUT = 100
+_MOST_LEFT_OUT = 20
 
 
 def origin(results: Results) -> str:
@@ -75,6 +75,7 @@ def identified(folder: Path, reading: Mapping[str, Any]) -> Recordings:
         )
     found: list[_Found] = []
     left_out: list[tuple[str, str]] = []
+    no_traces: list[tuple[str, str]] = []
     for path in sorted(path for path in folder.rglob("*") if path.is_file()):
         name = printable(path.relative_to(folder))
         try:
@@ -82,7 +83,7 @@ def identified(folder: Path, reading: Mapping[str, Any]) -> Recordings:
         except EmmclabError as error:
             if named(name):
                 raise
-            left_out.append((name, f"not a trace: {error}"))
+            no_traces.append((name, f"not a trace: {error}"))
             continue
         if isinstance(said, str):
             left_out.append((name, said))
@@ -90,7 +91,8 @@ def identified(folder: Path, reading: Mapping[str, Any]) -> Recordings:
             found.append(said)
     if not found:
         raise ConfigError(
-            f"{printable(folder)}: no trace of the paper is in this folder ({len(left_out):,} other files)",
+            f"{printable(folder)}: no trace of the paper is in this folder "
+            f"({len(left_out) + len(no_traces):,} other files)",
             kind="config",
             file=printable(folder),
             field="--traces",
@@ -98,6 +100,7 @@ def identified(folder: Path, reading: Mapping[str, Any]) -> Recordings:
             "requests and sizes that its traces have",
         )
     used = _one_for_each(found, left_out)
+    left_out += no_traces
     more = len(left_out) - _MOST_LEFT_OUT
     if more > 0:
         left_out[_MOST_LEFT_OUT:] = [("...", f"{more:,} more files")]
