@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
@@ -16,20 +16,22 @@ from emmclab.cli.show import framed
 from emmclab.cli.studies import (
     RESULTS,
     Jobs,
+    PaperTraces,
     ResultsFolder,
     TraceInputs,
     note_reading,
     recorded_traces,
+    recordings_of,
     run_with_meter,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from emmclab.papers.claims import Claim
     from emmclab.papers.registry import Paper
-    from emmclab.studies import Results
+    from emmclab.studies import Results, Study
 
 
 def register(app: typer.Typer) -> None:
@@ -47,7 +49,8 @@ def claims(
             autocompletion=paper_names,
         ),
     ] = None,
-    traces: TraceInputs = [],  # noqa: B006
+    traces: PaperTraces = None,
+    trace: TraceInputs = [],  # noqa: B006
     jobs: Jobs = 0,
     results: ResultsFolder = RESULTS,
     reading: Reading,
@@ -55,35 +58,42 @@ def claims(
 ) -> None:
     """Judge the claims of the papers on the results of their studies; runs missing cells.
 
-    Options of reading are for the recorded traces; workloads that are made do not change.
+    With --traces the original traces of IISWC 2015 take the place of the workloads made from its figures.
+    Options of reading are for recorded traces.
     """
     from emmclab.papers.claims import judge
     from emmclab.papers.registry import paper as find
     from emmclab.papers.registry import papers
 
     chosen = list(papers().values()) if paper is None else [find(paper)]
-    recorded = recorded_traces(traces)
-    note_reading(reading, recorded)
-    judged = judge(results_of(chosen, recorded, reading.given(), results, jobs), chosen)
+    recorded = recorded_traces(trace)
+    recordings = recordings_of(traces, chosen, reading)
+    note_reading(reading, recorded, recordings)
+
+    def prepared(study: Study, paper: Paper) -> Study:
+        study = study.with_inputs(recorded).with_reading(reading.given())
+        return study.with_recordings(recordings) if recordings and paper.takes_traces else study
+
+    judged = judge(results_of(chosen, prepared, results, jobs), chosen)
     if as_json:
         print_json([claim.to_dict() for claim in judged])
     else:
         console = stdout()
         show_claims(console, judged)
+        show_settled(console, judged)
         show_headline(console, judged)
 
 
 def results_of(
-    chosen: Sequence[Paper], recorded: Sequence[str], reading: Mapping[str, Any], folder: Path, jobs: int
+    chosen: Sequence[Paper], prepared: Callable[[Study, Paper], Study], folder: Path, jobs: int
 ) -> dict[str, Results]:
     """Run the missing cells of the studies that the claims of these papers need."""
     from emmclab.papers.claims import studies_of
+    from emmclab.papers.registry import studies
     from emmclab.studies import Study
 
     return {
-        name: run_with_meter(
-            Study.named(name).with_inputs(recorded).with_reading(reading), folder / name, jobs, fresh=False
-        )
+        name: run_with_meter(prepared(Study.named(name), studies()[name]), folder / name, jobs, fresh=False)
         for name in studies_of(chosen)
     }
 
@@ -111,6 +121,14 @@ def show_claims(console: Console, judged: list[Claim]) -> None:
             Text(claim.verdict, styles[claim.verdict]),
         )
     console.print(table)
+
+
+def show_settled(console: Console, judged: list[Claim]) -> None:
+    """Print how many claims recorded traces decide, where some take the place of workloads."""
+    from emmclab.papers.claims import settled
+
+    if said := settled(judged):
+        console.print(said, markup=False, soft_wrap=True)
 
 
 def show_headline(console: Console, judged: list[Claim]) -> None:

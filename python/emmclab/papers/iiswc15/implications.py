@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from emmclab.devices.device import Device
 from emmclab.devices.result import at
@@ -23,11 +23,13 @@ _CARDS = {"card-pny": "pny-c10", "card-transcend": "transcend-c2"}
 _RAM_KB = 4096
 
 
-def by_input(results: Results, grid: str, **settings: object) -> dict[str, Run]:
-    """Return the runs of a grid by input, those with the wanted settings."""
+def by_input(
+    results: Results, grid: str, *, among: Collection[str] | None = None, **settings: object
+) -> dict[str, Run]:
+    """Return the runs of a grid by input, those with the wanted settings, of all inputs or `among` some."""
     return {
         run["input"]: run
-        for run in results.select(grid)
+        for run in results.select(grid, among=among)
         if all(run["settings"].get(key.replace("__", ".")) == value for key, value in settings.items())
     }
 
@@ -70,7 +72,7 @@ def _said(results: Results, values: dict[str, float], unit: str) -> str:
 @measure
 def low_rate_service(results: Results) -> Measurement:
     """Characteristic 4: mean service time where the device falls asleep between requests."""
-    runs = by_input(results, "new")
+    runs = by_input(results, "new", among=results.applications)
     service = {name: runs[name]["service"]["mean_service_ms"] for name in results.applications}
     sleepy = [service[name] for name in _SLEEPY]
     rest = [value for name, value in service.items() if name not in _SLEEPY]
