@@ -26,8 +26,8 @@ def render(results: Results, judged: Sequence[Claim], drawn: Sequence[Drawing]) 
         lead=[
             f"{results.about['about']}: {results.about['cells']:,} profiles and simulations of "
             f"{len(results.inputs)} workloads, on a new phone and on an aged one.",
-            f"{origin(results)} SLC times are assumptions that the presets state; the cards are fitted to two "
-            "figures each.",
+            f"{origin(results)} SLC times are assumptions that the presets state; the cards are fitted to "
+            "two figures each.",
         ],
         beside={
             drawing.name: [claim for claim in judged if claim.source == drawing.source] for drawing in drawn
