@@ -29,12 +29,21 @@ def headline(result: Result) -> str:
     """
     if not result["requests.total"]:
         return "no request was served"
-    mean = f"mean response {_ms(result['response.mean_response_ms'])}"
-    beside = result["recorded.response.all"]
+    mean, beside = result["response.mean_response_ms"], result["recorded.response.all"]
     if beside["recorded_ms"] is None:
-        return f"{mean}, p99 {_ms(result['response.p99_ms'])}; no response times are recorded"
-    error = "" if beside["error_pct"] is None else f" ({beside['error_pct']:+.1f} %)"
-    return f"{mean}, recorded {_ms(beside['recorded_ms'])}{error}"
+        p99 = _ms(result["response.p99_ms"])
+        return f"mean response {_ms(mean)}, p99 {p99}; no response times are recorded"
+    return beside_text(mean, beside["recorded_ms"], beside["error_pct"])
+
+
+def beside_text(simulated_ms: float, recorded_ms: float, error_pct: float | None) -> str:
+    """Return a simulated mean response beside the recorded one.
+
+    >>> beside_text(1.9, 1.883, 0.9)
+    'mean response 1.90 ms, recorded 1.88 ms (+0.9 %)'
+    """
+    error = "" if error_pct is None else f" ({error_pct:+.1f} %)"
+    return f"mean response {_ms(simulated_ms)}, recorded {_ms(recorded_ms)}{error}"
 
 
 def comparison_headlines(results: Sequence[Result]) -> list[str]:
@@ -239,16 +248,24 @@ def device_before(result: Result) -> str:
     >>> device_before(emmclab.Device.preset("nexus5").simulate(emmclab.read(emmclab.bundled()[0])))
     'device: new (empty)'
     """
-    state = result["options"]["precondition"]
-    if state == "none":
-        return "device: new (empty)"
-    word, _, amount = str(state).partition(":")
+    return f"device: {state_text(str(result['options']['precondition']))}"
+
+
+def state_text(precondition: str) -> str:
+    """Describe data on a device in words.
+
+    >>> state_text("none"), state_text("used:365d,trim=yes"), state_text("sequential:80")
+    ('new (empty)', 'used by a phone (365d, trim=yes)', 'preconditioned, sequential:80')
+    """
+    if precondition == "none":
+        return "new (empty)"
+    word, _, amount = precondition.partition(":")
     if word == "steady":
         times = f"at most {amount or '4'} times its capacity"
-        return f"device: full, then overwritten at random until write amplification is flat ({times})"
+        return f"full, then overwritten at random until write amplification is flat ({times})"
     if word == "used":
-        return f"device: used by a phone ({amount.replace(',', ', ')})"
-    return f"device: preconditioned, {state}"
+        return f"used by a phone ({amount.replace(',', ', ')})"
+    return f"preconditioned, {precondition}"
 
 
 class Beside(NamedTuple):
