@@ -122,7 +122,8 @@ def run_live(
         disk.drain()
         disk.set("clock", clock)
         _mount(disk, places, folders)
-        disk.clear_counters()
+        # What the device does with the files from before is not of the run.
+        disk.settle()
         asked = {"network": network, "seed": seed, "limit_s": limit_s, "what_if": []}
         asked |= {name: said[name] for name in ("filesystems", "synced")}
         app = json.loads(_core.run_app_live(program, setup, disk.capacity_bytes, folders, asked))

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from emmclab.devices.result import Result
 from emmclab.devices.result_fields import ResultField, result_field
 from emmclab.devices.spread import is_random_run, order_of, untested
+from emmclab.runtime.quantity import duration
 
 #: Share of recorded requests within 1 ms of the device going idle above which open loop misleads.
 DEPENDENT_PCT = 25.0
@@ -17,6 +18,8 @@ _MUCH_WRAPPED_PCT = 5.0
 _COMFORTABLE = 0.8
 #: Share of the time in which requests arrive up to which a backlog is that of a burst, as the core judges it.
 _BURST_SHARE = 0.1
+#: Lateness of completions in the median, as a share of the mean response, from which it is said first.
+_MUCH_LATE = 0.25
 
 
 def headline(result: Result) -> str:
@@ -144,7 +147,9 @@ def warnings(result: Result) -> list[str]:
     >>> warnings(emmclab.Device.preset("nexus5").simulate(emmclab.read(emmclab.bundled()[0])))
     []
     """
-    found = [text] if (text := ended_early(result)) else []
+    found = [text] if (text := _much_late(result)) else []
+    if text := ended_early(result):
+        found.append(text)
     if (lie := result["configuration.lies"]) != "none":
         found.append(f"this device breaks a promise on purpose: cache.lies = {lie}")
     if changes := result.get("setting_changes"):
@@ -163,6 +168,29 @@ def warnings(result: Result) -> list[str]:
             "going idle: they seem to wait for it, which open loop ignores; use --mode closed"
         )
     return found
+
+
+def lateness(result: Result) -> str:
+    """Say how late completions of a served device were sent; empty where it follows no clock of the host."""
+    live = result.get("live") or {}
+    if live.get("late_p50_us") is None:
+        return ""
+    return (
+        f"completions were sent {duration(live['late_p50_us'] / 1e6)} late in the median, "
+        f"{duration(live['late_p99_us'] / 1e6)} at most in 99 %"
+    )
+
+
+def _much_late(result: Result) -> str:
+    """Say that software saw other response times than the device had; empty where they are about the same."""
+    live, mean_ms = result.get("live") or {}, result["response.mean_response_ms"]
+    if not (late := lateness(result)) or live["late_p50_us"] < _MUCH_LATE * 1000 * mean_ms:
+        return ""
+    return (
+        f"this host did not keep up with the clock `{live['clock']}`: {late}, beside a mean response of "
+        f"{duration(mean_ms / 1e3)} of the device alone; software was slower than on such a device; "
+        "repeat on an idle host, or with --clock x10 (ten times as slow) or --clock free"
+    )
 
 
 def offered(result: Result) -> str:
