@@ -261,7 +261,7 @@ def test_figures_begin_once_the_file_system_is_mounted(folder: Path) -> None:
 def test_work_of_the_device_on_data_from_before_a_command_is_not_counted(folder: Path) -> None:
     need("mkfs.ext4")
     # Its SLC cache is folded while the command sleeps, and what is in it was written by mkfs.
-    words = ["serve", "emmc51-cache", "--clock", "x0.01", "--mkfs", "ext4"]
+    words = ["serve", "emmc51-cache", "--clock", "real", "--mkfs", "ext4"]
     words += ["--mount", folder / "mnt", "--json"]
     result = json.loads(emmclab(*words, "--", "sleep", "1").stdout)
     assert result["settled"]["slc"]["folded_blocks"] > 0 == result["slc"]["folded_blocks"]
