@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from emmclab.papers.claims import Claim
     from emmclab.papers.registry import Paper
-    from emmclab.studies import Results
+    from emmclab.studies import Results, Study
 
 
 def register(app: typer.Typer) -> None:
@@ -55,6 +55,8 @@ def claims(
 ) -> None:
     """Judge the claims of the papers on the results of their studies; runs missing cells.
 
+    A claim whose study needs root is judged if its results are there; otherwise the table names the command.
+
     Options of reading are for the recorded traces; workloads that are made do not change.
     """
     from emmclab.papers.claims import judge
@@ -76,16 +78,30 @@ def claims(
 def results_of(
     chosen: Sequence[Paper], recorded: Sequence[str], reading: Mapping[str, Any], folder: Path, jobs: int
 ) -> dict[str, Results]:
-    """Run the missing cells of the studies that the claims of these papers need."""
-    from emmclab.papers.claims import studies_of
+    """Run the missing cells of the studies that the claims of these papers need.
+
+    Those that not every machine can run are taken where their results are kept.
+    """
+    from emmclab.papers.claims import kept_beside, studies_of
     from emmclab.studies import Study
 
-    return {
+    kept = {name: _kept(Study.named(name), folder / name) for name in kept_beside(chosen)}
+    return {name: found for name, found in kept.items() if found is not None} | {
         name: run_with_meter(
             Study.named(name).with_inputs(recorded).with_reading(reading), folder / name, jobs, fresh=False
         )
         for name in studies_of(chosen)
     }
+
+
+def _kept(study: Study, folder: Path) -> Results | None:
+    """Return the results of a study that are kept; None where a cell has none, or another version ran."""
+    from emmclab.studies import Results
+
+    if not (folder / "index.json").is_file():
+        return None
+    found = Results.load(folder)
+    return None if found.missing or found.about.get("definition") != study.definition else found
 
 
 def show_claims(console: Console, judged: list[Claim]) -> None:
@@ -107,7 +123,7 @@ def show_claims(console: Console, judged: list[Claim]) -> None:
         table.add_row(
             Text.assemble((claim.id, "bold"), f"\n{claim.claim}"),
             Text(claim.published),
-            Text(claim.measured),
+            Text(claim.reason if claim.verdict in (CANNOT, NOT_YET) else claim.measured),
             Text(claim.verdict, styles[claim.verdict]),
         )
     console.print(table)
