@@ -99,7 +99,9 @@ def _fastest(results: Sequence[Result]) -> str:
     best = names[order.best]
     least, most = means[order.best], max(means[place] for place in (order.best, *order.alike))
     alike, together = order.alike, ", ".join(names[place] for place in (order.best, *order.alike))
-    if alike and most == least:
+    if len(names) == 1:
+        line = f"{best}: mean response {_ms(least)}"
+    elif alike and most == least:
         line = f"{together} are equally fast: mean response {_ms(least)}"
     elif alike and order.seeds > 1:
         line = f"{order.seeds} seeds do not tell {together} apart: mean response {_ms(least)} to {_ms(most)}"
