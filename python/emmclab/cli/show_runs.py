@@ -21,6 +21,7 @@ from emmclab.devices.result_text import (
     mode_line,
     warnings,
 )
+from emmclab.devices.spread import spread
 from emmclab.traces.ledger import ledger_line
 from emmclab.traces.profile_options import percentile_label
 
@@ -300,7 +301,8 @@ def _show_compared(console: Console, results: Sequence[Result]) -> None:
     console.print()
     console.print(table)
     console.print()
-    console.print(_durability_table(results, f"{first.capitalize()}\n"))
+    runs = [(result.run_name, [result]) for result in results]
+    console.print(durability_table(runs, f"{first.capitalize()}\n"))
 
 
 #: Columns of the second table of a comparison.
@@ -309,22 +311,29 @@ _TIME_AND_DURABILITY = shown_fields(
 )
 
 
-def _durability_table(results: Sequence[Result], first: str) -> Table:
-    """Return how long the trace took, and how long its flushes and synchronous writes took."""
+def durability_table(found: Sequence[tuple[str, Sequence[Result]]], first: str) -> Table:
+    """Return how long the trace, its flushes and synchronous writes took: means over the runs of a device."""
     table = framed("Total time; response of flushes and synchronous writes")
     table.add_column(first)
     time = result_field("run.simulated_s")
     for heading in (time.head, "Change\n%", *(field.head for field in _TIME_AND_DURABILITY)):
         table.add_column(heading, justify="right", no_wrap=True)
-    base = results[0]["run.simulated_s"]
-    for result in results:
-        took = result["run.simulated_s"]
+    base = None
+    for name, runs in found:
+        took = _mean_of(runs, time) or 0.0
+        base = took if base is None else base
         table.add_row(
-            Text(result.run_name),
+            Text(name),
             time.text(took),
             f"{100 * (took / base - 1):+.1f}" if base else "–",
-            *(field.text(result.shown(field.path)) for field in _TIME_AND_DURABILITY),
+            *(field.text(_mean_of(runs, field)) for field in _TIME_AND_DURABILITY),
         )
     table.caption = "Cache flushes: flushes and preflushes that found data in the write buffer"
     table.caption_justify = "left"
     return table
+
+
+def _mean_of(runs: Sequence[Result], field: ResultField) -> float | None:
+    """Return the mean of a figure over runs that differ by their seed; None where none has it."""
+    over = spread([run.shown(field.path) for run in runs])
+    return None if over is None else over.mean
