@@ -16,6 +16,7 @@ from emmclab.devices.result_fields import ResultField, result_field, shown_field
 from emmclab.devices.result_text import (
     beside_rows,
     comparison_headlines,
+    completion,
     device_before,
     headline,
     mode_line,
@@ -111,15 +112,6 @@ def _ufs_table(ufs: dict[str, Any]) -> Table:
     return table
 
 
-def _completion(result: Result) -> str:
-    """Describe when a write completes: in the write buffer if it takes writes, else in the flash."""
-    when = f"when {result['configuration.write_complete']}"
-    buffered = (result["cache"] or {}).get("units_written")
-    return (
-        f"writes complete in the write buffer, durable ones {when}" if buffered else f"writes complete {when}"
-    )
-
-
 def show_result(console: Console, result: Result) -> None:
     """Print one run: summary, warnings, figures, parts of the response time."""
     show_warnings(console, [result])
@@ -128,7 +120,8 @@ def show_result(console: Console, result: Result) -> None:
     if result["recorded.response.all.recorded_ms"] is not None:
         show_beside(console, beside_rows(result), ("", "Recorded", "Simulated", "Error"))
     console.print()
-    title = f"{result['device']}: parallelism {result['configuration.parallelism']}, {_completion(result)}"
+    parallel = f"parallelism {result['configuration.parallelism']}"
+    title = f"{result['device']}: {parallel}, writes complete {completion(result)}"
     table = framed(title)
     for heading in ("", "Value", "Unit"):
         table.add_column(heading, justify="right" if heading == "Value" else "left")

@@ -298,6 +298,17 @@ def state_text(precondition: str) -> str:
     return f"preconditioned, {precondition}"
 
 
+def completion(result: Mapping[str, Any]) -> str:
+    """Describe when a write is complete: in the write buffer if it takes writes, else in the flash.
+
+    >>> completion({"configuration": {"write_complete": "programmed"}, "cache": {"units_written": 5}})
+    'in the write buffer, durable ones when programmed'
+    """
+    when = f"when {result['configuration']['write_complete']}"
+    buffered = (result.get("cache") or {}).get("units_written")
+    return f"in the write buffer, durable ones {when}" if buffered else when
+
+
 class Beside(NamedTuple):
     """A row of the table of recorded beside simulated figures: its label, and the figure that it is."""
 
