@@ -256,15 +256,6 @@ def test_bug_is_one_line_and_shows_its_traceback_only_when_asked(trace: Path) ->
     assert "Traceback" in head(EMMCLAB_DEBUG="1").stderr
 
 
-def test_the_folder_of_traces_has_to_be_there(tmp_path: Path) -> None:
-    done = emmclab(
-        *("reproduce", "iiswc15", "--results", tmp_path / "results"), env={"EMMCLAB_TRACES": "/nope/never"}
-    )
-    assert done.returncode == 2
-    assert "/nope/never: folder not found" in done.stderr and "EMMCLAB_TRACES" in done.stderr
-    assert not list(tmp_path.iterdir())
-
-
 def test_a_near_setting_is_named_by_its_whole_key(trace: Path) -> None:
     done = emmclab("simulate", trace, "--device", "small-1gb", "--set", "gc.polcy=fifo")
     assert done.returncode == 2

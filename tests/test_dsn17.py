@@ -159,7 +159,7 @@ def test_a_claim_whose_study_needs_root_is_judged_where_its_results_are_and_name
     console = Console(file=io.StringIO(), width=200)
     show_claims(console, [unknown])
     assert f"emmclab reproduce {study}" in " ".join(console.file.getvalue().replace("│", " ").split())
-    assert results_of([paper], [], {}, tmp_path, 1) == {}
+    assert results_of([paper], lambda study, _paper: study, tmp_path, 1) == {}
 
 
 def test_flushes_around_a_commit_are_joined_with_it_and_others_are_not() -> None:

@@ -183,6 +183,18 @@ def test_a_trace_that_names_no_format_is_shown_without_one() -> None:
     assert re.search(r"^chat  chat on ext4 of .* \(mke2fs 1\.47\.0\)$", emmclab("profile", path).stdout, re.M)
 
 
+def test_reads_of_a_thread_that_only_discards_are_said_to_be_discards(tmp_path: Path) -> None:
+    path = tmp_path / "phone.csv"
+    rows = ["arrival_ns,sector,sectors,op,process", "1000,0,8,write,chat"]
+    rows += [f"{at},{at * 8},2048,read,f2fs_discard-25" for at in range(2000, 2004)]
+    path.write_text("\n".join([*rows, ""]))
+    (thread,) = emmclab_json("journal", path)["kernel_threads"]
+    assert (thread["reads"], thread["read_kb"], thread["written_kb"]) == (4, 4096, 0)
+    assert "f2fs_discard-25: this thread sends discards only" in " ".join(
+        emmclab("journal", path).stdout.split()
+    )
+
+
 def test_checkpoints_of_f2fs_are_known_by_the_name_of_their_thread(tmp_path: Path) -> None:
     rows = ["arrival_ns,sector,sectors,op,process"]
     for at in range(100):

@@ -186,6 +186,30 @@ def test_rows_of_a_run_keep_what_was_asked_for_and_say_what_requests_waited_for(
     assert done.returncode == 2 and "fsyncs" in done.stderr
 
 
+def test_rows_of_a_run_are_in_order_of_arrival_under_layers_that_complete_in_another_order(
+    tmp_path: Path,
+) -> None:
+    trace, rows = tmp_path / "mixed.csv", tmp_path / "run.parquet"
+    lines = ["arrival_ns,op,sector,sectors"]
+    for n in range(600):
+        op, sectors = "w" if n % 4 else "r", 512 if n % 3 == 0 else 8
+        lines.append(f"{1000 * n},{op},{8192 + 1024 * (n % 97)},{sectors}")
+    trace.write_text("\n".join(lines) + "\n")
+    options = ("--device", "zufs", "--layer", "lfs", "--mode", "open", "--events", rows)
+    emmclab_json("simulate", trace, *options)
+    (found,) = _records(
+        emmclab(
+            "query",
+            "--trace",
+            rows,
+            "--json",
+            "select count(*) as requests, count(*) filter (complete_ns < before) as overtaking from "
+            "(select complete_ns, lag(complete_ns) over (order by arrival_ns) as before from events)",
+        )
+    )
+    assert found["requests"] == 600 and found["overtaking"] > 0
+
+
 def test_the_longest_waits_in_fsync_are_a_table(tmp_path: Path, flagged: Path) -> None:
     lines = ["# tracer: nop"]
     for number in range(3):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -85,6 +86,14 @@ def test_a_use_that_is_impossible_is_refused_with_its_word(
 ) -> None:
     done = emmclab("simulate", trace, *SMALL, *options)
     assert done.returncode == 2 and named in done.stderr and "hint" in done.stderr and not done.stdout
+
+
+def test_the_hint_of_a_worn_out_device_names_a_use_that_it_stands(trace: Path) -> None:
+    limit = ("--set", "geometry.block_groups.0.erase_limit=300")
+    done = emmclab("simulate", trace, *SMALL, *limit, "--used", "3y")
+    assert done.returncode == 2 and "worn out" in done.stderr
+    (proposed,) = re.findall(r"used:(\S+)", done.stderr)
+    assert emmclab("simulate", trace, *SMALL, *limit, "--used", proposed).returncode == 0
 
 
 def test_hours_need_a_trace_with_a_duration(tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
 //! The device: takes requests in order of arrival, says when each completes.
 
-use emmclab_base::{Nanos, Result};
+use emmclab_base::{Error, Nanos, Result};
 
 use crate::command::Command;
 use crate::controller::{Below, Controller, Zones};
@@ -201,6 +201,11 @@ impl Device {
         observer: &mut O,
     ) -> Result<()> {
         self.act(Work::Zone(zone, action), observer).map(|_| ())
+    }
+
+    /// Why the zones refuse a command that comes now, if so, as [`Device::submit`] would.
+    pub fn zone_refusal(&self, command: &Command) -> Option<Error> {
+        self.controller.zones()?.check(command).err()
     }
 
     /// The zones that are written in order, as they are.

@@ -11,7 +11,7 @@ use crate::words::{Reader, Writer, damaged};
 
 /// "EMIM" and the version of the layout.
 const MARK: u32 = 0x4D49_4D45;
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 
 /// The data that an FTL holds over flash, and the state of the blocks.
 pub(crate) fn save(ftl: &Ftl, nand: &Nand) -> Vec<u8> {

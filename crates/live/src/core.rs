@@ -42,6 +42,8 @@ pub(crate) struct Core {
     naming: Option<Naming>,
     /// Why the image takes no data, if so.
     image_error: Option<io::Error>,
+    /// Why the first request was refused that the device does not take as it came, if any.
+    refused: Option<String>,
     /// The error that ended the service, if any: a broken invariant, a recording that cannot be written.
     pub broken: Option<Error>,
     /// Whether there was such an error, which is told once.
@@ -88,6 +90,7 @@ impl Core {
             log,
             naming,
             image_error: None,
+            refused: None,
             broken: None,
             ended: false,
             powered: true,
@@ -111,7 +114,8 @@ impl Core {
         for request in requests.drain(..) {
             let (tag, changes) = (request.tag, request.action != emmclab_serve::Action::Read);
             let refused = self.refusal(changes).map_or(Ok(()), Err);
-            let by_discard = self.stack.is_plain();
+            // A discard of a part of a zone is refused.
+            let by_discard = self.stack.is_plain() && self.stack.zones().is_none();
             let taken =
                 refused.and_then(|()| Pending::new(request, &self.limits, by_discard, to, &mut self.parts));
             match taken {
@@ -149,6 +153,13 @@ impl Core {
             if let Some(pending) = self.pending.get_mut(&number) {
                 pending.begun();
             }
+            if let Some(error) = self.stack.refusal(&command) {
+                self.refused.get_or_insert_with(|| error.to_string());
+                if let Some(pending) = self.pending.get_mut(&number) {
+                    pending.complete(Err(Failure::Io));
+                }
+                continue;
+            }
             if let Some(log) = &self.log {
                 log.arrives(self.stack.next_request(), &command, &data);
             }
@@ -170,6 +181,7 @@ impl Core {
             }
         }
         self.parts = parts;
+        self.finish(number);
     }
 
     /// Brings the stack to the present: on a free clock, until nothing is under way.
@@ -252,8 +264,9 @@ impl Core {
         pending.go_on(&mut self.parts);
         if !self.parts.is_empty() {
             self.send_parts(number, now.max(answer.event.complete));
+        } else {
+            self.finish(number);
         }
-        self.finish(number);
     }
 
     /// Answers a request of which nothing is left to do.
@@ -468,6 +481,7 @@ impl Core {
             wake_ups: counters.wake_ups,
             stopped: self.stack.stop().map(|stop| stop.reason().to_owned()),
             image_error: self.image_error.as_ref().map(ToString::to_string),
+            refused: self.refused.clone(),
             file_system: self.naming.as_ref().map(Naming::status),
             ..Status::default()
         };

@@ -72,6 +72,8 @@ pub struct Status {
     pub setting_changes: Vec<SettingChange>,
     /// Why the device takes no more, if so.
     pub stopped: Option<String>,
+    /// Why the first request was refused that the device does not take as it came (zones out of order), if any.
+    pub refused: Option<String>,
     /// Why the image takes no data now, if so.
     pub image_error: Option<String>,
 }

@@ -1,4 +1,4 @@
-//! One row per request, streamed to Parquet.
+//! One row per request, in order of arrival, streamed to Parquet.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -19,6 +19,7 @@ use parquet::errors::ParquetError;
 use parquet::file::metadata::KeyValue;
 use parquet::file::properties::WriterProperties;
 
+use crate::in_order::InOrder;
 use crate::numbered::Numbered;
 
 /// Entry of the file's metadata that tells of the run, as JSON.
@@ -49,7 +50,7 @@ const ASKED: Flags = Flags::SYNC
     .union(Flags::JOURNAL)
     .union(Flags::APPEND);
 
-/// Collects a row for every request and writes them to a Parquet file that appears whole, on [`RequestRows::finish`].
+/// Collects a row for every request, in order of arrival, and writes them to a Parquet file that appears whole, on [`RequestRows::finish`].
 pub struct RequestRows {
     path: PathBuf,
     writer: ArrowWriter<AtomicFile>,
@@ -65,6 +66,8 @@ pub struct RequestRows {
     flags: Vec<u16>,
     /// Who sent the requests that are driven, by number: process id, names of process and device, flags.
     senders: Numbered<Sender>,
+    /// Rows are in order of arrival, as in any trace; layers complete requests in another order.
+    in_order: InOrder,
     processes: Names,
     disks: Names,
     /// An observer cannot return an error; [`RequestRows::check`] returns the first one.
@@ -97,6 +100,7 @@ impl RequestRows {
             disk: Vec::new(),
             flags: Vec::new(),
             senders: Numbered::default(),
+            in_order: InOrder::default(),
             processes: Names::default(),
             disks: Names::default(),
             failed: None,
@@ -130,6 +134,28 @@ impl RequestRows {
         for request in batch {
             let flags = request.flags.intersection(ASKED);
             self.senders.push((request.pid, request.process, request.device, flags));
+        }
+    }
+
+    /// Adds the row of a request.
+    fn add(&mut self, event: &RequestCompleted) {
+        let moments = [event.arrival, event.start, event.complete];
+        for (column, value) in self.times.iter_mut().zip(moments.into_iter().chain(event.waits.parts())) {
+            column.push(value.0);
+        }
+        self.sector.push(event.sector);
+        self.sectors.push(event.sectors);
+        self.subrequests.push(event.subrequests);
+        self.op.push(event.op as u8);
+        let (pid, process, disk, flags) = self.senders.take(event.id).unwrap_or_default();
+        self.flags.push(flags.0);
+        self.pid.push(pid);
+        self.process.push(process);
+        self.disk.push(disk);
+        if self.op.len() == BATCH_ROWS
+            && let Err(error) = self.flush()
+        {
+            self.failed.get_or_insert(error);
         }
     }
 
@@ -170,6 +196,9 @@ impl RequestRows {
     /// # Errors
     /// Where writing failed at any time; nothing is then left behind.
     pub fn finish(mut self, run: Option<&str>) -> Result<()> {
+        for event in std::mem::take(&mut self.in_order).rest() {
+            self.add(&event);
+        }
         self.check()?;
         self.flush()?;
         if let Some(run) = run {
@@ -204,23 +233,9 @@ impl Observer for RequestRows {
     const UNITS: bool = false;
 
     fn request_completed(&mut self, event: &RequestCompleted) {
-        let moments = [event.arrival, event.start, event.complete];
-        for (column, value) in self.times.iter_mut().zip(moments.into_iter().chain(event.waits.parts())) {
-            column.push(value.0);
-        }
-        self.sector.push(event.sector);
-        self.sectors.push(event.sectors);
-        self.subrequests.push(event.subrequests);
-        self.op.push(event.op as u8);
-        let (pid, process, disk, flags) = self.senders.take(event.id).unwrap_or_default();
-        self.flags.push(flags.0);
-        self.pid.push(pid);
-        self.process.push(process);
-        self.disk.push(disk);
-        if self.op.len() == BATCH_ROWS
-            && let Err(error) = self.flush()
-        {
-            self.failed.get_or_insert(error);
+        self.in_order.put(*event);
+        while let Some(event) = self.in_order.pop() {
+            self.add(&event);
         }
     }
 }

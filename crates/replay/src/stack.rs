@@ -206,6 +206,23 @@ impl Stack {
         result
     }
 
+    /// Why a request that comes now is refused, if so: without a layer that puts writes in order, a device with zones takes a write or
+    /// a reset only as its zones allow, and none over the sectors of a request under way.
+    pub fn refusal(&self, command: &Command) -> Option<Error> {
+        let zones = self.zones().filter(|_| self.is_plain() && command.op != Op::Read)?;
+        let end = command.sector + u64::from(command.sectors);
+        let overlaps = || self.taken.iter().any(|taken| conflict(&taken.command, command));
+        if end > zones.first && overlaps() {
+            let problem = "a zone is written or reset where a request that came before is under way";
+            return Some(
+                Error::new(Kind::Value, problem)
+                    .of_field("sector", 0, command.sector.to_string().as_bytes())
+                    .hint("wait for the requests to a zone before it is written again or reset"),
+            );
+        }
+        self.main.device().zone_refusal(command)
+    }
+
     /// Number that the next request gets.
     pub fn next_request(&self) -> u64 {
         self.next_id

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
@@ -16,15 +16,17 @@ from emmclab.cli.show import framed
 from emmclab.cli.studies import (
     RESULTS,
     Jobs,
+    PaperTraces,
     ResultsFolder,
     TraceInputs,
     note_reading,
     recorded_traces,
+    recordings_of,
     run_with_meter,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from emmclab.papers.claims import Claim
@@ -47,7 +49,8 @@ def claims(
             autocompletion=paper_names,
         ),
     ] = None,
-    traces: TraceInputs = [],  # noqa: B006
+    traces: PaperTraces = None,
+    trace: TraceInputs = [],  # noqa: B006
     jobs: Jobs = 0,
     results: ResultsFolder = RESULTS,
     reading: Reading,
@@ -57,39 +60,46 @@ def claims(
 
     A claim whose study needs root is judged if its results are there; otherwise the table names the command.
 
-    Options of reading are for the recorded traces; workloads that are made do not change.
+    With --traces the original traces of IISWC 2015 take the place of the workloads made from its figures.
+    Options of reading are for recorded traces.
     """
     from emmclab.papers.claims import judge
     from emmclab.papers.registry import paper as find
     from emmclab.papers.registry import papers
 
     chosen = list(papers().values()) if paper is None else [find(paper)]
-    recorded = recorded_traces(traces)
-    note_reading(reading, recorded)
-    judged = judge(results_of(chosen, recorded, reading.given(), results, jobs), chosen)
+    recorded = recorded_traces(trace)
+    recordings = recordings_of(traces, chosen, reading)
+    note_reading(reading, recorded, recordings)
+
+    def prepared(study: Study, paper: Paper) -> Study:
+        study = study.with_inputs(recorded).with_reading(reading.given())
+        return study.with_recordings(recordings) if recordings and paper.takes_traces else study
+
+    judged = judge(results_of(chosen, prepared, results, jobs), chosen)
     if as_json:
         print_json([claim.to_dict() for claim in judged])
     else:
         console = stdout()
         show_claims(console, judged)
+        show_settled(console, judged)
         show_headline(console, judged)
 
 
 def results_of(
-    chosen: Sequence[Paper], recorded: Sequence[str], reading: Mapping[str, Any], folder: Path, jobs: int
+    chosen: Sequence[Paper], prepared: Callable[[Study, Paper], Study], folder: Path, jobs: int
 ) -> dict[str, Results]:
     """Run the missing cells of the studies that the claims of these papers need.
 
     Those that not every machine can run are taken where their results are kept.
     """
     from emmclab.papers.claims import kept_beside, studies_of
+    from emmclab.papers.registry import studies
     from emmclab.studies import Study
 
     kept = {name: _kept(Study.named(name), folder / name) for name in kept_beside(chosen)}
     return {name: found for name, found in kept.items() if found is not None} | {
-        name: run_with_meter(
-            Study.named(name).with_inputs(recorded).with_reading(reading), folder / name, jobs, fresh=False
-        )
+        name: run_with_meter(prepared(Study.named(name), studies()[name]), folder / name, jobs, fresh=False)
         for name in studies_of(chosen)
     }
 
@@ -127,6 +137,14 @@ def show_claims(console: Console, judged: list[Claim]) -> None:
             Text(claim.verdict, styles[claim.verdict]),
         )
     console.print(table)
+
+
+def show_settled(console: Console, judged: list[Claim]) -> None:
+    """Print how many claims recorded traces decide, where some take the place of workloads."""
+    from emmclab.papers.claims import settled
+
+    if said := settled(judged):
+        console.print(said, markup=False, soft_wrap=True)
 
 
 def show_headline(console: Console, judged: list[Claim]) -> None:

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
-from emmclab.cli.claims import show_claims, show_headline
+from emmclab.cli.claims import show_claims, show_headline, show_settled
 from emmclab.cli.console import print_json, say, stdout
 from emmclab.cli.helping import examples
 from emmclab.cli.names import paper_study_names
@@ -18,10 +18,12 @@ from emmclab.cli.studies import (
     RESULTS,
     Fresh,
     Jobs,
+    PaperTraces,
     ResultsFolder,
     TraceInputs,
     note_reading,
     recorded_traces,
+    recordings_of,
     run_with_meter,
 )
 
@@ -52,27 +54,34 @@ def reproduce(
         Path | None, typer.Option(metavar="FILE", callback=in_a_folder, help="Output file: the page.")
     ] = None,
     figures: Figures = None,
-    traces: TraceInputs = [],  # noqa: B006
+    traces: PaperTraces = None,
+    trace: TraceInputs = [],  # noqa: B006
     results: ResultsFolder = RESULTS,
     reading: Reading,
     as_json: AsJson = False,
 ) -> None:
     """Run the whole study of a paper and write one page: each table, figure and claim beside the result.
 
-    `emmclab run`, `emmclab report` and `emmclab claims` do the same in steps. Options of reading are for the
-    recorded traces; workloads that are made do not change.
+    `emmclab run`, `emmclab report` and `emmclab claims` do the same in steps. The workloads of `iiswc15` and
+    `implications` are made from published figures; with --traces the original traces take their place.
+    Options of reading are for recorded traces.
     """
     from emmclab.papers.pages import write_judged_page
     from emmclab.papers.registry import studies
     from emmclab.studies import Study
 
     study_of = studies()[_known(paper)]
-    recorded = recorded_traces(traces) if traces or study_of.takes_traces else []
-    note_reading(reading, recorded)
+    recorded = recorded_traces(trace)
+    recordings = recordings_of(traces, [study_of], reading)
+    note_reading(reading, recorded, recordings)
     study = Study.named(paper).with_inputs(recorded).with_reading(reading.given())
+    if recordings is not None:
+        study = study.with_recordings(recordings)
     found = run_with_meter(study, results / study.name, jobs, fresh)
     html = html or Path(f"{paper}.html")
     told: dict[str, Any] = {"digest": found.digest, "reading": found.about["reading"]}
+    if recordings is not None:
+        told["recordings"] = found.about["recordings"]
     judged, count, more = write_judged_page(found, html, figures)
     told |= more
     if as_json:
@@ -81,6 +90,7 @@ def reproduce(
     console = stdout()
     if judged:
         show_claims(console, judged)
+        show_settled(console, judged)
     if figures is not None:
         say(f"figures: {count} in {figures}")
     console.print(Text(f"Results: {found.digest} in {results / study.name}"), soft_wrap=True)

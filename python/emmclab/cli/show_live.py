@@ -44,6 +44,8 @@ def live_view(live: Any, figures: dict[str, Any], took_s: float) -> Group:
             f"{figures['cuts']:,} cuts; {duration(figures['simulated_s'])} of simulated time; Ctrl-C ends it"
         ),
     ]
+    if figures["refused"]:
+        lines.append(Text(f"requests were refused; the first: {figures['refused']}", "yellow"))
     if figures["image_error"]:
         lines.append(Text(f"the image takes no data: {figures['image_error']}", "yellow"))
     return Group(*lines)

@@ -20,9 +20,11 @@ from emmclab.cli.study_meter import StudyMeter
 from emmclab.errors import ConfigError, EmmclabError, InputError
 
 if TYPE_CHECKING:
+    from emmclab.papers.registry import Paper
     from emmclab.runtime.place import Place
     from emmclab.studies import Executor, Results, Study
     from emmclab.studies.cell import Cell
+    from emmclab.studies.recordings import Recordings
     from emmclab.studies.store import Finished
 
 #: Where results are kept when nothing else is said.
@@ -84,7 +86,16 @@ TraceInputs = Annotated[
     typer.Option(
         "--trace",
         metavar="FILE",
-        help="A recorded trace in addition to the workloads; may be repeated. EMMCLAB_TRACES names a folder.",
+        help="A recorded trace of your own beside the workloads; may be repeated.",
+    ),
+]
+PaperTraces = Annotated[
+    Path | None,
+    typer.Option(
+        "--traces",
+        metavar="DIR",
+        help="The original traces of IISWC 2015, which take the place of the workloads: the folder "
+        "WorkSpace_nexus5/Trace_files of the archive at SNIA IOTTA.",
     ),
 ]
 
@@ -225,28 +236,46 @@ def incomplete(missing: int, cells: int) -> str:
     return f"incomplete: {missing:,} of {cells:,} cells {have} no result ({100 * missing / cells:.1f} %)"
 
 
-def note_reading(reading: Reading, recorded: list[str]) -> None:
+def note_reading(reading: Reading, recorded: Sequence[str], recordings: Recordings | None) -> None:
     """Print a note if reading options have no effect because no trace is recorded."""
-    if reading.given() and not recorded:
-        say("note: no recorded trace is read (--trace, EMMCLAB_TRACES): options of reading change nothing")
+    if reading.given() and not recorded and recordings is None:
+        say("note: no recorded trace is read (--trace, --traces): options of reading change nothing")
 
 
 def recorded_traces(paths: list[Path]) -> list[str]:
-    """Return real traces as inputs: the named ones, or those of the Nexus 5 in EMMCLAB_TRACES."""
+    """Return recorded traces as inputs."""
     for path in paths:
         if not path.is_file():
             raise ConfigError(
                 f"{path}: file not found", kind="config", field="--trace", hint="check the path"
             )
-    if paths or "EMMCLAB_TRACES" not in os.environ:
-        return [str(path) for path in paths]
-    folder = Path(os.environ["EMMCLAB_TRACES"])
-    if not folder.is_dir():
+    return [str(path) for path in paths]
+
+
+def recordings_of(folder: Path | None, papers: Sequence[Paper], reading: Reading) -> Recordings | None:
+    """Identify the original traces of a paper in a folder, and print which file is what.
+
+    Raises:
+        ConfigError: none of the papers takes them, or what `identified` refuses.
+    """
+    if folder is None:
+        return None
+    if not any(paper.takes_traces for paper in papers):
+        from emmclab.papers.registry import studies
+
+        takes = [name for name, paper in studies().items() if paper.takes_traces]
         raise ConfigError(
-            f"{folder}: folder not found",
+            f"{', '.join(paper.name for paper in papers)}: no original traces can take the place of "
+            "workloads",
             kind="config",
-            file=str(folder),
-            field="EMMCLAB_TRACES",
-            hint="let EMMCLAB_TRACES name the folder of recorded traces, or unset it",
+            field="--traces",
+            hint=f"--traces is for {' and '.join(takes)}; add a trace of your own with --trace FILE",
         )
-    return [str(path) for path in sorted(folder.glob("nexus5/*.txt"))]
+    from emmclab.papers.iiswc15.recorded import identified
+
+    found = identified(folder, reading.given())
+    for one in found.used:
+        say(f"{one.workload}: {one.file}, {one.how}")
+    for file, why in found.left_out:
+        say(f"left out: {file}, {why}")
+    return found

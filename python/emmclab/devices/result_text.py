@@ -149,7 +149,10 @@ def warnings(result: Result) -> list[str]:
     >>> warnings(emmclab.Device.preset("nexus5").simulate(emmclab.read(emmclab.bundled()[0])))
     []
     """
-    found = [text] if (text := _much_late(result)) else []
+    refused = (result.get("live") or {}).get("refused")
+    found = [f"requests failed that the zones do not allow; the first: {refused}"] if refused else []
+    if text := _much_late(result):
+        found.append(text)
     if text := ended_early(result):
         found.append(text)
     if (lie := result["configuration.lies"]) != "none":

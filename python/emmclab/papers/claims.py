@@ -10,7 +10,8 @@ from typing import Any
 from emmclab.errors import ConfigError, EmmclabError
 from emmclab.papers.measuring import Measurement, Reads, find_measure, taken
 from emmclab.papers.registry import Paper, papers, studies
-from emmclab.papers.sources import restated
+from emmclab.papers.sources import made_in, recorded_in, restated
+from emmclab.studies.in_place import in_place, stand_ins, without
 from emmclab.studies.results import Results
 
 REPRODUCED = "reproduced"
@@ -25,6 +26,8 @@ VERDICTS = (*TESTED, RESTATED, CANNOT, NOT_YET)
 #: A claim of the same trend has at least half and at most twice the published effect.
 LEAST_EFFECT, MOST_EFFECT = 0.5, 2.0
 _NONE = "–"
+#: Traces that a reason names; of more it gives the number.
+_NAMED = 5
 _INFINITE = float("inf")
 
 
@@ -280,14 +283,41 @@ def _judge(paper: Paper, rule: Rule, results: Results | None) -> Claim:
 
     if results is None:
         return claim(NOT_YET, rule.not_yet) if rule.not_yet else claim(CANNOT, rule.cannot)
-    found, reads = taken(find_measure(paper.name, rule.measure), results)
-    why = restated(reads, rule.own)
-    judged = verdict(rule.checks, found.values, whole=not rule.unchecked)
-    if why:
-        why += f" Such agreement is not evidence; as a test the verdict would be: {judged}."
-    parts = [why, open_parts(rule, found.values), rule.reading, found.note]
+    workload_of = stand_ins(results)
+    found, reads = taken(find_measure(paper.name, rule.measure), in_place(results))
+    judged, why = _weighed(rule, found, reads)
+    evidence = _evidence(rule, found, reads)
+    evidence["recorded"] = [workload_of[name] for name in workload_of if name in recorded_in(reads)]
+    evidence["made"] = sorted(made_in(reads))
+    if evidence["recorded"]:
+        made, reads_made = taken(find_measure(paper.name, rule.measure), without(results))
+        evidence["on_made"] = {"measured": made.text, "verdict": _weighed(rule, made, reads_made)[0]}
+    parts = [_judged_on(evidence), why, open_parts(rule, found.values), rule.reading, found.note]
     reason = " ".join(part for part in parts if part)
-    return claim(RESTATED if why else judged, reason, found.text, _evidence(rule, found, reads))
+    return claim(judged, reason, found.text, evidence)
+
+
+def _weighed(rule: Rule, found: Measurement, reads: Reads) -> tuple[str, str]:
+    """Return the verdict of what was measured, and why it restates its sources; empty where it does not."""
+    judged = verdict(rule.checks, found.values, whole=not rule.unchecked)
+    why = restated(reads, rule.own)
+    if not why:
+        return judged, ""
+    return RESTATED, f"{why} Such agreement is not evidence; as a test the verdict would be: {judged}."
+
+
+def _judged_on(evidence: Mapping[str, Any]) -> str:
+    """Say which of the traces are recorded; nothing where none is."""
+    recorded, made = evidence["recorded"], evidence["made"]
+    if not recorded:
+        return ""
+    count = len(recorded) + len(made)
+    if not made:
+        names = f" ({', '.join(recorded)})" if count <= _NAMED else ""
+        return f"Judged on recorded traces alone{names or f', all {count}'}."
+    few, what = (recorded, "recorded") if len(recorded) <= len(made) else (made, "made")
+    names = f" ({', '.join(few)})" if len(few) <= _NAMED else ""
+    return f"Judged on a mixture: {len(few)} of {count} traces are {what}{names}."
 
 
 def _evidence(rule: Rule, found: Measurement, reads: Reads) -> dict[str, Any]:
@@ -316,6 +346,24 @@ def counts(claims: Iterable[Claim]) -> dict[str, int]:
     for claim in claims:
         found[claim.verdict] += 1
     return found
+
+
+def settled(claims: Iterable[Claim]) -> str:
+    """Say how many claims recorded traces decide, alone and together with workloads; empty without any."""
+    traced = [claim for claim in claims if claim.evidence.get("recorded") or claim.evidence.get("made")]
+    recorded = [claim for claim in traced if claim.evidence["recorded"]]
+    if not recorded:
+        return ""
+    whole = [claim for claim in recorded if not claim.evidence["made"]]
+    alone = [claim for claim in whole if claim.verdict in TESTED]
+    changed = [claim.id for claim in recorded if claim.verdict != claim.evidence["on_made"]["verdict"]]
+    still = len(whole) - len(alone)
+    return (
+        f"Of {len(traced)} claims that read traces, recorded traces alone settle {len(alone)}"
+        + (f" ({still} more stay restated, by the device)" if still else "")
+        + f"; {len(recorded) - len(whole)} read recorded and made traces, {len(traced) - len(recorded)} made "
+        f"ones alone. Verdicts that differ from those on made traces alone: {', '.join(changed) or 'none'}."
+    )
 
 
 def headline(claims: Iterable[Claim]) -> str:

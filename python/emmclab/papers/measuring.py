@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from importlib import import_module
@@ -69,7 +69,7 @@ class Reads:
     """What a measure read: columns of published tables, fields of profiles, and runs."""
 
     tables: dict[str, None] = field(default_factory=dict)
-    #: Input and field.
+    #: Name of the trace and field.
     profiles: dict[tuple[str, str], None] = field(default_factory=dict)
     #: Runs, by their identity.
     runs: dict[int, Run] = field(default_factory=dict)
@@ -86,11 +86,12 @@ def _noted() -> Reads:
 
 
 class _WatchedProfile(Profile):
-    """A profile that notes every field and figure that is taken from it, under the name of its input."""
+    """A profile that notes every field and figure that is taken from it, under the name of its trace."""
 
-    def __init__(self, name: str, profile: Profile) -> None:
+    def __init__(self, profile: Profile) -> None:
         super().__init__(dict(profile))
-        self._input = name
+        # That of a recorded trace in the place of a workload, too.
+        self._input = profile.name
 
     def __getitem__(self, field: str) -> Any:
         if field != "figures":
@@ -105,8 +106,8 @@ class _WatchedProfile(Profile):
 class _Watched(Results):
     """Results that note every run that is taken from them."""
 
-    def select(self, grid: str, **wanted: Any) -> Iterator[Run]:
-        for run in super().select(grid, **wanted):
+    def select(self, grid: str, *, among: Collection[str] | None = None, **wanted: Any) -> Iterator[Run]:
+        for run in super().select(grid, among=among, **wanted):
             _noted().runs[id(run)] = run
             yield run
 
@@ -115,7 +116,7 @@ def taken(function: Measure, results: Results) -> tuple[Measurement, Reads]:
     """Take a measure, and give what it read."""
     reads = Reads()
     profiles: dict[str, Profile] = {
-        name: _WatchedProfile(name, profile) for name, profile in results.profiles.items()
+        name: _WatchedProfile(profile) for name, profile in results.profiles.items()
     }
     watched = _Watched(results.about, profiles, results.runs, results.digest, results.failures, results.cuts)
     token = _reads.set(reads)

@@ -10,10 +10,21 @@ from typing import Any, NamedTuple
 from emmclab.pages.assemble import assemble
 from emmclab.pages.head import Head, Provenance, Tile, lost
 from emmclab.pages.study import command_of, made_of
-from emmclab.papers.claims import DIRECTION, NOT, REPRODUCED, RESTATED, Claim, counts, headline, judge_study
+from emmclab.papers.claims import (
+    DIRECTION,
+    NOT,
+    REPRODUCED,
+    RESTATED,
+    Claim,
+    counts,
+    headline,
+    judge_study,
+    settled,
+)
 from emmclab.papers.drawing import Drawing, write_drawings
 from emmclab.papers.registry import studies
 from emmclab.runtime.files import write_whole
+from emmclab.studies.in_place import stand_ins
 from emmclab.studies.results import Results
 from emmclab.traces.reading import bundled
 
@@ -103,7 +114,8 @@ def assemble_page(
         [drawing.figure for drawing in drawn],
         rows,
         list(dict.fromkeys(row["trace"] for part in rows.values() for row in part)),
-        trace_names=results.inputs,
+        # A recorded trace is drawn where its workload is.
+        trace_names=[name for name in results.inputs if name not in stand_ins(results)],
         title=about["about"],
         head=Head(
             answer=headline(judged),
@@ -123,6 +135,8 @@ def assemble_page(
         beside={name: [_beside(claim) for claim in claims] for name, claims in (beside or {}).items()},
         about=about,
         claims=judged,
+        recordings=about.get("recordings"),
+        settled=settled(judged),
         badges=_BADGES,
         **parts,
     )
@@ -131,8 +145,12 @@ def assemble_page(
 def command_of_paper(about: Mapping[str, Any]) -> str:
     """Return the command that gives these results: with its traces, and how they were read."""
     ours = {str(path) for annotated in (False, True) for path in bundled(annotated=annotated)}
+    recordings = about.get("recordings", {"folder": "", "used": ()})
+    ours |= {str(Path(recordings["folder"], one["file"]).resolve()) for one in recordings["used"]}
     traces = [name for name in about.get("sources", about.get("recorded", ())) if name not in ours]
     words = ["reproduce", about["name"], *(word for trace in traces for word in ("--trace", trace))]
+    if recordings["folder"]:
+        words += ["--traces", recordings["folder"]]
     return command_of(words, about.get("reading") or {})
 
 

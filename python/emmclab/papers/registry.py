@@ -30,8 +30,8 @@ class Paper:
     state: str
     #: Its studies, the one of the paper's name first.
     studies: tuple[str, ...]
-    #: Whether the traces of `EMMCLAB_TRACES` are inputs of its studies: they are those of the phone of 2015.
-    takes_traces: bool = True
+    #: Whether its original traces can take the place of the workloads of its studies (`--traces`).
+    takes_traces: bool = False
 
     @property
     def claims_text(self) -> str:

@@ -14,6 +14,7 @@ import tomllib
 
 from emmclab.devices.device import Device
 from emmclab.papers.measuring import Reads
+from emmclab.studies.in_place import RECORDED_AS
 from emmclab.studies.tables import Run
 from emmclab.traces.workload import PARAMETERS_OF, Workload, benchmark_sources, workloads
 
@@ -62,6 +63,20 @@ def _devices(run: Run) -> set[str]:
     return {name for name in (run["device"], options.get("second")) if name}
 
 
+def recorded_in(reads: Reads) -> set[str]:
+    """Return the names of the recorded traces that were read."""
+    synthetic = set(workloads())
+    of_profiles = {name for name, _ in reads.profiles if name not in synthetic}
+    return of_profiles | {run[RECORDED_AS] for run in reads.runs.values() if RECORDED_AS in run}
+
+
+def made_in(reads: Reads) -> set[str]:
+    """Return the names of the synthetic workloads that were read."""
+    names = {name for name, _ in reads.profiles}
+    names |= {run["input"] for run in reads.runs.values() if RECORDED_AS not in run}
+    return names & set(workloads())
+
+
 def restated(reads: Reads, own: frozenset[str]) -> str:
     """Say why the values that were read restate a claim's `own` sources; empty where they do not."""
     synthetic = set(workloads())
@@ -74,7 +89,8 @@ def restated(reads: Reads, own: frozenset[str]) -> str:
     working = [run for run in reads.runs.values() if not _idle(run)]
     devices = {*reads.devices, *itertools.chain(*map(_devices, working))}
     fitted = {device for device in devices if fitted_to(device) & own}
-    made = {name for name in {run["input"] for run in working} if _sources_of_input(name) & own}
+    inputs = {run["input"] for run in working if RECORDED_AS not in run}
+    made = {name for name in inputs if _sources_of_input(name) & own}
     if (working or reads.devices) and not (fitted or made):
         return ""
     reasons = []
@@ -87,6 +103,6 @@ def restated(reads: Reads, own: frozenset[str]) -> str:
         reasons.append(f"{', '.join(sorted(fitted))} was fitted to it")
     if reads.runs and not working:
         reasons.append("the layer passed every request on, and takes no time itself")
-    if reads.tables and not reasons:
+    if reads.tables and not reasons and not recorded_in(reads):
         reasons.append("both sides are published figures")
     return f"Restated: {'; '.join(reasons)}." if reasons else ""

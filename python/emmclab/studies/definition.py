@@ -23,6 +23,7 @@ from emmclab.studies.kinds import has_own_inputs, read_grid
 from emmclab.studies.kinds.profile import PROFILE
 from emmclab.studies.notebook import study_html
 from emmclab.studies.program import Program, read_programs
+from emmclab.studies.recordings import Recordings
 from emmclab.studies.space import Space, read_space
 from emmclab.traces.profile_options import percentiles_of
 from emmclab.traces.reading import reading_options
@@ -49,6 +50,8 @@ class Study:
     cuts: Cuts | None = None
     #: Percentiles of response times beside the usual ones, ascending; columns of the results.
     percentiles: tuple[float, ...] = ()
+    #: Recorded traces that take the place of its workloads.
+    recordings: Recordings | None = None
     #: What `emmclab search` may choose.
     search: Space | None = None
     file: str = ""
@@ -148,6 +151,20 @@ class Study:
     def with_inputs(self, more: Sequence[str]) -> Study:
         """Add inputs, as traces recorded by the reader."""
         return replace(self, inputs=(*self.inputs, *more))
+
+    def with_recordings(self, found: Recordings) -> Study:
+        """Add recorded traces, on which claims are judged in the place of workloads."""
+
+        def more(grid: Grid) -> Grid:
+            # A recording cannot be made longer or shorter.
+            return grid if grid.requests else replace(grid, inputs=(*grid.inputs, *found.of(grid.inputs)))
+
+        return replace(
+            self,
+            inputs=(*self.inputs, *found.of(self.inputs)),
+            grids=tuple(more(grid) if grid.inputs else grid for grid in self.grids),
+            recordings=found,
+        )
 
     def with_reading(self, options: Mapping[str, Setting]) -> Study:
         """Read recorded inputs with these options of `emmclab.read`, beside those of the study itself."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -117,11 +117,13 @@ class Results:
         """Return a field of the profiles by input."""
         return {name: self.profiles[name][field] for name in names}
 
-    def select(self, grid: str, **wanted: Any) -> Iterator[Run]:
-        """Yield the runs of a grid whose cell or options have the wanted values."""
+    def select(self, grid: str, *, among: Collection[str] | None = None, **wanted: Any) -> Iterator[Run]:
+        """Yield the runs of a grid whose cell or options have the wanted values; `among` are inputs."""
         for run in self.runs:
-            if run["grid"] == grid and all(
-                run.get(field, run["options"].get(field)) == value for field, value in wanted.items()
+            if (
+                run["grid"] == grid
+                and (among is None or run["input"] in among)
+                and all(run.get(field, run["options"].get(field)) == value for field, value in wanted.items())
             ):
                 yield run
 

@@ -234,8 +234,17 @@ def about(study: Study, cells: Sequence[Cell]) -> dict[str, Any]:
         "recorded": list(dict.fromkeys(Path(source).name for source in sources)),
         "sources": list(sources),
         "fitted": _fitted(cells),
+        **_recordings(study, cells),
         "recorded_inputs": list(dict.fromkeys(cell.input.name for cell in cells if not cell.input.synthetic)),
     }
+
+
+def _recordings(study: Study, cells: Sequence[Cell]) -> dict[str, Any]:
+    """Say which recorded traces take the place of workloads; nothing where none does."""
+    if study.recordings is None:
+        return {}
+    inputs = {cell.input.source: cell.input.name for cell in cells if not cell.input.synthetic}
+    return {"recordings": study.recordings.about(inputs)}
 
 
 def _fitted(cells: Sequence[Cell]) -> dict[str, Any]:

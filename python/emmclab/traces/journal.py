@@ -8,7 +8,7 @@ from typing import Any
 
 from emmclab.runtime.document import Document
 from emmclab.runtime.text_table import TextTable
-from emmclab.traces.kernel_threads import CHECKPOINT
+from emmclab.traces.kernel_threads import CHECKPOINT, DISCARDS
 
 _POINTS = {"mean": "mean", "p50": "p50", "p99": "p99", "max": "max"}
 
@@ -101,6 +101,8 @@ class Journal(Document):
             found.append(", ".join(parts) + ".")
             if commits["not_committed"]:
                 found.append(f"{commits['not_committed']:,} logged blocks have no commit block in the trace.")
+        if misread := self._discards_as_reads():
+            found.append(f"{misread}.")
         synchronous = self["synchronous_writes"]
         if 0 < synchronous["timed"] < synchronous["requests"]:
             found.append(
@@ -186,16 +188,28 @@ class Journal(Document):
             f"{self['requests']:,} requests, with {written:.1f} % of the bytes written"
         )
 
+    def _discards_as_reads(self) -> str:
+        """Return that a trace has discards as reads, if the thread that sends them seems to read."""
+        threads = [one for one in self.get("kernel_threads", ()) if one["role"] == DISCARDS and one["reads"]]
+        if not threads:
+            return ""
+        reads, megabytes = sum(one["reads"] for one in threads), sum(one["read_kb"] for one in threads) / 1024
+        return (
+            f"{', '.join(one['thread'] for one in threads)}: this thread sends discards only, so that its "
+            f"{reads:,} reads of {megabytes:,.0f} MB are likely discards that the recording has as reads"
+        )
+
     def _threads(self) -> TextTable:
         return TextTable(
             "Threads of file systems, by their names",
-            ["thread", "file system", "writes", "requests", "KB", "% of written"],
+            ["thread", "file system", "task", "requests", "KB read", "KB written", "% of written"],
             [
                 [
                     one["thread"],
                     one["file_system"],
                     one["role"],
                     f"{one['requests']:,}",
+                    f"{one['read_kb']:,.1f}",
                     f"{one['written_kb']:,.1f}",
                     "–" if one["written_pct"] is None else f"{one['written_pct']:.2f}",
                 ]

@@ -16,12 +16,14 @@ class Kind(NamedTuple):
 
 #: What writes the metadata that makes earlier data reachable, as the commits of a journal do.
 CHECKPOINT = "checkpoint"
+#: A thread that sends nothing but discards. Where it reads, a recorder or converter took discards for reads.
+DISCARDS = "discards"
 #: Names have at most 15 characters, and mostly end with the device: `f2fs_ckpt-254:4`.
 KINDS = (
     Kind("f2fs_ckpt", "f2fs", CHECKPOINT),
     Kind("f2fs_flush", "f2fs", "flushes"),
     Kind("f2fs_gc", "f2fs", "cleaning of segments"),
-    Kind("f2fs_discard", "f2fs", "discards"),
+    Kind("f2fs_discard", "f2fs", DISCARDS),
     Kind("jbd2/", "ext4", "journal"),
     Kind("xfsaild/", "xfs", "metadata written back"),
     Kind("btrfs-transacti", "btrfs", "commit of a transaction"),
@@ -31,7 +33,8 @@ KINDS = (
 def kernel_threads(processes: Iterable[Mapping[str, Any]], written_kb: float) -> list[dict[str, Any]]:
     """Return the threads of file systems among processes (rows of the figure `process_share`), most first.
 
-    >>> row = {"process": "f2fs_ckpt-254:4", "reads": 1, "writes": 9, "others": 0, "write_kb": 36.0}
+    >>> row = {"process": "f2fs_ckpt-254:4", "reads": 1, "writes": 9, "others": 0}
+    >>> row |= {"read_kb": 4.0, "write_kb": 36.0}
     >>> [(one["file_system"], one["role"], one["written_pct"]) for one in kernel_threads([row], 72.0)]
     [('f2fs', 'checkpoint', 50.0)]
     """
@@ -45,7 +48,9 @@ def kernel_threads(processes: Iterable[Mapping[str, Any]], written_kb: float) ->
                     "file_system": kind.file_system,
                     "role": kind.role,
                     "requests": row["reads"] + row["writes"] + row["others"],
+                    "reads": row["reads"],
                     "writes": row["writes"],
+                    "read_kb": row["read_kb"],
                     "written_kb": row["write_kb"],
                     "written_pct": 100 * row["write_kb"] / written_kb if written_kb else None,
                 }

@@ -114,7 +114,7 @@ fn on_demand() -> impl Strategy<Value = DeviceConfig> {
     let shape = prop::array::uniform4(1u32..=2);
     let numbers = (1u32..=40, prop::sample::select(vec![4u32, 8]), 2u32..=9, 0u32..=2, 0u32..=60);
     let words = (
-        prop::sample::select(vec!["dynamic", "static"]),
+        prop::sample::select(vec!["'dynamic'", "'static'", "'chunked'\nchunk_kb = 16"]),
         prop::sample::select(vec!["none", "dynamic", "static"]),
         prop::sample::select(vec!["blocking", "incremental"]),
         prop::sample::select(vec![40u32, 250]),
@@ -151,7 +151,7 @@ fn on_demand() -> impl Strategy<Value = DeviceConfig> {
              scheme = 'dftl'
              cached_entries = {entries}
              [allocation]
-             policy = '{allocation}'
+             policy = {allocation}
              [gc]
              mode = '{mode}'
              high_watermark = 3

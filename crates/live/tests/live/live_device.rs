@@ -472,3 +472,81 @@ fn the_log_of_a_run_with_two_devices_refuses_a_second_one_with_a_cache() {
     let plain = LiveOptions { second: Some(config(&[])), ..both };
     LiveDevice::new(&config(&[]), &plain, None).unwrap().stop().unwrap();
 }
+
+/// A device with zones of 192 KB, the first of which is conventional.
+fn zoned() -> DeviceConfig {
+    config(&[
+        ("interface.kind", "ufs"),
+        ("interface.lanes", "2"),
+        ("interface.gear", "hs_g4"),
+        ("controller.queue_depth", "32"),
+        ("features.reliable_write", "false"),
+        ("features.barrier", "false"),
+        ("features.packed_writes", "0"),
+        ("features.packed_reads", "0"),
+        ("geometry.channels", "2"),
+        ("geometry.block_groups.0.page_kb", "16"),
+        ("geometry.block_groups.0.blocks", "26"),
+        ("geometry.block_groups.0.pages_per_block", "6"),
+        ("capacity.over_provisioning_pct", "50"),
+        ("zones.blocks", "1"),
+        ("zones.conventional", "1"),
+        ("slc.mode", "region"),
+        ("slc.blocks", "14"),
+        ("slc.read_us", "20"),
+        ("slc.program_us", "200"),
+        ("gc.low_watermark", "1"),
+        ("cache.size_kb", "64"),
+    ])
+}
+
+#[test]
+fn what_zones_do_not_allow_fails_alone_and_the_service_goes_on() {
+    let device = LiveDevice::new(&zoned(), &options(), None).unwrap();
+    let client = Client::of(&device);
+    let zone = 384;
+    assert!(client.write(zone, stamp(1, 16)).is_ok());
+    for (sector, sectors) in [(zone + 32, 8), (zone, 8), (zone + 16, 3), (2 * zone - 8, 16)] {
+        assert_eq!(client.write(sector, stamp(2, sectors)), Err(Failure::Io), "{sector} + {sectors}");
+    }
+    let erased = |sectors| {
+        let request = Action::Discard { secure: false };
+        client.ask(request, zone, sectors, Modifiers::empty())
+    };
+    assert_eq!(erased(8), Err(Failure::Io));
+    // Zeros are written, as a discard has to cover a zone.
+    assert!(
+        client.ask(Action::WriteZeroes { keep_allocated: false }, zone + 16, 16, Modifiers::empty()).is_ok()
+    );
+    assert!(client.write(zone + 32, stamp(3, 8)).is_ok());
+    assert_eq!(client.read(zone, 16), stamp(1, 16));
+    assert_eq!(client.read(zone + 32, 8), stamp(3, 8));
+    let status = device.status();
+    assert_eq!(status.failed, 5);
+    assert!(status.refused.unwrap().contains("write pointer stands at sector 400"));
+    assert!(device.broken().is_none());
+    assert!(erased(zone as u32).is_ok());
+    assert!(client.write(zone, stamp(4, 8)).is_ok());
+    assert_eq!(client.read(zone, 8), stamp(4, 8));
+    device.stop().unwrap();
+}
+
+#[test]
+fn a_zone_is_not_written_where_a_request_to_it_is_under_way() {
+    let device =
+        LiveDevice::new(&zoned(), &LiveOptions { pace: Pace::Scaled(1000.0), ..options() }, None).unwrap();
+    let client = Client::of(&device);
+    let write = |tag, version| BlockRequest {
+        tag,
+        action: Action::Write(stamp(version, 8)),
+        sector: 384,
+        sectors: 8,
+        modifiers: Modifiers::empty(),
+    };
+    client.send(vec![write(1, 1), write(2, 2)]);
+    let done = client.take(2);
+    let failed: Vec<_> = done.iter().filter(|one| one.outcome.is_err()).map(|one| one.tag).collect();
+    assert_eq!(failed, [2]);
+    assert_eq!(client.read(384, 8), stamp(1, 8));
+    device.stop().unwrap();
+}

@@ -103,11 +103,7 @@ impl Age {
 
     /// Adds erases that were not simulated, by block group.
     pub fn wear_on(&mut self, erases: &[u64]) -> Result<()> {
-        self.device.wear_on(erases).map_err(|error| {
-            error
-                .in_field("precondition")
-                .hint("give a lower age, or fewer bytes a day as in used:1y,daily=2GB")
-        })
+        self.device.wear_on(erases).map_err(|error| error.in_field("precondition"))
     }
 
     /// Leaves the device without commands for a time.

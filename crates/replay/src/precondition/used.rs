@@ -245,7 +245,22 @@ pub(super) fn live(age: &mut Age, usage: &Use) -> Result<()> {
     night(age, &mut files, usage.trim, chunk)?;
     let left = (total - done) as f64;
     let more: Vec<u64> = work.erase_rates().iter().map(|rate| (rate * left).round() as u64).collect();
-    age.wear_on(&more)
+    age.wear_on(&more).map_err(|error| error.hint(fewer_bytes(age, usage, &more)))
+}
+
+/// Proposes a use that does not wear the device out: a half, a quarter, ... of the bytes a day. The device is lost for anything else.
+fn fewer_bytes(age: &mut Age, usage: &Use, erases: &[u64]) -> String {
+    let stands = |halves: &u32| {
+        let fewer: Vec<u64> = erases.iter().map(|erases| erases >> halves).collect();
+        age.wear_on(&fewer).is_ok()
+    };
+    (1..u64::BITS).find(stands).map_or_else(
+        || "give a lower age".to_owned(),
+        |halves| {
+            let daily_bytes = usage.daily_bytes / 2.0_f64.powi(halves as i32);
+            format!("give a lower age, or fewer bytes a day, as in used:{}", Use { daily_bytes, ..*usage })
+        },
+    )
 }
 
 /// Discards what was deleted, and lets the device work for itself.

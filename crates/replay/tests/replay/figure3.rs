@@ -1,6 +1,5 @@
 //! Throughput by request size on the preset nexus5, beside Figure 3 of IISWC 2015: 13.94 to 99.65 MB/s for reads of 4 to
-//! 256 KB, 5.18 to 56.15 MB/s for writes of 4 KB to 16 MB, 19 MB/s for writes of 256 KB. The curves rise; writes of 256 KB and
-//! more do not reach the published ones on a device that programs one page at a time (docs/concepts/emmc.md).
+//! 256 KB, 5.18 to 56.15 MB/s for writes of 4 KB to 16 MB, 19 MB/s for writes of 256 KB (docs/concepts/emmc.md).
 
 use crate::common::Reported;
 use emmclab_device::DeviceConfig;
@@ -10,15 +9,20 @@ use emmclab_trace::{Combiner, Flags, Nanos, Op, Request, Sector, TraceInput};
 /// Longest request of the kernel: larger ones come as several, which the driver may pack.
 const LONGEST_KB: u32 = 512;
 
-/// MB/s of one request of a size, alone on a device that is awake.
+/// MB/s of one request of a size, alone on a device that is awake, as the kernel sends it.
 fn rate(settings: &[(&str, &str)], op: Op, kb: u32) -> f64 {
+    rate_in_parts(settings, op, kb, LONGEST_KB)
+}
+
+/// The same in commands of at most so many KB.
+fn rate_in_parts(settings: &[(&str, &str)], op: Op, kb: u32, longest_kb: u32) -> f64 {
     let mut config = DeviceConfig::preset("nexus5").unwrap();
     config.set_all(settings).unwrap();
     let mut simulation = Simulation::new(&config, &ReplayOptions::default(), None).unwrap();
     let mut parts = Reported::default();
-    for i in 0..kb.div_ceil(LONGEST_KB) {
-        let size = LONGEST_KB.min(kb - i * LONGEST_KB);
-        let sector = u64::from(i * LONGEST_KB) * 2;
+    for i in 0..kb.div_ceil(longest_kb) {
+        let size = longest_kb.min(kb - i * longest_kb);
+        let sector = u64::from(i * longest_kb) * 2;
         simulation.push(&Request::new(Nanos(0), op, Sector(sector), size * 2), &mut parts).unwrap();
     }
     simulation.finish(None, &mut parts).unwrap();
@@ -26,73 +30,81 @@ fn rate(settings: &[(&str, &str)], op: Op, kb: u32) -> f64 {
     f64::from(kb) / 1024.0 / (last - parts.0[0].start).as_secs_f64()
 }
 
-/// Planes that work in parallel, with room for as many commands; the driver packs, and packs fill pages.
-fn planes(count: u32) -> Vec<(&'static str, String)> {
-    let levels = [("geometry.dies_per_chip", count.div_ceil(2)), ("geometry.planes_per_die", count.min(2))];
-    let mut settings: Vec<_> = levels.iter().map(|(key, value)| (*key, value.to_string())).collect();
-    settings.push(("timing.parallelism", "both".to_owned()));
-    settings
+/// So many planes, round which the pages of every request go. One is what the fit to Messaging alone finds.
+fn planes(count: u32) -> [(&'static str, &'static str); 3] {
+    let (dies, planes) = match count {
+        1 => ("1", "1"),
+        2 => ("1", "2"),
+        4 => ("2", "2"),
+        8 => ("4", "2"),
+        _ => ("8", "2"),
+    };
+    [("geometry.dies_per_chip", dies), ("geometry.planes_per_die", planes), ("allocation.chunk_kb", "1")]
 }
+
+const PACKED: [(&str, &str); 3] =
+    [("host.packed_writes", "63"), ("host.packed_reads", "63"), ("host.packed_max_kb", "16384")];
 
 #[test]
 fn throughput_rises_with_the_size_and_packing_never_slows() {
-    let packed = [("host.packed_writes", "63"), ("host.packed_reads", "63"), ("host.packed_max_kb", "16384")];
-    let shared = [&packed[..], &[("controller.share_packed_pages", "true")]].concat();
+    let one = planes(1);
+    let with = |settings: &[(&'static str, &'static str)]| [&one[..], settings].concat();
+    let (packed, shared) =
+        (with(&PACKED), with(&[&PACKED[..], &[("controller.share_packed_pages", "true")]].concat()));
     // Everything queued inside the device at once: what the host's transfers and overheads cost at most.
-    let queued = [("controller.queue_depth", "32")];
+    let queued = with(&[("controller.queue_depth", "32")]);
     for op in [Op::Read, Op::Write] {
         for power in 2..=14 {
             let kb = 1 << power;
-            let mut rates =
-                vec![rate(&[], op, kb), rate(&packed, op, kb), rate(&shared, op, kb), rate(&queued, op, kb)];
-            for count in [2, 4, 8] {
-                let more = planes(count);
-                let more: Vec<_> = more.iter().map(|(key, value)| (*key, value.as_str())).collect();
-                rates.push(rate(&[&packed[..], &more].concat(), op, kb));
-            }
+            let rates =
+                [&one[..], &packed, &shared, &queued, &[], &PACKED].map(|settings| rate(settings, op, kb));
             println!(
-                "{op:?} {kb} KB: {rates:.2?} MB/s: as it is, packed, in shared pages, all at once; 2, 4, 8 planes packed"
+                "{op:?} {kb} KB: {rates:.2?} MB/s: one plane, packed, in shared pages, all at once; the preset, packed"
             );
             assert!(rates[1] >= rates[0] * 0.999 && rates[2] >= rates[1] * 0.999, "packing never slows");
+            assert!(rates[5] >= rates[4] * 0.999, "packing never slows");
             // Neither packing nor a full queue makes long writes fast where the flash does one thing at a time: at most, the
             // transfer of a command passes while another is programmed.
             assert!(op == Op::Read || rates[1].max(rates[3]) < rates[0] * 1.11, "{rates:?}");
         }
     }
-    assert!(rate(&[], Op::Read, 256) > 4.0 * rate(&[], Op::Read, 4));
-    assert!(rate(&[], Op::Write, 16384) > 1.5 * rate(&[], Op::Write, 4));
 }
 
-/// Published rate, rate of the preset, and the cause of the difference.
-const POINTS: [(Op, u32, f64, f64, &str); 4] = [
-    (Op::Read, 4, 13.94, 16.14, "fitted to Messaging, whose reads of 4 KB take 242 us in the median"),
-    (Op::Read, 256, 99.65, 89.15, "extrapolated: the longest reads of the fit have 36 KB"),
-    (Op::Write, 4, 5.18, 5.46, "the fit has the median, the figure the mean of all traces"),
-    (Op::Write, 256, 19.0, 10.20, "the preset programs one page at a time"),
+/// Published rate of a size, and the rate of the preset.
+const POINTS: [(Op, u32, f64, f64); 5] = [
+    (Op::Read, 4, 13.94, 16.14),
+    (Op::Read, 256, 99.65, 102.21),
+    (Op::Write, 4, 5.18, 5.46),
+    (Op::Write, 256, 19.0, 17.92),
+    (Op::Write, 16384, 56.15, 48.98),
 ];
 
-/// A regression test: the rates of the preset are those that docs/concepts/emmc.md explains.
+/// Requests come whole, as the recordings of the paper have them: the driver had packed those above 512 KB.
 #[test]
-fn rates_of_the_preset_differ_from_the_published_ones_as_documented() {
-    for (op, kb, published, documented, cause) in POINTS {
-        let found = rate(&[], op, kb);
-        println!("{op:?} {kb} KB: {found:.2} MB/s, published {published} MB/s: {cause}");
+fn rates_of_the_preset_are_within_a_fifth_of_all_published_ones() {
+    for (op, kb, published, documented) in POINTS {
+        let found = rate_in_parts(&[], op, kb, kb);
+        println!("{op:?} {kb} KB: {found:.2} MB/s, published {published} MB/s");
+        assert!((found / published - 1.0).abs() < 0.2, "{op:?} {kb} KB: {found}, published {published}");
         assert!((found / documented - 1.0).abs() < 0.01, "{op:?} {kb} KB: {found}, documented {documented}");
     }
 }
 
-/// The published writes that the preset does not reach follow from planes that work in parallel: of 256 KB from two, of
-/// 16 MB from more than eight and fewer than sixteen.
+#[test]
+fn rates_of_the_preset_rise_with_the_size() {
+    for (op, powers) in [(Op::Read, 2..=8), (Op::Write, 2..=14)] {
+        let rates: Vec<_> = powers.map(|power| rate_in_parts(&[], op, 1 << power, 1 << power)).collect();
+        assert!(rates.is_sorted(), "{op:?} {rates:?}");
+    }
+}
+
+/// The published rates of writes need planes in parallel, and more of them for longer ones: of 256 KB two, of 16 MB more than
+/// eight and fewer than sixteen.
 #[test]
 fn parallel_planes_explain_the_published_rates_of_long_writes() {
-    let packed = [("host.packed_writes", "63"), ("host.packed_max_kb", "16384")];
-    let with = |count, kb| {
-        let planes = planes(count);
-        let planes: Vec<_> = planes.iter().map(|(key, value)| (*key, value.as_str())).collect();
-        rate(&[&packed[..], &planes].concat(), Op::Write, kb)
-    };
+    let with = |count, kb| rate(&[&PACKED[..], &planes(count)].concat(), Op::Write, kb);
     let two = with(2, 256);
-    assert!((two / 19.0 - 1.0).abs() < 0.05, "{two}");
+    assert!((two / 19.0 - 1.0).abs() < 0.1, "{two}");
     let (eight, sixteen) = (with(8, 16384), with(16, 16384));
     assert!(eight < 56.15 && 56.15 < sixteen, "{eight} {sixteen}");
 }

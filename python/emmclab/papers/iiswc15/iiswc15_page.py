@@ -10,11 +10,14 @@ from emmclab.papers.drawing import Drawing
 from emmclab.papers.iiswc15.findings import findings
 from emmclab.papers.iiswc15.plots import drawings
 from emmclab.papers.iiswc15.readings import PUBLISHED, nearest, readings
+from emmclab.papers.iiswc15.recorded import origin
 from emmclab.papers.iiswc15.twins import twins
 from emmclab.papers.measuring import table
 from emmclab.papers.pages import assemble_page
+from emmclab.studies.in_place import beside, in_place, stand_ins
 from emmclab.studies.results import Results
 from emmclab.traces.ledger import ledger_line
+from emmclab.traces.profile import Profile
 from emmclab.traces.profile_fields import TABLES, Field
 from emmclab.traces.published import doubts, published, published_row
 from emmclab.traces.workload import difference_text
@@ -23,7 +26,8 @@ from emmclab.traces.workload import difference_text
 def render(results: Results, judged: Sequence[Claim], drawn: Sequence[Drawing] | None = None) -> str:
     """Return the page; the same results give the same bytes."""
     drawn = drawings(results) if drawn is None else drawn
-    found = readings(results)
+    placed = in_place(results)
+    found = readings(placed)
     best = nearest(found)
     return assemble_page(
         results,
@@ -36,10 +40,9 @@ def render(results: Results, judged: Sequence[Claim], drawn: Sequence[Drawing] |
         lead=[
             f"{results.about['about']}, run again: {results.about['cells']:,} profiles and simulations of "
             f"{len(results.profiles)} workloads.",
-            f"Of the original traces only Messaging is public{_recorded(results)}. 25 workloads made from "
-            "the paper's published figures stand for the rest. A claim about statistics that went into these "
-            "workloads is restated: it says that the paper's text and tables fit together, and no more. Only "
-            "what could have failed counts as tested.",
+            f"{origin(results)} A claim about statistics that went into a made workload is restated: it says "
+            "that the paper's text and tables fit together, and no more. Only what could have failed counts "
+            "as tested.",
         ],
         definitions=table("iiswc15_table1_workloads"),
         tables=[(title, fields, _rows(results, fields)) for title, fields in TABLES],
@@ -47,7 +50,7 @@ def render(results: Results, judged: Sequence[Claim], drawn: Sequence[Drawing] |
         devices=table("iiswc15_table5_devices"),
         readings=[(reading, parts, reading == best) for reading, parts in found.items()],
         parts=PUBLISHED,
-        findings=findings(results),
+        findings=findings(placed),
         twins=twins(results),
         fields={field.name: field for _, fields in TABLES for field in fields},
         difference_text=difference_text,
@@ -58,26 +61,35 @@ def render(results: Results, judged: Sequence[Claim], drawn: Sequence[Drawing] |
     )
 
 
-def _recorded(results: Results) -> str:
-    names = results.about["recorded"]
-    return f"; recorded here: {', '.join(names)}" if names else ""
-
-
 def _rows(results: Results, fields: Sequence[Field]) -> list[dict[str, Any]]:
+    """Return for each workload its lines, the recorded one first, and the published figures."""
+    workload_of = stand_ins(results)
     rows = []
-    for name, profile in results.profiles.items():
+    for name in results.profiles:
+        if name in workload_of:
+            continue
+        made, *recorded = beside(results, [name])
+        lines = [(f"{name}, recorded", one) for one in recorded]
+        label = f"{name}, made" if recorded else f"{name} (recorded)" if name in results.recorded else name
         row = published_row(name)
-        cells = []
-        for field in fields:
-            value = profile[field.name]
-            paper = None if row is None else row[field.name]
-            cells.append(
-                {
-                    "text": field.text(value),
-                    "value": "" if value is None else value,
-                    "published": "–" if paper is None else f"{paper:,.10g}",
-                    "doubt": "" if row is None else doubts(row, field.name),
-                }
-            )
-        rows.append({"name": name, "cells": cells, "recorded": name in results.recorded})
+        rows.append(
+            {
+                "lines": [
+                    (said, [_cell(results.profiles[one], field) for field in fields])
+                    for said, one in [*lines, (label, made)]
+                ],
+                "published": [
+                    {
+                        "text": "–" if row is None or row[field.name] is None else f"{row[field.name]:,.10g}",
+                        "doubt": "" if row is None else doubts(row, field.name),
+                    }
+                    for field in fields
+                ],
+            }
+        )
     return rows
+
+
+def _cell(profile: Profile, field: Field) -> dict[str, Any]:
+    value = profile[field.name]
+    return {"text": field.text(value), "value": "" if value is None else value}

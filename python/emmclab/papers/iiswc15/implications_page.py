@@ -10,6 +10,7 @@ from emmclab.pages.plots import Rows, dots
 from emmclab.papers.claims import Claim
 from emmclab.papers.drawing import Drawing
 from emmclab.papers.iiswc15.implications import by_input, by_routing, change_pct, unevenness
+from emmclab.papers.iiswc15.recorded import origin
 from emmclab.papers.pages import assemble_page
 from emmclab.studies.results import Results
 
@@ -25,8 +26,8 @@ def render(results: Results, judged: Sequence[Claim], drawn: Sequence[Drawing]) 
         lead=[
             f"{results.about['about']}: {results.about['cells']:,} profiles and simulations of "
             f"{len(results.inputs)} workloads, on a new phone and on an aged one.",
-            f"{_recorded(results)}25 workloads made from the paper's published figures stand for its traces; "
-            "SLC times and the card are assumptions that the presets state.",
+            f"{origin(results)} SLC times are assumptions that the presets state; the cards are fitted to two "
+            "figures each.",
         ],
         beside={
             drawing.name: [claim for claim in judged if claim.source == drawing.source] for drawing in drawn
@@ -34,17 +35,13 @@ def render(results: Results, judged: Sequence[Claim], drawn: Sequence[Drawing]) 
     )
 
 
-def _recorded(results: Results) -> str:
-    names = results.about["recorded"]
-    return f"Recorded: {', '.join(names)}. " if names else ""
-
-
 def drawings(results: Results) -> list[Drawing]:
     """Draw one picture for each implication."""
     new, aged = by_input(results, "new"), by_input(results, "aged")
     card = [
-        {"trace": name, "option": routing, "value": change_pct(new[name], run)}
-        for routing, runs in by_routing(results).items()
+        {"trace": name, "option": f"{card}, {routing}", "value": change_pct(new[name], run)}
+        for card, by_way in by_routing(results).items()
+        for routing, runs in by_way.items()
         for name, run in runs.items()
     ]
     waits = [

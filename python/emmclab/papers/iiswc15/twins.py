@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import Any
 
-from emmclab.papers.iiswc15.readings import PRIMARY, STRICT, Reading, mean_responses
+from emmclab.papers.iiswc15.readings import EIGHT, FOUR, HYBRID, PRIMARY, STRICT, Reading, mean_responses
+from emmclab.studies.in_place import stand_ins
 from emmclab.studies.results import Results
 from emmclab.traces.workload import differences
 
@@ -34,25 +34,21 @@ class Twin:
 
 
 def twins(results: Results) -> list[Twin]:
-    """Find every recording that has a workload of its name, with or without the number of its file."""
+    """Compare every recorded trace that takes the place of a workload with the workload."""
     found = []
-    for recorded in results.recorded:
-        synthetic = re.sub(r"^log\d+_", "", recorded)
-        if synthetic in results.profiles and synthetic != recorded:
-            profile = differences(results.profiles[recorded], results.profiles[synthetic])
-            responses = _responses(results, recorded, synthetic)
-            four, hybrid = (
-                mean_responses(results, PRIMARY, f"iiswc15-{device}") for device in ("4ps", "hps")
-            )
-            gain = tuple(100 * (1 - hybrid[name] / four[name]) for name in (recorded, synthetic))
-            found.append(Twin(recorded, synthetic, profile, responses, (gain[0], gain[1])))
+    for recorded, synthetic in stand_ins(results).items():
+        profile = differences(results.profiles[recorded], results.profiles[synthetic])
+        responses = _responses(results, recorded, synthetic)
+        four, hybrid = (mean_responses(results, PRIMARY, device) for device in (FOUR, HYBRID))
+        gain = tuple(100 * (1 - hybrid[name] / four[name]) for name in (recorded, synthetic))
+        found.append(Twin(recorded, synthetic, profile, responses, (gain[0], gain[1])))
     return found
 
 
 def _responses(results: Results, recorded: str, synthetic: str) -> list[dict[str, Any]]:
     rows = []
     for reading in _READINGS:
-        for device in ("iiswc15-4ps", "iiswc15-8ps", "iiswc15-hps"):
+        for device in (FOUR, EIGHT, HYBRID):
             means = mean_responses(results, reading, device)
             real, made = means[recorded], means[synthetic]
             rows.append(

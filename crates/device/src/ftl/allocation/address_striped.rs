@@ -1,7 +1,7 @@
 //! Striped by address (`static`): consecutive logical pages go round the planes, wherever they were before.
 
-use super::{AllocationPolicy, PageRequest, View, WaySelection};
-use emmclab_settings::{PolicyKind, PolicyOptions};
+use super::{AllocationPolicy, Next, PageRequest, View, WaySelection};
+use emmclab_settings::{PolicyKind, Settings};
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct AddressStriped;
@@ -10,7 +10,7 @@ impl AddressStriped {
     pub const KIND: PolicyKind =
         PolicyKind { name: "static", about: "By the logical address.", settings: &[] };
 
-    pub fn new(_: &PolicyOptions) -> Self {
+    pub fn new(_: &Settings) -> Self {
         Self
     }
 }
@@ -18,6 +18,6 @@ impl AddressStriped {
 impl AllocationPolicy for AddressStriped {
     #[inline]
     fn choose(&self, view: View<'_>, page: PageRequest) -> WaySelection {
-        WaySelection { plane: view.geometry.home_plane(page.first, page.group), position: None }
+        WaySelection { plane: view.geometry.home_plane(page.first, page.group), next: Next::Anywhere }
     }
 }

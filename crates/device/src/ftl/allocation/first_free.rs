@@ -2,9 +2,9 @@
 //! dynamic allocation of SSDsim; Hu et al., ICS 2011).
 #![expect(clippy::inline_always, reason = "once for each page; arguments stay in registers")]
 
-use super::{AllocationPolicy, PageRequest, View, WaySelection};
+use super::{AllocationPolicy, Next, PageRequest, View, WaySelection};
 use crate::ids::PlaneId;
-use emmclab_settings::{PolicyKind, PolicyOptions};
+use emmclab_settings::{PolicyKind, Settings};
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FirstFree;
@@ -13,7 +13,7 @@ impl FirstFree {
     pub const KIND: PolicyKind =
         PolicyKind { name: "dynamic", about: "The way that is free first.", settings: &[] };
 
-    pub fn new(_: &PolicyOptions) -> Self {
+    pub fn new(_: &Settings) -> Self {
         Self
     }
 }
@@ -28,6 +28,6 @@ impl AllocationPolicy for FirstFree {
             let next = view.last_planes[way.index()] + 1;
             plane = way.0 * planes + if next >= planes { 0 } else { next };
         }
-        WaySelection { plane: PlaneId(plane), position: Some(position as u32) }
+        WaySelection { plane: PlaneId(plane), next: Next::Behind(position as u32) }
     }
 }

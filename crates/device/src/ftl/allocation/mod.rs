@@ -2,6 +2,7 @@
 #![expect(clippy::inline_always, reason = "once for each page; arguments stay in registers")]
 
 mod address_striped;
+mod chunked;
 mod first_free;
 #[cfg(test)]
 mod tests;
@@ -14,6 +15,7 @@ use crate::nand::Nand;
 use emmclab_settings::{PolicyKind, Settings};
 
 use address_striped::AddressStriped;
+use chunked::Chunked;
 use first_free::FirstFree;
 
 /// The read-only view of an allocation policy.
@@ -25,6 +27,8 @@ pub(crate) struct View<'a> {
     pub cursor: u32,
     /// Plane of each way that was used last, counted inside the way.
     pub last_planes: &'a [u32],
+    /// What was placed in the way at the cursor since the cursor came there, in KB.
+    pub chunk_kb: u32,
 }
 
 /// The page that wants a plane.
@@ -38,11 +42,22 @@ pub(crate) struct PageRequest {
     pub group: u8,
 }
 
-/// The decision of a policy: the plane, and where its way stands in the striping order if the next page is to go to the one behind it.
+/// Where the cursor goes after a page.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Next {
+    /// The policy goes without the cursor.
+    Anywhere,
+    /// It stays, at a way that now has so many KB of the chunk.
+    Stay { filled: u32 },
+    /// It goes on, behind the way at this position of the striping order.
+    Behind(u32),
+}
+
+/// The decision of a policy: the plane, and where the cursor goes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WaySelection {
     pub plane: PlaneId,
-    pub position: Option<u32>,
+    pub next: Next,
 }
 
 /// Chooses the plane of a page: a pure decision, the allocator acts.
@@ -65,8 +80,8 @@ macro_rules! policies {
         impl Any {
             /// The policy of the settings, whose name was checked; the first one for any other.
             fn new(settings: &Settings) -> Self {
-                let (name, options) = (settings.allocation.policy.as_str(), &settings.allocation.options);
-                let all = [$((<$name>::KIND.name, Any::$name(<$name>::new(options)))),+];
+                let name = settings.allocation.policy.as_str();
+                let all = [$((<$name>::KIND.name, Any::$name(<$name>::new(settings)))),+];
                 all.iter().find(|(known, _)| *known == name).unwrap_or(&all[0]).1
             }
 
@@ -80,7 +95,7 @@ macro_rules! policies {
     };
 }
 
-policies!(FirstFree, AddressStriped);
+policies!(FirstFree, AddressStriped, Chunked);
 
 /// The policy and what it remembers between pages.
 #[derive(Clone, Debug)]
@@ -88,26 +103,39 @@ pub(crate) struct Allocator {
     policy: Any,
     cursor: u32,
     last_planes: Vec<u32>,
+    chunk_kb: u32,
 }
 
 impl Allocator {
     pub fn new(settings: &Settings, nand: &Nand) -> Self {
         let last_planes = vec![nand.planes_per_way() - 1; nand.ways().len()];
-        Self { policy: Any::new(settings), cursor: 0, last_planes }
+        Self { policy: Any::new(settings), cursor: 0, last_planes, chunk_kb: 0 }
     }
 
     /// Chooses the plane of a page, and moves on.
     #[inline(always)]
     pub fn next_plane(&mut self, geometry: &Geometry, nand: &Nand, page: PageRequest) -> PlaneId {
-        let view = View { geometry, nand, cursor: self.cursor, last_planes: &self.last_planes };
-        let WaySelection { plane, position } = self.policy.choose(view, page);
-        if let Some(position) = position {
-            let next = position + 1;
-            self.cursor = if next as usize == nand.ways().len() { 0 } else { next };
-            let planes = nand.planes_per_way();
-            if planes > 1 {
-                self.last_planes[(plane.0 / planes) as usize] = plane.0 % planes;
+        let Self { policy, cursor, last_planes, chunk_kb } = self;
+        let view = View {
+            geometry,
+            nand,
+            cursor: *cursor,
+            last_planes: last_planes.as_slice(),
+            chunk_kb: *chunk_kb,
+        };
+        let WaySelection { plane, next } = policy.choose(view, page);
+        match next {
+            Next::Anywhere => return plane,
+            Next::Stay { filled } => *chunk_kb = filled,
+            Next::Behind(position) => {
+                let next = position + 1;
+                *cursor = if next as usize == nand.ways().len() { 0 } else { next };
+                *chunk_kb = 0;
             }
+        }
+        let planes = nand.planes_per_way();
+        if planes > 1 {
+            last_planes[(plane.0 / planes) as usize] = plane.0 % planes;
         }
         plane
     }
@@ -122,9 +150,19 @@ impl Allocator {
         &self.last_planes
     }
 
+    /// What was placed in the way at the cursor since the cursor came there, in KB.
+    pub fn chunk_kb(&self) -> u32 {
+        self.chunk_kb
+    }
+
     /// Takes up the state of an image; `None` where a position lies outside the device.
-    pub fn restore(&mut self, cursor: u32, last_planes: &[u32], planes_per_way: u32) -> Option<()> {
-        self.cursor = cursor;
+    pub fn restore(
+        &mut self,
+        (cursor, chunk_kb): (u32, u32),
+        last_planes: &[u32],
+        planes_per_way: u32,
+    ) -> Option<()> {
+        (self.cursor, self.chunk_kb) = (cursor, chunk_kb);
         for (own, given) in self.last_planes.iter_mut().zip(last_planes) {
             *own = given % planes_per_way;
         }

@@ -15,7 +15,7 @@ use crate::nand::Nand;
 pub(super) fn planes(policy: &str, planes: u32, busy: u32, pages: &[u32]) -> Vec<u32> {
     let text = format!(
         "[geometry]\nchannels = 2\nplanes_per_die = {planes}\n[[geometry.block_groups]]\nblocks = 16\npages_per_block = 16\npage_kb = 4\nprogram_us = 1000
-         [allocation]\npolicy = '{policy}'"
+         [allocation]\n{policy}"
     );
     let config = DeviceConfig::from_toml(&text).unwrap();
     let geometry = Geometry::new(config.settings());
@@ -39,11 +39,20 @@ pub(super) fn planes(policy: &str, planes: u32, busy: u32, pages: &[u32]) -> Vec
 
 #[test]
 fn the_dynamic_policy_passes_a_busy_way_by_and_lets_the_planes_of_a_way_take_turns() {
-    assert_eq!(planes("dynamic", 1, 0, &[0, 1, 2]), [1, 0, 1]);
-    assert_eq!(planes("dynamic", 2, 1, &[0, 0, 0, 0]), [2, 0, 3, 1]);
+    assert_eq!(planes("policy = 'dynamic'", 1, 0, &[0, 1, 2]), [1, 0, 1]);
+    assert_eq!(planes("policy = 'dynamic'", 2, 1, &[0, 0, 0, 0]), [2, 0, 3, 1]);
 }
 
 #[test]
 fn the_static_policy_goes_by_the_address_even_where_the_way_is_busy() {
-    assert_eq!(planes("static", 1, 0, &[0, 1, 2, 0, 0]), [0, 1, 0, 0, 0]);
+    assert_eq!(planes("policy = 'static'", 1, 0, &[0, 1, 2, 0, 0]), [0, 1, 0, 0, 0]);
+}
+
+#[test]
+fn the_chunked_policy_fills_a_chunk_in_one_plane_even_where_it_is_busy() {
+    let chunks = "policy = 'chunked'\nchunk_kb = 12";
+    assert_eq!(planes(chunks, 1, 0, &[9; 8]), [0, 0, 0, 1, 1, 1, 0, 0]);
+    assert_eq!(planes(chunks, 2, 0, &[9; 10]), [0, 0, 0, 2, 2, 2, 1, 1, 1, 3]);
+    // The last page of a chunk may go beyond it.
+    assert_eq!(planes("policy = 'chunked'\nchunk_kb = 6", 1, 0, &[9; 5]), [0, 0, 1, 1, 0]);
 }

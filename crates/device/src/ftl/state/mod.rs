@@ -43,6 +43,7 @@ impl Ftl {
         out.long(tables.programs());
         out.long(self.core.collector.decisions);
         out.word(self.core.allocator.cursor());
+        out.word(self.core.allocator.chunk_kb());
         out.words(self.core.allocator.last_planes().iter().copied());
         pools::save(tables, out);
         out.words(self.scheme.words());
@@ -72,7 +73,7 @@ impl Ftl {
         self.restore_blocks(nand, image)?;
         self.core.tables.restore_programs(image.long()?);
         self.core.collector.decisions = image.long()?;
-        let cursor = image.word()?;
+        let cursor = (image.word()?, image.word()?);
         let ways = self.core.allocator.last_planes().len();
         let last_planes: Vec<u32> = (0..ways).map(|_| image.word()).collect::<Result<_>>()?;
         self.core

@@ -1,0 +1,48 @@
+//! Chunk by chunk (`chunked`): what is written goes to one plane until a chunk is full, then to the next plane, so that only requests longer
+//! than a chunk use several planes at once.
+
+use super::{AllocationPolicy, Next, PageRequest, View, WaySelection};
+use crate::ids::PlaneId;
+use emmclab_settings::{PolicyKind, PolicySetting, Settings};
+
+const CHUNK: PolicySetting = PolicySetting {
+    key: "chunk_kb",
+    about: "KB that go to one plane before the next one.",
+    default: 128,
+    range: (1, 1 << 20),
+};
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Chunked {
+    chunk_kb: u32,
+}
+
+impl Chunked {
+    pub const KIND: PolicyKind = PolicyKind {
+        name: "chunked",
+        about: "One plane after the other, each for `allocation.chunk_kb` of what is written.",
+        settings: &[CHUNK],
+    };
+
+    pub fn new(settings: &Settings) -> Self {
+        Self { chunk_kb: CHUNK.count(&settings.allocation.options) }
+    }
+}
+
+impl AllocationPolicy for Chunked {
+    #[inline]
+    fn choose(&self, view: View<'_>, page: PageRequest) -> WaySelection {
+        let position = view.cursor as usize;
+        let (way, planes) = (view.nand.ways()[position], view.nand.planes_per_way());
+        let last = view.last_planes[way.index()];
+        // A way has its next plane from the beginning of a chunk on.
+        let plane = match (view.chunk_kb, last + 1) {
+            (0, next) if next < planes => next,
+            (0, _) => 0,
+            _ => last,
+        };
+        let filled = view.chunk_kb + view.geometry.groups[usize::from(page.group)].page_bytes / 1024;
+        let next = if filled < self.chunk_kb { Next::Stay { filled } } else { Next::Behind(view.cursor) };
+        WaySelection { plane: PlaneId(way.0 * planes + plane), next }
+    }
+}

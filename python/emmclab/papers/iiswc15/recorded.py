@@ -1,0 +1,222 @@
+"""Which workload of the paper a recorded trace is: by Table III, else by the name of its file."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from emmclab.errors import ConfigError, EmmclabError
+from emmclab.runtime.files import printable
+from emmclab.studies.recordings import Recordings, StandIn
+from emmclab.studies.results import Results
+from emmclab.traces.published import published
+from emmclab.traces.reading import read, trace_name
+
+#: The archive with the original traces, and the folder in it.
+ARCHIVE, INSIDE = "Nexus5_Kernel_BIOTracer_traces.tar.gz", "WorkSpace_nexus5/Trace_files"
+#: A trace has the figures of a row if both are within this of them, percent: the last requests of a log may
+#: be missing.
+_NEAR_PCT = 1.0
+#: How a trace was identified, the surest first.
+_EXACT, _NEAR, _NAME = range(3)
+#: What the paper abbreviates in the names of combos, and how the archive writes it.
+_SHORT = {"FB": ("Facebook",), "WB": ("WebBrowsing",), "Msg": ("Messaging", "HandOuts", "HangOuts")}
+#: A name that is a part of another has at least so many letters.
+_LEAST_LETTERS = 4
+#: Files of a folder that are named as left out; an archive may hold the sources of a kernel.
+_MOST_LEFT_OUT = 20
+
+
+def origin(results: Results) -> str:
+    """Say where the traces of a study are from."""
+    used = results.about.get("recordings", {}).get("used", ())
+    own = [name for name in results.recorded if name not in {one["input"] for one in used}]
+    said = (
+        f"The original traces are public at SNIA IOTTA ({ARCHIVE}); the option --traces reads them. "
+        f"{len(results.applications) + len(results.combos) - len(used)} workloads made from the paper's "
+        "published figures stand for those that are not given here."
+    )
+    if used:
+        said += f" Recorded: {', '.join(one['workload'] for one in used)}."
+    return said + (f" Beside them: {', '.join(own)}." if own else "")
+
+
+@dataclass(frozen=True)
+class _Found:
+    file: str
+    workload: str
+    level: int
+    how: str
+    #: Requests more or fewer than published.
+    off: int
+
+
+def identified(folder: Path, reading: Mapping[str, Any]) -> Recordings:
+    """Identify the traces in a folder and those below it; `reading` are options of `emmclab.read`.
+
+    A file is the workload whose requests and data size in Table III it has, exactly or within 1 %; else the
+    one that its name says. Where two files are one workload, the one that is identified more surely is taken.
+
+    Raises:
+        ConfigError: there is no such folder, no trace of the paper in it, or two files are one workload.
+        FormatError: a file that is named as a workload is not a whole trace.
+    """
+    if not folder.is_dir():
+        raise ConfigError(
+            f"{printable(folder)}: folder not found",
+            kind="config",
+            file=printable(folder),
+            field="--traces",
+            hint=f"unpack {ARCHIVE} and name the folder {INSIDE} in it",
+        )
+    found: list[_Found] = []
+    left_out: list[tuple[str, str]] = []
+    no_traces: list[tuple[str, str]] = []
+    for path in sorted(path for path in folder.rglob("*") if path.is_file()):
+        name = printable(path.relative_to(folder))
+        try:
+            said = _identify(name, _figures(path, reading))
+        except EmmclabError as error:
+            if named(name):
+                raise
+            no_traces.append((name, f"not a trace: {error}"))
+            continue
+        if isinstance(said, str):
+            left_out.append((name, said))
+        else:
+            found.append(said)
+    if not found:
+        raise ConfigError(
+            f"{printable(folder)}: no trace of the paper is in this folder "
+            f"({len(left_out) + len(no_traces):,} other files)",
+            kind="config",
+            file=printable(folder),
+            field="--traces",
+            hint=f"name the folder {INSIDE} of the unpacked archive; `emmclab papers tables` prints the "
+            "requests and sizes that its traces have",
+        )
+    used = _one_for_each(found, left_out)
+    left_out += no_traces
+    more = len(left_out) - _MOST_LEFT_OUT
+    if more > 0:
+        left_out[_MOST_LEFT_OUT:] = [("...", f"{more:,} more files")]
+    return Recordings(printable(folder), tuple(used), tuple(left_out))
+
+
+def _figures(path: Path, reading: Mapping[str, Any]) -> tuple[int, float]:
+    """Return requests and data size in KB of a whole trace."""
+    # What is left out of a trace does not change what it is.
+    options = {key: value for key, value in reading.items() if key not in ("only", "drop_reissued")}
+    profile = read(path, **options).profile()
+    return int(profile["requests"]), float(profile["data_size_kb"])
+
+
+def _identify(file: str, figures: tuple[int, float]) -> _Found | str:
+    """Identify a file by its figures and name, or say why it is no workload of the paper."""
+    requests, kb = figures
+    said = f"{requests:,} requests, {kb:,.0f} KB"
+    rows = {row["name"]: row for row in published()["rows"]}
+    for level, within in ((_EXACT, 0.0), (_NEAR, _NEAR_PCT)):
+        for name, row in rows.items():
+            if _has(row, "requests", requests, within) and _has(row, "data_size_kb", kb, within):
+                how = "as in Table III" if level == _EXACT else f"within {_NEAR_PCT:g} % of Table III"
+                if not (_is(row["requests"], requests, within) and _is(row["data_size_kb"], kb, within)):
+                    how += ", as far as its row can be right (`emmclab papers tables`)"
+                return _Found(file, name, level, f"{said}: {how}", abs(requests - row["requests"]))
+    name = named(file)
+    if not name:
+        return f"{said}: no row of Table III within {_NEAR_PCT:g} %, and its name is no workload of the paper"
+    row = rows[name]
+    return _Found(
+        file,
+        name,
+        _NAME,
+        f"by its name; {said}, published {row['requests']:,} requests, {row['data_size_kb']:,.0f} KB",
+        abs(requests - row["requests"]),
+    )
+
+
+def _has(row: Mapping[str, Any], column: str, value: float, within_pct: float) -> bool:
+    """Whether a value is the published one, or in the range that the other figures of its row allow."""
+    allowed = [
+        (entry["low"], entry["high"])
+        for entry in published()["inconsistencies"]
+        if (entry["name"], entry["column"]) == (row["name"], column)
+        and None not in (entry["low"], entry["high"])
+    ]
+    part = within_pct / 100
+    return _is(row[column], value, within_pct) or any(
+        low * (1 - part) <= round(value) <= high * (1 + part) for low, high in allowed
+    )
+
+
+def _is(said: float, value: float, within_pct: float) -> bool:
+    return abs(round(value) - said) <= said * within_pct / 100
+
+
+def named(file: str) -> str:
+    """Return the workload that the name of a file says, without the number of its log; empty where none.
+
+    >>> [named(name) for name in ("log106_Messaging.txt", "below/log202_GoogleMap.txt", "readme.txt")]
+    ['Messaging', 'GoogleMaps', '']
+    """
+    stem = re.sub(r"^log\d*_?", "", trace_name(file), flags=re.IGNORECASE)
+    wanted = _letters(stem)
+    if "." in stem or len(wanted) < _LEAST_LETTERS:
+        return ""
+    names = {key: row["name"] for row in published()["rows"] for key in _keys(row["name"])}
+    if wanted in names:
+        return str(names[wanted])
+    parts = {key: name for key, name in names.items() if key.startswith(wanted) or wanted.startswith(key)}
+    longest = [name for key, name in parts.items() if len(key) == max(map(len, parts))]
+    is_one = len(set(parts.values())) == 1 or (len(longest) == 1 and wanted.startswith(max(parts, key=len)))
+    return longest[0] if is_one else ""
+
+
+def _letters(text: str) -> str:
+    return re.sub(r"[\W_\d]", "", text).casefold()
+
+
+def _keys(name: str) -> set[str]:
+    """Return the ways to write a workload: as the paper does, in full, and a combo in either order."""
+    parts = name.split("/")
+    ways = itertools.product(*((part, *_SHORT.get(part, ())) for part in parts))
+    return {_letters("".join(order)) for way in ways for order in (way, way[::-1])}
+
+
+def _one_for_each(found: Iterable[_Found], left_out: list[tuple[str, str]]) -> list[StandIn]:
+    """Take the surest file of each workload, in the order of the paper, and add the others to those left out.
+
+    Of files that are what their names say, the surest is the one with the nearest number of requests.
+
+    Raises:
+        ConfigError: two are equally sure.
+    """
+    by_workload: dict[str, list[_Found]] = {}
+    for one in found:
+        by_workload.setdefault(one.workload, []).append(one)
+    used = []
+    for row in published()["rows"]:
+        files = sorted(by_workload.get(row["name"], []), key=_unsure)
+        if not files:
+            continue
+        first, *others = files
+        for other in others:
+            if _unsure(other) == _unsure(first):
+                raise ConfigError(
+                    f"{first.file} and {other.file} are both {first.workload} ({first.how}; {other.how})",
+                    kind="config",
+                    field="--traces",
+                    hint="leave one of them in the folder",
+                )
+            left_out.append((other.file, f"{first.file} is {first.workload} more surely ({other.how})"))
+        used.append(StandIn(first.file, first.workload, first.how))
+    return used
+
+
+def _unsure(found: _Found) -> tuple[int, int]:
+    return found.level, found.off if found.level == _NAME else 0

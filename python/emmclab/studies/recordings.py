@@ -1,0 +1,48 @@
+"""Recorded traces that take the place of workloads of a study."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from emmclab.traces.workload import workload_groups
+
+
+@dataclass(frozen=True)
+class StandIn:
+    """A recorded trace, the workload whose place it takes, and how it was identified."""
+
+    file: str
+    workload: str
+    how: str
+
+
+@dataclass(frozen=True)
+class Recordings:
+    """The recorded traces of a folder: those that take the place of workloads, and files that do not."""
+
+    folder: str
+    used: tuple[StandIn, ...]
+    #: File and reason of each.
+    left_out: tuple[tuple[str, str], ...] = ()
+
+    def of(self, inputs: Sequence[str]) -> list[str]:
+        """Return the paths of those whose workloads are among inputs, which may be groups."""
+        groups = workload_groups()
+        names = {one for name in inputs for one in groups.get(name, [name])}
+        return [self._path(one) for one in self.used if one.workload in names]
+
+    def _path(self, one: StandIn) -> str:
+        return str(Path(self.folder, one.file))
+
+    def about(self, inputs: Mapping[str, str]) -> dict[str, Any]:
+        """Return what the results of a study say of them; `inputs` are names of inputs by resolved path."""
+        return {
+            "folder": self.folder,
+            "used": [
+                {**asdict(one), "input": inputs[str(Path(self._path(one)).resolve())]} for one in self.used
+            ],
+            "left_out": [list(one) for one in self.left_out],
+        }

@@ -1,0 +1,290 @@
+"""Original traces of a paper take the place of the workloads made from its figures: each is identified, and
+claims on them are tests."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser
+
+from conftest import Reproduced, emmclab, emmclab_json
+from emmclab.errors import ConfigError, EmmclabError
+from emmclab.papers.claims import NOT, RESTATED, TESTED, judge_study, settled
+from emmclab.papers.iiswc15.recorded import identified, named
+from emmclab.studies import Results
+from emmclab.studies.in_place import in_place, stand_ins, without
+from emmclab.traces.workload import Workload, workload_groups
+from test_report_page import Visit
+
+GROUPS = workload_groups()
+WORKLOADS = (*GROUPS["applications"], *GROUPS["combos"])
+#: How the archive writes names that the paper writes otherwise.
+OTHERWISE = {"GoogleMaps": "GoogleMap", "FB/Msg": "FaceBookHandOuts", "Music/FB": "Music_FaceBook"}
+#: The claims that say nothing of a trace, or that stay restated: a device was fitted to them.
+STAY = {"iiswc-hps-util-4ps", "iiswc-split-20k"}
+
+
+def _file(workload: str) -> str:
+    """Return the name of a file as in the archive."""
+    number = 106 + WORKLOADS.index(workload)
+    return f"log{number}_{OTHERWISE.get(workload, workload.replace('/', ''))}.txt"
+
+
+@pytest.fixture(scope="module")
+def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder as the archive has it, with a trace of each workload, and a file that is none."""
+    folder = tmp_path_factory.mktemp("archive") / "WorkSpace_nexus5"
+    (folder / "Trace_files").mkdir(parents=True)
+    for name in WORKLOADS:
+        Workload.preset(name).trace(1).write(folder / "Trace_files" / _file(name), format="biotracer")
+    (folder / "readme.txt").write_text("Traces of BIOtracer\n")
+    return folder
+
+
+@pytest.fixture
+def folder(archive: Path, tmp_path: Path) -> Path:
+    """A folder with three of them, to be changed."""
+    folder = tmp_path / "traces"
+    folder.mkdir()
+    for name in ("Movie", "Messaging", "GoogleMaps"):
+        shutil.copy(archive / "Trace_files" / _file(name), folder)
+    return folder
+
+
+def _results(reproduced: Reproduced, folder: Path) -> Path:
+    """A results folder in which the workloads are finished."""
+    reproduced.page("iiswc15")
+    return Path(shutil.copytree(reproduced.results / "iiswc15", folder / "results" / "iiswc15").parent)
+
+
+@pytest.fixture(scope="module")
+def recorded(
+    reproduced: Reproduced, archive: Path, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, Any]:
+    """What the command says of the whole archive, with the folder of its results and page."""
+    folder = tmp_path_factory.mktemp("recorded")
+    results = _results(reproduced, folder)
+    told = emmclab_json(
+        *("reproduce", "iiswc15", "--jobs", 2, "--results", results, "--html", folder / "page.html"),
+        *("--traces", archive),
+    )
+    return {**told, "folder": folder}
+
+
+def test_every_file_is_found_by_its_requests_and_size_whatever_its_name_is(archive: Path) -> None:
+    found = identified(archive, {})
+    assert {one.workload: one.file for one in found.used} == {
+        name: f"Trace_files/{_file(name)}" for name in WORKLOADS
+    }
+    assert all("Table III" in one.how for one in found.used)
+    assert [file for file, _ in found.left_out] == ["readme.txt"]
+
+
+def test_a_file_without_its_last_requests_is_within_the_tolerance_that_is_said(folder: Path) -> None:
+    path = folder / _file("Movie")
+    path.write_text("".join(path.read_text().splitlines(keepends=True)[:-20]))
+    path.rename(folder / "unnamed.txt")
+    (movie,) = (one for one in identified(folder, {}).used if one.workload == "Movie")
+    assert movie.file == "unnamed.txt"
+    assert "4,761 requests" in movie.how and "within 1 %" in movie.how
+
+
+def test_a_file_with_other_figures_is_what_its_name_says_and_the_difference_is_said(folder: Path) -> None:
+    path = folder / _file("GoogleMaps")
+    path.write_text("".join(path.read_text().splitlines(keepends=True)[:6266]))
+    (maps,) = (one for one in identified(folder, {}).used if one.workload == "GoogleMaps")
+    assert "by its name" in maps.how and "6,266 requests" in maps.how and "12,603" in maps.how
+
+
+@pytest.mark.parametrize(
+    ("file", "workload"),
+    [
+        ("log121_Movie.txt", "Movie"),
+        ("LOG260_FaceBookHandOuts.txt.gz", "FB/Msg"),
+        ("log7_FaceBookAgain.txt", "Facebook"),
+        ("log126_MusicFaceBook.txt", "Music/FB"),
+        ("WebBrowsing_Music.txt", "Music/WB"),
+        ("log7_Call.txt", ""),  # CallIn or CallOut
+        ("notes.txt", ""),
+        ("log106_Messaging.txt.md5", ""),
+    ],
+)
+def test_names_are_those_of_the_archive_and_nothing_is_guessed(file: str, workload: str) -> None:
+    assert named(file) == workload
+
+
+def test_the_surer_of_two_files_is_taken_and_the_other_is_named(folder: Path) -> None:
+    whole = folder / _file("Messaging")
+    shorter = folder / "log300_Messaging.txt"
+    shorter.write_text("".join(whole.read_text().splitlines(keepends=True)[:1000]))
+    found = identified(folder, {})
+    (messaging,) = (one for one in found.used if one.workload == "Messaging")
+    assert messaging.file == whole.name
+    ((file, why),) = found.left_out
+    assert file == shorter.name and "Messaging" in why and "1,000 requests" in why
+
+
+def test_among_many_files_a_trace_that_is_left_out_is_named_before_what_is_none(
+    folder: Path, trace: Path
+) -> None:
+    for number in range(200):
+        (folder / f"driver{number}.c").write_text("int x;\n")
+    shutil.copy(trace, folder / "mine.txt")
+    left_out = identified(folder, {}).left_out
+    assert left_out[0][0] == "mine.txt"
+    assert len(left_out) < 30
+    assert left_out[-1][1] == f"{201 - len(left_out) + 1} more files"
+
+
+def test_of_two_files_that_are_a_workload_by_name_the_nearest_is_taken(folder: Path) -> None:
+    path = folder / _file("GoogleMaps")
+    lines = path.read_text().splitlines(keepends=True)
+    path.write_text("".join(lines[:6266]))
+    (folder / "log201_GoogleMap.txt").write_text("".join(lines[:500]))
+    found = identified(folder, {})
+    assert path.name in [one.file for one in found.used]
+    assert [file for file, _ in found.left_out] == ["log201_GoogleMap.txt"]
+
+
+def test_two_files_that_are_one_workload_are_refused(folder: Path) -> None:
+    shutil.copy(folder / _file("Movie"), folder / "again.txt")
+    with pytest.raises(ConfigError, match=r"again\.txt and .*Movie") as error:
+        identified(folder, {})
+    assert error.value.hint
+
+
+def test_a_damaged_trace_that_is_named_as_a_workload_is_refused(folder: Path) -> None:
+    path = folder / _file("Movie")
+    lines = path.read_text().splitlines(keepends=True)
+    path.write_text("".join([*lines[:9], "nonsense\n", *lines[9:]]))
+    with pytest.raises(EmmclabError, match=f"{path.name}:10"):
+        identified(folder, {})
+    assert len(identified(folder, {"lenient": True}).used) == 3
+
+
+def test_a_trace_that_is_none_of_the_paper_is_left_out_and_named(folder: Path, trace: Path) -> None:
+    shutil.copy(trace, folder / "mine.txt")
+    found = identified(folder, {})
+    ((file, why),) = found.left_out
+    assert file == "mine.txt" and "400 requests" in why
+
+
+@pytest.mark.parametrize("command", [["reproduce", "iiswc15"], ["claims", "--paper", "iiswc15"]])
+def test_a_folder_without_a_trace_of_the_paper_is_refused(
+    command: list[str], trace: Path, tmp_path: Path
+) -> None:
+    for folder, said in ((tmp_path / "none", "folder not found"), (trace.parent, "no trace of the paper")):
+        done = emmclab(*command, "--traces", folder, "--results", tmp_path / "results")
+        assert done.returncode == 2
+        assert said in done.stderr and "Trace_files" in done.stderr
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("command", [["reproduce", "fast12"], ["claims", "--paper", "fast12"]])
+def test_papers_without_original_traces_refuse_them(command: list[str], folder: Path) -> None:
+    done = emmclab(*command, "--traces", folder, "--results", folder / "results")
+    assert done.returncode == 2
+    assert "iiswc15 and implications" in done.stderr
+    assert not (folder / "results").exists()
+
+
+def test_claims_on_recorded_traces_alone_are_tests_by_the_same_rules(recorded: dict[str, Any]) -> None:
+    """These are made traces, so that only the verdict differs, never what is measured."""
+    claims = {claim["id"]: claim for claim in recorded["claims"]}
+    assert {name for name, claim in claims.items() if claim["verdict"] == RESTATED} == STAY
+    for name, claim in claims.items():
+        evidence = claim["evidence"]
+        if not evidence["recorded"]:
+            continue
+        assert evidence["made"] == [], name
+        assert evidence["on_made"]["measured"] == claim["measured"], name
+        if name not in STAY:
+            assert claim["verdict"] in TESTED, name
+            assert "Judged on recorded traces alone" in claim["reason"], name
+    assert claims["iiswc-c1"]["evidence"]["on_made"]["verdict"] == RESTATED
+    assert claims["iiswc-fig4-small"]["verdict"] == NOT
+
+
+def test_the_page_shows_what_each_file_is_and_both_columns(
+    recorded: dict[str, Any], browser: Browser
+) -> None:
+    visit = Visit(browser, recorded["folder"] / "page.html", width=390)
+    rows = visit.page.locator("#recorded tbody tr")
+    assert rows.count() == len(WORKLOADS)
+    assert "Table III" in rows.first.inner_text()
+    assert "readme.txt" in (visit.page.locator("#recorded").text_content() or "")
+    tables = visit.page.locator("#tables").inner_text()
+    assert "Messaging, recorded" in tables and "Messaging, made" in tables
+    cells = visit.page.locator("#iiswc-c1 td").all_inner_texts()
+    assert RESTATED in cells[2] and "15 of 18" in cells[1] and "15 of 18" in cells[2]
+    assert "Accuracy of synthesis: Movie" in visit.page.locator("#beyond").inner_text()
+    visit.draw_all()
+    assert visit.page.evaluate("document.documentElement.scrollWidth") <= 390
+    assert visit.words == []
+
+
+def test_the_page_names_the_command_with_the_folder_and_can_be_written_again(
+    recorded: dict[str, Any], archive: Path, tmp_path: Path
+) -> None:
+    page = recorded["folder"] / "page.html"
+    assert f"emmclab reproduce iiswc15 --traces {archive}" in page.read_text()
+    done = emmclab(
+        "report", "iiswc15", "--results", recorded["folder"] / "results", "--html", tmp_path / "again.html"
+    )
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "again.html").read_bytes() == page.read_bytes()
+
+
+def test_one_trace_settles_what_it_alone_decides_and_a_mixture_is_said(recorded: dict[str, Any]) -> None:
+    """Movie alone is recorded: its figure is a test, and claims on all applications stay restated."""
+    whole = Results.load(recorded["folder"] / "results" / "iiswc15")
+    recordings = whole.about["recordings"]
+    movie = [one for one in recordings["used"] if one["workload"] == "Movie"]
+    others = {name for name, workload in stand_ins(whole).items() if workload != "Movie"}
+    found = Results(
+        {**whole.about, "recordings": {**recordings, "used": movie}},
+        {name: profile for name, profile in whole.profiles.items() if name not in others},
+        [run for run in whole.runs if run["input"] not in others],
+        "",
+    )
+    claims = {claim.id: claim for claim in judge_study(found)}
+    assert claims["iiswc-fig6"].verdict in TESTED
+    assert claims["iiswc-c1"].verdict == RESTATED
+    assert "1 of 18 traces are recorded (Movie)" in claims["iiswc-c1"].reason
+    assert claims["iiswc-hps-mrt-mean"].verdict in TESTED
+    assert "recorded traces alone settle 1;" in settled(claims.values())
+    assert "differ from those on made traces alone: iiswc-fig6." in settled(claims.values())
+
+
+def test_a_workload_stays_where_its_recording_has_no_run(recorded: dict[str, Any]) -> None:
+    whole = Results.load(recorded["folder"] / "results" / "iiswc15")
+    left = [run for run in whole.runs if run["grid"] != "phone" or run["input"] not in stand_ins(whole)]
+    found = in_place(Results(whole.about, whole.profiles, left, ""))
+    kinds = {(run["grid"], "recorded_as" in run) for run in found.runs}
+    assert ("phone", False) in kinds and ("phone", True) not in kinds
+    assert ("hybrid", True) in kinds and ("hybrid", False) not in kinds
+    assert list(found.profiles) == list(without(whole).profiles) == list(WORKLOADS)
+
+
+def test_the_recorded_messaging_trace_takes_the_place_of_its_workload(
+    reproduced: Reproduced, shared_traces: Path, tmp_path: Path
+) -> None:
+    results = _results(reproduced, tmp_path)
+    done = emmclab(
+        *("reproduce", "iiswc15", "--results", results, "--html", tmp_path / "page.html", "--json"),
+        *("--traces", shared_traces / "nexus5"),
+    )
+    assert done.returncode == 0, done.stderr
+    assert "Messaging: log106_Messaging.txt, 5,702 requests, 63,668 KB: as in Table III" in done.stderr
+    claims = {claim["id"]: claim for claim in json.loads(done.stdout)["claims"]}
+    assert claims["iiswc-hps-mrt-mean"]["evidence"]["recorded"] == ["Messaging"]
+    assert "1 of 18 traces are recorded (Messaging)" in claims["iiswc-hps-mrt-mean"]["reason"]
+    assert claims["iiswc-c1"]["verdict"] == RESTATED
+    text = (tmp_path / "page.html").read_text()
+    assert "Messaging, recorded" in text
+    assert "Accuracy of synthesis: Messaging" in text
+    assert "26 workloads" in text
