@@ -14,8 +14,21 @@ from emmclab.devices.advise_state import ASSUMED, GIVEN, RECORDED, STATES, STEAD
 from emmclab.devices.device import Device
 from emmclab.devices.result import Result
 
-#: Open loop, so that responses do not depend on the recorded completions.
-FAST = ("--device", "nexus5", "--capacity", "2GB", "--mode", "open")
+#: A device of 2 GB, on which data in place makes writes slower.
+PHONE = """
+name = "phone"
+[[geometry.block_groups]]
+page_kb = 16
+blocks = 540
+pages_per_block = 256
+read_us = 80
+program_us = 700
+erase_us = 3000
+[capacity]
+over_provisioning_pct = 5
+[gc]
+policy = "greedy"
+"""
 
 
 def _settled(recorded_ms: float | None, simulated_ms: dict[str, float], **replay: Any) -> State:
@@ -98,13 +111,21 @@ def test_a_given_state_is_taken_and_the_recording_stands_beside_it() -> None:
     assert "recorded 1.00 ms (+600.0 %)" in state.line and not state.caution
 
 
+@pytest.fixture
+def phone(tmp_path: Path) -> tuple[object, ...]:
+    """The device, in open loop: responses do not depend on the recorded completions."""
+    file = tmp_path / "phone.toml"
+    file.write_text(PHONE)
+    return "--device", file, "--mode", "open"
+
+
 def _recording(path: Path, state: str) -> float:
     """Write a trace whose responses are those of a device in a state; return their mean in ms."""
     arrivals = range(0, 20_000_000_000, 10_000_000)
     rows = [(at, 8 * (number * 7919 % 200_000)) for number, at in enumerate(arrivals)]
     head = "arrival_ns,op,sector,sectors"
     path.write_text("\n".join([head, *(f"{at},write,{sector},8" for at, sector in rows)]) + "\n")
-    run = Device.preset("nexus5", capacity="2GB").simulate(api.read(path), precondition=state, mode="open")
+    run = Device.from_toml(PHONE).simulate(api.read(path), precondition=state, mode="open")
     mean_ns = round(run["response.mean_response_ms"] * 1e6)
     head = "arrival_ns,complete_ns,op,sector,sectors"
     lines = [f"{at},{at + mean_ns},write,{sector},8" for at, sector in rows]
@@ -112,28 +133,30 @@ def _recording(path: Path, state: str) -> float:
     return mean_ns / 1e6
 
 
-def test_the_state_of_the_recorded_device_is_found_again(tmp_path: Path) -> None:
+def test_the_state_of_the_recorded_device_is_found_again(phone: tuple[object, ...], tmp_path: Path) -> None:
     trace, page = tmp_path / "trace.csv", tmp_path / "advice.html"
     mean_ms = _recording(trace, "random:90")
-    found = emmclab_json("advise", trace, *FAST, "--html", page)
+    found = emmclab_json("advise", trace, *phone, "--html", page)
     state = found["state"]
     assert (state["precondition"], state["chosen"], state["meets"]) == ("random:90", RECORDED, True)
     assert state["recorded_ms"] == pytest.approx(mean_ms, abs=1e-5)
     assert found["device"]["options"]["precondition"] == "random:90"
     assert "random:90" in page.read_text()
     # Recorded beside simulated comes directly below the answer.
-    said = emmclab("advise", trace, *FAST).stdout.splitlines()
+    said = emmclab("advise", trace, *phone).stdout.splitlines()
     assert f"recorded {mean_ms:.2f} ms" in said[1] and "random:90" in said[1]
     for words, precondition in ((("--new",), "none"), (("--precondition", "random:50"), "random:50")):
-        given = emmclab_json("advise", trace, *FAST, *words)
+        given = emmclab_json("advise", trace, *phone, *words)
         assert (given["state"]["precondition"], given["state"]["chosen"]) == (precondition, GIVEN)
-        assert "as given" in emmclab("advise", trace, *FAST, *words).stdout.splitlines()[1]
+        assert "as given" in emmclab("advise", trace, *phone, *words).stdout.splitlines()[1]
 
 
-def test_a_lifetime_is_that_of_a_used_device_whatever_state_the_recording_had(tmp_path: Path) -> None:
+def test_a_lifetime_is_that_of_a_used_device_whatever_state_the_recording_had(
+    phone: tuple[object, ...], tmp_path: Path
+) -> None:
     trace = tmp_path / "trace.csv"
     _recording(trace, "none")
     limit = ("--set", "geometry.block_groups.0.erase_limit=3000")
-    found = emmclab_json("advise", trace, *FAST, *limit, "--lifetime")
+    found = emmclab_json("advise", trace, *phone, *limit, "--lifetime")
     assert found["state"]["precondition"] == "none" and found["state"]["chosen"] == RECORDED
     assert found["life"]["precondition"].startswith("used:365d")

@@ -115,7 +115,7 @@ def test_the_capacity_that_power_is_cut_at_is_the_least_that_a_device_can_have(n
 
 def test_power_is_cut_under_a_device_that_cannot_be_small(crash: Runs) -> None:
     found = crash("--device", "galaxys2", "--workload", "sqlite-wal-full", "--operations", "5", "--cuts", "3")
-    assert found["run"]["device"] == "galaxys2-8GB" and found["cuts"] == 3
+    assert found["run"]["device"].startswith("galaxys2-") and found["cuts"] == 3
 
 
 @pytest.mark.parametrize("workload", ["files", "append-log", "sqlite-wal", "sqlite-delete-extra"])
