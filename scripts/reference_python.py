@@ -19,6 +19,7 @@ MODULES = (
         "emmclab.fleet",
         "emmclab.traces.parallel_profile",
         "emmclab.devices.advise",
+        "emmclab.devices.advise_state",
         "emmclab.devices.probe",
     ),
     *(

@@ -12,6 +12,7 @@ import pytest
 from conftest import ROOT, emmclab, emmclab_json
 from emmclab.apps.closed_loop import STATES, applications, dominating, hosts, parts_of, run_application
 from emmclab.cli import application
+from emmclab.cli.apps import COMMANDS
 from emmclab.cli.listing import walked
 from emmclab.errors import ConfigError
 
@@ -95,6 +96,31 @@ def test_a_run_on_the_terminal_answers_first(small: Path) -> None:
     assert first.startswith(f"small on nexus5 over wifi: {result.runtime_s:.2f} s")
     assert words in first
     assert "Time that the user waited for" in done.stdout and "syncs of files" in done.stdout
+
+
+def test_every_command_of_applications_shows_its_results_on_the_terminal(small: Path, tmp_path: Path) -> None:
+    calls = tmp_path / "small.strace"
+    calls.write_text('7 1.000000 openat(AT_FDCWD, "/data/a", O_RDWR) = 3 <0.000010>\n')
+    words: dict[str, list[tuple[object, ...]]] = {
+        "list": [()],
+        "show": [("email",)],
+        "hosts": [()],
+        "schema": [()],
+        "run": [
+            (small, *NEW),
+            (small, *NEW, "--what-if", "all", "--filesystem", "lfs", "--sync", "none", "--layer", "advil"),
+        ],
+        "compare": [(small, "--devices", "nexus5,sdcard", *NEW)],
+        "solutions": [(small, *NEW)],
+        "learn": [(calls, "-o", tmp_path / "learned.toml")],
+    }
+    # Those live need root; see test_apps_live.py.
+    assert {*words} == {*COMMANDS} - {"live"}
+    for command, every in words.items():
+        for given in every:
+            done = emmclab("apps", command, *given)
+            assert done.returncode == 0, (command, done.stderr)
+            assert len(done.stdout) > 80 and not done.stderr, (command, done.stderr)
 
 
 def test_the_same_seed_gives_the_same_bytes(small: Path, tmp_path: Path) -> None:

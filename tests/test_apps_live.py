@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from conftest import COMMAND, PATIENCE_S, emmclab, emmclab_json, environment, need
-from emmclab.apps.closed_loop import application_text, learn_application
+from emmclab.apps.closed_loop import application_text, applications, learn_application
 
 #: A program that is quick on a real clock.
 _PROGRAM = """
@@ -99,6 +99,32 @@ def test_a_live_run_asks_the_device_for_what_the_model_says(program: Path) -> No
     assert rows["writes"]["difference_pct"] < 25
     assert rows["written"]["difference_pct"] < 25
     assert {row["name"] for row in found["agreement"]} >= {"runtime", "reads", "writes", "written"}
+
+
+def _printed(name: object, page: Path, *more: str) -> str:
+    """Run a program live as a person does, with a page, and return what the terminal shows."""
+    done = emmclab("apps", "live", name, "--clock", "x0.01", "--html", page, *more)
+    assert done.returncode == 0, done.stderr
+    assert "Live and in the model" in done.stdout and "syncs of files" in done.stdout
+    assert "Time that the user waited for" in done.stdout and page.stat().st_size > 10_000
+    return done.stdout
+
+
+@pytest.mark.usefixtures("root")
+def test_a_live_run_is_shown_on_the_terminal_and_as_a_page(program: Path, tmp_path: Path) -> None:
+    small = ("--device", "nexus5", "--capacity", "4GB")
+    shown = _printed(program, tmp_path / "notes.html", *small)
+    assert "notes on nexus5" in shown
+    layered = _printed(program, tmp_path / "advil.html", *small, "--layer", "advil")
+    assert "notes on nexus5 under advil" in layered.replace("nexus5-4GB", "nexus5")
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("root")
+@pytest.mark.parametrize("name", [row["name"] for row in applications()])
+def test_every_application_that_comes_with_emmclab_is_shown_live(name: str, tmp_path: Path) -> None:
+    shown = _printed(name, tmp_path / "page.html", "--device", "transcend-c2")
+    assert f"{name} on transcend-c2" in shown
 
 
 @pytest.mark.usefixtures("root")

@@ -38,6 +38,12 @@ def test_a_command_is_recorded_whole_and_nothing_is_left_behind(loop: str, tmp_p
     assert instances(loop) == []
 
 
+def test_what_a_recorded_command_prints_does_not_mix_with_json(loop: str, tmp_path: Path) -> None:
+    words = ("--device", loop, "-o", tmp_path / "x.parquet", "--json")
+    done = emmclab("record", *words, "--", "echo", "of the command")
+    assert "trace" in json.loads(done.stdout) and "of the command" in done.stderr
+
+
 def test_a_quiet_recording_and_a_wrong_option_say_so(loop: str, tmp_path: Path) -> None:
     unknown = emmclab("record", "--device", "/dev/no-such-disk", "-o", tmp_path / "y.parquet")
     assert unknown.returncode == 2 and "no-such-disk" in unknown.stderr

@@ -275,7 +275,16 @@ def test_a_checked_device_has_every_published_figure_between_its_bounds() -> Non
     assert [(row["unit"], row["published"]) for row in rows] == [("MB/s", 7.9), ("MB/s", 0.02), ("1/s", 5)]
     assert all(row["least"] <= row["here"] <= row["most"] for row in rows)
     words = emmclab("devices", "--check", "ridata-c2").stdout
+    assert words.startswith("ridata-c2: 3 of 3 figures are within their bounds\n")
     assert "7.11 – 8.69" in words and "0.015 – 0.025" in words and "4.50 – 5.50" in words
+
+
+def test_a_checked_device_names_the_figures_beyond_their_bounds_first() -> None:
+    rows = emmclab_json("devices", "--check", "emmc50-cache")
+    outside = [row for row in rows if not row["least"] <= row["here"] <= row["most"]]
+    first = emmclab("devices", "--check", "emmc50-cache").stdout.splitlines()[0]
+    assert f"{len(rows) - len(outside)} of {len(rows)} figures are within" in first
+    assert all(f"{row['figure']} ({row['deviation_pct']:+.1f} %)" in first for row in outside)
 
 
 def test_a_device_without_published_figures_cannot_be_checked() -> None:

@@ -17,8 +17,10 @@ from conftest import PATIENCE_S
 from emmclab.crash.checks import CheckFiles, CheckLog, CheckSqlite
 from emmclab.crash.explore import Exploration, Options, explore, open_run
 from emmclab.crash.recording import Workload, _is_ordered, record_run
+from emmclab.crash.scaling import scaled_down
 from emmclab.crash.workloads import record, sqlite_setting
-from emmclab.devices.device import Device
+from emmclab.devices.device import Device, presets
+from emmclab.errors import ConfigError
 
 #: Cuts of one test; `EMMCLAB_CUTS=1000` for a long one.
 CUTS = os.environ.get("EMMCLAB_CUTS", "50")
@@ -96,6 +98,24 @@ def nothing_left(folder: Path) -> None:
     assert str(folder) not in Path("/proc/mounts").read_text()
     assert not left(folder)
     assert not list(folder.glob("emmclab-results/crash/.emmclab-*"))
+
+
+@pytest.mark.parametrize("name", presets())
+def test_the_capacity_that_power_is_cut_at_is_the_least_that_a_device_can_have(name: str) -> None:
+    device = Device.preset(name)
+    scaled = scaled_down(device)
+    assert scaled.capacity_bytes <= device.capacity_bytes
+    sizes = (f"{size}MB" if size < 1024 else f"{size >> 10}GB" for size in (256 << n for n in range(20)))
+    for size in sizes:
+        if scaled.name in (f"{name}-{size}", name):
+            break
+        with pytest.raises(ConfigError, match="capacity"):
+            device.with_capacity(size)
+
+
+def test_power_is_cut_under_a_device_that_cannot_be_small(crash: Runs) -> None:
+    found = crash("--device", "galaxys2", "--workload", "sqlite-wal-full", "--operations", "5", "--cuts", "3")
+    assert found["run"]["device"].startswith("galaxys2-") and found["cuts"] == 3
 
 
 @pytest.mark.parametrize("workload", ["files", "append-log", "sqlite-wal", "sqlite-delete-extra"])

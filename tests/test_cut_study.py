@@ -103,8 +103,13 @@ def test_the_terminal_the_page_and_the_tables_say_the_same(folder: Path, results
     assert "2 of 5 runs lost acknowledged data" in printed
     for words_ in ("kept", "documented", "lost: device", "lost: application", "not judged"):
         assert words_ in printed, words_
-    done = emmclab("report", "small.toml", "--html", "page.html", cwd=folder)
+    done = emmclab("report", "small.toml", "--html", "page.html", "--json", cwd=folder)
     assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert told["answer"] in printed and sum(told["verdicts"].values()) == len(told["runs"]) == 6
+    assert sorted(f"{one['verdict']}: {one['level']}".removesuffix(": ") for one in told["runs"]) == sorted(
+        words(results).values()
+    )
     page = (folder / "page.html").read_text(encoding="utf-8")
     badges = re.findall(r'<td class="text"><span class="badge \w+">([^<]+)</span>', page)
     assert sorted(badges) == sorted(words(results).values())

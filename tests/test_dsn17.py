@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import io
 import sys
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
+from rich.console import Console
 
 import emmclab as lab
 from conftest import ROOT, Reproduced
+from emmclab.cli.claims import results_of, show_claims
+from emmclab.papers import claims
 from emmclab.papers.claims import judge_study
 from emmclab.papers.dsn17.crash import recovers
 from emmclab.papers.dsn17.journaling import APPLICATIONS, DEVICES, MODES, won
 from emmclab.papers.measuring import taken
 from emmclab.papers.pages import write_page
+from emmclab.papers.registry import papers
 from emmclab.studies import Results
 from emmclab.studies.cut_result import CutCell, CutResult, FirstLoss
 from emmclab.studies.input import Input
@@ -136,6 +141,25 @@ def test_recovery_is_judged_beside_a_control_that_has_to_lose(
     results = Results({"name": "dsn17-crash"}, {}, [], "", cuts=cuts)
     found, _ = taken(recovers, results)
     assert (found.values["broken_runs"], found.values["control_broken_runs"]) == expected
+
+
+def test_a_claim_whose_study_needs_root_is_judged_where_its_results_are_and_names_the_command_elsewhere(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    paper = papers()["dsn17"]
+    [crash] = [rule for rule in claims.rules(paper) if rule.id == "dsn17-crash"]
+    monkeypatch.setattr(claims, "rules", lambda _paper: [crash])
+    [study] = claims.kept_beside([paper])
+    cuts = [_cell("aware", "kept"), _cell("no_barrier", "lost")]
+    [judged] = claims.judge({study: Results({"name": study, "cells": 2}, {}, [], "", cuts=cuts)}, [paper])
+    assert judged.verdict in claims.TESTED and "1 of 1 runs recover" in judged.measured
+    [unknown] = claims.judge({}, [paper])
+    assert unknown.verdict == claims.CANNOT and f"emmclab reproduce {study}" in unknown.reason
+    # The table names the command, where the figure would be.
+    console = Console(file=io.StringIO(), width=200)
+    show_claims(console, [unknown])
+    assert f"emmclab reproduce {study}" in " ".join(console.file.getvalue().replace("│", " ").split())
+    assert results_of([paper], lambda study, _paper: study, tmp_path, 1) == {}
 
 
 def test_flushes_around_a_commit_are_joined_with_it_and_others_are_not() -> None:

@@ -84,3 +84,21 @@ def test_only_the_changed_settings_of_a_device_are_listed_on_request(tmp_path: P
     for words in (("rate",), ("nexus5", "ufs31")):
         done = emmclab("explain", *words, "--changed")
         assert done.returncode == 2 and "--changed" in done.stderr.partition("hint:")[0], done.stderr
+
+
+def test_when_writes_complete_is_the_same_words_in_a_run_and_in_its_explanation(
+    trace: Path, tmp_path: Path
+) -> None:
+    for device, words in (
+        ("emmc51-cache", "in the write buffer, durable ones when programmed"),
+        ("nexus5", "when programmed"),
+    ):
+        result = tmp_path / f"{device}.json"
+        done = emmclab("simulate", trace, "--device", device, "--json")
+        result.write_text(done.stdout)
+        explained = [line.split(maxsplit=1) for line in emmclab("explain", result).stdout.splitlines()]
+        assert ["configuration.write_complete", words] in [
+            [part.strip() for part in row] for row in explained
+        ]
+        shown = " ".join(emmclab("simulate", trace, "--device", device).stdout.split())
+        assert f"writes complete {words}" in shown

@@ -75,3 +75,12 @@ def test_eight_phone_traces_on_one_page(shared_traces: Path, tmp_path: Path) -> 
     text = page.read_text()
     assert all(path.name.removesuffix(".csv.gz") in text for path in traces)
     assert len(text) < 3_000_000
+
+
+def test_advice_for_messaging_is_for_the_state_that_the_phone_was_recorded_in(messaging: Path) -> None:
+    found = emmclab_json("advise", messaging, "--device", "nexus5")
+    state = found["state"]
+    assert state["chosen"] == "recorded" and state["meets"]
+    # A device that was used for a year answers far more slowly than the recorded one.
+    errors = {one["precondition"]: one["error_pct"] for one in state["tried"]}
+    assert abs(errors[state["precondition"]]) < 5 < 10 < errors["used:1y"]

@@ -18,6 +18,8 @@ import pytest
 
 import emmclab as lab
 from conftest import COMMAND, PATIENCE_S, ROOT, emmclab, emmclab_json, environment, missing, need
+from emmclab.devices.result import Result
+from emmclab.devices.result_text import warnings
 from emmclab.live.serve import CHANGING
 
 #: Small, so that preparing it takes no time, and one that keeps data in a cache.
@@ -253,6 +255,40 @@ def test_figures_begin_once_the_file_system_is_mounted(folder: Path) -> None:
     before = result["prepared"]
     assert before["requests"]["bytes_written"] > 1 << 20 > result["requests"]["bytes_written"]
     assert result["flash"]["page_programs"]["total"] < before["flash"]["page_programs"]["total"]
+
+
+@pytest.mark.usefixtures("root")
+def test_work_of_the_device_on_data_from_before_a_command_is_not_counted(folder: Path) -> None:
+    need("mkfs.ext4")
+    # Its SLC cache is folded while the command sleeps, and what is in it was written by mkfs.
+    words = ["serve", "emmc51-cache", "--clock", "real", "--mkfs", "ext4"]
+    words += ["--mount", folder / "mnt", "--json"]
+    result = json.loads(emmclab(*words, "--", "sleep", "1").stdout)
+    assert result["settled"]["slc"]["folded_blocks"] > 0 == result["slc"]["folded_blocks"]
+    assert result["settled"]["flash"]["page_programs"]["gc"] > 0
+    assert result["flash"]["page_programs"]["gc"] == result["flash"]["block_erases"] == 0
+
+
+def test_a_host_that_does_not_keep_up_with_the_clock_is_the_first_warning() -> None:
+    result = lab.Device.preset("small-1gb").simulate(lab.read(lab.bundled()[0]), wrap_addresses=True)
+    mean_us = 1000 * result["response.mean_response_ms"]
+    live = {"clock": "real", "late_p50_us": 80 * mean_us, "late_p99_us": 200 * mean_us}
+    said = warnings(Result(result.to_dict() | {"live": live}))
+    assert "did not keep up with the clock `real`" in said[0]
+    live |= {"late_p50_us": mean_us / 100}
+    assert not any("keep up" in text for text in warnings(Result(result.to_dict() | {"live": live})))
+
+
+def test_what_a_command_prints_does_not_mix_with_json(folder: Path) -> None:
+    words = ["serve", *TINY, "--clock", "free", "--nbd", folder / "nbd.sock", "--json"]
+    done = emmclab(*words, "--", "echo", "of the command")
+    assert json.loads(done.stdout)["device"] == "small-1gb" and "of the command" in done.stderr
+
+
+@pytest.mark.usefixtures("root")
+def test_what_a_command_on_a_disk_prints_does_not_mix_with_json() -> None:
+    done = emmclab("serve", *TINY, "--clock", "free", "--json", "--", "echo", "of the command")
+    assert json.loads(done.stdout)["device"] == "small-1gb" and "of the command" in done.stderr
 
 
 def test_a_command_is_a_client_of_the_socket_where_there_is_no_disk(folder: Path) -> None:

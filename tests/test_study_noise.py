@@ -10,6 +10,7 @@ import pytest
 from conftest import emmclab
 from emmclab.devices.advise import Advice, Advised
 from emmclab.devices.advise_journal import JournalAdvice
+from emmclab.devices.advise_state import GIVEN, State
 from emmclab.devices.intervals import positive_interval
 from emmclab.devices.result import Result
 from emmclab.devices.result_text import comparison_headlines
@@ -144,7 +145,9 @@ def test_advice_names_no_best_option_within_the_noise() -> None:
         rows = [_advice(name, values) for name, values in by_seed.items()]
         base_by_seed = dict(enumerate(base, 1))
         journal = JournalAdvice(reason="-")
-        return Advised(_result("d", 1, base[0]), None, rows, {}, "mean", journal, base_by_seed).headline
+        state = State("steady:1", GIVEN, base[0], None, None)
+        first = _result("d", 1, base[0])
+        return Advised(first, None, rows, {}, "mean", journal, base_by_seed, state).headline
 
     said = advised([1.0], buffer=[0.98], cache=[0.99])
     assert said.startswith("No option is told from the device as it is") and "--seeds" in said

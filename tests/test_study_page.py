@@ -60,6 +60,21 @@ def folder(trace: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+def test_the_report_of_a_study_as_json_has_the_answer_and_the_rankings_of_its_page(folder: Path) -> None:
+    done = emmclab("report", "sweep.toml", "--json", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert told["missing"] == told["failed"] == 0
+    page = " ".join((folder / "sweep.html").read_text().split())
+    assert told["answer"].replace("\u00a0", " ") in page.replace("\u00a0", " ").replace("&nbsp;", " ")
+    (summary,) = summaries(Results.load(folder / "emmclab-results" / "sweep"))
+    assert len(told["rankings"]) == len(summary.ranked)
+    for said, ranked in zip(told["rankings"], summary.ranked, strict=True):
+        assert said["best"] == dict(ranked.best) and said["worst"] == dict(ranked.worst)
+        assert said["best_value"] == ranked.best_value.mean
+        assert said["is_told_apart"] == ranked.is_told_apart
+
+
 def test_the_headline_names_the_best_and_the_worst_setting_as_the_results_have_them(folder: Path) -> None:
     results = Results.load(folder / "emmclab-results" / "sweep")
     (summary,) = summaries(results)

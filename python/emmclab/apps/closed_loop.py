@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
 from os import PathLike, fspath
 from pathlib import Path
 from types import MappingProxyType
@@ -33,11 +33,47 @@ LIMIT_S = 86_400
 _OPERATIONS = ("read", "fsync", "write_back")
 
 
+@dataclass(frozen=True)
+class AppOptions:
+    """How an application was run, in the model and on a served device alike: the group `options`."""
+
+    precondition: str
+    layers: tuple[str, ...] = ()
+    layer_settings: Mapping[str, Setting] = field(default_factory=dict)
+    second: str | None = None
+    #: File systems in place of those of the host, and the classes of files that are synced; None: all.
+    filesystems: tuple[str, ...] = ()
+    synced: tuple[str, ...] | None = None
+    #: Of a served device; None in the model, which has simulated time.
+    clock: str | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the group as JSON has it."""
+        said = {one.name: getattr(self, one.name) for one in fields(self)}
+        said |= {
+            "layers": list(self.layers),
+            "layer_settings": dict(self.layer_settings),
+            "filesystems": list(self.filesystems),
+            "synced": None if self.synced is None else list(self.synced),
+        }
+        if self.clock is None:
+            del said["clock"]
+        return said
+
+
 class AppResult(Document):
     """Result of a run; a mapping of the groups that `emmclab apps run --json` prints.
 
     `app` says where the time went, `device` is the result of the device as `emmclab simulate` gives it.
     """
+
+    @property
+    def options(self) -> AppOptions:
+        """How it was run."""
+        said = self["options"]
+        lists = {name: tuple(said[name]) for name in ("layers", "filesystems")}
+        synced = None if said["synced"] is None else tuple(said["synced"])
+        return AppOptions(**{**said, **lists, "synced": synced})
 
     @property
     def runtime_s(self) -> float:
@@ -61,11 +97,10 @@ class AppResult(Document):
     @property
     def run_name(self) -> str:
         """What tells runs of one application apart: device, layers, file systems, syncs, network if used."""
-        options = self["options"]
-        layers, filesystems, synced = options["layers"], options["filesystems"], options["synced"]
-        under = f" under {'+'.join(layers)}" if layers else ""
-        under += f" with {', '.join(filesystems)}" if filesystems else ""
-        under += f" syncing {', '.join(synced)}" if synced is not None else ""
+        options = self.options
+        under = f" under {'+'.join(options.layers)}" if options.layers else ""
+        under += f" with {', '.join(options.filesystems)}" if options.filesystems else ""
+        under += f" syncing {', '.join(options.synced)}" if options.synced is not None else ""
         over = f" over {self['app']['network']}" if self["app"]["network_bytes"] else ""
         return f"{self['device']['device']}{under}{over}"
 
@@ -181,21 +216,6 @@ def learn_application(
     return LearnedProgram(**json.loads(found))
 
 
-def said_of(
-    precondition: str,
-    layers: Sequence[str],
-    layer_settings: Mapping[str, Setting] | None,
-    second: Device | None,
-) -> dict[str, Any]:
-    """Return what the result of a run says of the device below it."""
-    return {
-        "precondition": precondition,
-        "layers": list(layers),
-        "layer_settings": dict(layer_settings or {}),
-        "second": None if second is None else second.name,
-    }
-
-
 def run_application(
     name: str,
     device: Device | str,
@@ -252,8 +272,16 @@ def run_application(
     beside = Device.named(second) if isinstance(second, str) else second
     aging = no_trace(precondition, "a device under an application").text
     program, setup = program_of(name), setup_of(host)
-    chosen = {"filesystems": list(filesystems), "synced": None if sync is None else list(sync)}
-    options = {"network": network, "seed": seed, "limit_s": limit_s, "what_if": list(what_if), **chosen}
+    said = AppOptions(
+        precondition=aging,
+        layers=tuple(layers),
+        layer_settings=layer_settings or {},
+        second=None if beside is None else beside.name,
+        filesystems=tuple(filesystems),
+        synced=None if sync is None else tuple(sync),
+    ).to_dict()
+    options = {"network": network, "seed": seed, "limit_s": limit_s, "what_if": list(what_if)}
+    options |= {name: said[name] for name in ("filesystems", "synced")}
     found = json.loads(
         _core.run_app(
             program,
@@ -270,8 +298,7 @@ def run_application(
     )
     if perfetto is not None:
         written.append(fspath(perfetto))
-    said = said_of(aging, layers, layer_settings, beside)
-    return AppResult({**found, "options": {**said, **chosen}})
+    return AppResult({**found, "options": said})
 
 
 def parts_of(result: AppResult) -> list[str]:

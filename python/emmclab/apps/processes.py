@@ -11,7 +11,15 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from emmclab import _core
-from emmclab.apps.closed_loop import LIMIT_S, NETWORK, PRECONDITION, AppResult, program_of, said_of, setup_of
+from emmclab.apps.closed_loop import (
+    LIMIT_S,
+    NETWORK,
+    PRECONDITION,
+    AppOptions,
+    AppResult,
+    program_of,
+    setup_of,
+)
 from emmclab.devices.device import Device
 from emmclab.devices.layers import Setting
 from emmclab.errors import ConfigError
@@ -77,7 +85,13 @@ def run_live(
     program, setup = program_of(name), setup_of(host)
     setup.check_network(network)
     beside = Device.named(second) if isinstance(second, str) else second
-    said = {**said_of(precondition, layers, layer_settings, beside), "clock": clock}
+    said = AppOptions(
+        precondition=precondition,
+        layers=tuple(layers),
+        layer_settings=layer_settings or {},
+        second=None if beside is None else beside.name,
+        clock=clock,
+    ).to_dict()
     with (
         TemporaryDirectory(prefix="emmclab-") as folder,
         serve(
@@ -108,9 +122,10 @@ def run_live(
         disk.drain()
         disk.set("clock", clock)
         _mount(disk, places, folders)
-        disk.clear_counters()
-        options = {"network": network, "seed": seed, "limit_s": limit_s, "what_if": []}
-        asked = {**options, "filesystems": [], "synced": None}
+        # What the device does with the files from before is not of the run.
+        disk.settle()
+        asked = {"network": network, "seed": seed, "limit_s": limit_s, "what_if": []}
+        asked |= {name: said[name] for name in ("filesystems", "synced")}
         app = json.loads(_core.run_app_live(program, setup, disk.capacity_bytes, folders, asked))
         found = disk.result()
         # Unmounting writes back the page cache. The run is over, so that this may be as fast as it can.

@@ -25,7 +25,6 @@ from emmclab.cli.simulation import (
     DeviceName,
     Images,
     Mode,
-    Precondition,
     Settings,
     Wrap,
     configured,
@@ -35,9 +34,10 @@ from emmclab.cli.studies import RESULTS, executor
 from emmclab.cli.study_meter import StudyMeter
 from emmclab.cli.used import Used, preconditioned
 from emmclab.cli.working import Working
-from emmclab.devices.advise import FIGURES, ORDERS, USED, Advised, Life, said
+from emmclab.devices.advise import FIGURES, ORDERS, Advised, Life, said
 from emmclab.devices.advise import advise as try_options
 from emmclab.devices.advise_journal import MODE_FIGURES
+from emmclab.devices.advise_state import AUTO, USED
 from emmclab.devices.result_fields import result_field
 from emmclab.devices.spread import check_random
 
@@ -70,7 +70,15 @@ def advise(
         ),
     ] = "mean",
     mode: Mode = "auto",
-    precondition: Precondition = USED,
+    precondition: Annotated[
+        str,
+        typer.Option(
+            metavar="WHAT",
+            help="Data on the devices before: auto, none, sequential:PCT, random:PCT, steady[:CAPACITIES], "
+            f"used:AGE or a trace. auto: the state that meets the recorded mean response best, else {USED}.",
+            rich_help_panel="Replay",
+        ),
+    ] = AUTO,
     used: Used = None,
     new: Annotated[
         bool,
@@ -141,7 +149,8 @@ def advise(
 ) -> None:
     """Simulate design options under a trace and rank them, with the cost of each.
 
-    Each device is one that a phone has used for a year, unless --new, --used or --precondition is given.
+    Devices are in the state that meets the recorded response best, or in that of a phone after a year where
+    none is recorded, unless --new, --used or --precondition is given.
     Exit status 3: the device as it is stopped before the end of the trace (full or worn out).
     """
     if deep and by in ORDERS:
@@ -149,11 +158,10 @@ def advise(
 
         require_order(by)
     configuration = configured(device, settings, capacity)
-    state = "none" if new else precondition
     if seeds > 1:
-        check_random([configuration], state)
+        check_random([configuration], "none" if new else USED if precondition == AUTO else precondition)
     opened = [reading.open(path) for path in traces]
-    prepared = preconditioned(precondition, used, opened, USED)
+    prepared = preconditioned(precondition, used, opened, AUTO)
     counter = Counter(f"advise on {configuration.name}", "simulations of options")
 
     def note(done: int, total: int) -> None:
@@ -170,7 +178,7 @@ def advise(
             jobs=jobs,
             seeds=seeds,
             mode=mode,
-            precondition="none" if new else None if prepared == USED else prepared,
+            precondition="none" if new else prepared,
             wrap_addresses=wrap_addresses,
             images=images,
         )
@@ -210,6 +218,7 @@ def advise(
         print_json(
             {
                 "device": advised.base.to_dict(),
+                "state": advised.state.to_dict(),
                 "life": None if advised.life is None else asdict(advised.life),
                 "ranked_by": by,
                 "options": [advice.to_dict() for advice in advised.options],
@@ -268,6 +277,10 @@ def _show(console: Console, advised: Advised) -> None:
     for text in advised.cautions:
         console.print(Text(f"warning: {text}", "yellow"), soft_wrap=True)
     console.print(Text(advised.headline, "bold"), soft_wrap=True)
+    if text := advised.state.line:
+        console.print(Text(text), soft_wrap=True)
+    if text := advised.state.tried_line:
+        console.print(Text(text, "dim"), soft_wrap=True)
     show_provenance(console, [base])
     console.print()
     console.print(_options_table(advised))

@@ -58,6 +58,8 @@ def claims(
 ) -> None:
     """Judge the claims of the papers on the results of their studies; runs missing cells.
 
+    A claim whose study needs root is judged if its results are there; otherwise the table names the command.
+
     With --traces the original traces of IISWC 2015 take the place of the workloads made from its figures.
     Options of reading are for recorded traces.
     """
@@ -87,15 +89,29 @@ def claims(
 def results_of(
     chosen: Sequence[Paper], prepared: Callable[[Study, Paper], Study], folder: Path, jobs: int
 ) -> dict[str, Results]:
-    """Run the missing cells of the studies that the claims of these papers need."""
-    from emmclab.papers.claims import studies_of
+    """Run the missing cells of the studies that the claims of these papers need.
+
+    Those that not every machine can run are taken where their results are kept.
+    """
+    from emmclab.papers.claims import kept_beside, studies_of
     from emmclab.papers.registry import studies
     from emmclab.studies import Study
 
-    return {
+    kept = {name: _kept(Study.named(name), folder / name) for name in kept_beside(chosen)}
+    return {name: found for name, found in kept.items() if found is not None} | {
         name: run_with_meter(prepared(Study.named(name), studies()[name]), folder / name, jobs, fresh=False)
         for name in studies_of(chosen)
     }
+
+
+def _kept(study: Study, folder: Path) -> Results | None:
+    """Return the results of a study that are kept; None where a cell has none, or another version ran."""
+    from emmclab.studies import Results
+
+    if not (folder / "index.json").is_file():
+        return None
+    found = Results.load(folder)
+    return None if found.missing or found.about.get("definition") != study.definition else found
 
 
 def show_claims(console: Console, judged: list[Claim]) -> None:
@@ -117,7 +133,7 @@ def show_claims(console: Console, judged: list[Claim]) -> None:
         table.add_row(
             Text.assemble((claim.id, "bold"), f"\n{claim.claim}"),
             Text(claim.published),
-            Text(claim.measured),
+            Text(claim.reason if claim.verdict in (CANNOT, NOT_YET) else claim.measured),
             Text(claim.verdict, styles[claim.verdict]),
         )
     console.print(table)

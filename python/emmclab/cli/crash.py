@@ -70,9 +70,14 @@ def crash(
     ] = None,
     settings: Settings = [],  # noqa: B006
     capacity: Annotated[
-        str,
-        option("Scale the device to this capacity; a small one is explored faster.", _RUN, metavar="SIZE"),
-    ] = "256MB",
+        str | None,
+        option(
+            "Scale the device to this capacity; a small one is explored faster. Default: 256MB, or the least "
+            "double of it that the device can have.",
+            _RUN,
+            metavar="SIZE",
+        ),
+    ] = None,
     layers: Layers = [],  # noqa: B006
     second: Annotated[
         str | None,
@@ -225,6 +230,7 @@ def crash(
     from emmclab.crash.grounds import command_of
     from emmclab.crash.recording import Workload
     from emmclab.crash.repeated import Tried
+    from emmclab.crash.scaling import scaled_down
     from emmclab.crash.session import Session
 
     own, layer_settings = layered(settings, layers)
@@ -261,9 +267,11 @@ def crash(
         options.require()
         if fs != "ext4" and recovery != "mount":
             raise no_ext4(recovery, f"the file system is to be {fs}")
+        whole = configured(device, own, capacity)
+        scaled = scaled_down(whole) if capacity is None else whole
         recordings = [
             session.record(
-                configured(device, own, capacity),
+                scaled,
                 replace(chosen, thinks=number),
                 layers=layers,
                 layer_settings=layer_settings,

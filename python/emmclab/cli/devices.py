@@ -83,10 +83,23 @@ def _check(name: str, as_json: bool) -> None:
         print_json(rows)
         return
     console = stdout()
+    console.print(Text(f"{name}: {_within(rows)}", "bold"), soft_wrap=True)
+    console.print()
     for source in dict.fromkeys(row["source"] for row in rows):
         console.print(_checked(f"{name} and what it was fitted to: {source}", rows, source))
         console.print()
     console.print("an agreement is not evidence; the device file says why others deviate", style="dim")
+
+
+def _within(rows: list[dict[str, Any]]) -> str:
+    """Count the figures within their bounds, and name the others with their deviation, the largest first."""
+    outside = [row for row in rows if not row["least"] <= row["here"] <= row["most"]]
+    line = f"{len(rows) - len(outside)} of {len(rows)} figures are within their bounds"
+    if not outside:
+        return line
+    outside.sort(key=lambda row: -abs(row["deviation_pct"]))
+    named = ("{figure} ({deviation_pct:+.1f} %)".format(**row) for row in outside)
+    return f"{line}; not: {', '.join(named)}"
 
 
 def _checked(title: str, rows: list[dict[str, Any]], source: str) -> Table:

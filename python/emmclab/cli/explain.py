@@ -179,7 +179,7 @@ def explain(
     _show(stdout(), explained)
     if run is not None:
         stdout().print(Text("Simulated run", "bold"))
-        show_made(stdout(), made_of(run))
+        show_made(stdout(), run)
 
 
 def _is_word(text: str) -> bool:

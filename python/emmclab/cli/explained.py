@@ -16,6 +16,7 @@ from emmclab.devices.device import Device, presets
 from emmclab.devices.difference import NAMES
 from emmclab.devices.layers import layers as layer_kinds
 from emmclab.devices.result_fields import result_fields
+from emmclab.devices.result_text import completion
 from emmclab.devices.run_options import RUN_OPTIONS
 from emmclab.devices.stored import Stored
 from emmclab.traces.profile_fields import KEY_FIELDS, TABLES, Field
@@ -179,9 +180,9 @@ def explain_results(results: Sequence[Stored], as_json: bool) -> None:
         print_json(found)
         return
     console = stdout()
-    for one, result in zip(found, results, strict=True):
+    for result in results:
         console.print(Text(result.name, "bold"))
-        show_made(console, one["made"])
+        show_made(console, result.fields)
 
 
 def _brief(made: Mapping[str, Any]) -> dict[str, Any]:
@@ -204,8 +205,17 @@ def made_of(fields: Mapping[str, Any]) -> dict[str, Any]:
     return {name: fields[name] for name in parts if name in fields}
 
 
-def show_made(console: Console, made: Mapping[str, Any]) -> None:
+def show_made(console: Console, fields: Mapping[str, Any]) -> None:
     """Print how a result was made."""
+    made = made_of(fields)
+    configuration, cache = made.get("configuration"), fields.get("cache")
+    if (
+        isinstance(configuration, dict)
+        and "write_complete" in configuration
+        and isinstance(cache, dict | None)
+    ):
+        # The setting, and what it means for a device with a write buffer, as the result of the run has it.
+        made["configuration"] = {**configuration, "write_complete": completion(fields)}
     table = framed()
     table.add_column("Setting")
     table.add_column("Value", overflow="fold")

@@ -14,6 +14,7 @@ import typer
 
 from emmclab import _core
 from emmclab.cli.activity import show_activity
+from emmclab.cli.children import output_aside
 from emmclab.cli.console import print_json, say, stdout
 from emmclab.cli.endings import asked_by_signal
 from emmclab.cli.helping import examples
@@ -75,7 +76,7 @@ def record(
     """Record the requests to block devices of this host, of a machine over ssh, or of a phone over adb.
 
     Ends with the command, after the duration, on Ctrl-C, or when the link breaks: always with a whole file.
-    With a command, the exit status is that of the command.
+    With a command, the exit status is that of the command; with --json, its output goes to stderr.
     """
     seconds = None if duration is None else parse_duration(duration)
     if (problem := _nearly_full(output)) is not None:
@@ -85,7 +86,8 @@ def record(
     with closing(machine.record()) as recorder:
         writer = _core.Writer(output, recorder.header())
         try:
-            ended, status = _run(recorder, writer, output, list(command or []), seconds)
+            with output_aside(as_json):
+                ended, status = _run(recorder, writer, output, list(command or []), seconds)
             writer.finish(ended.ledger, ended.header)
         except BaseException:
             writer.abort()

@@ -44,7 +44,7 @@ def report(
 ) -> None:
     """Write the page of a finished study, without running anything.
 
-    With --json, print what the page of a bundled study says (claims or verdicts, and their figures) as well.
+    With --json, print what the page says as well: the answer, and claims, verdicts or rankings with figures.
     """
     from emmclab.papers.registry import studies
     from emmclab.studies import Results, Study
@@ -72,8 +72,10 @@ def report(
         count, told = judged.figures, told | judged.told
     elif found.cuts:
         from emmclab.pages.cuts import write_cuts_report
+        from emmclab.studies.verdicts import cut_verdicts
 
         write_cuts_report(found, page, study)
+        told |= cut_verdicts(found)
         count = 0
     elif not found.runs and not found.failures:
         from emmclab.pages.plots import write_figures
@@ -81,11 +83,16 @@ def report(
 
         profiles = found.inputs_once()
         write_report(profiles, page)
+        told |= {"inputs": len(profiles)}
         count = write_figures(profiles, figures) if figures is not None else 0
     else:
         from emmclab.pages import study as pages
         from emmclab.pages.plots import write_charts
+        from emmclab.studies.summary import summaries
+        from emmclab.studies.verdicts import rankings
 
+        answer = pages.headline(found, summaries(found))
+        told |= {"answer": answer, "rankings": rankings(found), "failed": len(found.failures)}
         pages.write_study_report(found, page, study)
         drawn = pages.figures(found) if figures is not None else []
         charts = ((figure.name, figure.draw(rows), rows) for figure, rows in drawn)
@@ -94,7 +101,7 @@ def report(
         say(f"figures: {count} in {figures}")
     say(f"report: {page}")
     if as_json:
-        print_json({"report": str(page.resolve()), **told})
+        print_json({"report": str(page.resolve()), "missing": found.missing, **told})
 
 
 def _refuse_others(chosen: Study, found: Results, study: str, *, given: bool) -> None:

@@ -14,6 +14,7 @@ from typing import Annotated, Any
 
 import typer
 
+from emmclab.cli.children import output_aside
 from emmclab.cli.console import print_json, say, stderr, stdout
 from emmclab.cli.endings import Ending, asked_by_signal
 from emmclab.cli.helping import examples
@@ -37,7 +38,8 @@ from emmclab.cli.used import Used, preconditioned
 from emmclab.cli.working import Preparing
 from emmclab.devices.device import lie_of
 from emmclab.devices.provenance import Provenance
-from emmclab.devices.result_text import changes_line
+from emmclab.devices.result import Result
+from emmclab.devices.result_text import changes_line, lateness, warnings
 from emmclab.errors import ConfigError
 from emmclab.runtime.quantity import duration, size
 from emmclab.runtime.repeating import repeated
@@ -190,8 +192,8 @@ def serve(
 ) -> None:
     """Serve a simulated eMMC as a block device of this machine, until Ctrl-C or the end of CMD.
 
-    CMD finds the device as EMMCLAB_DEVICE, and the exit status is that of CMD. Without a place for
-    clients, it is a loop device for root, else a file.
+    CMD finds the device as EMMCLAB_DEVICE, and the exit status is that of CMD; with --json, its output goes
+    to stderr. Without a place for clients, the device is a loop device for root, else a file.
     """
     own, layer_settings = layered(settings, layers)
     configuration = configured(device, own, capacity)
@@ -249,14 +251,19 @@ def serve(
         # Ctrl-C interrupts the preparation; from here on it asks for an orderly end.
         with asked_by_signal() as ending:
             figures, result, status = _served(live, command, control, clock, delayed, ending, as_json)
+    if figures is not None:
+        result = Result(result.to_dict() | {"live": figures})
+    made = Provenance([live.device]).to_dict()
     try:
         if html is not None:
             from emmclab.pages.simulation import write_simulation_report
 
-            made = Provenance([live.device]).to_dict()
             write_simulation_report([result], [live.device], html, made=made)
+            say(f"report: {html}")
     finally:  # Behind the page, which a terminal that is closed does not take with it.
-        _show(live, result, figures, as_json, html, record)
+        if record is not None:
+            say(f"trace: {record}")
+        _show(live, result, as_json, made)
     if status:
         raise typer.Exit(status)
 
@@ -291,7 +298,7 @@ def _served(
         _announce(live, clock, delayed)
         with _controlled(live, control, ending):
             if command:
-                with _started_later(live, clock, delayed):
+                with _started_later(live, clock, delayed), output_aside(as_json):
                     status = live.run(command) if _has_disk(live) else _run_client(command, live.path, ending)
             else:
                 _watch(live, clock, delayed, ending, as_json)
@@ -446,47 +453,52 @@ def _watch(live: Any, clock: str, delayed: _Delay | None, ending: Ending, as_jso
                 return
 
 
-def _prepared(result: Any) -> str:
-    """Print the time for making and mounting the file system."""
+def _prepared(live: Any) -> str:
+    """Say what came before the run and is not counted: making and mounting the file system, and its end."""
+    result, settled = live.prepared, live.settled
     requests, seconds = result["requests"], result["run"]["simulated_s"]
-    return (
+    line = (
         f"making and mounting the file system came before and is not counted: {requests['total']:,} "
-        f"requests, {size(requests['bytes_written'])} written, {duration(seconds)} of simulated time"
+        f"requests, {size(requests['bytes_written'])} written, "
+        f"{result['flash.page_programs.total']:,} pages programmed, {duration(seconds)} of simulated time"
+    )
+    moved, erased = settled["flash.page_programs.total"], settled["flash.block_erases"]
+    if moved or erased:
+        line += f"; the device then moved its data while idle: {moved:,} pages programmed, {erased:,} erases"
+    return line
+
+
+def _moved(result: Result) -> str:
+    """Say what share of the pages was programmed to move data, some of which may be older than the run."""
+    by_cause = result["flash.page_programs"]
+    moved = by_cause["gc"] + by_cause["wear"]
+    if not moved:
+        return ""
+    return (
+        f"pages programmed: {by_cause['total'] - moved:,} for the requests, {moved:,} to move data "
+        "(collection, folding, wear levelling), which may be older than the run; "
+        "write amplification counts both"
     )
 
 
-def _show(
-    live: Any,
-    result: Any,
-    figures: dict[str, Any] | None,
-    as_json: bool,
-    html: Path | None,
-    record: Path | None,
-) -> None:
-    """Write the files that were asked for, and print the sum of the run."""
-    if figures is not None and figures["refused"]:
-        say(f"warning: requests failed that the zones do not allow; the first: {figures['refused']}")
-    made = Provenance([live.device]).to_dict()
-    if record is not None:
-        say(f"trace: {record}")
-    if html is not None:
-        from emmclab.pages.simulation import write_simulation_report
-
-        write_simulation_report([result], [live.device], html, made=made)
-        say(f"report: {html}")
+def _show(live: Any, result: Result, as_json: bool, made: dict[str, Any]) -> None:
+    """Print the sum of the run."""
     if as_json:
-        prepared = None if live.prepared is None else live.prepared.to_dict()
-        print_json(result.to_dict() | {"live": figures, "prepared": prepared, "provenance": made})
-    elif result["requests"]["total"] == 0:
+        for text in warnings(result):
+            say(f"warning: {text}")
+        before = {"prepared": live.prepared, "settled": live.settled}
+        parts = {name: None if one is None else one.to_dict() for name, one in before.items()}
+        print_json({"live": None} | result.to_dict() | parts | {"provenance": made})
+        return
+    if result["requests"]["total"] == 0:
         say("no request arrived")
     else:
         from emmclab.cli.show_runs import show_result
 
         show_result(stdout(), result)
-        if figures is not None and figures["late_p50_us"] is not None:
-            say(
-                f"completions were sent {figures['late_p50_us']:,.0f} us late in the median, "
-                f"{figures['late_p99_us']:,.0f} us at most in 99 %"
-            )
-    if not as_json and live.prepared is not None:
-        say(_prepared(live.prepared))
+        if text := _moved(result):
+            say(text)
+        if text := lateness(result):
+            say(text)
+    if live.prepared is not None:
+        say(_prepared(live))

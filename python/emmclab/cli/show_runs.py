@@ -16,11 +16,13 @@ from emmclab.devices.result_fields import ResultField, result_field, shown_field
 from emmclab.devices.result_text import (
     beside_rows,
     comparison_headlines,
+    completion,
     device_before,
     headline,
     mode_line,
     warnings,
 )
+from emmclab.devices.spread import spread
 from emmclab.traces.ledger import ledger_line
 from emmclab.traces.profile_options import percentile_label
 
@@ -110,15 +112,6 @@ def _ufs_table(ufs: dict[str, Any]) -> Table:
     return table
 
 
-def _completion(result: Result) -> str:
-    """Describe when a write completes: in the write buffer if it takes writes, else in the flash."""
-    when = f"when {result['configuration.write_complete']}"
-    buffered = (result["cache"] or {}).get("units_written")
-    return (
-        f"writes complete in the write buffer, durable ones {when}" if buffered else f"writes complete {when}"
-    )
-
-
 def show_result(console: Console, result: Result) -> None:
     """Print one run: summary, warnings, figures, parts of the response time."""
     show_warnings(console, [result])
@@ -127,7 +120,8 @@ def show_result(console: Console, result: Result) -> None:
     if result["recorded.response.all.recorded_ms"] is not None:
         show_beside(console, beside_rows(result), ("", "Recorded", "Simulated", "Error"))
     console.print()
-    title = f"{result['device']}: parallelism {result['configuration.parallelism']}, {_completion(result)}"
+    parallel = f"parallelism {result['configuration.parallelism']}"
+    title = f"{result['device']}: {parallel}, writes complete {completion(result)}"
     table = framed(title)
     for heading in ("", "Value", "Unit"):
         table.add_column(heading, justify="right" if heading == "Value" else "left")
@@ -300,7 +294,8 @@ def _show_compared(console: Console, results: Sequence[Result]) -> None:
     console.print()
     console.print(table)
     console.print()
-    console.print(_durability_table(results, f"{first.capitalize()}\n"))
+    runs = [(result.run_name, [result]) for result in results]
+    console.print(durability_table(runs, f"{first.capitalize()}\n"))
 
 
 #: Columns of the second table of a comparison.
@@ -309,22 +304,29 @@ _TIME_AND_DURABILITY = shown_fields(
 )
 
 
-def _durability_table(results: Sequence[Result], first: str) -> Table:
-    """Return how long the trace took, and how long its flushes and synchronous writes took."""
+def durability_table(found: Sequence[tuple[str, Sequence[Result]]], first: str) -> Table:
+    """Return how long the trace, its flushes and synchronous writes took: means over the runs of a device."""
     table = framed("Total time; response of flushes and synchronous writes")
     table.add_column(first)
     time = result_field("run.simulated_s")
     for heading in (time.head, "Change\n%", *(field.head for field in _TIME_AND_DURABILITY)):
         table.add_column(heading, justify="right", no_wrap=True)
-    base = results[0]["run.simulated_s"]
-    for result in results:
-        took = result["run.simulated_s"]
+    base = None
+    for name, runs in found:
+        took = _mean_of(runs, time) or 0.0
+        base = took if base is None else base
         table.add_row(
-            Text(result.run_name),
+            Text(name),
             time.text(took),
             f"{100 * (took / base - 1):+.1f}" if base else "–",
-            *(field.text(result.shown(field.path)) for field in _TIME_AND_DURABILITY),
+            *(field.text(_mean_of(runs, field)) for field in _TIME_AND_DURABILITY),
         )
     table.caption = "Cache flushes: flushes and preflushes that found data in the write buffer"
     table.caption_justify = "left"
     return table
+
+
+def _mean_of(runs: Sequence[Result], field: ResultField) -> float | None:
+    """Return the mean of a figure over runs that differ by their seed; None where none has it."""
+    over = spread([run.shown(field.path) for run in runs])
+    return None if over is None else over.mean

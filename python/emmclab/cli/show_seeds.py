@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.text import Text
 
 from emmclab.cli.show import framed
-from emmclab.cli.show_runs import show_beside, show_comparison_headlines, show_provenance
+from emmclab.cli.show_runs import durability_table, show_beside, show_comparison_headlines, show_provenance
 from emmclab.devices.intervals import CONFIDENCE_TEXT, difference_interval
 from emmclab.devices.result import Result
 from emmclab.devices.result_fields import result_field
@@ -98,3 +98,5 @@ def show_compared_seeds(console: Console, results: Sequence[Result]) -> None:
             )
         console.print()
         console.print(table)
+        console.print()
+        console.print(durability_table(runs, "Device\n"))

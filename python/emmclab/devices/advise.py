@@ -8,9 +8,11 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import as_completed, wait
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from emmclab.devices.advise_journal import JournalAdvice, advise_journal
+from emmclab.devices.advise_state import State, collects, settle, state_of_life
 from emmclab.devices.device import Device
 from emmclab.devices.result import Result
 from emmclab.devices.result_fields import result_field
@@ -28,9 +30,6 @@ FIGURES = {
 }
 #: All that options can be ranked by, with their names; the longest lifetime comes first.
 ORDERS = {**{by: field.name for by, field in FIGURES.items()}, "lifetime": "lifetime"}
-
-#: Data on the device where nothing else is said: on a new one, options on collection would change nothing.
-USED = "used:1y"
 
 
 @dataclass(frozen=True)
@@ -54,6 +53,8 @@ class Life:
     years: float | None
     #: How often the trace was replayed, until it had written 1 % of the capacity.
     passes: int
+    #: What the device held before.
+    precondition: str
 
 
 @dataclass(frozen=True)
@@ -102,6 +103,8 @@ class Advised:
     journal: JournalAdvice
     #: The figure of the device as it is that options are ranked by, for each seed.
     base_by_seed: dict[int, float]
+    #: What the devices held before the runs, beside what is recorded.
+    state: State
 
     @property
     def headline(self) -> str:
@@ -141,7 +144,7 @@ class Advised:
     @property
     def cautions(self) -> list[str]:
         """Warnings about the ranking: runs that ended early or were overloaded, wrapped addresses."""
-        found = []
+        found = [text] if (text := self.state.caution) else []
         if self.base["run.load"]["overloaded"]:
             found.append(
                 f"{_overload(self.base)}, so the ranking compares devices that are too slow for the trace; "
@@ -252,10 +255,10 @@ def advise(
 
     `jobs` simulations run at a time; 0: one for each processor. The results do not depend on it.
 
-    Without `precondition` each device is one that a phone has used for a year (`USED`).
-    That takes seconds for each different one and 32 GB, once where `images` names a folder. A device that
-    does not collect is new; `precondition="none"` takes new devices. Options whose run ended early or was
-    overloaded come last. With block notes, the modes of the layer `journal` are tried too.
+    Without `precondition`, or with `auto`, the devices are in the state that meets the recorded response best
+    (`settle`), or in that of a phone after a year. That takes seconds for each different one and 32 GB, once
+    where `images` names a folder. `precondition="none"` takes new devices. Options whose run ended early or
+    was overloaded come last. With block notes, the modes of the layer `journal` are tried too.
 
     A new device is never collected on a short trace, so it has no lifetime. With `lifetime`, and where
     the options are ranked by it, every option is run once more, on a used device (`USED`) if new ones were
@@ -276,11 +279,17 @@ def advise(
             f"options cannot be ranked by `{by}`", kind="config", field="by", hint=f"use {', '.join(ORDERS)}"
         )
     lifetime = lifetime or by == "lifetime"
-    if replay.get("precondition") is None:
-        replay["precondition"] = USED if _collects(device) else "none"
     wanted = options(device)
     found, refused = [], {}
     with _shared(replay), threads(jobs) as pool:
+        is_collecting = collects(device)
+
+        def as_it_is_in(precondition: str | Path) -> Result:
+            return device.simulate(*traces, **replay | {"precondition": precondition})
+
+        state, base = settle(as_it_is_in, pool, replay, collects=is_collecting)
+        replay["precondition"] = state.precondition
+        aged_life = state_of_life(state) if lifetime and is_collecting else None
         changed: list[Device] = []
         for option in list(wanted):
             try:
@@ -288,21 +297,24 @@ def advise(
             except ConfigError as error:
                 refused[option.name] = str(error)
                 wanted.remove(option)
-        # Many options share a device in use; each is made once, and while the base runs.
-        made = [pool.submit(_prepare, one, replay) for one in (device, *changed)]
-        # The first run ends before the others open the traces, which report a pipe: it cannot be read twice.
-        base = pool.submit(device.simulate, *traces, **replay).result()
+        # Many options share a device in use; each is made once, before the runs.
+        made = [pool.submit(_prepare, one, replay) for one in changed]
         every = [replay.get("seed", 1) + more for more in range(seeds)]
+
+        def life_of(changed: Device, layers: Sequence[str], seed: int) -> Life | None:
+            if aged_life is None or not collects(changed):
+                return None
+            return _life(changed, layers, traces, base, {**replay, "precondition": aged_life, "seed": seed})
 
         def runs(changed: Device, first: Result | None = None) -> Runs:
             """Run a device with each seed; its lifetime with one, or with each if it ranks the options."""
             found = {every[0]: first or changed.simulate(*traces, **replay)}
             found |= {seed: changed.simulate(*traces, **replay | {"seed": seed}) for seed in every[1:]}
             aged = () if not lifetime else every if by == "lifetime" else every[:1]
-            return Runs(found, {seed: _life(changed, (), traces, base, replay, seed) for seed in aged})
+            return Runs(found, {seed: life_of(changed, (), seed) for seed in aged})
 
         def life_gb(layers: Sequence[str]) -> float | None:
-            found = _life(device, layers, traces, base, replay, every[0]) if lifetime else None
+            found = life_of(device, layers, every[0]) if lifetime else None
             return None if found is None else found.host_gb
 
         based = pool.submit(runs, device, base)
@@ -320,7 +332,7 @@ def advise(
                 refused[option.name] = str(error)
         journal = advise_journal(device, traces, as_it_is.by_seed, life_gb, **replay)
     ranked = sorted(found, key=lambda advice: (not advice.trusted, _order(advice, by), advice.option))
-    return Advised(base, as_it_is.life, ranked, refused, by, journal, as_it_is.values(by))
+    return Advised(base, as_it_is.life, ranked, refused, by, journal, as_it_is.values(by), state)
 
 
 @contextlib.contextmanager
@@ -345,37 +357,25 @@ def _prepare(device: Device, replay: Mapping[str, Any]) -> None:
         )
 
 
-def _collects(device: Device) -> bool:
-    return next(row["value"] for row in device.explain() if row["key"] == "gc.policy") != '"none"'
-
-
 def _life(
-    device: Device,
-    layers: Sequence[str],
-    traces: Sequence[Trace],
-    base: Result,
-    replay: Mapping[str, Any],
-    seed: int,
+    device: Device, layers: Sequence[str], traces: Sequence[Trace], base: Result, replay: Mapping[str, Any]
 ) -> Life | None:
     written = base["requests.bytes_written"]
-    if not written or not _collects(device):
+    if not written:
         return None
     passes = min(_MOST_PASSES, math.ceil(_LIFE_SHARE * base["configuration.capacity_bytes"] / written))
-    aged: dict[str, Any] = {name: replay.get(name) for name in ("images", "images_limit")}
-    aged |= {"precondition": _before_life(replay["precondition"]), "wrap_addresses": True, "seed": seed}
-    run = device.simulate(*traces, passes=passes, layers=layers, **aged)
+    aged: dict[str, Any] = {
+        name: replay.get(name) for name in ("images", "images_limit", "precondition", "seed")
+    }
+    run = device.simulate(*traces, passes=passes, layers=layers, wrap_addresses=True, **aged)
     if not run["wear.lifetime"] or run["run.stopped"]:
         return None
     host_bytes = run["wear.lifetime.even_host_bytes"]
     # As fast as possible is not the trace's own rate.
     seconds = 0.0 if base["run.mode"] == "back_to_back" else base["run.simulated_s"]
     years = host_bytes / (written / seconds) / _YEAR_S if seconds else None
-    return Life(run["write_amplification.waf"], host_bytes / 2**30, years, passes)
-
-
-def _before_life(given: Any) -> Any:
-    """Return the state in which a lifetime is measured: the given one, or that of a used device for new."""
-    return USED if given in (None, "none") else given
+    waf = run["write_amplification.waf"]
+    return Life(waf, host_bytes / 2**30, years, passes, str(run["options.precondition"]))
 
 
 def said(life: Life, base: Result) -> str:
@@ -386,11 +386,10 @@ def said(life: Life, base: Result) -> str:
         if base["run.simulated_s"]
         else 0.0
     )
-    state = _before_life(base["options.precondition"])
     own = "" if life.years is None else f"; years at the trace's own rate of {rate:,.1f} GB a day"
     return (
         "Lifetime: bytes that the host can write until every block has reached its erase limit, on a device "
-        f"in use (`--precondition {state}`, then this trace {times}){own}."
+        f"in use (`--precondition {life.precondition}`, then this trace {times}){own}."
     )
 
 
@@ -422,6 +421,7 @@ class Runs(NamedTuple):
             sum(life.host_gb for life in lives) / len(lives),
             sum(years) / len(years) if years else None,
             lives[0].passes,
+            lives[0].precondition,
         )
 
 

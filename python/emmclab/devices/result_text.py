@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from emmclab.devices.result import Result
 from emmclab.devices.result_fields import ResultField, result_field
 from emmclab.devices.spread import is_random_run, order_of, untested
+from emmclab.runtime.quantity import duration
 
 #: Share of recorded requests within 1 ms of the device going idle above which open loop misleads.
 DEPENDENT_PCT = 25.0
@@ -17,6 +18,8 @@ _MUCH_WRAPPED_PCT = 5.0
 _COMFORTABLE = 0.8
 #: Share of the time in which requests arrive up to which a backlog is that of a burst, as the core judges it.
 _BURST_SHARE = 0.1
+#: Lateness of completions in the median, as a share of the mean response, from which it is said first.
+_MUCH_LATE = 0.25
 
 
 def headline(result: Result) -> str:
@@ -29,12 +32,21 @@ def headline(result: Result) -> str:
     """
     if not result["requests.total"]:
         return "no request was served"
-    mean = f"mean response {_ms(result['response.mean_response_ms'])}"
-    beside = result["recorded.response.all"]
+    mean, beside = result["response.mean_response_ms"], result["recorded.response.all"]
     if beside["recorded_ms"] is None:
-        return f"{mean}, p99 {_ms(result['response.p99_ms'])}; no response times are recorded"
-    error = "" if beside["error_pct"] is None else f" ({beside['error_pct']:+.1f} %)"
-    return f"{mean}, recorded {_ms(beside['recorded_ms'])}{error}"
+        p99 = _ms(result["response.p99_ms"])
+        return f"mean response {_ms(mean)}, p99 {p99}; no response times are recorded"
+    return beside_text(mean, beside["recorded_ms"], beside["error_pct"])
+
+
+def beside_text(simulated_ms: float, recorded_ms: float, error_pct: float | None) -> str:
+    """Return a simulated mean response beside the recorded one.
+
+    >>> beside_text(1.9, 1.883, 0.9)
+    'mean response 1.90 ms, recorded 1.88 ms (+0.9 %)'
+    """
+    error = "" if error_pct is None else f" ({error_pct:+.1f} %)"
+    return f"mean response {_ms(simulated_ms)}, recorded {_ms(recorded_ms)}{error}"
 
 
 def comparison_headlines(results: Sequence[Result]) -> list[str]:
@@ -87,7 +99,9 @@ def _fastest(results: Sequence[Result]) -> str:
     best = names[order.best]
     least, most = means[order.best], max(means[place] for place in (order.best, *order.alike))
     alike, together = order.alike, ", ".join(names[place] for place in (order.best, *order.alike))
-    if alike and most == least:
+    if len(names) == 1:
+        line = f"{best}: mean response {_ms(least)}"
+    elif alike and most == least:
         line = f"{together} are equally fast: mean response {_ms(least)}"
     elif alike and order.seeds > 1:
         line = f"{order.seeds} seeds do not tell {together} apart: mean response {_ms(least)} to {_ms(most)}"
@@ -135,7 +149,12 @@ def warnings(result: Result) -> list[str]:
     >>> warnings(emmclab.Device.preset("nexus5").simulate(emmclab.read(emmclab.bundled()[0])))
     []
     """
-    found = [text] if (text := ended_early(result)) else []
+    refused = (result.get("live") or {}).get("refused")
+    found = [f"requests failed that the zones do not allow; the first: {refused}"] if refused else []
+    if text := _much_late(result):
+        found.append(text)
+    if text := ended_early(result):
+        found.append(text)
     if (lie := result["configuration.lies"]) != "none":
         found.append(f"this device breaks a promise on purpose: cache.lies = {lie}")
     if changes := result.get("setting_changes"):
@@ -154,6 +173,29 @@ def warnings(result: Result) -> list[str]:
             "going idle: they seem to wait for it, which open loop ignores; use --mode closed"
         )
     return found
+
+
+def lateness(result: Result) -> str:
+    """Say how late completions of a served device were sent; empty where it follows no clock of the host."""
+    live = result.get("live") or {}
+    if live.get("late_p50_us") is None:
+        return ""
+    return (
+        f"completions were sent {duration(live['late_p50_us'] / 1e6)} late in the median, "
+        f"{duration(live['late_p99_us'] / 1e6)} at most in 99 %"
+    )
+
+
+def _much_late(result: Result) -> str:
+    """Say that software saw other response times than the device had; empty where they are about the same."""
+    live, mean_ms = result.get("live") or {}, result["response.mean_response_ms"]
+    if not (late := lateness(result)) or live["late_p50_us"] < _MUCH_LATE * 1000 * mean_ms:
+        return ""
+    return (
+        f"this host did not keep up with the clock `{live['clock']}`: {late}, beside a mean response of "
+        f"{duration(mean_ms / 1e3)} of the device alone; software was slower than on such a device; "
+        "repeat on an idle host, or with --clock x10 (ten times as slow) or --clock free"
+    )
 
 
 def offered(result: Result) -> str:
@@ -239,16 +281,35 @@ def device_before(result: Result) -> str:
     >>> device_before(emmclab.Device.preset("nexus5").simulate(emmclab.read(emmclab.bundled()[0])))
     'device: new (empty)'
     """
-    state = result["options"]["precondition"]
-    if state == "none":
-        return "device: new (empty)"
-    word, _, amount = str(state).partition(":")
+    return f"device: {state_text(str(result['options']['precondition']))}"
+
+
+def state_text(precondition: str) -> str:
+    """Describe data on a device in words.
+
+    >>> state_text("none"), state_text("used:365d,trim=yes"), state_text("sequential:80")
+    ('new (empty)', 'used by a phone (365d, trim=yes)', 'preconditioned, sequential:80')
+    """
+    if precondition == "none":
+        return "new (empty)"
+    word, _, amount = precondition.partition(":")
     if word == "steady":
         times = f"at most {amount or '4'} times its capacity"
-        return f"device: full, then overwritten at random until write amplification is flat ({times})"
+        return f"full, then overwritten at random until write amplification is flat ({times})"
     if word == "used":
-        return f"device: used by a phone ({amount.replace(',', ', ')})"
-    return f"device: preconditioned, {state}"
+        return f"used by a phone ({amount.replace(',', ', ')})"
+    return f"preconditioned, {precondition}"
+
+
+def completion(result: Mapping[str, Any]) -> str:
+    """Describe when a write is complete: in the write buffer if it takes writes, else in the flash.
+
+    >>> completion({"configuration": {"write_complete": "programmed"}, "cache": {"units_written": 5}})
+    'in the write buffer, durable ones when programmed'
+    """
+    when = f"when {result['configuration']['write_complete']}"
+    buffered = (result.get("cache") or {}).get("units_written")
+    return f"in the write buffer, durable ones {when}" if buffered else when
 
 
 class Beside(NamedTuple):

@@ -74,7 +74,10 @@ def _head(advised: Advised) -> Head:
     ]
     return Head(
         answer=advised.headline,
-        lead=[f"{base['trace']} on {base['device']}: {mode_line(base)}; {device_before(base)}."],
+        lead=[
+            *(f"{text}." for text in (advised.state.line, advised.state.tried_line) if text),
+            f"{base['trace']} on {base['device']}: {mode_line(base)}; {device_before(base)}.",
+        ],
         tiles=tiles,
         notices=[Notice("caution", text) for text in advised.cautions],
         picture="changes",

@@ -89,7 +89,7 @@ def _head(results: Sequence[AppResult], programs: Sequence[str], facts: str, not
         lead=[
             *answers[1:],
             f"Applications in closed loop on a simulated device: {facts}; data on the device before: "
-            f"{first['options']['precondition']}.",
+            f"{first.options.precondition}.",
         ],
         tiles=tiles,
         notices=noted(note),
@@ -197,7 +197,7 @@ def _table_row(result: AppResult, results: Sequence[AppResult]) -> dict[str, Any
     return {
         "program": app["program"],
         "device": result["device"]["device"],
-        "layers": "+".join(result["options"]["layers"]) or "none",
+        "layers": "+".join(result.options.layers) or "none",
         "network": app["network"] if app["network_bytes"] else "–",
         "runtime": result.runtime_s,
         "storage": result.storage_s,

@@ -215,19 +215,29 @@ def studies_of(chosen: Iterable[Paper]) -> list[str]:
     return list(dict.fromkeys(rule.study for paper in chosen for rule in rules(paper) if rule.measure))
 
 
+def kept_beside(chosen: Iterable[Paper]) -> list[str]:
+    """Name the studies that measure claims which no other study can, and need more than any machine has."""
+    found = [more["study"] for paper in chosen for rule in rules(paper) if rule.cannot for more in rule.again]
+    return list(dict.fromkeys(found))
+
+
 def judge(results: Mapping[str, Results], chosen: Sequence[Paper] | None = None) -> list[Claim]:
     """Judge the claims of papers (all without `chosen`); `results` are those of their studies, by name.
+
+    A claim that only a study of `kept_beside` measures is judged where `results` have it.
 
     Raises:
         EmmclabError: cells of one have no result.
     """
     for one in results.values():
         _refuse_incomplete(one)
-    return [
-        _judge(paper, rule, results[rule.study] if rule.measure else None)
-        for paper in (papers().values() if chosen is None else chosen)
-        for rule in rules(paper)
-    ]
+    judged = []
+    for paper in papers().values() if chosen is None else chosen:
+        for declared in rules(paper):
+            known = (more for more in declared.again if declared.cannot and more["study"] in results)
+            rule = replace(declared, **next(known, {}))
+            judged.append(_judge(paper, rule, results[rule.study] if rule.measure else None))
+    return judged
 
 
 def judge_study(results: Results) -> list[Claim]:

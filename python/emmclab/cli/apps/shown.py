@@ -65,7 +65,7 @@ def show_run(console: Console, result: AppResult) -> None:
     console.print(
         Text(
             f"host {app['host']} ({app['era']}), seed {app['seed']}, data on the device before: "
-            f"{result['options']['precondition']}; storage {result.storage_s:,.2f} s",
+            f"{result.options.precondition}; storage {result.storage_s:,.2f} s",
             "dim",
         ),
         soft_wrap=True,

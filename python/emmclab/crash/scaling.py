@@ -1,0 +1,29 @@
+"""The capacity of a device whose power is cut: as small as it can be."""
+
+from __future__ import annotations
+
+from emmclab.devices.device import Device
+from emmclab.errors import ConfigError
+
+#: The capacity that is tried first, in MB; a small device is explored faster.
+LEAST_MB = 256
+
+
+def scaled_down(device: Device) -> Device:
+    """Scale a device to 256 MB, or to the least double of that which it can have; unscaled where none is.
+
+    Mapping schemes need blocks for logs whatever the capacity is.
+
+    >>> scaled_down(Device.preset("nexus5")).name
+    'nexus5-256MB'
+    """
+    megabytes = LEAST_MB
+    while megabytes << 20 < device.capacity_bytes:
+        unit = f"{megabytes}MB" if megabytes < 1024 else f"{megabytes >> 10}GB"
+        try:
+            return device.with_capacity(unit)
+        except ConfigError as error:
+            if error.field != "capacity":
+                raise
+        megabytes *= 2
+    return device
