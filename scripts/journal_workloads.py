@@ -11,6 +11,7 @@ import random
 import sqlite3
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -182,14 +183,20 @@ WORKLOADS: dict[str, tuple[Callable[[Path], None], Callable[[Path, random.Random
 
 
 def main() -> None:
-    """Run `prepare NAME FOLDER` or `run NAME FOLDER`."""
+    """Run `prepare NAME FOLDER`, or `run NAME FOLDER CPU`, which writes its processor time in s to CPU."""
     step, name, folder = sys.argv[1], sys.argv[2], Path(sys.argv[3])
     prepare, run = WORKLOADS[name]
     if step == "prepare":
         prepare(folder)
-    else:
-        run(folder, random.Random(1))
+        return
+    run(folder, random.Random(1))
+    children = os.times()
+    Path(sys.argv[4]).write_text(
+        str(time.process_time() - _STARTED + children.children_user + children.children_system)
+    )
 
 
 if __name__ == "__main__":
+    #: Processor time that starting Python and importing took.
+    _STARTED = time.process_time()
     main()

@@ -2,6 +2,10 @@
 
 Needs root, FUSE and loop devices. Usage: record_journal.py FOLDER [NAME...]
 
+Each application is recorded twice: on ext4 as it is, NAME.parquet, and on ext4 made without a journal,
+NAME-no-journal.parquet. `cpu_s.json` has the processor time of each program and its system calls, in s: the
+least of all its runs, as they differ by more than a journal makes.
+
 The clock is free: time goes on only while the device serves requests, so that a request comes when what it
 waited for is complete, and closed-loop replay keeps that. Order, sizes and contents are those of the
 programs; what the kernel decides (when it writes back, the places of files, commits by its own clock) may
@@ -29,19 +33,26 @@ _DEVICE = "emmc51-cache"
 #: A partition of a phone, smaller than the device: layers keep their log behind it.
 _SIZE_GB = 16
 _EXTENDED = "nodiscard,lazy_itable_init=0,lazy_journal_init=0"
-_MKFS = f'mkfs.ext4 -q -F -J size=128 -E {_EXTENDED} "$EMMCLAB_DEVICE" {_SIZE_GB}G'
+#: Options of mkfs.ext4 by what the name of a trace ends with.
+_JOURNALS = {"": "-J size=128", "-no-journal": "-O ^has_journal"}
 #: As Android mounts its data partition.
 _MOUNT = "noatime,noauto_da_alloc"
 #: Share of a phone's memory that may be dirty: 20 % of 1 GB.
 _DIRTY_BYTES = 200 << 20
+#: Runs of each application, of which the last is kept.
+_RUNS = 5
 #: Bits of the column `flags`.
 _FUA, _PREFLUSH = 2, 4
 _SCHEMA, _HEADER, _LEDGER = b"emmclab.schema", b"emmclab.header", b"emmclab.ledger"
 
 
-def _recorded(name: str, folder: Path) -> tuple[pyarrow.Table, int]:
-    """Run an application on a new file system; give all requests, and how many came before it began."""
-    record, mount = folder / "all.parquet", folder / "mount"
+def _recorded(name: str, journal: str, folder: Path) -> tuple[pyarrow.Table, int, float]:
+    """Run an application on a new file system.
+
+    Gives all requests, how many came before the application began, and its processor time, in s.
+    """
+    record, mount, cpu = folder / "all.parquet", folder / "mount", folder / "cpu"
+    mkfs = f'mkfs.ext4 -q -F {journal} -E {_EXTENDED} "$EMMCLAB_DEVICE" {_SIZE_GB}G'
     with emmclab.serve(_DEVICE, loop=True, clock="free", record=record, dirty_bytes=_DIRTY_BYTES) as disk:
 
         def run(*command: str) -> None:
@@ -50,17 +61,18 @@ def _recorded(name: str, folder: Path) -> tuple[pyarrow.Table, int]:
 
         def step(what: str) -> None:
             disk.mount(mount, options=_MOUNT)
-            run(sys.executable, str(Path(__file__).with_name("journal_workloads.py")), what, name, str(mount))
+            program = str(Path(__file__).with_name("journal_workloads.py"))
+            run(sys.executable, program, what, name, str(mount), str(cpu))
             # Unmounting writes all blocks home, and leaves an empty journal.
             disk.unmount()
 
-        run("sh", "-c", _MKFS)
+        run("sh", "-c", mkfs)
         step("prepare")
         before = disk.result()["requests.total"]
         step("run")
     found = pyarrow.parquet.ParquetFile(record)
     metadata = {key: found.metadata.metadata[key] for key in (_SCHEMA, _HEADER, _LEDGER)}
-    return found.read().replace_schema_metadata(metadata), before
+    return found.read().replace_schema_metadata(metadata), before, float(cpu.read_text())
 
 
 def _as_asked(rows: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], int]:
@@ -100,7 +112,11 @@ def _write(table: pyarrow.Table, before: int, name: str, target: Path) -> int:
     e2fsprogs = subprocess.run(
         ["mkfs.ext4", "-V"], capture_output=True, text=True, check=True
     ).stderr.split()[1]
-    header["source"] = f"{name} on ext4 of Linux {platform.release().split('-')[0]} (mke2fs {e2fsprogs})"
+    application, on = name.removesuffix("-no-journal"), "ext4"
+    if application != name:
+        on += " without a journal"
+    kernel = platform.release().split("-")[0]
+    header["source"] = f"{application} on {on} of Linux {kernel} (mke2fs {e2fsprogs})"
     header["note"] = (
         f"on a served {_DEVICE}, on {_SIZE_GB} GB of it, with a free clock: no time of the host; mounted "
         f"with {_MOUNT}; "
@@ -128,11 +144,23 @@ def main() -> None:
         raise SystemExit("usage: record_journal.py FOLDER [NAME...]")
     folder = Path(sys.argv[1])
     folder.mkdir(parents=True, exist_ok=True)
+    cpu_s: dict[str, float] = {}
     for name in sys.argv[2:] or WORKLOADS:
-        with TemporaryDirectory(prefix="emmclab-") as work:
-            target = folder / f"{name}.parquet"
-            requests = _write(*_recorded(name, Path(work)), name, target)
-            print(f"{name}: {requests:,} requests, {target.stat().st_size / 1024:.0f} KB")
+        for suffix, journal in _JOURNALS.items():
+            target = folder / f"{name}{suffix}.parquet"
+            times = []
+            for _ in range(_RUNS):
+                with TemporaryDirectory(prefix="emmclab-") as work:
+                    table, before, took = _recorded(name, journal, Path(work))
+                times.append(took)
+            cpu_s[name] = round(min(*times, cpu_s.get(name, times[0])), 4)
+            requests = _write(table, before, target.stem, target)
+            spread = " to ".join(f"{1000 * took:.1f}" for took in (min(times), max(times)))
+            print(
+                f"{target.stem}: {requests:,} requests, {target.stat().st_size / 1024:.0f} KB; "
+                f"{spread} ms of the processor"
+            )
+    (folder / "cpu_s.json").write_text(json.dumps(cpu_s, indent=1) + "\n")
 
 
 if __name__ == "__main__":

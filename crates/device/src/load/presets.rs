@@ -28,6 +28,7 @@ pub fn presets() -> &'static [Preset] {
             "emmc51-tlc",
             "emmc51-cache",
             "emmc50-cache",
+            "emmc50-write-through",
             "ufs22",
             "ufs31",
             "ufs31-hps",
