@@ -7,8 +7,10 @@ import re
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet
 import pytest
 
+import emmclab as lab
 from conftest import ROOT, emmclab, emmclab_json
 from emmclab.apps.closed_loop import STATES, applications, dominating, hosts, parts_of, run_application
 from emmclab.cli import application
@@ -266,3 +268,23 @@ def test_the_program_of_the_guide_runs_and_its_options_are_those_of_the_command(
     }
     known = json.loads(emmclab("apps", "schema").stdout)["$defs"]["Step"]["oneOf"]
     assert steps == {key for step in known for key in step["properties"]}
+
+
+def test_the_requests_of_an_application_are_a_trace(tmp_path: Path) -> None:
+    path = tmp_path / "email.parquet"
+    on = ("--device", "emmc51-cache", "--host", "phone-2020-ext4")
+    done = emmclab_json("apps", "run", "email", *on, "--events", path)
+    trace = lab.read(path)
+    assert trace.ledger["kept"] == done["device"]["requests"]["total"]
+    rows = trace.to_arrow().to_pylist()
+    assert all(row["complete_ns"] >= row["arrival_ns"] for row in rows)
+    assert (
+        sum(row["sectors"] for row in rows if row["op"] == "write") * 512
+        == (done["device"]["requests"]["bytes_written"])
+    )
+    # What a sync asks for is among the flags.
+    durable = sum(bool(row["flags"] & 6) or row["op"] == "flush" for row in rows)
+    assert durable == done["device"]["durable"]["requests"] > 0
+    about = json.loads(pyarrow.parquet.read_metadata(path).metadata[b"emmclab.run"])
+    assert (about["application"], about["device"]) == ("email", "emmc51-cache")
+    assert emmclab("profile", path).returncode == 0

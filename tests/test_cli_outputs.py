@@ -257,7 +257,7 @@ WITH_FILES = {
     "journal TRACE --html OUT.html": ["OUT.html"],
     "fleet FOLDER -o OUT.parquet --jobs 1 --html OUT.html": ["OUT.html", "OUT.parquet"],
     "probe galaxys2 --span-mb 32 --html OUT.html": ["OUT.html"],
-    "apps run email --html OUT.html": ["OUT.html"],
+    "apps run email --html OUT.html --events OUT.parquet": ["OUT.html", "OUT.parquet"],
     "apps solutions email --solution no-sync --html OUT.html": ["OUT.html"],
 }
 

@@ -53,7 +53,7 @@ pub fn run<D: BlockDevice>(
 }
 
 /// Runs a program on a simulated device with its layers, and ends the device: the results of both. A picture that the device's recorder
-/// draws shows the threads, too.
+/// draws shows the threads, too; its rows are told `about` the run, as JSON.
 ///
 /// # Errors
 /// As [`run`], and where the recorder could not write.
@@ -62,13 +62,14 @@ pub fn run_simulated(
     setup: &HostSetup,
     mut device: ClosedLoop,
     options: &RunOptions,
+    about: Option<&str>,
 ) -> Result<(AppResult, SimulationResult)> {
     let (app, threads) = run_in_detail(program, setup, &mut device, options)?;
     let (mut result, mut recorder) = device.finish()?;
     if let Some(tracks) = &mut recorder.tracks {
         tracks.draw(|tracks| threads.draw(tracks));
     }
-    recorder.finish(&mut result, None)?;
+    recorder.finish(&mut result, about)?;
     Ok((app, result))
 }
 

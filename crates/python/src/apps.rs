@@ -8,7 +8,7 @@ use emmclab_apps::{
     HostSetup, LearnOptions, Program, RunOptions, State, WhatIf, learn, prepare_live, preset_names,
     preset_text, run_live, run_simulated,
 };
-use emmclab_replay::{ClosedLoop, Recorder, ReplayOptions, RunTracks, Simulation};
+use emmclab_replay::{ClosedLoop, Recorder, ReplayOptions, RequestRows, RunTracks, Simulation};
 use emmclab_trace::{Error, Nanos, SECTOR_BYTES};
 use pyo3::prelude::*;
 use serde::Deserialize;
@@ -168,9 +168,9 @@ impl Options {
 }
 
 /// Runs a program on a host above a device, made ready as the replay options say: the result of the program, and that of the
-/// device, as JSON. `perfetto` is a file for a picture of the run.
+/// device, as JSON. `perfetto` is a file for a picture of the run, `events` one for its requests, which is told `about` the run, as JSON.
 #[pyfunction]
-#[pyo3(signature = (program, host, config, options, replay, *, images=None, images_limit=None, layers=None, second=None, perfetto=None))]
+#[pyo3(signature = (program, host, config, options, replay, *, images=None, images_limit=None, layers=None, second=None, perfetto=None, events=None, about=None))]
 #[expect(clippy::too_many_arguments, reason = "named arguments in Python")]
 pub(crate) fn run_app(
     py: Python<'_>,
@@ -184,20 +184,23 @@ pub(crate) fn run_app(
     layers: Option<Layers>,
     second: Option<&PyDeviceConfig>,
     perfetto: Option<PathBuf>,
+    events: Option<PathBuf>,
+    about: Option<String>,
 ) -> PyResult<String> {
     let second = second.map(PyDeviceConfig::settings);
     run(py, || {
         let (host, options) = options.0.checked(&host.0)?;
         let replay = replay.0;
         let mut tracks = perfetto.map(RunTracks::create).transpose()?;
+        let rows = events.map(|path| RequestRows::create(&path)).transpose()?;
         let images = images.map(|folder| store(folder, images_limit)).transpose()?;
         let simulation = Simulation::new(config.settings(), &replay, images.as_ref())?;
         let simulation = under_layers(simulation, layers, second, &replay, images.as_ref())?;
         if let Some(tracks) = &mut tracks {
             tracks.begin(config.settings().name(), simulation.device(), Nanos::ZERO)?;
         }
-        let device = ClosedLoop::recorded(simulation, Recorder { tracks, ..Recorder::default() });
-        let (app, device) = run_simulated(&program.0, &host, device, &options)?;
+        let device = ClosedLoop::recorded(simulation, Recorder { rows, tracks, ..Recorder::default() });
+        let (app, device) = run_simulated(&program.0, &host, device, &options, about.as_deref())?;
         to_json(&json!({ "app": app, "device": device }))
     })
 }

@@ -11,7 +11,7 @@ use arrow_array::{
     UInt64Array,
 };
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
-use emmclab_device::{Observer, RequestCompleted};
+use emmclab_device::{Modifiers, Observer, RequestCompleted};
 use emmclab_trace::{AtomicFile, BATCH_ROWS, Batch, Error, Flags, NameId, Names, Op, Result, parquet_error};
 use parquet::arrow::ArrowWriter;
 use parquet::basic::{Compression, ZstdLevel};
@@ -126,7 +126,8 @@ impl RequestRows {
         Arc::new(Schema::new(times.into_iter().chain(rest).collect::<Vec<_>>()))
     }
 
-    /// Takes note of who sends the requests that are driven next. Without it, their columns are empty.
+    /// Takes note of who sends the requests that are driven next. Without it, process and device are not known, and the flags are those of
+    /// the commands.
     pub fn expect(&mut self, batch: &Batch) {
         // The tables of a trace grow from batch to batch.
         self.processes = batch.processes().clone();
@@ -147,7 +148,8 @@ impl RequestRows {
         self.sectors.push(event.sectors);
         self.subrequests.push(event.subrequests);
         self.op.push(event.op as u8);
-        let (pid, process, disk, flags) = self.senders.take(event.id).unwrap_or_default();
+        let unnamed = || (None, None, None, asked(event.modifiers));
+        let (pid, process, disk, flags) = self.senders.take(event.id).unwrap_or_else(unnamed);
         self.flags.push(flags.0);
         self.pid.push(pid);
         self.process.push(process);
@@ -206,6 +208,14 @@ impl RequestRows {
         }
         self.writer.into_inner().map_err(|error| parquet_error(&self.path, error))?.commit()
     }
+}
+
+/// The flags of a request that no trace has: those of its command.
+fn asked(modifiers: Modifiers) -> Flags {
+    let of = |modifier, flag| if modifiers.intersects(modifier) { flag } else { Flags::empty() };
+    of(Modifiers::DURABLE, Flags::FUA)
+        .union(of(Modifiers::PREFLUSH, Flags::PREFLUSH))
+        .union(of(Modifiers::META, Flags::META))
 }
 
 /// A column of names, with those that occur in it.

@@ -235,6 +235,7 @@ def run_application(
     limit_s: int = LIMIT_S,
     check: bool = False,
     perfetto: str | PathLike[str] | None = None,
+    events: str | PathLike[str] | None = None,
 ) -> AppResult:
     """Run an application in closed loop on a device.
 
@@ -260,6 +261,8 @@ def run_application(
         perfetto: file for a picture of the run, which ui.perfetto.dev shows: what each thread does, the
             critical path, and requests and device as `Device.simulate` draws them. It ends in `.pftrace`, or
             `.pftrace.gz`.
+        events: Parquet file for a row per request, as `Device.simulate` writes it: a trace of what the
+            application asks of the device.
 
     Raises:
         ConfigError: the file is wrong (with its line), the partitions do not fit the device, the program is
@@ -294,10 +297,11 @@ def run_application(
             layers=stack(layers, layer_settings or {}),
             second=None if beside is None else beside.seeded(seed).core,
             perfetto=None if perfetto is None else fspath(perfetto),
+            events=None if events is None else fspath(events),
+            about=json.dumps({"application": name, "device": device.name, **options, "options": said}),
         )
     )
-    if perfetto is not None:
-        written.append(fspath(perfetto))
+    written.extend(fspath(path) for path in (events, perfetto) if path is not None)
     return AppResult({**found, "options": said})
 
 

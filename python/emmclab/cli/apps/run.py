@@ -26,7 +26,7 @@ from emmclab.cli.console import say
 from emmclab.cli.declared import Perfetto
 from emmclab.cli.helping import examples
 from emmclab.cli.options import AsJson, option, with_groups
-from emmclab.cli.simulation import Capacity, DeviceName, Layers, Second, Settings, configured, layered
+from emmclab.cli.simulation import Capacity, DeviceName, Events, Layers, Second, Settings, configured, layered
 from emmclab.devices.provenance import Provenance
 
 
@@ -36,6 +36,7 @@ def register(app: typer.Typer) -> None:
         epilog=examples(
             "emmclab apps run facebook --device nexus5 --network usb",
             "emmclab apps run email --what-if all",
+            "emmclab apps run webbench --events webbench.parquet # its requests as a trace",
         )
     )(with_groups(run))
 
@@ -62,6 +63,7 @@ def run(
     layers: Layers = [],  # noqa: B006
     second: Second = None,
     running: Running,
+    events: Events = None,
     perfetto: Perfetto = None,
     html: Page = None,
     as_json: AsJson = False,
@@ -71,11 +73,13 @@ def run(
     own, layer_settings = layered(settings, layers)
     chosen = configured(device, own, capacity)
     options = {**software(host, layers, layer_settings, second), **files(filesystems, sync)}
-    result = running.run(application, chosen, network, perfetto=perfetto, **options)
+    result = running.run(application, chosen, network, events=events, perfetto=perfetto, **options)
     faster: list[AppResult] = []
     if what_if:
         parts = parts_of(result) if what_if == ["all"] else what_if
         faster = [running.run(application, chosen, network, what_if=[part], **options) for part in parts]
+    if events is not None:
+        say(f"requests: {events}")
     if perfetto is not None:
         say(f"picture: {perfetto}")
     made = Provenance([chosen]).to_dict()

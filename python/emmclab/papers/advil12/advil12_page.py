@@ -51,7 +51,7 @@ def render(results: Results, judged: Sequence[Claim], drawn: Sequence[Drawing]) 
                 name,
                 bare_rates[name],
                 [
-                    tuple(gains(results, grid, drained=drained).get(name) for drained in (True, False))
+                    tuple(gains(results, grid, drained=drained).get(name) for drained in (False, True))
                     for grid in VARIANTS
                 ],
             )
@@ -84,7 +84,7 @@ def drawings(results: Results) -> list[Drawing]:
             results,
             "figure7",
             "Figure 7: write bandwidth over the bare device",
-            "Bars: here, the log drained at the end. Diamonds: figures that the text of the paper gives.",
+            "Bars: here, until the last request. Diamonds: figures that the text of the paper gives.",
             {grid: VARIANTS[grid] for grid in ("ressd", "advil", "data", "rewritten")},
             "Fig.7",
             PUBLISHED,

@@ -51,7 +51,7 @@ def render(results: Results, judged: Sequence[Claim], drawn: Sequence[Drawing]) 
                 [
                     (
                         gains(results, grid, names=[name])[name],
-                        gains(results, grid, names=[name], drained=False)[name],
+                        gains(results, grid, names=[name], drained=True)[name],
                         modelled(results, grid, [name]).get(name),
                     )
                     for grid in _LAYERS
@@ -123,7 +123,7 @@ def drawings(results: Results) -> list[Drawing]:
         .mark_point(shape="diamond", filled=True, size=130, opacity=1, color="#e07b39", stroke="white")
         .encode(x=x, xOffset=offset, y="published:Q")
     )
-    about = "Bars: programs on ext4 on a served device, and models of them; the log drained at the end. "
+    about = "Bars: programs on ext4 on a served device, and models of them, until the last request. "
     about += "Diamonds: figures that the text of the paper gives."
     title = "Figure 7: write bandwidth over the bare device"
     return [Drawing("figure7", title, about, rows, bars + said_marks, "Fig.7", wide=True)]

@@ -31,14 +31,14 @@ def modelled(results: Results, grid: str, names: Iterable[str], over: str = "bar
 
 
 def _beside(results: Results, names: Iterable[str], over: str = "bare") -> str:
-    """Return the figures beside a live one: until the last request, and with models of the programs."""
+    """Return the figures beside a live one: with the log drained, and with models of the programs."""
     names = list(names)
-    until = gains(results, "advil", over, names, drained=False)
+    drained = gains(results, "advil", over, names, drained=True)
     models = modelled(results, "advil", names, over)
-    parts = [f"until the last request only {_said(until)}"]
+    parts = [f"with the log drained at the end {_said(drained)}"]
     if models:
         parts.append(f"with models of the programs under the same layers {_said(models)}")
-    return f"With the log drained at the end; {'; '.join(parts)}."
+    return f"Until the last request; {'; '.join(parts)}."
 
 
 def _said(found: dict[str, float]) -> str:
