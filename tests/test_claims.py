@@ -88,7 +88,7 @@ EXPECTED = {
     "fast12-webbench-spread": DIRECTION,
     "fast12-network": REPRODUCED,
     "fast12-rand-dominates": DIRECTION,
-    "fast12-speed-class": REPRODUCED,
+    "fast12-axes": NOT,
     "fast12-apps-vary": NOT,
     "fast12-webbench-writes": NOT,
     "fast12-cpu": NOT,
@@ -98,13 +98,22 @@ BESIDE = {
     *("lsmvbt-wal-truncate", "joj-slowdown", "delta-journaling-gain", "fastcommit-jbd2-share"),
     "fastcommit-size",
 }
+#: Sentences of the papers that the list of published claims does not have.
+ADDED = {"fast12-axes"}
 #: Claims about statistics that were inputs, as the recorded sources say.
 INPUTS = {
     *("iiswc-throughput-read", "iiswc-throughput-write", "iiswc-c1", "iiswc-c2", "iiswc-c3"),
     *("iiswc-c5-spatial", "iiswc-c5-temporal", "iiswc-c6", "iiswc-fig4-small", "iiswc-fig5", "iiswc-fig6"),
     *("iiswc-combo-gap", "iiswc-combo-rate", "iiswc-combo-all", "iiswc-combo-response"),
     *("iiswc-impl4-localities", "advil-fig7-seq", "advil-fig9-fill"),
-    *("advil-ratio-read-write", "advil-fig9", "iiswc-c4", "iiswc-hps-util-4ps", "iiswc-split-20k"),
+    *(
+        "fast12-speed-class",
+        "advil-ratio-read-write",
+        "advil-fig9",
+        "iiswc-c4",
+        "iiswc-hps-util-4ps",
+        "iiswc-split-20k",
+    ),
 }
 
 
@@ -120,8 +129,8 @@ def test_the_ledger_has_every_published_claim_once_with_its_published_figures(sh
     with (shared_traces.parent / "published" / "claims.csv").open(newline="") as file:
         published = {row["id"]: row for row in csv.DictReader(file)}
     assert len(RULES) == len(BY_ID)
-    assert set(BY_ID) - BESIDE == set(published)
-    for rule in (rule for rule in RULES if rule.id not in BESIDE):
+    assert set(BY_ID) - BESIDE - ADDED == set(published)
+    for rule in (rule for rule in RULES if rule.id not in BESIDE | ADDED):
         row = published[rule.id]
         assert (rule.source, rule.published) == (row["source"], row["published"]), rule.id
 

@@ -57,9 +57,11 @@ def test_the_spread_is_slowest_over_fastest_less_one(results: Results) -> None:
     assert "kingston-c4" not in OTHERS
 
 
-def test_every_claim_of_the_talk_is_tested_and_none_restates_an_input(results: Results) -> None:
+def test_every_claim_of_the_talk_but_one_is_tested(results: Results) -> None:
     judged = {claim.id: claim for claim in judge_study(results)}
-    assert len(judged) == 7 and all(claim.verdict in TESTED for claim in judged.values())
+    restated = [name for name, claim in judged.items() if claim.verdict not in TESTED]
+    # The table that the cards are fitted to has its order.
+    assert len(judged) == 8 and restated == ["fast12-speed-class"]
     # Open in part: the internal flash has no published speed, so it can be of the same trend at most.
     assert judged["fast12-webbench-spread"].verdict != REPRODUCED
     assert "internal flash" in judged["fast12-webbench-spread"].reason

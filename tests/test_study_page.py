@@ -292,3 +292,20 @@ def test_a_percentile_that_is_none_is_refused_with_file_and_key(tmp_path: Path) 
     (tmp_path / "bad.toml").write_text('name = "bad"\ninputs = ["Movie"]\npercentiles = [101]\n')
     done = emmclab("run", "bad.toml", cwd=tmp_path)
     assert done.returncode == 2 and "bad.toml: `percentiles`: `101` is not a percentile" in done.stderr
+
+
+def test_a_study_of_overloaded_runs_says_so_and_ranks_nothing_by_response_times(tmp_path: Path) -> None:
+    rows = ["arrival_ns,op,sector,sectors"]
+    rows += [f"{at * 10_000},write,{at * 37 % 4096 * 8},8" for at in range(3_000)]
+    (tmp_path / "burst.csv").write_text("\n".join([*rows, ""]))
+    (tmp_path / "heavy.toml").write_text(
+        'name = "heavy"\ninputs = ["burst.csv"]\n[[grid]]\nname = "all"\ndevices = ["small-1gb"]\n'
+        'modes = ["open"]\n[grid.axes]\n"gc.policy" = ["greedy", "fifo"]\n'
+    )
+    assert emmclab("run", "heavy.toml", cwd=tmp_path).returncode == 0
+    done = emmclab("report", "heavy.toml", "--json", cwd=tmp_path)
+    assert done.returncode == 0 and "2 of 2 simulations were overloaded" in done.stderr
+    found = json.loads(done.stdout)
+    assert found["overloaded"] == 2
+    assert not {one["metric"] for one in found["rankings"]} & {"mean_response", "p99_response"}
+    assert "2 of 2 simulations were overloaded" in (tmp_path / "heavy.html").read_text()

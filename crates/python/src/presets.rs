@@ -14,6 +14,7 @@ const PUBLISHED: &[(&str, &str)] = texts!(
     ".csv",
     "advil12_table1_devices",
     "advil12_table2_bandwidth",
+    "fast12_axes",
     "fast12_sdcards",
     "hunter23_command_times",
     "iiswc15_table1_workloads",

@@ -81,7 +81,10 @@ def claims(
         print_json([claim.to_dict() for claim in judged])
     else:
         console = stdout()
-        show_claims(console, judged)
+        show_claims(console, judged, with_reasons=paper is not None)
+        if paper is None:
+            hint = "`emmclab claims --paper NAME` also prints the reason of each verdict"
+            console.print(hint, markup=False, soft_wrap=True, style="dim")
         show_settled(console, judged)
         show_headline(console, judged)
 
@@ -114,8 +117,8 @@ def _kept(study: Study, folder: Path) -> Results | None:
     return None if found.missing or found.about.get("definition") != study.definition else found
 
 
-def show_claims(console: Console, judged: list[Claim]) -> None:
-    """Print the ledger."""
+def show_claims(console: Console, judged: list[Claim], *, with_reasons: bool = False) -> None:
+    """Print the ledger, with the reasons of the verdicts where they are wanted."""
     from emmclab.papers.claims import CANNOT, DIRECTION, NOT, NOT_YET, REPRODUCED, RESTATED
 
     styles = {
@@ -130,10 +133,14 @@ def show_claims(console: Console, judged: list[Claim]) -> None:
     for heading in ("Claim", "Published", "Measured", "Verdict"):
         table.add_column(heading)
     for claim in judged:
+        undecided = claim.verdict in (CANNOT, NOT_YET)
+        measured = Text(claim.reason if undecided else claim.measured)
+        if with_reasons and claim.reason and not undecided:
+            measured.append(f"\n{claim.reason}", "dim")
         table.add_row(
             Text.assemble((claim.id, "bold"), f"\n{claim.claim}"),
             Text(claim.published),
-            Text(claim.reason if claim.verdict in (CANNOT, NOT_YET) else claim.measured),
+            measured,
             Text(claim.verdict, styles[claim.verdict]),
         )
     console.print(table)

@@ -73,7 +73,10 @@ def devices(
         )
     console = stdout()
     console.print(table)
-    console.print("timing.parallelism selects which planes work at the same time", style="dim")
+    note = (
+        "Planes are all that the device has; its timing.parallelism says which of them work at the same time."
+    )
+    console.print(note, markup=False, soft_wrap=True, style="dim")
 
 
 def _check(name: str, as_json: bool) -> None:

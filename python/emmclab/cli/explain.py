@@ -225,19 +225,22 @@ def _explain_terms(terms: Sequence[Term], as_json: bool) -> None:
 
 
 def _explain_device(device: Device, as_json: bool, *, changed: bool) -> None:
-    settings = [row for row in device.explain() if not changed or row["origin"] != "default"]
+    settings = [row for row in device.explain() if not changed or row["value"] != row["default"]]
     if as_json:
         print_json(settings)
         return
     title = f"Settings of {device.name}, {size(device.capacity_bytes)}; [allowed values]"
-    table = _headed(title, "Setting", "Value", "Unit", "From")
+    defaults = ("Default",) if changed else ()
+    table = _headed(title, "Setting", "Value", *defaults, "Unit", "From")
     meanings = []
     for setting in settings:
         meaning = Text(setting["doc"], "dim")
         if setting["allowed"]:
             meaning.append(f" [{setting['allowed']}]")
         meanings.append(meaning)
-        table.add_row(*(Text(setting[part]) for part in ("key", "value", "unit", "origin")))
+        default = (setting["default"] or "–",) if changed else ()
+        cells = (setting["key"], setting["value"], *default, setting["unit"], setting["origin"])
+        table.add_row(*map(Text, cells))
     console = stdout()
     show_explained(console, table, meanings)
     console.print()

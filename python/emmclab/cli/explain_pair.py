@@ -174,11 +174,13 @@ def _show_figures(console: Console, figures: Sequence[FigureDifference]) -> None
         console.print(Text("All figures are the same"))
         return
     table = framed(f"Figures that differ: {len(figures)}")
-    for heading in ("Figure", "A", "B", "Unit", "Change %"):
-        right = heading in ("A", "B", "Change %")
+    for heading in ("Figure", "A", "B", "Unit", "Change"):
+        right = heading in ("A", "B", "Change")
         table.add_column(heading, overflow="fold", justify="right" if right else "left")
     for one in figures:
-        change = "–" if one.difference_pct is None else f"{one.difference_pct:+,.2f}"
+        change = "–" if one.difference_pct is None else f"{one.difference_pct:+,.2f} %"
+        if one.difference_points is not None:
+            change = f"{one.difference_points:+,.2f} points"
         table.add_row(one.path, _number(one.first), _number(one.second), one.unit, change)
     show_explained(console, table, [Text(one.label, "dim") for one in figures])
 

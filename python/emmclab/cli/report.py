@@ -88,11 +88,19 @@ def report(
     else:
         from emmclab.pages import study as pages
         from emmclab.pages.plots import write_charts
-        from emmclab.studies.summary import summaries
+        from emmclab.studies.summary import overload_note, overloaded, summaries
         from emmclab.studies.verdicts import rankings
 
-        answer = pages.headline(found, summaries(found))
-        told |= {"answer": answer, "rankings": rankings(found), "failed": len(found.failures)}
+        summed_up = summaries(found)
+        if note := overload_note(summed_up):
+            say(f"warning: {note}")
+        answer = pages.headline(found, summed_up)
+        told |= {
+            "overloaded": overloaded(summed_up),
+            "answer": answer,
+            "rankings": rankings(found),
+            "failed": len(found.failures),
+        }
         pages.write_study_report(found, page, study)
         drawn = pages.figures(found) if figures is not None else []
         charts = ((figure.name, figure.draw(rows), rows) for figure, rows in drawn)

@@ -38,8 +38,10 @@ class FigureDifference(NamedTuple):
     unit: str
     first: float | None
     second: float | None
-    #: Of the second against the first; None where the first is 0 or missing.
+    #: Of the second against the first; None where the first is 0 or missing, and of shares.
     difference_pct: float | None
+    #: That of shares, in percentage points.
+    difference_points: float | None
 
 
 class DeviceSettings(NamedTuple):
@@ -115,8 +117,13 @@ def figure_differences(first: Mapping[str, Any], second: Mapping[str, Any]) -> l
         if pair[0] == pair[1]:
             continue
         before, after = pair
-        change = 100 * (after / before - 1) if before and after is not None else None
-        found.append(FigureDifference(field.path, field.about, field.unit, before, after, change))
+        change = points = None
+        if before is not None and after is not None:
+            if field.unit == "%":
+                points = after - before
+            elif before:
+                change = 100 * (after / before - 1)
+        found.append(FigureDifference(field.path, field.about, field.unit, before, after, change, points))
     return found
 
 

@@ -18,6 +18,8 @@ _MUCH_WRAPPED_PCT = 5.0
 _COMFORTABLE = 0.8
 #: Share of the time in which requests arrive up to which a backlog is that of a burst, as the core judges it.
 _BURST_SHARE = 0.1
+#: The same in s, whichever is less.
+_BURST_S = 10.0
 #: Lateness of completions in the median, as a share of the mean response, from which it is said first.
 _MUCH_LATE = 0.25
 
@@ -149,8 +151,11 @@ def warnings(result: Result) -> list[str]:
     >>> warnings(emmclab.Device.preset("nexus5").simulate(emmclab.read(emmclab.bundled()[0])))
     []
     """
-    refused = (result.get("live") or {}).get("refused")
-    found = [f"requests failed that the zones do not allow; the first: {refused}"] if refused else []
+    live = result.get("live") or {}
+    found = []
+    if refused := live.get("refused"):
+        what = f"{live['failed']:,} request{'s' if live['failed'] != 1 else ''} failed"
+        found.append(f"{what}; the first that the zones do not allow: {refused}")
     if text := _much_late(result):
         found.append(text)
     if text := ended_early(result):
@@ -231,7 +236,8 @@ def _lighter(result: Result) -> float:
     load = result["run.load"]
     span_s = result["run.simulated_s"] - load["backlog_s"]
     # Either the queue does not grow, or it stays far shorter than the trace.
-    rates = [_COMFORTABLE * _BURST_SHARE * span_s / max(load["peak_backlog_s"], load["backlog_s"])]
+    short_s = min(_BURST_S, _BURST_SHARE * span_s)
+    rates = [_COMFORTABLE * short_s / max(load["peak_backlog_s"], load["backlog_s"])]
     if load["peak_offered_pct"] is not None:
         rates.append(_COMFORTABLE * 100 / load["peak_offered_pct"])
     rate: float = max(rates)

@@ -20,7 +20,17 @@ from emmclab.runtime.files import write_whole
 from emmclab.studies.bundled import bundled
 from emmclab.studies.grid import REPLAYS
 from emmclab.studies.results import Results
-from emmclab.studies.summary import Metric, Point, Ranked, Summary, average, named, summaries, written
+from emmclab.studies.summary import (
+    Metric,
+    Point,
+    Ranked,
+    Summary,
+    average,
+    named,
+    overload_note,
+    summaries,
+    written,
+)
 from emmclab.traces.ledger import ledger_line
 from emmclab.traces.profile_fields import TABLES
 
@@ -98,6 +108,8 @@ def _head(
         if there:
             text = f"rows of the results have cells that {what}, which no figure includes."
             notices.append(Notice(badge, text, f"#{what.split(' ', maxsplit=1)[0]}"))
+    if note := overload_note(found):
+        notices.append(Notice("overloaded", f"{note}."))
     notices += noted(order_note(_durable_on(results)))
     return Head(
         answer=headline(results, found),

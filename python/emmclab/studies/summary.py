@@ -38,6 +38,11 @@ class Metric(NamedTuple):
             name, field.label, field.unit, (field.path,), field.better == "higher", digits=field.digits
         )
 
+    @property
+    def is_response(self) -> bool:
+        """Whether it is a response time, which grows with the length of the trace under overload."""
+        return self.percentile is not None or self.paths[0].startswith("response.")
+
     def of(self, run: Run) -> float | None:
         """Return the value of a run; None where its result has none."""
         if self.percentile is not None:
@@ -98,6 +103,7 @@ _MOST_EXPONENT = 100.0
 #: Fields that `summaries` and pages read beside the metrics' figures.
 _READ = (
     *("grid", "input", "seed", "device", "settings", "percentiles", "run.stopped", "run.mode"),
+    "run.load",
     "durable.requests",
 )
 #: Options that are swept beside the settings.
@@ -167,6 +173,8 @@ class Point:
     #: Runs that ended early or failed, each with its reason; they are not in the figures.
     ended_early: tuple[str, ...] = ()
     failed: tuple[str, ...] = ()
+    #: Runs that were overloaded: their response times are in the figures, and rank no setting.
+    overloaded: int = 0
 
 
 @dataclass(frozen=True)
@@ -232,6 +240,23 @@ def summaries(results: Results) -> list[Summary]:
         return (*metrics, RUNTIME) if any(RUNTIME.of(run) is not None for run in runs) else metrics
 
     return [_summary(grid, runs, with_runtime(runs)) for grid, runs in grids.items()]
+
+
+def overloaded(found: Iterable[Summary]) -> int:
+    """Count the runs that were overloaded."""
+    return sum(point.overloaded for summary in found for point in summary.points)
+
+
+def overload_note(found: Sequence[Summary]) -> str:
+    """Say that runs were overloaded, and what that means for the answer; empty where none was."""
+    if not (count := overloaded(found)):
+        return ""
+    runs = sum(point.seeds for summary in found for point in summary.points)
+    return (
+        f"{count:,} of {runs:,} simulations were overloaded: requests came faster than the device serves "
+        "them, so that response times grow with the length of the trace; inputs with such a run do not rank "
+        "settings by response times; give the study a lower rate, or a faster device"
+    )
 
 
 def swept_keys(runs: Iterable[Run]) -> dict[str, list[Any]]:
@@ -300,6 +325,7 @@ def _point(name: str, setting: Setting, runs: list[Run], metrics: Sequence[Metri
         len(whole),
         tuple(dict.fromkeys(reason for run in done if (reason := stop_of(run)) is not None)),
         tuple(dict.fromkeys(run["message"] for run in runs if "message" in run)),
+        sum((run["run"].get("load") or {}).get("overloaded", False) for run in whole),
     )
 
 
@@ -313,6 +339,7 @@ def _ranked(
             (point.input, point.setting)
             for point in points
             if metric.name in point.figures and not point.ended_early and not point.failed
+            if not (metric.is_response and point.overloaded)
         }
         names = dict.fromkeys(point.input for point in points)
         inputs = [name for name in names if all((name, setting) in having for setting in settings)]

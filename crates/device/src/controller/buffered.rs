@@ -98,8 +98,13 @@ impl Controller {
 
     /// A flush that the host asked for at `ready`; returns when it is complete.
     pub(super) fn flush_command<L: Observer>(&mut self, ready: Nanos, below: &mut Below<'_, L>) -> Nanos {
-        let end = if self.lies == Lie::Flush { ready } else { self.flush_from(ready, below) };
-        end + self.commands.flush
+        if self.lies == Lie::Flush {
+            return ready + self.commands.flush;
+        }
+        if let Some(buffer) = &self.write_buffer {
+            below.log.cache_flushed(&CacheFlushed { units: buffer.units(), at: ready });
+        }
+        self.flush_from(ready, below) + self.commands.flush
     }
 
     /// A flush of the sectors of `request` alone (SYNCHRONIZE CACHE with a range); returns when it is complete. Where they are more than the
@@ -126,7 +131,6 @@ impl Controller {
     /// Everything in the buffer goes to the flash from `ready` on; returns when it and all before is there.
     pub(super) fn flush_from<L: Observer>(&mut self, ready: Nanos, below: &mut Below<'_, L>) -> Nanos {
         if let Some(buffer) = &mut self.write_buffer {
-            below.log.cache_flushed(&CacheFlushed { units: buffer.units(), at: ready });
             buffer.leave_all(ready, below);
         }
         ready.max(below.ftl.last_program())

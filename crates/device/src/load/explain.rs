@@ -7,7 +7,7 @@ use serde_json::Value as Json;
 use toml::Value;
 
 use super::schema::{allowed, json_schema, resolve};
-use emmclab_settings::Settings;
+use emmclab_settings::{BlockGroup, Settings};
 
 /// One setting, explained.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -20,6 +20,8 @@ pub struct Row {
     pub unit: &'static str,
     /// Where it came from: a preset, a file, `--set`, or `default`.
     pub origin: String,
+    /// Its value where nothing sets it, as TOML; `None` where there is none, as of an entry of a list.
+    pub default: Option<String>,
     /// Its meaning.
     pub doc: String,
     /// The words that it can be, or its range; empty where no words or range are declared.
@@ -77,15 +79,25 @@ fn doc(key: &str, schema: &Json) -> String {
     text.replace('\n', " ")
 }
 
+/// The values of a device that sets nothing but its number of block groups, by path.
+fn defaults(block_groups: usize) -> BTreeMap<String, String> {
+    let mut settings = Settings::default();
+    settings.geometry.block_groups = vec![BlockGroup::default(); block_groups];
+    let values = Value::try_from(&settings).map(|value| leaves(&value)).unwrap_or_default();
+    values.into_iter().map(|(key, value)| (key, value.to_string())).collect()
+}
+
 /// The rows in alphabetical order of their keys.
 pub(super) fn rows(settings: &Settings, origins: &BTreeMap<String, String>) -> Vec<Row> {
     let schema = json_schema();
     let Ok(value) = Value::try_from(settings) else { return Vec::new() };
+    let defaults = defaults(settings.geometry.block_groups.len());
     leaves(&value)
         .into_iter()
         .map(|(key, value)| Row {
             unit: unit(&key),
             origin: origins.get(&key).cloned().unwrap_or_else(|| "default".to_owned()),
+            default: defaults.get(&key).cloned(),
             doc: doc(&key, &schema),
             allowed: allowed(&key, &schema),
             value: value.to_string(),

@@ -110,7 +110,7 @@ pub struct Load {
     /// without a backlog.
     pub peak_offered_pct: Option<f64>,
     /// The peak is above [`OVERLOAD_REQUESTS`] mean service times, and either above [`OVERLOAD_SHARE`] of the time in which requests
-    /// arrive or left by an offered load above 100 %.
+    /// arrive or [`OVERLOAD_S`], or left by an offered load above 100 %.
     pub overloaded: bool,
 }
 
@@ -119,6 +119,9 @@ const OVERLOAD_REQUESTS: f64 = 10.0;
 
 /// Backlog as a share of the time in which requests arrive up to which it is that of a burst.
 const OVERLOAD_SHARE: f64 = 0.1;
+
+/// Backlog in s above which it is overload however long the trace is: twice the 5 s after which Android offers to end an application.
+const OVERLOAD_S: f64 = 10.0;
 
 impl Load {
     pub(super) fn new(measure: &Measure, mode: Mode) -> Self {
@@ -131,7 +134,7 @@ impl Load {
             (measure.found.peak.backlog.as_secs_f64(), measure.found.peak.grown_in.as_secs_f64());
         // Where requests still arrive above 100 %, what is left at the last of them is a backlog of its own.
         let left = backlog_s > OVERLOAD_REQUESTS * service_s && offered.is_some_and(|share| share > 1.0);
-        let grew = peak_s > (OVERLOAD_REQUESTS * service_s).max(OVERLOAD_SHARE * span_s);
+        let grew = peak_s > (OVERLOAD_REQUESTS * service_s).max(OVERLOAD_S.min(OVERLOAD_SHARE * span_s));
         Self {
             offered_pct: offered.map(|share| 100.0 * share),
             backlog_s,

@@ -91,6 +91,35 @@ def webbench_spread(results: Results) -> Measurement:
     )
 
 
+def slowest_against_axes(results: Results) -> list[tuple[str, float, float]]:
+    """Return for each chart of slides 18 to 20 its name, the slowest card's run time and the axis, s."""
+    found = []
+    for row in table("fast12_axes"):
+        runs = runs_of(results, row["application"], "wifi")
+        with_kingston = row["with_kingston"] == "yes"
+        cards = tuple(CARDS.values()) if with_kingston else OTHERS
+        name = f"{row['application']} with Kingston" if with_kingston else row["application"]
+        found.append((name, max(seconds(runs[card]) for card in cards), float(row["axis_s"])))
+    return found
+
+
+@measure
+def axes(results: Results) -> Measurement:
+    """Run time on the slowest card against the axes of the talk's charts."""
+    charts = slowest_against_axes(results)
+    within = sum(axis / 2 <= slowest <= axis for _, slowest, axis in charts)
+    said = ", ".join(f"{name} {slowest:,.0f} of {axis:,.0f} s" for name, slowest, axis in charts)
+    above = [name for name, slowest, axis in charts if slowest > axis]
+    below = [name for name, slowest, axis in charts if slowest < axis / 2]
+    return Measurement(
+        f"{within} of {len(charts)} charts",
+        {"within": within},
+        f"Slowest card: {said}. Too slow: {', '.join(above) or 'none'}; too fast: "
+        f"{', '.join(below) or 'none'}. The cards are fitted to two figures each, and the programs to none "
+        "of the talk's.",
+    )
+
+
 @measure
 def network(results: Results) -> Measurement:
     """Change of WebBench by a network ten times as fast."""

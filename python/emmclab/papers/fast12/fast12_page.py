@@ -44,8 +44,8 @@ def render(results: Results, judged: Sequence[Claim], drawn: Sequence[Drawing]) 
         lead=[
             f"{results.about['about']}: {results.about['cells']:,} runs of {len(APPLICATIONS)} applications "
             "in closed loop. The applications are programs whose figures come from other sources (emmclab "
-            "apps show NAME); processor times, file sizes and the internal flash are assumptions. The talk "
-            "prints no runtimes, only spreads.",
+            "apps show NAME); processor times, file sizes and the internal flash are assumptions. The "
+            "charts of the talk have no numbers but spreads and the ends of their axes.",
             "Six cards of the talk have 2.6 to 5 random writes a second. A card that maps blocks has them, "
             "and so has one with a log block for each block written (bast); the two differ where one place "
             "is written again, as SQLite does. The presets map blocks, and the second table below has both.",
