@@ -176,6 +176,14 @@ def test_a_question_on_a_trace_reads_that_trace_only(noted: Path) -> None:
     assert int(count.stdout.split()[1]) == lab.read(lab.bundled()[0]).ledger["kept"]
 
 
+def test_a_bundled_trace_is_read_by_its_name(tmp_path: Path) -> None:
+    [path] = [path for path in lab.bundled(annotated=True) if path.stem == "chat"]
+    assert emmclab_json("journal", "chat")["trace_digest"] == emmclab_json("journal", path)["trace_digest"]
+    (tmp_path / "chat").write_text("arrival_ns,op,sector,sectors\n0,write,0,8\n")
+    done = emmclab("profile", "chat", "--json", cwd=tmp_path)
+    assert json.loads(done.stdout)[0]["requests"] == 1, "a file goes first"
+
+
 def test_a_trace_that_names_no_format_is_shown_without_one() -> None:
     [path] = [path for path in lab.bundled(annotated=True) if path.stem == "chat"]
     shown = " ".join(emmclab("explain", path).stdout.split())

@@ -262,10 +262,10 @@ impl Core {
             _ => Ok(answer.data),
         });
         pending.go_on(&mut self.parts);
-        if !self.parts.is_empty() {
-            self.send_parts(number, now.max(answer.event.complete));
-        } else {
+        if self.parts.is_empty() {
             self.finish(number);
+        } else {
+            self.send_parts(number, now.max(answer.event.complete));
         }
     }
 

@@ -252,6 +252,13 @@ def _explain_device(device: Device, as_json: bool, *, changed: bool) -> None:
         place = f"{last}:{field['byte']}" if field["bytes"] > 1 else str(last)
         register.add_row(field["name"], place, str(field["value"]))
     console.print(register)
+    console.print(
+        "PRE_EOL_INFO, DEVICE_LIFE_TIME_EST and BKOPS_STATUS change in use: a served card reports them "
+        "(`emmclab serve DEVICE --sdhci SOCKET`), and a result has wear.lifetime.used_pct.",
+        markup=False,
+        soft_wrap=True,
+        style="dim",
+    )
 
 
 def _show(console: Console, explained: dict[str, Any]) -> None:

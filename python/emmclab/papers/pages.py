@@ -26,7 +26,7 @@ from emmclab.papers.registry import studies
 from emmclab.runtime.files import write_whole
 from emmclab.studies.in_place import stand_ins
 from emmclab.studies.results import Results
-from emmclab.traces.reading import bundled
+from emmclab.traces.reading import bundled_by_name
 
 _BADGES = {REPRODUCED: "yes", DIRECTION: "near", NOT: "no", RESTATED: "restated"}
 
@@ -144,7 +144,7 @@ def assemble_page(
 
 def command_of_paper(about: Mapping[str, Any]) -> str:
     """Return the command that gives these results: with its traces, and how they were read."""
-    ours = {str(path) for annotated in (False, True) for path in bundled(annotated=annotated)}
+    ours = {str(path) for path in bundled_by_name().values()}
     recordings = about.get("recordings", {"folder": "", "used": ()})
     ours |= {str(Path(recordings["folder"], one["file"]).resolve()) for one in recordings["used"]}
     traces = [name for name in about.get("sources", about.get("recorded", ())) if name not in ours]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -13,7 +12,7 @@ from typing import Any
 from emmclab.errors import ConfigError
 from emmclab.runtime.local_copies import file_digest, located
 from emmclab.studies.program import Program
-from emmclab.traces.reading import bundled, read, trace_name
+from emmclab.traces.reading import bundled_by_name, read, trace_name
 from emmclab.traces.trace import Trace
 from emmclab.traces.workload import Workload, benchmark, benchmarks, workloads
 
@@ -68,9 +67,9 @@ class Input:
                 hint="give the grid inputs of its own: only a workload can be made longer or shorter",
             )
         name = f"{trace_name(source)} ({only})" if only else trace_name(source)
-        if source in _annotated() and not Path(source).is_file():
+        if source in bundled_by_name() and not Path(source).is_file():
             # Nothing in it is to be mended or left out.
-            source, reading = _annotated()[source], {}
+            source, reading = str(bundled_by_name()[source]), {}
         options = json.dumps({**reading, "only": only} if only else dict(reading), sort_keys=True)
         path = str(Path(source).resolve())
         return Input(name, path, False, file_digest(source), seed, reading=options)
@@ -96,12 +95,6 @@ class Input:
         if self.synthetic:
             return Workload.named(located(self.source)).trace(self.seed, requests=self.requests or None)
         return read(located(self.source), **json.loads(self.reading))
-
-
-@functools.cache
-def _annotated() -> dict[str, str]:
-    """Return the annotated traces that come with emmclab by name."""
-    return {path.stem: str(path) for path in bundled(annotated=True)}
 
 
 class Sources:

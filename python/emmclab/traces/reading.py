@@ -219,11 +219,20 @@ def profile(path: str | PathLike[str], **options: Any) -> Profile:
     return read(path, **options).profile()
 
 
+def bundled_by_name() -> dict[str, Path]:
+    """Return the traces that come with emmclab by the names under which commands and studies take them.
+
+    >>> bundled_by_name()["chat"].name
+    'chat.parquet'
+    """
+    return {path.stem: path for annotated in (False, True) for path in bundled(annotated=annotated)}
+
+
 def bundled(*, annotated: bool = False) -> list[Path]:
     """List the traces that come with emmclab, recorded by the project itself.
 
-    With `annotated` those with block notes: applications on ext4 on a served device. Studies take them by
-    name.
+    With `annotated` those with block notes: applications on ext4 on a served device. Commands and studies
+    take all of them by name (`bundled_by_name`).
 
     >>> all(path.suffix == ".parquet" for path in bundled())
     True
