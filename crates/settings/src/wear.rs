@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct WearSettings {
-    /// Which blocks are evened out.
+    /// `dynamic`: new data goes to the least worn free block. `static`: cold data is moved off little worn blocks, too.
     pub levelling: Levelling,
     /// `static`: difference in erases between a plane's most and least worn block above which cold data is moved.
     pub threshold: u32,

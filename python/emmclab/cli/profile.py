@@ -133,7 +133,8 @@ def profile(
         typer.Option(
             metavar="TRACE|NAME",
             help="Compare one trace with another trace, a workload of the paper by name, or a model (.toml): "
-            "differences of Tables III and IV, in percent of the one given here; of shares, in points.",
+            "prints how far each value of Tables III and IV differs from it, in percent, shares in "
+            "percentage points.",
             autocompletion=workload_names,
         ),
     ] = None,

@@ -59,10 +59,10 @@ def query(
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Query this trace, of any format: its requests are the table `trace`, its longest waits "
-            "in fsync (at most 256) the table `fsyncs`, and what requests of `simulate --events` waited for "
-            "the table `events`; "
-            "`flag_names(flags)` names their flags, `has_flag(flags, 'fua')` tests one.",
+            help="Query this trace, of any format. The table `trace` has its requests, `fsyncs` its 256 "
+            "longest waits in fsync, and `events`, of a file of `simulate --events`, what each request "
+            "waited for (`describe events` lists the columns). `flag_names(flags)` names flags, "
+            "`has_flag(flags, 'fua')` tests one.",
         ),
     ] = None,
     output: Annotated[
