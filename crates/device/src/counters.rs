@@ -293,7 +293,7 @@ impl Observer for Counters {
 
     #[inline]
     fn cache_flushed(&mut self, event: &CacheFlushed) {
-        self.cache_flushes += u64::from(event.units > 0);
+        self.cache_flushes += u64::from(event.asked_for && event.units > 0);
     }
 
     #[inline]

@@ -233,7 +233,8 @@ def collects(device: Device) -> bool:
     >>> collects(Device.preset("nexus5")), collects(Device.preset("ssdsim"))
     (True, False)
     """
-    return next(row["value"] for row in device.explain() if row["key"] == "gc.policy") != '"none"'
+    policy: str = next(row["value"] for row in device.explain() if row["key"] == "gc.policy")
+    return policy != '"none"'
 
 
 def state_of_life(state: State) -> str:

@@ -185,13 +185,15 @@ class Device:
         """
         return self._config.to_toml()
 
-    def explain(self) -> list[dict[str, str]]:
-        """Return every setting with its value, unit, origin, meaning, and the words or range that it allows.
+    def explain(self) -> list[dict[str, Any]]:
+        """Return every setting with its value, default, unit, origin, meaning, and what it allows.
+
+        `default` is None for entries of lists, which have none.
 
         >>> sorted(Device.preset("nexus5").explain()[0])
-        ['allowed', 'doc', 'key', 'origin', 'unit', 'value']
+        ['allowed', 'default', 'doc', 'key', 'origin', 'unit', 'value']
         """
-        rows: list[dict[str, str]] = json.loads(self._config.explain())
+        rows: list[dict[str, Any]] = json.loads(self._config.explain())
         return rows
 
     @property
@@ -424,5 +426,5 @@ def lie_of(device: Device) -> str:
     >>> lie_of(Device.preset("small-1gb"))
     'none'
     """
-    settings = {row["key"]: row["value"] for row in device.explain()}
+    settings: dict[str, str] = {row["key"]: row["value"] for row in device.explain()}
     return settings.get("cache.lies", "none").strip('"')

@@ -98,13 +98,8 @@ impl Controller {
 
     /// A flush that the host asked for at `ready`; returns when it is complete.
     pub(super) fn flush_command<L: Observer>(&mut self, ready: Nanos, below: &mut Below<'_, L>) -> Nanos {
-        if self.lies == Lie::Flush {
-            return ready + self.commands.flush;
-        }
-        if let Some(buffer) = &self.write_buffer {
-            below.log.cache_flushed(&CacheFlushed { units: buffer.units(), at: ready });
-        }
-        self.flush_from(ready, below) + self.commands.flush
+        let end = if self.lies == Lie::Flush { ready } else { self.flush_from(ready, true, below) };
+        end + self.commands.flush
     }
 
     /// A flush of the sectors of `request` alone (SYNCHRONIZE CACHE with a range); returns when it is complete. Where they are more than the
@@ -123,14 +118,22 @@ impl Controller {
         if self.lies != Lie::Flush {
             let (end, before) = (first.plus(units), buffer.units());
             buffer.write_units_back(first, end, ready, below);
-            below.log.cache_flushed(&CacheFlushed { units: before - buffer.units(), at: ready });
+            let units = before - buffer.units();
+            below.log.cache_flushed(&CacheFlushed { units, at: ready, asked_for: true });
         }
         ready.max(below.ftl.last_program()) + self.commands.flush
     }
 
-    /// Everything in the buffer goes to the flash from `ready` on; returns when it and all before is there.
-    pub(super) fn flush_from<L: Observer>(&mut self, ready: Nanos, below: &mut Below<'_, L>) -> Nanos {
+    /// Everything in the buffer goes to the flash from `ready` on, because the host asked for it or the run ends; returns when it and all
+    /// before is there.
+    pub(super) fn flush_from<L: Observer>(
+        &mut self,
+        ready: Nanos,
+        asked_for: bool,
+        below: &mut Below<'_, L>,
+    ) -> Nanos {
         if let Some(buffer) = &mut self.write_buffer {
+            below.log.cache_flushed(&CacheFlushed { units: buffer.units(), at: ready, asked_for });
             buffer.leave_all(ready, below);
         }
         ready.max(below.ftl.last_program())

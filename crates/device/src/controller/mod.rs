@@ -412,7 +412,7 @@ impl Controller {
     /// An orderly end: all that is in the write buffer is written.
     pub fn power_off<L: Observer>(&mut self, below: &mut Below<'_, L>) {
         self.dispatch_until(Nanos::MAX, below);
-        self.flush_from(self.idle_from().max(self.clock.last_arrival), below);
+        self.flush_from(self.idle_from().max(self.clock.last_arrival), false, below);
         self.background.end_gap();
     }
 

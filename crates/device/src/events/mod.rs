@@ -318,6 +318,8 @@ pub struct CacheFlushed {
     pub units: u32,
     /// When the flush began.
     pub at: Nanos,
+    /// Whether the host asked for it; false at an orderly end of power.
+    pub asked_for: bool,
 }
 
 /// The host overwrote a unit (block-mapped schemes: a page) in part; the rest of it is read first.
