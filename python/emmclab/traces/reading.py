@@ -237,7 +237,7 @@ def bundled(*, annotated: bool = False) -> list[Path]:
     >>> all(path.suffix == ".parquet" for path in bundled())
     True
     >>> [path.stem for path in bundled(annotated=True)][:2]
-    ['app-install', 'app-install-no-journal']
+    ['app-install-no-journal', 'app-install']
     """
     folder = Path(__file__).parents[1] / "data"
     return sorted((folder / "annotated" if annotated else folder).glob("*.parquet"))
