@@ -102,7 +102,9 @@ def _fastest(results: Sequence[Result]) -> str:
     least, most = means[order.best], max(means[place] for place in (order.best, *order.alike))
     alike, together = order.alike, ", ".join(names[place] for place in (order.best, *order.alike))
     if len(names) == 1:
-        line = f"{best}: mean response {_ms(least)}"
+        others = len(runs_by_device(results)) > 1
+        only = f"only {best} served the trace to its end at this load" if others else best
+        line = f"{only}: mean response {_ms(least)}"
     elif alike and most == least:
         line = f"{together} are equally fast: mean response {_ms(least)}"
     elif alike and order.seeds > 1:
