@@ -115,7 +115,7 @@ impl Core {
             let (tag, changes) = (request.tag, request.action != emmclab_serve::Action::Read);
             let refused = self.refusal(changes).map_or(Ok(()), Err);
             // A discard of a part of a zone is refused.
-            let by_discard = self.stack.is_plain() && self.stack.zones().is_none();
+            let by_discard = self.stack.is_plain() && self.stack.device().zones().next().is_none();
             let taken =
                 refused.and_then(|()| Pending::new(request, &self.limits, by_discard, to, &mut self.parts));
             match taken {

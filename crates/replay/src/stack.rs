@@ -209,10 +209,13 @@ impl Stack {
     /// Why a request that comes now is refused, if so: without a layer that puts writes in order, a device with zones takes a write or
     /// a reset only as its zones allow, and none over the sectors of a request under way.
     pub fn refusal(&self, command: &Command) -> Option<Error> {
-        let zones = self.zones().filter(|_| self.is_plain() && command.op != Op::Read)?;
+        if !self.is_plain() || command.op == Op::Read {
+            return None;
+        }
+        let first = self.device().zones().next()?;
         let end = command.sector + u64::from(command.sectors);
         let overlaps = || self.taken.iter().any(|taken| conflict(&taken.command, command));
-        if end > zones.first && overlaps() {
+        if end > first.start && overlaps() {
             let problem = "a zone is written or reset where a request that came before is under way";
             return Some(
                 Error::new(Kind::Value, problem)
