@@ -98,7 +98,7 @@ BESIDE = {
     *("lsmvbt-wal-truncate", "joj-slowdown", "delta-journaling-gain", "fastcommit-jbd2-share"),
     "fastcommit-size",
 }
-#: Sentences of the papers that the list of published claims does not have.
+#: Claims of the papers that are not in the shared list of published claims.
 ADDED = {"fast12-axes"}
 #: Claims about statistics that were inputs, as the recorded sources say.
 INPUTS = {

@@ -165,7 +165,7 @@ def test_a_claim_whose_study_needs_root_is_judged_where_its_results_are_and_name
     assert judged.verdict in claims.TESTED and "1 of 1 runs recover" in judged.measured
     [unknown] = claims.judge({}, [paper])
     assert unknown.verdict == claims.CANNOT and f"emmclab reproduce {study}" in unknown.reason
-    # The table names the command, where the figure would be.
+    # In place of a figure, the table names the command that measures it.
     console = Console(file=io.StringIO(), width=200)
     show_claims(console, [unknown])
     assert f"emmclab reproduce {study}" in " ".join(console.file.getvalue().replace("│", " ").split())

@@ -36,7 +36,7 @@ def _file(workload: str) -> str:
 
 @pytest.fixture(scope="module")
 def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder as the archive has it, with a trace of each workload, and a file that is none."""
+    """A folder like that of the archive: a trace of each workload, and a file that is no trace."""
     folder = tmp_path_factory.mktemp("archive") / "WorkSpace_nexus5"
     (folder / "Trace_files").mkdir(parents=True)
     for name in WORKLOADS:

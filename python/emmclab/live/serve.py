@@ -38,8 +38,8 @@ _core.delete_left_ublk(int(sys.argv[2]))"""
 MORE_PATH = ":/usr/sbin:/sbin"
 #: The clock on which a device ends its own work.
 _FAST = "x0.0001"
-#: Time between two looks at that work, s (the core goes on with it every 0.2 s), the looks without a change
-#: after which it has ended, and the most looks.
+#: The device's own work is looked at every 0.25 s, since the core goes on with it every 0.2 s. It has ended
+#: after 3 looks without a change; after 40 looks nobody waits any longer.
 _LOOK_S, _SAME_LOOKS, _MOST_LOOKS = 0.25, 3, 40
 #: Settings that can change while a device is served; `*` stands for the number of a block group.
 CHANGING: tuple[str, ...] = tuple(_core.Live.changing())

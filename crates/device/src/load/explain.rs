@@ -20,7 +20,7 @@ pub struct Row {
     pub unit: &'static str,
     /// Where it came from: a preset, a file, `--set`, or `default`.
     pub origin: String,
-    /// Its value where nothing sets it, as TOML; `None` where there is none, as of an entry of a list.
+    /// Its default as TOML; `None` where it has no default, such as an entry of a list.
     pub default: Option<String>,
     /// Its meaning.
     pub doc: String,

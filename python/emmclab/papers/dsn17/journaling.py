@@ -43,7 +43,7 @@ _KERNELS = "-kernels"
 def _cpu_s() -> dict[str, float]:
     """Return the processor time of each program with its system calls, on the recording machine.
 
-    It is the same with a journal and without one: runs differ by more than a journal makes.
+    The same time is used with and without a journal, as single runs differ by more than the two.
     """
     measured: dict[str, float] = json.loads(
         (bundled(annotated=True)[0].parent / "cpu_s.json").read_text(encoding="utf-8")
