@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import signal
@@ -97,8 +98,12 @@ def test_drawing_ends_with_its_process(trace: Path, tmp_path: Path) -> None:
     process = started(command, folder, XDG_CACHE_HOME=str(caches))
 
     def children() -> list[int]:
-        tasks = Path("/proc", str(process.pid), "task").glob("*/children")
-        return [int(number) for path in tasks for number in path.read_text().split()]
+        found = []
+        for path in Path("/proc", str(process.pid), "task").glob("*/children"):
+            # A thread may end between the listing of its name and the reading of its file.
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+                found += [int(number) for number in path.read_text().split()]
+        return found
 
     deadline = time.monotonic() + PATIENCE_S
     drawing: list[int] = []

@@ -18,6 +18,8 @@ struct Planned {
     to: Ppn,
     /// Place of the version before; `None` where there is none, or where its block has been erased since.
     from: Option<Ppn>,
+    /// Whether the program carried that version on, without data of the host.
+    carried: bool,
 }
 
 /// The host's page programs that may not count yet; listens to a device. Its size is bounded by the programs that count only
@@ -54,16 +56,23 @@ impl Observer for UndoLog {
         let page_shift = self.page_shifts[usize::from(event.group)];
         let first = Ppn(event.block.0 << self.stride_shift).plus(event.page << page_shift);
         for (to, unit) in (0..).map(|i| first.plus(i)).zip(event.units) {
-            self.planned.push(Planned { durable: event.durable, lpn: unit.lpn, to, from: unit.from });
+            let (durable, carried) = (event.durable, unit.covered == 0 && unit.from.is_some());
+            self.planned.push(Planned { durable, lpn: unit.lpn, to, from: unit.from, carried });
         }
     }
 
     fn block_erased(&mut self, event: &BlockErased) {
-        for planned in &mut self.planned {
-            let block = planned.from.map(|from| BlockId(from.0 >> self.stride_shift));
-            if block == Some(event.block) {
-                planned.from = None;
+        for i in 0..self.planned.len() {
+            let Planned { from: Some(from), carried, .. } = self.planned[i] else { continue };
+            if BlockId(from.0 >> self.stride_shift) != event.block {
+                continue;
             }
+            // Data that was only carried on is in one of the two places at any time, as with a move: it counts when the first did.
+            if carried {
+                let first = self.planned[..i].iter().rfind(|first| first.to == from);
+                self.planned[i].durable = first.map_or(Nanos::MIN, |first| first.durable);
+            }
+            self.planned[i].from = None;
         }
     }
 }

@@ -4,7 +4,8 @@ use emmclab_base::{Nanos, Op};
 use emmclab_device::checker::Checker;
 use emmclab_device::persistence::Persistence;
 use emmclab_device::{
-    Cause, Command, Device, DeviceConfig, Geometry, Modifiers, Quiet, UndoLog, Zone, ZoneAction, ZoneState,
+    BlockErased, BlockId, Cause, Command, Device, DeviceConfig, Geometry, Modifiers, Observer,
+    PageProgrammed, Quiet, UndoLog, Zone, ZoneAction, ZoneState,
 };
 use proptest::prelude::*;
 
@@ -152,6 +153,37 @@ fn a_page_cut_short_by_a_flush_is_programmed_whole_in_the_end() {
     flush(&mut device, 40_001);
     assert_eq!(programs(&device), [1, 3]);
     assert_eq!(device.counters().page_reads[Cause::ReadModifyWrite as usize], 3);
+}
+
+/// The block of the last program.
+#[derive(Default)]
+struct LastBlock(Option<BlockId>);
+
+impl Observer for LastBlock {
+    fn page_programmed(&mut self, event: &PageProgrammed<'_>) {
+        self.0 = Some(event.block);
+    }
+}
+
+#[test]
+fn a_cut_before_a_page_is_programmed_loses_none_of_its_flushed_units_though_their_block_is_erased() {
+    let mut device = Device::new(&zoned(&[]));
+    let start = zones(&device)[0].start;
+    let (mut undo, mut last) = (UndoLog::of(&device), LastBlock::default());
+    let at = |us, op, sector, sectors| Command::new(Nanos::from_micros(us), op, sector, sectors);
+    device.submit(&at(0, Op::Write, start, 24), &mut undo).unwrap();
+    device.submit(&at(1, Op::Flush, 0, 0), &mut (&mut undo, &mut last)).unwrap();
+    let partial = last.0.expect("three units of a page were programmed");
+    undo.retire(Nanos::from_micros(10_000));
+    // The rest of the page comes, and collection plans the erase of the block that has no valid data any more.
+    device.submit(&at(10_000, Op::Write, start + 24, 8), &mut undo).unwrap();
+    device.submit(&at(10_001, Op::Flush, 0, 0), &mut (&mut undo, &mut last)).unwrap();
+    assert_ne!(last.0, Some(partial), "a whole page lies in a block of its zone");
+    let (erased, later) = (Nanos::from_micros(10_500), Nanos::from_micros(11_000));
+    let erase = BlockErased { block: partial, group: 1, erases: 1, ready: erased, begin: erased, end: later };
+    undo.block_erased(&erase);
+    device.cut(Nanos::from_micros(10_002), &mut undo);
+    assert_eq!(zones(&device)[0].write_pointer, start + 24);
 }
 
 #[test]
