@@ -2,12 +2,15 @@
 
 use emmclab_trace::{Nanos, Op, Request};
 
+use crate::tally::{Tally, quantiles};
+
 /// A request that comes within this time of the end of all before it depends on them, as far as a trace can show that.
 const SOON: Nanos = Nanos(1_000_000);
 
 /// Sums over the reads or the writes, times in ns.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Sums {
+    response: Tally,
     response_ns: i128,
     service_ns: i128,
     /// Requests with a recorded completion, and those of them with a recorded start.
@@ -17,7 +20,7 @@ struct Sums {
 }
 
 /// Recorded times of reads and writes.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Recorded {
     read: Sums,
     write: Sums,
@@ -27,11 +30,13 @@ pub(crate) struct Recorded {
     soon: u64,
 }
 
-/// Means of what was recorded; `None` where nothing was.
+/// Means and the 99th percentile of what was recorded; `None` where nothing was.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct RecordedMeans {
+pub(crate) struct RecordedTimes {
     /// complete - arrival, ms.
     pub response_ms: Option<f64>,
+    /// Its 99th percentile, ms.
+    pub response_p99_ms: Option<f64>,
     /// complete - start, ms.
     pub service_ms: Option<f64>,
     /// Share that came when no earlier request was unfinished.
@@ -55,8 +60,10 @@ impl Recorded {
             Op::Write => &mut self.write,
             Op::Discard | Op::Flush | Op::SecureErase => return,
         };
+        let response = complete - arrival;
         sums.completed += 1;
-        sums.response_ns += i128::from((complete - arrival).0);
+        sums.response_ns += i128::from(response.0);
+        sums.response.add(response.0 as u64);
         if let Some(service) = request.service() {
             sums.served += 1;
             sums.service_ns += i128::from(service.0);
@@ -65,15 +72,18 @@ impl Recorded {
         self.soon += u64::from(end.is_some_and(|end| arrival >= end && arrival - end <= SOON));
     }
 
-    /// Means of reads and writes together, of reads, and of writes.
-    pub fn means(&self) -> [RecordedMeans; 3] {
-        let Self { read, write, .. } = *self;
+    /// Of reads and writes together, of reads, and of writes.
+    pub fn times(&self) -> [RecordedTimes; 3] {
+        let Self { read, write, .. } = self;
         [&[read, write][..], &[read], &[write]].map(|all| {
-            let total = |of: fn(&Sums) -> i128| all.iter().map(of).sum::<i128>() as f64;
+            let total = |of: fn(&Sums) -> i128| all.iter().map(|sums| of(sums)).sum::<i128>() as f64;
             let mean = |sum: f64, count: f64| (count > 0.0).then(|| sum / count);
             let completed = total(|sums| sums.completed.into());
-            RecordedMeans {
+            let tallies: Vec<&Tally> = all.iter().map(|sums| &sums.response).collect();
+            let [p99_ns] = quantiles(&tallies, completed as u64, [0.99]);
+            RecordedTimes {
                 response_ms: mean(total(|sums| sums.response_ns) / 1e6, completed),
+                response_p99_ms: (completed > 0.0).then_some(p99_ns as f64 / 1e6),
                 service_ms: mean(total(|sums| sums.service_ns) / 1e6, total(|sums| sums.served.into())),
                 no_wait_pct: mean(100.0 * total(|sums| sums.no_wait.into()), completed),
             }

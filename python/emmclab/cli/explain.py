@@ -55,6 +55,8 @@ _CLOCKS = {
 def register(app: typer.Typer) -> None:
     """Add the command."""
     app.command(
+        # An option of another command may be what is asked for: `emmclab explain --rate`.
+        context_settings={"ignore_unknown_options": True},
         epilog=examples(
             "emmclab explain trace.txt",
             "emmclab explain nexus5",
@@ -62,7 +64,7 @@ def register(app: typer.Typer) -> None:
             "emmclab explain before.json after.json --one-at-a-time",
             "emmclab explain gc.policy",
             "emmclab explain watermark",
-        )
+        ),
     )(with_groups(explain))
 
 
@@ -111,6 +113,14 @@ def explain(
             field=_METAVAR,
             hint="name a trace, a device or a word, or give --glossary",
         )
+    for text in (str(what), other or ""):
+        if text.startswith("--") and not named(text):
+            raise ConfigError(
+                f"no such option: {text}",
+                kind="config",
+                field=text,
+                hint="`emmclab explain --help` lists its options; those of a run are explained, too",
+            )
     trace = what
     if other is not None:
         if changed:

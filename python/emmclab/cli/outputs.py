@@ -39,7 +39,23 @@ To = Annotated[
 
 
 def in_a_folder(path: Path | None) -> Path | None:
-    """Return the path of an output if its folder is there; the work for it need not be done otherwise.
+    """Return the path of an output file if its folder is there; the work for it need not be done otherwise.
+
+    Raises:
+        ConfigError: it is `-`; this output does not go to stdout.
+        InputError: the folder is missing.
+    """
+    if path == STDOUT:
+        raise ConfigError(
+            "`-` is stdout, where this output cannot go",
+            kind="config",
+            hint="name a file",
+        )
+    return in_a_folder_or_stdout(path)
+
+
+def in_a_folder_or_stdout(path: Path | None) -> Path | None:
+    """Return the path of an output, which may be `-`, if its folder is there.
 
     Raises:
         InputError: the folder is missing.

@@ -206,6 +206,8 @@ def _show_layer(console: Console, layer: Mapping[str, Any]) -> None:
             table.add_row(_words(name.removesuffix("_bytes")), f"{value / 2**20:,.2f}", "MB")
         elif name == "held_ms":
             table.add_row("Held", f"{value:,.1f}", "ms")
+        elif name.endswith("_pct"):
+            table.add_row(_words(name.removesuffix("_pct")), f"{value:,}", "%")
         elif name not in ("name", "left_out"):
             table.add_row(_words(name), f"{value:,}", "")
     console.print(table)

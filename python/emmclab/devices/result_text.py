@@ -346,6 +346,7 @@ class Beside(NamedTuple):
 def _besides() -> Iterator[Beside]:
     for group, path in (
         ("response", "response.mean_response_ms"),
+        ("response_p99", "response.p99_ms"),
         ("service", "service.mean_service_ms"),
         ("no_wait", "requests.no_wait_pct"),
     ):

@@ -20,7 +20,7 @@ CLOSE_PCT = 5.0
 #: Figures of runs with several seeds, beside those that a recording has, too.
 SPREAD_FIGURES = shown_fields(
     (
-        *("response.p99_ms", "durable.mean_ms", "durable.p99_ms", "write_amplification.waf"),
+        *("durable.mean_ms", "durable.p99_ms", "write_amplification.waf"),
         *("flash.block_erases", "run.simulated_s"),
     )
 )
@@ -184,7 +184,7 @@ def beside_spread(results: Sequence[Result]) -> dict[str, dict[str, dict[str, An
     `error` is that of the mean: in percent for times, in points for shares; None where nothing is recorded.
     """
     found: dict[str, dict[str, dict[str, Any]]] = {}
-    for group, unit in (("response", "ms"), ("service", "ms"), ("no_wait", "pct")):
+    for group, unit in (("response", "ms"), ("response_p99", "ms"), ("service", "ms"), ("no_wait", "pct")):
         for op in ("all", "read", "write"):
             fields = [result["recorded"][group][op] for result in results]
             was, over = fields[0][f"recorded_{unit}"], spread([one[f"simulated_{unit}"] for one in fields])

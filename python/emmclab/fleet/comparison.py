@@ -13,6 +13,7 @@ from emmclab.fleet.difference import (
     least_p,
     mann_whitney,
     recordings_needed,
+    recordings_to_show,
 )
 from emmclab.fleet.figures import COMPARED, TOTALS
 from emmclab.fleet.summary import Group, Summary, is_amount, shown, summarise
@@ -43,7 +44,8 @@ class Difference:
     p: float | None
     #: The same corrected for the number of figures (Holm); None where there are too few recordings.
     corrected_p: float | None
-    #: Recordings of each fleet that could show one; None where there are enough.
+    #: Recordings of each fleet that are needed. Where there are too few to show any difference: as many as
+    #: could show one. Where none is shown: as many as would show one of the size found. None otherwise.
     needed: int | None
     #: `higher`, `lower`, `no difference shown`, `too few recordings` or `not recorded`.
     verdict: str
@@ -100,7 +102,8 @@ class Comparison:
                 f"({counts}), which does not show that there is none"
             )
         if any(one.verdict == "too few recordings" for one in self.differences):
-            needed = max(one.needed for one in self.differences if one.needed is not None)
+            few = [one for one in self.differences if one.verdict == "too few recordings"]
+            needed = max(one.needed for one in few if one.needed is not None)
             return (
                 f"Too few recordings to tell {first} from {second}: {counts}; with {needed:,} of each, a "
                 f"difference in one of {self.tests} figures can be shown"
@@ -173,9 +176,13 @@ def _differences(before: Group, after: Group) -> Sequence[Difference]:
             verdict = "no difference shown"
         else:
             verdict = "higher" if delta > 0 else "lower"
-        few = verdict == "too few recordings"
+        needed = None
         # Ties may ask for more than the number for values that all differ.
-        least = max(recordings_needed(len(known), ALPHA), min(len(first), len(second)) + 1)
+        least = min(len(first), len(second)) + 1
+        if verdict == "too few recordings":
+            needed = max(recordings_needed(len(known), ALPHA), least)
+        elif verdict == "no difference shown" and delta:
+            needed = max(recordings_to_show(delta, len(known), ALPHA) or 0, least)
         found.append(
             Difference(
                 field,
@@ -186,7 +193,7 @@ def _differences(before: Group, after: Group) -> Sequence[Difference]:
                 delta,
                 found_p.get(field.name),
                 p,
-                least if few else None,
+                needed,
                 verdict,
             )
         )

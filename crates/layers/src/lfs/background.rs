@@ -142,9 +142,9 @@ impl Lfs {
         let Some(segment) = self.segments.victim(policy, least, self.write) else { return false };
         self.work.victim = Some((segment, 0, !pressed));
         let count = if pressed {
-            &mut self.counters.segments_cleaned_pressed
+            &mut self.counters.segments_cleaned_in_foreground
         } else {
-            &mut self.counters.segments_cleaned_idle
+            &mut self.counters.segments_cleaned_in_background
         };
         *count += 1;
         true

@@ -65,10 +65,11 @@ counters! {
     /// Blocks of the map and of packs that checkpoints wrote.
     checkpoint_blocks,
     checkpoints,
-    /// Blocks that cleaning read, and segments that it went through: while requests waited for room or soon would, and in idle time.
+    /// Blocks that cleaning read, and segments that it went through: in the foreground, while requests waited for room or soon would,
+    /// and in the background, in idle time.
     cleaning_reads,
-    segments_cleaned_pressed,
-    segments_cleaned_idle,
+    segments_cleaned_in_foreground,
+    segments_cleaned_in_background,
     /// Segments that were reset.
     resets,
     /// Records of flushes and of durable writes.

@@ -5,8 +5,9 @@ use serde::Serialize;
 use crate::measure::{Kinds, Measure};
 use crate::options::{Mode, ReplayOptions};
 use crate::recorded::Recorded;
+use crate::tally::Times;
 
-/// A mean time beside the recorded one.
+/// A time beside the recorded one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct TimeBeside {
     /// As recorded, in ms; `None` where the trace has no such times.
@@ -42,6 +43,8 @@ pub struct ByOperation<T> {
 pub struct RecordedBeside {
     /// Mean response time.
     pub response: ByOperation<TimeBeside>,
+    /// 99th percentile of the response times.
+    pub response_p99: ByOperation<TimeBeside>,
     /// Mean service time.
     pub service: ByOperation<TimeBeside>,
     /// Share of requests that found nothing unfinished.
@@ -56,17 +59,21 @@ impl RecordedBeside {
         let as_recorded = mode != Mode::BackToBack && options.rate == crate::Rate::default();
         let all = measure.timed();
         let kinds = [&all[..], &all[..1], &all[1..]];
-        let means = recorded.means();
+        let was = recorded.times();
+        let simulated = |i: usize, times: fn(&[&Kinds]) -> Times, of: fn(Times) -> f64| {
+            any(kinds[i]).then(|| of(times(kinds[i])))
+        };
+        let mean = |i, times| simulated(i, times, |times| times.mean_ms);
+        let p99 = |i, times| simulated(i, times, |times| times.p99_ms);
         Self {
-            response: by_operation(|i| {
-                time(means[i].response_ms, mean_ms(kinds[i], Kinds::response), as_recorded)
+            response: by_operation(|i| time(was[i].response_ms, mean(i, Kinds::response), as_recorded)),
+            response_p99: by_operation(|i| {
+                time(was[i].response_p99_ms, p99(i, Kinds::response), as_recorded)
             }),
-            service: by_operation(|i| {
-                time(means[i].service_ms, mean_ms(kinds[i], Kinds::service), as_recorded)
-            }),
+            service: by_operation(|i| time(was[i].service_ms, mean(i, Kinds::service), as_recorded)),
             no_wait: by_operation(|i| {
                 let simulated_pct = any(kinds[i]).then_some(measure.no_wait_pct()[i]);
-                share(means[i].no_wait_pct, simulated_pct, as_recorded)
+                share(was[i].no_wait_pct, simulated_pct, as_recorded)
             }),
             dependent_pct: recorded.dependent_pct(),
         }
@@ -79,10 +86,6 @@ fn by_operation<T>(of: impl Fn(usize) -> T) -> ByOperation<T> {
 
 fn any(kinds: &[&Kinds]) -> bool {
     kinds.iter().any(|kinds| kinds.count > 0)
-}
-
-fn mean_ms(kinds: &[&Kinds], times: fn(&[&Kinds]) -> crate::Times) -> Option<f64> {
-    any(kinds).then(|| times(kinds).mean_ms)
 }
 
 fn time(recorded_ms: Option<f64>, simulated_ms: Option<f64>, as_recorded: bool) -> TimeBeside {
