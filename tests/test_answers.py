@@ -361,6 +361,6 @@ def test_several_seeds_show_what_only_the_device_has(trace: Path) -> None:
     waf = figures["write_amplification.waf"]
     assert (waf["low"], waf["high"]) == (min(runs), max(runs))
     shown = emmclab(*words, "--seeds", 2).stdout
-    assert "p99 response, ms" in shown and "Write amplification" in shown
+    assert "p99 response of writes" in shown and "Write amplification" in shown
     # The trace has no flush and no durable write.
     assert figures["durable.mean_ms"] is None and "flushes and synchronous writes" not in shown

@@ -47,7 +47,7 @@ def beside_text(simulated_ms: float, recorded_ms: float, error_pct: float | None
     >>> beside_text(1.9, 1.883, 0.9)
     'mean response 1.90 ms, recorded 1.88 ms (+0.9 %)'
     """
-    error = "" if error_pct is None else f" ({error_pct:+.1f} %)"
+    error = "" if error_pct is None else f" ({error_pct:+,.1f} %)"
     return f"mean response {_ms(simulated_ms)}, recorded {_ms(recorded_ms)}{error}"
 
 
@@ -334,7 +334,7 @@ class Beside(NamedTuple):
 
     def error_text(self, value: float | None) -> str:
         """Return the error of a simulated value, in percent, or in points where the figure is a share."""
-        return "–" if value is None else f"{value:+.1f} {'points' if self.field.unit == '%' else '%'}"
+        return "–" if value is None else f"{value:+,.1f} {'points' if self.field.unit == '%' else '%'}"
 
     def of(self, recorded: Mapping[str, Any]) -> tuple[float | None, float | None, float | None]:
         """Return the recorded and the simulated value, and the error."""
