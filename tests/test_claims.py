@@ -73,7 +73,7 @@ EXPECTED = {
     "advil-fig7-apps": NOT,
     "advil-fig7-range": NOT,
     "advil-over-ressd": NOT,
-    "advil-fig8-padding": DIRECTION,
+    "advil-fig8-padding": NOT,
     "advil-fig8-hotcold-gain": NOT,
     "advil-fig8-hotcold-loss": NOT,
     "dsn17-journal-share": DIRECTION,

@@ -9,11 +9,39 @@ import pytest
 import emmclab as lab
 from conftest import emmclab, emmclab_json
 from emmclab.devices.device import Device
-from emmclab.traces.workload import Workload, difference_text, differences, fit, workloads
+from emmclab.studies.input import Input
+from emmclab.traces.reading import bundled_by_name
+from emmclab.traces.workload import Workload, benchmarks, difference_text, differences, fit, workloads
 
 
-def test_the_workloads_are_those_of_the_paper() -> None:
-    assert [row["workload"] for row in emmclab_json("synth")] == workloads()
+def test_the_list_has_every_workload_and_benchmark() -> None:
+    assert [row["workload"] for row in emmclab_json("synth")] == [*workloads(), *benchmarks()]
+
+
+def test_a_benchmark_is_made_and_cut_as_a_workload(tmp_path: Path) -> None:
+    out = tmp_path / "random.parquet"
+    assert emmclab_json("synth", "randomwrite", out, "--requests", 50)["benchmark"] == "RandomWrite"
+    assert lab.profile(out)["requests"] == 50
+    refused = emmclab("synth", "RandomWrite", out, "--duration", 3)
+    assert refused.returncode == 2 and "--requests" in refused.stderr
+
+
+def test_the_modelled_web_bench_is_what_its_command_makes(tmp_path: Path) -> None:
+    out = tmp_path / "WebBench.parquet"
+    assert emmclab("apps", "run", "webbench", "--device", "galaxys2", "--events", out).returncode == 0
+    bundled = bundled_by_name()["WebBench"]
+    assert lab.read(out).to_polars().equals(lab.read(bundled).to_polars())
+    shown = emmclab("explain", "WebBench").stdout
+    assert "webbench" in shown.partition("Simulated run")[2]
+
+
+def test_an_input_of_a_study_may_have_a_length_of_its_own() -> None:
+    found = Input.of("Email --requests 500", seed=1)
+    assert (found.name, found.requests) == ("Email (500 requests)", 500)
+    assert found.open().profile()["requests"] == 500
+    for wrong in ("Email --requests none", "Email --requests 0", "chat --requests 5"):
+        with pytest.raises(lab.ConfigError):
+            Input.of(wrong, seed=1)
 
 
 def test_a_seed_gives_one_trace(tmp_path: Path) -> None:

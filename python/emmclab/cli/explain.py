@@ -37,6 +37,7 @@ from emmclab.devices.stored import holds_results, run_of, stored_in
 from emmclab.errors import ConfigError, InputError
 from emmclab.runtime.quantity import size
 from emmclab.traces.profile_fields import JUMP_FIELDS, LEDGER_MEANINGS, jump_cells
+from emmclab.traces.reading import bundled_by_name
 
 _METAVAR = "WHAT"
 #: Why a file was read as the format it was read as.
@@ -152,9 +153,10 @@ def explain(
         if define(str(trace)) is None and not is_path and (rows := named(str(trace))):
             explain_named(rows, as_json)
             return
-        if _is_word(str(trace)):
+        if str(trace) not in bundled_by_name() and _is_word(str(trace)):
             _explain_word(str(trace), as_json)
             return
+        trace = bundled_by_name().get(str(trace), trace)
     source = reading.open(trace)
     with Meter(f"read {source.name}") as meter:
         for _ in source.batches(meter):

@@ -201,7 +201,9 @@ def _brief(made: Mapping[str, Any]) -> dict[str, Any]:
 
 def made_of(fields: Mapping[str, Any]) -> dict[str, Any]:
     """Return the groups of a result that say how it was made."""
-    parts = ("provenance", "options", "configuration", "setting_changes")
+    parts = ["provenance", "options", "configuration", "setting_changes"]
+    if "application" in fields:
+        parts = ["application", "device", "network", "seed", "limit_s", "what_if", *parts]
     return {name: fields[name] for name in parts if name in fields}
 
 

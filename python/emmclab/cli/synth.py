@@ -17,7 +17,7 @@ from emmclab.cli.show import framed
 from emmclab.errors import ConfigError
 from emmclab.traces.made import fio_jobs, pattern, size_of
 from emmclab.traces.trace import Trace
-from emmclab.traces.workload import Workload, workload_groups
+from emmclab.traces.workload import Workload, benchmark, benchmark_named, benchmarks, workload_groups
 
 _MODEL, _ONE_KIND = "Of a workload model", "Requests of one kind"
 
@@ -38,7 +38,7 @@ def synth(
         str | None,
         typer.Argument(
             metavar="NAME|FILE",
-            help="A workload that comes with emmclab, or a model that `emmclab fit` wrote (.toml).",
+            help="A workload or benchmark of emmclab, or a model that `emmclab fit` wrote (.toml).",
             autocompletion=workload_names,
         ),
     ] = None,
@@ -180,6 +180,18 @@ def _of_model(
             hint="give 0 to 1e9 s",
         )
     to_stdout(out, as_json)
+    if program := benchmark_named(name):
+        for field, given in (("--duration", duration is not None), ("--rate-pct", rate_pct != 100)):
+            if given:
+                raise ConfigError(
+                    f"`{field}` is for models, and {program} is a benchmark",
+                    kind="config",
+                    field=field,
+                    hint="a benchmark is cut by --requests",
+                )
+        trace = benchmark(program, seed, requests=requests)
+        _write(trace, out, {"benchmark": program, "seed": seed}, to, as_json)
+        return
     model = Workload.named(name)
     trace = model.trace(seed, requests=requests, duration_s=duration, rate_pct=rate_pct)
     _write(trace, out, {"workload": model.name, "model": model.digest, "seed": seed}, to, as_json)
@@ -247,9 +259,9 @@ def _write(trace: Trace, out: Path, made: dict[str, Any], to: str | None, as_jso
 def _list(as_json: bool) -> None:
     models = [(group, Workload.preset(name)) for group, names in workload_groups().items() for name in names]
     if as_json:
-        print_json(
-            [{"workload": model.name, "model": model.digest, "group": group} for group, model in models]
-        )
+        rows = [{"workload": model.name, "model": model.digest, "group": group} for group, model in models]
+        programs = [{"workload": name, "model": None, "group": "benchmarks"} for name in benchmarks()]
+        print_json([*rows, *programs])
         return
     table = framed("Workloads: of IISWC 2015 (applications, combos), fitted to traces of 2022 (phones)")
     table.add_column("Workload")
@@ -257,4 +269,11 @@ def _list(as_json: bool) -> None:
     table.add_column("Group")
     for group, model in models:
         table.add_row(model.name, model.digest, group)
+    stdout().print(table)
+    table = framed("Benchmarks")
+    table.add_column("Benchmark")
+    table.add_column("What it does")
+    for name, about in benchmarks().items():
+        table.add_row(name, about)
+    stdout().print()
     stdout().print(table)

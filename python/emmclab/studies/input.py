@@ -14,10 +14,10 @@ from emmclab.runtime.local_copies import file_digest, located
 from emmclab.studies.program import Program
 from emmclab.traces.reading import bundled_by_name, read, trace_name
 from emmclab.traces.trace import Trace
-from emmclab.traces.workload import Workload, benchmark, benchmarks, workloads
+from emmclab.traces.workload import Workload, benchmark, benchmark_named, benchmarks, workloads
 
-#: What parts the path of an input from the conditions on its requests.
-_ONLY = " --only "
+#: What parts the path of an input from the conditions on its requests, and a workload from their number.
+_ONLY, _REQUESTS = " --only ", " --requests "
 
 
 @dataclass(frozen=True)
@@ -42,15 +42,20 @@ class Input:
         """Find an input by the name of a workload or annotated trace, or the path of a model or trace.
 
         `reading` are options of `emmclab.read` for a trace. Its path may be followed by
-        ` --only KEY=VALUE,...`: the requests that are wanted.
+        ` --only KEY=VALUE,...`: the requests that are wanted. The name of a workload may be followed by
+        ` --requests N`, which decides in the place of `requests`.
 
         Raises:
             InputError: there is no such workload, or the file cannot be read.
             ConfigError: `requests` of a recording, or `--only` of a workload.
         """
         source, _, only = source.partition(_ONLY)
+        source, _, count = source.partition(_REQUESTS)
+        requests = _number(source, count) if count else requests
         made = Input._made(source, seed, requests)
         if made is not None:
+            if count:
+                made = replace(made, name=f"{made.name} ({requests:,} requests)")
             if only:
                 raise ConfigError(
                     f"{source} is made, not recorded",
@@ -77,10 +82,9 @@ class Input:
     @staticmethod
     def _made(source: str, seed: int, requests: int) -> Input | None:
         """Find a benchmark or a workload."""
-        programs = {name.casefold(): name for name in benchmarks()}
-        if source.casefold() in programs and not Path(source).exists():
+        name = benchmark_named(source)
+        if name is not None and not Path(source).exists():
             # A benchmark is code: the build that made it is part of every cell.
-            name = programs[source.casefold()]
             return Input(name, name, True, name, seed, requests)
         known = {name.casefold() for name in workloads()}
         if source.endswith(".toml") or (source.casefold() in known and not Path(source).exists()):
@@ -95,6 +99,18 @@ class Input:
         if self.synthetic:
             return Workload.named(located(self.source)).trace(self.seed, requests=self.requests or None)
         return read(located(self.source), **json.loads(self.reading))
+
+
+def _number(source: str, text: str) -> int:
+    """Read the number of requests behind the name of a workload."""
+    if not text.isdecimal() or not int(text):
+        raise ConfigError(
+            f"{source}: `{text}` is no number of requests",
+            kind="config",
+            field="--requests",
+            hint="give 1 or more, as `--requests 4000`",
+        )
+    return int(text)
 
 
 class Sources:

@@ -11,6 +11,7 @@ from typing import Any
 from emmclab import __version__
 from emmclab.devices.device import Device
 from emmclab.devices.fitted import Fitted
+from emmclab.devices.stored import run_of
 from emmclab.errors import ConfigError, UnsupportedError
 from emmclab.runtime.executors import Executor
 from emmclab.runtime.files import printable
@@ -235,8 +236,13 @@ def about(study: Study, cells: Sequence[Cell]) -> dict[str, Any]:
         "sources": list(sources),
         "fitted": _fitted(cells),
         **_recordings(study, cells),
-        "recorded_inputs": list(dict.fromkeys(cell.input.name for cell in cells if not cell.input.synthetic)),
+        "recorded_inputs": list(dict.fromkeys(cell.input.name for cell in cells if _is_recorded(cell.input))),
     }
+
+
+def _is_recorded(source: Input) -> bool:
+    """Return whether an input is a recording, and no file of simulated requests either."""
+    return not source.synthetic and run_of(Path(source.source)) is None
 
 
 def _recordings(study: Study, cells: Sequence[Cell]) -> dict[str, Any]:

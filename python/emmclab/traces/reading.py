@@ -14,6 +14,8 @@ from emmclab.runtime.files import printable
 from emmclab.traces.profile import Profile
 from emmclab.traces.trace import Trace, Written, refuse_pipes
 
+#: Where the data of the package lies.
+_DATA = Path(__file__).parents[1] / "data"
 #: Conditions on requests: as `--only` takes them, one text or several, or values by key.
 Only = str | Sequence[str] | Mapping[str, Any]
 
@@ -222,10 +224,13 @@ def profile(path: str | PathLike[str], **options: Any) -> Profile:
 def bundled_by_name() -> dict[str, Path]:
     """Return the traces that come with emmclab by the names under which commands and studies take them.
 
+    They are those of `bundled`, and the requests of applications on the model of a phone.
+
     >>> bundled_by_name()["chat"].name
     'chat.parquet'
     """
-    return {path.stem: path for annotated in (False, True) for path in bundled(annotated=annotated)}
+    modelled = sorted((_DATA / "modelled").glob("*.parquet"))
+    return {path.stem: path for path in (*bundled(), *bundled(annotated=True), *modelled)}
 
 
 def bundled(*, annotated: bool = False) -> list[Path]:
@@ -239,8 +244,7 @@ def bundled(*, annotated: bool = False) -> list[Path]:
     >>> [path.stem for path in bundled(annotated=True)][:2]
     ['app-install-no-journal', 'app-install']
     """
-    folder = Path(__file__).parents[1] / "data"
-    return sorted((folder / "annotated" if annotated else folder).glob("*.parquet"))
+    return sorted((_DATA / "annotated" if annotated else _DATA).glob("*.parquet"))
 
 
 def trace_name(path: str | PathLike[str]) -> str:

@@ -158,6 +158,15 @@ def benchmarks() -> dict[str, str]:
     return {name: about for name, about, _ in _core.benchmark_names()}
 
 
+def benchmark_named(name: str) -> str | None:
+    """Return the name of a benchmark as it is written; None of other names.
+
+    >>> benchmark_named("postmark")
+    'Postmark'
+    """
+    return {known.casefold(): known for known in benchmarks()}.get(name.casefold())
+
+
 def benchmark_sources(name: str) -> frozenset[str]:
     """Return the claims and published figures that a benchmark was made from; none for other names.
 
@@ -173,9 +182,8 @@ def benchmark(name: str, seed: int = 1, *, requests: int | None = None) -> Trace
     >>> benchmark("SequentialWrite", requests=3).profile()["requests"]
     3
     """
-    known = {other.casefold(): other for other in benchmarks()}
     return Trace(
-        known.get(name.casefold(), name),
+        benchmark_named(name) or name,
         cast("Callable[[], _core.Reader]", lambda: _core.Benchmark(name, seed=seed, requests=requests)),
     )
 
@@ -323,12 +331,12 @@ def open_input(name: str, seed: int = 1, **reading: Any) -> Trace:
     >>> open_input("Twitter").name
     'Twitter'
     """
-    from emmclab.traces.reading import read
+    from emmclab.traces.reading import bundled_by_name, read
 
     if name.endswith(".toml"):
         return Workload.file(name).trace(seed)
     if not Path(name).exists() and name.casefold() in (known.casefold() for known in workloads()):
         return Workload.preset(name).trace(seed)
-    if not Path(name).exists() and name.casefold() in (known.casefold() for known in benchmarks()):
+    if not Path(name).exists() and benchmark_named(name):
         return benchmark(name, seed)
-    return read(name, **reading)
+    return read(name if Path(name).exists() else bundled_by_name().get(name, name), **reading)

@@ -2,8 +2,9 @@
 //! [`crate::presets`].
 //!
 //! Sequential write, random write and Postmark are those of Kim & Kim ("Advil", V-A). Of their `Phone_6H` (Android
-//! applications in turn for six hours) and `WebBench` (50 web sites) little more than the mixture of writes was published;
-//! these stand-ins are made from the IISWC 2015 models of the same kinds of applications, thinned to that mixture.
+//! applications in turn for six hours) little more than the mixture of writes was published; this stand-in is made from the IISWC
+//! 2015 models of the same kinds of applications, thinned to that mixture. `Browsing` is made in the same way, and far longer than any
+//! published recording: it shows what depends on length.
 
 mod ext4;
 mod mixture;
@@ -58,10 +59,10 @@ pub const BENCHMARKS: &[Entry] = &[
         make: |seed| phone::session(phone::APPLICATIONS, phone::PHONE_6H, seed),
     },
     Entry {
-        name: "WebBench",
+        name: "Browsing",
         about: "web browsing for 144 hours",
         made_from: &["fast12-webbench-writes"],
-        make: |seed| phone::session(phone::BROWSING, phone::WEB_BENCH, seed),
+        make: |seed| phone::session(phone::BROWSING, phone::BROWSING_MIXTURE, seed),
     },
 ];
 

@@ -2,8 +2,8 @@
 //!
 //! Published of Kim & Kim's `Phone_6H`: a section fills when 2,266 writes have gone to the original area (V-E). A new section
 //! logs 22,938 writes of 4 KB (70 % of 128 MB), about ten for one that passes; the IISWC 2015 models have about as many of both.
-//! Published of `WebBench` (Kim et al., FAST 2012): about twice as many sequential as random writes, read here as bytes, as the
-//! model has that ratio by count (1.8), but 6 % of its bytes in small random writes.
+//! Published of web browsing (`WebBench` of Kim et al., FAST 2012): about twice as many sequential as random writes, read here as
+//! bytes, as the model has that ratio by count (1.8), but 6 % of its bytes in small random writes.
 //!
 //! Assumed, because nothing is published: which applications ran and in what order; sizes and places, from models of another
 //! phone; `reused_starts_pct = 20` and that requests that return are mostly small, which decide how much logged data is
@@ -28,14 +28,14 @@ pub(super) const APPLICATIONS: &[&str] = &[
     "Amazon",
     "Installing",
 ];
-/// Web browsing alone. The paper does not give the length of its recording; here, small random writes fill the paper's
-/// reserved area of 256 MB nearly twice, so that logged data is moved several times.
+/// Web browsing alone, for so long that small random writes fill the reserved area of 256 MB of Kim & Kim nearly twice: logged data is
+/// moved several times.
 pub(super) const BROWSING: &[&str] = &["WebBrowsing"; 240];
 
 /// Kim & Kim, V-E.
 pub(super) const PHONE_6H: Mixture = Mixture { others: 2_266, small: 22_938, by: By::Writes };
 /// Kim et al., FAST 2012, slide 21.
-pub(super) const WEB_BENCH: Mixture = Mixture { others: 2, small: 1, by: By::Bytes };
+pub(super) const BROWSING_MIXTURE: Mixture = Mixture { others: 2, small: 1, by: By::Bytes };
 
 /// Each application has its turn.
 const TURN_S: i64 = 6 * 3600 / 10;

@@ -16,7 +16,7 @@ fn requests_come_in_order_inside_12_gb_and_the_same_every_time() {
         let requests = all(entry.name, 1);
         assert!(requests.is_sorted_by_key(|request| request.arrival), "{}", entry.name);
         assert!(requests == all(entry.name, 1), "{}", entry.name);
-        if !["Phone_6H", "WebBench"].contains(&entry.name) {
+        if !["Phone_6H", "Browsing"].contains(&entry.name) {
             assert!(requests.iter().all(|request| request.end().0 <= 12 << 21), "{}", entry.name);
         }
     }
@@ -54,7 +54,7 @@ fn postmark_writes_its_files_and_journals_them() {
 }
 
 #[test]
-fn phone_and_web_write_the_published_mixture() {
+fn phone_and_browsing_write_the_published_mixture() {
     // By the rule of Kim & Kim's router: below 8 KB, not where the request before ended.
     let mixture = |name: &str, count: &dyn Fn(&Request) -> u64| {
         let (mut small, mut others, mut end) = (0, 0, None);
@@ -73,6 +73,6 @@ fn phone_and_web_write_the_published_mixture() {
     let phone = mixture("Phone_6H", &|_| 1);
     assert!((phone / (2_266.0 / 22_938.0) - 1.0).abs() < 0.02, "{phone}");
     // About twice as many sequential as random writes (FAST 2012, slide 21), in bytes.
-    let web = mixture("WebBench", &|request| request.bytes().0);
+    let web = mixture("Browsing", &|request| request.bytes().0);
     assert!((web / 2.0 - 1.0).abs() < 0.02, "{web}");
 }

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import altair as alt
 
 from emmclab.pages.plots import Rows, chart_of
-from emmclab.papers.advil12.bandwidth import DRAWN, PUBLISHED, VARIANTS, bandwidths, gains, pattern
+from emmclab.papers.advil12.bandwidth import DRAWN, PUBLISHED, VARIANTS, bandwidths, gains, lengths, pattern
 from emmclab.papers.claims import Claim
 from emmclab.papers.drawing import Drawing
 from emmclab.papers.measuring import table
@@ -40,8 +40,9 @@ def render(results: Results, judged: Sequence[Claim], drawn: Sequence[Drawing]) 
         lead=[
             f"{results.about['about']}, run again: {results.about['cells']:,} profiles and simulations of "
             f"{len(results.profiles)} workloads. The paper's recordings of phones are not public: Phone_6H "
-            "and WebBench are composed of models of the same kinds of applications; Postmark runs on a model "
-            "of ext4. All are replayed back to back, one request at a time."
+            "is composed of models of the same kinds of applications, WebBench is the browser that opens 50 "
+            "web sites on the model of a phone; Postmark runs on a model of ext4. All are replayed back to "
+            "back, one request at a time."
         ],
         devices=table("advil12_table1_devices"),
         published_rates=table("advil12_table2_bandwidth"),
@@ -104,6 +105,7 @@ def drawings(results: Results) -> list[Drawing]:
             "Fig.8",
             {},
         ),
+        _length(results),
         _pattern(results, "bare", "a", "without Advil", ""),
         _pattern(results, "advil", "b", "with Advil", "Fig.9"),
     ]
@@ -147,6 +149,39 @@ def _bars(
         .encode(x=x, xOffset=offset, y="published:Q")
     )
     return Drawing(name, title, about, rows, bars + said, source, wide=True)
+
+
+def _length(results: Results) -> Drawing:
+    """Draw the gain against the length of a recording, until the last request and with the log drained."""
+    rows: Rows = [
+        {
+            "trace": "Browsing",
+            "layer": f"{row['layer']}{until}",
+            "requests": row["requests"],
+            "gain": row[key],
+        }
+        for row in lengths(results)
+        for key, until in (("gain", ""), ("drained", ", drained"))
+    ]
+    chart = (
+        chart_of(rows, 260)
+        .mark_line(point=True)
+        .encode(
+            x=alt.X("requests:Q", title="requests of the recording", scale=alt.Scale(type="log")),
+            y=alt.Y("gain:Q", title="of the bare device", scale=alt.Scale(zero=False)),
+            color=alt.Color("layer:N", title=None, legend=alt.Legend(columns=2, orient="bottom")),
+        )
+    )
+    return Drawing(
+        "length",
+        "Gain by the length of the recording",
+        "Not in the paper. Browsing for 144 hours, cut after so many requests: a short recording stays in "
+        "the log, a long one has to be moved. Drained: with the time to move what the log holds at the end.",
+        rows,
+        chart,
+        "",
+        wide=True,
+    )
 
 
 def _pattern(results: Results, grid: str, letter: str, words: str, source: str) -> Drawing:
