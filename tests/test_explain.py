@@ -108,3 +108,12 @@ def test_when_writes_complete_is_the_same_words_in_a_run_and_in_its_explanation(
         ]
         shown = " ".join(emmclab("simulate", trace, "--device", device).stdout.split())
         assert f"writes complete {words}" in shown
+
+
+def test_an_option_of_any_command_is_explained() -> None:
+    found = emmclab_json("explain", "--used")
+    assert [row["option"] for row in found] == ["--used"]
+    assert {"simulate", "serve"} <= {*found[0]["commands"]}
+    refused = emmclab("explain", "--usde")
+    assert refused.returncode == 2 and "no such option: --usde" in refused.stderr
+    assert "option of a run" in emmclab("explain", "--rate").stdout

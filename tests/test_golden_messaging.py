@@ -84,3 +84,10 @@ def test_advice_for_messaging_is_for_the_state_that_the_phone_was_recorded_in(me
     # A device that was used for a year answers far more slowly than the recorded one.
     errors = {one["precondition"]: one["error_pct"] for one in state["tried"]}
     assert abs(errors[state["precondition"]]) < 5 < 10 < errors["used:1y"]
+
+
+def test_a_device_that_was_fitted_to_a_trace_says_so_beside_their_agreement(messaging: Path) -> None:
+    shown = emmclab("simulate", messaging, "--device", "nexus5").stdout
+    assert "nexus5 was fitted to this trace" in shown
+    assert "2 of 154 reads reach it" in shown
+    assert "fitted to this trace" not in emmclab("simulate", messaging, "--device", "sdcard").stdout

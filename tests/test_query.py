@@ -236,3 +236,11 @@ def test_the_longest_waits_in_fsync_are_a_table(tmp_path: Path, flagged: Path) -
     assert _records(emmclab("query", "--trace", flagged, "--json", asked)) == []
     done = emmclab("query", "--trace", flagged, "select * from fsynks")
     assert done.returncode == 2 and "fsyncs" in done.stderr
+
+
+def test_without_a_query_the_tables_are_listed_with_their_columns(trace: Path, tmp_path: Path) -> None:
+    events = tmp_path / "events.parquet"
+    assert emmclab("simulate", trace, "--device", "nexus5", "--events", events).returncode == 0
+    found = {row["table"]: row["columns"] for row in emmclab_json("query", "--trace", events)}
+    assert sorted(found) == ["events", "fsyncs", "trace"]
+    assert "wait_gc_ns" in found["events"] and "sectors" in found["trace"]

@@ -302,10 +302,17 @@ def test_a_study_of_overloaded_runs_says_so_and_ranks_nothing_by_response_times(
         'name = "heavy"\ninputs = ["burst.csv"]\n[[grid]]\nname = "all"\ndevices = ["small-1gb"]\n'
         'modes = ["open"]\n[grid.axes]\n"gc.policy" = ["greedy", "fifo"]\n'
     )
-    assert emmclab("run", "heavy.toml", cwd=tmp_path).returncode == 0
+    run = emmclab("run", "heavy.toml", cwd=tmp_path)
+    assert run.returncode == 0 and "2 of 2 simulations were overloaded" in run.stderr
+    assert "burst on small-1gb (all)" in run.stderr
+    again = json.loads(emmclab("run", "heavy.toml", "--json", cwd=tmp_path).stdout)
+    assert [one["input"] for one in again["overloaded"]] == ["burst", "burst"]
     done = emmclab("report", "heavy.toml", "--json", cwd=tmp_path)
     assert done.returncode == 0 and "2 of 2 simulations were overloaded" in done.stderr
     found = json.loads(done.stdout)
-    assert found["overloaded"] == 2
+    assert [(one["setting"], one["runs"]) for one in found["overloaded"]] == [
+        ({"gc.policy": "greedy"}, 1),
+        ({"gc.policy": "fifo"}, 1),
+    ]
     assert not {one["metric"] for one in found["rankings"]} & {"mean_response", "p99_response"}
     assert "2 of 2 simulations were overloaded" in (tmp_path / "heavy.html").read_text()

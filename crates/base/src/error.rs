@@ -124,6 +124,12 @@ impl Error {
         self
     }
 
+    /// The problem, without its place and value.
+    #[must_use]
+    pub fn problem(&self) -> &str {
+        &self.0.problem
+    }
+
     /// The kind, to decide on.
     pub fn kind(&self) -> Kind {
         self.0.kind

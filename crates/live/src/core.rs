@@ -14,6 +14,7 @@ use rustc_hash::FxHashMap;
 use crate::clock::{Clock, Pace};
 use crate::log::RunLog;
 use crate::naming::Naming;
+use crate::refusals::Refusals;
 use crate::request::{Part, Pending};
 use crate::status::{Status, Sums};
 use crate::trace::Recording;
@@ -42,8 +43,7 @@ pub(crate) struct Core {
     naming: Option<Naming>,
     /// Why the image takes no data, if so.
     image_error: Option<io::Error>,
-    /// Why the first request was refused that the device does not take as it came, if any.
-    refused: Option<String>,
+    refusals: Refusals,
     /// The error that ended the service, if any: a broken invariant, a recording that cannot be written.
     pub broken: Option<Error>,
     /// Whether there was such an error, which is told once.
@@ -90,7 +90,7 @@ impl Core {
             log,
             naming,
             image_error: None,
-            refused: None,
+            refusals: Refusals::default(),
             broken: None,
             ended: false,
             powered: true,
@@ -154,7 +154,7 @@ impl Core {
                 pending.begun();
             }
             if let Some(error) = self.stack.refusal(&command) {
-                self.refused.get_or_insert_with(|| error.to_string());
+                self.refusals.count(&error, sector);
                 if let Some(pending) = self.pending.get_mut(&number) {
                     pending.complete(Err(Failure::Io));
                 }
@@ -481,7 +481,7 @@ impl Core {
             wake_ups: counters.wake_ups,
             stopped: self.stack.stop().map(|stop| stop.reason().to_owned()),
             image_error: self.image_error.as_ref().map(ToString::to_string),
-            refused: self.refused.clone(),
+            refused: self.refusals.by_rule(),
             file_system: self.naming.as_ref().map(Naming::status),
             ..Status::default()
         };

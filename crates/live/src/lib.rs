@@ -8,6 +8,7 @@ mod core;
 mod live;
 mod log;
 mod naming;
+mod refusals;
 mod request;
 mod state;
 mod status;
@@ -15,5 +16,6 @@ mod trace;
 
 pub use clock::Pace;
 pub use live::{LiveDevice, LiveOptions};
+pub use refusals::Refusal;
 pub use state::Found;
 pub use status::Status;

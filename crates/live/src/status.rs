@@ -6,6 +6,8 @@ use serde::Serialize;
 use emmclab_base::{Error, Kind, Nanos, Op, Result, SECTOR_BYTES};
 use emmclab_device::{RequestCompleted, SettingChange};
 
+use crate::refusals::Refusal;
+
 /// Largest time that the histograms tell apart: an hour, ns.
 const LONGEST: u64 = 3_600_000_000_000;
 
@@ -72,8 +74,8 @@ pub struct Status {
     pub setting_changes: Vec<SettingChange>,
     /// Why the device takes no more, if so.
     pub stopped: Option<String>,
-    /// Why the first request was refused that the device does not take as it came (zones out of order), if any.
-    pub refused: Option<String>,
+    /// Requests that the device does not take as they came (zones out of order), by the rule that they break.
+    pub refused: Vec<Refusal>,
     /// Why the image takes no data now, if so.
     pub image_error: Option<String>,
 }

@@ -19,10 +19,12 @@ from emmclab.cli.console import print_json, stdout
 from emmclab.cli.explain_pair import Pair, explain_pair
 from emmclab.cli.explained import (
     explain_named,
+    explain_option,
     explain_results,
     keys,
     made_of,
     named,
+    option_meanings,
     show_made,
 )
 from emmclab.cli.glossary import Term, define, glossary, words
@@ -116,12 +118,16 @@ def explain(
         )
     for text in (str(what), other or ""):
         if text.startswith("--") and not named(text):
-            raise ConfigError(
-                f"no such option: {text}",
-                kind="config",
-                field=text,
-                hint="`emmclab explain --help` lists its options; those of a run are explained, too",
-            )
+            rows = option_meanings(text) if other is None else []
+            if not rows:
+                raise ConfigError(
+                    f"no such option: {text}",
+                    kind="config",
+                    field=text,
+                    hint="`emmclab explain --help` lists its options; those of other commands are explained",
+                )
+            explain_option(rows, as_json)
+            return
     trace = what
     if other is not None:
         if changed:

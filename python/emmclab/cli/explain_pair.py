@@ -202,7 +202,7 @@ def _show_alone(console: Console, alone: OneAtATime) -> None:
             cells = (_moved(one.figures[path], one.share_pct[path]) for path in paths)
             table.add_row(Text(f"{one.label}: {one.first} -> {one.second}"), *cells)
     parts = (f"{alone.together_pct[path] or 0.0:+.1f} %" for path in paths)
-    table.add_row(Text("only together", "italic"), *parts)
+    table.add_row(Text("interaction of the changes", "italic"), *parts)
     table.add_row(Text("B", "bold"), *(_number(alone.second[path]) for path in paths))
     console.print(table)
     if still := [one.label for one in alone.moved if not one.reason and not _moves(one)]:

@@ -108,6 +108,30 @@ def _setting(key: str, row: Mapping[str, str]) -> dict[str, Any]:
     }
 
 
+def option_meanings(option: str) -> list[dict[str, Any]]:
+    """Return what an option of the command line means: each meaning once, with the commands that have it."""
+    from emmclab.cli import application
+    from emmclab.cli.listing import walked
+
+    found: dict[str, list[str]] = {}
+    for words, command in walked(application()):
+        for parameter in command.params:
+            if option in (*parameter.opts, *parameter.secondary_opts):
+                found.setdefault(str(getattr(parameter, "help", None) or ""), []).append(words)
+    return [{"option": option, "meaning": text, "commands": commands} for text, commands in found.items()]
+
+
+def explain_option(rows: Sequence[dict[str, Any]], as_json: bool) -> None:
+    """Print what an option means, and which commands have it."""
+    if as_json:
+        print_json(rows)
+        return
+    for row in rows:
+        commands = ", ".join(row["commands"])
+        text = Text.assemble((row["option"], "bold"), f" (option of {commands}): {row['meaning']}")
+        stdout().print(text)
+
+
 def explain_named(rows: Sequence[dict[str, Any]], as_json: bool) -> None:
     """Print settings and fields by name: each in full where it is one, else a table."""
     if as_json:

@@ -26,6 +26,11 @@ from emmclab.runtime.files import refuse_other_endings, write_pieces
 
 #: Endings of output files.
 _ENDINGS = (".csv", ".json", ".parquet")
+#: The query where none is given.
+_TABLES = (
+    "select table_name as \"table\", string_agg(column_name, ', ' order by column_index) as columns "
+    "from duckdb_columns() where not internal group by all order by all"
+)
 #: Length of the pieces in which CSV is written, characters.
 _PIECE = 1 << 16
 
@@ -43,10 +48,12 @@ def query(
         str,
         typer.Argument(
             metavar="SQL",
+            show_default=False,
             help="A query on the table `trace` (--trace), or on the tables of all studies (runs, profiles, "
-            "size_distribution, ...). Settings of studies are columns of runs: `gc.policy` is gc_policy.",
+            "size_distribution, ...). Settings of studies are columns of runs: `gc.policy` is gc_policy. "
+            "Without a query, the tables are listed with their columns.",
         ),
-    ],
+    ] = _TABLES,
     study: Annotated[
         str | None,
         typer.Option(

@@ -96,7 +96,10 @@ def report(
             say(f"warning: {note}")
         answer = pages.headline(found, summed_up)
         told |= {
-            "overloaded": overloaded(summed_up),
+            "overloaded": [
+                {"input": point.input, "setting": dict(point.setting), "runs": point.overloaded}
+                for point in overloaded(summed_up)
+            ],
             "answer": answer,
             "rankings": rankings(found),
             "failed": len(found.failures),

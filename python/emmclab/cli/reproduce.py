@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich.console import Console
 from rich.text import Text
 
 from emmclab.cli.claims import show_claims, show_headline, show_settled
@@ -99,6 +100,18 @@ def reproduce(
         console.print(Text(told["answer"]), soft_wrap=True)
     else:
         show_headline(console, judged)
+        _name_the_rest(console, paper, len(judged))
+
+
+def _name_the_rest(console: Console, study: str, judged: int) -> None:
+    """Say how many claims of the paper this study does not judge, and which command lists them."""
+    from emmclab.papers.claims import rules
+    from emmclab.papers.registry import studies
+
+    paper = studies()[study]
+    if others := len(rules(paper)) - judged:
+        text = f"{others} more claims of the paper are not of this study: emmclab claims --paper {paper.name}"
+        console.print(text, markup=False, soft_wrap=True)
 
 
 def _known(study: str) -> str:

@@ -237,6 +237,8 @@ def _report(found: Finished, place: Place, study: str, elsewhere: str, again: st
         if len(found.early) > _SHOWN:
             more = f"and {len(found.early) - _SHOWN:,} more; their column run_stopped gives the reason"
             console.print(more, markup=False, soft_wrap=True, style="yellow")
+        if found.overloaded:
+            _warn_of_overload(found.overloaded, counts["runs"])
         table = "cuts" if counts["cuts"] else "runs"
         if place.folder is not None:
             page, tables = f"emmclab report {study}", f'emmclab query "describe {table}" --study {study}'
@@ -250,12 +252,27 @@ def _report(found: Finished, place: Place, study: str, elsewhere: str, again: st
     raise typer.Exit(EARLY_END if found.early else 0)
 
 
+def _warn_of_overload(rows: Sequence[dict[str, Any]], runs: int) -> None:
+    """Name the simulations that were overloaded; their response times say nothing of the device."""
+    names = dict.fromkeys(f"{row['input']} on {row['device']} ({row['grid']})" for row in rows)
+    shown = ", ".join(list(names)[:_SHOWN])
+    more = f" and {len(names) - _SHOWN:,} more" if len(names) > _SHOWN else ""
+    say(
+        f"warning: {len(rows):,} of {runs:,} simulations were overloaded, so that their response times grow "
+        f"with the length of the trace: {shown}{more}; give the study a lower rate, or a faster device"
+    )
+
+
 def _print_json(found: Finished, place: Place) -> None:
     from emmclab.studies import Results
     from emmclab.studies.summary import summed
 
-    marked = [{name: run[name] for name in ("grid", "input", "device", "seed")} for run in found.early]
-    about = {**found.about, "results": str(place), "digest": found.digest, "ended_early": marked}
+    early, overloaded = (
+        [{name: run[name] for name in ("grid", "input", "device", "seed")} for run in rows]
+        for rows in (found.early, found.overloaded)
+    )
+    about = {**found.about, "results": str(place), "digest": found.digest}
+    about |= {"ended_early": early, "overloaded": overloaded}
     parts: dict[str, Any] = {"missing_cells": [one.__dict__ for one in found.missing]}
     if found.counts["cuts"] or found.failures:
         whole = Results.load(place, of_run=summed)

@@ -8,6 +8,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from emmclab.cli.show import framed
+from emmclab.devices.result_text import refusals_text
 from emmclab.runtime.quantity import duration, size
 
 
@@ -45,7 +46,7 @@ def live_view(live: Any, figures: dict[str, Any], took_s: float) -> Group:
         ),
     ]
     if figures["refused"]:
-        lines.append(Text(f"requests were refused; the first: {figures['refused']}", "yellow"))
+        lines.append(Text(f"zones do not allow {refusals_text(figures['refused'])}", "yellow"))
     if figures["image_error"]:
         lines.append(Text(f"the image takes no data: {figures['image_error']}", "yellow"))
     return Group(*lines)

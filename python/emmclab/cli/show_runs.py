@@ -14,6 +14,7 @@ from emmclab.cli.show import framed
 from emmclab.devices.result import DURABILITY, Result, ufs_figures
 from emmclab.devices.result_fields import ResultField, result_field, shown_fields
 from emmclab.devices.result_text import (
+    beside_notes,
     beside_rows,
     comparison_headlines,
     completion,
@@ -37,10 +38,11 @@ def show_provenance(console: Console, results: Sequence[Result]) -> None:
                 Text.assemble((result["trace"], "bold"), f"  ledger: {ledger_line(result['ledger'])}")
             )
     first = results[0]
+    seeds = list(dict.fromkeys(str(result["options"]["seed"]) for result in results))
     console.print(
         Text(
             f"{mode_line(first)}, {device_before(first)}, "
-            f"rate x{first['options']['rate']:g}, seed {first['options']['seed']}",
+            f"rate x{first['options']['rate']:g}, seed{'s' if len(seeds) > 1 else ''} {', '.join(seeds)}",
             "dim",
         ),
         soft_wrap=True,
@@ -55,8 +57,10 @@ def show_warnings(console: Console, results: Sequence[Result]) -> None:
             console.print(Text(f"warning: {where}{text}", "yellow"), soft_wrap=True)
 
 
-def show_beside(console: Console, rows: Sequence[tuple[str, ...]], headings: Sequence[str]) -> None:
-    """Print recorded beside simulated figures."""
+def show_beside(
+    console: Console, rows: Sequence[tuple[str, ...]], headings: Sequence[str], notes: Sequence[str]
+) -> None:
+    """Print recorded beside simulated figures, and what limits their comparison."""
     table = framed("Recorded and simulated")
     for heading in headings:
         table.add_column(heading, justify="right" if heading else "left", no_wrap=True)
@@ -64,6 +68,8 @@ def show_beside(console: Console, rows: Sequence[tuple[str, ...]], headings: Seq
         table.add_row(*row)
     console.print()
     console.print(table)
+    for note in notes:
+        console.print(Text(note, "dim"), soft_wrap=True)
 
 
 #: Rows of the table of one run.
@@ -118,7 +124,9 @@ def show_result(console: Console, result: Result) -> None:
     console.print(Text(f"{result.run_name}: {headline(result)}", "bold"), soft_wrap=True)
     show_provenance(console, [result])
     if result["recorded.response.all.recorded_ms"] is not None:
-        show_beside(console, beside_rows(result), ("", "Recorded", "Simulated", "Error"))
+        show_beside(
+            console, beside_rows(result), ("", "Recorded", "Simulated", "Error"), beside_notes([result])
+        )
     console.print()
     parallel = f"parallelism {result['configuration.parallelism']}"
     title = f"{result['device']}: {parallel}, writes complete {completion(result)}"

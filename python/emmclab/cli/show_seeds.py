@@ -15,6 +15,7 @@ from emmclab.devices.result import Result
 from emmclab.devices.result_fields import result_field
 from emmclab.devices.result_text import (
     BESIDE,
+    beside_notes,
     ended_early,
     means_by_seed,
     runs_by_device,
@@ -33,7 +34,7 @@ def show_spread(console: Console, results: Sequence[Result]) -> None:
     error = "" if mean["error"] is None else f", recorded {mean['recorded']:,.2f} ms ({mean['error']:+.1f} %)"
     line = f"mean response {mean['mean']:,.2f} ms ({mean['low']:,.2f} to {mean['high']:,.2f}){error}"
     console.print(Text(f"{results[0]['device']}, {len(results)} seeds: {line}", "bold"), soft_wrap=True)
-    show_provenance(console, results[:1])
+    show_provenance(console, results)
     rows = []
     for one in BESIDE:
         row = found[one.group][one.op]
@@ -41,7 +42,7 @@ def show_spread(console: Console, results: Sequence[Result]) -> None:
         span = "–" if row["low"] is None else f"{low} to {high}"
         was, middle = (one.text(row[name]) for name in ("recorded", "mean"))
         rows.append((one.label, was, middle, span, one.error_text(row["error"])))
-    show_beside(console, rows, ("", "Recorded", "Mean", "Range", "Error of mean"))
+    show_beside(console, rows, ("", "Recorded", "Mean", "Range", "Mean off by"), beside_notes(results))
     table = framed("Figures of the device")
     for heading in ("", "Mean", "Range"):
         table.add_column(heading, justify="right" if heading else "left", no_wrap=True)
@@ -63,7 +64,7 @@ def show_compared_seeds(console: Console, results: Sequence[Result]) -> None:
             text = f"warning: {where}: {ended_early(result) or 'overloaded'}"
             console.print(Text(text, "yellow"), soft_wrap=True)
     show_comparison_headlines(console, results)
-    show_provenance(console, results[:1])
+    show_provenance(console, results)
     for trace in dict.fromkeys(result["trace"] for result in results):
         runs = runs_by_device([result for result in results if result["trace"] == trace])
         base = means_by_seed(runs[0][1])

@@ -134,9 +134,9 @@ class Advised:
         order = order_of([one.by_seed for one in known], highest_is_best=highest, is_random=is_random)
         beside = order_of([best.by_seed, self.base_by_seed], highest_is_best=highest, is_random=is_random)
         if beside.alike:
-            line = f"No option is told from the device as it is by {metric}; first {line}"
+            line = f"No option improves the {metric} by more than chance; the best is {line}"
         elif beside.best:
-            line = f"No option improves the {metric}; first {line}"
+            line = f"No option improves the {metric}; the best is {line}"
         elif order.alike:
             line += f"; not told apart: {', '.join(known[place].option for place in order.alike)}"
         return line if order.is_tested else f"{line}; {untested('--seeds 5')}"

@@ -38,6 +38,21 @@ class Fitted(NamedTuple):
         return Fitted.of(tomllib.loads(device.to_toml()))
 
 
+def fitted_note(result: Result) -> str:
+    """Say that a device was fitted to the trace of a run; empty where it was not.
+
+    >>> import emmclab
+    >>> fitted_note(emmclab.Device.preset("nexus5").simulate(emmclab.read(emmclab.bundled()[0])))
+    ''
+    """
+    devices = (result.get("provenance") or {}).get("devices") or ()
+    if not any(result["trace"] in Fitted.of(device["settings"]).sources for device in devices[:1]):
+        return ""
+    return (
+        f"{result['device']} was fitted to this trace: that they agree in the mean does not test the preset"
+    )
+
+
 def order_note(devices: Mapping[str, Fitted]) -> str:
     """Say that the order of devices in flushes and durable writes is not known; empty where it may be.
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from emmclab.devices.fitted import fitted_note
 from emmclab.devices.result import Result
 from emmclab.devices.result_fields import ResultField, result_field
 from emmclab.devices.spread import is_random_run, order_of, untested
@@ -20,6 +22,10 @@ _COMFORTABLE = 0.8
 _BURST_SHARE = 0.1
 #: The same in s, whichever is less.
 _BURST_S = 10.0
+#: Reads or writes below which a 99th percentile rests on so few that it is said.
+_FEW = 1_000
+#: Ratio of two times from which two digits tell them apart.
+_TWO_DIGITS = 1.005
 #: Lateness of completions in the median, as a share of the mean response, from which it is said first.
 _MUCH_LATE = 0.25
 
@@ -34,6 +40,8 @@ def headline(result: Result) -> str:
     """
     if not result["requests.total"]:
         return "no request was served"
+    if not result["requests.read"] + result["requests.write"]:
+        return "no read or write was served"
     mean, beside = result["response.mean_response_ms"], result["recorded.response.all"]
     if beside["recorded_ms"] is None:
         p99 = _ms(result["response.p99_ms"])
@@ -94,7 +102,7 @@ def _fastest(results: Sequence[Result]) -> str:
     """Name the fastest device of one trace, and the next one."""
     found = [(name, means_by_seed(runs)) for name, runs in runs_by_device(results) if all(map(trusted, runs))]
     if not found:
-        return "no device served the trace to its end at this load"
+        return "no device served the whole trace and kept up with it"
     names, by_seed = [name for name, _ in found], [values for _, values in found]
     order = order_of(by_seed, is_random=any(map(is_random_run, results)))
     means = [sum(values.values()) / len(values) for values in by_seed]
@@ -103,7 +111,7 @@ def _fastest(results: Sequence[Result]) -> str:
     alike, together = order.alike, ", ".join(names[place] for place in (order.best, *order.alike))
     if len(names) == 1:
         others = len(runs_by_device(results)) > 1
-        only = f"only {best} served the trace to its end at this load" if others else best
+        only = f"only {best} served the whole trace and kept up with it" if others else best
         line = f"{only}: mean response {_ms(least)}"
     elif alike and most == least:
         line = f"{together} are equally fast: mean response {_ms(least)}"
@@ -115,7 +123,10 @@ def _fastest(results: Sequence[Result]) -> str:
         line = f"{best} is the fastest: mean response {_ms(least)}"
         rest = sorted((place for place in range(len(names)) if place != order.best), key=means.__getitem__)
         if rest and least:
-            line += f", {names[rest[0]]} {_ms(means[rest[0]])} ({means[rest[0]] / least:.2f} times)"
+            times = means[rest[0]] / least
+            # Two digits say nothing of a difference below half a percent.
+            said = f"{times:.2f} times" if times >= _TWO_DIGITS else f"{100 * (times - 1):+.2g} %"
+            line += f", {names[rest[0]]} {_ms(means[rest[0]])} ({said})"
     recorded = results[0]["recorded.response.all"]["recorded_ms"]
     line += "" if recorded is None else f"; recorded {_ms(recorded)}"
     if len(names) > 1 and not order.is_tested:
@@ -156,8 +167,8 @@ def warnings(result: Result) -> list[str]:
     live = result.get("live") or {}
     found = []
     if refused := live.get("refused"):
-        what = f"{live['failed']:,} request{'s' if live['failed'] != 1 else ''} failed"
-        found.append(f"{what}; the first that the zones do not allow: {refused}")
+        failed = f"{live['failed']:,} request{'s' if live['failed'] != 1 else ''} failed"
+        found.append(f"{failed}; zones do not allow {refusals_text(refused)}")
     if text := _much_late(result):
         found.append(text)
     if text := ended_early(result):
@@ -182,21 +193,34 @@ def warnings(result: Result) -> list[str]:
     return found
 
 
+def refusals_text(refused: Sequence[Mapping[str, Any]]) -> str:
+    """Return how many requests of a served device were refused, and why, by the rule that they break.
+
+    >>> refusals_text([{"requests": 2, "first": "zone 7 is full"}, {"requests": 1, "first": "too long"}])
+    '2 (the first: zone 7 is full), 1 (too long)'
+    """
+    return ", ".join(
+        f"{one['requests']:,} ({'the first: ' if one['requests'] > 1 else ''}{one['first']})"
+        for one in refused
+    )
+
+
 def lateness(result: Result) -> str:
     """Say how late completions of a served device were sent; empty where it follows no clock of the host."""
     live = result.get("live") or {}
     if live.get("late_p50_us") is None:
         return ""
     return (
-        f"completions were sent {duration(live['late_p50_us'] / 1e6)} late in the median, "
-        f"{duration(live['late_p99_us'] / 1e6)} at most in 99 %"
+        f"completions were sent {duration(live['late_p50_us'] / 1e6)} late in the median "
+        f"(p99 {duration(live['late_p99_us'] / 1e6)})"
     )
 
 
 def _much_late(result: Result) -> str:
     """Say that software saw other response times than the device had; empty where they are about the same."""
     live, mean_ms = result.get("live") or {}, result["response.mean_response_ms"]
-    if not (late := lateness(result)) or live["late_p50_us"] < _MUCH_LATE * 1000 * mean_ms:
+    timed = result["requests.read"] + result["requests.write"]
+    if not (late := lateness(result)) or not timed or live["late_p50_us"] < _MUCH_LATE * 1000 * mean_ms:
         return ""
     return (
         f"this host did not keep up with the clock `{live['clock']}`: {late}, beside a mean response of "
@@ -226,7 +250,7 @@ def _overload(result: Result, closed: str) -> str:
             f"up to {load['peak_backlog_s']:,.1f} s of work is left when a request arrives, because requests "
             "come in bursts or collection holds them up"
         )
-    cures = ", ".join(filter(None, (closed, f"--rate {_lighter(result):.2g}")))
+    cures = ", ".join(filter(None, (closed, f"--rate {_lighter(result):.2g} or less")))
     return (
         f"overloaded: the requests offer {offered(result)} {result['device']} can serve, and {left}; "
         f"use {cures} or a faster device"
@@ -270,7 +294,12 @@ def mode_line(result: Result) -> str:
     'closed loop (completions are recorded)'
     """
     name = mode_name(result["run.mode"])
-    return f"{name} ({reason})" if (reason := result["run.mode_reason"]) else name
+    line = f"{name} ({reason})" if (reason := result["run.mode_reason"]) else name
+    if clock := (result.get("live") or {}).get("clock"):
+        # In idle time a device writes its cache back, so that flushes find less.
+        idle = "no idle time" if clock == "free" else "idle time"
+        line += f", clock {clock} ({idle} between requests)"
+    return line
 
 
 def mode_name(mode: str) -> str:
@@ -372,6 +401,23 @@ def beside_rows(result: Result) -> list[tuple[str, ...]]:
         recorded, simulated, error = row.of(result["recorded"])
         rows.append((row.label, row.text(recorded), row.text(simulated), row.error_text(error)))
     return rows
+
+
+def beside_notes(results: Sequence[Result]) -> list[str]:
+    """Say what limits the comparison of recorded and simulated times of runs that differ by their seed.
+
+    >>> import emmclab
+    >>> beside_notes([emmclab.Device.preset("nexus5").simulate(emmclab.read(emmclab.bundled()[1]))])
+    ['p99 response of reads: 2 of 107 reads reach it']
+    """
+    first = results[0]
+    notes = []
+    for op in ("read", "write"):
+        count = first["requests"][op]
+        if 0 < count < _FEW:
+            reach = count - math.ceil(0.99 * count) + 1
+            notes.append(f"p99 response of {op}s: {reach:,} of {count:,} {op}s reach it")
+    return [text for text in (fitted_note(first), *notes) if text]
 
 
 def _ms(value: float) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -71,7 +71,7 @@ def stored(text: str) -> Stored:
         return found[0]
     if number and 1 <= int(number) <= len(found):
         return found[int(number) - 1]
-    listed = "; ".join(f"{one.place}: {one.name}" for one in found[:6])
+    listed = "; ".join(f"{one.place}: {one.name}{_seed_of(one, found)}" for one in found[:6])
     raise ConfigError(
         f"{path}: it has {len(found)} result{'s' if len(found) > 1 else ''}"
         + (f", not {number}" if number else ""),
@@ -80,6 +80,14 @@ def stored(text: str) -> Stored:
         field="RESULT",
         hint=f"name one of them: {listed}{'; ...' if len(found) > 6 else ''}",
     )
+
+
+def _seed_of(one: Stored, among: Sequence[Stored]) -> str:
+    """Return the seed of a result, where others have its name."""
+    options = one.fields.get("options")
+    if not isinstance(options, Mapping) or "seed" not in options:
+        return ""
+    return f", seed {options['seed']}" if sum(other.name == one.name for other in among) > 1 else ""
 
 
 def stored_in(path: Path) -> list[Stored]:

@@ -96,7 +96,8 @@ class Comparison:
                 f"{len(differing)} of {self.tests} figures differ"
             )
         counts = f"{self.before.whole.recordings:,} and {self.after.whole.recordings:,} recordings"
-        if any(one.verdict == "no difference shown" for one in self.differences):
+        # Figures that are equal in all recordings tell no more than those of which too few are known.
+        if any(one.verdict == "no difference shown" and one.p != 1 for one in self.differences):
             return (
                 f"{first} and {second} are not told apart: no difference is shown in {self.tests} figures "
                 f"({counts}), which does not show that there is none"
@@ -105,8 +106,8 @@ class Comparison:
             few = [one for one in self.differences if one.verdict == "too few recordings"]
             needed = max(one.needed for one in few if one.needed is not None)
             return (
-                f"Too few recordings to tell {first} from {second}: {counts}; with {needed:,} of each, a "
-                f"difference in one of {self.tests} figures can be shown"
+                f"Too few recordings to tell {first} from {second}: {counts}; fewer than {needed:,} of each "
+                f"cannot show a difference in one of {self.tests} figures"
             )
         return f"{first} and {second} have no figure in common ({counts})"
 
@@ -179,7 +180,9 @@ def _differences(before: Group, after: Group) -> Sequence[Difference]:
         needed = None
         # Ties may ask for more than the number for values that all differ.
         least = min(len(first), len(second)) + 1
-        if verdict == "too few recordings":
+        if delta == 0 and len({*first, *second}) == 1:
+            verdict = "no difference shown"
+        elif verdict == "too few recordings":
             needed = max(recordings_needed(len(known), ALPHA), least)
         elif verdict == "no difference shown" and delta:
             needed = max(recordings_to_show(delta, len(known), ALPHA) or 0, least)

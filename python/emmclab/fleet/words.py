@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from emmclab.fleet.comparison import ALPHA, Comparison
+from emmclab.fleet.comparison import ALPHA, Comparison, Difference
 from emmclab.fleet.distribution import LEAST_FOR_OUTLIERS, OUTLYING, POINTS
 from emmclab.fleet.figures import FIGURES
 from emmclab.fleet.summary import Outlier, Summary, shown
@@ -21,8 +21,8 @@ TEST_RULE = (
     f"number of figures by Holm's method, a difference from p <= {ALPHA:g}. Cliff's delta is the share of "
     "pairs in which the second is larger, less that in which it is smaller. Where even complete separation "
     "would not reach that p, corrected, there are too few recordings; how many each fleet needs is given. "
-    "Where no difference is shown, that is the number with which one of the size found would be shown in 4 "
-    "of 5 cases (Noether, 1987)"
+    "Where no difference is shown, so many recordings of each would show one of the size found in 4 of 5 "
+    "cases (Noether, 1987)"
 )
 _HEADINGS = tuple({0: "Least", 50: "Median", 100: "Most"}.get(point, f"p{point}") for point in POINTS)
 
@@ -85,7 +85,7 @@ def differences(comparison: Comparison) -> TextTable:
     rows = [
         [
             one.field.heading,
-            one.verdict if one.needed is None else f"{one.verdict} ({one.needed:,} of each needed)",
+            _verdict(one),
             one.field.text(one.before_median),
             one.field.text(one.after_median),
             one.change,
@@ -96,6 +96,13 @@ def differences(comparison: Comparison) -> TextTable:
         for one in comparison.differences
     ]
     return TextTable("Medians over recordings", headings, rows, 2)
+
+
+def _verdict(one: Difference) -> str:
+    if one.needed is None:
+        return one.verdict
+    few = one.verdict == "too few recordings"
+    return f"{one.verdict} ({one.needed:,} of each {'needed' if few else 'would show it'})"
 
 
 def _p(value: float | None) -> str:

@@ -38,6 +38,8 @@ from emmclab.traces.profile_fields import TABLES
 _MOST_ROWS = 2_000
 #: Best values on the first screen.
 _MOST_TILES, _LEAST_TILES = 5, 3
+#: Inputs of a ranking that are named where they are not all.
+_NAMED_INPUTS = 3
 #: More inputs, or other settings, than can be told apart in a chart are averaged.
 _MOST_LINES = 8
 _MOST_OTHERS = 4
@@ -251,10 +253,20 @@ def _ranking(ranked: Ranked) -> str:
             f"{seeds} not tell the settings apart by {label}: means of {text(best)} to {text(worst)}"
             f"{interval}{one_seed}"
         )
-    below = "close to" if (less := round(100 - 100 * best / worst)) < 1 else f"{less}\u00a0% below"
+    less = round(100 - 100 * best / worst)
+    below = f"{less}\u00a0% below" if less >= 1 else "less than 1\u00a0% below"
     return (
-        f"{_with_alike(ranked)} has the lowest {label}: {text(best)}, {below} {named(ranked.worst)}{one_seed}"
+        f"{_with_alike(ranked)} has the lowest {label}{_of_inputs(ranked)}: {text(best)}, {below} "
+        f"{named(ranked.worst)}{one_seed}"
     )
+
+
+def _of_inputs(ranked: Ranked) -> str:
+    """Name the inputs that settings are ranked by, where these are not all of the grid."""
+    few, whole = len(ranked.inputs), ranked.all_inputs
+    if few == whole:
+        return ""
+    return f" over {', '.join(ranked.inputs) if few <= _NAMED_INPUTS else f'{few} inputs'} of {whole} inputs"
 
 
 def _interval(ranked: Ranked) -> str:
@@ -262,7 +274,10 @@ def _interval(ranked: Ranked) -> str:
     if ranked.interval is None:
         return ""
     unit = "points" if ranked.metric.unit == "%" else "%"
-    bounds = " to ".join(f"{bound:+,.3g}" for bound in ranked.interval)
+    low, high = (f"{bound:+,.3g}" for bound in ranked.interval)
+    if low == high:
+        return "the same with every seed"
+    bounds = f"{low} to {high}"
     return f"{CONFIDENCE_TEXT} interval of the difference {bounds} {unit}"
 
 
@@ -282,6 +297,8 @@ def _answer(ranked: Ranked) -> dict[str, Any]:
         note = "one seed" if ranked.is_told_apart else "one seed, not told apart"
     else:
         note = _interval(ranked) if ranked.is_told_apart else f"not told apart; {_interval(ranked)}"
+    if of_inputs := _of_inputs(ranked):
+        note = f"{note};{of_inputs}" if note else of_inputs.lstrip()
     return {
         "label": metric.label,
         "best": _with_alike(ranked),
@@ -291,7 +308,7 @@ def _answer(ranked: Ranked) -> dict[str, Any]:
         "change": f"{difference:+.2f} points" if points else "–" if change is None else f"{change:+.1f} %",
         "equal": ranked.is_equal,
         "note": note,
-        "inputs": ranked.inputs,
+        "inputs": len(ranked.inputs),
     }
 
 
@@ -307,12 +324,20 @@ def _table(summary: Summary) -> dict[str, Any]:
                 "input": point.input,
                 "setting": [written(value) for _, value in point.setting],
                 "cells": [_cell(metric, point.figures.get(metric.name)) for metric in summary.metrics],
-                "badge": "failed" if point.failed else "ended early" if point.ended_early else "",
+                "badge": _badge(point),
             }
             for point in summary.points[:_MOST_ROWS]
         ],
         "left_out": max(0, len(summary.points) - _MOST_ROWS),
     }
+
+
+def _badge(point: Point) -> str:
+    if point.failed:
+        return "failed"
+    if point.ended_early:
+        return "ended early"
+    return "overloaded" if point.overloaded else ""
 
 
 def _cell(metric: Metric, spread: Spread | None) -> tuple[str, str, float | str]:

@@ -303,7 +303,7 @@ def _weighed(rule: Rule, found: Measurement, reads: Reads) -> tuple[str, str]:
     why = restated(reads, rule.own)
     if not why:
         return judged, ""
-    return RESTATED, f"{why} Such agreement is not evidence; as a test the verdict would be: {judged}."
+    return RESTATED, f"{why} Agreement would be no evidence. As a test the verdict would be: {judged}."
 
 
 def _judged_on(evidence: Mapping[str, Any]) -> str:

@@ -77,6 +77,10 @@ def made_in(reads: Reads) -> set[str]:
     return names & set(workloads())
 
 
+def _were(names: set[str]) -> str:
+    return f"{', '.join(sorted(names))} {'were' if len(names) > 1 else 'was'}"
+
+
 def restated(reads: Reads, own: frozenset[str]) -> str:
     """Say why the values that were read restate a claim's `own` sources; empty where they do not."""
     synthetic = set(workloads())
@@ -98,9 +102,9 @@ def restated(reads: Reads, own: frozenset[str]) -> str:
         said = sorted(set().union(*fields.values()) & own)
         reasons.append(f"the synthetic workloads were made from {', '.join(said)}")
     if made:
-        reasons.append(f"{', '.join(sorted(made))} was made from it")
+        reasons.append(f"{_were(made)} made from it")
     if fitted:
-        reasons.append(f"{', '.join(sorted(fitted))} was fitted to it")
+        reasons.append(f"{_were(fitted)} fitted to it")
     if reads.runs and not working:
         reasons.append("the layer passed every request on, and takes no time itself")
     if reads.tables and not reasons and not recorded_in(reads):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import re
 import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -29,6 +30,8 @@ from emmclab.studies.tables import Digest, Run, kept_rows
 
 #: Most bytes of preconditioned devices in the results folder of a study, where nothing else is said.
 IMAGES_BYTES = 4 << 30
+#: A run that was overloaded, in a row as JSON.
+_OVERLOADED = re.compile(r'"run_load_overloaded": ?true')
 #: Where parts lie, and the one that all become.
 _CELLS, _WHOLE = "cells", "cells/all.parquet"
 #: Parts are written the more rarely, the more there are: seconds for each, and the most between two.
@@ -62,9 +65,10 @@ class Finished:
     digest: str = ""
     #: Numbers of results by table: `runs`, `cuts`, `profiles`, `failures`.
     counts: dict[str, int] = field(default_factory=dict)
-    #: Flat rows of cells that failed, and of runs whose device stopped early.
+    #: Flat rows of cells that failed, of runs whose device stopped early, and of runs that were overloaded.
     failures: list[Run] = field(default_factory=list)
     early: list[Run] = field(default_factory=list)
+    overloaded: list[Run] = field(default_factory=list)
     missing: list[Missing] = field(default_factory=list)
 
 
@@ -378,8 +382,10 @@ class _Notes:
         self._found.counts[line.table] += 1
         if line.table == "failures":
             self._found.failures.append(json.loads(line.row))
-        elif line.table == "runs" and self._stopped.get(line.form, True):
+        elif line.table == "runs" and (self._stopped.get(line.form, True) or _OVERLOADED.search(line.row)):
             row = json.loads(line.row)
             self._stopped[line.form] = bool(row.get("run_stopped"))
             if self._stopped[line.form]:
                 self._found.early.append(row)
+            elif row.get("run_load_overloaded"):
+                self._found.overloaded.append(row)

@@ -106,6 +106,8 @@ _READ = (
     "run.load",
     "durable.requests",
 )
+#: Points that a note names.
+_NAMED = 3
 #: Options that are swept beside the settings.
 _OPTIONS = ("mode", "network")
 
@@ -189,7 +191,9 @@ class Ranked:
     worst: Setting
     best_value: Spread
     worst_value: Spread
-    inputs: int
+    #: The inputs that every setting has, and how many the grid has.
+    inputs: tuple[str, ...]
+    all_inputs: int
     seeds: int
     #: Settings with other values than the best one's that are not told apart from it (`order_of`).
     alike: tuple[Setting, ...]
@@ -242,20 +246,23 @@ def summaries(results: Results) -> list[Summary]:
     return [_summary(grid, runs, with_runtime(runs)) for grid, runs in grids.items()]
 
 
-def overloaded(found: Iterable[Summary]) -> int:
-    """Count the runs that were overloaded."""
-    return sum(point.overloaded for summary in found for point in summary.points)
+def overloaded(found: Iterable[Summary]) -> list[Point]:
+    """Return the points with runs that were overloaded."""
+    return [point for summary in found for point in summary.points if point.overloaded]
 
 
 def overload_note(found: Sequence[Summary]) -> str:
-    """Say that runs were overloaded, and what that means for the answer; empty where none was."""
-    if not (count := overloaded(found)):
+    """Say which runs were overloaded, and what that means for the answer; empty where none was."""
+    if not (points := overloaded(found)):
         return ""
+    count = sum(point.overloaded for point in points)
     runs = sum(point.seeds for summary in found for point in summary.points)
+    names = [f"{point.input} on {named(point.setting)}" for point in points[:_NAMED]]
+    more = f" and {len(points) - _NAMED:,} more" if len(points) > _NAMED else ""
     return (
-        f"{count:,} of {runs:,} simulations were overloaded: requests came faster than the device serves "
-        "them, so that response times grow with the length of the trace; inputs with such a run do not rank "
-        "settings by response times; give the study a lower rate, or a faster device"
+        f"{count:,} of {runs:,} simulations were overloaded ({', '.join(names)}{more}): requests came faster "
+        "than the device serves them, so that response times grow with the length of the trace. Inputs with "
+        "such a run do not rank settings by response times; give the study a lower rate, or a faster device"
     )
 
 
@@ -348,11 +355,13 @@ def _ranked(
         by_seed = {
             setting: _over_inputs(metric, [groups[name, setting] for name in inputs]) for setting in settings
         }
-        found.append(_rank(metric, by_seed, len(inputs)))
+        found.append(_rank(metric, by_seed, tuple(inputs), len(names)))
     return found
 
 
-def _rank(metric: Metric, by_seed: dict[Setting, dict[int, float]], inputs: int) -> Ranked:
+def _rank(
+    metric: Metric, by_seed: dict[Setting, dict[int, float]], inputs: tuple[str, ...], all_inputs: int
+) -> Ranked:
     """Order settings by their means over the seeds; find those that the seeds do not tell from the best."""
     values = {setting: _spread(found) for setting, found in by_seed.items()}
     settings, is_ratio = list(by_seed), metric.unit != "%"
@@ -372,6 +381,7 @@ def _rank(metric: Metric, by_seed: dict[Setting, dict[int, float]], inputs: int)
         values[best],
         values[worst],
         inputs,
+        all_inputs,
         len(by_seed[best]),
         alike,
         interval and _as_change(interval, metric, by_seed[best], by_seed[worst]),

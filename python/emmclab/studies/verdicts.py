@@ -29,7 +29,7 @@ def _ranking(ranked: Ranked) -> dict[str, Any]:
         "is_told_apart": ranked.is_told_apart,
         "alike": [dict(setting) for setting in ranked.alike],
         "interval": None if ranked.interval is None else list(ranked.interval),
-        "inputs": ranked.inputs,
+        "inputs": list(ranked.inputs),
         "seeds": ranked.seeds,
     }
 

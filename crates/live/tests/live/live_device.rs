@@ -523,7 +523,8 @@ fn what_zones_do_not_allow_fails_alone_and_the_service_goes_on() {
     assert_eq!(client.read(zone + 32, 8), stamp(3, 8));
     let status = device.status();
     assert_eq!(status.failed, 5);
-    assert!(status.refused.unwrap().contains("write pointer stands at sector 400"));
+    let [refusal] = &status.refused[..] else { panic!("{:?}", status.refused) };
+    assert!(refusal.first.contains("write pointer stands at sector 400"));
     assert!(device.broken().is_none());
     assert!(erased(zone as u32).is_ok());
     assert!(client.write(zone, stamp(4, 8)).is_ok());

@@ -1,0 +1,54 @@
+//! Requests that the device does not take as they came, by the rule that they break.
+
+use std::collections::BTreeMap;
+
+use emmclab_base::Error;
+use serde::Serialize;
+
+/// Requests that break one rule, as the order of writes in a zone.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Refusal {
+    /// How many came.
+    pub requests: u64,
+    /// Why the first of them was refused.
+    pub first: String,
+}
+
+/// All that were refused.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Refusals(BTreeMap<String, Refusal>);
+
+impl Refusals {
+    /// Counts a request at `sector` that was refused with this error. Reasons that differ in their numbers alone are of one rule.
+    pub fn count(&mut self, error: &Error, sector: u64) {
+        let rule: String = error.problem().chars().filter(|character| !character.is_ascii_digit()).collect();
+        let first =
+            || Refusal { requests: 0, first: format!("{} (request at sector {sector})", error.problem()) };
+        self.0.entry(rule).or_insert_with(first).requests += 1;
+    }
+
+    /// By rule, the most frequent first.
+    pub fn by_rule(&self) -> Vec<Refusal> {
+        let mut all: Vec<Refusal> = self.0.values().cloned().collect();
+        all.sort_by_key(|refusal| std::cmp::Reverse(refusal.requests));
+        all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use emmclab_base::Kind;
+
+    #[test]
+    fn requests_are_counted_by_the_rule_that_they_break() {
+        let mut refusals = Refusals::default();
+        for (problem, sector) in [("zone 7 is full", 5), ("not in order: 8", 6), ("zone 12 is full", 7)] {
+            refusals.count(&Error::new(Kind::Value, problem), sector);
+        }
+        let found: Vec<_> = refusals.by_rule().into_iter().map(|one| (one.requests, one.first)).collect();
+        let expected =
+            [(2, "zone 7 is full (request at sector 5)"), (1, "not in order: 8 (request at sector 6)")];
+        assert_eq!(found, expected.map(|(count, first)| (count, first.to_owned())));
+    }
+}
