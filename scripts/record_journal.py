@@ -4,7 +4,8 @@ Needs root, FUSE and loop devices. Usage: record_journal.py FOLDER [NAME...]
 
 Each application is recorded twice: on ext4 as it is, NAME.parquet, and on ext4 made without a journal,
 NAME-no-journal.parquet. `cpu_s.json` has the processor time of each program and its system calls, in s: the
-least of all its runs, as they differ by more than a journal makes.
+least of all its runs, as they differ by more than a journal makes. `journal_contents.json` has the share of
+the logged blocks that is as in their last logged copies, by bytes and by sectors: traces have no contents.
 
 The clock is free: time goes on only while the device serves requests, so that a request comes when what it
 waited for is complete, and closed-loop replay keeps that. Order, sizes and contents are those of the
@@ -20,12 +21,13 @@ import subprocess
 import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow
 import pyarrow.parquet
 
 import emmclab
+from journal_contents import superblock, unchanged
 from journal_workloads import WORKLOADS
 
 #: What the requests wait for; its times go into the trace.
@@ -46,11 +48,18 @@ _FUA, _PREFLUSH = 2, 4
 _SCHEMA, _HEADER, _LEDGER = b"emmclab.schema", b"emmclab.header", b"emmclab.ledger"
 
 
-def _recorded(name: str, journal: str, folder: Path) -> tuple[pyarrow.Table, int, float]:
-    """Run an application on a new file system.
+class Recorded(NamedTuple):
+    """A run: all requests, how many came before the application began, and its processor time, in s."""
 
-    Gives all requests, how many came before the application began, and its processor time, in s.
-    """
+    table: pyarrow.Table
+    before: int
+    cpu_s: float
+    #: What its log had that was logged before; empty without a journal.
+    contents: dict[str, float]
+
+
+def recorded(name: str, journal: str, folder: Path) -> Recorded:
+    """Run an application on a new file system."""
     record, mount, cpu = folder / "all.parquet", folder / "mount", folder / "cpu"
     mkfs = f'mkfs.ext4 -q -F {journal} -E {_EXTENDED} "$EMMCLAB_DEVICE" {_SIZE_GB}G'
     with emmclab.serve(_DEVICE, loop=True, clock="free", record=record, dirty_bytes=_DIRTY_BYTES) as disk:
@@ -67,12 +76,19 @@ def _recorded(name: str, journal: str, folder: Path) -> tuple[pyarrow.Table, int
             disk.unmount()
 
         run("sh", "-c", mkfs)
+
+        def log_of(when: str) -> Path:
+            run("sh", "-c", f'debugfs -R "dump <8> {folder / when}" "$EMMCLAB_DEVICE" 2>/dev/null')
+            return folder / when
+
         step("prepare")
+        since = 0 if "^has_journal" in journal else superblock(log_of("prepared").read_bytes()).sequence
         before = disk.result()["requests.total"]
         step("run")
+        contents = unchanged(log_of("log"), since) if since else {}
     found = pyarrow.parquet.ParquetFile(record)
     metadata = {key: found.metadata.metadata[key] for key in (_SCHEMA, _HEADER, _LEDGER)}
-    return found.read().replace_schema_metadata(metadata), before, float(cpu.read_text())
+    return Recorded(found.read().replace_schema_metadata(metadata), before, float(cpu.read_text()), contents)
 
 
 def _as_asked(rows: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], int]:
@@ -145,22 +161,26 @@ def main() -> None:
     folder = Path(sys.argv[1])
     folder.mkdir(parents=True, exist_ok=True)
     cpu_s: dict[str, float] = {}
+    contents: dict[str, dict[str, float]] = {}
     for name in sys.argv[2:] or WORKLOADS:
         for suffix, journal in _JOURNALS.items():
             target = folder / f"{name}{suffix}.parquet"
             times = []
             for _ in range(_RUNS):
                 with TemporaryDirectory(prefix="emmclab-") as work:
-                    table, before, took = _recorded(name, journal, Path(work))
-                times.append(took)
+                    made = recorded(name, journal, Path(work))
+                times.append(made.cpu_s)
+            if made.contents:
+                contents[name] = made.contents
             cpu_s[name] = round(min(*times, cpu_s.get(name, times[0])), 4)
-            requests = _write(table, before, target.stem, target)
+            requests = _write(made.table, made.before, target.stem, target)
             spread = " to ".join(f"{1000 * took:.1f}" for took in (min(times), max(times)))
             print(
                 f"{target.stem}: {requests:,} requests, {target.stat().st_size / 1024:.0f} KB; "
                 f"{spread} ms of the processor"
             )
     (folder / "cpu_s.json").write_text(json.dumps(cpu_s, indent=1) + "\n")
+    (folder / "journal_contents.json").write_text(json.dumps(contents, indent=1) + "\n")
 
 
 if __name__ == "__main__":

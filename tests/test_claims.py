@@ -58,6 +58,8 @@ EXPECTED = {
     "iiswc-impl2-idle-gc": DIRECTION,
     "iiswc-impl3-ram": DIRECTION,
     "iiswc-impl1-sdcard": DIRECTION,
+    "iiswc-impl1-queues": NOT,
+    "iiswc-8ps-wear": DIRECTION,
     "iiswc-impl4-wear": DIRECTION,
     "iiswc-impl5-slc": DIRECTION,
     "iiswc-hps-mrt-max": DIRECTION,
@@ -77,7 +79,7 @@ EXPECTED = {
     "advil-fig8-hotcold-gain": NOT,
     "advil-fig8-hotcold-loss": NOT,
     "dsn17-journal-share": DIRECTION,
-    "dsn17-unchanged": REPRODUCED,
+    "dsn17-unchanged": DIRECTION,
     "dsn17-barrier": REPRODUCED,
     "dsn17-gain": NOT,
     "dsn17-ideal": NOT,
@@ -99,7 +101,7 @@ BESIDE = {
     "fastcommit-size",
 }
 #: Claims of the papers that are not in the shared list of published claims.
-ADDED = {"fast12-axes"}
+ADDED = {"fast12-axes", "iiswc-impl1-queues", "iiswc-8ps-wear"}
 #: Claims about statistics that were inputs, as the recorded sources say.
 INPUTS = {
     *("iiswc-throughput-read", "iiswc-throughput-write", "iiswc-c1", "iiswc-c2", "iiswc-c3"),
@@ -200,15 +202,17 @@ def test_the_document_of_the_implications_shows_the_figures_of_the_ledger(
     ledger: list[dict[str, Any]],
 ) -> None:
     number = re.compile(r"\d+(?:\.\d+)?")
-    claims = {claim["source"]: claim for claim in ledger if claim["evidence"].get("study") == "implications"}
+    claims = [claim for claim in ledger if claim["evidence"].get("study") == "implications"]
     text = (ROOT / "docs" / "concepts" / "emmc.md").read_text()
-    rows = re.findall(r"\| (Characteristic \d|\d), .*? \| .*? \| (.*?) \| (.*?) \|", text)
+    rows = re.findall(r"\| (Characteristic \d|\d|V), .*? \| .*? \| (.*?) \| (.*?) \|", text)
     assert len(rows) == len(claims)
     for title, found, judged in rows:
-        claim = claims[f"IISWC15 {f'Implication {title}' if title.isdecimal() else title}"]
-        known = {*number.findall(claim["measured"])}
-        assert {*number.findall(found)} <= known | {"0"}, title
-        assert judged.startswith(claim["verdict"]), title
+        source = f"IISWC15 {f'Implication {title}' if title.isdecimal() else title}"
+        # An implication may be more than one claim.
+        same = [claim for claim in claims if claim["source"] == source]
+        meant = [one for one in same if {*number.findall(found)} <= {*number.findall(one["measured"]), "0"}]
+        assert meant, (title, found)
+        assert judged.startswith(meant[0]["verdict"]), title
 
 
 @pytest.mark.parametrize("rule", MEASURED, ids=lambda rule: rule.id)

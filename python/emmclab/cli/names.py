@@ -111,9 +111,10 @@ def _papers() -> list[str]:
 
 
 def _studies_of_papers() -> list[str]:
+    from emmclab.cli.reproduce import FINDINGS
     from emmclab.papers.registry import studies
 
-    return list(studies())
+    return [*studies(), FINDINGS]
 
 
 def _explained() -> list[str]:

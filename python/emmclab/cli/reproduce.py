@@ -27,6 +27,10 @@ from emmclab.cli.studies import (
     recordings_of,
     run_with_meter,
 )
+from emmclab.errors import ConfigError
+
+#: What stands in the place of a study for the page of findings.
+FINDINGS = "findings"
 
 
 def register(app: typer.Typer) -> None:
@@ -46,7 +50,7 @@ def reproduce(
             help="A study of a paper (`emmclab papers`): `iiswc15`, `implications` (of the same, as "
             "experiments), `advil12`, `advil-live` (of the same, with programs on ext4; as root), "
             "`dsn17`, `dsn17-crash` (of the same, with power cut; as root), or `fast12`. Or `phones`: "
-            "IISWC 2015 judged again for phones of 2022.",
+            "IISWC 2015 judged again for phones of 2022. Or `findings`: what no paper of the list has.",
         ),
     ] = "iiswc15",
     jobs: Jobs = 0,
@@ -71,6 +75,16 @@ def reproduce(
     from emmclab.papers.registry import studies
     from emmclab.studies import Study
 
+    if paper == FINDINGS:
+        if traces is not None:
+            raise ConfigError(
+                "`--traces` is for `iiswc15` and `implications`",
+                kind="config",
+                field="--traces",
+                hint="give recorded traces for findings with --trace",
+            )
+        _findings(html, figures, results, jobs, recorded_traces(trace), reading, fresh=fresh, as_json=as_json)
+        return
     study_of = studies()[_known(paper)]
     recorded = recorded_traces(trace)
     recordings = recordings_of(traces, [study_of], reading)
@@ -103,6 +117,45 @@ def reproduce(
         _name_the_rest(console, paper, len(judged))
 
 
+def _findings(
+    html: Path | None,
+    figures: Path | None,
+    results: Path,
+    jobs: int,
+    traces: list[str],
+    reading: Reading,
+    *,
+    fresh: bool,
+    as_json: bool,
+) -> None:
+    """Run the studies that the findings need, and write their page; profile the recorded traces for those."""
+    from emmclab.cli.profile import run
+    from emmclab.papers.drawing import write_drawings
+    from emmclab.papers.findings import findings_page
+    from emmclab.papers.findings.findings import declared, studies
+    from emmclab.studies import Study
+    from emmclab.traces.reading import read
+
+    found = {name: run_with_meter(Study.named(name), results / name, jobs, fresh) for name in studies()}
+    profiles = [run(read(path, **reading.given())) for path in traces]
+    answered = [(one, one.found(found, profiles)) for one in declared()]
+    html = html or Path(f"{FINDINGS}.html")
+    findings_page.write_findings(answered, found, html)
+    count = 0 if figures is None else write_drawings(findings_page.drawings(answered), figures)
+    if as_json:
+        print_json({"report": str(html.resolve()), "findings": findings_page.to_dict(answered)})
+        return
+    console = stdout()
+    for one, answer in answered:
+        console.print(Text(one.question, "bold"), soft_wrap=True)
+        said = answer.answer if answer else "– needs recorded traces: --trace FILE"
+        console.print(Text(said), soft_wrap=True)
+        console.print(Text(f"{one.id}; {one.command}\n", "dim"), soft_wrap=True)
+    if figures is not None:
+        say(f"figures: {count} in {figures}")
+    console.print(Text(f"Report: {html.resolve()}"), soft_wrap=True)
+
+
 def _name_the_rest(console: Console, study: str, judged: int) -> None:
     """Say how many claims of the paper this study does not judge, and which command lists them."""
     from emmclab.papers.claims import rules
@@ -116,7 +169,6 @@ def _name_the_rest(console: Console, study: str, judged: int) -> None:
 
 def _known(study: str) -> str:
     """Reject a name that is not a study of a paper."""
-    from emmclab.errors import ConfigError
     from emmclab.papers.registry import papers, studies
 
     if study in studies():

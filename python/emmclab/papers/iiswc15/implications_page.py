@@ -75,9 +75,19 @@ def drawings(results: Results) -> list[Drawing]:
         for run in results.select("wear")
     ]
     slc = [
-        {"trace": name, "option": state, "value": change_pct(base[name], run)}
+        {"trace": name, "option": f"{state}, {how}", "value": change_pct(base[name], run)}
         for state, base in (("new", new), ("aged", aged))
-        for name, run in by_input(results, f"slc-{state}").items()
+        for how, grid in (("half of the pages", f"slc-half-{state}"), ("as a cache", f"slc-{state}"))
+        for name, run in by_input(results, grid).items()
+    ]
+    queues = [
+        {"trace": name, "option": "32 requests at once", "value": change_pct(new[name], run)}
+        for name, run in by_input(results, "queues").items()
+    ]
+    pages = [
+        {"trace": run["input"], "option": label, "value": run["write_amplification"]["waf"]}
+        for label, grid in (("4 KB", "pages-4k"), ("8 KB", "pages-8k"), ("both", "pages-hps"))
+        for run in results.select(grid)
     ]
     service = [
         {"trace": name, "option": "service time", "value": run["service"]["mean_service_ms"]}
@@ -91,6 +101,7 @@ def drawings(results: Results) -> list[Drawing]:
             "mean service time, ms",
         ),
         _points("card", "Implication 1: mean response with an external card in parallel", card, _CHANGE),
+        _points("queues", "Implication 1: mean response with parallel request queues", queues, _CHANGE),
         _points(
             "pauses",
             "Implication 2: wait for garbage collection, on demand and in pauses",
@@ -102,6 +113,9 @@ def drawings(results: Results) -> list[Drawing]:
             "wear", "Implication 4: evenness of wear by levelling", wear, "most worn block over the mean"
         ),
         _points("slc", "Implication 5: mean response with small writes in SLC mode", slc, _CHANGE),
+        _points(
+            "pages", "Section V: what is written to a full device by page size", pages, "write amplification"
+        ),
     ]
 
 
@@ -112,6 +126,8 @@ _SOURCES = {
     "ram": "IISWC15 Implication 3",
     "wear": "IISWC15 Implication 4",
     "slc": "IISWC15 Implication 5",
+    "queues": "IISWC15 Implication 1",
+    "pages": "IISWC15 V",
 }
 
 

@@ -1,0 +1,65 @@
+"""The declared findings, answered on the results that they need."""
+
+from __future__ import annotations
+
+import functools
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from typing import Any
+
+from emmclab.papers.findings import measured
+from emmclab.papers.findings.measured import Found
+from emmclab.studies.results import Results
+from emmclab.traces.profile import Profile
+
+#: The name by which `emmclab reproduce` takes them.
+NAME = "findings"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A finding as it is declared."""
+
+    id: str
+    question: str
+    method: str
+    limits: str
+    #: The function of `measured` that answers it, and the command that shows it again.
+    measure: str
+    command: str
+    #: The study whose results it takes; empty where it takes none.
+    study: str = ""
+    #: Whether it takes profiles of recorded traces.
+    traces: bool = False
+
+    def found(self, results: Mapping[str, Results], profiles: Sequence[Profile]) -> Found | None:
+        """Return its answer; None where it needs recorded traces and there are none."""
+        measure: Any = getattr(measured, self.measure)
+        answer: Found | None
+        if self.traces:
+            answer = measure(profiles) if profiles else None
+        else:
+            answer = measure(results[self.study]) if self.study else measure()
+        return answer
+
+
+@functools.cache
+def declared() -> tuple[Finding, ...]:
+    """Return all findings in their order.
+
+    >>> [one.id for one in declared()][:2]
+    ['hybrid-merit', 'hybrid-worn']
+    """
+    text = files(__package__).joinpath("findings.toml").read_text("utf-8")
+    return tuple(Finding(**one) for one in tomllib.loads(text)["finding"])
+
+
+def studies() -> list[str]:
+    """Return the studies that the findings need, each once.
+
+    >>> studies()
+    ['iiswc15', 'implications', 'dsn17', 'advil12']
+    """
+    return list(dict.fromkeys(one.study for one in declared() if one.study))

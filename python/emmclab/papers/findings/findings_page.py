@@ -1,0 +1,91 @@
+"""The page of the findings: question, answer, picture, method, limits and command of each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import altair as alt
+
+from emmclab import __version__
+from emmclab.pages.assemble import assemble
+from emmclab.pages.head import Head, Provenance, Tile
+from emmclab.pages.plots import dots
+from emmclab.papers.drawing import Drawing
+from emmclab.papers.findings.findings import NAME, Finding
+from emmclab.papers.findings.measured import Found
+from emmclab.runtime.files import write_whole
+from emmclab.studies.results import Results
+
+Answered = Sequence[tuple[Finding, Found | None]]
+
+
+def drawings(answered: Answered) -> list[Drawing]:
+    """Draw the figure of each finding that has an answer with values."""
+    return [
+        Drawing(
+            one.id,
+            f"{found.axis[:1].upper()}{found.axis[1:]}",
+            f"Finding {one.id}.",
+            found.rows,
+            dots(found.rows, "trace", alt.X("value:Q", title=found.axis), "option"),
+            wide=True,
+            of_all=True,
+        )
+        for one, found in answered
+        if found is not None and found.rows
+    ]
+
+
+def write_findings(answered: Answered, results: Mapping[str, Results], path: Path) -> None:
+    """Write the page; the file appears when it is whole, and never otherwise."""
+    write_whole(path, render(answered, results))
+
+
+def render(answered: Answered, results: Mapping[str, Results]) -> str:
+    """Return the page; the same results give the same bytes."""
+    drawn = drawings(answered)
+    rows = {one.name: one.rows for one in drawn}
+    known = [found for _, found in answered if found is not None]
+    lines = [
+        (name, f"SHA-256 {found.digest} of {found.about['cells']:,} results")
+        for name, found in results.items()
+    ]
+    return assemble(
+        "findings/findings.html.j2",
+        [one.figure for one in drawn],
+        rows,
+        list(dict.fromkeys(row["trace"] for part in rows.values() for row in part)),
+        trace_names=[],
+        title="findings",
+        head=Head(
+            answer=f"{len(known)} of {len(answered)} questions that no paper here answers, answered",
+            lead=[
+                "Each finding has a question, an answer with its figures, how it was found, what limits it, "
+                f"and the command that shows it again. To cite: emmclab {__version__}, with the name of the "
+                "finding."
+            ],
+            tiles=[Tile("Findings", f"{len(known):,}"), Tile("Studies", f"{len(results):,}")],
+        ),
+        provenance=Provenance(f"emmclab reproduce {NAME}", lines, made={"version": __version__}),
+        answered=answered,
+    )
+
+
+def to_dict(answered: Answered) -> list[dict[str, Any]]:
+    """Return the findings as `emmclab reproduce findings --json` prints them."""
+    return [
+        {
+            "id": one.id,
+            "question": one.question,
+            "answer": None if found is None else found.answer,
+            "method": one.method,
+            "limits": one.limits,
+            "study": one.study or None,
+            "command": one.command,
+            "axis": None if found is None else found.axis,
+            "values": [] if found is None else list(found.rows),
+        }
+        for one, found in answered
+    ]

@@ -1,0 +1,192 @@
+"""What was found, from the results of studies, of profiles, and of data that comes with emmclab."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from statistics import fmean, median
+from typing import NamedTuple
+
+from emmclab.apps.solutions import risks
+from emmclab.pages.plots import Rows
+from emmclab.papers.advil12.bandwidth import lengths
+from emmclab.papers.dsn17.journaling import APPLICATIONS, AWARE, BASE, BOUND, DEVICES, IDEAL, times
+from emmclab.papers.iiswc15.implications import by_input, change_pct
+from emmclab.papers.iiswc15.readings import EIGHT, FOUR, HYBRID, PRIMARY, mean_responses, over_8ps
+from emmclab.studies.results import Results
+from emmclab.traces.profile import Profile
+
+#: A change of the mean response from which an option helps, percent.
+_HELPS_PCT = 5.0
+
+
+class Found(NamedTuple):
+    """An answer with its figures, and the rows of a chart (`trace`, `option`, `value`) with its axis."""
+
+    answer: str
+    rows: Rows
+    axis: str
+
+
+def hybrid_merit(results: Results) -> Found:
+    """Hybrid pages against pages of 8 KB: time and space."""
+    names = results.applications
+    four, eight, hybrid = (
+        mean_responses(results, PRIMARY, device, names) for device in (FOUR, EIGHT, HYBRID)
+    )
+    shorter = {
+        "8 KB": {name: 100 * (1 - eight[name] / four[name]) for name in names},
+        "both sizes": {name: 100 * (1 - hybrid[name] / four[name]) for name in names},
+    }
+    over = fmean(100 * (1 - hybrid[name] / eight[name]) for name in names)
+    space = fmean(over_8ps(results)["ratio"])
+    return Found(
+        f"The gain is that of large pages: pages of 8 KB shorten the mean response by "
+        f"{fmean(shorter['8 KB'].values()):.1f} %, pages of both sizes by "
+        f"{fmean(shorter['both sizes'].values()):.1f} % (means over {len(names)} applications), which is "
+        f"{over:.1f} % shorter than 8 KB alone. Their own merit is space, which they use {space:.1f} % "
+        "better.",
+        _rows(shorter),
+        "mean response shorter than with pages of 4 KB, %",
+    )
+
+
+def hybrid_worn(results: Results) -> Found:
+    """Write amplification of the three page sizes on a full device."""
+    labels = {"4 KB": "pages-4k", "8 KB": "pages-8k", "both sizes": "pages-hps"}
+    waf = {
+        label: {name: run["write_amplification"]["waf"] for name, run in by_input(results, grid).items()}
+        for label, grid in labels.items()
+    }
+    names = list(waf["4 KB"])
+    over = {label: median(waf[label][name] / waf["4 KB"][name] for name in names) for label in labels}
+    worse = sum(waf["both sizes"][name] > waf["8 KB"][name] for name in names)
+    return Found(
+        f"What is written to the flash is x{over['8 KB']:.2f} of that with pages of 4 KB for pages of 8 KB, "
+        f"and x{over['both sizes']:.2f} for pages of both sizes (medians of {len(names)} workloads); pages "
+        f"of both sizes write more than pages of 8 KB in {worse} of {len(names)}.",
+        _rows(waf),
+        "write amplification",
+    )
+
+
+def queues_help(results: Results) -> Found:
+    """Mean response with 32 requests inside the device, over one at a time."""
+    base = by_input(results, "new")
+    changes = {name: change_pct(base[name], run) for name, run in by_input(results, "queues").items()}
+    helped = sum(change < -_HELPS_PCT for change in changes.values())
+    return Found(
+        f"They do: the mean response changes by {median(changes.values()):+.1f} % (median), and falls by "
+        f"more than {_HELPS_PCT:g} % in {helped} of {len(changes)} workloads. Few requests meet others, but "
+        "those that do wait for a whole request.",
+        _rows({"32 requests at once": changes}),
+        "mean response against one request at a time, %",
+    )
+
+
+def tax_left(results: Results) -> Found:
+    """Run time over ext4 without a journal: as ext4 asks, aware, and over the bound."""
+    ideal, bound = (times(results, mode, DEVICES[0]) for mode in (IDEAL, BOUND))
+    over = {
+        label: {
+            name: 100 * (time / ideal[name] - 1) for name, time in times(results, mode, DEVICES[0]).items()
+        }
+        for label, mode in (("as ext4 asks", BASE), ("knows the device", AWARE))
+    }
+    asked, aware = (fmean(over[label].values()) for label in over)
+    of_bound = fmean(100 * (time / bound[name] - 1) for name, time in times(results, AWARE).items())
+    return Found(
+        f"Of {asked:.0f} % that the journal costs over ext4 without one, {aware:.0f} % are left, so that "
+        f"{asked - aware:.0f} points are saved (means over {len(APPLICATIONS)} applications). Against a "
+        f"bound that writes no metadata, {of_bound:.0f} % would seem to be left.",
+        _rows(over),
+        "run time over ext4 without a journal, %",
+    )
+
+
+def logging_length(results: Results) -> Found:
+    """Gain of Advil and ReSSD by the length of a recording."""
+    found = lengths(results)
+    gains: dict[str, dict[str, float]] = {}
+    for row in found:
+        for key, until in (("gain", ""), ("drained", ", log moved back")):
+            gains.setdefault(f"{row['layer']}{until}", {})[f"{row['requests']:,} requests"] = row[key]
+    advil = [row for row in found if row["layer"] == "Advil"]
+    best = max(advil, key=lambda row: row["gain"])
+    pays = next((row["requests"] for row in advil if row["drained"] > 1 + _HELPS_PCT / 100), None)
+    since = "in no recording" if pays is None else f"from {pays:,} requests on"
+    return Found(
+        f"Until the last request Advil gains most in a recording of {best['requests']:,} requests "
+        f"({best['gain']:.2f} times the bandwidth); with the log moved back it gains more than "
+        f"{_HELPS_PCT:g} % {since}.",
+        _rows(gains),
+        "write bandwidth over the bare device",
+    )
+
+
+def logging_wal(results: Results) -> Found:
+    """Share of the writes of SQLite that is logged, by journal mode, and what that gains."""
+    bare, advil = (by_input(results, f"programs-{layer}") for layer in ("bare", "advil"))
+    logged = {
+        name: 100 * run["layers"][0]["logged_writes"] / run["requests"]["write"]
+        for name, run in advil.items()
+    }
+    gain = {
+        name: 100 * (bare[name]["run"]["simulated_s"] / run["run"]["simulated_s"] - 1)
+        for name, run in advil.items()
+    }
+    said = ", ".join(f"{name} {share:.0f} % ({gain[name]:+.0f} %)" for name, share in logged.items())
+    return Found(
+        f"Share of the writes that is logged, and bandwidth gained: {said}.",
+        _rows({"logged, % of writes": logged, "bandwidth gained, %": gain}),
+        "%",
+    )
+
+
+def sqlite_lost() -> Found:
+    """States after a cut of power that lost what was acknowledged, by solution and workload."""
+    shares: dict[str, dict[str, float]] = {}
+    broken = []
+    for solution, rows in risks()["solutions"].items():
+        for row in rows:
+            lost = row["lost_states"] + row["documented_states"]
+            shares.setdefault(row["workload"], {})[solution] = 100 * lost / row["states"]
+            if row["lost_states"]:
+                broken.append(f"{solution} ({row['workload']})")
+    documented = shares.get("sqlite-delete", {})
+    kept = [name for name, by_solution in shares.items() if not any(by_solution.values())]
+    return Found(
+        "Beyond what SQLite documents, acknowledged data is lost below "
+        f"{', '.join(broken) or 'none of them'}. With a rollback journal the last transaction returns in "
+        f"{min(documented.values()):.0f} to {max(documented.values()):.0f} % of the states below each, as "
+        f"documented; {', '.join(kept)} lose nothing.",
+        _rows(shares),
+        "states that lost an acknowledged operation, %",
+    )
+
+
+def link_power_saving(profiles: Sequence[Profile]) -> Found:
+    """Requests that a driver issued again when the link woke up, and what they do to the figures."""
+    said, shares = [], {}
+    for profile in profiles:
+        again = profile["reissues"]
+        if not again or not again["reissued"]:
+            said.append(f"{profile.name}: no request is suspected to be issued again")
+            continue
+        shares[profile.name] = again["reissued_pct"]
+        as_recorded, without = (again[key]["temporal_locality_pct"] for key in ("figures", "figures_without"))
+        said.append(
+            f"{profile.name}: the link is awake up to {again['awake_up_to_ms']} ms after a request and "
+            f"asleep from {again['asleep_from_ms']} ms on; {again['reissued_pct']:.1f} % of the requests are "
+            f"issued a second time, {again['median_until_again_ms']:.2f} ms later (median), which turns a "
+            f"temporal locality of {without:.1f} % into {as_recorded:.1f} %"
+        )
+    return Found(f"{'; '.join(said)}.", _rows({"issued again": shares}), "requests that are issued again, %")
+
+
+def _rows(values: dict[str, dict[str, float]]) -> Rows:
+    """Return values by option and trace as rows."""
+    return [
+        {"trace": trace, "option": option, "value": value}
+        for option, by_trace in values.items()
+        for trace, value in by_trace.items()
+    ]
