@@ -582,3 +582,16 @@ def test_the_page_on_live_devices_lists_every_setting_that_can_change() -> None:
     text = (ROOT / "docs" / "concepts" / "live.md").read_text(encoding="utf-8")
     part = text.partition("## Settings that change in use")[2].partition("\n## ")[0]
     assert set(re.findall(r"`([a-z_]+(?:\.[a-z_*]+)+)`", part)) | {"clock"} == set(CHANGING)
+
+
+@pytest.mark.parametrize("think", [False, True])
+def test_a_clock_with_idle_time_ends_the_work_of_the_device_before_a_run_is_counted(think: bool) -> None:
+    """Blocks in SLC mode are folded in idle time, which a free clock has where the host's time counts."""
+    need("qemu-io")
+    # Later than this test takes, and long before the device has been looked at for the last time.
+    device = lab.Device.preset("emmc51-cache").with_capacity("2GB").set({"slc.fold_after_us": 30_000_000})
+    with lab.serve(device, clock="free", think=think, nbd="auto") as disk:
+        assert qemu_io(disk.path, "write 0 16M", cache="writeback").returncode == 0
+        moved = disk.settle()["flash.page_programs.total"]
+        assert (moved > 0) == think
+        assert disk.result()["flash.page_programs.total"] == 0

@@ -297,7 +297,7 @@ def mode_line(result: Result) -> str:
     line = f"{name} ({reason})" if (reason := result["run.mode_reason"]) else name
     if clock := (result.get("live") or {}).get("clock"):
         # In idle time a device writes its cache back, so that flushes find less.
-        idle = "no idle time" if clock == "free" else "idle time"
+        idle = "no idle time" if clock == "free" and not result["options"].get("think") else "idle time"
         line += f", clock {clock} ({idle} between requests)"
     return line
 

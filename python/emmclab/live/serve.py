@@ -163,8 +163,8 @@ class LiveDevice:
         """Have the device end its own work on what was written so far: write-back, folding, idle collection.
 
         Simulated time goes on without requests until nothing changes, which takes about a second of the
-        host. On a free clock time stands still, and nothing is done. Result and recorded trace begin after
-        it. Returns the figures of that work.
+        host. On a free clock without `think` time stands still, and nothing is done. Result and trace
+        begin after it. Returns the figures of that work.
 
         >>> import emmclab
         >>> with emmclab.serve("small-1gb", clock="free", nbd="auto") as disk:
@@ -173,7 +173,7 @@ class LiveDevice:
         """
         self.clear_counters()
         clock = self.stats()["clock"]
-        if clock != "free":
+        if clock != "free" or self._said["think"]:
             self.set("clock", _FAST)
             before, same = None, 0
             for _ in range(_MOST_LOOKS):
