@@ -288,3 +288,14 @@ def test_the_requests_of_an_application_are_a_trace(tmp_path: Path) -> None:
     about = json.loads(pyarrow.parquet.read_metadata(path).metadata[b"emmclab.run"])
     assert (about["application"], about["device"]) == ("email", "emmc51-cache")
     assert emmclab("profile", path).returncode == 0
+
+
+def test_applications_at_once_slow_each_other_and_the_first_is_waited_for() -> None:
+    alone = emmclab_json("apps", "run", "email", "--device", "nexus5")
+    both = emmclab_json("apps", "run", "email", "--beside", "facebook", "--device", "nexus5")
+    assert both["app"]["runtime_ns"] > alone["app"]["runtime_ns"]
+    assert both["options"]["beside"] == ["facebook"] and alone["options"]["beside"] == []
+    assert both["app"]["user_waits_for"] == alone["app"]["user_waits_for"]
+    assert any(thread["name"].startswith("facebook: ") for thread in both["app"]["threads"])
+    again = emmclab_json("apps", "run", "email + facebook", "--device", "nexus5")
+    assert again["app"] == both["app"]

@@ -20,7 +20,7 @@ import emmclab as lab
 from conftest import COMMAND, PATIENCE_S, ROOT, emmclab, emmclab_json, environment, missing, need
 from emmclab.devices.result import Result
 from emmclab.devices.result_text import warnings
-from emmclab.live.serve import CHANGING
+from emmclab.live.device import CHANGING
 
 #: Small, so that preparing it takes no time, and one that keeps data in a cache.
 TINY = ("small-1gb", "--set", "geometry.block_groups.0.blocks=32")

@@ -37,7 +37,8 @@ if TYPE_CHECKING:
         UnitError,
         UnsupportedError,
     )
-    from emmclab.live.serve import LiveDevice, serve
+    from emmclab.live.device import LiveDevice
+    from emmclab.live.serve import serve
     from emmclab.traces.profile import Profile
     from emmclab.traces.reading import bundled, combine, convert, profile, read
     from emmclab.traces.trace import Trace
@@ -75,7 +76,8 @@ _MODULES = {
     "devices.run_options": ("RunOptions", "VictimPolicy", "VictimView"),
     "devices.result": ("Result",),
     "errors": ("ConfigError", "EmmclabError", "FormatError", "InputError", "UnitError", "UnsupportedError"),
-    "live.serve": ("LiveDevice", "serve"),
+    "live.device": ("LiveDevice",),
+    "live.serve": ("serve",),
     "traces.profile": ("Profile",),
     "traces.reading": ("bundled", "combine", "convert", "profile", "read"),
     "traces.trace": ("Trace",),

@@ -37,6 +37,12 @@ impl PyProgram {
         run(py, || Program::from_file(&path)).map(Self)
     }
 
+    /// This application with others beside it; the user waits for this one.
+    fn beside(&self, py: Python<'_>, others: Vec<PyRef<'_, Self>>) -> PyResult<Self> {
+        let others: Vec<Program> = others.iter().map(|other| other.0.clone()).collect();
+        run(py, || self.0.clone().beside(&others)).map(Self)
+    }
+
     /// Its name.
     #[getter]
     fn name(&self) -> &str {

@@ -33,6 +33,10 @@ LIMIT_S = 86_400
 _OPERATIONS = ("read", "fsync", "write_back")
 
 
+#: What stands between the names of applications that run at once.
+_AT_ONCE = " + "
+
+
 @dataclass(frozen=True)
 class AppOptions:
     """How an application was run, in the model and on a served device alike: the group `options`."""
@@ -44,6 +48,8 @@ class AppOptions:
     #: File systems in place of those of the host, and the classes of files that are synced; None: all.
     filesystems: tuple[str, ...] = ()
     synced: tuple[str, ...] | None = None
+    #: Applications that ran beside it.
+    beside: tuple[str, ...] = ()
     #: Of a served device; None in the model, which has simulated time.
     clock: str | None = None
 
@@ -55,6 +61,7 @@ class AppOptions:
             "layer_settings": dict(self.layer_settings),
             "filesystems": list(self.filesystems),
             "synced": None if self.synced is None else list(self.synced),
+            "beside": list(self.beside),
         }
         if self.clock is None:
             del said["clock"]
@@ -71,7 +78,7 @@ class AppResult(Document):
     def options(self) -> AppOptions:
         """How it was run."""
         said = self["options"]
-        lists = {name: tuple(said[name]) for name in ("layers", "filesystems")}
+        lists = {name: tuple(said[name]) for name in ("layers", "filesystems", "beside")}
         synced = None if said["synced"] is None else tuple(said["synced"])
         return AppOptions(**{**said, **lists, "synced": synced})
 
@@ -147,7 +154,16 @@ def _is_file(name: str) -> bool:
 
 
 def program_of(name: str) -> _core.Program:
-    """Take an application that comes with emmclab by its name, or one by the path of its file."""
+    """Take an application that comes with emmclab by its name, or one by the path of its file.
+
+    `A + B` is A with B beside it, as `beside` of `run_application`.
+
+    >>> program_of("email + maps").name
+    'email + maps'
+    """
+    first, *others = name.split(_AT_ONCE)
+    if others:
+        return program_of(first).beside([program_of(one) for one in others])
     if not _is_file(name):
         return _core.Program.preset(name)
     return _core.Program.file(name)
@@ -226,6 +242,7 @@ def run_application(
     what_if: Iterable[str] = (),
     filesystems: Iterable[str] = (),
     sync: Sequence[str] | None = None,
+    beside: Sequence[str] = (),
     precondition: str = PRECONDITION,
     images: str | PathLike[str] | None = None,
     images_limit: int | None = None,
@@ -250,6 +267,8 @@ def run_application(
         filesystems: file systems in place of those of the host: `data=lfs` on one partition, `lfs` on all.
         sync: classes of files whose syncs are carried out (`database`, `database_journal`, `cache`, `other`),
             or `["none"]`; those of the others return at once. Without it, those that the host has.
+        beside: applications that begin with it and share cores, page cache, memory and device with it, by
+            their names or files; with its end they end.
         precondition: data on the device before, as `Device.simulate` takes it, but no trace.
         images: folder that keeps preconditioned devices.
         images_limit: most bytes of `images`, as in `Device.simulate`.
@@ -272,16 +291,19 @@ def run_application(
     True
     """
     device = Device.named(device) if isinstance(device, str) else device
-    beside = Device.named(second) if isinstance(second, str) else second
+    other = Device.named(second) if isinstance(second, str) else second
     aging = no_trace(precondition, "a device under an application").text
     program, setup = program_of(name), setup_of(host)
+    if beside:
+        program = program.beside([program_of(one) for one in beside])
     said = AppOptions(
         precondition=aging,
         layers=tuple(layers),
         layer_settings=layer_settings or {},
-        second=None if beside is None else beside.name,
+        second=None if other is None else other.name,
         filesystems=tuple(filesystems),
         synced=None if sync is None else tuple(sync),
+        beside=tuple(beside),
     ).to_dict()
     options = {"network": network, "seed": seed, "limit_s": limit_s, "what_if": list(what_if)}
     options |= {name: said[name] for name in ("filesystems", "synced")}
@@ -295,7 +317,7 @@ def run_application(
             images=None if images is None else fspath(images),
             images_limit=images_limit,
             layers=stack(layers, layer_settings or {}),
-            second=None if beside is None else beside.seeded(seed).core,
+            second=None if other is None else other.seeded(seed).core,
             perfetto=None if perfetto is None else fspath(perfetto),
             events=None if events is None else fspath(events),
             about=json.dumps({"application": name, "device": device.name, **options, "options": said}),

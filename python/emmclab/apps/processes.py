@@ -23,7 +23,8 @@ from emmclab.apps.closed_loop import (
 from emmclab.devices.device import Device
 from emmclab.devices.layers import Setting
 from emmclab.errors import ConfigError
-from emmclab.live.serve import LiveDevice, require_loop, require_tools, serve
+from emmclab.live.device import LiveDevice
+from emmclab.live.serve import require_loop, require_tools, serve
 
 #: The host where none is named: all of its partitions have a file system that test machines mount.
 LIVE_HOST = "phone-2020-ext4"
@@ -45,6 +46,7 @@ def run_live(
     network: str = NETWORK,
     host: str = LIVE_HOST,
     seed: int = 1,
+    beside: Sequence[str] = (),
     clock: str = "real",
     precondition: str = PRECONDITION,
     images: str | PathLike[str] | None = None,
@@ -66,6 +68,7 @@ def run_live(
         network: a network of the host.
         host: a host, or the path of a TOML file; its kernel settings count only by the limit of dirty data.
         seed: of everything that is drawn.
+        beside: applications that run beside it, as `run_application` takes them.
         clock: of the device, as `serve` takes it.
         precondition: data on the device before, as `serve` takes it.
         images: folder that keeps preconditioned devices.
@@ -83,13 +86,16 @@ def run_live(
     require_tools(_TOOLS)
     chosen = Device.named(device) if isinstance(device, str) else device
     program, setup = program_of(name), setup_of(host)
+    if beside:
+        program = program.beside([program_of(one) for one in beside])
     setup.check_network(network)
-    beside = Device.named(second) if isinstance(second, str) else second
+    other = Device.named(second) if isinstance(second, str) else second
     said = AppOptions(
         precondition=precondition,
         layers=tuple(layers),
         layer_settings=layer_settings or {},
-        second=None if beside is None else beside.name,
+        second=None if other is None else other.name,
+        beside=tuple(beside),
         clock=clock,
     ).to_dict()
     with (
@@ -106,7 +112,7 @@ def run_live(
             dirty_bytes=setup.dirty_bytes(),
             layers=layers,
             layer_settings=layer_settings,
-            second=beside,
+            second=other,
         ) as disk,
     ):
         places = _places(setup, disk, host)

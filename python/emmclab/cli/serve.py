@@ -15,7 +15,7 @@ from typing import Annotated, Any
 import typer
 
 from emmclab.cli.children import output_aside
-from emmclab.cli.console import print_json, say, stderr, stdout
+from emmclab.cli.console import say, stderr
 from emmclab.cli.endings import Ending, asked_by_signal
 from emmclab.cli.helping import examples
 from emmclab.cli.names import filesystem_names, one_of
@@ -39,9 +39,9 @@ from emmclab.cli.working import Preparing
 from emmclab.devices.device import lie_of
 from emmclab.devices.provenance import Provenance
 from emmclab.devices.result import Result
-from emmclab.devices.result_text import changes_line, lateness, warnings
+from emmclab.devices.result_text import changes_line
 from emmclab.errors import ConfigError
-from emmclab.runtime.quantity import duration, size
+from emmclab.runtime.quantity import size
 from emmclab.runtime.repeating import repeated
 
 #: How soon an end or a trigger is noticed, seconds.
@@ -261,9 +261,11 @@ def serve(
             write_simulation_report([result], [live.device], html, made=made)
             say(f"report: {html}")
     finally:  # Behind the page, which a terminal that is closed does not take with it.
+        from emmclab.cli.show_live import show_served
+
         if record is not None:
             say(f"trace: {record}")
-        _show(live, result, as_json, made)
+        show_served(live, result, as_json, made)
     if status:
         raise typer.Exit(status)
 
@@ -451,54 +453,3 @@ def _watch(live: Any, clock: str, delayed: _Delay | None, ending: Ending, as_jso
             if figures["stopped"]:
                 say(f"warning: {figures['stopped']}")
                 return
-
-
-def _prepared(live: Any) -> str:
-    """Say what came before the run and is not counted: making and mounting the file system, and its end."""
-    result, settled = live.prepared, live.settled
-    requests, seconds = result["requests"], result["run"]["simulated_s"]
-    line = (
-        f"making and mounting the file system came before and is not counted: {requests['total']:,} "
-        f"requests, {size(requests['bytes_written'])} written, "
-        f"{result['flash.page_programs.total']:,} pages programmed, {duration(seconds)} of simulated time"
-    )
-    moved, erased = settled["flash.page_programs.total"], settled["flash.block_erases"]
-    if moved or erased:
-        line += f"; the device then moved its data while idle: {moved:,} pages programmed, {erased:,} erases"
-    return line
-
-
-def _moved(result: Result) -> str:
-    """Say what share of the pages was programmed to move data, some of which may be older than the run."""
-    by_cause = result["flash.page_programs"]
-    moved = by_cause["gc"] + by_cause["wear"]
-    if not moved:
-        return ""
-    return (
-        f"pages programmed: {by_cause['total'] - moved:,} for the requests, {moved:,} to move data "
-        "(collection, folding, wear levelling), which may be older than the run; "
-        "write amplification counts both"
-    )
-
-
-def _show(live: Any, result: Result, as_json: bool, made: dict[str, Any]) -> None:
-    """Print the sum of the run."""
-    if as_json:
-        for text in warnings(result):
-            say(f"warning: {text}")
-        before = {"prepared": live.prepared, "settled": live.settled}
-        parts = {name: None if one is None else one.to_dict() for name, one in before.items()}
-        print_json({"live": None} | result.to_dict() | parts | {"provenance": made})
-        return
-    if result["requests"]["total"] == 0:
-        say("no request arrived")
-    else:
-        from emmclab.cli.show_runs import show_result
-
-        show_result(stdout(), result)
-        if text := _moved(result):
-            say(text)
-        if text := lateness(result):
-            say(text)
-    if live.prepared is not None:
-        say(_prepared(live))

@@ -1,4 +1,4 @@
-"""A served device at work, on the terminal."""
+"""A served device at work, and the sum of its run, on the terminal."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from typing import Any
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from emmclab.cli.console import print_json, say, stdout
 from emmclab.cli.show import framed
-from emmclab.devices.result_text import refusals_text
+from emmclab.devices.result import Result
+from emmclab.devices.result_text import lateness, refusals_text, warnings
 from emmclab.runtime.quantity import duration, size
 
 
@@ -50,3 +52,54 @@ def live_view(live: Any, figures: dict[str, Any], took_s: float) -> Group:
     if figures["image_error"]:
         lines.append(Text(f"the image takes no data: {figures['image_error']}", "yellow"))
     return Group(*lines)
+
+
+def _prepared(live: Any) -> str:
+    """Say what came before the run and is not counted: making and mounting the file system, and its end."""
+    result, settled = live.prepared, live.settled
+    requests, seconds = result["requests"], result["run"]["simulated_s"]
+    line = (
+        f"making and mounting the file system came before and is not counted: {requests['total']:,} "
+        f"requests, {size(requests['bytes_written'])} written, "
+        f"{result['flash.page_programs.total']:,} pages programmed, {duration(seconds)} of simulated time"
+    )
+    moved, erased = settled["flash.page_programs.total"], settled["flash.block_erases"]
+    if moved or erased:
+        line += f"; the device then moved its data while idle: {moved:,} pages programmed, {erased:,} erases"
+    return line
+
+
+def _moved(result: Result) -> str:
+    """Say what share of the pages was programmed to move data, some of which may be older than the run."""
+    by_cause = result["flash.page_programs"]
+    moved = by_cause["gc"] + by_cause["wear"]
+    if not moved:
+        return ""
+    return (
+        f"pages programmed: {by_cause['total'] - moved:,} for the requests, {moved:,} to move data "
+        "(collection, folding, wear levelling), which may be older than the run; "
+        "write amplification counts both"
+    )
+
+
+def show_served(live: Any, result: Result, as_json: bool, made: dict[str, Any]) -> None:
+    """Print the sum of the run of a served device."""
+    if as_json:
+        for text in warnings(result):
+            say(f"warning: {text}")
+        before = {"prepared": live.prepared, "settled": live.settled}
+        parts = {name: None if one is None else one.to_dict() for name, one in before.items()}
+        print_json({"live": None} | result.to_dict() | parts | {"provenance": made})
+        return
+    if result["requests"]["total"] == 0:
+        say("no request arrived")
+    else:
+        from emmclab.cli.show_runs import show_result
+
+        show_result(stdout(), result)
+        if text := _moved(result):
+            say(text)
+        if text := lateness(result):
+            say(text)
+    if live.prepared is not None:
+        say(_prepared(live))

@@ -22,7 +22,8 @@ from emmclab.crash.thinking import Thinking
 from emmclab.devices.device import Device, lie_of
 from emmclab.devices.layers import Setting
 from emmclab.errors import ConfigError
-from emmclab.live.serve import LiveDevice, serve
+from emmclab.live.device import LiveDevice
+from emmclab.live.serve import serve
 
 #: The mark in a log after which power may go: the file system is made and mounted.
 MOUNTED = "mounted"

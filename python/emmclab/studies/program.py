@@ -16,7 +16,8 @@ from typing import Any
 
 from emmclab.devices.device import Device
 from emmclab.errors import InputError
-from emmclab.live.serve import MORE_PATH, LiveDevice, require_loop, require_tools, serve
+from emmclab.live.device import LiveDevice
+from emmclab.live.serve import MORE_PATH, require_loop, require_tools, serve
 from emmclab.runtime.toml_table import TomlTable
 
 #: What a live study needs on this machine beside the tools of its programs, with its Debian package.

@@ -1,5 +1,6 @@
 //! An application as a program: files, databases, and threads with their steps. Read from TOML.
 
+mod beside;
 mod check;
 mod presets;
 mod step;

@@ -184,3 +184,24 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn programs_at_once_share_cores_memory_and_device_and_the_first_keeps_its_draws() {
+    let program = |name: &str| Program::preset(name).unwrap();
+    let host = HostSetup::preset("nexusone").unwrap();
+    let time = |program: &Program| {
+        let mut device = FixedDevice::new(200, 2_000, 500);
+        run(program, &host, &mut device, &RunOptions::default()).unwrap()
+    };
+    let alone = time(&program("webbench"));
+    assert_eq!(time(&program("webbench").beside(&[]).unwrap()), alone, "nothing beside it changes nothing");
+    let both = program("webbench").beside(&[program("facebook"), program("webbench")]).unwrap();
+    assert_eq!(both.name, "webbench + facebook + webbench");
+    let found = time(&both);
+    assert!(found.runtime_ns > alone.runtime_ns, "{} {}", found.runtime_ns, alone.runtime_ns);
+    let names: Vec<&str> = found.threads.iter().map(|thread| thread.name.as_str()).collect();
+    assert!(names.contains(&"browser") && names.contains(&"webbench 2: browser"), "{names:?}");
+    // Each has files of its own, and all of them are on the partitions of one host.
+    assert!(both.databases.iter().any(|database| database.name == "webbench 2: browser.db"));
+    assert_eq!(both.beside(&[]).unwrap().user_waits_for, "browser");
+}

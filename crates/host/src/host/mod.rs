@@ -1,5 +1,6 @@
 //! The host: operations of callers, step by step, on memory, file systems and the block layer.
 
+mod linking;
 mod names;
 mod operations;
 mod pages;

@@ -8,6 +8,7 @@ import typer
 
 from emmclab.apps.closed_loop import HOST, NETWORK
 from emmclab.cli.apps.running import (
+    Beside,
     Devices,
     Filesystems,
     Host,
@@ -50,6 +51,7 @@ def compare(
     host: Host = HOST,
     filesystems: Filesystems = [],  # noqa: B006
     sync: Syncs = None,
+    beside: Beside = [],  # noqa: B006
     settings: Settings = [],  # noqa: B006
     capacity: Capacity = None,
     layers: Layers = [],  # noqa: B006
@@ -61,7 +63,7 @@ def compare(
     """Run applications on several devices and over several networks, and put the runs side by side."""
     own, layer_settings = layered(settings, layers)
     chosen = [configured(one, own, capacity) for one in split(devices, "--device")]
-    options = {**software(host, layers, layer_settings, second), **files(filesystems, sync)}
+    options = {**software(host, layers, layer_settings, second), **files(filesystems, sync), "beside": beside}
     results = [
         running.run(name, device, network, **options)
         for name in applications

@@ -12,6 +12,7 @@ from emmclab.apps.processes import LIVE_HOST, agreement, run_live
 from emmclab.cli.apps.running import (
     RUN,
     Application,
+    Beside,
     Host,
     Network,
     Page,
@@ -45,6 +46,7 @@ def live(
     clock: Annotated[
         str, option("Clock of the device: real, or x and a factor (x0.1: ten times as fast).", RUN)
     ] = "real",
+    beside: Beside = [],  # noqa: B006
     settings: Settings = [],  # noqa: B006
     capacity: Capacity = None,
     layers: Layers = [],  # noqa: B006
@@ -64,7 +66,7 @@ def live(
     require_single("live", device, network)
     own, layer_settings = layered(settings, layers)
     chosen = configured(device, own, capacity)
-    options = software(host, layers, layer_settings, second)
+    options = {**software(host, layers, layer_settings, second), "beside": beside}
     with Working(f"{application} live on {chosen.name} over {network}"):
         found = run_live(
             application,

@@ -10,6 +10,7 @@ from emmclab.apps.closed_loop import HOST, NETWORK, AppResult, parts_of
 from emmclab.cli.apps.running import (
     RUN,
     Application,
+    Beside,
     Filesystems,
     Host,
     Network,
@@ -36,6 +37,7 @@ def register(app: typer.Typer) -> None:
         epilog=examples(
             "emmclab apps run facebook --device nexus5 --network usb",
             "emmclab apps run email --what-if all",
+            "emmclab apps run webbench --beside facebook --beside email",
             "emmclab apps run webbench --events webbench.parquet # its requests as a trace",
         )
     )(with_groups(run))
@@ -58,6 +60,7 @@ def run(
     ] = [],  # noqa: B006
     filesystems: Filesystems = [],  # noqa: B006
     sync: Syncs = None,
+    beside: Beside = [],  # noqa: B006
     settings: Settings = [],  # noqa: B006
     capacity: Capacity = None,
     layers: Layers = [],  # noqa: B006
@@ -72,7 +75,7 @@ def run(
     require_single("run", device, network)
     own, layer_settings = layered(settings, layers)
     chosen = configured(device, own, capacity)
-    options = {**software(host, layers, layer_settings, second), **files(filesystems, sync)}
+    options = {**software(host, layers, layer_settings, second), **files(filesystems, sync), "beside": beside}
     result = running.run(application, chosen, network, events=events, perfetto=perfetto, **options)
     faster: list[AppResult] = []
     if what_if:

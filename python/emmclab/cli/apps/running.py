@@ -84,6 +84,17 @@ Syncs = Annotated[
         metavar="CLASS,...",
     ),
 ]
+Beside = Annotated[
+    list[str],
+    option(
+        "An application that begins with it and shares cores, page cache, memory and device with it, until "
+        "it ends. Repeated.",
+        RUN,
+        "--beside",
+        metavar="NAME|FILE",
+        autocompletion=application_names,
+    ),
+]
 Host = Annotated[
     str,
     option(

@@ -60,6 +60,6 @@ def studies() -> list[str]:
     """Return the studies that the findings need, each once.
 
     >>> studies()
-    ['iiswc15', 'implications', 'dsn17', 'advil12']
+    ['iiswc15', 'implications', 'fast12', 'dsn17', 'advil12']
     """
     return list(dict.fromkeys(one.study for one in declared() if one.study))

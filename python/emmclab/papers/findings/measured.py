@@ -13,6 +13,7 @@ from emmclab.papers.dsn17.journaling import APPLICATIONS, AWARE, BASE, BOUND, DE
 from emmclab.papers.iiswc15.implications import by_input, change_pct
 from emmclab.papers.iiswc15.readings import EIGHT, FOUR, HYBRID, PRIMARY, mean_responses, over_8ps
 from emmclab.studies.results import Results
+from emmclab.studies.tables import Run
 from emmclab.traces.profile import Profile
 
 #: A change of the mean response from which an option helps, percent.
@@ -81,6 +82,32 @@ def queues_help(results: Results) -> Found:
         _rows({"32 requests at once": changes}),
         "mean response against one request at a time, %",
     )
+
+
+def two_at_once(results: Results) -> Found:
+    """Data a second of two applications at once, over the sum of both alone."""
+    alone = {(run["input"], run["device"]): run for run in results.select("cards", network="wifi")}
+    over: dict[str, dict[str, float]] = {}
+    longer = []
+    for run in results.select("at-once"):
+        first, second = (alone[name, run["device"]] for name in run["input"].split(" + "))
+        over.setdefault(run["device"], {})[run["input"]] = _rate(run) / (_rate(first) + _rate(second))
+        longer.append(run["app"]["runtime_s"] / first["app"]["runtime_s"])
+    every = [value for by_pair in over.values() for value in by_pair.values()]
+    more = sum(value > 1 for value in every)
+    return Found(
+        f"In {more} of {len(every)} cases: at once they ask for x{median(every):.2f} of the sum (median, "
+        f"{min(every):.2f} to {max(every):.2f}), and the user waits x{median(longer):.2f} as long for the "
+        f"first one (up to x{max(longer):.2f}).",
+        _rows(over),
+        "data a second at once over the sum of both alone",
+    )
+
+
+def _rate(run: Run) -> float:
+    """Return bytes a second that an application reads from and writes to the device."""
+    requests = run["requests"]
+    return float((requests["bytes_read"] + requests["bytes_written"]) / run["app"]["runtime_s"])
 
 
 def tax_left(results: Results) -> Found:

@@ -224,7 +224,7 @@ impl Recording {
         };
         // `-y` shows the path that the kernel came to, without links.
         let path = call.opened.clone().unwrap_or(path);
-        if super::is_virtual(&path) {
+        if super::paths::is_virtual(&path) {
             self.put(thread, call.result, Open::Other);
             return;
         }

@@ -2,6 +2,7 @@
 
 mod causes;
 mod file_calls;
+mod paths;
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -10,32 +11,12 @@ use std::rc::Rc;
 use rustc_hash::FxHashMap;
 use serde::Serialize;
 
+use paths::{is_here, is_virtual, plain};
+
 use super::call::{Argument, Call};
 use super::files::{Description, Files, Open, Place};
 use super::items::{Behind, Item, Open as OpenEnd, Operation, Thread};
 
-/// Calls beside [`POLLS`] that wait for something that no recording of calls names.
-const WAITS: &[&str] = &[
-    "futex",
-    "nanosleep",
-    "clock_nanosleep",
-    "wait4",
-    "waitid",
-    "rt_sigtimedwait",
-    "rt_sigsuspend",
-    "pause",
-    "accept",
-    "accept4",
-    "io_getevents",
-    "restart_syscall",
-    "ioctl",
-    "futex_time64",
-    "clock_nanosleep_time64",
-    "pselect6_time64",
-    "flock",
-    "msgrcv",
-    "semop",
-];
 /// Calls that wait as these do, and for an answer of the network where one follows.
 const POLLS: &[&str] = &[
     "poll",
@@ -74,8 +55,29 @@ const REACH_STORAGE: &[&str] = &[
     "truncate",
     "ftruncate",
 ];
-/// Folders of files that are no files of a device.
-const VIRTUAL: &[&str] = &["/proc/", "/sys/", "/dev/", "/run/", "/acct/", "anon_inode:"];
+/// Calls beside [`POLLS`] that wait for something that no recording of calls names.
+const WAITS: &[&str] = &[
+    "futex",
+    "nanosleep",
+    "clock_nanosleep",
+    "wait4",
+    "waitid",
+    "rt_sigtimedwait",
+    "rt_sigsuspend",
+    "pause",
+    "accept",
+    "accept4",
+    "io_getevents",
+    "restart_syscall",
+    "ioctl",
+    "futex_time64",
+    "clock_nanosleep_time64",
+    "pselect6_time64",
+    "flock",
+    "msgrcv",
+    "semop",
+];
+
 /// A relative path is below this, as the folder of the process is unknown.
 const UNKNOWN_FOLDER: &str = "?";
 
@@ -467,35 +469,7 @@ impl Recording {
     }
 }
 
-/// Whether a folder of a call is that of the process.
-fn is_here(word: &str) -> bool {
-    word.contains("AT_FDCWD")
-        || word == "-100"
-        || word.trim_start_matches("0x").trim_start_matches('f') == "9c"
-}
-
 /// Calls that begin a thread or a process.
 fn is_spawn(name: &str) -> bool {
     matches!(name, "clone" | "clone2" | "clone3" | "fork" | "vfork")
-}
-
-/// A path without `.`, `..` and empty parts.
-fn plain(path: &str) -> String {
-    let mut parts: Vec<&str> = Vec::new();
-    for part in path.split('/') {
-        match part {
-            "" | "." => {}
-            ".." if parts.last().is_some_and(|last| *last != ".." && *last != UNKNOWN_FOLDER) => {
-                parts.pop();
-            }
-            ".." if path.starts_with('/') => {}
-            part => parts.push(part),
-        }
-    }
-    let root = if path.starts_with('/') { "/" } else { "" };
-    format!("{root}{}", parts.join("/"))
-}
-
-fn is_virtual(path: &str) -> bool {
-    VIRTUAL.iter().any(|folder| path.starts_with(folder))
 }

@@ -11,6 +11,7 @@ mod clock;
 mod event;
 mod loss;
 mod names;
+mod packets;
 mod process;
 mod wire;
 mod write;
@@ -20,6 +21,7 @@ use std::io::{self, Read};
 use clock::Clocks;
 use event::{Decoder, Found, Seen, What};
 use loss::Losses;
+use packets::{Counting, next_packet};
 use process::Processes;
 use wire::Fields;
 pub use write::{Sender, picture_file};
@@ -56,10 +58,6 @@ pub(super) static FORMAT: Format = Format {
     writes: Some((write::HOLDS, write::create)),
 };
 
-/// `Trace.packet`: the key of a field with a length.
-const PACKET: u8 = 1 << 3 | 2;
-/// Packets have some hundred KB at most; those beyond this are nonsense.
-const LARGEST_PACKET: u64 = 1 << 28;
 /// Events between two rounds of the merge. What a CPU has buffered when it is read must not be further apart from
 /// the others: this is seconds of a fast device, and minutes of a phone.
 const WINDOW: usize = 1 << 17;
@@ -126,67 +124,6 @@ fn looks_like(head: &[u8]) -> bool {
     false
 }
 
-/// The next key of a trace and the length behind it; `None` at the end.
-fn key_and_length(input: &mut impl Read) -> io::Result<Option<(u8, u64)>> {
-    let mut byte = [0];
-    if input.read(&mut byte)? == 0 {
-        return Ok(None);
-    }
-    let key = byte[0];
-    let mut length = 0;
-    for place in 0..10 {
-        input.read_exact(&mut byte)?;
-        length |= u64::from(byte[0] & 0x7f).checked_shl(7 * place).unwrap_or(0);
-        if byte[0] < 0x80 {
-            return Ok(Some((key, length)));
-        }
-    }
-    Ok(Some((key, u64::MAX)))
-}
-
-/// Reads the next packet into `content`; false at the end. No more memory is taken than there are bytes.
-fn next_packet(input: &mut impl Read, content: &mut Vec<u8>) -> Result<bool> {
-    let cut = |error: io::Error| match error.kind() {
-        io::ErrorKind::UnexpectedEof => {
-            Error::new(Kind::Truncated, "the file ends in the middle of a packet")
-                .hint("give --lenient to read up to there: the recording was cut off")
-        }
-        kind => Error::new(Kind::Io, error.to_string()).hint(match kind {
-            io::ErrorKind::InvalidData | io::ErrorKind::InvalidInput => "the compressed data are damaged",
-            _ => "reading the file failed",
-        }),
-    };
-    let Some((key, length)) = key_and_length(input).map_err(cut)? else { return Ok(false) };
-    if key != PACKET || length > LARGEST_PACKET {
-        let problem = if key == PACKET { "a packet's length is absurd" } else { "this is not a packet" };
-        return Err(Error::new(Kind::Syntax, problem).hint("the file is damaged, or not a Perfetto trace"));
-    }
-    content.clear();
-    let read = input.by_ref().take(length).read_to_end(content).map_err(cut)?;
-    if (read as u64) < length {
-        return Err(cut(io::Error::from(io::ErrorKind::UnexpectedEof)));
-    }
-    Ok(true)
-}
-
-/// Counts the bytes that were read.
-struct Counting<R> {
-    input: R,
-    at: u64,
-}
-
-impl<R: Read> Read for Counting<R> {
-    #[inline]
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        loop {
-            match self.input.read(buffer) {
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                result => return result.inspect(|read| self.at += *read as u64),
-            }
-        }
-    }
-}
-
 struct Perfetto {
     input: Counting<io::BufReader<Box<dyn Read + Send>>>,
     path: std::path::PathBuf,
@@ -205,10 +142,7 @@ impl Perfetto {
             name: input.name(),
             meter: Box::new(input.meter()),
             lenient: options.lenient,
-            input: Counting {
-                input: io::BufReader::with_capacity(1 << 16, Box::new(input.into_reader())),
-                at: 0,
-            },
+            input: Counting::new(io::BufReader::with_capacity(1 << 16, Box::new(input.into_reader()))),
             content: Vec::new(),
             events: Events { window: options.reorder_window.unwrap_or(WINDOW).max(1), ..Events::default() },
             ended: false,
@@ -217,7 +151,7 @@ impl Perfetto {
 
     /// Reads a packet; false at the end.
     fn advance(&mut self, out: &mut Vec<Request>) -> Result<bool> {
-        let at = self.input.at;
+        let at = self.input.at();
         let read = next_packet(&mut self.input, &mut self.content);
         let more = match read {
             Ok(more) => more,

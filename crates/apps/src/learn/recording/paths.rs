@@ -1,0 +1,34 @@
+//! Paths as calls name them.
+
+use super::UNKNOWN_FOLDER;
+
+/// Folders of files that are no files of a device.
+const VIRTUAL: &[&str] = &["/proc/", "/sys/", "/dev/", "/run/", "/acct/", "anon_inode:"];
+
+/// Whether a folder of a call is that of the process.
+pub(super) fn is_here(word: &str) -> bool {
+    word.contains("AT_FDCWD")
+        || word == "-100"
+        || word.trim_start_matches("0x").trim_start_matches('f') == "9c"
+}
+
+/// A path without `.`, `..` and empty parts.
+pub(super) fn plain(path: &str) -> String {
+    let mut parts: Vec<&str> = Vec::new();
+    for part in path.split('/') {
+        match part {
+            "" | "." => {}
+            ".." if parts.last().is_some_and(|last| *last != ".." && *last != UNKNOWN_FOLDER) => {
+                parts.pop();
+            }
+            ".." if path.starts_with('/') => {}
+            part => parts.push(part),
+        }
+    }
+    let root = if path.starts_with('/') { "/" } else { "" };
+    format!("{root}{}", parts.join("/"))
+}
+
+pub(super) fn is_virtual(path: &str) -> bool {
+    VIRTUAL.iter().any(|folder| path.starts_with(folder))
+}

@@ -1,0 +1,133 @@
+//! What is asked of a served device beside requests: cuts of power, settings, figures, an end.
+
+use emmclab_base::{Error, Health, Kind, Nanos, Result};
+use emmclab_device::{Device, Quiet, Rare};
+use emmclab_replay::{Measure, SimulationResult};
+
+use super::Core;
+use crate::clock::Pace;
+use crate::log::RunLog;
+use crate::naming::Naming;
+
+impl Core {
+    /// Cuts the power; requests under way fail, and all that come until it is back.
+    pub fn cut(&mut self) -> Result<()> {
+        self.go_on();
+        let now = self.clock.now();
+        self.powered = false;
+        self.sums.cuts += 1;
+        self.abandon();
+        // A log is that of one life of the device.
+        self.end_log()?;
+        self.stack.cut(now)
+    }
+
+    /// The workload says what it was told is safe: the line goes into the log, behind every completion that was sent.
+    pub fn acknowledge(&mut self, text: &str) {
+        if let Some(log) = &self.log {
+            log.acknowledge(self.clock.now(), text);
+        }
+    }
+
+    /// Gives this place in the log a name.
+    pub fn mark(&mut self, text: &str) {
+        if let Some(log) = &self.log {
+            log.mark(self.clock.now(), text);
+        }
+    }
+
+    /// Ends the log, where there is one.
+    pub fn end_log(&mut self) -> Result<()> {
+        self.log.take().map_or(Ok(()), RunLog::finish)
+    }
+
+    /// Power is back: the layers have recovered, and the file system is what they left.
+    pub fn restore(&mut self) {
+        self.go_on();
+        self.powered = true;
+        if let Some(naming) = &mut self.naming {
+            *naming = Naming::of(&self.stack, &self.layers);
+        }
+    }
+
+    /// Goes on with another value of a setting of the device.
+    pub fn set(&mut self, key: &str, value: &str) -> Result<()> {
+        if let Some(layer) =
+            key.split_once('.').and_then(|(name, _)| self.layers.iter().find(|layer| layer.name == name))
+        {
+            let problem = format!(
+                "`{key}` cannot change in a device in use: the state of `{}` is laid out by it",
+                layer.name
+            );
+            return Err(Error::new(Kind::Config, problem)
+                .hint("serve the device anew with other settings of its layers"));
+        }
+        let mut config = self.config.clone();
+        config.set(key, value)?;
+        self.go_on();
+        let now = self.clock.now();
+        self.changes.extend(self.stack.reconfigure(&self.config, &config, now)?);
+        self.config = config;
+        Ok(())
+    }
+
+    /// The state of the first device's flash.
+    pub fn health(&self) -> Health {
+        self.stack.device().health(self.config.settings())
+    }
+
+    /// Figures of the run begin now.
+    pub fn clear_counters(&mut self) {
+        self.go_on();
+        self.measure = Measure::starting_at(self.stack.next_request());
+        self.stack.clear_counters();
+    }
+
+    /// Has the layers move what they keep aside, on a free clock with nothing under way, and sums up the run until then.
+    pub fn drain(&mut self) -> Result<SimulationResult> {
+        self.move_all()?;
+        Ok(self.result())
+    }
+
+    fn move_all(&mut self) -> Result<()> {
+        self.go_on();
+        let hint = "have no client send requests meanwhile, and serve with the clock `free`";
+        if self.clock.pace() != Pace::Free || self.stack.open() > 0 {
+            return Err(Error::new(
+                Kind::Config,
+                "layers are drained on a free clock, without requests under way",
+            )
+            .hint(hint));
+        }
+        let now = self.clock.now();
+        let done = self.stack.drain(now, &mut Rare(Quiet))?;
+        self.clock.served(done);
+        self.image_error = self.stack.land(done).err();
+        Ok(())
+    }
+
+    /// Has the layers move all to its place, and takes them away: the contents are those of a device without layers.
+    pub fn make_plain(&mut self) -> Result<()> {
+        self.move_all()?;
+        self.layers.clear();
+        Ok(())
+    }
+
+    /// An orderly end: requests under way are finished, the device programs what it holds.
+    pub fn power_off(&mut self) -> Result<()> {
+        self.clock.set_pace(Pace::Free);
+        self.go_on();
+        self.abandon();
+        let devices = [Some(self.stack.device()), self.stack.second()].into_iter().flatten();
+        let now = devices.map(Device::idle_from).fold(self.clock.now(), Nanos::max);
+        let logged = self.end_log();
+        if let Some(error) = self.broken.take() {
+            return Err(error);
+        }
+        logged?;
+        if self.stack.stop().is_none() && !self.ended {
+            self.stack.power_off(now, &mut Rare(Quiet))?;
+        }
+        self.recording.take().map_or(Ok(()), |recording| recording.finish(&self.changes))
+    }
+}

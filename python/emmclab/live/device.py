@@ -1,0 +1,384 @@
+"""A served device: what can be asked of it and done with it while other software uses it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from collections.abc import Mapping, Sequence
+from os import PathLike, fspath
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from emmclab import _core
+from emmclab.devices.device import Device
+from emmclab.devices.layers import refuse_lines
+from emmclab.devices.result import Result
+from emmclab.live.span import keep_from
+
+#: The clock on which a device ends its own work.
+_FAST = "x0.0001"
+#: The device's own work is looked at every 0.25 s, since the core goes on with it every 0.2 s. It has ended
+#: after 3 looks without a change; after 40 looks nobody waits any longer.
+_LOOK_S, _SAME_LOOKS, _MOST_LOOKS = 0.25, 3, 40
+#: Settings that can change while a device is served; `*` stands for the number of a block group.
+CHANGING: tuple[str, ...] = tuple(_core.Live.changing())
+
+
+class LiveDevice:
+    """A device that is being served; a context manager that ends it in good order.
+
+    `path` is what a client opens: the loop or ublk device, the file, or the URI of the NBD server.
+    """
+
+    def __init__(
+        self,
+        live: _core.Live,
+        device: Device,
+        said: Mapping[str, Any],
+        temporary: str | None,
+        record: Path | None,
+    ) -> None:
+        """Hold a device of the core; `serve` makes one. `record` is the trace that it writes."""
+        self._live = live
+        self._device = device
+        self._said = dict(said)
+        self._temporary = temporary
+        self._result: Result | None = None
+        #: Where clients find it, in the order in which the exports were asked for.
+        self.paths: list[str] = []
+        #: The command of a virtual machine that has it as its eMMC card; None unless it is served so.
+        self.qemu: str | None = None
+        #: Where it is mounted.
+        self.mounted: str | None = None
+        #: Figures of making and mounting a file system, which the result leaves out; None where neither was.
+        self.prepared: Result | None = None
+        #: Figures of the device's own work after that (`settle`), which the result leaves out, too.
+        self.settled: Result | None = None
+        self._record = record
+        #: Requests before this simulated time (of mkfs and mount) are in neither the result nor the trace.
+        self._counted_from_s = 0.0
+
+    @property
+    def path(self) -> str:
+        """What a client opens.
+
+        >>> import emmclab
+        >>> with emmclab.serve("small-1gb", clock="free", nbd="auto") as disk:
+        ...     disk.path.startswith("nbd+unix://")
+        True
+        """
+        return self.paths[0]
+
+    @property
+    def device(self) -> Device:
+        """The settings.
+
+        >>> import emmclab
+        >>> with emmclab.serve("small-1gb", clock="free", nbd="auto") as disk:
+        ...     disk.device.name
+        'small-1gb'
+        """
+        return self._device
+
+    @property
+    def capacity_bytes(self) -> int:
+        """Size, as a client sees it.
+
+        >>> import emmclab
+        >>> with emmclab.serve("small-1gb", clock="free", nbd="auto") as disk:
+        ...     disk.capacity_bytes == disk.device.capacity_bytes
+        True
+        """
+        return self._live.capacity
+
+    @property
+    def found(self) -> dict[str, Any]:
+        """What was found of an earlier run: `image`, `clean`, `units_entered`.
+
+        >>> import emmclab
+        >>> with emmclab.serve("small-1gb", clock="free", nbd="auto") as disk:
+        ...     disk.found["image"]
+        False
+        """
+        found: dict[str, Any] = json.loads(self._live.found())
+        return found
+
+    def stats(self) -> dict[str, Any]:
+        """Return figures: totals, and those of the time since the last call (`interval_*`, `response_*`).
+
+        Raises:
+            EmmclabError: the service has failed, as by a broken invariant under `check`.
+
+        >>> import emmclab
+        >>> with emmclab.serve("small-1gb", clock="free", nbd="auto") as disk:
+        ...     disk.stats()["powered"]
+        True
+        """
+        self._live.check()
+        status: dict[str, Any] = json.loads(self._live.status())
+        return status
+
+    def result(self) -> Result:
+        """Sum up the run so far, as a simulation is summed up; with a file system, since it was mounted.
+
+        >>> import emmclab
+        >>> with emmclab.serve("small-1gb", clock="free", nbd="auto") as disk:
+        ...     disk.result()["requests.total"]
+        0
+        """
+        return self._result or self._sum(self._live.result())
+
+    def _sum(self, text: str) -> Result:
+        return Result({"trace": "live", **json.loads(text), "options": self._said})
+
+    def clear_counters(self) -> None:
+        """Have result and recorded trace begin now; what was served before is in neither.
+
+        >>> import emmclab
+        >>> with emmclab.serve("small-1gb", clock="free", nbd="auto") as disk:
+        ...     disk.clear_counters()
+        ...     disk.result()["requests.total"]
+        0
+        """
+        self._live.clear_counters()
+        self._counted_from_s = json.loads(self._live.status())["simulated_s"]
+
+    def settle(self) -> Result:
+        """Have the device end its own work on what was written so far: write-back, folding, idle collection.
+
+        Simulated time goes on without requests until nothing changes, which takes about a second of the
+        host. On a free clock without `think` time stands still, and nothing is done. Result and trace
+        begin after it. Returns the figures of that work.
+
+        >>> import emmclab
+        >>> with emmclab.serve("small-1gb", clock="free", nbd="auto") as disk:
+        ...     disk.settle()["flash.page_programs.total"]
+        0
+        """
+        self.clear_counters()
+        clock = self.stats()["clock"]
+        if clock != "free" or self._said["think"]:
+            self.set("clock", _FAST)
+            before, same = None, 0
+            for _ in range(_MOST_LOOKS):
+                time.sleep(_LOOK_S)
+                now = self.result()["flash"]
+                before, same = now, same + 1 if now == before else 0
+                if same == _SAME_LOOKS:
+                    break
+            self.set("clock", clock)
+        found = self.result()
+        self.clear_counters()
+        return found
+
+    def drain(self) -> Result:
+        """Have the layers move all data that they keep aside; the result's `run.drain_s` is the time of that.
+
+        A later `result` has that time only if no request came in between, as those of a mounted file system.
+
+        Raises:
+            ConfigError: the clock is not `free`, or requests are under way.
+
+        >>> import emmclab
+        >>> with emmclab.serve("small-1gb", clock="free", nbd="auto") as disk:
+        ...     disk.drain()["run.drain_s"]
+        0.0
+        """
+        return self._sum(self._live.drain())
+
+    def make_plain(self) -> None:
+        """Have the layers move all data to its place: the image is then one of a device without layers.
+
+        Nothing may be sent after it; it ends with `stop`.
+
+        Raises:
+            ConfigError: the clock is not `free`, or requests are under way.
+
+        >>> import emmclab
+        >>> with emmclab.serve("small-1gb", layers=["advil"], clock="free", nbd="auto") as disk:
+        ...     disk.make_plain()
+        """
+        self._live.make_plain()
+
+    def news(self) -> list[str]:
+        """Return what exports had to say since the last call, as that a guest has connected.
+
+        >>> import emmclab
+        >>> with emmclab.serve("small-1gb", clock="free", nbd="auto") as disk:
+        ...     disk.news()
+        []
+        """
+        return self._live.news()
+
+    def cut(self) -> None:
+        """Cut the power: what was not programmed is lost; requests fail until `restore`.
+
+        >>> import emmclab
+        >>> with emmclab.serve("small-1gb", clock="free", nbd="auto") as disk:
+        ...     disk.cut()
+        ...     disk.stats()["powered"]
+        False
+        """
+        self._live.cut()
+
+    def acknowledge(self, line: str) -> None:
+        """Write an acknowledgement into the crash log, after all completions that were sent.
+
+        >>> import emmclab
+        >>> with emmclab.serve("small-1gb", clock="free", nbd="auto") as disk:
+        ...     disk.acknowledge("row 1 is safe")
+        """
+        self._live.acknowledge(line)
+
+    def mark(self, name: str) -> None:
+        """Return this place in the crash log a name.
+
+        >>> import emmclab
+        >>> with emmclab.serve("small-1gb", clock="free", nbd="auto") as disk:
+        ...     disk.mark("ready")
+        """
+        self._live.mark(name)
+
+    def end_log(self) -> None:
+        """End the crash log, if there is one; the device continues.
+
+        >>> import emmclab
+        >>> with emmclab.serve("small-1gb", clock="free", nbd="auto") as disk:
+        ...     disk.end_log()
+        """
+        self._live.end_log()
+
+    def restore(self) -> None:
+        """Bring the power back.
+
+        >>> import emmclab
+        >>> with emmclab.serve("small-1gb", clock="free", nbd="auto") as disk:
+        ...     disk.cut()
+        ...     disk.restore()
+        ...     disk.stats()["powered"]
+        True
+        """
+        self._live.restore()
+
+    def set(self, key: str, value: str) -> None:
+        """Change a setting of the running device, one of `CHANGING`: a time, a limit, a lie; or the `clock`.
+
+        The result names each change with its time, in `setting_changes`.
+
+        Raises:
+            ConfigError: the setting cannot change while the device is served, or not to this value.
+
+        >>> import emmclab
+        >>> with emmclab.serve("small-1gb", clock="free", nbd="auto") as disk:
+        ...     disk.set("clock", "x0.1")
+        ...     disk.set("controller.write_overhead_us", "250")
+        ...     disk.stats()["clock"], disk.result()["setting_changes"][0]["to"]
+        ('x0.1', '250.0')
+        """
+        refuse_lines({key: value})
+        self._live.set(key, value)
+
+    def mount(
+        self, folder: str | PathLike[str], *, options: str | None = None, partition: int | None = None
+    ) -> None:
+        """Mount the file system on the loop device, or on a partition of it, at a folder.
+
+        `options` are those that `mount -o` takes.
+
+        Raises:
+            ConfigError: there is no loop device.
+            EmmclabError: there is no file system on it that the kernel knows.
+
+        >>> import emmclab
+        >>> with emmclab.serve("small-1gb", clock="free", nbd="auto") as disk:
+        ...     disk.mount("/mnt/phone")
+        Traceback (most recent call last):
+        ...
+        emmclab.errors.ConfigError: there is no loop or ublk device
+        """
+        self._live.mount(fspath(folder), options=options, partition=partition)
+        self.mounted = fspath(folder)
+
+    def add_partition(
+        self, number: int, first_sector: int, sectors: int, *, mkfs: str, mkfs_options: Sequence[str] = ()
+    ) -> None:
+        """Have the kernel show a part of the loop device as partition `number`, with a new file system.
+
+        No table is written; the partition is there as long as the device is served.
+
+        Raises:
+            ConfigError: there is no loop device, or no such file system.
+            EmmclabError: the part is taken, or does not lie on the device.
+
+        >>> import emmclab
+        >>> with emmclab.serve("small-1gb", clock="free", nbd="auto") as disk:
+        ...     disk.add_partition(1, 2048, 65536, mkfs="ext4")
+        Traceback (most recent call last):
+        ...
+        emmclab.errors.ConfigError: there is no loop or ublk device
+        """
+        self._live.add_partition(number, first_sector, sectors)
+        self._live.mkfs(mkfs, options=list(mkfs_options), overwrite=True, partition=number)
+
+    def unmount(self) -> None:
+        """Unmount all file systems; their data is on the device when this returns.
+
+        Raises:
+            EmmclabError: processes keep it busy; the message names them.
+
+        >>> import emmclab
+        >>> with emmclab.serve("small-1gb", clock="free", nbd="auto") as disk:
+        ...     disk.unmount()
+        Traceback (most recent call last):
+        ...
+        emmclab.errors.ConfigError: there is no loop or ublk device
+        """
+        self._live.unmount()
+        self.mounted = None
+
+    def run(self, command: Sequence[str]) -> int:
+        """Run a command on the loop or ublk device, which `EMMCLAB_DEVICE` and `EMMCLAB_MOUNT` name for it.
+
+        Returns its exit status, or 128 and the signal that ended it.
+
+        Raises:
+            ConfigError: there is no loop or ublk device.
+
+        >>> import emmclab
+        >>> with emmclab.serve("small-1gb", clock="free", nbd="auto") as disk:
+        ...     disk.run(["true"])
+        Traceback (most recent call last):
+        ...
+        emmclab.errors.ConfigError: there is no loop or ublk device
+        """
+        return self._live.run(list(command))
+
+    def stop(self) -> Result:
+        """End in good order: unmount, save image and state; return the result of the run.
+
+        >>> import emmclab
+        >>> emmclab.serve("small-1gb", clock="free", nbd="auto").stop()["device"]
+        'small-1gb'
+        """
+        if self._result is None:
+            try:
+                self._result = self._sum(self._live.stop())
+                if self._record is not None and self._counted_from_s > 0:
+                    keep_from(self._record, self._counted_from_s)
+            finally:
+                if self._temporary is not None:
+                    shutil.rmtree(self._temporary, ignore_errors=True)
+        return self._result
+
+    def __enter__(self) -> LiveDevice:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def __repr__(self) -> str:
+        return f"<LiveDevice {self._device.name!r} at {', '.join(self.paths)}>"
