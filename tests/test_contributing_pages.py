@@ -66,7 +66,9 @@ def _add_policies(device: Path, victim: str, allocation: str) -> None:
     _replace(registry, "mod first_free;", "mod first_free;\nmod in_turn;")
     _replace(registry, "use first_free::FirstFree;", "use first_free::FirstFree;\nuse in_turn::InTurn;")
     _replace(
-        registry, "policies!(FirstFree, AddressStriped);", "policies!(FirstFree, AddressStriped, InTurn);"
+        registry,
+        "policies!(FirstFree, AddressStriped, Chunked);",
+        "policies!(FirstFree, AddressStriped, Chunked, InTurn);",
     )
 
 

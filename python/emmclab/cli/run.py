@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 
 #: Cells that are named where they ended early, or have no result.
 _SHOWN = 10
+#: Overloaded simulations that are named.
+_OVERLOADED = 3
 #: Digits of a key that name a cell.
 _KEY_DIGITS = 12
 
@@ -238,7 +240,7 @@ def _report(found: Finished, place: Place, study: str, elsewhere: str, again: st
             more = f"and {len(found.early) - _SHOWN:,} more; their column run_stopped gives the reason"
             console.print(more, markup=False, soft_wrap=True, style="yellow")
         if found.overloaded:
-            _warn_of_overload(found.overloaded, counts["runs"])
+            _warn_of_overload(found)
         table = "cuts" if counts["cuts"] else "runs"
         if place.folder is not None:
             page, tables = f"emmclab report {study}", f'emmclab query "describe {table}" --study {study}'
@@ -252,14 +254,15 @@ def _report(found: Finished, place: Place, study: str, elsewhere: str, again: st
     raise typer.Exit(EARLY_END if found.early else 0)
 
 
-def _warn_of_overload(rows: Sequence[dict[str, Any]], runs: int) -> None:
-    """Name the simulations that were overloaded; their response times say nothing of the device."""
-    names = dict.fromkeys(f"{row['input']} on {row['device']} ({row['grid']})" for row in rows)
-    shown = ", ".join(list(names)[:_SHOWN])
-    more = f" and {len(names) - _SHOWN:,} more" if len(names) > _SHOWN else ""
+def _warn_of_overload(found: Finished) -> None:
+    """Name simulations that were overloaded; their response times say nothing of the device."""
+    names = dict.fromkeys(f"{row['input']} on {row['device']} ({row['grid']})" for row in found.overloaded)
+    shown = ", ".join(list(names)[:_OVERLOADED])
+    more = " and others" if len(names) > _OVERLOADED else ""
     say(
-        f"warning: {len(rows):,} of {runs:,} simulations were overloaded, so that their response times grow "
-        f"with the length of the trace: {shown}{more}; give the study a lower rate, or a faster device"
+        f"warning: {found.overloaded_runs:,} of {found.counts['runs']:,} simulations were overloaded, so "
+        f"that their response times grow with the length of the trace: {shown}{more}; give the study a lower "
+        "rate, or a faster device"
     )
 
 
@@ -272,7 +275,7 @@ def _print_json(found: Finished, place: Place) -> None:
         for rows in (found.early, found.overloaded)
     )
     about = {**found.about, "results": str(place), "digest": found.digest}
-    about |= {"ended_early": early, "overloaded": overloaded}
+    about |= {"ended_early": early, "overloaded": overloaded, "overloaded_runs": found.overloaded_runs}
     parts: dict[str, Any] = {"missing_cells": [one.__dict__ for one in found.missing]}
     if found.counts["cuts"] or found.failures:
         whole = Results.load(place, of_run=summed)

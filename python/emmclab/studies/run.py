@@ -236,13 +236,14 @@ def about(study: Study, cells: Sequence[Cell]) -> dict[str, Any]:
         "sources": list(sources),
         "fitted": _fitted(cells),
         **_recordings(study, cells),
-        "recorded_inputs": list(dict.fromkeys(cell.input.name for cell in cells if _is_recorded(cell.input))),
+        "recorded_inputs": _recorded_inputs(cells),
     }
 
 
-def _is_recorded(source: Input) -> bool:
-    """Return whether an input is a recording, and no file of simulated requests either."""
-    return not source.synthetic and run_of(Path(source.source)) is None
+def _recorded_inputs(cells: Sequence[Cell]) -> list[str]:
+    """Return the names of inputs that are recordings, and no files of simulated requests."""
+    files = dict.fromkeys((cell.input.name, cell.input.source) for cell in cells if not cell.input.synthetic)
+    return list(dict.fromkeys(name for name, source in files if run_of(Path(source)) is None))
 
 
 def _recordings(study: Study, cells: Sequence[Cell]) -> dict[str, Any]:

@@ -30,6 +30,8 @@ from emmclab.studies.tables import Digest, Run, kept_rows
 
 #: Most bytes of preconditioned devices in the results folder of a study, where nothing else is said.
 IMAGES_BYTES = 4 << 30
+#: Overloaded runs of which more is kept than their number.
+MOST_OVERLOADED = 1_000
 #: A run that was overloaded, in a row as JSON.
 _OVERLOADED = re.compile(r'"run_load_overloaded": ?true')
 #: Where parts lie, and the one that all become.
@@ -65,9 +67,11 @@ class Finished:
     digest: str = ""
     #: Numbers of results by table: `runs`, `cuts`, `profiles`, `failures`.
     counts: dict[str, int] = field(default_factory=dict)
-    #: Flat rows of cells that failed, of runs whose device stopped early, and of runs that were overloaded.
+    #: Flat rows of cells that failed, and of runs whose device stopped early.
     failures: list[Run] = field(default_factory=list)
     early: list[Run] = field(default_factory=list)
+    #: How many runs were overloaded, and the rows of the first of them, at most `MOST_OVERLOADED`.
+    overloaded_runs: int = 0
     overloaded: list[Run] = field(default_factory=list)
     missing: list[Missing] = field(default_factory=list)
 
@@ -388,4 +392,6 @@ class _Notes:
             if self._stopped[line.form]:
                 self._found.early.append(row)
             elif row.get("run_load_overloaded"):
-                self._found.overloaded.append(row)
+                self._found.overloaded_runs += 1
+                if len(self._found.overloaded) < MOST_OVERLOADED:
+                    self._found.overloaded.append(row)
