@@ -6,10 +6,16 @@ use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use emmclab_base::{Bytes, Error, Kind, Result, SECTOR_BYTES};
 use rustix::fs::{FallocateFlags, SeekFrom, fallocate, seek};
 use rustix::io::Errno;
+
+/// The lock of an image is tried again for half a second: a process that has just ended, or a child that another thread forked and that
+/// has not begun its program yet, may hold it for a moment longer.
+const LOCK_TRIES: u32 = 10;
+const LOCK_PAUSE: Duration = Duration::from_millis(50);
 
 /// Zeros that are written at a time where the file system cannot punch holes.
 static ZEROS: [u8; 1 << 16] = [0; 1 << 16];
@@ -57,7 +63,15 @@ impl Image {
             file = OpenOptions::new().read(true).write(true).create_new(true).open(path).map_err(fail);
         }
         let file = file?;
-        match file.try_lock() {
+        let mut locked = file.try_lock();
+        for _ in 0..LOCK_TRIES {
+            if !matches!(locked, Err(TryLockError::WouldBlock)) {
+                break;
+            }
+            std::thread::sleep(LOCK_PAUSE);
+            locked = file.try_lock();
+        }
+        match locked {
             Err(TryLockError::WouldBlock) => {
                 return Err(Error::new(Kind::Config, "another process serves this image")
                     .in_file(path)
