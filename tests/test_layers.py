@@ -128,7 +128,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def small(folder: Path) -> Results:
     """The study on a small device, with a small reserved area and short workloads."""
     text = papers()["advil12"].study_text("advil12")
-    # A recording cannot be made shorter: a model takes the place of WebBench, and recorded programs stay.
+    # WebBench is a recording, which cannot be cut: a model takes its place. Programs stay as they are.
     model = Workload.preset("WebBrowsing").to_toml().replace('name = "WebBrowsing"', 'name = "WebBench"')
     (folder / "WebBench.toml").write_text(model)
     text, programs = re.split(r"(?=\[\[grid\]\]\nname = \"programs-bare)", text)

@@ -153,20 +153,17 @@ def _is_file(name: str) -> bool:
     return "/" in name or name.endswith(".toml")
 
 
-def program_of(name: str) -> _core.Program:
+def program_of(name: str, beside: Sequence[str] = ()) -> _core.Program:
     """Take an application that comes with emmclab by its name, or one by the path of its file.
 
-    `A + B` is A with B beside it, as `beside` of `run_application`.
+    Those of `beside` run at the same time; `A + B` is A with B beside it.
 
-    >>> program_of("email + maps").name
-    'email + maps'
+    >>> program_of("email + maps").name, program_of("email", ["maps"]).name
+    ('email + maps', 'email + maps')
     """
-    first, *others = name.split(_AT_ONCE)
-    if others:
-        return program_of(first).beside([program_of(one) for one in others])
-    if not _is_file(name):
-        return _core.Program.preset(name)
-    return _core.Program.file(name)
+    first, *others = (*name.split(_AT_ONCE), *beside)
+    program = _core.Program.file(first) if _is_file(first) else _core.Program.preset(first)
+    return program.beside([program_of(other) for other in others]) if others else program
 
 
 def setup_of(name: str) -> _core.HostSetup:
@@ -293,9 +290,7 @@ def run_application(
     device = Device.named(device) if isinstance(device, str) else device
     other = Device.named(second) if isinstance(second, str) else second
     aging = no_trace(precondition, "a device under an application").text
-    program, setup = program_of(name), setup_of(host)
-    if beside:
-        program = program.beside([program_of(one) for one in beside])
+    program, setup = program_of(name, beside), setup_of(host)
     said = AppOptions(
         precondition=aging,
         layers=tuple(layers),

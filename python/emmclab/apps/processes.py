@@ -85,9 +85,7 @@ def run_live(
     require_loop()
     require_tools(_TOOLS)
     chosen = Device.named(device) if isinstance(device, str) else device
-    program, setup = program_of(name), setup_of(host)
-    if beside:
-        program = program.beside([program_of(one) for one in beside])
+    program, setup = program_of(name, beside), setup_of(host)
     setup.check_network(network)
     other = Device.named(second) if isinstance(second, str) else second
     said = AppOptions(

@@ -39,7 +39,7 @@ from emmclab.devices.stored import holds_results, run_of, stored_in
 from emmclab.errors import ConfigError, InputError
 from emmclab.runtime.quantity import size
 from emmclab.traces.profile_fields import JUMP_FIELDS, LEDGER_MEANINGS, jump_cells
-from emmclab.traces.reading import bundled_by_name
+from emmclab.traces.reading import bundled_by_name, or_bundled
 
 _METAVAR = "WHAT"
 #: Why a file was read as the format it was read as.
@@ -162,7 +162,7 @@ def explain(
         if str(trace) not in bundled_by_name() and _is_word(str(trace)):
             _explain_word(str(trace), as_json)
             return
-        trace = bundled_by_name().get(str(trace), trace)
+        trace = or_bundled(trace)
     source = reading.open(trace)
     with Meter(f"read {source.name}") as meter:
         for _ in source.batches(meter):

@@ -111,7 +111,7 @@ def _papers() -> list[str]:
 
 
 def _studies_of_papers() -> list[str]:
-    from emmclab.cli.reproduce import FINDINGS
+    from emmclab.papers.findings import NAME as FINDINGS
     from emmclab.papers.registry import studies
 
     return [*studies(), FINDINGS]

@@ -18,7 +18,7 @@ from emmclab.cli.names import format_names, one_of
 from emmclab.cli.outputs import in_a_folder
 from emmclab.traces.profile_fields import counted_jumps
 from emmclab.traces.profile_options import bin_ns
-from emmclab.traces.reading import bundled_by_name, read, reading_options
+from emmclab.traces.reading import or_bundled, read, reading_options
 from emmclab.traces.trace import Trace
 
 if TYPE_CHECKING:
@@ -191,7 +191,7 @@ class Reading:
         """Open one trace with these options; `-` is stdin."""
         if str(path) == "-":
             return read("/dev/stdin", **self.given())
-        return read(path if path.exists() else bundled_by_name().get(str(path), path), **self.given())
+        return read(or_bundled(path), **self.given())
 
     def given(self) -> dict[str, Any]:
         """Return the options that differ from the defaults, as `emmclab.read` takes them."""

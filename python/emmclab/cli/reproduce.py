@@ -28,9 +28,7 @@ from emmclab.cli.studies import (
     run_with_meter,
 )
 from emmclab.errors import ConfigError
-
-#: What stands in the place of a study for the page of findings.
-FINDINGS = "findings"
+from emmclab.papers.findings import NAME as FINDINGS
 
 
 def register(app: typer.Typer) -> None:

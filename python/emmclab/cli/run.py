@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 #: Cells that are named where they ended early, or have no result.
 _SHOWN = 10
-#: Overloaded simulations that are named.
+#: How many overloaded simulations a warning names.
 _OVERLOADED = 3
 #: Digits of a key that name a cell.
 _KEY_DIGITS = 12

@@ -253,6 +253,8 @@ def serve(
             figures, result, status = _served(live, command, control, clock, delayed, ending, as_json)
     if figures is not None:
         result = Result(result.to_dict() | {"live": figures})
+    from emmclab.cli.show_live import show_served
+
     made = Provenance([live.device]).to_dict()
     try:
         if html is not None:
@@ -261,8 +263,6 @@ def serve(
             write_simulation_report([result], [live.device], html, made=made)
             say(f"report: {html}")
     finally:  # Behind the page, which a terminal that is closed does not take with it.
-        from emmclab.cli.show_live import show_served
-
         if record is not None:
             say(f"trace: {record}")
         show_served(live, result, as_json, made)

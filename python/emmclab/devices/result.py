@@ -105,7 +105,7 @@ class Result(Document):
         op = rest.partition(".")[0]
         if op in ("read", "write") and not self["requests"][op]:
             return None
-        if (group in ("response", "service") or path == "requests.no_wait_pct") and not self._timed():
+        if (group in ("response", "service") or path == "requests.no_wait_pct") and not self.timed():
             return None
         if group == "space" and not self["requests.total"]:
             return None
@@ -114,7 +114,7 @@ class Result(Document):
             return durable.get(rest) if durable.get("requests") or rest == "requests" else None
         return self[path]
 
-    def _timed(self) -> int:
+    def timed(self) -> int:
         """Return the number of requests whose times are measured; all where the kinds are not known."""
         requests: dict[str, int] = self["requests"]
         return requests["read"] + requests["write"] if "read" in requests else requests["total"]

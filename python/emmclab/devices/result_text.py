@@ -40,7 +40,7 @@ def headline(result: Result) -> str:
     """
     if not result["requests.total"]:
         return "no request was served"
-    if not result["requests.read"] + result["requests.write"]:
+    if not result.timed():
         return "no read or write was served"
     mean, beside = result["response.mean_response_ms"], result["recorded.response.all"]
     if beside["recorded_ms"] is None:
@@ -219,8 +219,8 @@ def lateness(result: Result) -> str:
 def _much_late(result: Result) -> str:
     """Say that software saw other response times than the device had; empty where they are about the same."""
     live, mean_ms = result.get("live") or {}, result["response.mean_response_ms"]
-    timed = result["requests.read"] + result["requests.write"]
-    if not (late := lateness(result)) or not timed or live["late_p50_us"] < _MUCH_LATE * 1000 * mean_ms:
+    late = lateness(result) if result.timed() else ""
+    if not late or live["late_p50_us"] < _MUCH_LATE * 1000 * mean_ms:
         return ""
     return (
         f"this host did not keep up with the clock `{live['clock']}`: {late}, beside a mean response of "
@@ -404,7 +404,9 @@ def beside_rows(result: Result) -> list[tuple[str, ...]]:
 
 
 def beside_notes(results: Sequence[Result]) -> list[str]:
-    """Say what limits the comparison of recorded and simulated times of runs that differ by their seed.
+    """Say what limits the comparison of recorded and simulated times.
+
+    `results` are runs of one trace on one device, each with another seed.
 
     >>> import emmclab
     >>> beside_notes([emmclab.Device.preset("nexus5").simulate(emmclab.read(emmclab.bundled()[1]))])[1]

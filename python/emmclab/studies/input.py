@@ -102,7 +102,7 @@ class Input:
 
 
 def _number(source: str, text: str) -> int:
-    """Read the number of requests behind the name of a workload."""
+    """Parse the number of requests that follows the name of a workload."""
     if not text.isdecimal() or not int(text):
         raise ConfigError(
             f"{source}: `{text}` is no number of requests",

@@ -233,6 +233,15 @@ def bundled_by_name() -> dict[str, Path]:
     return {path.stem: path for path in (*bundled(), *bundled(annotated=True), *modelled)}
 
 
+def or_bundled(path: Path) -> Path:
+    """Return the path of a trace: of a file, or, where there is none, of the bundled trace of that name.
+
+    >>> or_bundled(Path("chat")).name
+    'chat.parquet'
+    """
+    return path if path.exists() else bundled_by_name().get(str(path), path)
+
+
 def bundled(*, annotated: bool = False) -> list[Path]:
     """List the traces that come with emmclab, recorded by the project itself.
 

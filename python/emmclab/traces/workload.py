@@ -331,7 +331,7 @@ def open_input(name: str, seed: int = 1, **reading: Any) -> Trace:
     >>> open_input("Twitter").name
     'Twitter'
     """
-    from emmclab.traces.reading import bundled_by_name, read
+    from emmclab.traces.reading import or_bundled, read
 
     if name.endswith(".toml"):
         return Workload.file(name).trace(seed)
@@ -339,4 +339,4 @@ def open_input(name: str, seed: int = 1, **reading: Any) -> Trace:
         return Workload.preset(name).trace(seed)
     if not Path(name).exists() and benchmark_named(name):
         return benchmark(name, seed)
-    return read(name if Path(name).exists() else bundled_by_name().get(name, name), **reading)
+    return read(or_bundled(Path(name)), **reading)

@@ -237,22 +237,22 @@ def _elsewhere(results: Results, mode: str) -> str:
     )
 
 
-def _over_ideal(results: Results, device: str, ideal: str = IDEAL) -> dict[str, float]:
-    """Percent of time that `aware` takes over ext4 without a journal, or over the bound."""
-    return faster(times(results, AWARE, device), times(results, ideal, device))
+def over_ideal(results: Results, device: str, ideal: str = IDEAL, *, mode: str = AWARE) -> dict[str, float]:
+    """Percent of run time that a mode takes over ext4 without a journal, or over the bound."""
+    return faster(times(results, mode, device), times(results, ideal, device))
 
 
 @measure
 def ideal(results: Results) -> Measurement:
     """Time that `aware` takes over ext4 without a journal."""
-    own = _over_ideal(results, DEVICES[0])
-    bound = fmean(_over_ideal(results, DEVICES[0], BOUND).values())
+    own = over_ideal(results, DEVICES[0])
+    bound = fmean(over_ideal(results, DEVICES[0], BOUND).values())
     beside = "; ".join(
         f"on {device} {fmean(found.values()):.0f} % ({_range(found.values())})"
         for device in DEVICES[1:]
-        for found in (_over_ideal(results, device),)
+        for found in (over_ideal(results, device),)
     )
-    legacy = fmean(faster(times(results, BASE), times(results, IDEAL)).values())
+    legacy = fmean(over_ideal(results, DEVICES[0], mode=BASE).values())
     return Measurement(
         f"{fmean(own.values()):.0f} % on {DEVICES[0]} ({_range(own.values())})",
         {"mean_pct": fmean(own.values())},

@@ -2,3 +2,6 @@
 
 `findings.toml` declares them; `measured` has the function that answers each from the results of a study.
 """
+
+#: What `emmclab reproduce` calls the findings.
+NAME = "findings"

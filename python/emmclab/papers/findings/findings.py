@@ -14,9 +14,6 @@ from emmclab.papers.findings.measured import Found
 from emmclab.studies.results import Results
 from emmclab.traces.profile import Profile
 
-#: The name by which `emmclab reproduce` takes them.
-NAME = "findings"
-
 
 @dataclass(frozen=True)
 class Finding:

@@ -13,7 +13,8 @@ from emmclab.pages.assemble import assemble
 from emmclab.pages.head import Head, Provenance, Tile
 from emmclab.pages.plots import dots
 from emmclab.papers.drawing import Drawing
-from emmclab.papers.findings.findings import NAME, Finding
+from emmclab.papers.findings import NAME
+from emmclab.papers.findings.findings import Finding
 from emmclab.papers.findings.measured import Found
 from emmclab.runtime.files import write_whole
 from emmclab.studies.results import Results

@@ -9,15 +9,12 @@ from typing import NamedTuple
 from emmclab.apps.solutions import risks
 from emmclab.pages.plots import Rows
 from emmclab.papers.advil12.bandwidth import lengths
-from emmclab.papers.dsn17.journaling import APPLICATIONS, AWARE, BASE, BOUND, DEVICES, IDEAL, times
-from emmclab.papers.iiswc15.implications import by_input, change_pct
+from emmclab.papers.dsn17.journaling import APPLICATIONS, AWARE, BASE, BOUND, DEVICES, over_ideal
+from emmclab.papers.iiswc15.implications import HELPS_PCT, by_input, helps, queued_changes, waf_by_pages
 from emmclab.papers.iiswc15.readings import EIGHT, FOUR, HYBRID, PRIMARY, mean_responses, over_8ps
 from emmclab.studies.results import Results
 from emmclab.studies.tables import Run
 from emmclab.traces.profile import Profile
-
-#: A change of the mean response from which an option helps, percent.
-_HELPS_PCT = 5.0
 
 
 class Found(NamedTuple):
@@ -53,13 +50,9 @@ def hybrid_merit(results: Results) -> Found:
 
 def hybrid_worn(results: Results) -> Found:
     """Write amplification of the three page sizes on a full device."""
-    labels = {"4 KB": "pages-4k", "8 KB": "pages-8k", "both sizes": "pages-hps"}
-    waf = {
-        label: {name: run["write_amplification"]["waf"] for name, run in by_input(results, grid).items()}
-        for label, grid in labels.items()
-    }
+    waf = waf_by_pages(results)
     names = list(waf["4 KB"])
-    over = {label: median(waf[label][name] / waf["4 KB"][name] for name in names) for label in labels}
+    over = {label: median(waf[label][name] / waf["4 KB"][name] for name in names) for label in waf}
     worse = sum(waf["both sizes"][name] > waf["8 KB"][name] for name in names)
     return Found(
         f"What is written to the flash is x{over['8 KB']:.2f} of that with pages of 4 KB for pages of 8 KB, "
@@ -72,12 +65,11 @@ def hybrid_worn(results: Results) -> Found:
 
 def queues_help(results: Results) -> Found:
     """Mean response with 32 requests inside the device, over one at a time."""
-    base = by_input(results, "new")
-    changes = {name: change_pct(base[name], run) for name, run in by_input(results, "queues").items()}
-    helped = sum(change < -_HELPS_PCT for change in changes.values())
+    changes = queued_changes(results)
+    helped = helps(changes.values())
     return Found(
         f"They do: the mean response changes by {median(changes.values()):+.1f} % (median), and falls by "
-        f"more than {_HELPS_PCT:g} % in {helped} of {len(changes)} workloads. Few requests meet others, but "
+        f"more than {HELPS_PCT:g} % in {helped} of {len(changes)} workloads. Few requests meet others, but "
         "those that do wait for a whole request.",
         _rows({"32 requests at once": changes}),
         "mean response against one request at a time, %",
@@ -111,16 +103,13 @@ def _rate(run: Run) -> float:
 
 
 def tax_left(results: Results) -> Found:
-    """Run time over ext4 without a journal: as ext4 asks, aware, and over the bound."""
-    ideal, bound = (times(results, mode, DEVICES[0]) for mode in (IDEAL, BOUND))
+    """Run times over that on ext4 without a journal: with its journal, and with one that knows eMMC."""
     over = {
-        label: {
-            name: 100 * (time / ideal[name] - 1) for name, time in times(results, mode, DEVICES[0]).items()
-        }
+        label: over_ideal(results, DEVICES[0], mode=mode)
         for label, mode in (("as ext4 asks", BASE), ("knows the device", AWARE))
     }
-    asked, aware = (fmean(over[label].values()) for label in over)
-    of_bound = fmean(100 * (time / bound[name] - 1) for name, time in times(results, AWARE).items())
+    asked, aware = (fmean(by_application.values()) for by_application in over.values())
+    of_bound = fmean(over_ideal(results, DEVICES[0], BOUND).values())
     return Found(
         f"Of {asked:.0f} % that the journal costs over ext4 without one, {aware:.0f} % are left, so that "
         f"{asked - aware:.0f} points are saved (means over {len(APPLICATIONS)} applications). Against a "
@@ -139,12 +128,12 @@ def logging_length(results: Results) -> Found:
             gains.setdefault(f"{row['layer']}{until}", {})[f"{row['requests']:,} requests"] = row[key]
     advil = [row for row in found if row["layer"] == "Advil"]
     best = max(advil, key=lambda row: row["gain"])
-    pays = next((row["requests"] for row in advil if row["drained"] > 1 + _HELPS_PCT / 100), None)
+    pays = next((row["requests"] for row in advil if row["drained"] > 1 + HELPS_PCT / 100), None)
     since = "in no recording" if pays is None else f"from {pays:,} requests on"
     return Found(
         f"Until the last request Advil gains most in a recording of {best['requests']:,} requests "
         f"({best['gain']:.2f} times the bandwidth); with the log moved back it gains more than "
-        f"{_HELPS_PCT:g} % {since}.",
+        f"{HELPS_PCT:g} % {since}.",
         _rows(gains),
         "write bandwidth over the bare device",
     )

@@ -9,7 +9,7 @@ import altair as alt
 from emmclab.pages.plots import Rows, dots
 from emmclab.papers.claims import Claim
 from emmclab.papers.drawing import Drawing
-from emmclab.papers.iiswc15.implications import by_input, by_routing, change_pct, unevenness
+from emmclab.papers.iiswc15.implications import by_input, by_routing, change_pct, unevenness, waf_by_pages
 from emmclab.papers.iiswc15.recorded import origin
 from emmclab.papers.pages import assemble_page
 from emmclab.studies.results import Results
@@ -85,9 +85,9 @@ def drawings(results: Results) -> list[Drawing]:
         for name, run in by_input(results, "queues").items()
     ]
     pages = [
-        {"trace": run["input"], "option": label, "value": run["write_amplification"]["waf"]}
-        for label, grid in (("4 KB", "pages-4k"), ("8 KB", "pages-8k"), ("both", "pages-hps"))
-        for run in results.select(grid)
+        {"trace": name, "option": size, "value": waf}
+        for size, by_name in waf_by_pages(results).items()
+        for name, waf in by_name.items()
     ]
     service = [
         {"trace": name, "option": "service time", "value": run["service"]["mean_service_ms"]}

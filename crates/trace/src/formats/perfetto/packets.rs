@@ -6,7 +6,7 @@ use emmclab_base::{Error, Kind, Result};
 
 /// `Trace.packet`: the key of a field with a length.
 const PACKET: u8 = 1 << 3 | 2;
-/// Packets have some hundred KB at most; those beyond this are nonsense.
+/// Packets have some hundred KB at most; a length beyond this means that the file is damaged.
 const LARGEST_PACKET: u64 = 1 << 28;
 
 /// The next key of a trace and the length behind it; `None` at the end.
