@@ -99,7 +99,7 @@ class Reproduced:
     def page(self, study: str) -> Path:
         """The page of a study, which is run where it is not there; its figures are in `figures` beside it."""
         page = self.folder / study / "page.html"
-        with self._alone():
+        with self.alone():
             if not page.is_file():
                 page.parent.mkdir(parents=True, exist_ok=True)
                 done = emmclab(
@@ -114,7 +114,7 @@ class Reproduced:
     def ledger(self) -> list[dict[str, Any]]:
         """The whole ledger, as `emmclab claims --json` prints it."""
         file = self.folder / "ledger.json"
-        with self._alone():
+        with self.alone():
             if not file.is_file():
                 found = emmclab_json("claims", "--jobs", 2, "--results", self.results)
                 file.write_text(json.dumps(found))
@@ -124,7 +124,7 @@ class Reproduced:
     def once(self, name: str, make: Callable[[Path], None]) -> Path:
         """A folder that `make` fills where it is not there."""
         folder = self.folder / name
-        with self._alone():
+        with self.alone():
             if not (folder / "made").is_file():
                 folder.mkdir(exist_ok=True)
                 make(folder)
@@ -132,7 +132,7 @@ class Reproduced:
         return folder
 
     @contextlib.contextmanager
-    def _alone(self) -> Iterator[None]:
+    def alone(self) -> Iterator[None]:
         with (self.folder / ".lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield

@@ -20,10 +20,21 @@ def page(reproduced: Reproduced, tmp_path_factory: pytest.TempPathFactory) -> Pa
     """The page, on the results of the studies of the papers."""
     reproduced.ledger()
     path = tmp_path_factory.mktemp("findings") / "findings.html"
-    done = emmclab(
-        *("reproduce", "findings", "--jobs", 2, "--results", reproduced.results, "--html", path, "--json"),
-        *("--figures", path.parent / "figures"),
-    )
+    with reproduced.alone():
+        done = emmclab(
+            *(
+                "reproduce",
+                "findings",
+                "--jobs",
+                2,
+                "--results",
+                reproduced.results,
+                "--html",
+                path,
+                "--json",
+            ),
+            *("--figures", path.parent / "figures"),
+        )
     assert done.returncode == 0, done.stderr
     (path.parent / "findings.json").write_text(done.stdout)
     return path
