@@ -115,7 +115,15 @@ class Result(Document):
         return self[path]
 
     def timed(self) -> int:
-        """Return the number of requests whose times are measured; all where the kinds are not known."""
+        """Return the number of requests whose times are measured: reads and writes.
+
+        Where the result does not count requests by kind, this is the number of all requests.
+
+        >>> import emmclab
+        >>> result = emmclab.Device.preset("nexus5").simulate(emmclab.read(emmclab.bundled()[0]))
+        >>> result.timed() == result["requests.read"] + result["requests.write"]
+        True
+        """
         requests: dict[str, int] = self["requests"]
         return requests["read"] + requests["write"] if "read" in requests else requests["total"]
 
