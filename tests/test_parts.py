@@ -26,6 +26,7 @@ EXACT = (
     "throughput_by_size",
     "size_distribution",
     "response_distribution",
+    "response_by_size",
     "service_distribution",
     "inter_arrival_distribution",
     "hot_pages",

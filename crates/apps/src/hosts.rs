@@ -8,6 +8,8 @@ use emmclab_layers::Size;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::draw::Amount;
+use crate::program::{Step, Thread};
 use crate::text;
 
 /// A host.
@@ -43,6 +45,39 @@ pub struct HostSetup {
     /// Networks, of which a run uses one.
     #[serde(rename = "network")]
     pub networks: Vec<Network>,
+    /// Work that the phone does again and again as long as a user waits, on the cores of the program; of simulated runs.
+    #[serde(default)]
+    pub periodic: Vec<Periodic>,
+    /// Published figures and claims that its settings were made from.
+    #[serde(default)]
+    pub made_from: Vec<String>,
+}
+
+/// Work that is done again and again as long as a user waits: what a progress indicator, an event loop or a timer takes.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Periodic {
+    /// Its name; in results its thread is `host: NAME`.
+    pub name: String,
+    /// Time from the end of one turn to the begin of the next, in ms.
+    pub every_ms: f64,
+    /// Work of a turn on a core of CPU factor 1, in ms.
+    pub cpu_ms: f64,
+}
+
+impl Periodic {
+    /// The thread that does it.
+    pub(crate) fn thread(&self) -> Thread {
+        let steps = vec![
+            Step::Think { ms: Amount::Fixed(self.every_ms) },
+            Step::Cpu { ms: Amount::Fixed(self.cpu_ms) },
+        ];
+        Thread {
+            name: format!("host: {}", self.name),
+            at_begin: true,
+            steps: vec![Step::Repeat { times: None, steps }],
+        }
+    }
 }
 
 /// A partition.
@@ -153,6 +188,11 @@ impl HostSetup {
             positive("rate_mbit_s", network.rate_mbit_s, 1e-3, 1e6)?;
             positive("round_trip_ms", network.round_trip_ms, 0.0, 1e5)?;
         }
+        for periodic in &self.periodic {
+            positive("periodic.every_ms", periodic.every_ms, 0.1, 1e7)?;
+            positive("periodic.cpu_ms", periodic.cpu_ms, 0.001, 1e5)?;
+        }
+        unique("periodic.name", self.periodic.iter().map(|periodic| periodic.name.as_str()))?;
         unique("network.name", self.networks.iter().map(|network| network.name.as_str()))?;
         unique("partition.name", self.partitions.iter().map(|partition| partition.name.as_str()))?;
         let last = self.partitions.len().saturating_sub(1);

@@ -11,7 +11,7 @@ use crate::block_device::BlockDevice;
 use crate::code::Code;
 use crate::engine::{Engine, Fixed};
 use crate::files::Files;
-use crate::hosts::{HostSetup, mount_of};
+use crate::hosts::{HostSetup, Periodic, mount_of};
 use crate::program::Program;
 use crate::result::{AppResult, Attribution};
 use crate::storage::{FileStore, RealFiles, RealStorage, Simulated, Storage};
@@ -90,11 +90,15 @@ fn run_in_detail<D: BlockDevice>(
                 .hint(format!("there are: {}", partitions.join(", "))));
         }
     }
+    let (own_threads, mut program) = (program.threads.len() as u32, program.clone());
+    program.threads.extend(setup.periodic.iter().map(Periodic::thread));
+    program.check("")?;
+    let program = &program;
     let mounts: Vec<Mount> = named.iter().map(|(_, mount)| *mount).collect();
     let mut host = Host::new(setup.kernel()?, &mounts)?;
     let files = files_of(program, options.seed, &named, &mut host)?;
     let mut storage = Simulated::new(host, device, partitions.clone(), &options.what_if);
-    let (found, times) = run_on(program, setup, options, &partitions, files, &mut storage)?;
+    let (found, times) = run_on(program, own_threads, setup, options, &partitions, files, &mut storage)?;
     let kernel_cpu = storage.kernel_cpu_ns() * millionths(setup.cpu_factor) / 1_000_000;
     let result = AppResult { kernel_cpu_ns: Some(kernel_cpu), requests: Some(storage.counts()), ..found };
     Ok((result, times))
@@ -144,7 +148,8 @@ pub fn run_live(
     let mut store = RealFiles::new(folders.to_vec(), false);
     let files = files_of(program, options.seed, &named, &mut store)?;
     let mut storage = RealStorage::start(&Arc::new(store), program.threads.len() as u32)?;
-    let (mut found, _) = run_on(program, setup, options, &partitions, files, &mut storage)?;
+    let (mut found, _) =
+        run_on(program, program.threads.len() as u32, setup, options, &partitions, files, &mut storage)?;
     // A call is one wait here: which one of the host's is not known.
     found
         .spent
@@ -178,6 +183,7 @@ fn files_of(
 /// Runs a program on a storage; the result has neither requests nor work of the kernel.
 fn run_on<S: Storage>(
     program: &Program,
+    own_threads: u32,
     setup: &HostSetup,
     options: &RunOptions,
     partitions: &[&str],
@@ -200,6 +206,7 @@ fn run_on<S: Storage>(
         limit: options.limit,
         seed: options.seed,
         waited,
+        own_threads,
     };
     let outcome = Engine::new(fixed, storage, files).run()?;
     let attribution = Attribution::of(&outcome.timelines, &names, waited, outcome.end);

@@ -39,6 +39,10 @@ pub struct CpuCosts {
     pub page_ns: u64,
     /// Of each block request, in ns: block layer, driver, interrupt.
     pub request_ns: u64,
+    /// Of each time that the driver asks a device whether it is still busy with a write, in ns; 0 where an interrupt tells it.
+    pub poll_ns: u64,
+    /// Time from one such question to the next, in ns.
+    pub poll_interval_ns: u64,
 }
 
 /// Classes of files whose syncs are carried out. Of the others `fsync` and `fdatasync` return at once, those of their folders too, and data
@@ -144,12 +148,19 @@ const LINUX_6: HostConfig = HostConfig {
     barrier: Barrier::Flush,
     folder_sync_commits: true,
     synced: Synced::ALL,
-    cpu: CpuCosts { operation_ns: 600, page_ns: 400, request_ns: 3_000 },
+    cpu: CpuCosts {
+        operation_ns: 600,
+        page_ns: 400,
+        request_ns: 3_000,
+        poll_ns: 0,
+        poll_interval_ns: 100_000,
+    },
 };
 
 /// Names and settings of the eras. Sources: `mm/page-writeback.c`, `fs/jbd2`, `block/blk-settings.c` of both kernels; the page cache of 2.6.35
 /// is what a phone with 512 MB has left beside its applications. Processor costs are assumptions: a system call with one copied page takes some
-/// 5 µs on a 1 GHz core, and 1 µs on a current one.
+/// 5 µs on a 1 GHz core, and 1 µs on a current one. `mmc_blk_issue_rq` of 2.6.35 sends SEND_STATUS after each write again and again until the card
+/// has left its programming state; each is a command of 48 bits, an interrupt and two context switches, for which 100 µs and 20 µs of work are assumed.
 const ERAS: [(&str, HostConfig); 2] = [
     (
         "linux-2.6.35",
@@ -160,7 +171,13 @@ const ERAS: [(&str, HostConfig); 2] = [
             elevator: Elevator::Cfq,
             barrier: Barrier::Drain,
             folder_sync_commits: false,
-            cpu: CpuCosts { operation_ns: 3_000, page_ns: 2_000, request_ns: 20_000 },
+            cpu: CpuCosts {
+                operation_ns: 3_000,
+                page_ns: 2_000,
+                request_ns: 20_000,
+                poll_ns: 20_000,
+                poll_interval_ns: 100_000,
+            },
             ..LINUX_6
         },
     ),
@@ -206,6 +223,8 @@ impl HostConfig {
             ("cpu.operation_ns", self.cpu.operation_ns, 0, 1_000_000_000),
             ("cpu.page_ns", self.cpu.page_ns, 0, 1_000_000_000),
             ("cpu.request_ns", self.cpu.request_ns, 0, 1_000_000_000),
+            ("cpu.poll_ns", self.cpu.poll_ns, 0, self.cpu.poll_interval_ns),
+            ("cpu.poll_interval_ns", self.cpu.poll_interval_ns, 1, 1_000_000_000),
         ];
         for (field, value, least, most) in ranges {
             if !(least..=most).contains(&value) {

@@ -121,11 +121,50 @@ impl Quarters {
         &self.0
     }
 
+    /// The upper edge of the range in which this share of the times is reached, ns; of the last range its lower edge. None if empty.
+    pub fn quantile(&self, share: f64) -> Option<u64> {
+        let wanted = (share * self.0.iter().sum::<u64>() as f64).ceil() as u64;
+        let mut below = 0;
+        let index = self.0.iter().position(|count| {
+            below += count;
+            *count > 0 && below >= wanted
+        })?;
+        Self::edges().nth(index.min(QUARTERS - 2))
+    }
+
     /// The upper edges of all ranges but the last, nanoseconds.
     pub fn edges() -> impl Iterator<Item = u64> {
         let within = OCTAVES.flat_map(|octave| (4..8).map(move |quarter| quarter << (octave - 2)));
         within.chain([1 << OCTAVES.end])
     }
+}
+
+/// Spearman's rank correlation of rows and columns of a table of counts, in the order of both: 1 where a higher row always has a higher
+/// column. Values of one row or column are equal and have the mean of their ranks. None where either has a single value.
+pub(crate) fn rank_correlation(table: &[&[u64]]) -> Option<f64> {
+    let columns = table.iter().map(|row| row.len()).max()?;
+    let of_rows: Vec<u64> = table.iter().map(|row| row.iter().sum()).collect();
+    let of_columns: Vec<u64> = (0..columns).map(|at| table.iter().map(|row| row[at]).sum()).collect();
+    let total: u64 = of_rows.iter().sum();
+    // Ranks less their mean, so that neither sum grows with the square of the count.
+    let centred = |counts: &[u64]| {
+        let mut below = 0;
+        let rank = |count: &u64| {
+            let rank = below as f64 + *count as f64 / 2.0 - total as f64 / 2.0;
+            below += count;
+            rank
+        };
+        counts.iter().map(rank).collect::<Vec<_>>()
+    };
+    let (rows, columns) = (centred(&of_rows), centred(&of_columns));
+    let spread = |ranks: &[f64], counts: &[u64]| {
+        ranks.iter().zip(counts).map(|(rank, count)| rank * rank * *count as f64).sum::<f64>()
+    };
+    let both = spread(&rows, &of_rows) * spread(&columns, &of_columns);
+    let together = table.iter().zip(&rows).map(|(counts, row)| {
+        row * counts.iter().zip(&columns).map(|(count, column)| column * *count as f64).sum::<f64>()
+    });
+    (both > 0.0).then(|| together.sum::<f64>() / both.sqrt())
 }
 
 /// Units of time, each with its length in seconds, the longest first.

@@ -37,8 +37,8 @@ pub(crate) fn of(
     vec![
         doubling("size_read", "reads by size", "KB", reads.size_bins(), 2.0),
         doubling("size_write", "writes by size", "KB", writes.size_bins(), 2.0),
-        quarters("response_read", "reads by response time", reads.response_quarters()),
-        quarters("response_write", "writes by response time", writes.response_quarters()),
+        quarters("response_read", "reads by response time", &reads.response_quarters()),
+        quarters("response_write", "writes by response time", &writes.response_quarters()),
         quarters("inter_arrival", "gaps between the arrivals of reads and writes", arrivals.quarters()),
         doubling("idle_gap", "times without an unfinished request", "ms", queue.gap_bins(), 1e6),
         Histogram {

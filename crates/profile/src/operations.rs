@@ -2,10 +2,10 @@
 
 use emmclab_trace::{Bytes, Nanos, Op, Request, SECTOR_BYTES};
 
-use crate::bins::{Doubling, Quarters, pct, size_label, time_label};
+use crate::bins::{Doubling, Quarters, pct, rank_correlation, size_label, time_label};
 use crate::elapsed;
 use crate::latency::Distribution;
-use crate::report::{LatencyRow, OperationRow, PercentileRow, SizeRow, ThroughputRow};
+use crate::report::{LatencyRow, OperationRow, PercentileRow, ResponseBySizeRow, SizeRow, ThroughputRow};
 
 /// Sectors in a KB, as sizes are kept in sectors.
 const SECTORS_PER_KB: f64 = 2.0;
@@ -27,7 +27,8 @@ pub(crate) struct Operation {
     size_bins: SizeBins,
     response: Distribution,
     response_bins: LatencyBins,
-    response_quarters: Quarters,
+    /// By size as in figure 3.
+    response_by_size: [Quarters; RATE_BINS],
     service: Distribution,
     service_bins: LatencyBins,
     rates: [Rate; RATE_BINS],
@@ -54,7 +55,7 @@ impl Operation {
             let response = elapsed(request.arrival, complete);
             self.response.add(response);
             self.response_bins.add(response, 1);
-            self.response_quarters.add(response);
+            self.response_by_size[RateBins::index(sectors)].add(response);
             if let Some(service) = request.service() {
                 let service = elapsed(Nanos::ZERO, service);
                 self.service.add(service);
@@ -72,7 +73,9 @@ impl Operation {
         self.size_bins.merge(&other.size_bins);
         self.response.merge(&other.response);
         self.response_bins.merge(&other.response_bins);
-        self.response_quarters.merge(&other.response_quarters);
+        for (mine, theirs) in self.response_by_size.iter_mut().zip(&other.response_by_size) {
+            mine.merge(theirs);
+        }
         self.service.merge(&other.service);
         self.service_bins.merge(&other.service_bins);
         for (mine, theirs) in self.rates.iter_mut().zip(&other.rates) {
@@ -114,8 +117,32 @@ impl Operation {
         &self.size_bins
     }
 
-    pub fn response_quarters(&self) -> &Quarters {
-        &self.response_quarters
+    /// Response times of all sizes.
+    pub fn response_quarters(&self) -> Quarters {
+        let mut all = Quarters::default();
+        self.response_by_size.iter().for_each(|one| all.merge(one));
+        all
+    }
+
+    /// Spearman's rank correlation of size and response time, of the ranges that both are counted in.
+    pub fn size_response_correlation(&self) -> Option<f64> {
+        rank_correlation(&self.response_by_size.each_ref().map(Quarters::counts))
+    }
+
+    pub fn response_by_size_rows(&self, op: &'static str) -> impl Iterator<Item = ResponseBySizeRow> {
+        self.response_by_size.iter().enumerate().filter_map(move |(index, times)| {
+            let (low, high) = RateBins::edges(index);
+            let at_most_ms = |share| times.quantile(share).map(|ns| ns as f64 / NS_PER_MS);
+            Some(ResponseBySizeRow {
+                op,
+                low_kb: kb(low),
+                high_kb: high.map(kb),
+                requests: times.counts().iter().sum(),
+                p10_ms: at_most_ms(0.1)?,
+                p50_ms: at_most_ms(0.5)?,
+                p90_ms: at_most_ms(0.9)?,
+            })
+        })
     }
 
     /// Requests of at most 4 KB.

@@ -303,6 +303,7 @@ impl Profile {
             mean_response_ms: all.mean_response_ms(),
             spatial_locality_pct: pct(self.sequences.sequential(), requests),
             temporal_locality_pct: pct(self.pages.address_hits(), requests),
+            size_response_correlation: all.size_response_correlation(),
             recorded_no_wait_pct: self.arrivals.recorded_no_wait_pct(),
         }
     }
@@ -319,6 +320,7 @@ impl Profile {
             throughput_by_size: by_op[..2].iter().flat_map(|(op, own)| own.throughput_rows(op)).collect(),
             size_distribution: by_op.iter().flat_map(|(op, own)| own.size_rows(op)).collect(),
             response_distribution: by_op.iter().flat_map(|(op, own)| own.response_rows(op)).collect(),
+            response_by_size: by_op.iter().flat_map(|(op, own)| own.response_by_size_rows(op)).collect(),
             service_distribution: by_op.iter().flat_map(|(op, own)| own.service_rows(op)).collect(),
             inter_arrival_distribution: self.arrivals.rows().collect(),
             working_set: over_time.working_set,

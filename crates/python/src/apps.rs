@@ -51,6 +51,11 @@ impl PyProgram {
 
     /// The activity of its user.
     #[getter]
+    fn is_activity(&self) -> bool {
+        self.0.is_activity
+    }
+
+    #[getter]
     fn about(&self) -> &str {
         &self.0.about
     }

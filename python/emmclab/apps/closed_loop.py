@@ -125,6 +125,15 @@ def applications() -> list[dict[str, str]]:
     return [{"name": one.name, "about": one.about, "source": one.source} for one in programs]
 
 
+def activities() -> list[str]:
+    """Return the names of the applications that stand for an activity of a user.
+
+    >>> set(row["name"] for row in applications()) - set(activities()) == {"background", "iperf"}
+    True
+    """
+    return [name for name in _core.app_presets() if _core.Program.preset(name).is_activity]
+
+
 def application_text(name: str) -> str:
     """Return the file of an application that comes with emmclab, with its comments.
 

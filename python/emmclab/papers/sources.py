@@ -1,9 +1,9 @@
 """Where the values of a claim come from: whether agreement restates an input.
 
-Presets record the sources of their parameters: `made_from` of a workload (by parameter), `fitted_to` of a
-device. A claim is restated if all that its measure reads comes from published tables, from profile fields of
-synthetic inputs whose recorded sources include the claim's own, from runs of inputs made from them or on
-devices fitted to them, or from layers that did nothing.
+Presets record the sources of their parameters: `made_from` of a workload (by parameter) and of a host,
+`fitted_to` of a device. A claim is restated if all that its measure reads comes from published tables, from
+profile fields of synthetic inputs whose recorded sources include the claim's own, from runs of inputs or on
+hosts made from them or on devices fitted to them, or from layers that did nothing.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import functools
 import itertools
 import tomllib
 
+from emmclab.apps.closed_loop import hosts
 from emmclab.devices.device import Device
 from emmclab.papers.measuring import Reads
 from emmclab.studies.in_place import RECORDED_AS
@@ -63,6 +64,17 @@ def _devices(run: Run) -> set[str]:
     return {name for name in (run["device"], options.get("second")) if name}
 
 
+@functools.cache
+def _hosts_from() -> dict[str, frozenset[str]]:
+    """Return what each host was made from."""
+    return {host["name"]: frozenset(host["made_from"]) for host in hosts()}
+
+
+def _host(run: Run) -> str:
+    """Return the name of the host that an application ran on; empty for other runs."""
+    return str(run["app"]["host"]) if "app" in run else ""
+
+
 def recorded_in(reads: Reads) -> set[str]:
     """Return the names of the recorded traces that were read."""
     synthetic = set(workloads())
@@ -95,7 +107,8 @@ def restated(reads: Reads, own: frozenset[str]) -> str:
     fitted = {device for device in devices if fitted_to(device) & own}
     inputs = {run["input"] for run in working if RECORDED_AS not in run}
     made = {name for name in inputs if _sources_of_input(name) & own}
-    if (working or reads.devices) and not (fitted or made):
+    on = {host for host in map(_host, working) if _hosts_from().get(host, frozenset()) & own}
+    if (working or reads.devices) and not (fitted or made or on):
         return ""
     reasons = []
     if fields:
@@ -105,6 +118,8 @@ def restated(reads: Reads, own: frozenset[str]) -> str:
         reasons.append(f"{_were(made)} made from it")
     if fitted:
         reasons.append(f"{_were(fitted)} fitted to it")
+    if on:
+        reasons.append(f"the host {', '.join(sorted(on))} has mechanisms that were made from it")
     if reads.runs and not working:
         reasons.append("the layer passed every request on, and takes no time itself")
     if reads.tables and not reasons and not recorded_in(reads):

@@ -145,6 +145,14 @@ PARAMETERS_OF: dict[str, tuple[str, ...]] = {
         "bursts.opens_pct",
         *_SIZES,
     ),
+    "size_response_correlation": (
+        "service.no_wait_pct",
+        "service.mean_service_ms",
+        "service.mean_response_ms",
+        "service.read_us",
+        "service.write_us",
+        *_SIZES,
+    ),
     "throughput_by_size": ("service.read_us", "service.write_us"),
 }
 

@@ -46,6 +46,8 @@ pub(crate) struct Fixed<'a> {
     pub seed: u64,
     /// The thread that the user waits for.
     pub waited: u32,
+    /// Threads of the program; those after them are periodic work of the host.
+    pub own_threads: u32,
 }
 
 /// Something that was made to happen later.
@@ -173,7 +175,12 @@ impl<'a, S: Storage> Engine<'a, S> {
             }
             self.later.pop();
             match later {
-                Later::Think(thread) => self.wake(thread, Doing::Think),
+                Later::Think(thread) => {
+                    if thread >= self.fixed.own_threads && self.is_stuck() {
+                        return Err(self.deadlock());
+                    }
+                    self.wake(thread, Doing::Think);
+                }
                 Later::Transfer(thread, 0) => self.wake(thread, Doing::Network),
                 Later::Transfer(thread, bytes) => self.link.begin(thread, bytes),
             }
@@ -305,6 +312,14 @@ impl<'a, S: Storage> Engine<'a, S> {
             Some(format!("thread `{}` {what}", name(number)))
         };
         (0..).zip(&self.threads).filter_map(describe).collect()
+    }
+
+    /// Whether no thread of the program can go on, though the host still works now and then.
+    fn is_stuck(&self) -> bool {
+        let waits_for_another = |thread: &Thread| {
+            matches!(thread.status, Status::Absent | Status::Signal(_) | Status::Lock(_) | Status::Join(_))
+        };
+        self.threads[..self.fixed.own_threads as usize].iter().all(waits_for_another)
     }
 
     fn deadlock(&self) -> Error {

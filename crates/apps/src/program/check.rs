@@ -33,7 +33,7 @@ fn fault(key: &'static str, value: &str, problem: impl Into<String>, hint: impl 
 
 impl Program {
     /// Refuses what cannot be run; `text` is the file, which gives the line.
-    pub(super) fn check(&self, text: &str) -> Result<()> {
+    pub(crate) fn check(&self, text: &str) -> Result<()> {
         let names = Names::of(self);
         let all = self.check_sets().and_then(|()| names.check(self)).and_then(|()| names.check_steps(self));
         all.map_err(|Fault { key, value, problem, hint }| {

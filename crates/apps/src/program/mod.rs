@@ -31,6 +31,9 @@ pub struct Program {
     pub source: String,
     /// The thread that the user waits for: with its end the program ends.
     pub user_waits_for: String,
+    /// Whether it stands for an activity of a user; false of what runs beside one, and of yardsticks.
+    #[serde(default = "yes")]
+    pub is_activity: bool,
     /// Sets of files.
     #[serde(default, rename = "file")]
     pub files: Vec<FileSet>,

@@ -21,6 +21,8 @@ presets! {
     "appinstall",
     "rlbench",
     "applaunch",
+    "background",
+    "iperf",
 }
 
 /// The names of the applications that come with emmclab.

@@ -1,7 +1,8 @@
 //! Threads, cores, network and waits: times that can be worked out by hand.
 
-use crate::support::{failure, outcome};
+use crate::support::{FixedDevice, failure, host, outcome, program};
 use emmclab_apps::State::{self, Core, Network, Running, Think, Thread};
+use emmclab_apps::{Periodic, RunOptions};
 
 const MS: i64 = 1_000_000;
 
@@ -98,6 +99,47 @@ fn a_deadlock_names_the_threads_and_what_each_waits_for() {
         "[[thread]]\nname = \"ui\"\nsteps = [{ wait = { name = \"s\" } }, { signal = { name = \"s\" } }]",
     );
     assert!(alone.contains("thread `ui` waits for signal `s`"), "{alone}");
+}
+
+#[test]
+fn periodic_work_of_the_host_takes_its_turns_on_the_core_and_hides_no_deadlock() {
+    let mut setup = host(1);
+    setup.periodic.push(Periodic { name: "indicator".to_owned(), every_ms: 5.0, cpu_ms: 1.0 });
+    let run = |steps: &str| {
+        let mut device = FixedDevice::new(1000, 1000, 1000);
+        emmclab_apps::run(&program(steps), &setup, &mut device, &RunOptions::default())
+    };
+    let result = run("[[thread]]\nname = \"ui\"\nsteps = [{ think = { ms = 59 } }]").unwrap();
+    assert_eq!((result.runtime_ns, result.cpu_ns), (59 * MS, 9 * MS), "at 5-6, 11-12, to 53-54 ms");
+    let own = result.threads.last().unwrap();
+    assert_eq!((own.name.as_str(), own.states.get(Running)), ("host: indicator", 9 * MS));
+    let result = run("[[thread]]\nname = \"ui\"\nsteps = [{ cpu = { ms = 20 } }]").unwrap();
+    assert_eq!(result.states.get(Running) + result.states.get(Core), result.runtime_ns);
+    assert!(result.states.get(Core) >= 2 * MS, "it takes turns: {:?}", result.states);
+    let stuck = run("[[thread]]\nname = \"ui\"\nsteps = [{ wait = { name = \"s\" } }, \
+                     { signal = { name = \"s\" } }]");
+    assert!(stuck.unwrap_err().to_string().contains("deadlock at"));
+}
+
+#[test]
+fn a_driver_that_asks_whether_a_write_is_done_works_as_long_as_the_device_has_one() {
+    let steps = "[[file]]\nname = \"f\"\npartition = \"data\"\n[[thread]]\nname = \"ui\"\nsteps = [\
+                 { create = { file = \"f\" } }, { append = { file = \"f\", size = 4096 } }, { fsync = { file = \"f\" } }]";
+    let cpu_ns = |poll_ns: i64, write_us: i64| {
+        let mut setup = host(1);
+        let cpu = setup.kernel["cpu"].as_table_mut().unwrap();
+        cpu.insert("poll_ns".to_owned(), poll_ns.into());
+        let mut device = FixedDevice::new(1000, write_us, 1000);
+        let result = emmclab_apps::run(&program(steps), &setup, &mut device, &RunOptions::default()).unwrap();
+        (result.kernel_cpu_ns.unwrap(), result.requests.unwrap().all.write.requests)
+    };
+    assert_eq!(cpu_ns(0, 1_000).0, 0, "an interrupt");
+    for write_us in [1_000, 7_000] {
+        let (spent, writes) = cpu_ns(20_000, write_us);
+        // One question in 100 us; the last write may still be there when the program ends.
+        let most = writes * write_us as u64 * 1_000 / 100_000 * 20_000;
+        assert!(writes >= 2 && spent <= most && 2 * spent >= most, "{spent} of {most}");
+    }
 }
 
 #[test]

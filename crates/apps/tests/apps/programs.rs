@@ -115,7 +115,7 @@ fn a_partition_that_the_host_does_not_have_is_named() {
 
 #[test]
 fn every_application_and_host_that_comes_with_it_is_valid_and_says_where_it_is_from() {
-    assert_eq!(preset_names().len(), 8);
+    assert_eq!(preset_names().len(), 10);
     for name in preset_names() {
         let program = Program::preset(name).unwrap_or_else(|error| panic!("{name}: {error}"));
         assert_eq!(program.name, name);
@@ -146,6 +146,9 @@ fn impossible_hosts_are_refused() {
         ("kernel = { dirty_pct = 500 }\n", "dirty_pct"),
         ("cpu_factor = -1\n", "cpu_factor"),
         ("quantum_ms = 0\n", "quantum_ms"),
+        ("[[periodic]]\nname = \"a\"\nevery_ms = 0\ncpu_ms = 1\n", "periodic.every_ms"),
+        ("[[periodic]]\nname = \"a\"\nevery_ms = 1\ncpu_ms = -1\n", "periodic.cpu_ms"),
+        ("[kernel.cpu]\npoll_ns = 200000\n", "cpu.poll_ns"),
         ("[[partition]]\nname = \"a\"\n", "only the last partition"),
         ("[[partition]]\nname = \"data\"\nsize = 4096\n", "two of this name"),
     ] {
@@ -160,7 +163,7 @@ proptest! {
     /// Lines that are missing, doubled or moved, and digits that are others.
     #[test]
     fn a_damaged_program_is_refused_or_runs(
-        preset in 0_usize..8,
+        preset in 0_usize..10,
         changes in prop::collection::vec((any::<u16>(), any::<u16>(), 0_u8..4), 1..4),
     ) {
         let text = preset_text(preset_names().nth(preset).unwrap()).unwrap();

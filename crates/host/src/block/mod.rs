@@ -87,6 +87,10 @@ pub(crate) struct Queue {
     background: Vec<TaskId>,
     /// Drains without a command that are through.
     drained: Vec<u32>,
+    /// Writes at the device, since when there are any, and how long there were some before that.
+    writes: u32,
+    writing_since: Nanos,
+    written_for: Nanos,
 }
 
 impl Queue {
@@ -111,6 +115,9 @@ impl Queue {
             bases,
             background: Vec::new(),
             drained: Vec::new(),
+            writes: 0,
+            writing_since: Nanos::ZERO,
+            written_for: Nanos::ZERO,
         }
     }
 
@@ -386,6 +393,12 @@ impl Queue {
             let entry = &mut self.entries[request as usize];
             entry.state = State::Issued;
             self.issued.push((entry.id, request));
+            if entry.op == Op::Write {
+                if self.writes == 0 {
+                    self.writing_since = now;
+                }
+                self.writes += 1;
+            }
             let asked = &self.bios[entry.first as usize].asked;
             let mut command = Request::new(entry.arrival, entry.op, Sector(entry.sector), entry.sectors);
             command.flags = entry.flags;
@@ -412,7 +425,18 @@ impl Queue {
     pub fn complete(&mut self, id: BlockRequestId, tasks: &mut Tasks, now: Nanos) -> Option<Completed> {
         let at = self.issued.iter().position(|(issued, _)| *issued == id)?;
         let (_, request) = self.issued.swap_remove(at);
+        if self.entries[request as usize].op == Op::Write {
+            self.writes -= 1;
+            if self.writes == 0 {
+                self.written_for += now - self.writing_since;
+            }
+        }
         Some(self.take_off(request, tasks, now))
+    }
+
+    /// How long the device has had a write, up to the last time that it had none.
+    pub fn written_for(&self) -> Nanos {
+        self.written_for
     }
 
     /// Takes a drain without a command that is through.

@@ -199,9 +199,16 @@ impl Host {
         }));
     }
 
-    /// Processor time of the host's own threads (write-back, commits, checkpoints) so far, in ns.
+    /// Processor time of the host's own threads (write-back, commits, checkpoints, the driver's questions whether a write is done) so far,
+    /// in ns.
     pub fn kernel_cpu_ns(&self) -> u64 {
-        self.kernel_cpu_ns
+        self.kernel_cpu_ns + self.polling_cpu_ns()
+    }
+
+    /// The part of it that the driver spends on asking whether a write is done, in ns.
+    pub fn polling_cpu_ns(&self) -> u64 {
+        let cpu = &self.core.config.cpu;
+        self.core.queue.written_for().0 as u64 / cpu.poll_interval_ns * cpu.poll_ns
     }
 
     fn set_time(&mut self, now: Nanos) {

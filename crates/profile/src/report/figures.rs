@@ -13,6 +13,8 @@ pub struct Figures {
     pub size_distribution: Vec<SizeRow>,
     /// Figure 5 (III-C): response times.
     pub response_distribution: Vec<LatencyRow>,
+    /// Response times by request size.
+    pub response_by_size: Vec<ResponseBySizeRow>,
     /// Service times in the bins of figure 5.
     pub service_distribution: Vec<LatencyRow>,
     /// Figure 6 (III-C): times from one arrival to the next.
@@ -111,6 +113,25 @@ pub struct LatencyRow {
     pub requests: u64,
     /// Share of the operation's requests whose time is known, percent.
     pub pct: f64,
+}
+
+/// Response times of the requests in a range of sizes. Percentiles are upper edges of ranges of at most a quarter of an octave.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ResponseBySizeRow {
+    /// `read`, `write` or `all`.
+    pub op: &'static str,
+    /// Sizes above this, KB.
+    pub low_kb: f64,
+    /// Sizes up to this, KB.
+    pub high_kb: Option<f64>,
+    /// Requests in the range whose response time is known.
+    pub requests: u64,
+    /// A tenth is at most this, ms.
+    pub p10_ms: f64,
+    /// Half is at most this, ms.
+    pub p50_ms: f64,
+    /// 90 % are at most this, ms.
+    pub p90_ms: f64,
 }
 
 /// Figure 6. The text names 1, 4 and 16 ms as edges; that they double from 1 ms to 1,024 ms is our assumption.

@@ -16,8 +16,8 @@ pub use emmclab_timeline::OverTimeRow;
 pub use clock::{ClockJumpRow, KeyFigures};
 pub use figures::{
     AddressTimeRow, AlignmentRow, DepthRow, DepthTimeRow, DeviceRow, Figures, FlagRow, HotPagesRow,
-    IdleGapRow, InterArrivalRow, IoTimeRow, LatencyRow, ProcessRow, ReissueRow, ReuseRow, RunRow, ShareRow,
-    SizeRow, StallRow, ThroughputRow, UpdateRow, WakeRow, WorkingSetRow,
+    IdleGapRow, InterArrivalRow, IoTimeRow, LatencyRow, ProcessRow, ReissueRow, ResponseBySizeRow, ReuseRow,
+    RunRow, ShareRow, SizeRow, StallRow, ThroughputRow, UpdateRow, WakeRow, WorkingSetRow,
 };
 pub use finding::{Finding, FindingKind, Shown};
 pub use journal::{

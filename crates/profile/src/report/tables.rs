@@ -43,6 +43,9 @@ pub struct Tables {
     pub spatial_locality_pct: Option<f64>,
     /// Requests whose first sector has been a first sector before, percent of requests (*Temporal Locality*).
     pub temporal_locality_pct: Option<f64>,
+    /// Spearman's rank correlation of a request's size and its response time (III-C: "largely determined by its size"): 1 if a larger one
+    /// always takes longer. Of sizes in octaves and times in quarters of octaves.
+    pub size_response_correlation: Option<f64>,
     /// As `no_wait_pct`, but as the recorder noted it, over the requests for which it did.
     pub recorded_no_wait_pct: Option<f64>,
 }

@@ -179,7 +179,59 @@ fn requests() -> impl Strategy<Value = Vec<Request>> {
     })
 }
 
+#[test]
+fn response_times_by_size_name_the_range_of_a_median_and_their_correlation_is_of_ranks() {
+    let of = |kb: u32, us: i64| request(Op::Read, i64::from(kb) * 100_000, [0, 0, us], 0, 2 * kb);
+    let report = report_of(&[of(4, 1_000), of(8, 1_800), of(8, 2_000), of(16, 4_000)]);
+    let rows = report.figures.response_by_size.iter().filter(|row| row.op == "read");
+    let found: Vec<_> = rows.map(|row| (row.low_kb, row.requests, row.p50_ms >= 1.0)).collect();
+    assert_eq!(found, [(0.0, 1, true), (4.0, 2, true), (8.0, 1, true)]);
+    let up = report.tables.size_response_correlation.unwrap();
+    assert!(up > 0.9 && up <= 1.0, "{up}");
+    let down = report_of(&[of(4, 9_000), of(8, 4_000), of(16, 1_000)]).tables.size_response_correlation;
+    assert!((down.unwrap() + 1.0).abs() < 1e-12);
+    assert_eq!(report_of(&[of(4, 1_000), of(4, 2_000)]).tables.size_response_correlation, None, "one size");
+}
+
+/// The mean of the ranks that equal values share.
+fn ranks(values: &[u64]) -> Vec<f64> {
+    let rank = |value: &u64| {
+        let below = values.iter().filter(|other| *other < value).count();
+        let equal = values.iter().filter(|other| *other == value).count();
+        below as f64 + equal as f64 / 2.0
+    };
+    values.iter().map(rank).collect()
+}
+
+/// Pearson's correlation.
+fn correlation(first: &[f64], second: &[f64]) -> f64 {
+    let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
+    let (a, b) = (mean(first), mean(second));
+    let sum = |pick: fn(f64, f64) -> f64| -> f64 {
+        first.iter().zip(second).map(|(x, y)| pick(x - a, y - b)).sum()
+    };
+    sum(|x, y| x * y) / (sum(|x, _| x * x) * sum(|_, y| y * y)).sqrt()
+}
+
 proptest! {
+    /// Sizes at the edges of octaves and times at the edges of their ranges, so that counting in ranges keeps every difference.
+    #[test]
+    fn the_correlation_of_sizes_and_times_is_spearmans(
+        rows in prop::collection::vec((0_u32..8, 0_u32..12), 2..60)
+    ) {
+        let all: Vec<_> = (0_i64..)
+            .zip(&rows)
+            .map(|(at, (size, time))| request(Op::Write, at * 10_000_000, [0, 0, 1_024 << time], 0, 8 << size))
+            .collect();
+        let (sizes, times): (Vec<u64>, Vec<u64>) =
+            rows.iter().map(|(size, time)| (u64::from(*size), u64::from(*time))).unzip();
+        let plain = correlation(&ranks(&sizes), &ranks(&times));
+        match report_of(&all).tables.size_response_correlation {
+            Some(found) => prop_assert!((found - plain).abs() < 1e-9, "{found} for {plain}"),
+            None => prop_assert!(!plain.is_finite()),
+        }
+    }
+
     /// Tables III and IV and the page figures, written down a second time as plainly as they are defined.
     #[test]
     fn figures_agree_with_a_plain_second_implementation(requests in requests()) {

@@ -128,6 +128,7 @@ proptest! {
             "throughput_by_size",
             "size_distribution",
             "response_distribution",
+            "response_by_size",
             "service_distribution",
             "inter_arrival_distribution",
             "hot_pages",

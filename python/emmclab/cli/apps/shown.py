@@ -101,6 +101,13 @@ def show_run(console: Console, result: AppResult) -> None:
     console.print(
         Text(f"processor: {cpu}; {network}; {app['file_operations']:,} file operations"), soft_wrap=True
     )
+    console.print(Text(f"energy of the device: {_energy(result)}"), soft_wrap=True)
+
+
+def _energy(result: AppResult) -> str:
+    """Return what the device took; a dash where it has no figures of power."""
+    total = (result["device"].get("energy") or {}).get("total_mj")
+    return "–, as it has no figures of power" if total is None else f"{total:,.1f} mJ"
 
 
 def _time_and_share(nanoseconds: int, runtime: int) -> tuple[str, str]:

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from emmclab.apps.closed_loop import HOST, NETWORK, AppResult, applications
+from emmclab.apps.closed_loop import HOST, NETWORK, AppResult, activities
 from emmclab.apps.solutions import Solution, compare_solutions, solutions_named
 from emmclab.cli.apps.running import RUN, Devices, Host, Networks, Running, split
 from emmclab.cli.console import print_json, say, stdout
@@ -32,7 +32,7 @@ def solutions(
         list[str] | None,
         typer.Argument(
             metavar="[NAME|FILE]...",
-            help="Applications: presets (`emmclab apps`) or TOML files; default: all presets.",
+            help="Applications: presets (`emmclab apps`) or TOML files; default: all that a user waits for.",
             autocompletion=application_names,
             show_default=False,
         ),
@@ -66,7 +66,7 @@ def solutions(
     chosen = [configured(one, settings, capacity) for one in split(devices, "--device")]
     places = [
         (name, device, network)
-        for name in names or [row["name"] for row in applications()]
+        for name in names or activities()
         for device in chosen
         for network in split(networks, "--network")
     ]

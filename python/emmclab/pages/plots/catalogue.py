@@ -29,6 +29,13 @@ FIGURES = (
         paper=True,
     ),
     Figure(
+        "response_by_size",
+        "Response times by request size",
+        "Median, and 10th to 90th percentile: upper edges of ranges a quarter of an octave wide.",
+        distributions.response_by_size,
+        needs="high_kb",
+    ),
+    Figure(
         "inter_arrival_distribution",
         "Figure 6: inter-arrival times",
         "From one arrival to the next.",

@@ -43,6 +43,24 @@ def response_distribution(rows: Rows) -> Chart:
     return over_ranges(rows, "pct", "share of requests, %", "response time")
 
 
+def response_by_size(rows: Rows) -> Chart:
+    """Response times against request size: the median, and from the 10th to the 90th percentile."""
+    one = len(traces_of(rows)) == 1
+    chart = chart_of([row for row in rows if row["op"] != "all"]).transform_filter("datum.high_kb != null")
+    base = chart.encode(
+        x=alt.X("high_kb:Q", title="request size up to, KB", scale=alt.Scale(type="log", base=2)),
+        color=op_colour(rows) if one else trace_colour(rows),
+        tooltip=tooltip(rows),
+    )
+    if not one:
+        base = base.encode(strokeDash=alt.StrokeDash("op:N", legend=None))
+    middle = base.encode(y=alt.Y("p50_ms:Q", title="response time, ms", scale=alt.Scale(type="log")))
+    shown = middle.mark_line() + middle.mark_point(filled=True, size=45)
+    if not one:
+        return shown
+    return base.mark_area(opacity=0.15).encode(y="p10_ms:Q", y2="p90_ms:Q") + shown
+
+
 def service_distribution(rows: Rows) -> Chart:
     """Service times in the bins of figure 5."""
     return over_ranges(rows, "pct", "share of requests, %", "service time")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import altair as alt
 
@@ -16,13 +17,14 @@ from emmclab.papers.fast12.applications import (
     CARDS,
     INTERNAL,
     KINGSTON,
-    LOG_BLOCKS,
     NETWORKS,
     OTHERS,
+    PRESET_LOG_BLOCKS,
     runs_of,
     seconds,
     spread,
 )
+from emmclab.papers.fast12.fitted import best, held_out, kingston, miss, points
 from emmclab.papers.pages import assemble_page
 from emmclab.studies.results import Results
 from emmclab.studies.tables import Run
@@ -56,6 +58,10 @@ def render(results: Results, judged: Sequence[Claim], drawn: Sequence[Drawing]) 
         networks=NETWORKS,
         runtimes={network: list(_runtimes(results, network)) for network in NETWORKS},
         schemes=list(_schemes(results)),
+        yardstick={run["options"]["network"]: seconds(run) for run in results.select("yardstick")},
+        background=_background(results),
+        background_devices=list(dict.fromkeys(run["device"] for run in results.select("background"))),
+        **_fit(results),
         today=list(_today(results)),
         today_devices=_today_devices(results),
     )
@@ -81,9 +87,37 @@ def _schemes(results: Results) -> list[tuple[str, list[tuple[str, float, float]]
     rows = []
     for name in APPLICATIONS:
         plain = runs_of(results, name, "wifi")
-        other = {run["device"]: run for run in results.select(LOG_BLOCKS, input=name, network="wifi")}
-        rows.append((name, [(card, seconds(plain[card]), seconds(run)) for card, run in other.items()]))
+        other = runs_of(results, name, "wifi", PRESET_LOG_BLOCKS)
+        both = [card for card in other if other[card] is not plain[card]]
+        rows.append((name, [(card, seconds(plain[card]), seconds(other[card])) for card in both]))
     return rows
+
+
+def _background(results: Results) -> list[tuple[str, list[tuple[float, float]]]]:
+    """Return for each application its run time alone and beside background applications, by device."""
+    rows: dict[str, list[tuple[float, float]]] = {}
+    for run in results.select("background"):
+        name = run["input"].split(" + ")[0]
+        alone = runs_of(results, name, "wifi")[run["device"]]
+        rows.setdefault(name, []).append((seconds(alone), seconds(run)))
+    return list(rows.items())
+
+
+def _fit(results: Results) -> dict[str, Any]:
+    """Return the search for the number of log blocks: each number that was tried, and each held out."""
+    found = points(results)
+    tried = [
+        (
+            count,
+            miss(found, count),
+            sum(by_count[count].on_axis for by_count in found.values()),
+            sum(by_count[count].as_spread for by_count in found.values()),
+            slow,
+            times,
+        )
+        for count, slow, times in kingston(results)
+    ]
+    return {"tried": tried, "best": best(found), "held_out": list(held_out(found).items())}
 
 
 def _today_devices(results: Results) -> list[str]:

@@ -14,6 +14,8 @@ _ROUNDING = 0.5
 #: "Small requests (i.e., 4 KB)", Characteristic 2; and other readings of Figure 4's bars, KB.
 _SMALL = 4
 _SMALL_KB = (4, 8, 16, 32)
+#: A rank correlation that is usually called strong.
+_STRONG = 0.7
 
 
 def _throughput(results: Results, op: str, sizes: tuple[int, ...]) -> Measurement:
@@ -166,6 +168,21 @@ def responses(results: Results) -> Measurement:
         + ", ".join(f"{part:.1f} % within {limit} ms" for limit, part in medians.items())
         + f" (medians); Movie {movie:.1f} % in 4 - 8 ms",
         {"fast": fast, "within_16": medians[16], "within_128": medians[128], "movie": movie},
+    )
+
+
+@measure
+def size_decides(results: Results) -> Measurement:
+    """Section III-C: the response time of a request is largely determined by its size."""
+    every = results.of(results.applications, "size_response_correlation")
+    found = {name: value for name, value in every.items() if value is not None}
+    low, high = (pick(found, key=lambda name: found[name]) for pick in (min, max))
+    strong = sum(value >= _STRONG for value in found.values())
+    return Measurement(
+        f"median {statistics.median(found.values()):+.2f}, {found[low]:+.2f} ({low}) to {found[high]:+.2f} "
+        f"({high}); {strong} of {len(found)} at least {_STRONG}",
+        {"median": statistics.median(found.values())},
+        "Spearman's rank correlation of size and response time of each request, by trace.",
     )
 
 
