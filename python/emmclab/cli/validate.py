@@ -79,8 +79,7 @@ def validate(
         except EmmclabError as error:
             if len(traces) == 1 or is_run_failure(error):
                 raise
-            refused.append((printable(path), error))
-            say(f"not judged: {printable(path)}: {error}{f' ({error.hint})' if error.hint else ''}")
+            refused.append(_refusal(path, error))
             continue
         reading.note_changed(trace.name, trace.ledger)
         opened.append(trace)
@@ -91,6 +90,15 @@ def validate(
             hint="the reason of each stands above",
         )
     _put(found, opened, given, refused, html, as_json=as_json)
+
+
+def _refusal(path: Path, error: EmmclabError) -> dict[str, str | None]:
+    """Print why a recording is not judged, and return it for JSON."""
+    name, reason = printable(path), str(error)
+    if not reason.startswith(name):  # As `FILE: ...` and `FILE:LINE: ...` do.
+        reason = f"{name}: {reason}"
+    say(f"not judged: {reason}{f' ({error.hint})' if error.hint else ''}")
+    return {"file": name, "reason": reason, "hint": error.hint}
 
 
 def _judged(trace: Trace, devices: Sequence[Device], **options: Any) -> Validation:
@@ -122,7 +130,7 @@ def _put(
     found: Sequence[Validation],
     opened: Sequence[Trace],
     devices: Sequence[Device],
-    refused: Sequence[tuple[str, EmmclabError]],
+    refused: Sequence[dict[str, str | None]],
     html: Path | None,
     *,
     as_json: bool,
@@ -131,15 +139,14 @@ def _put(
     from emmclab.devices.provenance import Provenance
 
     made = Provenance(devices, opened).to_dict()
-    reasons = [{"file": name, "reason": str(error), "hint": error.hint} for name, error in refused]
     if html is not None:
         from emmclab.pages.validation import write_validation
 
-        write_validation(found, html, made, reasons)
+        write_validation(found, html, made, refused)
         say(f"report: {html}")
     if as_json:
         every = [one.to_dict() for one in found]
-        print_json({"recordings": every, "refused": reasons, "provenance": made})
+        print_json({"recordings": every, "refused": refused, "provenance": made})
         return
     _show(stdout(), found)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import log
+from math import inf, log
 from typing import Any, NamedTuple
 
 #: Requests below which the figures of a group are marked: a 90th percentile has two requests above it then.
@@ -70,10 +70,15 @@ class Group:
         return Error(*map(_error_pct, self.predicted[1:], self.recorded[1:]))
 
     @property
+    def ratio(self) -> float | None:
+        """Predicted over recorded median; None where one of them is 0, as for what a model does not do."""
+        times = (self.predicted.median_ms, self.recorded.median_ms)
+        return times[0] / times[1] if times[0] and times[1] else None
+
+    @property
     def factor(self) -> float:
         """How far apart the medians are: 0 where they are equal, and the same for half and for twice."""
-        times = (self.predicted.median_ms, self.recorded.median_ms)
-        return abs(log(times[0] / times[1])) if times[0] and times[1] else 0.0
+        return inf if self.ratio is None else abs(log(self.ratio))
 
     def to_dict(self) -> dict[str, Any]:
         """Return it for JSON."""
@@ -111,7 +116,7 @@ class Judgement:
     @property
     def worst(self) -> Group | None:
         """The group by operation, size and idle time whose median is farthest off; None if all are small."""
-        enough = [group for group in self.together if not group.is_few and group.factor]
+        enough = [group for group in self.together if not group.is_few]
         return max(enough, key=lambda group: group.factor, default=None)
 
     @property

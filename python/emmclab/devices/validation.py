@@ -161,7 +161,7 @@ def validate(
     """
     if trace.is_synthetic:
         raise UnsupportedError(
-            f"{trace.name}: a synthesised trace has no measured times", kind="unsupported", hint=_RECORD
+            f"{_named(trace)}: a synthesised trace has no measured times", kind="unsupported", hint=_RECORD
         )
     with folder_aside(Path(tempfile.gettempdir())) as aside, database(aside) as asked:
         step(f"read {trace.name}")
@@ -238,9 +238,17 @@ class _Replay:
 _RECORD = "give a recording of a device, with completions; `emmclab record` makes one"
 
 
+def _named(trace: Trace) -> str:
+    """Return the file of a trace, or its name where it has none."""
+    return trace.path or trace.name
+
+
 def _refuse(trace: Trace, recording: Recording) -> None:
     """Refuse a recording that cannot be judged."""
-    name, facts = trace.name, recording.facts
+    name, facts = _named(trace), recording.facts
+    if len(trace.devices) > 1:
+        # Says which devices there are, and how to take one.
+        recording.refuse_several_devices()
     if facts.appends or _ZONES in (trace.header["note"] or ""):
         raise UnsupportedError(
             f"{name}: this is a device with zones, for which no device is calibrated",
@@ -260,9 +268,6 @@ def _refuse(trace: Trace, recording: Recording) -> None:
             kind="unsupported",
             hint="give a longer recording",
         )
-    if len(trace.devices) > 1:
-        # Says which devices there are, and how to take one.
-        recording.refuse_several_devices()
 
 
 def _cut(trace: Trace, recording: Recording) -> Cut:
@@ -270,7 +275,7 @@ def _cut(trace: Trace, recording: Recording) -> Cut:
     cut = recording.cut()
     if cut is None:
         raise UnsupportedError(
-            f"{trace.name}: its requests arrive at one time, so that it has no halves",
+            f"{_named(trace)}: its requests arrive at one time, so that it has no halves",
             kind="unsupported",
             hint="give a recording with arrival times",
         )
@@ -285,7 +290,7 @@ def _reason(error: EmmclabError) -> str:
 def _no_model(trace: Trace, refused: Mapping[str, str]) -> UnsupportedError:
     reasons = "; ".join(f"{name}: {reason}" for name, reason in refused.items())
     return UnsupportedError(
-        f"{trace.name}: no device could be tried: {reasons}",
+        f"{_named(trace)}: no device could be tried: {reasons}",
         kind="unsupported",
         hint="where the first half does not determine a device, name one with `--device`",
     )

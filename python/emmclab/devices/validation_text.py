@@ -11,6 +11,8 @@ from emmclab.runtime.text_table import TextTable
 
 #: The error whose share of requests stands in the answer, percent.
 SAID_PCT = 25
+#: Error of a median below which no group is called the worst, percent.
+_CLOSE_PCT = 5.0
 #: Requests below which fewer than ten lie above the 99th percentile.
 _FEW_FOR_P99 = 1_000
 _NONE = "–"
@@ -31,7 +33,7 @@ def headline(found: Validation) -> str:
     who = "the calibrated model" if model.kind == "calibrated" else model.name
     share = answer.within_pct[WITHIN_PCT.index(SAID_PCT)]
     worst = model.judgement.worst
-    off = "" if worst is None else f"; worst: {worst.label}, {_off(worst)}"
+    off = "" if worst is None else f"; {_off(worst)}"
     return (
         f"{found.trace}: {who} is within {SAID_PCT} % of the recorded response time for {share:.0f} % of "
         f"{answer.recorded.requests:,} requests{off}"
@@ -39,8 +41,15 @@ def headline(found: Validation) -> str:
 
 
 def _off(group: Group) -> str:
-    error = group.error.median_pct
-    return f"{_signed(error)} % in the median ({group.recorded.requests:,} requests)"
+    """Name the group that is farthest off, or say that none is far off."""
+    error = group.error.median_pct or 0.0
+    if abs(error) < _CLOSE_PCT:
+        return f"the median of no group of {ENOUGH} requests is off by more than {max(abs(error), 0.1):.1f} %"
+    # More than -99 % is not -100 %.
+    digits = 1 if error < -99 else 0
+    return (
+        f"worst: {group.label}, {error:+,.{digits}f} % in the median ({group.recorded.requests:,} requests)"
+    )
 
 
 def method(found: Validation) -> str:
@@ -67,23 +76,24 @@ def notes(found: Validation) -> list[str]:
 
 def overview(every: Sequence[Validation]) -> TextTable:
     """Return the table of recordings by models: errors of the figures, and how many requests are met."""
-    headings = ["Recording", "Model", "Requests", "Mean %", "Median %", "p90 %", "p99 %"]
-    headings += [f"Within {limit} %" for limit in WITHIN_PCT]
+    headings = ["Recording: model", "Requests", "Mean %", "Median %", "p90 %", "p99 %"]
+    headings += [f"Within\n{limit} %" for limit in WITHIN_PCT]
     rows = []
     for found in every:
         for model in found.models:
             response = model.judgement.response
             rows.append(
                 [
-                    found.trace,
-                    model.name,
+                    f"{found.trace}: {model.name}",
                     f"{response.recorded.requests:,}",
                     *map(_signed, response.error),
                     *(f"{share:.1f}" for share in response.within_pct),
                 ]
             )
-        rows.append([found.trace, FIRST_HALF, f"{found.first.requests:,}", *drift(found), *[_NONE] * 3])
-    return TextTable("Error of the response time, second half of each recording", headings, rows, 2)
+        rows.append(
+            [f"{found.trace}: {FIRST_HALF}", f"{found.first.requests:,}", *drift(found), *[_NONE] * 3]
+        )
+    return TextTable("Error of the response time, second half of each recording", headings, rows, 1)
 
 
 #: Name of the row that says how far the halves of a recording differ.
@@ -110,7 +120,7 @@ def times(found: Validation) -> TextTable:
             rows.append(["recorded service", *_times(service.recorded)])
         if service is not None:
             rows.append([f"{model.name}, service", *_times(service.predicted)])
-    headings = ["Second half", "Requests", "Mean ms", "Median ms", "p90 ms", "p99 ms"]
+    headings = ["Times", "Requests", "Mean ms", "Median ms", "p90 ms", "p99 ms"]
     return TextTable(f"Response and service times of {found.trace}", headings, rows, 1)
 
 
@@ -122,12 +132,15 @@ def groups(model: Model) -> list[TextTable]:
     """Return the tables of the groups of requests: where a model is right and where it is wrong."""
     judgement = model.judgement
     tables = [
-        _table(f"{title}: {model.name}", heading, judgement.groups[name])
+        _table(f"{title}: {model.name}, ms", heading, judgement.groups[name])
         for name, (title, heading) in GROUPS.items()
     ]
     heaviest = sorted(judgement.together, key=lambda group: -group.share_of_error_pct)
     most = [group for group in heaviest if not group.is_few][:_SHOWN]
-    return [*tables, _table(f"Largest shares of the error: {model.name}", "Requests", most)]
+    return [
+        *tables,
+        _table(f"Largest shares of the error: {model.name}, ms", "Operation, size and idle time", most),
+    ]
 
 
 def few_note(judgement: Judgement) -> str:
@@ -137,16 +150,8 @@ def few_note(judgement: Judgement) -> str:
 
 
 def _table(title: str, heading: str, found: Sequence[Group]) -> TextTable:
-    headings = [
-        heading,
-        "Count",
-        "Recorded ms",
-        "Predicted ms",
-        "Error %",
-        "p90 recorded ms",
-        "p90 predicted ms",
-    ]
-    headings += ["Error %", f"Within {SAID_PCT} %", "Share of error %"]
+    headings = [heading, "Requests", "Median\nrecorded", "Median\npredicted", "Error\n%"]
+    headings += ["p90\nrecorded", "p90\npredicted", "Error\n%", f"Within\n{SAID_PCT} %", "Share of\nerror, %"]
     rows = []
     for group in found:
         recorded, predicted, error = group.recorded, group.predicted, group.error
@@ -172,4 +177,5 @@ def _ms(value: float | None) -> str:
 
 
 def _signed(value: float | None) -> str:
-    return _NONE if value is None else f"{value:+,.1f}"
+    # Adding 0 makes the zero of -0.04 one without a minus.
+    return _NONE if value is None else f"{round(value, 1) + 0.0:+,.1f}"

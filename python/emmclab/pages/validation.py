@@ -20,6 +20,10 @@ from emmclab.traces.ledger import ledger_line
 
 #: Name of the recorded times beside those of models.
 _RECORDED = "recorded"
+#: Marks of the axis of ratios.
+_RATIOS = [part * 10.0**power for power in range(-4, 5) for part in (1, 2, 5)]
+#: Ratio up to which the axis goes at least.
+_LEAST_SHOWN = 2.0
 #: Axes of the errors by group.
 _AXES = {
     "size": "size",
@@ -38,7 +42,7 @@ def write_validation(
         {
             "name": one.trace,
             "headline": words.headline(one),
-            "method": words.method(one),
+            "method": _sentence(words.method(one)),
             "notes": words.notes(one),
             "times": words.times(one),
             "groups": [table for model in one.simulated for table in words.groups(model)],
@@ -86,7 +90,7 @@ def _errors(found: Sequence[Validation], name: str) -> Iterator[dict[str, Any]]:
     for one in found:
         for model in one.simulated:
             for group in model.judgement.groups[name]:
-                if not group.is_few and group.error.median_pct is not None:
+                if not group.is_few and (ratio := group.ratio):
                     yield {
                         "trace": one.trace,
                         "model": model.name,
@@ -94,7 +98,8 @@ def _errors(found: Sequence[Validation], name: str) -> Iterator[dict[str, Any]]:
                         "requests": group.recorded.requests,
                         "recorded_ms": group.recorded.median_ms,
                         "predicted_ms": group.predicted.median_ms,
-                        "error_pct": group.error.median_pct,
+                        "error_pct": 100 * (ratio - 1),
+                        "ratio": ratio,
                     }
 
 
@@ -112,17 +117,19 @@ def _curve(rows: Rows) -> Chart:
             ),
             y=alt.Y("cumulative_pct:Q", title="requests at most as long, %"),
             color=alt.Color("times:N", title=None, sort=plots.in_order(rows, "times")),
-            strokeDash=alt.StrokeDash("times:N", title=None, sort=plots.in_order(rows, "times")),
+            strokeDash=alt.StrokeDash("times:N", legend=None, sort=plots.in_order(rows, "times")),
             tooltip=plots.tooltip(rows),
         )
     )
 
 
 def _error_by(title: str) -> Any:
-    """Return what draws errors by group, a colour for each model; above 0 the model is too slow."""
+    """Return what draws ratios by group, a colour for each model: half and twice are equally far from 1."""
 
     def draw(rows: Rows) -> Chart:
         models = plots.in_order(rows, "model")
+        ratios = [row["ratio"] for row in rows]
+        ends = [min(*ratios, 1 / _LEAST_SHOWN), max(*ratios, _LEAST_SHOWN)]
         return (
             plots.chart_of(rows)
             .mark_bar()
@@ -134,8 +141,12 @@ def _error_by(title: str) -> Any:
                     axis=alt.Axis(labelAngle=-40, labelOverlap=False),
                 ),
                 y=alt.Y(
-                    "error_pct:Q", title="error of the median, %", **plots.symlog(rows, "error_pct", 10.0)
+                    "ratio:Q",
+                    title="simulated / recorded",
+                    scale=alt.Scale(type="log", domain=ends),
+                    axis=alt.Axis(format="~r", values=_RATIOS, labelOverlap=True),
                 ),
+                y2=alt.datum(1),
                 xOffset=alt.XOffset("model:N", sort=models),
                 color=alt.Color("model:N", title=None, sort=models),
                 tooltip=plots.tooltip(rows),
@@ -158,8 +169,8 @@ _FIGURES = (
         Figure(
             name,
             f"Error by {title}",
-            "Median of the simulated response times against that of the recorded ones; above 0 the model is "
-            "too slow. Groups with too few requests are left out.",
+            "Median of the simulated response times over that of the recorded ones; above 1 the model is too "
+            "slow. Groups with too few requests are left out.",
             _error_by(title),
             each=True,
         )
@@ -180,7 +191,7 @@ def _head(found: Sequence[Validation], refused: Sequence[Mapping[str, Any]]) -> 
         else words.headline(first)
     )
     tiles = [
-        Tile(one.trace, f"{share:.0f} %", note=f"met within {words.SAID_PCT} %, by {one.main.name}")
+        Tile(one.trace, f"{share:.0f} %", note=f"met within {words.SAID_PCT} %, {one.main.name}")
         for one, share in zip(found[:6], met, strict=False)
     ]
     response = first.main.judgement.response
@@ -199,11 +210,23 @@ def _head(found: Sequence[Validation], refused: Sequence[Mapping[str, Any]]) -> 
             )
             for name, error, ms in pairs
         ]
-    lead = [f"{words.headline(one)}." for one in found] if several else [f"{words.method(first)}."]
+    lead = [f"{words.headline(one)}." for one in found] if several else [_sentence(words.method(first))]
     return Head(
         answer=answer,
         lead=lead,
         tiles=tiles,
-        notices=[Notice("not judged", f"{one['file']}: {one['reason']}") for one in refused],
+        notices=_not_judged(found, refused),
         picture="curves",
     )
+
+
+def _not_judged(found: Sequence[Validation], refused: Sequence[Mapping[str, Any]]) -> list[Notice]:
+    """Say how many recordings are not judged; the reasons stand in a section of their own."""
+    if not refused:
+        return []
+    text = f"{len(refused)} of {len(refused) + len(found)} recordings cannot be judged."
+    return [Notice("not judged", text, "#refused")]
+
+
+def _sentence(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}."
