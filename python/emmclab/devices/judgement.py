@@ -159,14 +159,20 @@ def label(keys: Mapping[str, Any]) -> str:
         return str(key) if name == "operation" or key <= 2 else _doubling_of_whole(int(key))
     if not keys:
         return "all"
-    kind, size = _several(keys["operation"]), keys["size"]
+    kind, size = several(keys["operation"]), keys["size"]
     of = "" if size is None else f" of {_sizes(int(size))}"
     after = "" if keys["idle"] is None else f" {_AFTER[keys['idle']]}"
     return kind + of + after
 
 
-def _several(kind: str) -> str:
-    return f"{kind.replace('_', ' ')}{'es' if kind == 'flush' else 's'}"
+def several(kind: str, count: int = 2) -> str:
+    """Return the name of requests of an operation.
+
+    >>> several("durable write"), several("flush"), several("secure_erase", 1)
+    ('durable writes', 'flushes', 'secure erase')
+    """
+    ending = "" if count == 1 else "es" if kind == "flush" else "s"
+    return kind.replace("_", " ") + ending
 
 
 def _sizes(key: int) -> str:

@@ -119,6 +119,15 @@ class Recording:
         )
         return Spread(*row)
 
+    def kinds(self, before: int) -> dict[str, int]:
+        """Return how many judged requests of each operation stand before a row, the most frequent first."""
+        rows = self._asked.execute(
+            """select kind, count(*) as count from recorded where is_judged and row < ?
+            group by kind order by count desc, kind""",
+            [before],
+        ).fetchall()
+        return dict(rows)
+
     def judged_by_run(self, since: int, rows: Path) -> Judgement:
         """Judge the rows of a run over the requests from `since` on, in the same order."""
         self._asked.execute(

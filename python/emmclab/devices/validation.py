@@ -54,6 +54,8 @@ class Cut(NamedTuple):
     """Time from the first arrival of the recording to it, s."""
     is_idle: bool
     """Whether the device had nothing left to do."""
+    first_by_operation: dict[str, int]
+    """Requests with completions of each operation before it, the most frequent one first."""
 
 
 @dataclass(frozen=True)
@@ -280,7 +282,7 @@ def _cut(trace: Trace, recording: Recording) -> Cut:
             hint="give a recording with arrival times",
         )
     row, after_ns, is_idle = cut
-    return Cut(row, recording.facts.requests - row, after_ns / 1e9, is_idle)
+    return Cut(row, recording.facts.requests - row, after_ns / 1e9, is_idle, recording.kinds(row))
 
 
 def _reason(error: EmmclabError) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from emmclab.devices.judgement import ENOUGH, WITHIN_PCT, Group, Judgement, Spread
+from emmclab.devices.judgement import ENOUGH, WITHIN_PCT, Group, Judgement, Spread, several
 from emmclab.devices.validation import Model, Validation
 from emmclab.runtime.quantity import duration
 from emmclab.runtime.text_table import TextTable
@@ -56,12 +56,15 @@ def method(found: Validation) -> str:
     """Return what was compared with what."""
     cut = found.cut
     where = "" if cut.is_idle else ", while the device was at work"
-    done = "calibrated on the first" if found.calibration is not None else "not calibrated; the first"
-    aside = "" if found.calibration is not None else " left out"
+    kinds = ", ".join(f"{count:,} {several(kind, count)}" for kind, count in cut.first_by_operation.items())
+    if found.calibration is None:
+        done = f"not calibrated; the first {cut.first:,} requests left out"
+    else:
+        done = f"calibrated on the first {cut.first:,} requests ({kinds})"
     modes = ", ".join(dict.fromkeys(model.mode for model in found.simulated))
     return (
-        f"{done} {cut.first:,} requests{aside}, judged on the {cut.second:,} after "
-        f"{duration(cut.after_s)}{where}; response is from arrival to completion; replayed in {modes}"
+        f"{done}, judged on the {cut.second:,} after {duration(cut.after_s)}{where}; "
+        f"response is from arrival to completion; replayed in {modes}"
     )
 
 
