@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import re
+import shutil
 from pathlib import Path
 
 import pytest
 
 import emmclab as lab
-from conftest import emmclab, emmclab_json, missing
+from conftest import ROOT, emmclab, emmclab_json, missing
 from emmclab.devices.device import Device
-from emmclab.devices.validation import validate
+from emmclab.devices.validation import Model, validate
+from pages import follow
+from repository import complain
 
 pytestmark = pytest.mark.slow
 
@@ -100,3 +104,46 @@ def test_recordings_without_completions_or_of_zones_or_too_short_are_refused_by_
         said = emmclab("validate", cases / name)
         assert said.returncode == 2, name
         assert any(word in said.stderr for word in reason.split("|")), said.stderr
+
+
+def test_the_guide_shows_what_the_commands_print(shared_traces: Path, tmp_path: Path) -> None:
+    shutil.copy(shared_traces / "nexus5" / "log106_Messaging.txt", tmp_path)
+    complain(follow(ROOT / "docs/guides/validate.md", tmp_path), "correct the page, or the command")
+
+
+def test_the_table_of_the_guide_has_the_errors_of_the_recordings() -> None:
+    rows = re.findall(
+        r"^\| .+ \| ([\d,]+) \| (\S+) %, (\S+) %, (\S+) % \|",
+        (ROOT / "docs/guides/validate.md").read_text(),
+        re.MULTILINE,
+    )
+    kept = [models["calibrated"] for models in GOLDEN.values() if "calibrated" in models]
+    shown = [(int(count.replace(",", "")), *map(float, figures)) for count, *figures in rows]
+    assert shown == [(count, mean, p99, within) for count, mean, _, _, p99, within in kept]
+
+
+def test_a_fit_with_more_reads_meets_reads_and_a_longer_queue_meets_queued_requests(
+    shared_traces: Path,
+) -> None:
+    """The causes that the guide gives for two errors of calibrated devices, each by what removes it."""
+    messaging = lab.read(shared_traces / "nexus5" / "log106_Messaging.txt")
+    whole = Device.from_toml(lab.calibrate(messaging, name="whole")["toml"])
+    half, all_of_it, _ = validate(messaging, [whole]).models
+    assert _error(half, "operation", "read") > 100 and abs(_error(all_of_it, "operation", "read")) < 5
+    assert _error(half, "queue", "3 - 4") > 100 and abs(_error(all_of_it, "queue", "3 - 4")) < 5
+    path = shared_traces.parent / "cases" / "12-blkparse-redhat-dmcrypt-nvme" / "nvme0n1.blktrace.txt"
+    if not path.exists():
+        missing("the recording of an NVMe disk", "put the folder `cases` beside that of EMMCLAB_TRACES")
+    found = validate(lab.read(path))
+    assert found.calibration is not None
+    device = Device.from_toml(found.calibration["toml"])
+    queued = device.set({"controller.queue_depth": 32, "name": '"queued"'})
+    one, many, _ = validate(lab.read(path), [queued]).models
+    for group in ("2", "3 - 4", "5 - 8"):
+        assert _error(one, "queue", group) > 200 and abs(_error(many, "queue", group)) < 40
+
+
+def _error(model: Model, by: str, label: str) -> float:
+    """The error of the median of a group, percent."""
+    (group,) = [group for group in model.judgement.groups[by] if group.label == label]
+    return group.error.median_pct or 0.0

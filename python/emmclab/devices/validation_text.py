@@ -44,7 +44,9 @@ def _off(group: Group) -> str:
     """Name the group that is farthest off, or say that none is far off."""
     error = group.error.median_pct or 0.0
     if abs(error) < _CLOSE_PCT:
-        return f"the median of no group of {ENOUGH} requests is off by more than {max(abs(error), 0.1):.1f} %"
+        return (
+            f"no group of {ENOUGH} requests or more is off by over {max(abs(error), 0.1):.1f} % in the median"
+        )
     # More than -99 % is not -100 %.
     digits = 1 if error < -99 else 0
     return (
@@ -100,7 +102,7 @@ def overview(every: Sequence[Validation]) -> TextTable:
 
 
 #: Name of the row that says how far the halves of a recording differ.
-FIRST_HALF = "first half, as recorded"
+FIRST_HALF = "recorded first half"
 
 
 def drift(found: Validation) -> list[str]:
@@ -114,7 +116,7 @@ def _error(first: float | None, second: float | None) -> float | None:
 
 def times(found: Validation) -> TextTable:
     """Return the figures of recorded and predicted times."""
-    rows = [["recorded response", *_times(found.second)], [f"{FIRST_HALF}", *_times(found.first)]]
+    rows = [["recorded response", *_times(found.second)], [FIRST_HALF, *_times(found.first)]]
     for model in found.models:
         rows.append([f"{model.name}, response", *_times(model.judgement.response.predicted)])
     for number, model in enumerate(found.simulated):
