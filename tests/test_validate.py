@@ -38,7 +38,7 @@ def known(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def judged(known: Path) -> dict[str, Any]:
     """The findings on it, with both devices."""
-    found = emmclab_json("validate", known, "--device", KNOWN, "--device", OTHER)
+    found = emmclab_json("validate", known, "--devices", f"{KNOWN},{OTHER}")
     return {"all": found, **{model["name"]: model for model in found["recordings"][0]["models"]}}
 
 
@@ -226,3 +226,14 @@ def test_ctrl_c_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     status, words = ended_in_the_middle(["validate", "-"], tmp_path, 2)
     assert status == 130 and "Traceback" not in words and "no file was written" in words
     assert list(tmp_path.iterdir()) == []
+
+
+def test_recordings_and_devices_of_one_name_are_numbered(known: Path, tmp_path: Path) -> None:
+    again, preset = tmp_path / "again" / known.name, tmp_path / "calibrated.toml"
+    again.parent.mkdir()
+    again.write_text(known.read_text())
+    assert emmclab("calibrate", known, "-o", preset).returncode == 0
+    found = emmclab_json("validate", known, again, known, "--device", f"{preset},{KNOWN},{KNOWN}")
+    assert [one["trace"] for one in found["recordings"]] == [known.stem, f"{known.stem} (2)"]
+    names = [model["name"] for model in found["recordings"][0]["models"]]
+    assert names == ["calibrated", "calibrated (2)", KNOWN, "table of medians"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,8 +15,10 @@ from emmclab.cli.console import print_json, say, stdout
 from emmclab.cli.failures import is_run_failure
 from emmclab.cli.helping import examples
 from emmclab.cli.meter import Meter
-from emmclab.cli.options import AsJson, Reading, TraceFiles, with_groups
+from emmclab.cli.names import several
+from emmclab.cli.options import AsJson, Reading, TraceFiles, listed, with_groups
 from emmclab.cli.outputs import in_a_folder
+from emmclab.cli.profile import distinct
 from emmclab.cli.show import show_table
 from emmclab.cli.simulation import DEVICE_OPTION, Mode, Precondition, Seed, Wrap, device_names
 from emmclab.cli.working import Working
@@ -44,12 +46,12 @@ def validate(
     *,
     traces: TraceFiles,
     devices: Annotated[
-        list[str] | None,
+        str | None,
         typer.Option(
             *DEVICE_OPTION,
-            metavar="PRESET|FILE",
-            help="Also judge this device as it is; may be repeated.",
-            autocompletion=device_names,
+            metavar="A,B,...",
+            help="Also judge these devices as they are: presets or TOML files.",
+            autocompletion=several(device_names),
             rich_help_panel="Device",
         ),
     ] = None,
@@ -68,37 +70,51 @@ def validate(
     The halves are the first and the second one in time. Recordings that cannot be judged are named with the
     reason; exit status 2 only if none can.
     """
-    given = [Device.named(name) for name in devices or ()]
+    names = [] if devices is None else listed(devices, "device to judge", "--device", "nexus5,ufs31")
+    given = [Device.named(name) for name in dict.fromkeys(names)]
     parse_precondition(precondition)
-    found, opened, refused = [], [], []
-    for path in traces:
-        try:
-            trace = reading.open(path)
-            options = {"mode": mode, "precondition": precondition, "wrap_addresses": wrap_addresses}
-            found.append(_judged(trace, given, seed=seed, **options))
-        except EmmclabError as error:
-            if len(traces) == 1 or is_run_failure(error):
-                raise
-            refused.append(_refusal(path, error))
-            continue
-        reading.note_changed(trace.name, trace.ledger)
-        opened.append(trace)
+    options = {"mode": mode, "precondition": precondition, "wrap_addresses": wrap_addresses, "seed": seed}
+    refusals = _Refusals(among=len(traces))
+    opened: dict[Path, Trace] = {}
+    for path in dict.fromkeys(traces):
+        with refusals.of(path):
+            opened[path] = reading.open(path)
+    distinct([*opened.values()])
+    found, sources = [], []
+    for path, trace in opened.items():
+        with refusals.of(path):
+            found.append(_judged(trace, given, **options))
+            sources.append(trace)
+            reading.note_changed(trace.name, trace.ledger)
     if not found:
         raise UnsupportedError(
             f"none of {len(traces)} recordings can be judged",
             kind="unsupported",
             hint="the reason of each stands above",
         )
-    _put(found, opened, given, refused, html, as_json=as_json)
+    _put(found, sources, given, refusals.said, html, as_json=as_json)
 
 
-def _refusal(path: Path, error: EmmclabError) -> dict[str, str | None]:
-    """Print why a recording is not judged, and return it for JSON."""
-    name, reason = printable(path), str(error)
-    if not reason.startswith(name):  # As `FILE: ...` and `FILE:LINE: ...` do.
-        reason = f"{name}: {reason}"
-    say(f"not judged: {reason}{f' ({error.hint})' if error.hint else ''}")
-    return {"file": name, "reason": reason, "hint": error.hint}
+class _Refusals:
+    """The recordings that cannot be judged, each with its reason; a single one ends the command."""
+
+    def __init__(self, among: int) -> None:
+        self._among = among
+        self.said: list[dict[str, str | None]] = []
+
+    @contextlib.contextmanager
+    def of(self, path: Path) -> Iterator[None]:
+        """Keep and print why a recording is refused within; a full disk ends the command."""
+        try:
+            yield
+        except EmmclabError as error:
+            if self._among == 1 or is_run_failure(error):
+                raise
+            name, reason = printable(path), str(error)
+            if not reason.startswith(name):  # As `FILE: ...` and `FILE:LINE: ...` do.
+                reason = f"{name}: {reason}"
+            say(f"not judged: {reason}{f' ({error.hint})' if error.hint else ''}")
+            self.said.append({"file": name, "reason": reason, "hint": error.hint})
 
 
 def _judged(trace: Trace, devices: Sequence[Device], **options: Any) -> Validation:

@@ -6,6 +6,7 @@ replayed. Nothing of the second half is known to the calibration, so that the co
 
 from __future__ import annotations
 
+import itertools
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -222,19 +223,26 @@ class _Replay:
 
     def run(self, device: Device, kind: str, options: RunOptions) -> None:
         """Replay on a device and judge it, or keep the reason why that is not possible."""
-        self._step(f"replay the second half of {self._trace.name} on {device.name}")
+        name = CALIBRATED if kind == "calibrated" else self._apart(device.name)
+        self._step(f"replay the second half of {self._trace.name} on {name}")
         try:
             given: RunOptions = {**options, "events": self._rows, "provenance": False}
             result = device.simulate(self._second, **given)
         except EmmclabError as error:
             if error.errno is not None:
                 raise
-            self.refused[device.name] = _reason(error)
+            self.refused[name] = _reason(error)
             return
         written.pop()
         judgement = self._recording.judged_by_run(self._cut.first, self._rows)
         note = _note(result, device, self._trace)
-        self.models.append(Model(device.name, kind, note, mode_line(result), judgement))
+        self.models.append(Model(name, kind, note, mode_line(result), judgement))
+
+    def _apart(self, name: str) -> str:
+        """Number a device whose name another model has: a preset that `calibrate` printed is `calibrated`."""
+        taken = {CALIBRATED, LOOKUP, *self.refused, *(model.name for model in self.models)}
+        numbered = (f"{name} ({number})" for number in itertools.count(2))
+        return name if name not in taken else next(one for one in numbered if one not in taken)
 
 
 _RECORD = "give a recording of a device, with completions; `emmclab record` makes one"
