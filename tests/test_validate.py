@@ -237,3 +237,12 @@ def test_recordings_and_devices_of_one_name_are_numbered(known: Path, tmp_path: 
     assert [one["trace"] for one in found["recordings"]] == [known.stem, f"{known.stem} (2)"]
     names = [model["name"] for model in found["recordings"][0]["models"]]
     assert names == ["calibrated", "calibrated (2)", KNOWN, "table of medians"]
+
+
+def test_a_second_half_without_completions_is_refused(tmp_path: Path) -> None:
+    rows = rows_of(400)
+    open_ended = [",".join([*row.split(",")[:2], "", *row.split(",")[3:]]) for row in rows[200:]]
+    path = tmp_path / "half.csv"
+    path.write_text("\n".join([HEADING, *rows[:200], *open_ended]) + "\n")
+    assert_refused(emmclab("validate", path), f"{path}: too few requests of the second half", "0, and at")
+    assert emmclab("validate", path, "--only", "to=1s").returncode == 0

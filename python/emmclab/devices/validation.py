@@ -29,6 +29,8 @@ from emmclab.traces.trace import Ledger, Trace
 
 #: Requests with a completion that a recording needs: each half has 50 then, which a median can rest on.
 LEAST_REQUESTS = 100
+#: Requests to be judged that the second half needs: it has so many where the cut is put off furthest.
+_LEAST_JUDGED = 40
 #: Name of the copy of a recording, which is read by halves.
 _WHOLE = "whole.parquet"
 #: Capacity of the calibrated device that a smaller recording gets, and the most that `calibrate` allows, GB.
@@ -118,7 +120,13 @@ class Validation:
         return [model for model in self.models if model.kind != "table"]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it for JSON."""
+        """Return it for JSON.
+
+        >>> import emmclab
+        >>> found = validate(emmclab.read(emmclab.bundled()[2])).to_dict()
+        >>> [group["group"] for group in found["models"][0]["by"]["operation"]]
+        ['write', 'durable write', 'flush']
+        """
         return {
             "trace": self.trace,
             "ledger": self.ledger,
@@ -290,6 +298,13 @@ def _cut(trace: Trace, recording: Recording) -> Cut:
             hint="give a recording with arrival times",
         )
     row, after_ns, is_idle = cut
+    if (judged := recording.spread(since=row).requests) < _LEAST_JUDGED:
+        raise UnsupportedError(
+            f"{_named(trace)}: too few requests of the second half have a completion and ended without an "
+            f"error: {judged:,}, and at least {_LEAST_JUDGED} are needed",
+            kind="unsupported",
+            hint="give a recording with completions to its end, or cut it with `--only to=TIME`",
+        )
     return Cut(row, recording.facts.requests - row, after_ns / 1e9, is_idle, recording.kinds(row))
 
 
