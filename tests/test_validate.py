@@ -177,7 +177,7 @@ def test_a_device_that_the_recording_does_not_fit_is_named_beside_the_others(tmp
     path.write_text("\n".join([HEADING, *rows_of(200), "1000000000,1000000000,1000500000,99999999,8,write"]))
     (found,) = emmclab_json("validate", path, "--device", "small-1gb")["recordings"]
     assert [model["kind"] for model in found["models"]] == ["calibrated", "table"]
-    assert "small-1gb" in found["refused"]
+    assert found["refused"]["small-1gb"].startswith(f"{path}: 1 of 101 requests end behind the last sector")
     (wrapped,) = emmclab_json("validate", path, "--device", "small-1gb", "--wrap-addresses")["recordings"]
     assert "wrapped" in wrapped["models"][1]["note"]
 
@@ -246,3 +246,13 @@ def test_a_second_half_without_completions_is_refused(tmp_path: Path) -> None:
     path.write_text("\n".join([HEADING, *rows[:200], *open_ended]) + "\n")
     assert_refused(emmclab("validate", path), f"{path}: too few requests of the second half", "0, and at")
     assert emmclab("validate", path, "--only", "to=1s").returncode == 0
+
+
+def test_a_recording_of_several_devices_is_refused_under_its_own_name(tmp_path: Path) -> None:
+    path = tmp_path / "two.csv"
+    rows = [f"{row},sd{'ab'[number % 2]}" for number, row in enumerate(rows_of(400))]
+    path.write_text("\n".join([f"{HEADING},device", *rows]) + "\n")
+    assert_refused(
+        emmclab("validate", path), f"{path}: the trace holds requests to 2 devices", "--only device="
+    )
+    assert emmclab("validate", path, "--only", "device=sda", "--device", OTHER).returncode == 0

@@ -49,7 +49,7 @@ class Recording:
 
     def __init__(self, asked: duckdb.DuckDBPyConnection, path: Path) -> None:
         """Read a Parquet file of a trace; requests that ended with an error are not judged."""
-        self._asked, self._path = asked, path
+        self._asked, self.path = asked, path
         # Service as profiles define it: of the device where its driver's events tell it, else from the start.
         asked.execute(
             f"""create table raw as select file_row_number as row, arrival_ns, sector, sectors, op, flags,
@@ -84,7 +84,7 @@ class Recording:
 
     def refuse_several_devices(self) -> None:
         """Raise what a replay raises for a trace of several devices."""
-        for _ in read(self._path).batches(one_device=True):
+        for _ in read(self.path).batches(one_device=True):
             pass
 
     def cut(self) -> tuple[int, int, bool] | None:

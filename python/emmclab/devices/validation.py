@@ -39,7 +39,7 @@ _USUAL_GB, _MOST_GB = 32, 1024
 CALIBRATED = "calibrated"
 #: Name of the prediction without a device: the median of the first half by operation and size.
 LOOKUP = "table of medians"
-#: How the note of a trace begins that says which commands to zones it had.
+#: Words of the note of a trace that had commands to zones.
 _ZONES = "commands to zones"
 
 #: Called at each step with what is being done.
@@ -226,7 +226,7 @@ class _Replay:
         try:
             return calibrate(self._first, name=CALIBRATED, capacity_gb=capacity, seed=seed)
         except EmmclabError as error:
-            self.refused[CALIBRATED] = _reason(error)
+            self._refuse(CALIBRATED, error)
             return None
 
     def run(self, device: Device, kind: str, options: RunOptions) -> None:
@@ -237,14 +237,19 @@ class _Replay:
             given: RunOptions = {**options, "events": self._rows, "provenance": False}
             result = device.simulate(self._second, **given)
         except EmmclabError as error:
-            if error.errno is not None:
-                raise
-            self.refused[name] = _reason(error)
+            self._refuse(name, error)
             return
         written.pop()
         judgement = self._recording.judged_by_run(self._cut.first, self._rows)
         note = _note(result, device, self._trace)
         self.models.append(Model(name, kind, note, mode_line(result), judgement))
+
+    def _refuse(self, name: str, error: EmmclabError) -> None:
+        """Keep why a device could not be tried; what the operating system refused is raised."""
+        if error.errno is not None:
+            raise error
+        reason = _under_its_name(error, self._recording, self._trace)
+        self.refused[name] = f"{reason} ({error.hint})" if error.hint else reason
 
     def _apart(self, name: str) -> str:
         """Number a device whose name another model has: a preset that `calibrate` printed is `calibrated`."""
@@ -265,8 +270,12 @@ def _refuse(trace: Trace, recording: Recording) -> None:
     """Refuse a recording that cannot be judged."""
     name, facts = _named(trace), recording.facts
     if len(trace.devices) > 1:
-        # Says which devices there are, and how to take one.
-        recording.refuse_several_devices()
+        try:
+            recording.refuse_several_devices()
+        except EmmclabError as error:
+            raise UnsupportedError(
+                _under_its_name(error, recording, trace), kind=error.kind, field=error.field, hint=error.hint
+            ) from None
     if facts.appends or _ZONES in (trace.header["note"] or ""):
         raise UnsupportedError(
             f"{name}: this is a device with zones, for which no device is calibrated",
@@ -308,8 +317,9 @@ def _cut(trace: Trace, recording: Recording) -> Cut:
     return Cut(row, recording.facts.requests - row, after_ns / 1e9, is_idle, recording.kinds(row))
 
 
-def _reason(error: EmmclabError) -> str:
-    return f"{error} ({error.hint})" if error.hint else str(error)
+def _under_its_name(error: EmmclabError, recording: Recording, trace: Trace) -> str:
+    """Return a message that names the recording, not the copy which is read by halves."""
+    return str(error).replace(str(recording.path), _named(trace))
 
 
 def _no_model(trace: Trace, refused: Mapping[str, str]) -> UnsupportedError:
