@@ -53,6 +53,7 @@ COMMANDS = [
     "compare {trace}.parquet --devices emmc51-cache --layers none,journal:delta,journal:aware",
     "compare {trace}.parquet --devices emmc51-cache,{device}.toml --seeds 2 --precondition random:1",
     "advise {trace}.parquet --device {device}.toml --new",
+    "validate {trace}.parquet --device {device}.toml",
     "apps",
     "apps hosts",
     "apps run facebook --device {device}.toml --precondition none",

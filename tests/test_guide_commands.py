@@ -46,6 +46,7 @@ NOT_RUN = {
     "query .*roles.sql": "test_journal.py",
     "advise": "some seconds; test_advise.py, test_tutorials.py",
     "synth behaviour.toml|profile trace.txt --against twin": "a million requests; test_workload_presets.py",
+    "validate log106_Messaging.txt": "a trace of a paper; test_validate_recordings.py",
     "calibrate fio.json": "ten minutes of fio; test_calibrate.py",
 }
 #: Devices and processes of traces here that have none.

@@ -125,6 +125,10 @@ def _advised(folder: Path, page: Path) -> None:
     write_advice(advise(emmclab.Device.preset("small-1gb"), [trace], wrap_addresses=True), page)
 
 
+def _validated(folder: Path, page: Path, *more: str) -> None:
+    _run("validate", "messages-wal", *more, "--device", "emmc51-cache", "--html", page, cwd=folder)
+
+
 def _journal(_folder: Path, page: Path) -> None:
     emmclab.read(emmclab.bundled()[0]).journal().write_html(page)
 
@@ -178,6 +182,8 @@ KINDS: dict[str, Callable[[Path, Path], None]] = {
     "study": _study,
     "search": _searched,
     "advise": _advised,
+    "validate": _validated,
+    "validations": lambda folder, page: _validated(folder, page, "chat", "gone.txt"),
     "journal": _journal,
     "probe": _probed,
     "application": _applied,

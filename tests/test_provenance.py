@@ -82,6 +82,7 @@ PAGES = {
     "compare": "compare T --devices nexus5,small-1gb --wrap-addresses --layers none,pass-through",
     "profile": "profile T --percentiles 50,99",
     "advise": "advise T --device small-1gb --wrap-addresses --new --by waf",
+    "validate": "validate T --device nexus5",
     "apps-run": "apps run email --device nexus5",
     "apps-compare": "apps compare email --devices nexus5,sdcard",
     "search": "search S --minimize waf --budget 2 --batch 2 --no-baselines --jobs 1",

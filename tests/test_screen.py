@@ -150,7 +150,7 @@ def test_a_trace_of_several_devices_is_listed_with_shares(two: Path, tmp_path: P
     assert "sda (300 requests, 75.0 %)" in " ".join(emmclab("explain", two).stdout.split())
 
 
-@pytest.mark.parametrize("command", ["simulate", "compare", "advise", "calibrate", "fit"])
+@pytest.mark.parametrize("command", ["simulate", "compare", "advise", "calibrate", "validate", "fit"])
 def test_a_command_that_needs_one_address_space_refuses_several_devices(command: str, two: Path) -> None:
     done = emmclab(command, two)
     assert done.returncode == 2, done.stderr
@@ -235,7 +235,9 @@ def test_an_unknown_key_or_a_value_that_matches_nothing_lists_what_there_is(
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("command", ["simulate", "compare", "advise", "calibrate", "fit", "explain", "head"])
+@pytest.mark.parametrize(
+    "command", ["simulate", "compare", "advise", "calibrate", "validate", "fit", "explain", "head"]
+)
 def test_every_command_that_reads_a_trace_takes_only_and_drop_reissued(command: str) -> None:
     told = emmclab(command, "--help", env={"COLUMNS": "200"}).stdout
     assert "--only" in told and "--drop-reissued" in told

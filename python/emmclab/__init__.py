@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from emmclab.devices.device import Device, compare
     from emmclab.devices.result import Result
     from emmclab.devices.run_options import RunOptions, VictimPolicy, VictimView
+    from emmclab.devices.validation import Validation, validate
     from emmclab.errors import (
         ConfigError,
         EmmclabError,
@@ -56,6 +57,7 @@ __all__ = [
     "Trace",
     "UnitError",
     "UnsupportedError",
+    "Validation",
     "VictimPolicy",
     "VictimView",
     "__version__",
@@ -67,6 +69,7 @@ __all__ = [
     "profile",
     "read",
     "serve",
+    "validate",
 ]
 
 #: The names of the package by the module that declares them, which is imported when the first is used.
@@ -75,6 +78,7 @@ _MODULES = {
     "devices.device": ("Device", "compare"),
     "devices.run_options": ("RunOptions", "VictimPolicy", "VictimView"),
     "devices.result": ("Result",),
+    "devices.validation": ("Validation", "validate"),
     "errors": ("ConfigError", "EmmclabError", "FormatError", "InputError", "UnitError", "UnsupportedError"),
     "live.device": ("LiveDevice",),
     "live.serve": ("serve",),

@@ -12,7 +12,7 @@ import typer
 from emmclab.cli.console import print_json, say, say_note, stdout
 from emmclab.cli.helping import examples
 from emmclab.cli.names import layer_names, several
-from emmclab.cli.options import AsJson, Reading, TraceFiles, with_groups
+from emmclab.cli.options import AsJson, Reading, TraceFiles, listed, with_groups
 from emmclab.cli.outputs import in_a_folder
 from emmclab.cli.profile import distinct
 from emmclab.cli.simulation import (
@@ -33,7 +33,6 @@ from emmclab.devices.layers import settings_of, stack, stacks
 from emmclab.devices.provenance import Provenance
 from emmclab.devices.result import Result
 from emmclab.devices.spread import check_random
-from emmclab.errors import ConfigError
 
 
 def register(app: typer.Typer) -> None:
@@ -87,8 +86,8 @@ def compare(
     """
     if seeds is not None:
         refuse_single_outputs(("--html", html), ("--over-time", replay.over_time))
-    names = _listed(devices, "device", "--devices", "iiswc15-4ps,iiswc15-hps")
-    chosen = stacks(_listed(layers, "stack of layers", "--layers", "none,journal:delta"))
+    names = listed(devices, "device to compare", "--devices", "iiswc15-4ps,iiswc15-hps")
+    chosen = stacks(listed(layers, "stack of layers to compare", "--layers", "none,journal:delta"))
     replay.preflight()
     every = [name for stack_names in chosen for name in stack_names]
     own, layer_settings = layered(settings, every)
@@ -129,14 +128,6 @@ def compare(
         show_compared_results(stdout(), results)
     say_note(runs_note(results), aside=as_json)
     end(results)
-
-
-def _listed(text: str, what: str, option: str, example: str) -> list[str]:
-    names = [name.strip() for name in text.split(",") if name.strip()]
-    if not names:
-        hint = f"name some, as `{option} {example}`"
-        raise ConfigError(f"there is no {what} to compare", kind="config", field=option, hint=hint)
-    return names
 
 
 def _with_gain(result: Result, gain: float) -> dict[str, Any]:

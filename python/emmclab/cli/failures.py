@@ -72,7 +72,7 @@ def run(command: Callable[..., Any], arguments: list[str]) -> int:
         return INTERRUPTED
     except EmmclabError as error:
         _report(str(error), error.hint)
-        return FAILED_RUN if error.errno in _RUN_FAILURES or error.kind == "failed" else BAD_INPUT
+        return FAILED_RUN if is_run_failure(error) else BAD_INPUT
     except typer.TyperException as error:
         context = getattr(error, "ctx", None)
         path = context.command_path if context is not None else "emmclab"
@@ -98,6 +98,11 @@ def run(command: Callable[..., Any], arguments: list[str]) -> int:
         return FAILED_RUN
     finally:
         _settle_stdout()
+
+
+def is_run_failure(error: EmmclabError) -> bool:
+    """Whether a run failed in a way that no other argument would have avoided, as on a full disk."""
+    return error.errno in _RUN_FAILURES or error.kind == "failed"
 
 
 def _refuse_empty(words: list[str]) -> None:

@@ -16,6 +16,7 @@ import typer
 from emmclab.cli.console import say
 from emmclab.cli.names import format_names, one_of
 from emmclab.cli.outputs import in_a_folder
+from emmclab.errors import ConfigError
 from emmclab.traces.profile_fields import counted_jumps
 from emmclab.traces.profile_options import bin_ns
 from emmclab.traces.reading import or_bundled, read, reading_options
@@ -220,6 +221,22 @@ class Reading:
             say(f"note: {name}: {ledger['dropped_reissues']:,} suspected re-issues dropped (--drop-reissued)")
         if self.only:
             say(f"note: {name}: {ledger['filtered']:,} requests left out (--only)")
+
+
+def listed(text: str, what: str, option: str, example: str) -> list[str]:
+    """Return the names in the value of an option.
+
+    >>> listed("nexus5, ufs31", "device to compare", "--devices", "nexus5,ufs31")
+    ['nexus5', 'ufs31']
+
+    Raises:
+        ConfigError: there is none.
+    """
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    if not names:
+        hint = f"name some, as `{option} {example}`"
+        raise ConfigError(f"there is no {what}", kind="config", field=option, hint=hint)
+    return names
 
 
 def note_over_time(found: Sequence[Profile | Result], path: Path, width: str | None) -> None:

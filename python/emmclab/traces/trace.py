@@ -223,13 +223,13 @@ class Trace:
 
     @property
     def is_synthetic(self) -> bool:
-        """Whether the trace is made by a model or benchmark, rather than recorded.
+        """Whether the trace is made by a model or benchmark, rather than recorded; a file says so itself.
 
         >>> import emmclab
         >>> emmclab.read(emmclab.bundled()[0]).is_synthetic
         False
         """
-        return self._can_repeat and not self._of_files
+        return self.header["format"] == "synthetic" or (self._can_repeat and not self._of_files)
 
     def open(self, *, one_device: bool = False) -> _core.Reader:
         """Open the trace at its beginning, as a stream of batches.

@@ -1,0 +1,185 @@
+"""`emmclab validate TRACE...`."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from emmclab.cli.console import print_json, say, stdout
+from emmclab.cli.failures import is_run_failure
+from emmclab.cli.helping import examples
+from emmclab.cli.meter import Meter
+from emmclab.cli.names import several
+from emmclab.cli.options import AsJson, Reading, TraceFiles, listed, with_groups
+from emmclab.cli.outputs import in_a_folder
+from emmclab.cli.profile import distinct
+from emmclab.cli.show import show_table
+from emmclab.cli.simulation import DEVICE_OPTION, Mode, Precondition, Seed, Wrap, device_names
+from emmclab.cli.working import Working
+from emmclab.devices.device import Device
+from emmclab.devices.preconditioning import parse_precondition
+from emmclab.errors import EmmclabError, UnsupportedError
+from emmclab.runtime.files import printable
+
+if TYPE_CHECKING:
+    from emmclab.devices.validation import Validation
+    from emmclab.traces.trace import Trace
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command(
+        epilog=examples(
+            "emmclab validate trace.txt --html validation.html",
+            "emmclab validate trace.txt --device nexus5 --json",
+        )
+    )(with_groups(validate))
+
+
+def validate(
+    *,
+    traces: TraceFiles,
+    devices: Annotated[
+        str | None,
+        typer.Option(
+            *DEVICE_OPTION,
+            metavar="A,B,...",
+            help="Also judge these devices as they are: presets or TOML files.",
+            autocompletion=several(device_names),
+            rich_help_panel="Device",
+        ),
+    ] = None,
+    mode: Mode = "auto",
+    precondition: Precondition = "none",
+    wrap_addresses: Wrap = False,
+    seed: Seed = 1,
+    html: Annotated[
+        Path | None, typer.Option(metavar="FILE", callback=in_a_folder, help="Also write a page.")
+    ] = None,
+    as_json: AsJson = False,
+    reading: Reading,
+) -> None:
+    """Judge simulated against recorded times: calibrate on one half of a recording, replay the other.
+
+    The halves are the first and the second one in time. Recordings that cannot be judged are named with the
+    reason; exit status 2 only if none can.
+    """
+    names = [] if devices is None else listed(devices, "device to judge", "--device", "nexus5,ufs31")
+    given = [Device.named(name) for name in dict.fromkeys(names)]
+    parse_precondition(precondition)
+    options = {"mode": mode, "precondition": precondition, "wrap_addresses": wrap_addresses, "seed": seed}
+    refusals = _Refusals(among=len(traces))
+    opened: dict[Path, Trace] = {}
+    for path in dict.fromkeys(traces):
+        with refusals.of(path):
+            opened[path] = reading.open(path)
+    distinct([*opened.values()])
+    found, sources = [], []
+    for path, trace in opened.items():
+        with refusals.of(path):
+            found.append(_judged(trace, given, **options))
+            sources.append(trace)
+            reading.note_changed(trace.name, trace.ledger)
+    if not found:
+        raise UnsupportedError(
+            f"none of {len(traces)} recordings can be judged",
+            kind="unsupported",
+            hint="the reason of each stands above",
+        )
+    _put(found, sources, given, refusals.said, html, as_json=as_json)
+
+
+class _Refusals:
+    """The recordings that cannot be judged, each with its reason; a single one ends the command."""
+
+    def __init__(self, among: int) -> None:
+        self._among = among
+        self.said: list[dict[str, str | None]] = []
+
+    @contextlib.contextmanager
+    def of(self, path: Path) -> Iterator[None]:
+        """Keep and print why a recording is refused within; a full disk ends the command."""
+        try:
+            yield
+        except EmmclabError as error:
+            if self._among == 1 or is_run_failure(error):
+                raise
+            name, reason = printable(path), str(error)
+            if not reason.startswith(name):  # As `FILE: ...` and `FILE:LINE: ...` do.
+                reason = f"{name}: {reason}"
+            say(f"not judged: {reason}{f' ({error.hint})' if error.hint else ''}")
+            self.said.append({"file": name, "reason": reason, "hint": error.hint})
+
+
+def _judged(trace: Trace, devices: Sequence[Device], **options: Any) -> Validation:
+    """Validate one recording."""
+    from emmclab.devices.validation import validate as validate_recording
+
+    with _Steps() as steps:
+        return validate_recording(trace, devices, step=steps.begin, progress=steps.note, **options)
+
+
+class _Steps(contextlib.ExitStack):
+    """The progress of steps: of a replay with a meter, of all others by how long they take."""
+
+    _meter: Meter
+
+    def begin(self, what: str) -> None:
+        """End the step before, and name the next one."""
+        self.close()
+        self._meter = self.enter_context(Meter(what))
+        self._working = self.enter_context(Working(what))
+
+    def note(self, done: int, total: int | None, requests: int, _simulated_s: float) -> None:
+        """Tell how far a replay is."""
+        self._working.stop()
+        self._meter(done, total, requests)
+
+
+def _put(
+    found: Sequence[Validation],
+    opened: Sequence[Trace],
+    devices: Sequence[Device],
+    refused: Sequence[dict[str, str | None]],
+    html: Path | None,
+    *,
+    as_json: bool,
+) -> None:
+    """Write the page, and print the findings."""
+    from emmclab.devices.provenance import Provenance
+
+    made = Provenance(devices, opened).to_dict()
+    if html is not None:
+        from emmclab.pages.validation import write_validation
+
+        write_validation(found, html, made, refused)
+        say(f"report: {html}")
+    if as_json:
+        every = [one.to_dict() for one in found]
+        print_json({"recordings": every, "refused": refused, "provenance": made})
+        return
+    _show(stdout(), found)
+
+
+def _show(console: Console, found: Sequence[Validation]) -> None:
+    from emmclab.devices import validation_text as words
+
+    for one in found:
+        console.print(Text(words.headline(one), "bold"), soft_wrap=True)
+    show_table(console, words.overview(found))
+    for one in found:
+        console.print()
+        console.print(Text.assemble((one.trace, "bold"), f": {words.method(one)}"), soft_wrap=True)
+        for text in words.notes(one):
+            console.print(Text(text, "yellow"), soft_wrap=True)
+        show_table(console, words.times(one))
+        for table in words.groups(one.main):
+            show_table(console, table)
+        if text := words.few_note(one.main.judgement):
+            console.print(Text(text, "dim"), soft_wrap=True)

@@ -1,0 +1,201 @@
+"""Recorded beside predicted times of requests: figures, errors, and the names of groups."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import inf, log
+from typing import Any, NamedTuple
+
+#: Requests below which the figures of a group are marked: a 90th percentile has two requests above it then.
+ENOUGH = 20
+#: Errors in percent for which the share of requests within them is given.
+WITHIN_PCT = (10, 25, 50)
+#: Units of sizes in KB.
+_UNITS = (("GB", 1 << 20), ("MB", 1 << 10), ("KB", 1))
+#: Operations in their order; durable writes are those with FUA or a preflush.
+_KINDS = ("read", "write", "durable write", "flush", "discard", "secure_erase")
+#: Times for which a device had nothing to do before a request.
+_IDLE = ("busy", "<= 1 ms", "1 - 10 ms", "10 - 100 ms", "0.1 - 1 s", "> 1 s")
+#: The same behind the operation in a sentence.
+_AFTER = ("that find the device busy", *(f"after idle {text.replace('<=', 'up to')}" for text in _IDLE[1:-1]))
+_AFTER += ("after idle > 1 s",)
+
+
+class Spread(NamedTuple):
+    """Times of some requests, ms; None without requests."""
+
+    requests: int
+    mean_ms: float | None
+    median_ms: float | None
+    p90_ms: float | None
+    p99_ms: float | None
+
+
+class Error(NamedTuple):
+    """Predicted against recorded, in percent; None where nothing was recorded."""
+
+    mean_pct: float | None
+    median_pct: float | None
+    p90_pct: float | None
+    p99_pct: float | None
+
+
+@dataclass(frozen=True)
+class Group:
+    """Recorded and predicted times of some requests.
+
+    Attributes:
+        label: what they have in common.
+        recorded: their recorded times.
+        predicted: their predicted times.
+        within_pct: share of them whose error is at most as many percent as `WITHIN_PCT` says, in percent.
+        share_of_error_pct: share of the sum of all absolute errors.
+    """
+
+    label: str
+    recorded: Spread
+    predicted: Spread
+    within_pct: tuple[float, ...]
+    share_of_error_pct: float
+
+    @property
+    def is_few(self) -> bool:
+        """Whether so few requests carry no median."""
+        return self.recorded.requests < ENOUGH
+
+    @property
+    def error(self) -> Error:
+        """Predicted against recorded."""
+        return Error(*map(_error_pct, self.predicted[1:], self.recorded[1:]))
+
+    @property
+    def ratio(self) -> float | None:
+        """Predicted over recorded median; None where one of them is 0, as for what a model does not do."""
+        times = (self.predicted.median_ms, self.recorded.median_ms)
+        return times[0] / times[1] if times[0] and times[1] else None
+
+    @property
+    def factor(self) -> float:
+        """How far apart the medians are: 0 where they are equal, and the same for half and for twice."""
+        return inf if self.ratio is None else abs(log(self.ratio))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it for JSON."""
+        names = (f"within_{limit}_pct" for limit in WITHIN_PCT)
+        return {
+            "group": self.label,
+            "requests": self.recorded.requests,
+            "few": self.is_few,
+            "recorded": self.recorded._asdict(),
+            "predicted": self.predicted._asdict(),
+            "error": self.error._asdict(),
+            **dict(zip(names, self.within_pct, strict=True)),
+            "share_of_error_pct": self.share_of_error_pct,
+        }
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """Predicted beside recorded times.
+
+    Attributes:
+        response: from arrival to completion, over all requests.
+        service: of the device; None where the recording has none that differ from the response times.
+        groups: response times by operation, size, idle time before, and requests unfinished at arrival.
+        together: response times by operation, size and idle time at once.
+        curve: percentile, recorded and predicted response time in ms.
+    """
+
+    response: Group
+    service: Group | None
+    groups: Mapping[str, Sequence[Group]]
+    together: Sequence[Group]
+    curve: Sequence[tuple[float, float, float]]
+
+    @property
+    def worst(self) -> Group | None:
+        """The group by operation, size and idle time whose median is farthest off; None if all are small."""
+        enough = [group for group in self.together if not group.is_few]
+        return max(enough, key=lambda group: group.factor, default=None)
+
+    @property
+    def heaviest(self) -> Group | None:
+        """The group by operation, size and idle time with the largest share of all errors."""
+        enough = [group for group in self.together if not group.is_few]
+        return max(enough, key=lambda group: group.share_of_error_pct, default=None)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it for JSON."""
+        names = ("percentile", "recorded_ms", "predicted_ms")
+        return {
+            "response": self.response.to_dict(),
+            "service": None if self.service is None else self.service.to_dict(),
+            "worst": None if self.worst is None else self.worst.to_dict(),
+            "largest_share": None if self.heaviest is None else self.heaviest.to_dict(),
+            "by": {name: [one.to_dict() for one in groups] for name, groups in self.groups.items()},
+            "together": [group.to_dict() for group in self.together],
+            "curve": [dict(zip(names, point, strict=True)) for point in self.curve],
+        }
+
+
+def _error_pct(predicted: float | None, recorded: float | None) -> float | None:
+    return 100 * (predicted / recorded - 1) if predicted is not None and recorded else None
+
+
+def place(keys: Sequence[Any]) -> tuple[int, ...]:
+    """Return the place of a group among the others; operations are in the order of `_KINDS`."""
+    return tuple(_KINDS.index(key) if key in _KINDS else -1 if key is None else int(key) for key in keys)
+
+
+def label(keys: Mapping[str, Any]) -> str:
+    """Return the name of a group."""
+    if len(keys) == 1:
+        ((name, key),) = keys.items()
+        if name == "size":
+            return _sizes(int(key))
+        if name == "idle":
+            return _IDLE[key]
+        return str(key) if name == "operation" or key <= 2 else _doubling_of_whole(int(key))
+    if not keys:
+        return "all"
+    kind, size = several(keys["operation"]), keys["size"]
+    of = "" if size is None else f" of {_sizes(int(size))}"
+    after = "" if keys["idle"] is None else f" {_AFTER[keys['idle']]}"
+    return kind + of + after
+
+
+def several(kind: str, count: int = 2) -> str:
+    """Return the name of requests of an operation.
+
+    >>> several("durable write"), several("flush"), several("secure_erase", 1)
+    ('durable writes', 'flushes', 'secure erase')
+    """
+    ending = "" if count == 1 else "es" if kind == "flush" else "s"
+    return kind.replace("_", " ") + ending
+
+
+def _sizes(key: int) -> str:
+    """Return a range of sizes whose ends double, from 4 KB on.
+
+    >>> _sizes(0), _sizes(2), _sizes(8), _sizes(9)
+    ('<= 4 KB', '8 - 16 KB', '0.5 - 1 MB', '1 - 2 MB')
+    """
+    low, high = ((4 << key) * share for share in (0.5, 1))
+    unit, divisor = next((name, kb) for name, kb in _UNITS if high >= kb)
+    return f"<= {high:g} KB" if key == 0 else f"{low / divisor:g} - {high / divisor:g} {unit}"
+
+
+def _doubling_of_whole(key: int) -> str:
+    """Return a range of whole numbers whose ends double.
+
+    >>> _doubling_of_whole(3), _doubling_of_whole(4)
+    ('3 - 4', '5 - 8')
+    """
+    return f"{(1 << key - 2) + 1} - {1 << key - 1}"
+
+
+def nothing(label: str) -> Group:
+    """Return a group of no requests."""
+    none = Spread(0, None, None, None, None)
+    return Group(label, none, none, (0.0,) * len(WITHIN_PCT), 0.0)

@@ -1,0 +1,226 @@
+"""Recorded beside predicted times of requests, over all of them and by groups, in SQL."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import ceil
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import duckdb
+
+from emmclab.devices.judgement import WITHIN_PCT, Group, Judgement, Spread, label, nothing, place
+from emmclab.runtime.parquet import quoted
+from emmclab.traces.reading import read
+
+#: A cut is put off to a moment at which the device is idle, by at most this share of the requests.
+_PUT_OFF = 10
+#: Bits of the flags of a trace.
+_DURABLE, _FAILED, _APPEND = 1 << 1 | 1 << 2, 1 << 10, 1 << 11
+#: Percentiles of the curves.
+_CURVE = (*(part / 2 for part in range(1, 199)), *(99 + part / 10 for part in range(1, 11)))
+
+#: What requests are grouped by: the SQL of a number, by which groups are in order; it is NULL for no group.
+_KEYS = {
+    "operation": "kind",
+    "size": "case when sectors > 0 then greatest(0, ceil(round(log2(sectors / 8.0), 9)))::int end",
+    "idle": "case when idle_ns is null then null when depth > 0 or idle_ns < 0 then 0 "
+    "when idle_ns <= 1e6 then 1 when idle_ns <= 1e7 then 2 when idle_ns <= 1e8 then 3 "
+    "when idle_ns <= 1e9 then 4 else 5 end",
+    "queue": "case when depth <= 2 then depth else 1 + ceil(round(log2(depth), 9))::int end",
+}
+
+
+class Facts(NamedTuple):
+    """What a recording holds."""
+
+    requests: int
+    completed: int
+    """Requests with a completion after their arrival."""
+    apart: int
+    """Requests whose service time differs from their response time."""
+    appends: int
+    span_gb: int
+    """Capacity that its addresses need, GB, rounded up."""
+
+
+class Recording:
+    """A recording in a database, with what each request found when it arrived."""
+
+    def __init__(self, asked: duckdb.DuckDBPyConnection, path: Path) -> None:
+        """Read a Parquet file of a trace; requests that ended with an error are not judged."""
+        self._asked, self.path = asked, path
+        # Service as profiles define it: of the device where its driver's events tell it, else from the start.
+        asked.execute(
+            f"""create table raw as select file_row_number as row, arrival_ns, sector, sectors, op, flags,
+            case when complete_ns > arrival_ns then complete_ns end as complete_ns,
+            greatest(complete_ns, arrival_ns) as end_ns,
+            coalesce(served_ns - issue_ns, complete_ns - start_ns) as service_ns
+            from read_parquet('{quoted(path)}', file_row_number = true)"""  # noqa: S608
+        )
+        asked.execute(
+            f"""create table recorded as
+            with ended as (select end_ns as at_ns, sum(count(*)) over (order by end_ns) as count
+                           from raw group by end_ns)
+            select row, arrival_ns, op, sectors, complete_ns - arrival_ns as response_ns, service_ns,
+            arrival_ns - max(end_ns) over (order by row rows between unbounded preceding and 1 preceding)
+                as idle_ns,
+            greatest(0, row - coalesce(ended.count, 0))::int as depth,
+            case when op = 'write' and flags & {_DURABLE} > 0 then 'durable write' else op end as kind,
+            complete_ns is not null and flags & {_FAILED} = 0 as is_judged
+            from raw asof left join ended on arrival_ns >= at_ns"""  # noqa: S608
+        )
+        *counts, sectors = self._one(
+            f"""select count(*), count(complete_ns),
+            count(*) filter (where service_ns <> complete_ns - arrival_ns),
+            count(*) filter (where flags & {_APPEND} > 0), coalesce(max(sector + sectors), 0) from raw"""  # noqa: S608
+        )
+        self.facts = Facts._make([*counts, ceil(sectors / (1 << 21))])
+
+    def _one(self, sql: str, values: Sequence[int] = ()) -> tuple[Any, ...]:
+        """Return the row that a question about all rows has as its answer."""
+        (row,) = self._asked.execute(sql, list(values)).fetchall()
+        return row
+
+    def refuse_several_devices(self) -> None:
+        """Raise what a replay raises for a trace of several devices."""
+        for _ in read(self.path).batches(one_device=True):
+            pass
+
+    def cut(self) -> tuple[int, int, bool] | None:
+        """Return the row of the cut, its time from the first arrival in ns, and whether the device was idle.
+
+        None where all requests arrive at one time.
+        """
+        middle = self.facts.requests // 2
+        last = middle + self.facts.requests // _PUT_OFF
+        # Requests of one time are not parted: a cut is a time.
+        found = self._asked.execute(
+            """with begins as (select row, arrival_ns, depth, idle_ns,
+                   arrival_ns - min(arrival_ns) over () as after_ns,
+                   arrival_ns > lag(arrival_ns) over (order by row) as is_later from recorded)
+               select row, after_ns, depth = 0 and idle_ns >= 0 as is_idle from begins
+               where is_later and (row between $middle and $last or row > $last)
+               order by row > $last, not is_idle, row limit 1""",
+            {"middle": middle, "last": last},
+        ).fetchone()
+        if found is None:
+            return None
+        row, after_ns, is_idle = found
+        return int(row), int(after_ns), bool(is_idle)
+
+    def spread(self, *, since: int = 0, before: int | None = None) -> Spread:
+        """Return the recorded response times of some rows."""
+        end = self.facts.requests if before is None else before
+        row = self._one(
+            f"""select count(*), {_spread("response_ns")} from recorded
+            where is_judged and row >= ? and row < ?""",  # noqa: S608
+            [since, end],
+        )
+        return Spread(*row)
+
+    def kinds(self, before: int) -> dict[str, int]:
+        """Return how many judged requests of each operation stand before a row, the most frequent first."""
+        rows = self._asked.execute(
+            """select kind, count(*) as count from recorded where is_judged and row < ?
+            group by kind order by count desc, kind""",
+            [before],
+        ).fetchall()
+        return dict(rows)
+
+    def judged_by_run(self, since: int, rows: Path) -> Judgement:
+        """Judge the rows of a run over the requests from `since` on, in the same order."""
+        self._asked.execute(
+            f"""create or replace table run as select *, file_row_number + ? as row
+            from read_parquet('{quoted(rows)}', file_row_number = true)""",  # noqa: S608
+            [since],
+        )
+        (others,) = self._one(
+            """select count(*) from recorded join run using (row)
+            where recorded.op <> run.op::varchar
+            or recorded.op in ('read', 'write') and recorded.sectors <> run.sectors"""
+        )
+        if others:
+            raise RuntimeError("the rows of a run are not in the order of its trace")
+        self._asked.execute(
+            """create or replace table judged as
+            select recorded.*, run.complete_ns - run.arrival_ns as predicted_response_ns,
+            run.complete_ns - run.start_ns as predicted_service_ns
+            from recorded join run using (row) where is_judged"""
+        )
+        return self._judged(with_service=self.facts.apart > 0)
+
+    def judged_by_table(self, since: int) -> Judgement:
+        """Judge medians of the rows before `since`, by kind and size, as predictions for those from it on.
+
+        A size that did not occur is predicted by the median of its kind, and a kind by that of all.
+        """
+        self._asked.execute(
+            """create or replace table judged as
+            with known as (select * from recorded where is_judged and row < $since),
+            by_size as (select kind, sectors, quantile_disc(response_ns, 0.5) as ns
+                        from known group by kind, sectors),
+            by_kind as (select kind, quantile_disc(response_ns, 0.5) as ns from known group by kind),
+            by_all as (select quantile_disc(response_ns, 0.5) as ns from known)
+            select recorded.*, coalesce(by_size.ns, by_kind.ns, by_all.ns) as predicted_response_ns
+            from recorded left join by_size using (kind, sectors) left join by_kind using (kind), by_all
+            where is_judged and row >= $since""",
+            {"since": since},
+        )
+        return self._judged(with_service=False)
+
+    def _judged(self, *, with_service: bool) -> Judgement:
+        keys = {name: f"{sql} as {name}_key" for name, sql in _KEYS.items()}
+        self._asked.execute(
+            f"create or replace view grouped as select *, {', '.join(keys.values())} from judged"  # noqa: S608
+        )
+        groups = {name: self._groups([name]) for name in _KEYS}
+        (response,) = self._groups([]) or [nothing("all")]
+        service = self._groups([], "service")[0] if with_service else None
+        together = self._groups(["operation", "size", "idle"])
+        return Judgement(response, service, groups, together, self._curve())
+
+    def _groups(self, names: Sequence[str], measure: str = "response") -> list[Group]:
+        """Return the groups by some keys, in order; one of all requests without keys."""
+        keys = [f"{name}_key" for name in names]
+        recorded, predicted = f"{measure}_ns", f"predicted_{measure}_ns"
+        off = f"abs({predicted} - {recorded})"
+        within = ", ".join(
+            f"100.0 * count(*) filter (where {off} <= {limit / 100} * {recorded}) / count(*)"
+            for limit in WITHIN_PCT
+        )
+        # Flushes have no size; the other keys of NULL are of requests that nothing is known of.
+        wanted = [f"{key} is not null" for key in keys if names == [key.removesuffix("_key")]]
+        found = self._asked.execute(
+            f"""select {"".join(f"{key}, " for key in keys)} count(*), {_spread(recorded)},
+            {_spread(predicted)}, {within},
+            100.0 * sum({off}) / nullif((select sum({off}) from judged), 0)
+            from grouped where {" and ".join([f"{recorded} is not null", *wanted])}
+            {"group by " + ", ".join(keys) if keys else ""}"""  # noqa: S608
+        ).fetchall()
+        groups = []
+        for row in sorted(found, key=lambda row: place(row[: len(keys)])):
+            values, (count, *figures) = row[: len(keys)], row[len(keys) :]
+            if not count:
+                continue
+            spreads = Spread(count, *figures[:4]), Spread(count, *figures[4:8])
+            shares = tuple(figures[8 : 8 + len(WITHIN_PCT)])
+            name = label(dict(zip(names, values, strict=True)))
+            groups.append(Group(name, *spreads, shares, figures[-1] or 0.0))
+        return groups
+
+    def _curve(self) -> list[tuple[float, float, float]]:
+        shares = [percentile / 100 for percentile in _CURVE]
+        found = self._one(
+            f"""select quantile_disc(response_ns, {shares}), quantile_disc(predicted_response_ns, {shares})
+            from judged"""  # noqa: S608
+        )
+        if found[0] is None:
+            return []
+        return [(share, one / 1e6, other / 1e6) for share, one, other in zip(_CURVE, *found, strict=True)]
+
+
+def _spread(column: str) -> str:
+    """Return the SQL of the figures of a spread, ms."""
+    quantiles = (f"quantile_disc({column}, {share}) / 1e6" for share in (0.5, 0.9, 0.99))
+    return f"avg({column}) / 1e6, {', '.join(quantiles)}"

@@ -1,0 +1,232 @@
+"""The page of `emmclab validate`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import altair as alt
+
+from emmclab.devices import validation_text as words
+from emmclab.devices.judgement import WITHIN_PCT
+from emmclab.devices.validation import Validation
+from emmclab.pages import plots
+from emmclab.pages.assemble import assemble
+from emmclab.pages.head import Head, Notice, Provenance, Tile, lost, tile
+from emmclab.pages.plots import Chart, Figure, Rows
+from emmclab.runtime.files import write_whole
+from emmclab.traces.ledger import ledger_line
+
+#: Name of the recorded times beside those of models.
+_RECORDED = "recorded"
+#: Marks of the axis of ratios.
+_RATIOS = [part * 10.0**power for power in range(-4, 5) for part in (1, 2, 5)]
+#: Ratio up to which the axis goes at least.
+_LEAST_SHOWN = 2.0
+#: Axes of the errors by group.
+_AXES = {
+    "size": "size",
+    "idle": "idle time before the request",
+    "queue": "requests unfinished at arrival",
+    "operation": "operation",
+}
+
+
+def write_validation(
+    found: Sequence[Validation], html: Path, made: Mapping[str, Any], refused: Sequence[Mapping[str, Any]]
+) -> None:
+    """Write the page; the same findings give the same bytes."""
+    rows = {"curves": list(_curves(found)), **{name: list(_errors(found, name)) for name in _AXES}}
+    every = [
+        {
+            "name": one.trace,
+            "headline": words.headline(one),
+            "method": _sentence(words.method(one)),
+            "notes": words.notes(one),
+            "times": words.times(one),
+            "groups": [table for model in one.simulated for table in words.groups(model)],
+            "few": words.few_note(one.main.judgement),
+        }
+        for one in found
+    ]
+    write_whole(
+        html,
+        assemble(
+            "validation.html.j2",
+            _FIGURES,
+            rows,
+            [one.trace for one in found],
+            title=f"Validation with {', '.join(one.trace for one in found)}",
+            every=every,
+            overview=words.overview(found),
+            refused=refused,
+            head=_head(found, refused),
+            provenance=Provenance(
+                f"{ledger_line(found[0].ledger)}{f', and {len(found) - 1} more' if len(found) > 1 else ''}",
+                lost=lost([one.ledger for one in found]),
+                made=made,
+            ),
+        ),
+    )
+
+
+def _curves(found: Sequence[Validation]) -> Iterator[dict[str, Any]]:
+    """Yield the points of the distributions; the last of each recording is its longest time."""
+    for one in found:
+        for number, model in enumerate(one.simulated):
+            for percentile, recorded, predicted in model.judgement.curve:
+                if not number:
+                    yield _point(one.trace, _RECORDED, percentile, recorded)
+                yield _point(one.trace, model.name, percentile, predicted)
+
+
+def _point(trace: str, times: str, percentile: float, ms: float) -> dict[str, Any]:
+    return {"trace": trace, "times": times, "response_ms": ms, "cumulative_pct": percentile}
+
+
+def _errors(found: Sequence[Validation], name: str) -> Iterator[dict[str, Any]]:
+    """Yield the error of the median of each group that has enough requests to judge it."""
+    for one in found:
+        for model in one.simulated:
+            for group in model.judgement.groups[name]:
+                if not group.is_few and (ratio := group.ratio):
+                    yield {
+                        "trace": one.trace,
+                        "model": model.name,
+                        "group": group.label,
+                        "requests": group.recorded.requests,
+                        "recorded_ms": group.recorded.median_ms,
+                        "predicted_ms": group.predicted.median_ms,
+                        "error_pct": 100 * (ratio - 1),
+                        "ratio": ratio,
+                    }
+
+
+def _curve(rows: Rows) -> Chart:
+    """Draw the share of requests by response time: recorded, and as each model predicts it."""
+    return (
+        plots.chart_of([row for row in rows if row["response_ms"] > 0])
+        .mark_line(interpolate="step-before")
+        .encode(
+            x=alt.X(
+                "response_ms:Q",
+                title="response, ms",
+                scale=alt.Scale(type="log", nice=False),
+                axis=alt.Axis(format="~r", tickCount=6),
+            ),
+            y=alt.Y("cumulative_pct:Q", title="requests at most as long, %"),
+            color=alt.Color("times:N", title=None, sort=plots.in_order(rows, "times")),
+            strokeDash=alt.StrokeDash("times:N", legend=None, sort=plots.in_order(rows, "times")),
+            tooltip=plots.tooltip(rows),
+        )
+    )
+
+
+def _error_by(title: str) -> Any:
+    """Return what draws ratios by group, a colour for each model: half and twice are equally far from 1."""
+
+    def draw(rows: Rows) -> Chart:
+        models = plots.in_order(rows, "model")
+        ratios = [row["ratio"] for row in rows]
+        ends = [min(*ratios, 1 / _LEAST_SHOWN), max(*ratios, _LEAST_SHOWN)]
+        return (
+            plots.chart_of(rows)
+            .mark_bar()
+            .encode(
+                x=alt.X(
+                    "group:N",
+                    title=title,
+                    sort=plots.in_order(rows, "group"),
+                    axis=alt.Axis(labelAngle=-40, labelOverlap=False),
+                ),
+                y=alt.Y(
+                    "ratio:Q",
+                    title="simulated / recorded",
+                    scale=alt.Scale(type="log", domain=ends),
+                    axis=alt.Axis(format="~r", values=_RATIOS, labelOverlap=True),
+                ),
+                y2=alt.datum(1),
+                xOffset=alt.XOffset("model:N", sort=models),
+                color=alt.Color("model:N", title=None, sort=models),
+                tooltip=plots.tooltip(rows),
+            )
+        )
+
+    return draw
+
+
+_FIGURES = (
+    Figure(
+        "curves",
+        "Recorded and simulated response times",
+        "Second half of the recording; a line left of the recorded one is too fast.",
+        _curve,
+        each=True,
+        wide=True,
+    ),
+    *(
+        Figure(
+            name,
+            f"Error by {title}",
+            "Median of the simulated response times over that of the recorded ones; above 1 the model is too "
+            "slow. Groups with too few requests are left out.",
+            _error_by(title),
+            each=True,
+        )
+        for name, title in _AXES.items()
+    ),
+)
+
+
+def _head(found: Sequence[Validation], refused: Sequence[Mapping[str, Any]]) -> Head:
+    """Return the answer: of the recording, or of each where there are several."""
+    first = found[0]
+    several = len(found) > 1
+    met = [one.main.judgement.response.within_pct[WITHIN_PCT.index(words.SAID_PCT)] for one in found]
+    answer = (
+        f"{len(found)} recordings: {min(met):.0f} to {max(met):.0f} % of the requests are met within "
+        f"{words.SAID_PCT} % of the recorded response time"
+        if several
+        else words.headline(first)
+    )
+    tiles = [
+        Tile(one.trace, f"{share:.0f} %", note=f"met within {words.SAID_PCT} %, {one.main.name}")
+        for one, share in zip(found[:6], met, strict=False)
+    ]
+    response = first.main.judgement.response
+    if not several:
+        pairs = (
+            ("Mean", response.error.mean_pct, response.recorded.mean_ms),
+            ("Median", response.error.median_pct, response.recorded.median_ms),
+            ("p90", response.error.p90_pct, response.recorded.p90_ms),
+            ("p99", response.error.p99_pct, response.recorded.p99_ms),
+        )
+        tiles += [
+            Tile(
+                name,
+                "–" if error is None else f"{error:+,.1f} %",
+                note=f"recorded {tile('', ms, 'ms').value}",
+            )
+            for name, error, ms in pairs
+        ]
+    lead = [f"{words.headline(one)}." for one in found] if several else [_sentence(words.method(first))]
+    return Head(
+        answer=answer,
+        lead=lead,
+        tiles=tiles,
+        notices=_not_judged(found, refused),
+        picture="curves",
+    )
+
+
+def _not_judged(found: Sequence[Validation], refused: Sequence[Mapping[str, Any]]) -> list[Notice]:
+    """Say how many recordings are not judged; the reasons stand in a section of their own."""
+    if not refused:
+        return []
+    text = f"{len(refused)} of {len(refused) + len(found)} recordings cannot be judged."
+    return [Notice("not judged", text, "#refused")]
+
+
+def _sentence(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}."

@@ -1,0 +1,258 @@
+"""`emmclab validate`: simulated against recorded times of the second half of a recording."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+
+import emmclab as lab
+from conftest import biotracer, emmclab, emmclab_json, ended_in_the_middle
+from emmclab.devices.validation import LEAST_REQUESTS
+from test_cli_bad_input import assert_refused
+
+#: A device without anything random, whose replay can be met exactly, and one that is far from it.
+KNOWN, OTHER = "iiswc15-hps", "ufs31"
+
+
+def recorded_on(device: str, folder: Path, requests: int = 600) -> Path:
+    """A trace with the times that a simulated device gave, as if they were recorded on it."""
+    source, rows, made = folder / "source.txt", folder / "rows.parquet", folder / f"on-{device}.csv"
+    source.write_text(biotracer(requests))
+    lab.Device.preset(device).simulate(lab.read(source), events=rows, mode="open")
+    duckdb.sql(
+        "copy (select arrival_ns, start_ns, start_ns as issue_ns, complete_ns, sector, sectors, op "
+        f"from read_parquet('{rows}', file_row_number = true) order by file_row_number) to '{made}' (header)"
+    )
+    return made
+
+
+@pytest.fixture(scope="module")
+def known(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return recorded_on(KNOWN, tmp_path_factory.mktemp("known"))
+
+
+@pytest.fixture(scope="module")
+def judged(known: Path) -> dict[str, Any]:
+    """The findings on it, with both devices."""
+    found = emmclab_json("validate", known, "--devices", f"{KNOWN},{OTHER}")
+    return {"all": found, **{model["name"]: model for model in found["recordings"][0]["models"]}}
+
+
+def test_a_recording_made_on_a_device_validates_with_small_errors_on_that_very_device(
+    judged: dict[str, Any],
+) -> None:
+    response = judged[KNOWN]["response"]
+    assert response["requests"] == 300
+    assert response["within_10_pct"] > 95
+    assert all(abs(error) < 2 for error in response["error"].values()), response["error"]
+
+
+def test_it_validates_with_large_errors_on_a_quite_different_device(judged: dict[str, Any]) -> None:
+    response = judged[OTHER]["response"]
+    assert response["within_50_pct"] < 5
+    assert all(error < -80 for error in response["error"].values()), response["error"]
+
+
+def test_the_calibrated_device_lies_between_them(judged: dict[str, Any]) -> None:
+    shares = [judged[name]["response"]["within_25_pct"] for name in (OTHER, "calibrated", KNOWN)]
+    assert shares == sorted(shares) and shares[1] > 50
+
+
+def test_the_groups_of_each_kind_hold_every_request_and_all_of_the_error(judged: dict[str, Any]) -> None:
+    for name in ("calibrated", KNOWN, OTHER, "table of medians"):
+        model = judged[name]
+        for groups in (*model["by"].values(), model["together"]):
+            assert sum(one["requests"] for one in groups) == 300
+            assert sum(one["share_of_error_pct"] for one in groups) == pytest.approx(100)
+            assert all(one["few"] == (one["requests"] < 20) for one in groups)
+        assert [one["group"] for one in model["by"]["operation"]] == ["read", "write"]
+        assert not model["worst"]["few"]
+
+
+def test_the_calibration_knows_nothing_of_the_second_half(known: Path, tmp_path: Path) -> None:
+    (found,) = emmclab_json("validate", known)["recordings"]
+    heading, *rows = known.read_text().splitlines()
+    first, second = rows[: found["cut"]["first"]], rows[found["cut"]["first"] :]
+    slower = []
+    for row in second:
+        arrival, start, issue, complete, *rest = row.split(",")
+        slower.append(",".join([arrival, start, issue, str(int(complete) + 100_000), *rest]))
+    path = tmp_path / known.name
+    path.write_text("\n".join([heading, *first, *slower]) + "\n")
+    (other,) = emmclab_json("validate", path)["recordings"]
+    assert other["calibration"] == found["calibration"]
+    assert other["recorded"]["second_half"] != found["recorded"]["second_half"]
+    half = tmp_path / "first.csv"
+    half.write_text("\n".join([heading, *first]) + "\n")
+    figures = lab.calibrate(half, name="calibrated")["figures"]
+    assert found["calibration"]["figures"] == figures
+
+
+def test_the_same_recording_gives_the_same_bytes(known: Path, tmp_path: Path) -> None:
+    made = []
+    for number in range(2):
+        page = tmp_path / f"{number}" / "page.html"
+        page.parent.mkdir()
+        done = emmclab("validate", known, "--device", KNOWN, "--json", "--html", "page.html", cwd=page.parent)
+        assert done.returncode == 0, done.stderr
+        made.append((done.stdout, page.read_bytes()))
+        assert [path.name for path in page.parent.iterdir()] == ["page.html"]
+    assert made[0] == made[1]
+
+
+def test_the_first_screen_answers_in_one_sentence_and_names_the_worst_group(known: Path) -> None:
+    done = emmclab("validate", known, "--device", OTHER)
+    first = done.stdout.splitlines()[0]
+    assert "the calibrated model is within 25 % of the recorded response time for 80 % of 300" in first
+    assert "worst: writes of <= 4 KB that find the device busy" in first
+    assert f"{known.stem}: {OTHER}" in done.stdout and "By requests that are unfinished" in done.stdout
+
+
+def test_the_page_has_a_section_and_a_picture_for_each_recording_and_names_those_not_judged(
+    known: Path, tmp_path: Path
+) -> None:
+    again, page = tmp_path / "again.csv", tmp_path / "page.html"
+    again.write_text(known.read_text())
+    done = emmclab("validate", known, again, tmp_path / "gone.csv", "--html", page)
+    assert done.returncode == 0, done.stderr
+    text = page.read_text()
+    for word in ('id="recording-1"', 'id="recording-2"', 'id="curves-0"', 'id="curves-1"', 'id="size-1"'):
+        assert word in text, word
+    assert "1 of 3 recordings cannot be judged" in text and "gone.csv: file not found" in text
+
+
+def test_a_recording_that_cannot_be_judged_is_named_and_the_others_are_judged(
+    known: Path, tmp_path: Path
+) -> None:
+    short, bad = tmp_path / "short.csv", tmp_path / "bad.csv"
+    lines = known.read_text().splitlines(keepends=True)
+    short.write_text("".join(lines[:LEAST_REQUESTS]))
+    bad.write_text("".join(lines[:30]) + "8000000,83\n")
+    done = emmclab("validate", short, known, bad, "--json")
+    found = json.loads(done.stdout)
+    assert done.returncode == 0 and [one["trace"] for one in found["recordings"]] == [known.stem]
+    assert [Path(one["file"]).name for one in found["refused"]] == ["short.csv", "bad.csv"]
+    assert "99, and at least 100" in found["refused"][0]["reason"]
+    assert found["refused"][1]["reason"].startswith(f"{bad}:31: column 2")
+    assert done.stderr.count("not judged: ") == 2
+    assert_refused(emmclab("validate", short), str(short), "99, and at least 100")
+    refused = emmclab("validate", short, bad)
+    assert refused.returncode == 2 and "none of 2 recordings can be judged" in refused.stderr
+
+
+def test_the_least_number_of_requests_is_judged(known: Path, tmp_path: Path) -> None:
+    path = tmp_path / "least.csv"
+    path.write_text("".join(known.read_text().splitlines(keepends=True)[: LEAST_REQUESTS + 1]))
+    (found,) = emmclab_json("validate", path, "--device", KNOWN)["recordings"]
+    assert found["cut"]["first"] + found["cut"]["second"] == LEAST_REQUESTS
+
+
+HEADING = "arrival_ns,start_ns,complete_ns,sector,sectors,op"
+
+
+def rows_of(requests: int, op: str = "write", took_ns: int = 500_000) -> list[str]:
+    """Requests of one kind, one after the other."""
+    rows = []
+    for number in range(requests):
+        at, sectors = number * 5_000_000, (8, 16, 64, 128)[number % 4]
+        rows.append(f"{at},{at},{at + took_ns + 1_000 * sectors},{number * 128},{sectors},{op}")
+    return rows
+
+
+def test_a_first_half_that_determines_no_device_is_judged_on_a_given_one_only(tmp_path: Path) -> None:
+    path = tmp_path / "reads.csv"
+    path.write_text("\n".join([HEADING, *rows_of(200, "read")]) + "\n")
+    assert_refused(emmclab("validate", path), str(path), "calibrated: 4 sizes, 0 of them written", "--device")
+    (found,) = emmclab_json("validate", path, "--device", OTHER)["recordings"]
+    assert [model["name"] for model in found["models"]] == [OTHER, "table of medians"]
+    assert "calibrated" in found["refused"] and found["calibration"] is None
+
+
+def test_a_device_that_the_recording_does_not_fit_is_named_beside_the_others(tmp_path: Path) -> None:
+    path = tmp_path / "far.csv"
+    path.write_text("\n".join([HEADING, *rows_of(200), "1000000000,1000000000,1000500000,99999999,8,write"]))
+    (found,) = emmclab_json("validate", path, "--device", "small-1gb")["recordings"]
+    assert [model["kind"] for model in found["models"]] == ["calibrated", "table"]
+    assert found["refused"]["small-1gb"].startswith(f"{path}: 1 of 101 requests end behind the last sector")
+    (wrapped,) = emmclab_json("validate", path, "--device", "small-1gb", "--wrap-addresses")["recordings"]
+    assert "wrapped" in wrapped["models"][1]["note"]
+
+
+def test_a_device_with_zones_is_refused(tmp_path: Path) -> None:
+    rows = [f"{row},{1 << 11}" if number == 7 else f"{row},0" for number, row in enumerate(rows_of(200))]
+    path = tmp_path / "zoned.csv"
+    path.write_text("\n".join([f"{HEADING},flags", *rows]) + "\n")
+    assert_refused(emmclab("validate", path), f"{path}: this is a device with zones")
+
+
+@pytest.mark.parametrize("command", ["validate", "calibrate"])
+def test_a_synthesised_trace_has_no_measured_times_in_a_file_either(command: str, tmp_path: Path) -> None:
+    made = tmp_path / "made.parquet"
+    assert emmclab("synth", "Messaging", made, "--requests", 300).returncode == 0
+    assert_refused(emmclab(command, made), "a synthesised trace has no measured")
+
+
+def test_groups_are_by_what_a_request_found_on_the_device(tmp_path: Path) -> None:
+    """Four requests together, of which the last arrives after the first is complete, then pauses."""
+    from emmclab.devices.judging import Recording
+    from emmclab.runtime.parquet import memory_database
+
+    ms = 1_000_000
+    times = [(0, 2), (1, 3), (1, 4), (2, 5), (5, 6), (10, 11), (2_000, 2_001)]
+    rows = [f"{a * ms},{a * ms},{c * ms},{8 * n},8,write" for n, (a, c) in enumerate(times)]
+    (tmp_path / "few.csv").write_text("\n".join([HEADING, *rows]) + "\n")
+    lab.read(tmp_path / "few.csv").write(tmp_path / "few.parquet")
+    with memory_database() as asked:
+        Recording(asked, tmp_path / "few.parquet")
+        found = asked.execute("select depth, idle_ns from recorded order by row").fetchall()
+    assert [depth for depth, _ in found] == [0, 1, 2, 2, 0, 0, 0]
+    assert [idle for _, idle in found] == [None, -ms, -2 * ms, -2 * ms, 0, 4 * ms, 1_989 * ms]
+
+
+def test_requests_that_ended_with_an_error_are_not_judged(tmp_path: Path) -> None:
+    rows = [f"{row},{number % 2 << 10}" for number, row in enumerate(rows_of(400))]
+    path = tmp_path / "failed.csv"
+    path.write_text("\n".join([f"{HEADING},flags", *rows]) + "\n")
+    (found,) = emmclab_json("validate", path, "--device", OTHER)["recordings"]
+    assert found["models"][0]["response"]["requests"] == found["cut"]["second"] // 2
+
+
+def test_ctrl_c_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    status, words = ended_in_the_middle(["validate", "-"], tmp_path, 2)
+    assert status == 130 and "Traceback" not in words and "no file was written" in words
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_recordings_and_devices_of_one_name_are_numbered(known: Path, tmp_path: Path) -> None:
+    again, preset = tmp_path / "again" / known.name, tmp_path / "calibrated.toml"
+    again.parent.mkdir()
+    again.write_text(known.read_text())
+    assert emmclab("calibrate", known, "-o", preset).returncode == 0
+    found = emmclab_json("validate", known, again, known, "--device", f"{preset},{KNOWN},{KNOWN}")
+    assert [one["trace"] for one in found["recordings"]] == [known.stem, f"{known.stem} (2)"]
+    names = [model["name"] for model in found["recordings"][0]["models"]]
+    assert names == ["calibrated", "calibrated (2)", KNOWN, "table of medians"]
+
+
+def test_a_second_half_without_completions_is_refused(tmp_path: Path) -> None:
+    rows = rows_of(400)
+    open_ended = [",".join([*row.split(",")[:2], "", *row.split(",")[3:]]) for row in rows[200:]]
+    path = tmp_path / "half.csv"
+    path.write_text("\n".join([HEADING, *rows[:200], *open_ended]) + "\n")
+    assert_refused(emmclab("validate", path), f"{path}: too few requests of the second half", "0, and at")
+    assert emmclab("validate", path, "--only", "to=1s").returncode == 0
+
+
+def test_a_recording_of_several_devices_is_refused_under_its_own_name(tmp_path: Path) -> None:
+    path = tmp_path / "two.csv"
+    rows = [f"{row},sd{'ab'[number % 2]}" for number, row in enumerate(rows_of(400))]
+    path.write_text("\n".join([f"{HEADING},device", *rows]) + "\n")
+    assert_refused(
+        emmclab("validate", path), f"{path}: the trace holds requests to 2 devices", "--only device="
+    )
+    assert emmclab("validate", path, "--only", "device=sda", "--device", OTHER).returncode == 0

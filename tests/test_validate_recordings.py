@@ -1,0 +1,149 @@
+"""Simulated against recorded times of real recordings: the table of device, recording and error."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+import emmclab as lab
+from conftest import ROOT, emmclab, emmclab_json, missing
+from emmclab.devices.device import Device
+from emmclab.devices.validation import Model, validate
+from pages import follow
+from repository import complain
+
+pytestmark = pytest.mark.slow
+
+DEVICES = ("nexus5", "emmc51-cache", "ufs31")
+#: For each recording and model: judged requests; errors of mean, median, 90th and 99th percentile in percent;
+#: the share of requests within 25 %. `nexus5` was fitted to the first recording, the other devices to none.
+GOLDEN = {
+    "nexus5/log106_Messaging.txt": {
+        "calibrated": (2851, 1.5, 15.4, -5.0, -19.8, 79.1),
+        "nexus5": (2851, -3.1, -4.5, 0.1, -24.7, 79.6),
+        "emmc51-cache": (2851, -92.5, -94.3, -96.0, -88.7, 0.1),
+        "ufs31": (2851, -97.4, -97.2, -98.9, -96.7, 0.0),
+        "table of medians": (2851, -14.6, -19.0, -4.1, -58.0, 70.6),
+    },
+    "cases/01-nexus10-mmc-tracepoints/mmc_trace_sample_data.txt": {
+        "calibrated": (384, -96.5, -85.0, -98.2, -92.4, 41.1),
+        "nexus5": (384, -83.4, -20.4, -92.3, -52.6, 2.3),
+        "emmc51-cache": (384, -97.0, -86.3, -98.9, -91.2, 1.3),
+        "ufs31": (384, -98.5, -93.4, -99.4, -97.1, 0.8),
+        "table of medians": (384, -89.1, -37.0, -94.3, -92.1, 39.1),
+    },
+    "cases/01-nexus10-mmc-tracepoints/no-header-400.txt": {
+        "calibrated": (100, 1.7, 4.7, 0.3, -2.6, 95.0),
+        "nexus5": (100, 38.6, 44.5, 33.0, 24.4, 8.0),
+        "emmc51-cache": (100, -37.4, -35.8, -36.3, -40.4, 0.0),
+        "ufs31": (100, -82.4, -82.7, -84.3, -85.3, 0.0),
+        "table of medians": (100, -1.4, 4.8, -4.5, -10.7, 94.0),
+    },
+    "cases/12-blkparse-redhat-dmcrypt-nvme/nvme0n1.blktrace.txt": {
+        "calibrated": (69, -90.7, -28.3, -61.8, -98.3, 20.3),
+        "nexus5": (69, 156.8, 2461.8, 643.5, -48.6, 0.0),
+        "emmc51-cache": (69, -74.0, 272.3, -45.4, -94.7, 20.3),
+        "ufs31": (69, -75.1, -6.8, -18.7, -96.3, 10.1),
+        "table of medians": (69, 8.0, -76.2, -50.6, 0.1, 44.9),
+    },
+    "cases/13-blktrace-8cpu-binary/keks.blktrace.0": {
+        "calibrated": (587, -67.2, -15.1, -48.1, -91.5, 68.5),
+        "nexus5": (587, 5930.9, 13006.4, 12695.7, 2055.5, 0.0),
+        "emmc51-cache": (587, 38.7, 224.0, 155.2, -54.4, 3.7),
+        "ufs31": (587, -77.9, -61.6, -82.3, -82.8, 6.6),
+        "table of medians": (587, -47.3, -10.0, -61.7, -39.4, 53.8),
+    },
+    "cases/21-msr-hm0-sample/msr-cambridge1-sample.csv": {
+        "nexus5": (499, -40.6, 75.3, -57.6, -65.6, 12.4),
+        "emmc51-cache": (499, -82.3, -50.0, -87.1, -88.6, 13.4),
+        "ufs31": (499, -94.8, -79.7, -97.8, -98.5, 5.2),
+        "table of medians": (499, 203.1, 1272.4, 4.6, -47.5, 15.6),
+    },
+}
+
+
+@pytest.mark.parametrize("name", GOLDEN)
+def test_a_real_recording_has_the_errors_that_it_had(name: str, shared_traces: Path) -> None:
+    path = shared_traces.parent / name if name.startswith("cases") else shared_traces / name
+    if not path.exists():
+        missing(f"the recording {name}", "put the folder `cases` beside that of EMMCLAB_TRACES")
+    found = validate(lab.read(path), [Device.preset(device) for device in DEVICES], wrap_addresses=True)
+    rows = {}
+    for model in found.models:
+        response = model.judgement.response
+        errors = (round(error or 0.0, 1) for error in response.error)
+        rows[model.name] = (response.recorded.requests, *errors, round(response.within_pct[1], 1))
+    assert rows == GOLDEN[name]
+
+
+def test_parts_of_a_recording_that_stand_for_the_whole_are_judged_once(shared_traces: Path) -> None:
+    folder = shared_traces.parent / "cases" / "13-blktrace-8cpu-binary"
+    if not folder.is_dir():
+        missing("the folder of real recordings", "put the folder `cases` beside that of EMMCLAB_TRACES")
+    found = emmclab_json("validate", *sorted(folder.glob("keks.blktrace.*")))
+    assert len(found["recordings"]) == 1
+
+
+def test_recordings_without_completions_or_of_zones_or_too_short_are_refused_by_the_reason(
+    shared_traces: Path,
+) -> None:
+    cases = shared_traces.parent / "cases"
+    reasons = {
+        "15-blkparse-completions-only/blk_data.txt": "none of its requests has a completion",
+        "43-blktrace-version-8/zoned.blktrace.0": "zones",
+        "11-biosnoop/plain.txt": "several devices|3 devices",
+        "02-kdab-emmc-270ms/one-line.txt": "at least 100",
+        "29-trace-dat-2016-android/trace.dat.gz": "the trace holds no request",
+    }
+    if not cases.is_dir():
+        missing("the folder of real recordings", "put the folder `cases` beside that of EMMCLAB_TRACES")
+    for name, reason in reasons.items():
+        said = emmclab("validate", cases / name)
+        assert said.returncode == 2, name
+        assert any(word in said.stderr for word in reason.split("|")), said.stderr
+
+
+def test_the_guide_shows_what_the_commands_print(shared_traces: Path, tmp_path: Path) -> None:
+    shutil.copy(shared_traces / "nexus5" / "log106_Messaging.txt", tmp_path)
+    complain(follow(ROOT / "docs/guides/validate.md", tmp_path), "correct the page, or the command")
+
+
+def test_the_table_of_the_guide_has_the_errors_of_the_recordings() -> None:
+    rows = re.findall(
+        r"^\| .+ \| ([\d,]+) \| (\S+) %, (\S+) %, (\S+) % \|",
+        (ROOT / "docs/guides/validate.md").read_text(),
+        re.MULTILINE,
+    )
+    kept = [models["calibrated"] for models in GOLDEN.values() if "calibrated" in models]
+    shown = [(int(count.replace(",", "")), *map(float, figures)) for count, *figures in rows]
+    assert shown == [(count, mean, p99, within) for count, mean, _, _, p99, within in kept]
+
+
+def test_a_fit_with_more_reads_meets_reads_and_a_longer_queue_meets_queued_requests(
+    shared_traces: Path,
+) -> None:
+    """The causes that the guide gives for two errors of calibrated devices, each by what removes it."""
+    messaging = lab.read(shared_traces / "nexus5" / "log106_Messaging.txt")
+    whole = Device.from_toml(lab.calibrate(messaging, name="whole")["toml"])
+    half, all_of_it, _ = validate(messaging, [whole]).models
+    assert _error(half, "operation", "read") > 100 and abs(_error(all_of_it, "operation", "read")) < 5
+    assert _error(half, "queue", "3 - 4") > 100 and abs(_error(all_of_it, "queue", "3 - 4")) < 5
+    path = shared_traces.parent / "cases" / "12-blkparse-redhat-dmcrypt-nvme" / "nvme0n1.blktrace.txt"
+    if not path.exists():
+        missing("the recording of an NVMe disk", "put the folder `cases` beside that of EMMCLAB_TRACES")
+    found = validate(lab.read(path))
+    assert found.calibration is not None
+    device = Device.from_toml(found.calibration["toml"])
+    queued = device.set({"controller.queue_depth": 32, "name": '"queued"'})
+    one, many, _ = validate(lab.read(path), [queued]).models
+    for group in ("2", "3 - 4", "5 - 8"):
+        assert _error(one, "queue", group) > 200 and abs(_error(many, "queue", group)) < 40
+
+
+def _error(model: Model, by: str, label: str) -> float:
+    """The error of the median of a group, percent."""
+    (group,) = [group for group in model.judgement.groups[by] if group.label == label]
+    return group.error.median_pct or 0.0
