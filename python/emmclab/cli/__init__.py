@@ -26,7 +26,9 @@ PANELS = {
     "Traces": (
         *("profile", "record", "top", "convert", "head", "formats", "synth", "fit", "journal", "fleet"),
     ),
-    "Devices": ("simulate", "compare", "advise", "devices", "layers", "calibrate", "probe", "explain"),
+    "Devices": (
+        *("simulate", "compare", "advise", "devices", "layers", "calibrate", "preset", "probe", "explain"),
+    ),
     "Live": ("serve", "control", "crash"),
     "Applications": ("apps",),
     "Studies": ("run", "search", "collect", "query", "report"),
