@@ -51,7 +51,7 @@ impl DeviceConfig {
         let slc = &settings.slc;
         let Some(group) = settings.geometry.block_groups.get(slc.group as usize) else { return Ok(()) };
         let pages = group.pages_per_block / settings.pages_for_one_of_slc(group.cell_mode);
-        let block = u64::from(pages) * u64::from(group.page_kb) << 10;
+        let block = u64::from(pages) * u64::from(group.page_kb) * 1024;
         let needed = bytes.div_ceil((block * planes(settings)).max(1));
         let needed =
             u32::try_from(needed).unwrap_or(u32::MAX).max(super::validate_emmc::working_blocks(settings));
@@ -68,7 +68,7 @@ impl DeviceConfig {
             let Some(group) = self.settings.geometry.block_groups.first().filter(|_| missing >= unit) else {
                 return Ok(());
             };
-            let block = u64::from(group.pages_per_block) * u64::from(group.page_kb) << 10;
+            let block = u64::from(group.pages_per_block) * u64::from(group.page_kb) * 1024;
             let more = missing.div_ceil((block * planes(&self.settings)).max(1));
             let blocks = u64::from(group.blocks).saturating_add(more).min(u32::MAX.into());
             self.set_all(&[("geometry.block_groups.0.blocks", &blocks.to_string())])?;

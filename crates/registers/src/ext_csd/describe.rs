@@ -109,12 +109,13 @@ impl ExtCsd {
             if bytes == 0 { "none".to_owned() } else { format!("{} of the user area", size(bytes)) }
         });
         facts.add("enhanced area (SLC)", enhanced, &["ENH_SIZE_MULT", "PARTITIONS_ATTRIBUTE"]);
+        let partition = |units| if units == 0 { "none".to_owned() } else { size(units * PARTITION_UNIT) };
         let boot = self.stated(fields::BOOT_SIZE_MULT).map(|units| match units {
             0 => "none".to_owned(),
             units => format!("2 of {}", size(units * PARTITION_UNIT)),
         });
         facts.add("boot partitions", boot, &["BOOT_SIZE_MULT"]);
-        let rpmb = self.stated(fields::RPMB_SIZE_MULT).map(|units| size(units * PARTITION_UNIT));
+        let rpmb = self.stated(fields::RPMB_SIZE_MULT).map(partition);
         facts.add("RPMB partition", rpmb, &["RPMB_SIZE_MULT"]);
         let group = self.stated(fields::HC_ERASE_GRP_SIZE).filter(|units| *units > 0);
         facts.add("erase group", group.map(|units| size(units * ERASE_UNIT)), &["HC_ERASE_GRP_SIZE"]);

@@ -72,7 +72,8 @@ impl ExtCsd {
             Error::new(Kind::Unsupported, "this is `mmc info` of U-Boot, a summary with a rounded capacity")
                 .hint("take the register itself: `mmc reg read extcsd all`, or a dump by `md`")
         } else {
-            Error::new(Kind::UnknownFormat, "there is no EXT_CSD register in this text").hint(HINT)
+            let problem = "there is no EXT_CSD register in this text, and no descriptor of a UFS";
+            Error::new(Kind::UnknownFormat, problem).hint(format!("{HINT}, or the folder of a UFS in sysfs"))
         }
     }
 

@@ -21,7 +21,7 @@ impl Descriptors {
             )),
             Some(_) => {}
             None => {
-                notes.push("wSpecVersion is not given: the fields are read as those of UFS 3.1".to_owned())
+                notes.push("wSpecVersion is not given: the fields are read as those of UFS 3.1".to_owned());
             }
         }
         let settings = settings::of(self, &mut notes);
