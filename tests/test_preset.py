@@ -259,6 +259,14 @@ def test_explain_says_what_a_device_can_do_and_how_worn_it_is(tmp_path: Path) ->
     assert facts["firmware"] is None
 
 
+def test_names_that_are_no_text_are_written_as_such(tmp_path: Path) -> None:
+    source, preset = tmp_path / "dump\udcff", tmp_path / "own\udcff.toml"
+    debugfs(source)
+    done = emmclab("preset", "--ext-csd", source, "-o", preset)
+    assert done.returncode == 0, done.stderr
+    assert api.Device.file(preset).name == "own\N{REPLACEMENT CHARACTER}"
+
+
 def test_a_register_comes_from_stdin() -> None:
     made = emmclab("preset", "--ext-csd", "-", "--name", "piped", input=register().hex())
     assert made.returncode == 0, made.stderr

@@ -12,6 +12,7 @@ from emmclab import _core
 from emmclab.devices.device import Device
 from emmclab.devices.register_files import register_files
 from emmclab.devices.register_preset import RegisterPreset, preset_of
+from emmclab.runtime.files import printable
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,7 @@ class Registers:
             ConfigError: the base is of the other kind, or the model cannot have what the registers say.
         """
         base = Device.named(like or str(self.report["like"]))
-        return preset_of(self.report, base, self.source, name or "own-device")
+        return preset_of(self.report, base, self.source, printable(name or "own-device"))
 
 
 def registers(source: str | PathLike[str]) -> Registers:
@@ -87,4 +88,4 @@ def registers(source: str | PathLike[str]) -> Registers:
     emmclab.errors.InputError: no-such-dump: file not found
     """
     path = Path(source)
-    return Registers(str(source), json.loads(_core.read_registers(register_files(path))))
+    return Registers(printable(path), json.loads(_core.read_registers(register_files(path))))

@@ -118,7 +118,7 @@ mod tests {
         let bytes =
             u64::from(held.blocks) * u64::from(held.units_per_block()) * 4096 * u64::from(geometry.planes);
         assert_eq!(settings.slc.blocks, held.blocks);
-        assert!(bytes >= 12 << 30 && bytes < 13 << 30, "{bytes}");
+        assert!((12 << 30..13 << 30).contains(&bytes), "{bytes}");
         assert_eq!(device.capacity().0, 128 << 30);
     }
 

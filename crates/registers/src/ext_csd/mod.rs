@@ -94,7 +94,7 @@ impl ExtCsd {
 
     /// Whether this may be a register at all.
     fn checked(self) -> Result<Self> {
-        let all = self.known.iter().all(|known| *known);
+        let all = self.is_whole();
         for (value, problem) in [
             (0, "every byte is 0: nothing was read from the device"),
             (0xff, "every byte is 0xff: nothing answered on the bus"),
@@ -126,6 +126,11 @@ impl ExtCsd {
             return Err(Error::new(Kind::Empty, "it names no field of the register").hint(HINT));
         }
         Ok(self)
+    }
+
+    /// Whether every byte is known, as of a dump; sentences name some fields.
+    fn is_whole(&self) -> bool {
+        self.known.iter().all(|known| *known)
     }
 
     fn has_any(&self) -> bool {

@@ -33,6 +33,20 @@ pub(super) fn is(text: &str) -> bool {
         .any(|mark| text.contains(mark))
 }
 
+/// The field that mmc-utils gives this name.
+fn named(name: &str) -> Option<Field> {
+    let field = match name {
+        "BOOT_SIZE_MULTI" => fields::BOOT_SIZE_MULT,
+        "CARD_TYPE" => fields::DEVICE_TYPE,
+        "HPI_FEATURE" => fields::HPI_FEATURES,
+        // Its names have other voltages than those of the standard.
+        "PWR_CL_200_360" => fields::PWR_CL_200_195,
+        "PWR_CL_200_195" => fields::PWR_CL_200_130,
+        _ => Field::named(name).or_else(|| Field::named(name.strip_prefix("EXT_CSD_")?))?,
+    };
+    Some(field)
+}
+
 fn sentence(content: &str) -> Result<Option<Found>> {
     let of =
         |field: Field, value: u64| number(field, value).map(|value| Some(Found { field, value, line: 0 }));
@@ -54,7 +68,7 @@ fn sentence(content: &str) -> Result<Option<Found>> {
         return Ok(None);
     };
     let (name, value) = inside.split_once(':').unwrap_or((inside, behind));
-    let Some(field) = Field::named(name.trim()) else { return Ok(None) };
+    let Some(field) = named(name.trim()) else { return Ok(None) };
     let value = value.trim().trim_start_matches(':').trim();
     if field == fields::CACHE_SIZE
         && let Some(kib) = value.strip_prefix("is ").and_then(|rest| rest.strip_suffix("KiB"))

@@ -93,6 +93,12 @@ fn cache(settings: &mut Settings<'_>, notes: &mut Vec<String>) {
     if units == 0 {
         return;
     }
+    if !register.is_whole() {
+        notes.push(format!(
+            "{}: old versions of mmc-utils print 8 times the size of the cache; debugfs has the register itself",
+            register.said(fields::CACHE_SIZE)
+        ));
+    }
     if register.stated(fields::CACHE_CTRL).is_some_and(|state| state & 1 == 0) {
         notes.push(format!(
             "{}: the cache was off when the register was read; the preset has it on, as Linux switches it on",

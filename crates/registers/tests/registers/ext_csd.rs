@@ -79,6 +79,7 @@ fn the_sentences_of_mmc_utils_give_only_what_they_name() {
     assert_eq!(fact(&report, "life used, type B (mostly MLC, TLC)"), "");
     assert_eq!(value(&report, "MAX_PACKED_READS"), None);
     assert_eq!(setting(&report, "features.packed_reads"), None);
+    assert!(report.notes.iter().any(|note| note.contains("old versions of mmc-utils")), "{:?}", report.notes);
     assert_eq!(value(&report, "CMDQ_DEPTH"), Some(Value::Number(15)));
 }
 
