@@ -326,7 +326,23 @@ impl ExtCsd {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
+    use emmclab_registers::Source;
+
     use super::*;
+
+    #[test]
+    fn the_reader_of_registers_reads_what_the_card_states() {
+        let register = ExtCsd::new(&CardSettings::default(), 1 << 21);
+        let source = Source { path: Path::new("ext_csd"), bytes: register.bytes() };
+        let report = emmclab_registers::read(&[source]).unwrap();
+        assert_eq!((report.standard.as_str(), report.capacity.unwrap().bytes), ("eMMC 5.1", 1 << 30));
+        let said = |topic| report.facts.iter().find(|fact| fact.topic == topic).unwrap().text.clone();
+        assert_eq!(said("volatile cache").as_deref(), Some("512 KB, off when it was read"));
+        assert_eq!(said("boot partitions").as_deref(), Some("2 of 4 MB"));
+        assert_eq!(said("erasing").as_deref(), Some("secure erase, trim, sanitize"));
+    }
 
     #[test]
     fn the_state_of_the_flash_is_reported_in_the_steps_of_the_standard() {
