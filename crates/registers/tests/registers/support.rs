@@ -1,5 +1,6 @@
 //! A register in every form, and helpers.
 
+use std::fmt::Write;
 use std::path::Path;
 
 use emmclab_registers::ext_csd::fields::{self, REGISTER_BYTES};
@@ -53,7 +54,7 @@ fn starred(bytes: &[u8], offset: impl Fn(usize) -> String, row: impl Fn(&[u8]) -
                 out += "*\n";
             }
         } else {
-            out += &format!("{} {}\n", offset(number * 16), row(part));
+            let _ = writeln!(out, "{} {}", offset(number * 16), row(part));
         }
     }
     out + &offset(bytes.len()) + "\n"
