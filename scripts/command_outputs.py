@@ -75,6 +75,14 @@ def run(words: list[str]) -> tuple[int, str, str]:
     return code, out.getvalue(), err.getvalue()
 
 
+def _ext_csd() -> list[str]:
+    """Return the EXT_CSD register of an 8 GB eMMC 5.1 as the rows of U-Boot."""
+    fields = {33: 1, 166: 4, 192: 8, 194: 2, 196: 0x57, 214: 0xE9, 226: 32, 251: 1, 267: 1, 268: 1}
+    fields |= {269: 2, 307: 15, 308: 1, 500: 63, 501: 63, 504: 1}
+    cells = [f"{fields.get(at, 0):02x}" for at in range(512)]
+    return [f"{at:03}: {' '.join(cells[at : at + 10])}" for at in range(0, 512, 10)]
+
+
 def inputs(folder: Path) -> None:
     """Write the files that cases read: one small good trace, and one for each way to be bad."""
     rows = [
@@ -84,6 +92,7 @@ def inputs(folder: Path) -> None:
     heading, arrivals = "arrival_ns,complete_ns,sector,sectors,op", "arrival_ns,sector,sectors,op"
     good = [heading, *rows[:2]]
     study = ['name = "small"', "[[grid]]", 'name = "a"']
+    ext_csd = _ext_csd()
     texts = {
         "small.csv": [heading, *rows],
         "arrivals.csv": [arrivals, *(f"{at * 2_000_000},{at * 8},8,write" for at in range(60))],
@@ -112,6 +121,17 @@ def inputs(folder: Path) -> None:
         "study.toml": [*study, 'devices = ["nexus5"]', 'inputs = ["Nowhere"]'],
         "key.toml": [*study, 'devcies = ["nexus5"]', 'inputs = ["Idle"]'],
         "app.toml": ['name = "app"'],
+        "ext_csd.txt": ext_csd,
+        "cut_ext_csd.txt": ext_csd[:20],
+        "damaged_ext_csd.txt": [*ext_csd[:20], "140: 00 zz", *ext_csd[21:]],
+        "ufs.txt": [
+            "device_descriptor/specification_version:0x0310",
+            "device_descriptor/queue_depth:0x20",
+            "health_descriptor/life_time_estimation_a:0x02",
+            "0:0:0:0/unit_descriptor/logical_block_size:0x0C",
+            "0:0:0:0/unit_descriptor/logical_block_count:0x0000000001DC0000",
+        ],
+        "no_ufs.txt": ["device_descriptor/queue_depth:many"],
         "fio.json": ['{"fio version": "fio-3.36", "jobs": []}'],
         "model.toml": ["version = 99"],
     }

@@ -155,6 +155,10 @@ def bring(folder: Path) -> None:
     (folder / "trace-in-parts").mkdir()
     shutil.copy(folder / "trace.txt", folder / "trace-in-parts/1.txt")
     (folder / "trace-in-parts/2.txt").write_text(biotracer(100, 1_400_009_000))
+    register = bytearray(512)
+    for at, value in {192: 8, 194: 2, 196: 0x57, 215: 7, 251: 1, 504: 1}.items():
+        register[at] = value
+    (folder / "ext_csd.txt").write_text(register.hex())
     (folder / "study.toml").write_text(STUDY)
     (folder / "my-study.toml").write_text(STUDY.replace('"study"', '"my-study"'))
 

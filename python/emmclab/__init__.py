@@ -27,6 +27,7 @@ from emmclab._core import __version__
 if TYPE_CHECKING:
     from emmclab.devices.calibration import calibrate
     from emmclab.devices.device import Device, compare
+    from emmclab.devices.registers import registers
     from emmclab.devices.result import Result
     from emmclab.devices.run_options import RunOptions, VictimPolicy, VictimView
     from emmclab.devices.validation import Validation, validate
@@ -68,6 +69,7 @@ __all__ = [
     "convert",
     "profile",
     "read",
+    "registers",
     "serve",
     "validate",
 ]
@@ -77,6 +79,7 @@ _MODULES = {
     "devices.calibration": ("calibrate",),
     "devices.device": ("Device", "compare"),
     "devices.run_options": ("RunOptions", "VictimPolicy", "VictimView"),
+    "devices.registers": ("registers",),
     "devices.result": ("Result",),
     "devices.validation": ("Validation", "validate"),
     "errors": ("ConfigError", "EmmclabError", "FormatError", "InputError", "UnitError", "UnsupportedError"),

@@ -2,6 +2,7 @@
 //! from its settings in this one place.
 
 use emmclab_base::SECTOR_BYTES;
+use emmclab_registers::ext_csd::fields::{self, Field};
 use serde::Serialize;
 
 use crate::geometry::Geometry;
@@ -73,23 +74,18 @@ impl Capabilities {
         if self.interface == InterfaceKind::Ufs {
             return Vec::new();
         }
-        let field = |name, byte, value| ExtCsdField { name, byte, bytes: 1, value };
+        let field = |of: Field, value| ExtCsdField { name: of.name, byte: of.byte, bytes: of.bytes, value };
         vec![
-            field("WR_REL_PARAM", 166, u32::from(self.reliable_write) << 2),
-            field("WR_REL_SET", 167, 0x1f),
-            ExtCsdField {
-                name: "SEC_COUNT",
-                byte: 212,
-                bytes: 4,
-                value: u32::try_from(self.sectors).unwrap_or(u32::MAX),
-            },
-            field("CACHE_FLUSH_POLICY", 240, self.cache_in_order.into()),
-            ExtCsdField { name: "CACHE_SIZE", byte: 249, bytes: 4, value: self.cache_kb.saturating_mul(8) },
-            field("CMDQ_DEPTH", 307, self.queue_depth - 1),
-            field("CMDQ_SUPPORT", 308, u32::from(self.queue_depth > 1)),
-            field("BARRIER_SUPPORT", 486, self.barrier.into()),
-            field("MAX_PACKED_WRITES", 500, self.packed_writes),
-            field("MAX_PACKED_READS", 501, self.packed_reads),
+            field(fields::WR_REL_PARAM, u32::from(self.reliable_write) << 2),
+            field(fields::WR_REL_SET, 0x1f),
+            field(fields::SEC_COUNT, u32::try_from(self.sectors).unwrap_or(u32::MAX)),
+            field(fields::CACHE_FLUSH_POLICY, self.cache_in_order.into()),
+            field(fields::CACHE_SIZE, self.cache_kb.saturating_mul(8)),
+            field(fields::CMDQ_DEPTH, self.queue_depth - 1),
+            field(fields::CMDQ_SUPPORT, u32::from(self.queue_depth > 1)),
+            field(fields::BARRIER_SUPPORT, self.barrier.into()),
+            field(fields::MAX_PACKED_WRITES, self.packed_writes),
+            field(fields::MAX_PACKED_READS, self.packed_reads),
         ]
     }
 }

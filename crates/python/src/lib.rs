@@ -24,6 +24,7 @@ mod presets;
 mod profile;
 mod reader;
 mod record;
+mod registers;
 mod simulate;
 mod synth;
 mod victim;
@@ -69,6 +70,8 @@ mod _core {
     };
     #[pymodule_export]
     use crate::record::PyRecorder;
+    #[pymodule_export]
+    use crate::registers::{are_registers, is_register_file, read_registers};
     #[pymodule_export]
     use crate::simulate::{
         PyDeviceConfig, PySimulation, check_traces, device_presets, device_schema, layer_kinds,

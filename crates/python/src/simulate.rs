@@ -72,6 +72,19 @@ impl PyDeviceConfig {
         })
     }
 
+    /// The same device with a capacity to the byte, and blocks in SLC mode that hold `slc_bytes` and that take nothing of the
+    /// capacity where it is preserved.
+    #[pyo3(signature = (bytes, slc_bytes = None, preserves = None))]
+    fn sized(
+        &self,
+        py: Python<'_>,
+        bytes: u64,
+        slc_bytes: Option<u64>,
+        preserves: Option<bool>,
+    ) -> PyResult<Self> {
+        run(py, || self.0.sized(bytes, slc_bytes, preserves).map(Self))
+    }
+
     /// The capacity that the host sees, in bytes.
     #[getter]
     fn capacity(&self) -> u64 {

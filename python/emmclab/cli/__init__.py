@@ -27,7 +27,8 @@ PANELS = {
         *("profile", "record", "top", "convert", "head", "formats", "synth", "fit", "journal", "fleet"),
     ),
     "Devices": (
-        *("simulate", "compare", "advise", "devices", "layers", "calibrate", "validate", "probe", "explain"),
+        *("simulate", "compare", "advise", "devices", "layers", "calibrate", "validate", "preset", "probe"),
+        "explain",
     ),
     "Live": ("serve", "control", "crash"),
     "Applications": ("apps",),

@@ -33,8 +33,11 @@ from emmclab.cli.meter import Meter
 from emmclab.cli.names import explained_words
 from emmclab.cli.options import AsJson, Reading, with_groups
 from emmclab.cli.show import framed, show_explained
+from emmclab.cli.show_registers import explain_registers
 from emmclab.cli.simulation import Capacity, configured, device_names
 from emmclab.devices.device import Device
+from emmclab.devices.register_files import holds_registers
+from emmclab.devices.registers import registers
 from emmclab.devices.stored import holds_results, run_of, stored_in
 from emmclab.errors import ConfigError, InputError
 from emmclab.runtime.quantity import size
@@ -63,6 +66,7 @@ def register(app: typer.Typer) -> None:
         epilog=examples(
             "emmclab explain trace.txt",
             "emmclab explain nexus5",
+            "emmclab explain ext_csd.txt # what a real device says of itself",
             "emmclab explain ufs31 pixel6a",
             "emmclab explain before.json after.json --one-at-a-time",
             "emmclab explain gc.policy",
@@ -78,8 +82,9 @@ def explain(
         typer.Argument(
             metavar=_METAVAR,
             autocompletion=explained_words,
-            help="A trace, the name of a device, its TOML file, a setting (`gc.policy`) or group of settings "
-            "(`gc`), a field of a result, a result as JSON, or a word of the glossary.",
+            help="A trace, the name of a device, its TOML file, the registers of a real one (EXT_CSD, UFS "
+            "descriptors), a setting (`gc.policy`) or group of settings (`gc`), a field of a result, a "
+            "result as JSON, or a word of the glossary.",
         ),
     ] = None,
     other: Annotated[
@@ -151,6 +156,9 @@ def explain(
                 field=option,
                 hint="give it with the name of a device",
             )
+    if reading.format is None and holds_registers(trace):
+        explain_registers(registers(trace), as_json)
+        return
     if holds_results(trace):
         explain_results(stored_in(trace), as_json)
         return

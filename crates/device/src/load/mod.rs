@@ -6,6 +6,7 @@ mod faults;
 mod presets;
 mod registries;
 mod schema;
+mod sized;
 mod validate;
 mod validate_emmc;
 mod validate_mapping;

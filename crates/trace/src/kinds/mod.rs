@@ -4,8 +4,8 @@
 //! format recognises a file.
 
 mod binary;
-mod ext_csd;
 mod programs;
+mod registers;
 mod text;
 
 use emmclab_base::{Error, Kind};
@@ -73,7 +73,7 @@ impl<'a> Head<'a> {
 
 /// Every kind, the most telling first.
 fn kinds() -> impl Iterator<Item = &'static FileKind> {
-    binary::KINDS.iter().chain(ext_csd::KINDS).chain(text::KINDS).chain(programs::KINDS)
+    binary::KINDS.iter().chain(registers::KINDS).chain(text::KINDS).chain(programs::KINDS)
 }
 
 /// What each kind is, and its cure.

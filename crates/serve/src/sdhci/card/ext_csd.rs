@@ -1,31 +1,31 @@
 //! The `EXT_CSD` register (JESD84-B51, 7.4): 512 bytes of properties, and modes that CMD6 changes.
 
-use emmclab_base::SECTOR_BYTES;
+use emmclab_base::{Health, SECTOR_BYTES};
+use emmclab_registers::ext_csd::fields::{self, Field, REGISTER_BYTES};
 
 use crate::sdhci::settings::{CardSettings, ERASE_UNIT, PARTITION_UNIT};
-use emmclab_base::Health;
 
 // Modes by index, which CMD6 writes.
-const BARRIER_CTRL: u8 = 31;
-const FLUSH_CACHE: u8 = 32;
-const CACHE_CTRL: u8 = 33;
-const POWER_OFF_NOTIFICATION: u8 = 34;
-const EXCEPTION_EVENTS_CTRL: u8 = 56;
-const HPI_MGMT: u8 = 161;
-const RST_N_FUNCTION: u8 = 162;
-const BKOPS_EN: u8 = 163;
-const BKOPS_START: u8 = 164;
-const SANITIZE_START: u8 = 165;
-const BOOT_WP: u8 = 173;
-const BOOT_WP_STATUS: u8 = 174;
-const ERASE_GROUP_DEF: u8 = 175;
-const BOOT_BUS_CONDITIONS: u8 = 177;
-const BOOT_CONFIG_PROT: u8 = 178;
-const PARTITION_CONFIG: u8 = 179;
-const BUS_WIDTH: u8 = 183;
-const HS_TIMING: u8 = 185;
-const POWER_CLASS: u8 = 187;
-const CMD_SET: u8 = 191;
+const BARRIER_CTRL: u8 = fields::BARRIER_CTRL.index();
+const FLUSH_CACHE: u8 = fields::FLUSH_CACHE.index();
+const CACHE_CTRL: u8 = fields::CACHE_CTRL.index();
+const POWER_OFF_NOTIFICATION: u8 = fields::POWER_OFF_NOTIFICATION.index();
+const EXCEPTION_EVENTS_CTRL: u8 = fields::EXCEPTION_EVENTS_CTRL.index();
+const HPI_MGMT: u8 = fields::HPI_MGMT.index();
+const RST_N_FUNCTION: u8 = fields::RST_N_FUNCTION.index();
+const BKOPS_EN: u8 = fields::BKOPS_EN.index();
+const BKOPS_START: u8 = fields::BKOPS_START.index();
+const SANITIZE_START: u8 = fields::SANITIZE_START.index();
+const BOOT_WP: u8 = fields::BOOT_WP.index();
+const BOOT_WP_STATUS: u8 = fields::BOOT_WP_STATUS.index();
+const ERASE_GROUP_DEF: u8 = fields::ERASE_GROUP_DEF.index();
+const BOOT_BUS_CONDITIONS: u8 = fields::BOOT_BUS_CONDITIONS.index();
+const BOOT_CONFIG_PROT: u8 = fields::BOOT_CONFIG_PROT.index();
+const PARTITION_CONFIG: u8 = fields::PARTITION_CONFIG.index();
+const BUS_WIDTH: u8 = fields::BUS_WIDTH.index();
+const HS_TIMING: u8 = fields::HS_TIMING.index();
+const POWER_CLASS: u8 = fields::POWER_CLASS.index();
+const CMD_SET: u8 = fields::CMD_SET.index();
 
 /// Modes that CMD0 leaves alone. All but the first two outlast a loss of power, too.
 const LASTING: [u8; 7] = [
@@ -60,80 +60,108 @@ pub(super) enum Access {
 
 /// The `EXT_CSD` register.
 pub(super) struct ExtCsd {
-    bytes: [u8; 512],
+    bytes: [u8; REGISTER_BYTES],
 }
 
 impl ExtCsd {
     /// The register of a card with these settings, after power is applied for the first time.
     pub fn new(settings: &CardSettings, sectors: u64) -> Self {
-        let mut bytes = [0; 512];
-        bytes[504] = 1; // S_CMD_SET: standard MMC
-        bytes[503] = if settings.high_priority_interrupt { 0b11 } else { 0 }; // by CMD12
-        bytes[502] = settings.background_operations.into();
-        bytes[499] = settings.data_tags.into();
-        bytes[486] = settings.barrier.into();
-        bytes[265] = (settings.optimal_write_bytes / 4096) as u8;
-        bytes[254..262].copy_from_slice(&u64::from(settings.revision).to_le_bytes());
-        bytes[249..253].copy_from_slice(&((settings.cache_bytes / 128) as u32).to_le_bytes());
-        bytes[248] = 50; // GENERIC_CMD6_TIME, 10 ms each
-        bytes[247] = 100; // POWER_OFF_LONG_TIME, 10 ms each
-        bytes[241] = 10; // INI_TIMEOUT_AP, 100 ms each
-        bytes[240] = settings.cache_in_order.into(); // CACHE_FLUSH_POLICY
-        bytes[232] = 2; // TRIM_MULT, 300 ms each
+        let mut bytes = [0; REGISTER_BYTES];
+        let partition = |bytes: u32| u64::from(bytes / PARTITION_UNIT);
         let secure = [(settings.secure_erase, 0), (settings.trim, 4), (settings.sanitize, 6)];
-        bytes[231] = secure.iter().map(|(has, bit)| u8::from(*has) << bit).sum();
-        bytes[229..231].fill(10); // SEC_ERASE_MULT and SEC_TRIM_MULT
-        bytes[228] = if settings.boot_bytes > 0 { 0b111 } else { 0 }; // BOOT_INFO
-        bytes[226] = (settings.boot_bytes / PARTITION_UNIT) as u8;
-        bytes[225] = 6; // ACC_SIZE: 16 KiB
-        bytes[224] = (settings.erase_group_bytes / ERASE_UNIT) as u8;
-        bytes[223] = 2; // ERASE_TIMEOUT_MULT, 300 ms each
-        bytes[222] = settings.reliable_sectors;
-        bytes[221] = 1; // HC_WP_GRP_SIZE
-        bytes[219..221].fill(8); // sleep currents: 256 uA
-        bytes[217] = 16; // S_A_TIMEOUT: 100 ns * 2^16
-        bytes[216] = 10; // SLEEP_NOTIFICATION_TIME: 10 us * 2^10
-        bytes[212..216].copy_from_slice(&(sectors as u32).to_le_bytes());
-        bytes[205..211].fill(0x0a); // MIN_PERF: class of 2.4 MB/s and 4.5 MB/s
-        bytes[199] = 10; // PARTITION_SWITCH_TIME, 10 ms each
-        bytes[198] = 10; // OUT_OF_INTERRUPT_TIME, 10 ms each
-        bytes[197] = 1; // DRIVER_STRENGTH: type 0
-        bytes[196] = 0b1_0111; // DEVICE_TYPE: 26 and 52 MHz, 52 MHz at both edges, HS200 at 1.8 V
-        bytes[194] = 2; // CSD_STRUCTURE: version 1.2
-        bytes[192] = 8; // EXT_CSD_REV: 5.1
-        bytes[168] = (settings.rpmb_bytes / PARTITION_UNIT) as u8;
-        bytes[167] = 0x1f; // WR_REL_SET: a write that is cut harms no older data, in any partition
-        bytes[166] = u8::from(settings.reliable_write) << 2; // WR_REL_PARAM: the enhanced reliable write
+        let secure = secure.iter().map(|(has, bit)| u64::from(*has) << bit).sum();
+        for (field, value) in [
+            (fields::S_CMD_SET, 1), // standard MMC
+            (fields::HPI_FEATURES, if settings.high_priority_interrupt { 0b11 } else { 0 }), // by CMD12
+            (fields::BKOPS_SUPPORT, settings.background_operations.into()),
+            (fields::DATA_TAG_SUPPORT, settings.data_tags.into()),
+            (fields::BARRIER_SUPPORT, settings.barrier.into()),
+            (fields::OPTIMAL_WRITE_SIZE, (settings.optimal_write_bytes / 4096).into()),
+            (fields::FIRMWARE_VERSION, settings.revision.into()),
+            (fields::CACHE_SIZE, settings.cache_bytes / 128),
+            (fields::GENERIC_CMD6_TIME, 50),
+            (fields::POWER_OFF_LONG_TIME, 100),
+            (fields::INI_TIMEOUT_AP, 10),
+            (fields::CACHE_FLUSH_POLICY, settings.cache_in_order.into()),
+            (fields::TRIM_MULT, 2),
+            (fields::SEC_FEATURE_SUPPORT, secure),
+            (fields::SEC_ERASE_MULT, 10),
+            (fields::SEC_TRIM_MULT, 10),
+            (fields::BOOT_INFO, if settings.boot_bytes > 0 { 0b111 } else { 0 }),
+            (fields::BOOT_SIZE_MULT, partition(settings.boot_bytes)),
+            (fields::ACC_SIZE, 6), // 16 KiB
+            (fields::HC_ERASE_GRP_SIZE, (settings.erase_group_bytes / ERASE_UNIT).into()),
+            (fields::ERASE_TIMEOUT_MULT, 2),
+            (fields::REL_WR_SEC_C, settings.reliable_sectors.into()),
+            (fields::HC_WP_GRP_SIZE, 1),
+            (fields::S_C_VCC, 8), // 256 uA
+            (fields::S_C_VCCQ, 8),
+            (fields::S_A_TIMEOUT, 16),
+            (fields::SLEEP_NOTIFICATION_TIME, 10),
+            (fields::SEC_COUNT, sectors),
+            // Classes of 2.4 MB/s and 4.5 MB/s.
+            (fields::MIN_PERF_W_8_52, 0x0a),
+            (fields::MIN_PERF_R_8_52, 0x0a),
+            (fields::MIN_PERF_W_8_26_4_52, 0x0a),
+            (fields::MIN_PERF_R_8_26_4_52, 0x0a),
+            (fields::MIN_PERF_W_4_26, 0x0a),
+            (fields::MIN_PERF_R_4_26, 0x0a),
+            (fields::PARTITION_SWITCH_TIME, 10),
+            (fields::OUT_OF_INTERRUPT_TIME, 10),
+            (fields::DRIVER_STRENGTH, 1),    // type 0
+            (fields::DEVICE_TYPE, 0b1_0111), // 26 and 52 MHz, 52 MHz at both edges, HS200 at 1.8 V
+            (fields::CSD_STRUCTURE, 2),      // version 1.2
+            (fields::EXT_CSD_REV, 8),        // 5.1
+            (fields::RPMB_SIZE_MULT, partition(settings.rpmb_bytes)),
+            (fields::WR_REL_SET, 0x1f), // a write that is cut harms no older data, in any partition
+            (fields::WR_REL_PARAM, u64::from(settings.reliable_write) << 2), // the enhanced reliable write
+        ] {
+            field.put(&mut bytes, value);
+        }
         Self { bytes }
     }
 
-    pub fn bytes(&self) -> &[u8; 512] {
+    pub fn bytes(&self) -> &[u8; REGISTER_BYTES] {
         &self.bytes
     }
 
     /// Reports the state of the flash.
     pub fn report(&mut self, health: Health) {
-        self.bytes[246] = health.background.min(3); // BKOPS_STATUS
-        // PRE_EOL_INFO: normal; 80 % and 90 % of the spare blocks used.
-        self.bytes[267] = match health.spares_used {
+        self.put(fields::BKOPS_STATUS, health.background.min(3).into());
+        // Normal; 80 % and 90 % of the spare blocks used.
+        let spares = match health.spares_used {
             None => 0,
-            Some(used) => 1 + u8::from(used >= 0.8) + u8::from(used >= 0.9),
+            Some(used) => 1 + u64::from(used >= 0.8) + u64::from(used >= 0.9),
         };
-        // DEVICE_LIFE_TIME_EST_TYP_A and _B, in steps of 10 %; 11 is beyond the life.
-        let steps = |used: Option<f64>| used.map_or(0, |used| (used * 10.0).ceil().clamp(1.0, 11.0) as u8);
-        self.bytes[268] = steps(health.slc_life_used);
-        self.bytes[269] = steps(health.life_used);
+        self.put(fields::PRE_EOL_INFO, spares);
+        // In steps of 10 %; 11 is beyond the life.
+        let steps = |used: Option<f64>| used.map_or(0, |used| (used * 10.0).ceil().clamp(1.0, 11.0) as u64);
+        self.put(fields::DEVICE_LIFE_TIME_EST_TYP_A, steps(health.slc_life_used));
+        self.put(fields::DEVICE_LIFE_TIME_EST_TYP_B, steps(health.life_used));
     }
 
+    fn put(&mut self, field: Field, value: u64) {
+        field.put(&mut self.bytes, value);
+    }
+
+    /// The value of a property.
+    fn stated(&self, field: Field) -> u64 {
+        field.get(&self.bytes)
+    }
+
+    /// The value of a mode.
     fn get(&self, index: u8) -> u8 {
         self.bytes[usize::from(index)]
     }
 
     /// CMD0: modes are as after power-up, but protection until power is lost stays.
     pub fn reset(&mut self) {
-        for at in 0..192 {
-            // Properties lie among the modes: WR_REL_PARAM, WR_REL_SET and RPMB_SIZE_MULT.
-            if !LASTING.contains(&at) && !(166..=168).contains(&at) {
+        for at in 0..fields::EXT_CSD_REV.index() {
+            // Properties lie among the modes.
+            let is_property = [fields::WR_REL_PARAM, fields::WR_REL_SET, fields::RPMB_SIZE_MULT]
+                .iter()
+                .any(|field| field.index() == at);
+            if !LASTING.contains(&at) && !is_property {
                 self.bytes[usize::from(at)] = 0;
             }
         }
@@ -149,7 +177,7 @@ impl ExtCsd {
 
     /// Whether the cache is on; `None` where there is no cache.
     pub fn cache_on(&self) -> Option<bool> {
-        (self.bytes[249..253] != [0; 4]).then(|| self.get(CACHE_CTRL) & 1 == 1)
+        (self.stated(fields::CACHE_SIZE) > 0).then(|| self.get(CACHE_CTRL) & 1 == 1)
     }
 
     /// The partition that commands go to (`PARTITION_ACCESS`): 0 user area, 1 and 2 boot, 3 RPMB.
@@ -183,18 +211,18 @@ impl ExtCsd {
     /// Sectors of an erase group.
     pub fn erase_group(&self) -> u64 {
         if self.get(ERASE_GROUP_DEF) & 1 == 1 {
-            u64::from(self.bytes[224]) * u64::from(ERASE_UNIT) / SECTOR_BYTES
+            self.stated(fields::HC_ERASE_GRP_SIZE) * u64::from(ERASE_UNIT) / SECTOR_BYTES
         } else {
             DEFAULT_ERASE_GROUP
         }
     }
 
     pub fn has_trim(&self) -> bool {
-        self.bytes[231] >> 4 & 1 == 1
+        self.stated(fields::SEC_FEATURE_SUPPORT) >> 4 & 1 == 1
     }
 
     pub fn has_secure_erase(&self) -> bool {
-        self.bytes[231] & 1 == 1
+        self.stated(fields::SEC_FEATURE_SUPPORT) & 1 == 1
     }
 
     /// CMD6 on one byte. `None` where the byte or the value is not for the host to write: `SWITCH_ERROR`.
@@ -232,7 +260,7 @@ impl ExtCsd {
                 }
                 cache.is_some() && new <= 1
             }
-            BARRIER_CTRL => self.bytes[486] == 1 && new <= 1,
+            BARRIER_CTRL => self.stated(fields::BARRIER_SUPPORT) == 1 && new <= 1,
             POWER_OFF_NOTIFICATION => {
                 // The host announces the end of power: nothing may be left in the cache.
                 if (2..=4).contains(&new) && cache == Some(true) {
@@ -240,16 +268,16 @@ impl ExtCsd {
                 }
                 new <= 4
             }
-            HPI_MGMT => self.bytes[503] & 1 == 1 && new <= 1,
-            BKOPS_EN => self.bytes[502] == 1 && new <= 0b11,
+            HPI_MGMT => self.stated(fields::HPI_FEATURES) & 1 == 1 && new <= 1,
+            BKOPS_EN => self.stated(fields::BKOPS_SUPPORT) == 1 && new <= 0b11,
             BKOPS_START => {
                 kept = 0;
-                self.bytes[502] == 1
+                self.stated(fields::BKOPS_SUPPORT) == 1
             }
             SANITIZE_START => {
                 kept = 0;
                 effect = Effect::Sanitize;
-                self.bytes[231] >> 6 & 1 == 1
+                self.stated(fields::SEC_FEATURE_SUPPORT) >> 6 & 1 == 1
             }
             BOOT_WP => self.protect_boot(new),
             ERASE_GROUP_DEF => new <= 1,
@@ -257,8 +285,8 @@ impl ExtCsd {
                 new & 0x80 == 0
                     && match new & 0b111 {
                         0 => true,
-                        1 | 2 => self.bytes[226] > 0,
-                        3 => self.bytes[168] > 0,
+                        1 | 2 => self.stated(fields::BOOT_SIZE_MULT) > 0,
+                        3 => self.stated(fields::RPMB_SIZE_MULT) > 0,
                         _ => false,
                     }
             }
@@ -285,7 +313,7 @@ impl ExtCsd {
     fn protect_boot(&mut self, value: u8) -> bool {
         let (power_on, which, chosen) = (value & 1 == 1, value >> 1 & 1, value >> 7 == 1);
         let old = self.get(BOOT_WP_STATUS);
-        if value & 0b0011_1100 != 0 || self.bytes[226] == 0 || !power_on && old != 0 {
+        if value & 0b0011_1100 != 0 || self.stated(fields::BOOT_SIZE_MULT) == 0 || !power_on && old != 0 {
             return false;
         }
         if power_on {
@@ -298,7 +326,23 @@ impl ExtCsd {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
+    use emmclab_registers::Source;
+
     use super::*;
+
+    #[test]
+    fn the_reader_of_registers_reads_what_the_card_states() {
+        let register = ExtCsd::new(&CardSettings::default(), 1 << 21);
+        let source = Source { path: Path::new("ext_csd"), bytes: register.bytes() };
+        let report = emmclab_registers::read(&[source]).unwrap();
+        assert_eq!((report.standard.as_str(), report.capacity.unwrap().bytes), ("eMMC 5.1", 1 << 30));
+        let said = |topic| report.facts.iter().find(|fact| fact.topic == topic).unwrap().text.clone();
+        assert_eq!(said("volatile cache").as_deref(), Some("512 KB, off when it was read"));
+        assert_eq!(said("boot partitions").as_deref(), Some("2 of 4 MB"));
+        assert_eq!(said("erasing").as_deref(), Some("secure erase, trim, sanitize"));
+    }
 
     #[test]
     fn the_state_of_the_flash_is_reported_in_the_steps_of_the_standard() {

@@ -1,0 +1,30 @@
+//! What a device says of itself.
+
+use std::path::PathBuf;
+
+use emmclab_registers::{Source, is_ext_csd, is_ufs, is_ufs_file};
+use pyo3::prelude::*;
+
+use crate::errors::run;
+use crate::json::to_json;
+
+/// What the registers in these files say, as JSON: one file, or the files of a tree, each with its path.
+#[pyfunction]
+pub(crate) fn read_registers(py: Python<'_>, files: Vec<(PathBuf, Vec<u8>)>) -> PyResult<String> {
+    run(py, || {
+        let sources: Vec<_> = files.iter().map(|(path, bytes)| Source { path, bytes }).collect();
+        to_json(&emmclab_registers::read(&sources)?)
+    })
+}
+
+/// Whether the first bytes of a file are registers of a device.
+#[pyfunction]
+pub(crate) fn are_registers(head: &[u8]) -> bool {
+    is_ext_csd(head) || is_ufs(head)
+}
+
+/// Whether a file of a tree, by its path, is read of a device.
+#[pyfunction]
+pub(crate) fn is_register_file(path: PathBuf) -> bool {
+    path.file_name().is_some_and(|name| name == "ext_csd") || is_ufs_file(&path)
+}

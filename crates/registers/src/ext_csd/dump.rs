@@ -1,0 +1,174 @@
+//! The bytes of a dump in hexadecimal digits: in one run, in rows behind an offset, or in words of several bytes.
+//!
+//! The rows are those of U-Boot (its tables of ten, and `md`), `hexdump`, `od -t x1` and `xxd`, some of which put characters behind
+//! the digits, or `*` in place of rows that are like the one before. Words of 8 digits have their lowest byte last, and so have
+//! words of 4 digits without a colon behind the offset (`hexdump`, `od -x`).
+
+use emmclab_base::{Error, Kind, Result};
+
+use super::fields::REGISTER_BYTES;
+
+/// Bytes in a row that has an offset and a colon; what follows them are characters.
+const MOST_IN_ROW: usize = 16;
+/// Digits of a word in a row; a longer word is a run of digits.
+const WORDS: [usize; 3] = [2, 4, 8];
+/// Radixes of offsets: those of hexdump and xxd, U-Boot, od.
+const RADIXES: [u32; 3] = [16, 10, 8];
+
+/// A row of digits.
+struct Row<'a> {
+    line: u64,
+    /// The digits of its offset, where they stand in front.
+    offset: Option<&'a str>,
+    bytes: Vec<u8>,
+    /// Whether a `*` stands before it.
+    after_star: bool,
+}
+
+/// The register in a text, or `None` where no line of it is a row of digits.
+///
+/// # Errors
+/// Where the rows do not give the bytes of a register one behind the other.
+pub(super) fn read(text: &str) -> Result<Option<[u8; REGISTER_BYTES]>> {
+    let mut rows = Vec::new();
+    let mut after_star = false;
+    let mut end = None;
+    for (line, content) in (1..).zip(text.lines()) {
+        let content = content.trim_matches(|letter: char| letter.is_whitespace() || letter == '\0');
+        if content.is_empty() {
+            continue;
+        }
+        if content == "*" && !rows.is_empty() {
+            after_star = true;
+            continue;
+        }
+        match row(content, line, after_star) {
+            Some(row) => rows.push(row),
+            // A command or a heading before the dump.
+            None if rows.is_empty() => continue,
+            None => {
+                end = Some((line, content));
+                break;
+            }
+        }
+        after_star = false;
+        // A file may go on, for example with the next command of a log.
+        if rows.iter().map(|row| row.bytes.len()).sum::<usize>() >= REGISTER_BYTES {
+            break;
+        }
+    }
+    if rows.iter().all(|row| row.bytes.is_empty()) {
+        return Ok(None);
+    }
+    assemble(&rows).and_then(|bytes| whole(bytes, end)).map(Some)
+}
+
+/// A line as a row of digits, where it is one.
+fn row(content: &str, line: u64, after_star: bool) -> Option<Row<'_>> {
+    let (before, rest) =
+        content.split_once(':').map_or((None, content), |(before, rest)| (Some(before), rest));
+    if before.is_some_and(|before| !is_number(before)) {
+        return None;
+    }
+    let rest = rest.split(['|', '>']).next().unwrap_or_default();
+    let mut words: Vec<_> = rest
+        .split(|letter: char| letter.is_whitespace() || ",{};".contains(letter))
+        .filter(|word| !word.is_empty())
+        .map(|word| word.strip_prefix("0x").unwrap_or(word))
+        .collect();
+    let mut offset = before;
+    let first_differs = words.len() == 1 || words.len() > 1 && words[0].len() != words[1].len();
+    if before.is_none() && first_differs && (5..=8).contains(&words[0].len()) && is_number(words[0]) {
+        offset = Some(words.remove(0));
+    }
+    let length = words.first().map_or(0, |word| word.len());
+    if before.is_some() && WORDS.contains(&length) {
+        words.truncate(2 * MOST_IN_ROW / length);
+    }
+    let is_run = words.len() == 1 && length > 8 && length.is_multiple_of(2);
+    if !words.is_empty() && !is_run && !WORDS.contains(&length) {
+        return None;
+    }
+    let mut bytes = Vec::new();
+    for word in words {
+        if word.len() != length || !is_number(word) {
+            return None;
+        }
+        let begin = bytes.len();
+        bytes.extend(
+            (0..length).step_by(2).map_while(|at| u8::from_str_radix(word.get(at..at + 2)?, 16).ok()),
+        );
+        if length == 8 || length == 4 && before.is_none() {
+            bytes[begin..].reverse();
+        }
+    }
+    (offset.is_some() || !bytes.is_empty()).then_some(Row { line, offset, bytes, after_star })
+}
+
+fn is_number(word: &str) -> bool {
+    !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
+/// The bytes of the rows, in which the radix of the offsets is the one that they follow furthest.
+fn assemble(rows: &[Row<'_>]) -> Result<Vec<u8>> {
+    let mut furthest: Option<(usize, Error)> = None;
+    for radix in RADIXES {
+        match with_radix(rows, radix) {
+            Ok(bytes) => return Ok(bytes),
+            Err((row, error)) => {
+                if furthest.as_ref().is_none_or(|(other, _)| row > *other) {
+                    furthest = Some((row, error));
+                }
+            }
+        }
+    }
+    Err(furthest.map_or_else(|| Error::new(Kind::Empty, "there is no row of digits"), |(_, error)| error))
+}
+
+fn with_radix(rows: &[Row<'_>], radix: u32) -> std::result::Result<Vec<u8>, (usize, Error)> {
+    let mut bytes: Vec<u8> = Vec::with_capacity(REGISTER_BYTES);
+    let mut base = None;
+    for (number, row) in rows.iter().enumerate() {
+        let place = row.offset.and_then(|digits| usize::from_str_radix(digits, radix).ok());
+        let place = place.map(|place| place.wrapping_sub(*base.get_or_insert(place)));
+        if row.after_star {
+            // Rows like the last one were left out, up to this offset.
+            while bytes.len() >= MOST_IN_ROW && bytes.len() < place.unwrap_or(0).min(REGISTER_BYTES) {
+                bytes.extend_from_within(bytes.len() - MOST_IN_ROW..);
+            }
+        }
+        let misplaced = row.offset.is_some() && place != Some(bytes.len());
+        if misplaced || row.after_star && row.offset.is_none() {
+            let problem =
+                format!("the rows before it hold {} bytes: a row is missing or damaged", bytes.len());
+            let error = Error::new(Kind::Syntax, problem)
+                .at_line(row.line)
+                .of_field("offset", 1, row.offset.unwrap_or("*").as_bytes())
+                .hint("dump the register again, as a whole");
+            return Err((number, error));
+        }
+        bytes.extend_from_slice(&row.bytes);
+    }
+    Ok(bytes)
+}
+
+/// The bytes as a register; tables of ten columns end in a row that is not full, or filled up.
+fn whole(mut bytes: Vec<u8>, end: Option<(u64, &str)>) -> Result<[u8; REGISTER_BYTES]> {
+    let found = bytes.len();
+    bytes.truncate(REGISTER_BYTES);
+    if let Ok(register) = <[u8; REGISTER_BYTES]>::try_from(bytes)
+        && found < REGISTER_BYTES + MOST_IN_ROW
+    {
+        return Ok(register);
+    }
+    let problem = format!("the dump holds {found} bytes, and the register {REGISTER_BYTES}");
+    let hint = "dump the register again, as a whole";
+    Err(match end {
+        Some((line, content)) => Error::new(Kind::Syntax, format!("no row of digits; {problem}"))
+            .at_line(line)
+            .of_field("row", 0, content.as_bytes()),
+        None if found < REGISTER_BYTES => Error::new(Kind::Truncated, problem).at_offset(found as u64),
+        None => Error::new(Kind::Syntax, problem),
+    }
+    .hint(hint))
+}

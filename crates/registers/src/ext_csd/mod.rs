@@ -1,0 +1,185 @@
+//! The `EXT_CSD` register of an eMMC (JESD84-B51, 7.4), in the forms that programs print: 512 bytes, digits, rows and words of
+//! dumps, and the sentences of mmc-utils.
+
+mod describe;
+mod dump;
+pub mod fields;
+mod sentences;
+mod settings;
+
+use emmclab_base::{Error, Kind, Result};
+
+use crate::source::{Source, text_of};
+use fields::{Field, REGISTER_BYTES};
+
+/// The newest revision whose fields are known: that of eMMC 5.1.
+pub(crate) const NEWEST: u8 = 8;
+/// Revisions above it that a register may have one day; a larger number is no revision.
+const MOST: u8 = 20;
+
+/// A register, of which sentences name only some fields.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ExtCsd {
+    bytes: [u8; REGISTER_BYTES],
+    known: [bool; REGISTER_BYTES],
+}
+
+impl ExtCsd {
+    /// The register in one file.
+    ///
+    /// # Errors
+    /// Where it is in none of the known forms, incomplete, or no register.
+    pub fn read(source: &Source<'_>) -> Result<Self> {
+        Self::of(source.bytes).and_then(Self::checked).map_err(|error| error.in_file(source.path))
+    }
+
+    fn of(bytes: &[u8]) -> Result<Self> {
+        let Some(text) = text_of(bytes) else { return Self::raw(bytes) };
+        let found = sentences::read(&text)?;
+        let dumped = match dump::read(&text) {
+            Ok(dumped) => dumped,
+            Err(_) if !found.is_empty() => None,
+            Err(error) => return Err(error),
+        };
+        let mut register = match dumped {
+            Some(bytes) => Self { bytes, known: [true; REGISTER_BYTES] },
+            None if found.is_empty() => return Err(Self::unknown(&text)),
+            None => Self { bytes: [0; REGISTER_BYTES], known: [false; REGISTER_BYTES] },
+        };
+        for sentences::Found { field, value, line } in found {
+            register.add(field, &value).map_err(|error| error.at_line(line))?;
+        }
+        Ok(register)
+    }
+
+    fn raw(bytes: &[u8]) -> Result<Self> {
+        let Ok(register) = <[u8; REGISTER_BYTES]>::try_from(bytes) else {
+            let kind = if bytes.len() < REGISTER_BYTES { Kind::Truncated } else { Kind::Syntax };
+            let problem =
+                format!("these are {} bytes, and an EXT_CSD register has {REGISTER_BYTES}", bytes.len());
+            return Err(Error::new(kind, problem)
+                .at_offset(bytes.len().min(REGISTER_BYTES) as u64)
+                .hint(HINT));
+        };
+        Ok(Self { bytes: register, known: [true; REGISTER_BYTES] })
+    }
+
+    fn unknown(text: &str) -> Error {
+        let of_u_boot = ["Manufacturer ID:", "Bus Speed:", "High Capacity:"];
+        if text.trim().is_empty() {
+            Error::new(Kind::Empty, "the file is empty").hint(HINT)
+        } else if of_u_boot.iter().all(|mark| text.contains(mark)) {
+            Error::new(Kind::Unsupported, "this is `mmc info` of U-Boot, a summary with a rounded capacity")
+                .hint("take the register itself: `mmc reg read extcsd all`, or a dump by `md`")
+        } else {
+            let problem = "there is no EXT_CSD register in this text, and no descriptor of a UFS";
+            Error::new(Kind::UnknownFormat, problem).hint(format!("{HINT}, or the folder of a UFS in sysfs"))
+        }
+    }
+
+    /// Takes over what another place says of a field.
+    fn add(&mut self, field: Field, value: &[u8]) -> Result<()> {
+        let range = field.range();
+        let is_known = self.known[range.clone()].iter().all(|known| *known);
+        if is_known && self.bytes[range.clone()] != *value {
+            let other = crate::report::hex_number(&self.bytes[range]);
+            return Err(Error::new(Kind::Value, format!("contradicts {other}, which stands elsewhere"))
+                .of_field(field.name, 0, crate::report::hex_number(value).as_bytes())
+                .hint("give one register of one device"));
+        }
+        self.bytes[range.clone()].copy_from_slice(value);
+        self.known[range].fill(true);
+        Ok(())
+    }
+
+    /// Whether this may be a register at all.
+    fn checked(self) -> Result<Self> {
+        let all = self.is_whole();
+        for (value, problem) in [
+            (0, "every byte is 0: nothing was read from the device"),
+            (0xff, "every byte is 0xff: nothing answered on the bus"),
+        ] {
+            if all && self.bytes.iter().all(|byte| *byte == value) {
+                return Err(Error::new(Kind::Value, problem).at_offset(0).hint(HINT));
+            }
+        }
+        if all && self.bytes.ends_with(&[0x55, 0xaa]) {
+            return Err(Error::new(Kind::Value, "this is a boot sector: it ends in 55 aa")
+                .at_offset(510)
+                .hint(HINT));
+        }
+        for (field, most, what) in [
+            (fields::EXT_CSD_REV, MOST, "no revision of the register"),
+            (fields::CSD_STRUCTURE, 3, "no version of the CSD register"),
+            (fields::S_CMD_SET, 31, "no set of command sets"),
+        ] {
+            if let Some(value) = self.number(field).filter(|value| *value > u64::from(most)) {
+                let problem =
+                    format!("is {what} (at most {most}); the bytes are damaged, or of something else");
+                return Err(Error::new(Kind::Value, problem)
+                    .at_offset(field.byte.into())
+                    .of_field(field.name, 0, format!("{value:#04x}").as_bytes())
+                    .hint(HINT));
+            }
+        }
+        if self.number(fields::EXT_CSD_REV).is_none() && !self.has_any() {
+            return Err(Error::new(Kind::Empty, "it names no field of the register").hint(HINT));
+        }
+        Ok(self)
+    }
+
+    /// Whether every byte is known, as of a dump; sentences name some fields.
+    fn is_whole(&self) -> bool {
+        self.known.iter().all(|known| *known)
+    }
+
+    fn has_any(&self) -> bool {
+        self.known.iter().any(|known| *known)
+    }
+
+    /// The value of a field, where it is known.
+    pub fn number(&self, field: Field) -> Option<u64> {
+        self.bytes_of(field).map(|_| field.get(&self.bytes))
+    }
+
+    /// The bytes of a field, where they are known.
+    pub fn bytes_of(&self, field: Field) -> Option<&[u8]> {
+        let range = field.range();
+        self.known[range.clone()].iter().all(|known| *known).then(|| &self.bytes[range])
+    }
+
+    /// The revision, where it is known.
+    pub fn revision(&self) -> Option<u8> {
+        self.number(fields::EXT_CSD_REV).map(|revision| revision as u8)
+    }
+
+    /// The value of a field that this revision of the register has.
+    pub fn stated(&self, field: Field) -> Option<u64> {
+        let has = self.revision().is_none_or(|revision| revision >= field.since);
+        self.number(field).filter(|_| has)
+    }
+}
+
+/// How a register is obtained.
+const HINT: &str = "take /sys/kernel/debug/mmc0/mmc0:0001/ext_csd, `mmc extcsd read /dev/mmcblk0` or `mmc reg read extcsd all` of U-Boot";
+
+/// Whether the first bytes of a file are a register in one of the forms.
+pub fn is_ext_csd(head: &[u8]) -> bool {
+    let Some(text) = text_of(head) else {
+        return <[u8; REGISTER_BYTES]>::try_from(head).is_ok_and(|bytes| is_register(&bytes));
+    };
+    sentences::is(&text) || matches!(dump::read(&text), Ok(Some(bytes)) if is_register(&bytes))
+}
+
+/// Whether these are the bytes of a register: the values of some fields are few, and the reserved ones are zero.
+fn is_register(bytes: &[u8; REGISTER_BYTES]) -> bool {
+    let [revision, structure, sets, sectors] =
+        [fields::EXT_CSD_REV, fields::CSD_STRUCTURE, fields::S_CMD_SET, fields::SEC_COUNT]
+            .map(|field| field.get(bytes));
+    matches!(revision, 1..=9)
+        && matches!(structure, 0..=2)
+        && matches!(sets, 1..=31)
+        && sectors != 0
+        && bytes[..14].iter().all(|byte| *byte == 0)
+        && !bytes.ends_with(&[0x55, 0xaa])
+}

@@ -1,0 +1,59 @@
+//! What a device says of itself: the `EXT_CSD` register of an eMMC (JESD84-B51, 7.4) and the descriptors of a UFS (JESD220, 14), in
+//! the forms that tools print, with what they mean in plain words and for a device preset.
+//!
+//! The fields of `EXT_CSD` are declared once, in [`ext_csd::fields`], also for those that write the register.
+
+pub mod ext_csd;
+mod report;
+mod source;
+mod ufs;
+
+use emmclab_base::{Error, Kind, Result};
+
+pub use ext_csd::is_ext_csd;
+pub use report::{Fact, FieldRow, Report, Setting, Stated, Value};
+pub use source::Source;
+pub use ufs::{is_ufs, is_ufs_file};
+
+/// What the registers in these files say: one file, or the files of a tree, of one device.
+///
+/// # Errors
+/// Where they are in none of the known forms, damaged, of no device, or contradict each other.
+pub fn read(sources: &[Source<'_>]) -> Result<Report> {
+    let is_register = |source: &&Source<'_>| {
+        source.path.file_name().is_some_and(|name| name == "ext_csd") || is_ext_csd(source.bytes)
+    };
+    let of_ufs = sources.iter().any(|source| is_ufs_file(source.path) || is_ufs(source.bytes));
+    let mut registers = sources.iter().filter(is_register).peekable();
+    match (registers.peek(), of_ufs, sources) {
+        (Some(first), true, _) => {
+            Err(Error::new(Kind::Config, "there are an EXT_CSD register and descriptors of a UFS")
+                .in_file(first.path)
+                .hint("give the registers of one device"))
+        }
+        (_, true, _) => ufs::Descriptors::read(sources).map(|found| found.report()),
+        (Some(_), false, _) => one_of(registers),
+        // A single file is a register that is damaged, or something else; the reader says what is wrong.
+        (None, false, [only]) => ext_csd::ExtCsd::read(only).map(|found| found.report()),
+        (None, false, _) => {
+            Err(Error::new(Kind::UnknownFormat, "there is no EXT_CSD register and no descriptor of a UFS")
+                .hint("name the file ext_csd of debugfs, or the folder of a UFS in sysfs"))
+        }
+    }
+}
+
+/// The one register that all of these are.
+fn one_of<'a>(mut sources: impl Iterator<Item = &'a Source<'a>>) -> Result<Report> {
+    let Some(first) = sources.next() else {
+        return Err(Error::new(Kind::Empty, "there is no EXT_CSD register"));
+    };
+    let found = ext_csd::ExtCsd::read(first)?;
+    for other in sources {
+        if ext_csd::ExtCsd::read(other)? != found {
+            return Err(Error::new(Kind::Value, format!("contradicts {}", first.path.display()))
+                .in_file(other.path)
+                .hint("give the register of one device"));
+        }
+    }
+    Ok(found.report())
+}

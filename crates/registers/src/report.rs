@@ -1,0 +1,164 @@
+//! What the registers of a device say, for people and for a device preset.
+
+use std::fmt::Write;
+
+use serde::Serialize;
+
+/// Everything that is read from the registers of a device.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Report {
+    /// `emmc` or `ufs`.
+    pub kind: &'static str,
+    /// The standard that it follows, as `eMMC 5.1`.
+    pub standard: String,
+    /// The preset of the same class, from which a preset of this device takes what no register says.
+    pub like: &'static str,
+    /// What it says in plain words.
+    pub facts: Vec<Fact>,
+    /// Every field, by its name in the standard.
+    pub fields: Vec<FieldRow>,
+    /// Settings of a device that the registers give.
+    pub settings: Vec<Setting>,
+    /// The capacity in bytes, where it is known.
+    pub capacity: Option<Stated>,
+    /// Bytes of flash in SLC mode: the enhanced area, or `WriteBooster`.
+    pub slc: Option<Stated>,
+    /// What is known but has no setting, or was not taken over, with the reason.
+    pub notes: Vec<String>,
+}
+
+/// One thing that the device is or can do.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Fact {
+    /// What it is about.
+    pub topic: &'static str,
+    /// What the device says; nothing where it is not known.
+    pub text: Option<String>,
+    /// The fields that say so.
+    pub from: Vec<&'static str>,
+}
+
+/// A field as it was read.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct FieldRow {
+    /// Its name in the standard.
+    pub name: &'static str,
+    /// The register or descriptor, with the number of a logical unit.
+    pub register: String,
+    /// Its place in the register, as `[252:249]` or `0x10`; empty where it has none.
+    pub place: String,
+    /// Its value; a long number or a text as text; nothing where it is not known.
+    pub value: Option<Value>,
+    /// Its meaning.
+    pub meaning: &'static str,
+}
+
+/// A value of a field.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(untagged)]
+pub enum Value {
+    /// A number.
+    Number(u64),
+    /// A text, or the digits of a value with more than eight bytes.
+    Text(String),
+}
+
+/// A setting of a device that a register gives.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Setting {
+    /// Its dotted key.
+    pub key: &'static str,
+    /// Its value, as TOML.
+    pub value: String,
+    /// The fields with their values.
+    pub from: String,
+}
+
+/// An amount in bytes that registers state.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Stated {
+    /// Bytes.
+    pub bytes: u64,
+    /// The fields with their values.
+    pub from: String,
+}
+
+/// Collects the facts of a report.
+pub(crate) struct Facts(pub Vec<Fact>);
+
+impl Facts {
+    pub fn add(&mut self, topic: &'static str, text: Option<String>, from: &[&'static str]) {
+        self.0.push(Fact { topic, text, from: from.to_vec() });
+    }
+}
+
+/// A value as hexadecimal digits with `0x`, of bytes with the lowest first.
+pub(crate) fn hex_number(bytes: &[u8]) -> String {
+    bytes.iter().rev().fold("0x".to_owned(), |mut digits, byte| {
+        let _ = write!(digits, "{byte:02x}");
+        digits
+    })
+}
+
+/// A number of bytes in the largest unit that leaves it exact.
+pub(crate) fn size(bytes: u64) -> String {
+    const UNITS: [(&str, u32); 4] = [("TB", 40), ("GB", 30), ("MB", 20), ("KB", 10)];
+    for (name, shift) in UNITS {
+        if bytes >= 1 << shift && bytes.is_multiple_of(1 << shift) {
+            return format!("{} {name}", grouped(bytes >> shift));
+        }
+    }
+    format!("{} B", grouped(bytes))
+}
+
+/// A number with commas.
+pub(crate) fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut out = String::new();
+    for (at, digit) in digits.char_indices() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+/// The steps in which eMMC and UFS report the life that is used.
+pub(crate) fn life_used(step: u64) -> Option<String> {
+    match step {
+        0 => None,
+        1..=10 => Some(format!("{} to {} % of the life used", (step - 1) * 10, step * 10)),
+        11 => Some("beyond the estimated life".to_owned()),
+        _ => Some(format!("{step:#04x}, a value that the standard reserves")),
+    }
+}
+
+/// How much of the spare blocks is used.
+pub(crate) fn end_of_life(state: u64) -> Option<String> {
+    match state {
+        0 => None,
+        1 => Some("normal".to_owned()),
+        2 => Some("warning: 80 % of the spare blocks used".to_owned()),
+        3 => Some("urgent: 90 % of the spare blocks used".to_owned()),
+        _ => Some(format!("{state:#04x}, a value that the standard reserves")),
+    }
+}
+
+/// `yes` or `no`.
+pub(crate) fn yes(is: bool) -> String {
+    if is { "yes" } else { "no" }.to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn amounts_are_exact() {
+        assert_eq!((size(8 << 20), size(7456 << 20)), ("8 MB".to_owned(), "7,456 MB".to_owned()));
+        assert_eq!((size(0), size(1_234_567)), ("0 B".to_owned(), "1,234,567 B".to_owned()));
+        assert_eq!(life_used(1), Some("0 to 10 % of the life used".to_owned()));
+        assert_eq!((life_used(0), end_of_life(0)), (None, None));
+    }
+}

@@ -1,0 +1,234 @@
+//! The descriptors of a UFS (JESD220, 14): as the tree that Linux shows in sysfs, as its text, and as ufs-utils prints them.
+
+mod describe;
+mod fields;
+mod settings;
+mod text;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use emmclab_base::{Error, Kind, Result};
+
+use crate::source::{Source, text_of};
+use fields::{Field, Part};
+use text::{Found, Given};
+
+/// Number from which on logical units are well known ones: boot, RPMB, and the device itself.
+const WELL_KNOWN: u32 = 0x80;
+/// The newest major version of the standard that is known.
+const NEWEST: u64 = 5;
+/// How descriptors are obtained.
+const HINT: &str = "take the folder /sys/devices/platform/*/*.ufshc, or the output of `grep -r . device_descriptor geometry_descriptor \
+                    health_descriptor attributes flags power_info */*/unit_descriptor` there, or of `ufs-utils desc`";
+
+/// A field, by its number in [`fields::FIELDS`], and the logical unit that it belongs to.
+type Key = (usize, Option<u32>);
+/// A file and a line of it.
+type Place = (PathBuf, Option<u64>);
+
+/// Everything that was read of a UFS.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Descriptors {
+    values: BTreeMap<Key, Given>,
+    /// Where each was found first.
+    places: BTreeMap<Key, Place>,
+}
+
+impl Descriptors {
+    /// The descriptors in these files: one text, or the files of a tree.
+    ///
+    /// # Errors
+    /// Where a value cannot be read, contradicts another, or is that of no device.
+    pub fn read(sources: &[Source<'_>]) -> Result<Self> {
+        let mut out = Self::default();
+        for source in sources {
+            let found = Self::of(source).map_err(|error| error.in_file(source.path))?;
+            for one in found {
+                out.add(one, source.path)?;
+            }
+        }
+        let path = sources.first().map_or(Path::new(""), |source| source.path);
+        out.check().map_err(|error| error.in_file(path))?;
+        Ok(out)
+    }
+
+    fn of(source: &Source<'_>) -> Result<Vec<Found>> {
+        let content = text_of(source.bytes).ok_or_else(|| {
+            Error::new(Kind::Syntax, "this is no text, and descriptors are given as text").hint(HINT)
+        })?;
+        if text::is_path(source.path) {
+            return Ok(text::of_file(source.path, &content)?.into_iter().collect());
+        }
+        text::of_text(&content)
+    }
+
+    fn add(&mut self, found: Found, path: &Path) -> Result<()> {
+        let key = (index(found.field), found.unit);
+        if let Some(other) = self.values.get(&key)
+            && *other != found.value
+        {
+            let place = self.places.get(&key).map(|(path, line)| match line {
+                Some(line) => format!("{}:{line}", path.display()),
+                None => path.display().to_string(),
+            });
+            let problem = format!(
+                "contradicts {}, which {} has",
+                shown(other),
+                place.as_deref().unwrap_or("another file")
+            );
+            let error = Error::new(Kind::Value, problem)
+                .in_file(path)
+                .of_field(found.field.name, 0, shown(&found.value).as_bytes())
+                .hint("give the descriptors of one device; of logical units with the path or bUnitIndex of each");
+            return Err(match found.line {
+                Some(line) => error.at_line(line),
+                None => error,
+            });
+        }
+        self.places.entry(key).or_insert_with(|| (path.to_owned(), found.line));
+        self.values.insert(key, found.value);
+        Ok(())
+    }
+
+    /// Whether these may be the descriptors of a device.
+    fn check(&self) -> Result<()> {
+        if self.values.is_empty() {
+            return Err(Error::new(Kind::UnknownFormat, "there are no descriptors of a UFS").hint(HINT));
+        }
+        let is_number = |given: &&Given| matches!(given, Given::Number(_));
+        let numbers = || self.values.values().filter(is_number);
+        if numbers().count() > 3 && numbers().all(|given| *given == Given::Number(0)) {
+            return Err(
+                Error::new(Kind::Value, "every value is 0: nothing was read from the device").hint(HINT)
+            );
+        }
+        for name in ["wSpecVersion", "bLogicalBlockSize", "bPreEOLInfo", "bDeviceLifeTimeEstA"] {
+            for ((_, unit), given) in self.all(name) {
+                if let Given::Number(value) = given
+                    && unit.is_none_or(|unit| unit < WELL_KNOWN)
+                    && let Some(problem) = impossible(name, *value)
+                {
+                    return Err(Error::new(Kind::Value, problem)
+                        .of_field(name, 0, format!("{value:#x}").as_bytes())
+                        .hint(HINT));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn all(&self, name: &'static str) -> impl Iterator<Item = (&Key, &Given)> {
+        self.values.iter().filter(move |((at, _), _)| fields::FIELDS[*at].name == name)
+    }
+
+    /// The number of a field that belongs to no logical unit.
+    fn number(&self, name: &'static str) -> Option<u64> {
+        self.all(name).find_map(|(_, given)| match given {
+            Given::Number(value) => Some(*value),
+            Given::Text(_) => None,
+        })
+    }
+
+    fn text(&self, name: &'static str) -> Option<&str> {
+        self.all(name).find_map(|(_, given)| match given {
+            Given::Text(text) => Some(text.as_str()),
+            Given::Number(_) => None,
+        })
+    }
+
+    /// The number of a field of a logical unit.
+    fn of_unit(&self, unit: Option<u32>, name: &'static str) -> Option<u64> {
+        self.all(name).find_map(|((_, other), given)| match given {
+            Given::Number(value) if *other == unit => Some(*value),
+            _ => None,
+        })
+    }
+
+    /// The logical units for data that are on, with their bytes.
+    fn units(&self) -> Vec<Unit> {
+        let mut units: Vec<_> = self
+            .values
+            .keys()
+            .filter(|key| fields::FIELDS[key.0].part == Part::Unit)
+            .map(|key| key.1)
+            .collect();
+        units.sort_unstable();
+        units.dedup();
+        let is_for_data = |unit: &Option<u32>| unit.is_none_or(|unit| unit < WELL_KNOWN);
+        let of = |unit: Option<u32>| {
+            if self.of_unit(unit, "bLUEnable") == Some(0) {
+                return None;
+            }
+            let blocks = self.of_unit(unit, "qLogicalBlockCount")?;
+            let power =
+                u32::try_from(self.of_unit(unit, "bLogicalBlockSize")?).ok().filter(|power| *power >= 9)?;
+            let bytes = blocks.checked_mul(1_u64.checked_shl(power)?)?;
+            (bytes > 0).then_some(Unit { number: unit, bytes })
+        };
+        units.into_iter().filter(is_for_data).filter_map(of).collect()
+    }
+
+    /// Bytes of an allocation unit.
+    fn allocation_unit(&self) -> Option<u64> {
+        let segment = self.number("dSegmentSize")?.checked_mul(512)?;
+        let bytes = segment.checked_mul(self.number("bAllocationUnitSize")?)?;
+        (bytes > 0).then_some(bytes)
+    }
+
+    /// The version of the standard: major and minor number.
+    fn version(&self) -> Option<(u64, u64)> {
+        self.number("wSpecVersion").map(|version| (decimal(version >> 8), version >> 4 & 0xf))
+    }
+}
+
+/// Why a value is that of no device, where it is not.
+fn impossible(name: &str, value: u64) -> Option<&'static str> {
+    match name {
+        "wSpecVersion" if !is_version(value) => {
+            Some("is no version of the standard, which are as 0x0310; nothing was read, or something else")
+        }
+        "bLogicalBlockSize" if value != 0 && !(9..=16).contains(&value) => {
+            Some("is no size of a logical block, which is a power of 2 from 9 to 16")
+        }
+        "bPreEOLInfo" | "bDeviceLifeTimeEstA" if value == 0xff => Some("nothing was read from the device"),
+        _ => None,
+    }
+}
+
+/// A logical unit for data.
+struct Unit {
+    number: Option<u32>,
+    bytes: u64,
+}
+
+fn index(field: &'static Field) -> usize {
+    fields::FIELDS.iter().position(|other| std::ptr::eq(other, field)).unwrap_or(usize::MAX)
+}
+
+/// Two decimal digits of four bits each.
+const fn decimal(value: u64) -> u64 {
+    (value >> 4 & 0xf) * 10 + (value & 0xf)
+}
+
+fn is_version(version: u64) -> bool {
+    let digits = [version >> 12, version >> 8 & 0xf, version >> 4 & 0xf, version & 0xf];
+    digits.iter().all(|digit| *digit <= 9) && (1..=20).contains(&decimal(version >> 8))
+}
+
+fn shown(given: &Given) -> String {
+    match given {
+        Given::Number(value) => format!("{value:#x}"),
+        Given::Text(text) => text.clone(),
+    }
+}
+
+/// Whether the first bytes of a file are descriptors of a UFS as text.
+pub fn is_ufs(head: &[u8]) -> bool {
+    text_of(head).is_some_and(|content| text::is(&content))
+}
+
+/// Whether a file of a tree, by its path, is one that is read of a UFS.
+pub fn is_ufs_file(path: &Path) -> bool {
+    text::is_path(path)
+}

@@ -1,0 +1,148 @@
+//! The settings of a simulated device that the descriptors of a UFS give.
+
+use super::{Descriptors, Unit};
+use crate::report::{Setting, Stated};
+
+/// The preset of the same class.
+pub(super) fn like(descriptors: &Descriptors) -> &'static str {
+    match descriptors.version() {
+        Some((..=2, _)) => "ufs22",
+        Some((3, _)) | None => "ufs31",
+        Some(_) => "ufs40",
+    }
+}
+
+/// The capacity: that of all logical units for data, or of the whole device.
+pub(super) fn capacity(descriptors: &Descriptors) -> Option<Stated> {
+    let units = descriptors.units();
+    let bytes = units.iter().try_fold(0_u64, |sum, unit| sum.checked_add(unit.bytes))?;
+    if bytes > 0 {
+        let from = format!("qLogicalBlockCount << bLogicalBlockSize of {} logical unit(s)", units.len());
+        return Some(Stated { bytes, from });
+    }
+    let raw = descriptors.number("qTotalRawDeviceCapacity").filter(|sectors| *sectors > 0)?;
+    Some(Stated { bytes: raw.checked_mul(512)?, from: descriptors.said("qTotalRawDeviceCapacity") })
+}
+
+/// The tags of the device, and the fields that say so.
+pub(super) fn queue_depth(descriptors: &Descriptors) -> Option<(u64, String)> {
+    if let Some(depth) = descriptors.number("bQueueDepth").filter(|depth| *depth > 0) {
+        return Some((depth, descriptors.said("bQueueDepth")));
+    }
+    let of_units = descriptors.units();
+    let depths = of_units.iter().filter_map(|unit| descriptors.of_unit(unit.number, "bLUQueueDepth"));
+    let depth = depths.max().filter(|depth| *depth > 0)?;
+    Some((depth, format!("bLUQueueDepth = {depth:#x}, the largest")))
+}
+
+/// `WriteBooster` that is set up, with its size.
+pub(super) fn write_booster(descriptors: &Descriptors) -> Option<Stated> {
+    if descriptors.has_booster() != Some(true) {
+        return None;
+    }
+    let unit = descriptors.allocation_unit()?;
+    let shared = descriptors.number("dNumSharedWriteBoosterBufferAllocUnits").filter(|units| *units > 0);
+    let (units, from) = match (descriptors.number("bWriteBoosterBufferType"), shared) {
+        (Some(1), Some(units)) => (units, descriptors.said("dNumSharedWriteBoosterBufferAllocUnits")),
+        (Some(0) | None, _) => {
+            let (units, number) = dedicated(descriptors)?;
+            let of = number.map_or_else(String::new, |number| format!(" of logical unit {number}"));
+            (units, format!("dLUNumWriteBoosterBufferAllocUnits{of} = {units:#x}"))
+        }
+        _ => return None,
+    };
+    let from =
+        format!("{from}, {}, {}", descriptors.said("bAllocationUnitSize"), descriptors.said("dSegmentSize"));
+    Some(Stated { bytes: units.checked_mul(unit)?, from })
+}
+
+/// The logical unit with a `WriteBooster` of its own, and its allocation units.
+fn dedicated(descriptors: &Descriptors) -> Option<(u64, Option<u32>)> {
+    descriptors.units().iter().find_map(|unit| {
+        let units = descriptors.of_unit(unit.number, "dLUNumWriteBoosterBufferAllocUnits")?;
+        (units > 0).then_some((units, unit.number))
+    })
+}
+
+/// Every setting but capacity and blocks in SLC mode, and notes on what has none.
+pub(super) fn of(descriptors: &Descriptors, notes: &mut Vec<String>) -> Vec<Setting> {
+    let mut rows = Vec::new();
+    let mut set = |key, value: String, from: String| rows.push(Setting { key, value, from });
+    if let Some((depth, from)) = queue_depth(descriptors) {
+        set("controller.queue_depth", depth.to_string(), from);
+    }
+    if let Some(lanes) = descriptors.number("PA_ActiveTxDataLanes") {
+        if (1..=2).contains(&lanes) {
+            set("interface.lanes", lanes.to_string(), descriptors.said("PA_ActiveTxDataLanes"));
+        } else {
+            notes.push(format!(
+                "{}: a link has 1 or 2 lanes; left out",
+                descriptors.said("PA_ActiveTxDataLanes")
+            ));
+        }
+    }
+    if let Some(gear) = descriptors.text("PA_TxGear") {
+        match gear.strip_prefix("HS_GEAR").filter(|number| matches!(*number, "1" | "2" | "3" | "4" | "5")) {
+            Some(number) => set("interface.gear", format!("\"hs_g{number}\""), descriptors.said("PA_TxGear")),
+            None => notes.push(format!(
+                "{}: no high-speed gear; the link was asleep or slow when it was read, so it is left out",
+                descriptors.said("PA_TxGear")
+            )),
+        }
+    }
+    match (descriptors.has_booster(), write_booster(descriptors)) {
+        (Some(false), _) => without_booster(&mut set, &descriptors.said("dExtendedUFSFeaturesSupport")),
+        (Some(true), None) if descriptors.number("bWriteBoosterBufferType") == Some(1) => {
+            without_booster(&mut set, &descriptors.said("dNumSharedWriteBoosterBufferAllocUnits"));
+        }
+        (Some(true), Some(_)) => booster(descriptors, &mut set),
+        _ => {}
+    }
+    notes.extend(without_settings(descriptors));
+    rows
+}
+
+fn booster(descriptors: &Descriptors, set: &mut impl FnMut(&'static str, String, String)) {
+    set("slc.mode", "\"cache\"".to_owned(), descriptors.said("dExtendedUFSFeaturesSupport"));
+    if let Some(preserves) = descriptors.number("bWriteBoosterBufferPreserveUserSpaceEn") {
+        let from = descriptors.said("bWriteBoosterBufferPreserveUserSpaceEn");
+        set("slc.preserve_user_space", (preserves == 1).to_string(), from);
+    }
+    let from = descriptors.said("bWriteBoosterBufferType");
+    let is_of = |unit: &&Unit, number| unit.number == number;
+    let unit = match dedicated(descriptors) {
+        Some((_, number)) if descriptors.number("bWriteBoosterBufferType") != Some(1) => {
+            descriptors.units().iter().find(|unit| is_of(unit, number)).map_or(0, |unit| unit.bytes >> 20)
+        }
+        _ => 0,
+    };
+    set("slc.dedicated_mb", unit.to_string(), from);
+}
+
+fn without_booster(set: &mut impl FnMut(&'static str, String, String), from: &str) {
+    for (key, value) in [
+        ("slc.mode", "\"off\""),
+        ("slc.blocks", "0"),
+        ("slc.fold_after_us", "0.0"),
+        ("slc.flush", "\"idle\""),
+        ("slc.flush_at_pct", "100"),
+        ("slc.preserve_user_space", "false"),
+        ("slc.dedicated_mb", "0"),
+    ] {
+        set(key, value.to_owned(), from.to_owned());
+    }
+}
+
+/// What the device model has no setting for.
+fn without_settings(descriptors: &Descriptors) -> Vec<String> {
+    let mut notes = vec!["no descriptor has the size of the volatile cache".to_owned()];
+    let enhanced =
+        descriptors.all("bMemoryType").any(|(_, given)| matches!(given, super::text::Given::Number(3..=6)));
+    if enhanced {
+        notes.push("bMemoryType: logical units of enhanced memory are modelled as normal ones".to_owned());
+    }
+    if descriptors.number("fHPBEn") == Some(1) {
+        notes.push("fHPBEn = 0x1: see mapping.hpb_pages, which needs mapping.scheme = \"demand\"".to_owned());
+    }
+    notes
+}

@@ -1,0 +1,148 @@
+//! The register of an eMMC: forms, facts and settings.
+
+use emmclab_registers::ext_csd::fields::{self, REGISTER_BYTES};
+use emmclab_registers::{Report, Value, is_ext_csd};
+
+use crate::support::{fact, forms, read_one, register, setting, value};
+
+fn with(changes: &[(fields::Field, u64)]) -> Report {
+    let mut bytes = register();
+    for (field, value) in changes {
+        field.put(&mut bytes, *value);
+    }
+    read_one(&bytes).unwrap()
+}
+
+#[test]
+fn the_register_is_known_and_read_the_same_in_each_form() {
+    let expected = read_one(&register()).unwrap();
+    for (form, text) in forms(&register()) {
+        assert!(is_ext_csd(&text), "{form}");
+        assert_eq!(read_one(&text).unwrap_or_else(|error| panic!("{form}: {error}")), expected, "{form}");
+    }
+}
+
+#[test]
+fn the_register_of_an_8_gb_device_gives_its_sizes_and_settings() {
+    let report = read_one(&register()).unwrap();
+    assert_eq!((report.kind, report.standard.as_str(), report.like), ("emmc", "eMMC 5.1", "emmc51-cache"));
+    assert_eq!(report.capacity.as_ref().unwrap().bytes, 7456 << 20);
+    assert_eq!(report.capacity.as_ref().unwrap().from, "SEC_COUNT [215:212] = 0x00e90000");
+    for (topic, text) in [
+        ("capacity", "7,456 MB (15,269,888 sectors of 512 bytes)"),
+        ("volatile cache", "8 MB, on"),
+        ("packed writes", "up to 63 entries"),
+        ("command queue", "16 commands"),
+        ("reliable writes", "of any length"),
+        ("boot partitions", "2 of 4 MB"),
+        ("bus modes", "high speed, DDR52, HS200, HS400"),
+        ("life used, type A (mostly SLC)", "0 to 10 % of the life used"),
+        ("life used, type B (mostly MLC, TLC)", "10 to 20 % of the life used"),
+        ("spare blocks", "normal"),
+        ("firmware", ""),
+    ] {
+        assert_eq!(fact(&report, topic), text, "{topic}");
+    }
+    for (key, text) in [
+        ("cache.size_kb", "8192"),
+        ("features.packed_writes", "63"),
+        ("features.reliable_write", "true"),
+        ("features.barrier", "false"),
+        ("controller.queue_depth", "16"),
+        ("controller.bus_mode", "\"hs400\""),
+    ] {
+        assert_eq!(setting(&report, key).as_deref(), Some(text), "{key}");
+    }
+    assert_eq!(value(&report, "CACHE_SIZE"), Some(Value::Number(65_536)));
+    assert_eq!(report.fields.len(), fields::FIELDS.len(), "every field has a row");
+}
+
+#[test]
+fn the_sentences_of_mmc_utils_give_only_what_they_name() {
+    let text = "=====\n  Extended CSD rev 1.8 (MMC 5.1)\n=====\n\n\
+                Max Packet Write Cmd [MAX_PACKED_WRITES: 0x3f]\n\
+                HPI Features [HPI_FEATURE: 0x01]: implementation based on CMD13\n\
+                Cache Size [CACHE_SIZE] is 8192 KiB\n\
+                Sector Count [SEC_COUNT: 0x00e90000]\n Device is block-addressed\n\
+                Command Queue Support [CMDQ_SUPPORT]: 0x01\n\
+                Command Queue Depth [CMDQ_DEPTH]: 16\n\
+                eMMC Firmware Version: AB01\n\
+                eMMC Life Time Estimation A [EXT_CSD_DEVICE_LIFE_TIME_EST_TYP_A]: 0x0b\n";
+    let report = read_one(text.as_bytes()).unwrap();
+    assert_eq!(fact(&report, "capacity"), "7,456 MB (15,269,888 sectors of 512 bytes)");
+    assert_eq!(
+        (fact(&report, "volatile cache"), fact(&report, "command queue")),
+        ("8 MB".into(), "16 commands".into())
+    );
+    assert_eq!(fact(&report, "firmware"), "AB01");
+    assert_eq!(fact(&report, "life used, type A (mostly SLC)"), "beyond the estimated life");
+    assert_eq!(fact(&report, "life used, type B (mostly MLC, TLC)"), "");
+    assert_eq!(value(&report, "MAX_PACKED_READS"), None);
+    assert_eq!(setting(&report, "features.packed_reads"), None);
+    assert!(report.notes.iter().any(|note| note.contains("old versions of mmc-utils")), "{:?}", report.notes);
+    assert_eq!(value(&report, "CMDQ_DEPTH"), Some(Value::Number(15)));
+}
+
+#[test]
+fn the_base_preset_follows_from_revision_and_cache() {
+    for (revision, cache, like) in [
+        (8, 65_536, "emmc51-cache"),
+        (8, 0, "emmc51-tlc"),
+        (7, 4096, "emmc50-cache"),
+        (6, 0, "emmc50-write-through"),
+        (5, 0, "emmc50-write-through"),
+    ] {
+        let report = with(&[(fields::EXT_CSD_REV, revision), (fields::CACHE_SIZE, cache)]);
+        assert_eq!(report.like, like, "{revision} {cache}");
+    }
+}
+
+#[test]
+fn fields_that_a_revision_does_not_have_are_named_and_left_out() {
+    let report = with(&[(fields::EXT_CSD_REV, 5)]);
+    assert_eq!((fact(&report, "volatile cache"), setting(&report, "cache.size_kb")), (String::new(), None));
+    assert!(
+        report.notes.iter().any(|note| note.contains("CACHE_SIZE") && note.contains("revision 5")),
+        "{:?}",
+        report.notes
+    );
+    assert_eq!(setting(&report, "controller.queue_depth").as_deref(), Some("1"));
+}
+
+#[test]
+fn a_newer_revision_is_read_with_a_named_gap() {
+    let report = with(&[(fields::EXT_CSD_REV, 9)]);
+    assert!(report.notes.iter().any(|note| note.contains("revision 9: fields beyond")), "{:?}", report.notes);
+    assert_eq!(fact(&report, "command queue"), "16 commands");
+}
+
+#[test]
+fn the_enhanced_area_is_flash_in_slc_mode() {
+    let set = [
+        (fields::HC_WP_GRP_SIZE, 16),
+        (fields::HC_ERASE_GRP_SIZE, 1),
+        (fields::ENH_SIZE_MULT, 128),
+        (fields::PARTITIONS_ATTRIBUTE, 1),
+    ];
+    let unfinished = with(&set);
+    assert_eq!((fact(&unfinished, "enhanced area (SLC)"), unfinished.slc), ("none".to_owned(), None));
+    let mut set = set.to_vec();
+    set.push((fields::PARTITION_SETTING_COMPLETED, 1));
+    let report = with(&set);
+    assert_eq!(fact(&report, "enhanced area (SLC)"), "1 GB of the user area");
+    assert_eq!(report.slc.as_ref().unwrap().bytes, 1 << 30);
+    assert_eq!(setting(&report, "slc.mode").as_deref(), Some("\"region\""));
+}
+
+#[test]
+fn a_register_may_stand_behind_other_output_and_before_it() {
+    for (form, text) in forms(&register()) {
+        if form.starts_with("U-Boot") || form == "xxd" {
+            let mut log = b"U-Boot 2024.01 (Jan 08 2024)\nMMC:   FSL_SDHC: 0\n".to_vec();
+            log.extend(text);
+            log.extend(b"=> reset\n");
+            assert!(read_one(&log).is_ok(), "{form}");
+        }
+    }
+    assert_eq!(register().len(), REGISTER_BYTES);
+}

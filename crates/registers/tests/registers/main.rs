@@ -1,0 +1,13 @@
+//! The tests of this crate through its public interface.
+#![allow(
+    clippy::expect_used,
+    clippy::format_collect,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test may fail"
+)]
+
+mod damaged;
+mod ext_csd;
+mod support;
+mod ufs;

@@ -1,0 +1,38 @@
+//! What a device says of itself: the `EXT_CSD` register of an eMMC and the descriptors of a UFS. `emmclab-registers` reads them.
+
+use emmclab_registers::{is_ext_csd, is_ufs};
+
+use super::{FileKind, Head};
+
+pub(super) static KINDS: &[FileKind] = &[
+    FileKind {
+        what: "an EXT_CSD register, which says what an eMMC is and can do",
+        is: |head: &Head| is_ext_csd(head.bytes),
+        cure: "`emmclab explain FILE` says what it means, and `emmclab preset --ext-csd FILE` makes a device preset of it; for its \
+               I/O record with `emmclab record`, blktrace or trace-cmd",
+    },
+    FileKind {
+        what: "descriptors of a UFS, which say what it is and can do",
+        is: |head: &Head| is_ufs(head.bytes),
+        cure: "`emmclab explain FILE` says what they mean, and `emmclab preset --ufs FILE` makes a device preset of them; for its \
+               I/O record with `emmclab record`, blktrace or trace-cmd",
+    },
+];
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::named;
+
+    #[test]
+    fn registers_are_named() {
+        let sentences = "=====\n  Extended CSD rev 1.8 (MMC 5.1)\n=====\n\nCard Supported Command sets [S_CMD_SET: 0x01]\n";
+        assert!(named(sentences.as_bytes()).contains("EXT_CSD"));
+        for text in [
+            "device_descriptor/queue_depth:0x20\n",
+            "Device Descriptor: [Byte offset 0x21]: bQueueDepth = 0x20\n",
+        ] {
+            assert!(named(text.as_bytes()).contains("UFS"), "{text}");
+        }
+        assert_eq!(named(b"00000000: 7f 45 4c 46\n"), "unknown");
+    }
+}

@@ -1,0 +1,128 @@
+"""`emmclab preset --ext-csd FILE | --ufs PATH`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from emmclab.cli.console import print_json, say, stderr
+from emmclab.cli.helping import examples
+from emmclab.cli.options import AsJson
+from emmclab.cli.outputs import in_a_folder
+from emmclab.cli.show_registers import show_preset
+from emmclab.cli.simulation import device_names
+from emmclab.devices.registers import Registers, registers
+from emmclab.errors import ConfigError
+from emmclab.runtime.files import write_whole
+
+#: The option of each kind of device.
+_OPTIONS = {"emmc": "--ext-csd", "ufs": "--ufs"}
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command(
+        epilog=examples(
+            "emmclab preset --ext-csd /sys/kernel/debug/mmc0/mmc0:0001/ext_csd -o my.toml",
+            "emmclab preset --ext-csd mmc-utils.txt --like emmc51-tlc -o my.toml",
+            "emmclab preset --ufs /sys/devices/platform/soc/1d84000.ufshc -o my.toml",
+        )
+    )(preset)
+
+
+def preset(
+    *,
+    ext_csd: Annotated[
+        Path | None,
+        typer.Option(
+            "--ext-csd",
+            metavar="FILE",
+            help="EXT_CSD register of an eMMC: 512 bytes, or as debugfs, mmc-utils, U-Boot or hexdump print "
+            "it; `-` for stdin.",
+        ),
+    ] = None,
+    ufs: Annotated[
+        Path | None,
+        typer.Option(
+            "--ufs",
+            metavar="PATH",
+            help="Descriptors of a UFS: its folder in sysfs, an archive or a listing (`grep -r .`) of it, or "
+            "the output of ufs-utils.",
+        ),
+    ] = None,
+    like: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DEVICE",
+            autocompletion=device_names,
+            help="Preset for what no register says (latencies, flash, collection); default: by kind and "
+            "version.",
+        ),
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "-o",
+            "--output",
+            metavar="FILE",
+            callback=in_a_folder,
+            help="Output file: the preset; default: stdout.",
+        ),
+    ] = None,
+    name: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Name of the preset; default: that of the output file.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Make a device preset of what a real device says of itself in its registers."""
+    found = _read(ext_csd, ufs)
+    made = found.preset(like=like, name=name or (output.stem if output is not None else None))
+    if output is not None:
+        write_whole(output, made.toml)
+    if as_json:
+        print_json(
+            {
+                "toml": made.toml,
+                "like": made.like,
+                "digest": made.device.digest,
+                "capacity_bytes": made.device.capacity_bytes,
+                "settings": made.settings,
+                "notes": made.notes,
+            }
+        )
+        return
+    if output is None:
+        sys.stdout.write(made.toml)
+        return
+    show_preset(stderr(), found, made)
+    say(
+        f"{output}: `emmclab simulate TRACE --device {output}` runs on it; `emmclab calibrate` measures the "
+        "latencies of your device"
+    )
+
+
+def _read(ext_csd: Path | None, ufs: Path | None) -> Registers:
+    """Read the registers of the one source that is given."""
+    given = [path for path in (ext_csd, ufs) if path is not None]
+    if len(given) != 1:
+        raise ConfigError(
+            "give the registers of one device" if given else "the registers of a device are missing",
+            kind="config",
+            field="--ext-csd",
+            hint="name the EXT_CSD register of an eMMC with --ext-csd, or the descriptors of a UFS with "
+            "--ufs",
+        )
+    found = registers(given[0])
+    kind = "emmc" if ext_csd is not None else "ufs"
+    if found.kind != kind:
+        raise ConfigError(
+            f"{given[0]}: these are registers of the other kind ({found.standard})",
+            kind="config",
+            file=str(given[0]),
+            field=_OPTIONS[kind],
+            hint=f"give it with {_OPTIONS[found.kind]}",
+        )
+    return found

@@ -1,0 +1,76 @@
+"""What a device says of itself, on the terminal."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from emmclab.cli.console import print_json, stdout
+from emmclab.cli.show import framed
+from emmclab.devices.register_preset import RegisterPreset
+from emmclab.devices.registers import Registers
+
+#: The option of `emmclab preset` for each kind.
+_OPTIONS = {"emmc": "--ext-csd", "ufs": "--ufs"}
+
+
+def explain_registers(found: Registers, as_json: bool) -> None:
+    """Print what a device is and can do, and how worn it is."""
+    if as_json:
+        print_json(
+            {
+                "file": found.source,
+                "kind": found.kind,
+                "standard": found.standard,
+                "facts": found.facts,
+                "fields": found.fields,
+                "notes": found.notes,
+            }
+        )
+        return
+    console = stdout()
+    what = "its EXT_CSD register says" if found.kind == "emmc" else "its descriptors say"
+    table = framed(f"{found.standard}: what {what}")
+    for heading in ("", "Says", "Field"):
+        table.add_column(heading, overflow="fold")
+    for fact in found.facts:
+        table.add_row(fact["topic"], Text(fact["text"] or "–"), Text(", ".join(fact["from"]), "dim"))
+    console.print(table)
+    _notes(console, found.notes)
+    console.print(
+        f"`emmclab preset {_OPTIONS[found.kind]} {found.source} -o my.toml` makes a device preset of it; "
+        "`--json` has every field",
+        markup=False,
+        soft_wrap=True,
+        style="dim",
+    )
+
+
+def show_preset(console: Console, found: Registers, made: RegisterPreset) -> None:
+    """Print the settings that registers gave, and what was not taken over."""
+    table = _settings(
+        f"{found.standard}: settings read from registers; the others are those of {made.like}", made
+    )
+    console.print(table)
+    _notes(console, made.notes)
+
+
+def _settings(title: str, made: RegisterPreset) -> Table:
+    table = framed(title)
+    for heading in ("Setting", "Value", "From"):
+        table.add_column(heading, overflow="fold")
+    rows: list[dict[str, Any]] = [
+        {"key": "capacity", "value": f"{made.device.capacity_bytes:,} B", "from": ""},
+        *made.settings,
+    ]
+    for row in rows:
+        table.add_row(*map(Text, (row["key"], row["value"], row["from"])))
+    return table
+
+
+def _notes(console: Console, notes: list[str]) -> None:
+    for note in notes:
+        console.print(f"note: {note}", markup=False, soft_wrap=True)

@@ -1,0 +1,151 @@
+"""The files that registers are read from: one file, a folder of sysfs, or an archive of it."""
+
+from __future__ import annotations
+
+import lzma
+import os
+import sys
+import tarfile
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+
+from emmclab import _core
+from emmclab.errors import ConfigError, FormatError, InputError
+
+#: The longest file with registers that is read, bytes: logs that hold a dump are shorter.
+_MOST_BYTES = 4 << 20
+#: The longest file of a tree, bytes: one of sysfs has a page.
+_MOST_BYTES_IN_TREE = 64 << 10
+#: Files of a tree that are looked at; that of a UFS has some thousands.
+_MOST_FILES = 100_000
+#: Bytes of a file in which registers are recognised.
+_HEAD_BYTES = 1 << 16
+_HINT = (
+    "name the file ext_csd of debugfs, the output of `mmc extcsd read`, or the folder of a UFS in sysfs "
+    "(/sys/devices/platform/*/*.ufshc)"
+)
+_ARCHIVES = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz")
+
+#: A path as messages name it, and the bytes of the file.
+RegisterFile = tuple[str, bytes]
+
+
+def register_files(source: Path) -> list[RegisterFile]:
+    """Read the files that hold registers: the file itself, or those of a folder or an archive; `-` is stdin.
+
+    Raises:
+        InputError: the operating system refuses, or a file is too large.
+        FormatError: an archive is damaged, or a folder holds no registers.
+    """
+    if str(source) == "-":
+        return [("-", _bounded(sys.stdin.buffer.read(_MOST_BYTES + 1), source))]
+    if source.is_dir():
+        files = list(_of_folder(source))
+    elif _is_archive(source):
+        files = list(_of_archive(source))
+    else:
+        try:
+            with source.open("rb") as file:
+                content = file.read(_MOST_BYTES + 1)
+        except OSError as error:
+            raise InputError.of(error, source) from error
+        return [(str(source), _bounded(content, source))]
+    if not files:
+        raise FormatError(
+            f"{source}: it holds no EXT_CSD register and no descriptor of a UFS",
+            kind="unknownformat",
+            file=str(source),
+            hint=_HINT,
+        )
+    return files
+
+
+def holds_registers(source: Path) -> bool:
+    """Whether a file begins with registers, or a folder or an archive holds some."""
+    try:
+        if source.is_dir():
+            return next(_of_folder(source), None) is not None
+        if not source.is_file():
+            return False
+        if _is_archive(source):
+            return next(_of_archive(source), None) is not None
+        with source.open("rb") as file:
+            return _core.are_registers(file.read(_HEAD_BYTES))
+    except (OSError, FormatError, ConfigError):
+        return False
+
+
+def _bounded(content: bytes, source: Path) -> bytes:
+    if len(content) > _MOST_BYTES:
+        raise InputError(
+            f"{source}: it is larger than {_MOST_BYTES >> 20} MB, which no dump of a register is",
+            kind="io",
+            file=str(source),
+            hint=_HINT,
+        )
+    return content
+
+
+def _is_archive(source: Path) -> bool:
+    return source.name.lower().endswith(_ARCHIVES)
+
+
+def _of_folder(folder: Path) -> Iterator[RegisterFile]:
+    """Yield the register files of a folder in order; what the kernel does not give is left out."""
+    # A folder without a name of its own may be one of descriptors.
+    root = folder.resolve() if folder.name in ("", "..") else folder
+    looked_at = 0
+    for parent, folders, names in os.walk(root):
+        folders.sort()
+        for name in sorted(names):
+            looked_at += 1
+            if looked_at > _MOST_FILES:
+                raise _too_many(folder)
+            path = Path(parent) / name
+            if not _core.is_register_file(path) or not path.is_file():
+                continue
+            try:
+                with path.open("rb") as file:
+                    content = file.read(_MOST_BYTES_IN_TREE)
+            except OSError:
+                # Descriptors that a device does not have are files that cannot be read.
+                continue
+            yield str(path), content
+
+
+def _of_archive(source: Path) -> Iterator[RegisterFile]:
+    try:
+        with tarfile.open(source) as archive:
+            for looked_at, member in enumerate(archive):
+                if looked_at > _MOST_FILES:
+                    raise _too_many(source)
+                if not member.isfile() or not _core.is_register_file(member.name):
+                    continue
+                file = archive.extractfile(member)
+                if file is not None:
+                    yield f"{source}/{member.name}", file.read(_MOST_BYTES_IN_TREE)
+    except OSError as error:
+        if error.errno is None:  # That of a compressed file which is damaged.
+            raise _damaged(source, error) from error
+        raise InputError.of(error, source) from error
+    except (tarfile.TarError, EOFError, zlib.error, lzma.LZMAError) as error:
+        raise _damaged(source, error) from error
+
+
+def _damaged(source: Path, error: Exception) -> FormatError:
+    return FormatError(
+        f"{source}: the archive is damaged: {error}",
+        kind="syntax",
+        file=str(source),
+        hint="pack the folder again, as `tar -cf ufs.tar --ignore-failed-read -C FOLDER .`",
+    )
+
+
+def _too_many(source: Path) -> ConfigError:
+    return ConfigError(
+        f"{source}: it holds more than {_MOST_FILES:,} files",
+        kind="config",
+        file=str(source),
+        hint=_HINT,
+    )

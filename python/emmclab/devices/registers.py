@@ -1,0 +1,91 @@
+"""What a real device says of itself, and a device preset made of it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from emmclab import _core
+from emmclab.devices.device import Device
+from emmclab.devices.register_files import register_files
+from emmclab.devices.register_preset import RegisterPreset, preset_of
+from emmclab.runtime.files import printable
+
+
+@dataclass(frozen=True)
+class Registers:
+    """The EXT_CSD register of an eMMC, or the descriptors of a UFS.
+
+    Attributes:
+        source: the file or folder that they were read from.
+        kind: `emmc` or `ufs`.
+        standard: the standard that the device follows, as `eMMC 5.1`.
+        like: the preset of the same class.
+        facts: what the device is and can do: `topic`, `text` (None where it is not known), `from` (fields).
+        fields: every field: `name`, `register`, `place`, `value` (None where it is not known), `meaning`.
+        notes: what is known but has no setting, or was not taken over, with the reason.
+    """
+
+    source: str
+    report: dict[str, Any]
+
+    @property
+    def kind(self) -> str:
+        """`emmc` or `ufs`."""
+        return str(self.report["kind"])
+
+    @property
+    def standard(self) -> str:
+        """The standard that the device follows."""
+        return str(self.report["standard"])
+
+    @property
+    def facts(self) -> list[dict[str, Any]]:
+        """What the device is and can do."""
+        return list(self.report["facts"])
+
+    @property
+    def fields(self) -> list[dict[str, Any]]:
+        """Every field, by its name in the standard."""
+        return list(self.report["fields"])
+
+    @property
+    def notes(self) -> list[str]:
+        """What is known but was not taken over, with the reason."""
+        return list(self.report["notes"])
+
+    def preset(self, *, like: str | None = None, name: str | None = None) -> RegisterPreset:
+        """Make a device preset: what the registers say, and the rest of a preset of the same class.
+
+        Args:
+            like: that preset, or a device file; by default it is chosen by kind and version.
+            name: the name of the device.
+
+        Raises:
+            ConfigError: the base is of the other kind, or the model cannot have what the registers say.
+        """
+        base = Device.named(like or str(self.report["like"]))
+        return preset_of(self.report, base, self.source, printable(name or "own-device"))
+
+
+def registers(source: str | PathLike[str]) -> Registers:
+    """Read what a real device says of itself.
+
+    Args:
+        source: a dump of the EXT_CSD register of an eMMC (debugfs, mmc-utils, U-Boot, hexdump, 512 bytes), or
+            the descriptors of a UFS: its folder in sysfs, an archive or a listing of it, or the output of
+            ufs-utils.
+
+    Raises:
+        EmmclabError: there are no registers, or they are damaged, incomplete or contradict each other.
+
+    >>> registers("no-such-dump")
+    Traceback (most recent call last):
+    ...
+    emmclab.errors.InputError: no-such-dump: file not found
+    """
+    path = Path(source)
+    return Registers(printable(path), json.loads(_core.read_registers(register_files(path))))

@@ -1,0 +1,433 @@
+"""`emmclab preset` and `emmclab explain` of the registers of a real device."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import emmclab as api
+from conftest import emmclab, emmclab_json
+
+#: Fields of an 8 GB eMMC 5.1 as (lowest byte, bytes, value).
+_FIELDS = {
+    "EXT_CSD_REV": (192, 1, 8),
+    "CSD_STRUCTURE": (194, 1, 2),
+    "S_CMD_SET": (504, 1, 1),
+    "SEC_COUNT": (212, 4, 0x00E90000),
+    "CACHE_SIZE": (249, 4, 0x00010000),
+    "CACHE_CTRL": (33, 1, 1),
+    "CMDQ_SUPPORT": (308, 1, 1),
+    "CMDQ_DEPTH": (307, 1, 15),
+    "MAX_PACKED_WRITES": (500, 1, 63),
+    "MAX_PACKED_READS": (501, 1, 63),
+    "WR_REL_PARAM": (166, 1, 0x14),
+    "DEVICE_TYPE": (196, 1, 0x57),
+    "DEVICE_LIFE_TIME_EST_TYP_A": (268, 1, 1),
+    "DEVICE_LIFE_TIME_EST_TYP_B": (269, 1, 1),
+    "PRE_EOL_INFO": (267, 1, 1),
+    "HC_WP_GRP_SIZE": (221, 1, 16),
+    "HC_ERASE_GRP_SIZE": (224, 1, 1),
+    "ENH_SIZE_MULT": (140, 3, 0),
+    "PARTITIONS_ATTRIBUTE": (156, 1, 0),
+    "PARTITION_SETTING_COMPLETED": (155, 1, 0),
+    "BARRIER_SUPPORT": (486, 1, 1),
+}
+_SECTORS = 0x00E90000
+
+
+def register(**changes: int) -> bytes:
+    """The 512 bytes of the register, with other values of some fields."""
+    out = bytearray(512)
+    for name, (at, length, usual) in _FIELDS.items():
+        out[at : at + length] = changes.get(name, usual).to_bytes(length, "little")
+    return bytes(out)
+
+
+def debugfs(path: Path, **changes: int) -> Path:
+    path.write_text(register(**changes).hex() + "\n")
+    return path
+
+
+#: Files of a UFS 3.1 of 119 GB with a shared WriteBooster of 4 GB.
+_UFS = {
+    "device_descriptor/specification_version": "0x0310",
+    "device_descriptor/queue_depth": "0x20",
+    "device_descriptor/ext_feature_sup": "0x00000100",
+    "device_descriptor/wb_presv_us_en": "0x01",
+    "device_descriptor/wb_type": "0x01",
+    "device_descriptor/wb_shared_alloc_units": "0x00000400",
+    "geometry_descriptor/segment_size": "0x00002000",
+    "geometry_descriptor/allocation_unit_size": "0x01",
+    "health_descriptor/eol_info": "0x02",
+    "health_descriptor/life_time_estimation_a": "0x05",
+    "power_info/gear": "HS_GEAR3",
+    "power_info/lane": "1",
+    "host0/target0:0:0/0:0:0:0/unit_descriptor/lu_enable": "0x01",
+    "host0/target0:0:0/0:0:0:0/unit_descriptor/logical_block_size": "0x0C",
+    "host0/target0:0:0/0:0:0:0/unit_descriptor/logical_block_count": "0x0000000001DC0000",
+}
+
+
+def ufs(folder: Path, **changes: str) -> Path:
+    """A folder of sysfs; `changes` by the name of the file."""
+    for path, value in _UFS.items():
+        file = folder / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(changes.get(file.name, value) + "\n")
+    return folder
+
+
+def loaded(path: Path) -> dict[str, str]:
+    """The settings of a device file that emmclab has read, by key."""
+    return {row["key"]: row["value"] for row in api.Device.file(path).explain()}
+
+
+def test_a_preset_has_what_the_register_says_and_runs(trace: Path, tmp_path: Path) -> None:
+    source, preset = debugfs(tmp_path / "ext_csd"), tmp_path / "my.toml"
+    made = emmclab_json("preset", "--ext-csd", source, "-o", preset)
+    assert preset.read_text() == made["toml"]
+    assert (made["like"], made["capacity_bytes"]) == ("emmc51-cache", _SECTORS * 512)
+    found = loaded(preset)
+    for key, value in {
+        "name": '"my"',
+        "cache.size_kb": "8192",
+        "controller.queue_depth": "16",
+        "features.packed_writes": "63",
+        "features.packed_reads": "63",
+        "features.reliable_write": "true",
+        "features.barrier": "true",
+        "controller.bus_mode": '"hs400"',
+    }.items():
+        assert found[key] == value, key
+    run = emmclab_json("simulate", trace, "--device", preset, "--wrap-addresses")
+    assert run["requests"]["total"] == 400
+
+
+def test_the_file_round_trips_and_its_digest_is_the_same_each_time(tmp_path: Path) -> None:
+    source = debugfs(tmp_path / "ext_csd")
+    files = [tmp_path / "one.toml", tmp_path / "two.toml"]
+    made = [emmclab_json("preset", "--ext-csd", source, "--name", "same", "-o", file) for file in files]
+    assert files[0].read_bytes() == files[1].read_bytes()
+    device = api.Device.file(files[0])
+    assert device.digest == made[0]["digest"] == made[1]["digest"]
+    assert api.Device.from_toml(device.to_toml()).digest == device.digest
+    assert api.registers(source).preset(name="same").toml == made[0]["toml"]
+
+
+def test_each_value_says_where_it_is_from(tmp_path: Path) -> None:
+    preset = tmp_path / "my.toml"
+    emmclab("preset", "--ext-csd", debugfs(tmp_path / "ext_csd"), "-o", preset)
+    text = preset.read_text()
+    values = [
+        line for line in text.splitlines() if " = " in line and not line.startswith(("#", "name", "about"))
+    ]
+    assert len(values) > 30
+    for line in values:
+        assert any(f"# {mark}: " in line for mark in ("read", "sized", "assumed")), line
+    assert "size_kb = 8192 # read: CACHE_SIZE [252:249] = 0x00010000" in text
+    assert "program_us = 800.0 # assumed: emmc51-cache" in text
+    assert "emmclab calibrate" in text
+
+
+@pytest.mark.parametrize(
+    ("changes", "like"),
+    [
+        ({}, "emmc51-cache"),
+        ({"CACHE_SIZE": 0}, "emmc51-tlc"),
+        ({"EXT_CSD_REV": 7}, "emmc50-cache"),
+        ({"EXT_CSD_REV": 6, "CACHE_SIZE": 0}, "emmc50-write-through"),
+    ],
+)
+def test_the_base_preset_follows_from_revision_and_cache(
+    tmp_path: Path, changes: dict[str, int], like: str
+) -> None:
+    source = debugfs(tmp_path / "ext_csd", **changes)
+    made = emmclab_json("preset", "--ext-csd", source, "-o", tmp_path / "my.toml")
+    assert (made["like"], made["capacity_bytes"]) == (like, _SECTORS * 512)
+    assert loaded(tmp_path / "my.toml")["cache.size_kb"] == (
+        "0" if changes.get("CACHE_SIZE") == 0 else "8192"
+    )
+
+
+@pytest.mark.parametrize(
+    "like", ["emmc51-cache", "emmc50-cache", "nexus5", "iiswc15-hps", "emmc50-write-through"]
+)
+@pytest.mark.parametrize("cache", [0, 65_536])
+def test_any_preset_of_the_same_kind_may_be_the_base(tmp_path: Path, like: str, cache: int) -> None:
+    source = debugfs(tmp_path / "ext_csd", CACHE_SIZE=cache)
+    made = emmclab_json("preset", "--ext-csd", source, "--like", like)
+    assert (made["like"], made["capacity_bytes"]) == (like, _SECTORS * 512)
+
+
+def test_an_enhanced_area_is_flash_in_slc_mode(tmp_path: Path) -> None:
+    area = {"PARTITIONS_ATTRIBUTE": 1, "PARTITION_SETTING_COMPLETED": 1, "BARRIER_SUPPORT": 0}
+    part = debugfs(tmp_path / "part", **area, ENH_SIZE_MULT=128)
+    made = emmclab_json("preset", "--ext-csd", part, "-o", tmp_path / "part.toml")
+    found = loaded(tmp_path / "part.toml")
+    assert (found["slc.mode"], made["capacity_bytes"]) == ('"region"', _SECTORS * 512)
+    whole = debugfs(tmp_path / "whole", **area, ENH_SIZE_MULT=2000)
+    made = emmclab_json("preset", "--ext-csd", whole, "-o", tmp_path / "whole.toml")
+    found = loaded(tmp_path / "whole.toml")
+    assert (found["slc.mode"], found["geometry.block_groups.0.cell_mode"]) == ('"off"', '"slc"')
+    assert made["capacity_bytes"] == _SECTORS * 512
+
+
+def test_a_ufs_is_read_as_folder_archive_listing_and_link(trace: Path, tmp_path: Path) -> None:
+    folder = ufs(tmp_path / "1d84000.ufshc")
+    archives = [tmp_path / "ufs.tar", tmp_path / "ufs.tar.gz"]
+    for archive in archives:
+        with tarfile.open(archive, "w:gz" if archive.suffix == ".gz" else "w") as file:
+            file.add(folder, ".")
+    listing = tmp_path / "listing.txt"
+    done = subprocess.run(["grep", "-r", ".", "."], cwd=folder, capture_output=True, text=True, check=True)
+    listing.write_text(done.stdout)
+    link = tmp_path / "link"
+    link.symlink_to(folder)
+    made = [
+        emmclab_json("preset", "--ufs", source, "--name", "phone", "-o", tmp_path / "phone.toml")
+        for source in (folder, *archives, listing, link)
+    ]
+    assert made[0]["like"] == "ufs31" and made[0]["capacity_bytes"] == 0x1DC0000 << 12
+    for one in made:
+        assert (one["settings"], one["capacity_bytes"]) == (made[0]["settings"], made[0]["capacity_bytes"])
+    found = loaded(tmp_path / "phone.toml")
+    for key, value in {
+        "interface.gear": '"hs_g3"',
+        "interface.lanes": "1",
+        "controller.queue_depth": "32",
+        "slc.mode": '"cache"',
+        "slc.preserve_user_space": "true",
+    }.items():
+        assert found[key] == value, key
+    run = emmclab_json("simulate", trace, "--device", tmp_path / "phone.toml")
+    assert run["requests"]["total"] == 400
+
+
+@pytest.mark.parametrize(
+    ("changes", "like", "expected"),
+    [
+        ({"specification_version": "0x0220"}, "ufs22", {}),
+        (
+            {"specification_version": "0x0400", "queue_depth": "0x40"},
+            "ufs40",
+            {"controller.queue_depth": "64"},
+        ),
+        ({"queue_depth": "0x40"}, "ufs31", {"controller.queue_depth": "32"}),
+        ({"ext_feature_sup": "0x00000000"}, "ufs31", {"slc.mode": '"off"', "slc.blocks": "0"}),
+        ({"wb_presv_us_en": "0x00"}, "ufs31", {"slc.preserve_user_space": "false"}),
+    ],
+)
+def test_a_ufs_has_the_base_and_the_settings_of_its_version(
+    tmp_path: Path, changes: dict[str, str], like: str, expected: dict[str, str]
+) -> None:
+    folder = ufs(tmp_path / "ufshc", **changes)
+    made = emmclab_json("preset", "--ufs", folder, "-o", tmp_path / "my.toml")
+    assert (made["like"], made["capacity_bytes"]) == (like, 0x1DC0000 << 12)
+    found = loaded(tmp_path / "my.toml")
+    assert {key: found[key] for key in expected} == expected
+
+
+def test_explain_says_what_a_device_can_do_and_how_worn_it_is(tmp_path: Path) -> None:
+    done = emmclab("explain", debugfs(tmp_path / "dump.txt"), env={"COLUMNS": "200"})
+    assert done.returncode == 0, done.stderr
+    for words in (
+        "7,456 MB",
+        "8 MB, on",
+        "16 commands",
+        "up to 63 entries",
+        "0 to 10 % of the life used",
+        "normal",
+    ):
+        assert words in done.stdout, words
+    firmware = next(line for line in done.stdout.splitlines() if line.startswith("firmware "))
+    assert "–" in firmware, "what is not known is a dash"
+    found = emmclab_json("explain", tmp_path / "dump.txt")
+    fields = {row["name"]: row["value"] for row in found["fields"]}
+    assert (fields["CACHE_SIZE"], fields["SEC_COUNT"], fields["CMDQ_DEPTH"]) == (65_536, _SECTORS, 15)
+    assert found["standard"] == "eMMC 5.1"
+    phone = emmclab_json("explain", ufs(tmp_path / "ufshc"))
+    facts = {fact["topic"]: fact["text"] for fact in phone["facts"]}
+    assert facts["spare blocks"] == "warning: 80 % of the spare blocks used"
+    assert facts["life used, type A (mostly SLC)"] == "40 to 50 % of the life used"
+    assert facts["firmware"] is None
+
+
+def test_names_that_are_no_text_are_written_as_such(tmp_path: Path) -> None:
+    source, preset = tmp_path / "dump\udcff", tmp_path / "own\udcff.toml"
+    debugfs(source)
+    done = emmclab("preset", "--ext-csd", source, "-o", preset)
+    assert done.returncode == 0, done.stderr
+    assert api.Device.file(preset).name == "own\N{REPLACEMENT CHARACTER}"
+
+
+def test_a_register_comes_from_stdin() -> None:
+    made = emmclab("preset", "--ext-csd", "-", "--name", "piped", input=register().hex())
+    assert made.returncode == 0, made.stderr
+    assert 'name = "piped"' in made.stdout
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"", ["empty"]),
+        (bytes(512), ["every byte is 0"]),
+        (b"\xff" * 512, ["0xff"]),
+        (register()[:300], ["300 bytes", "512"]),
+        (register().hex()[:700].encode(), ["350 bytes", "512"]),
+        (register(EXT_CSD_REV=77), ["byte 192", "EXT_CSD_REV", "0x4d"]),
+        (register()[:510] + b"\x55\xaa", ["boot sector"]),
+        (b"hello\n", ["no EXT_CSD register"]),
+        (b"000: 00 00\n010: 00 00\n", ["dump:2", "offset"]),
+        (
+            b"  Extended CSD rev 1.8 (MMC 5.1)\n[SEC_COUNT: 0x01]\n[SEC_COUNT: 0x02]\n",
+            ["dump:3", "SEC_COUNT", "contradicts"],
+        ),
+    ],
+)
+def test_a_register_that_is_none_is_refused_with_its_place(
+    tmp_path: Path, content: bytes, words: list[str]
+) -> None:
+    source, preset = tmp_path / "dump", tmp_path / "my.toml"
+    source.write_bytes(content)
+    done = emmclab("preset", "--ext-csd", source, "-o", preset)
+    assert (done.returncode, done.stdout) == (2, "")
+    for word in (str(source), "hint: ", *words):
+        assert word in done.stderr, (word, done.stderr)
+    assert "Traceback" not in done.stderr and not preset.exists()
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"queue_depth": "many"}, ["queue_depth", "bQueueDepth", "many"]),
+        ({"logical_block_count": "0xFFFFFFFFFFFFFFFF"}, []),
+        ({"specification_version": "0xFFFF"}, ["wSpecVersion", "0xffff"]),
+    ],
+)
+def test_damaged_descriptors_are_refused(tmp_path: Path, changes: dict[str, str], words: list[str]) -> None:
+    preset = tmp_path / "my.toml"
+    done = emmclab("preset", "--ufs", ufs(tmp_path / "ufshc", **changes), "-o", preset)
+    if not words:  # A capacity that no device has is unknown.
+        assert done.returncode in (0, 2), done.stderr
+        return
+    assert done.returncode == 2 and not preset.exists()
+    for word in ("hint: ", *words):
+        assert word in done.stderr, (word, done.stderr)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ((), ["missing", "--ext-csd"]),
+        (("--ext-csd", "ext_csd", "--ufs", "ufshc"), ["one device"]),
+        (("--ext-csd", "ufshc"), ["--ufs"]),
+        (("--ufs", "ext_csd"), ["--ext-csd"]),
+        (("--ext-csd", "gone"), ["gone", "not found"]),
+        (("--ufs", "empty"), ["empty", "no EXT_CSD register and no descriptor"]),
+        (("--ufs", "cut.tar.gz"), ["cut.tar.gz", "damaged"]),
+        (("--ext-csd", "ext_csd", "--like", "ufs31"), ["ufs31", "kind"]),
+        (("--ext-csd", "ext_csd", "--like", "galaxys2"), ["galaxys2", "mapping.scheme", "--like"]),
+        (("--ext-csd", "ext_csd", "--like", "nexus"), ["nexus"]),
+        (("--ext-csd", "/dev/zero"), ["/dev/zero: it is larger"]),
+    ],
+)
+def test_options_that_contradict_each_other_are_refused(
+    tmp_path: Path, arguments: tuple[str, ...], words: list[str]
+) -> None:
+    debugfs(tmp_path / "ext_csd")
+    with tarfile.open(tmp_path / "whole.tar.gz", "w:gz") as file:
+        file.add(ufs(tmp_path / "ufshc"), ".")
+    (tmp_path / "cut.tar.gz").write_bytes((tmp_path / "whole.tar.gz").read_bytes()[:200])
+    (tmp_path / "empty").mkdir()
+    done = emmclab("preset", *arguments, "-o", "my.toml", cwd=tmp_path)
+    assert done.returncode == 2 and not (tmp_path / "my.toml").exists(), done.stderr
+    for word in ("hint: ", *words):
+        assert word in done.stderr, (word, done.stderr)
+
+
+def test_other_commands_name_the_commands_that_read_registers(tmp_path: Path) -> None:
+    listing = tmp_path / "listing.txt"
+    listing.write_text("".join(f"{path}:{value}\n" for path, value in _UFS.items()))
+    for source, word in ((debugfs(tmp_path / "dump"), "--ext-csd"), (listing, "--ufs")):
+        done = emmclab("profile", source)
+        assert done.returncode == 2
+        assert "emmclab explain" in done.stderr and word in done.stderr
+
+
+@settings(max_examples=60)
+@given(
+    st.one_of(
+        st.binary(max_size=600), st.binary(min_size=512, max_size=512), st.text(max_size=300).map(str.encode)
+    )
+)
+def test_no_bytes_give_anything_but_an_answer_or_a_named_error(
+    tmp_path_factory: pytest.TempPathFactory, content: bytes
+) -> None:
+    source = tmp_path_factory.mktemp("any") / "dump"
+    source.write_bytes(content)
+    _answers(source)
+
+
+@settings(max_examples=60)
+@given(st.dictionaries(st.sampled_from(sorted(_FIELDS)), st.integers(0, 255), max_size=8))
+def test_no_register_gives_anything_but_a_device_or_a_named_error(
+    tmp_path_factory: pytest.TempPathFactory, changes: dict[str, int]
+) -> None:
+    _answers(debugfs(tmp_path_factory.mktemp("any") / "dump", **changes))
+
+
+@settings(max_examples=60)
+@given(
+    st.dictionaries(
+        st.sampled_from(sorted({Path(path).name for path in _UFS})),
+        st.one_of(st.integers(0, 2**64 - 1).map(hex), st.sampled_from(["", "true", "UNKNOWN", "-1"])),
+        max_size=6,
+    )
+)
+def test_no_descriptors_give_anything_but_a_device_or_a_named_error(
+    tmp_path_factory: pytest.TempPathFactory, changes: dict[str, str]
+) -> None:
+    _answers(ufs(tmp_path_factory.mktemp("any") / "ufshc", **changes))
+
+
+def _answers(source: Path) -> None:
+    """Registers are read and give a device, or what is wrong is said with a hint."""
+    try:
+        made = api.registers(source).preset()
+    except api.EmmclabError as error:
+        assert error.hint
+        return
+    assert api.Device.from_toml(made.toml).digest == made.device.digest
+
+
+@pytest.fixture
+def real_dumps(shared_traces: Path) -> Path:
+    """The register of a real device in several forms."""
+    folder = shared_traces.parent / "cases" / "30-ext-csd"
+    if not folder.is_dir():
+        pytest.skip("the dumps of a real device are not on this machine")
+    return folder
+
+
+@pytest.mark.parametrize(
+    "name", ["ext_csd", "ext_csd.bin", "u-boot.txt", "esp-idf-words.txt", "mmc-utils.txt"]
+)
+def test_the_register_of_a_real_device_is_read_in_each_form(
+    name: str, real_dumps: Path, tmp_path: Path
+) -> None:
+    made: dict[str, Any] = emmclab_json("preset", "--ext-csd", real_dumps / name, "-o", tmp_path / "my.toml")
+    assert made["capacity_bytes"] == 7456 << 20
+    found = {row["key"]: json.loads(row["value"]) for row in made["settings"]}
+    assert found["cache.size_kb"] == 8192
+    assert found["controller.queue_depth"] == 16
+    assert (found["features.packed_writes"], found["features.packed_reads"]) == (63, 63)
+    assert found["features.reliable_write"] is True
+    facts = {fact["topic"]: fact["text"] for fact in emmclab_json("explain", real_dumps / name)["facts"]}
+    assert facts["life used, type A (mostly SLC)"] == "0 to 10 % of the life used"
