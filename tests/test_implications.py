@@ -50,6 +50,7 @@ def test_every_claim_gets_a_verdict_from_the_runs(results: Results) -> None:
         "iiswc-c4",
         "iiswc-impl1-sdcard",
         "iiswc-impl1-queues",
+        "iiswc-packing",
         "iiswc-impl2-idle-gc",
         "iiswc-impl3-ram",
         "iiswc-impl4-wear",

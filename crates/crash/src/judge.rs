@@ -1,7 +1,7 @@
 //! Recovers a state in this process, and looks into its files.
 
 use emmclab_base::{Error, Kind, Result};
-use emmclab_ext4::{Filesystem, Recovery};
+use emmclab_ext4::{Filesystem, Node, Recovery};
 
 use crate::explorer::{Explorer, State};
 use crate::layered::HostView;
@@ -54,12 +54,16 @@ pub struct Recovered {
     pub problem: Option<Problem>,
     /// The contents of the files that were asked for; none where there is no such file, or a problem.
     pub files: Vec<Option<Vec<u8>>>,
+    /// All that is below the folder that was asked for; none where there is no such folder, or a problem.
+    pub tree: Option<Vec<Node>>,
     /// Writes that the recovery of layers did.
     pub layer_writes: usize,
 }
 
 /// Longest file that is read, bytes.
 const MOST_FILE: usize = 1 << 30;
+/// Most files and folders that are read of a tree.
+const MOST_NODES: usize = 1 << 20;
 
 /// Recovers states, one after the other; what it knows of checksums goes from one to the next.
 #[derive(Default)]
@@ -68,7 +72,7 @@ pub struct Judge {
 }
 
 impl Judge {
-    /// Has layers and journal recover a state of `explorer`, of which it is the present, and reads files. With `cut_after`, power
+    /// Has layers and journal recover a state of `explorer`, of which it is the present, and reads files and a folder. With `cut_after`, power
     /// goes again after so many writes of the layers' recovery.
     ///
     /// # Errors
@@ -78,6 +82,7 @@ impl Judge {
         explorer: &Explorer,
         state: &State,
         wanted: &[&str],
+        tree: Option<&str>,
         cut_after: Option<usize>,
     ) -> Result<Recovered> {
         let header = explorer.run().header();
@@ -97,7 +102,7 @@ impl Judge {
         if let Some(detail) = explorer.host_fault(state, &host) {
             return broken(Level::Layer, "contents", detail);
         }
-        let mut recovered = match self.files(&host, wanted) {
+        let mut recovered = match self.files(&host, wanted, tree) {
             Ok(recovered) => recovered,
             Err(error) if error.kind() == Kind::Unsupported => return Err(error),
             Err(error) => {
@@ -115,7 +120,7 @@ impl Judge {
     ///
     /// # Errors
     /// Where structures of the file system are damaged, or not known.
-    pub fn files(&mut self, host: &HostView, wanted: &[&str]) -> Result<Recovered> {
+    pub fn files(&mut self, host: &HostView, wanted: &[&str], tree: Option<&str>) -> Result<Recovered> {
         let replayed = self.recovery.replay(host)?;
         let replay = replayed.replay();
         if let Some(refused) = &replay.refused {
@@ -128,7 +133,8 @@ impl Judge {
             let inode = files.lookup(path)?;
             found.push(inode.map(|inode| files.contents(&inode, MOST_FILE)).transpose()?);
         }
-        Ok(Recovered { files: found, ..Recovered::default() })
+        let tree = tree.map(|folder| files.tree(folder, MOST_FILE, MOST_NODES)).transpose()?.flatten();
+        Ok(Recovered { files: found, tree, ..Recovered::default() })
     }
 }
 

@@ -47,7 +47,9 @@ mod superblock;
 
 pub use annotate::{Annotator, Status};
 pub use blocks::Blocks;
-pub use files::{Entry, FileKind, Filesystem, Inode, InodeFlags, InodeTable, ROOT, Run, Walk};
+pub use files::{
+    Attribute, Entry, FileKind, Filesystem, Inode, InodeFlags, InodeTable, Node, ROOT, Run, Walk,
+};
 pub use journal::{
     Checksums, Commit, FastCommitRecord, FastCommitRecords, FastCommitTag, JOURNAL_MAGIC, JournalFeatures,
     JournalSuperblock, Location, LogFormat, Record, RecordKind, Recovery, Replay, Replayed, Revoked, Tag,

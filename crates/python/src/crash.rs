@@ -19,6 +19,16 @@ use crate::given::Given;
 use crate::json::to_json;
 
 /// The contents of files that were asked for; none where there is no such file.
+/// Of each node below a folder: path, kind, inode, links, contents, and extended attributes by name.
+type TreeRead<'py> = Option<Vec<NodeRead<'py>>>;
+type NodeRead<'py> = (
+    Bound<'py, PyBytes>,
+    &'static str,
+    u32,
+    u16,
+    Bound<'py, PyBytes>,
+    Vec<(Bound<'py, PyBytes>, Bound<'py, PyBytes>)>,
+);
 type FilesRead<'py> = Vec<Option<Bound<'py, PyBytes>>>;
 
 /// A log of a run, indexed.
@@ -268,22 +278,25 @@ impl PyExplorer {
     }
 
     /// Has layers and journal recover the state, and reads files: the problem as JSON, the files, writes of the layers' recovery.
-    #[pyo3(signature = (wanted, *, cut_after=None))]
+    #[pyo3(signature = (wanted, *, tree=None, cut_after=None))]
     fn recover<'py>(
         &mut self,
         py: Python<'py>,
         wanted: Vec<String>,
+        tree: Option<&str>,
         cut_after: Option<usize>,
-    ) -> PyResult<(Option<String>, FilesRead<'py>, usize)> {
+    ) -> PyResult<(Option<String>, FilesRead<'py>, TreeRead<'py>, usize)> {
         let Self { explorer, judge, state, .. } = self;
-        let Some(state) = state else { return Ok((None, Vec::new(), 0)) };
+        let Some(state) = state else { return Ok((None, Vec::new(), None, 0)) };
         let wanted: Vec<&str> = wanted.iter().map(String::as_str).collect();
-        let recovered =
-            judge.recover(explorer, state, &wanted, cut_after).map_err(|error| to_python(py, &error))?;
+        let recovered = judge
+            .recover(explorer, state, &wanted, tree, cut_after)
+            .map_err(|error| to_python(py, &error))?;
         let problem =
             recovered.problem.map(|problem| run(py, || to_json(&Told::from(problem)))).transpose()?;
         let files = recovered.files.into_iter().map(|file| file.map(|data| PyBytes::new(py, &data)));
-        Ok((problem, files.collect(), recovered.layer_writes))
+        let tree = recovered.tree.map(|nodes| nodes.iter().map(|node| node_of(py, node)).collect());
+        Ok((problem, files.collect(), tree, recovered.layer_writes))
     }
 
     /// The writes that the state lacks: number of the command, when it came, first sector, sectors, and whether garbage is there instead.
@@ -370,6 +383,32 @@ fn replay(image: &File) -> Result<Option<Problem>, Error> {
 #[pyfunction]
 pub(crate) fn crash_ways(py: Python<'_>, states: &str) -> PyResult<String> {
     run(py, || Ok(states.parse::<Ways>()?.to_string()))
+}
+
+/// A node for Python; the kind is `file`, `folder`, `link`, or `other`.
+fn node_of<'py>(py: Python<'py>, node: &emmclab_ext4::Node) -> NodeRead<'py> {
+    use emmclab_ext4::FileKind::{Directory, Regular, Symlink};
+    let bytes = |bytes: &[u8]| PyBytes::new(py, bytes);
+    let kind = match node.kind {
+        Regular => "file",
+        Directory => "folder",
+        Symlink => "link",
+        _ => "other",
+    };
+    let attributes = node.attributes.iter().map(|(name, value)| (bytes(name), bytes(value))).collect();
+    (bytes(&node.path), kind, node.inode, node.links, bytes(&node.data), attributes)
+}
+
+/// All that is below a folder of an ext4 image, after its journal was replayed; `None` where there is no such folder.
+#[pyfunction]
+pub(crate) fn read_ext4_tree<'py>(py: Python<'py>, image: PathBuf, folder: &str) -> PyResult<TreeRead<'py>> {
+    let found = run(py, || {
+        let file = File::open(&image).map_err(|error| Error::io(&image, error))?;
+        let mut recovery = emmclab_ext4::Recovery::new();
+        let replayed = recovery.replay(&file)?;
+        emmclab_ext4::Filesystem::open(&replayed)?.tree(folder, 1 << 30, 1 << 20)
+    })?;
+    Ok(found.map(|nodes| nodes.iter().map(|node| node_of(py, node)).collect()))
 }
 
 /// Files of an ext4 image, with what its journal holds.

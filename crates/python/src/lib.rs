@@ -47,7 +47,7 @@ mod _core {
     #[pymodule_export]
     use crate::calibrate::{calibrate_fio, calibrate_trace};
     #[pymodule_export]
-    use crate::crash::{PyCrashRun, PyExplorer, crash_ways, read_ext4};
+    use crate::crash::{PyCrashRun, PyExplorer, crash_ways, read_ext4, read_ext4_tree};
     #[pymodule_export]
     use crate::direct::{PyDirectIo, bandwidths, fitted_figures};
     #[pymodule_export]

@@ -108,8 +108,9 @@ def crash(
     workload: Annotated[
         str | None,
         option(
-            "An included workload: files, append-log, sqlite-MODE[-LEVEL]; with -unsynced after its name, "
-            "syncs return at once without effect.",
+            "An included workload: files, append-log, sqlite-MODE[-LEVEL], with -unsynced after its name if "
+            "syncs are to return at once; or programs of file-system operations: ace:LENGTH[:PROGRAMS], "
+            "random:OPERATIONS, or a file that ends in .prog.",
             _RUN,
             metavar="NAME",
             autocompletion=crash_workload_names,
@@ -263,7 +264,7 @@ def crash(
             )
         chosen = Workload(workload or "", tuple(command or ()), operations, seed, timeout)
         # A workload that is not known is told before the check that would belong to it.
-        chosen.arguments()
+        chosen.require()
         options.require()
         if fs != "ext4" and recovery != "mount":
             raise no_ext4(recovery, f"the file system is to be {fs}")
@@ -357,8 +358,10 @@ def _end(tried: Sequence[Tried], options: Options, as_json: bool, html: Path | N
 
 def _check_named(check: str | None, workload: str | None) -> str | None:
     """Return the check; an included workload has its own."""
-    from emmclab.crash import workloads
+    from emmclab.crash import generated, workloads
 
+    if check is None and workload is not None and generated.is_programs(workload):
+        return generated.CHECK
     if check == "sqlite":
         own = workload if workload is not None and workloads.sqlite_setting(workload) else None
         return own or "sqlite"

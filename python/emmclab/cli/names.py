@@ -134,7 +134,8 @@ def _control_commands() -> tuple[str, ...]:
 def _crash_workloads() -> list[str]:
     from emmclab.crash.workloads import ABOUT, MODES
 
-    return [*(name for name in ABOUT if name.islower()), *(f"sqlite-{mode}" for mode in MODES)]
+    made = ("ace:1", "ace:2", "ace:3", "random:200")
+    return [*(name for name in ABOUT if name.islower()), *(f"sqlite-{mode}" for mode in MODES), *made]
 
 
 format_names = names_of(_formats)

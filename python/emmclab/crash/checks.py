@@ -9,30 +9,13 @@ import sqlite3
 import weakref
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from emmclab.crash import workloads
+from emmclab.crash import generated, workloads
+from emmclab.crash.expected import CheckPrograms
+from emmclab.crash.found import Files, Lost
 from emmclab.crash.scratch import scratch
-
-
-class Files(Protocol):
-    """The file system that a cut left, after recovery."""
-
-    def read(self, path: str) -> bytes | None:
-        """Return the contents of a file; `None` if it does not exist."""
-
-
-@dataclass(frozen=True)
-class Lost:
-    """A promise that a state breaks."""
-
-    promise: str
-    level: str
-    detail: str
-    #: Why this is not a defect: where the software says that it does not promise it.
-    documented: str | None = None
 
 
 class Check(Protocol):
@@ -40,6 +23,9 @@ class Check(Protocol):
 
     def wanted(self, lines: Sequence[str]) -> list[str]:
         """Name the files that it needs."""
+
+    def folder(self, lines: Sequence[str]) -> str | None:
+        """Name the folder that it needs with all that is below it; `None` if it needs none."""
 
     def __call__(self, files: Files, lines: Sequence[str]) -> Lost | None:
         """Return the promise that they break, if any."""
@@ -65,6 +51,10 @@ class CheckFiles:
         """Name every file that was spoken of."""
         safe, begun = _states(lines)
         return [f"/{name}" for name in sorted(safe.keys() | begun.keys())]
+
+    def folder(self, _lines: Sequence[str]) -> str | None:
+        """It needs no folder."""
+        return None
 
     def __call__(self, files: Files, lines: Sequence[str]) -> Lost | None:
         """Judge a state."""
@@ -122,6 +112,10 @@ class CheckLog:
         """Name the log."""
         return [f"/{workloads.LOG}"]
 
+    def folder(self, _lines: Sequence[str]) -> str | None:
+        """It needs no folder."""
+        return None
+
     def __call__(self, files: Files, lines: Sequence[str]) -> Lost | None:
         """Judge a state."""
         safe = _last_safe(lines, workloads.LOG)
@@ -156,6 +150,10 @@ class CheckSqlite:
     def wanted(self, _lines: Sequence[str]) -> list[str]:
         """Name the database and what belongs to it."""
         return [f"/{workloads.DATABASE}{suffix}" for suffix in _SUFFIXES]
+
+    def folder(self, _lines: Sequence[str]) -> str | None:
+        """It needs no folder."""
+        return None
 
     def __call__(self, files: Files, lines: Sequence[str]) -> Lost | None:
         """Judge a state."""
@@ -231,6 +229,8 @@ class CheckSqlite:
 
 def check_for(workload: str, *, garbles: bool = False) -> Check:
     """Return the check that belongs to a workload; `garbles`: sectors in flight may hold anything."""
+    if workload == generated.CHECK:
+        return CheckPrograms()
     base = workload.removesuffix(workloads.UNSYNCED)
     if base == "files":
         return CheckFiles()

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from emmclab import _core
-from emmclab.crash.checks import Lost
 from emmclab.crash.finding import COMMANDS, LEVELS, CutTally, Finding
+from emmclab.crash.found import Lost
 from emmclab.crash.judging import Judge, RuleBreak, require, rules_of
 from emmclab.crash.recording import MOUNTED
 from emmclab.errors import ConfigError, EmmclabError, UnsupportedError
@@ -148,7 +148,7 @@ def require_recoverable(run: _core.CrashRun, options: Options) -> None:
     explorer = _core.Explorer(run, last.core())
     while explorer.next_state() is not None:
         try:
-            problem, _, _ = explorer.recover([])
+            problem, *_ = explorer.recover([])
         except UnsupportedError as error:
             if options.recovery == "process":
                 raise not_in_process(error) from error

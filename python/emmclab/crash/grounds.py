@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from emmclab import _core
-from emmclab.crash import workloads
+from emmclab.crash import generated, workloads
 from emmclab.crash.named_files import Named, digest_of_file
 from emmclab.crash.tools import TOOLS_PATH
 
@@ -34,7 +34,7 @@ def command_of(check: str | None) -> str | None:
     >>> command_of("sqlite"), command_of("./check.sh")
     (None, './check.sh')
     """
-    is_named = check is None or check == "sqlite" or workloads.is_known(check)
+    is_named = check is None or check in ("sqlite", generated.CHECK) or workloads.is_known(check)
     return None if is_named else check
 
 

@@ -15,8 +15,9 @@ from types import TracebackType
 from typing import Any
 
 from emmclab import _core
-from emmclab.crash.checks import Check, Lost, check_for
+from emmclab.crash.checks import Check, check_for
 from emmclab.crash.finding import COMMANDS, Finding
+from emmclab.crash.found import Files, Image, InProcess, Lost, Mounted
 from emmclab.crash.grounds import command_of
 from emmclab.crash.mounting import NotMountedError, mounted
 from emmclab.crash.recording import MOUNTED
@@ -45,39 +46,6 @@ _TORN = {
 RuleBreak = tuple[int, str, int, str]
 
 
-class _InProcess:
-    """Files that the core read already."""
-
-    def __init__(self, files: Mapping[str, bytes | None]) -> None:
-        self._files = files
-
-    def read(self, path: str) -> bytes | None:
-        return self._files[path]
-
-
-class _Image:
-    """Files of an image that e2fsck has recovered."""
-
-    def __init__(self, image: Path) -> None:
-        self._image = image
-
-    def read(self, path: str) -> bytes | None:
-        return _core.read_ext4(str(self._image), [path])[0]
-
-
-class _Mounted:
-    """Files of a mounted image."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-
-    def read(self, path: str) -> bytes | None:
-        try:
-            return (self._folder / path.lstrip("/")).read_bytes()
-        except FileNotFoundError:
-            return None
-
-
 def require(check: str | None, recovery: str) -> None:
     """Refuse a way of judging before there is anything to judge.
 
@@ -97,7 +65,7 @@ def require(check: str | None, recovery: str) -> None:
             f"`{command}` is neither a check nor a program",
             kind="config",
             field="check",
-            hint="use sqlite, files, append-log or a shell command",
+            hint="use sqlite, files, append-log, programs or a shell command",
         )
     if recovery == "e2fsck" and shutil.which("e2fsck", path=TOOLS_PATH["PATH"]) is None:
         raise ConfigError(
@@ -197,19 +165,20 @@ class Judge:
 
     def _in_process(self, lines: Sequence[str]) -> Lost | None:
         wanted = [] if self._check is None else self._check.wanted(lines)
-        problem, files, writes = self._explorer.recover(wanted)
+        folder = None if self._check is None else self._check.folder(lines)
+        problem, files, tree, writes = self._explorer.recover(wanted, tree=folder)
         if problem is not None:
             return Lost(**json.loads(problem))
-        lost = self._checked(dict(zip(wanted, files, strict=True)), lines)
+        lost = self._checked(InProcess(dict(zip(wanted, files, strict=True)), tree), lines)
         if lost is not None or not writes:
             return lost
         # Power goes again while the layers recover.
         step = max(1, writes // max(1, self._recovery_cuts))
         for cut_after in range(0, writes, step) if self._recovery_cuts else ():
-            problem, files, _ = self._explorer.recover(wanted, cut_after=cut_after)
+            problem, files, tree, _ = self._explorer.recover(wanted, tree=folder, cut_after=cut_after)
             if problem is not None:
                 return Lost(**json.loads(problem))
-            lost = self._checked(dict(zip(wanted, files, strict=True)), lines)
+            lost = self._checked(InProcess(dict(zip(wanted, files, strict=True)), tree), lines)
             if lost is not None:
                 return Lost(
                     lost.promise,
@@ -218,8 +187,8 @@ class Judge:
                 )
         return None
 
-    def _checked(self, files: Mapping[str, bytes | None], lines: Sequence[str]) -> Lost | None:
-        return None if self._check is None else self._check(_InProcess(files), lines)
+    def _checked(self, files: Files, lines: Sequence[str]) -> Lost | None:
+        return None if self._check is None else self._check(files, lines)
 
     def _by_program(self, lines: Sequence[str]) -> Lost | None:
         """Recover a copy of the disk; the kernel mounts it where the recovery or the check needs that.
@@ -235,14 +204,14 @@ class Judge:
             if lost is not None:
                 return lost
             if self._command is None:
-                return None if self._check is None else self._check(_Image(image), lines)
+                return self._checked(Image(image), lines)
         mount = self._folder / "mount"
         mount.mkdir(exist_ok=True)
         try:
             with mounted(image, mount, _PATIENCE_S):
                 if self._command is not None:
                     return self._asked(mount, lines)
-                return None if self._check is None else self._check(_Mounted(mount), lines)
+                return self._checked(Mounted(mount), lines)
         except NotMountedError as error:
             return Lost("mountable", "filesystem", str(error))
 

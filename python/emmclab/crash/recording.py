@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from os import PathLike
 from pathlib import Path
 
-from emmclab.crash import workloads
+from emmclab.crash import generated, programs, workloads
 from emmclab.crash.scratch import scratch
 from emmclab.crash.thinking import Thinking
 from emmclab.devices.device import Device, lie_of
@@ -64,25 +64,43 @@ class Workload:
     timeout_s: float = 300.0
     thinks: int = 0
 
-    def arguments(self) -> list[str]:
-        """Return the command line.
+    def require(self) -> None:
+        """Refuse a workload that is not known before there is anything for it to run on.
 
         Raises:
-            ConfigError: there is no such workload.
-
-        >>> from emmclab.crash import Workload
-        >>> Workload(command=("sync",)).arguments()
-        ['sync']
+            ConfigError: there is no such workload, or its file holds no programs.
         """
         if self.command:
-            return list(self.command)
-        if not workloads.is_known(self.name):
+            return
+        if generated.is_programs(self.name):
+            generated.load(self.name, self.seed)
+        elif not workloads.is_known(self.name):
+            known = ", ".join([*workloads.ABOUT, *generated.ABOUT])
             raise ConfigError(
                 f"there is no workload `{self.name}`",
                 kind="config",
                 field="workload",
-                hint=f"these come with emmclab: {', '.join(workloads.ABOUT)}; or give a command after --",
+                hint=f"these come with emmclab: {known}; or give a command after --",
             )
+
+    def arguments(self, folder: Path) -> list[str]:
+        """Return the command line; a file that it needs is written to a folder.
+
+        Raises:
+            ConfigError: as `require`.
+
+        >>> from emmclab.crash import Workload
+        >>> Workload(command=("sync",)).arguments(Path("."))
+        ['sync']
+        """
+        self.require()
+        if self.command:
+            return list(self.command)
+        if generated.is_programs(self.name):
+            written = folder / "workload.prog"
+            text = "\n".join(map(str, generated.load(self.name, self.seed)))
+            written.write_text(f"{text}\n", encoding="utf-8")
+            return [sys.executable, "-I", str(Path(programs.__file__)), str(written)]
         program = str(Path(workloads.__file__))
         return [sys.executable, "-I", program, self.name, str(self.operations), str(self.seed)]
 
@@ -140,8 +158,8 @@ def record_run(
     ...
     emmclab.errors.ConfigError: there is no workload `no-such`
     """
-    arguments = workload.arguments()
     with scratch() as folder:
+        arguments = workload.arguments(folder)
         mount = folder / "mount"
         mount.mkdir()
         said(f"making {file_system}")

@@ -21,7 +21,7 @@ const MAP_AT: usize = 0x28;
 const CHECKSUM_LOW: usize = 0x7C;
 const CHECKSUM_HIGH: usize = 0x82;
 /// Bytes of an inode without extra fields.
-const PLAIN_BYTES: usize = 128;
+pub(super) const PLAIN_BYTES: usize = 128;
 
 bitflags! {
     /// Flags of an inode.
@@ -51,6 +51,8 @@ pub struct Inode {
     modified: (i64, u32),
     flags: InodeFlags,
     inline: Option<Vec<u8>>,
+    /// The block of extended attributes; 0 = none.
+    attribute_block: u64,
     pub(super) generation: u32,
     pub(super) map: [u8; MAP_BYTES],
     /// Where it stands on the disk, in bytes.
@@ -96,6 +98,11 @@ impl Inode {
     /// The contents, where they stand in the inode.
     pub(super) fn inline(&self) -> Option<&[u8]> {
         self.inline.as_deref()
+    }
+
+    /// The block of extended attributes; 0 = none.
+    pub(super) fn attribute_block(&self) -> u64 {
+        self.attribute_block
     }
 
     /// The target of a symbolic link that stands in the inode.
@@ -226,6 +233,7 @@ impl<B: Blocks> Filesystem<B> {
             modified: (seconds, more >> 2),
             flags,
             inline,
+            attribute_block: wide(u32::from(le16(bytes, 0x76)), le32(bytes, 0x68)),
             generation,
             map,
             offset,

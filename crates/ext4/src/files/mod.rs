@@ -1,5 +1,6 @@
 //! The file system on a disk: group descriptors, inodes, and files by their path.
 
+mod attributes;
 mod directory;
 mod extents;
 mod group;
@@ -7,13 +8,16 @@ mod indirect;
 mod inline;
 mod inode;
 mod runs;
+mod tree;
 mod walk;
 
+pub use attributes::Attribute;
 pub(crate) use directory::record_length;
 pub use directory::{Entry, FileKind};
 pub(crate) use group::Group;
 pub use inode::{Inode, InodeFlags, InodeTable};
 pub use runs::Run;
+pub use tree::Node;
 pub use walk::Walk;
 
 use emmclab_base::{Error, Kind, Result};

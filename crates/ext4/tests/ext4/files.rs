@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 use crate::support::tree::{self, Tree};
 use crate::support::{Images, can_run, repair, run, text, try_run};
 use emmclab_base::Kind;
-use emmclab_ext4::{Filesystem, ROOT, Recovery};
+use emmclab_ext4::{FileKind, Filesystem, ROOT, Recovery};
 use tempfile::TempDir;
 
 /// The folder that every image is made of, and what is in it.
@@ -234,4 +234,45 @@ fn what_is_not_understood_is_refused_by_name() {
     let short = Filesystem::open(&bytes[..bytes.len() - 4096]).err().unwrap().to_string();
     assert!(short.contains("do not fit"), "{short}");
     assert_eq!(Filesystem::open(&bytes[..100]).err().unwrap().kind(), Kind::Truncated);
+}
+
+#[test]
+fn a_folder_is_read_with_all_below_it_and_extended_attributes_in_inode_and_block() {
+    if !can_run(false, &[]) {
+        return;
+    }
+    let images = Images::new();
+    let folder = TempDir::new().unwrap();
+    std::fs::create_dir_all(folder.path().join("top/inner")).unwrap();
+    std::fs::write(folder.path().join("top/file"), b"contents").unwrap();
+    std::fs::hard_link(folder.path().join("top/file"), folder.path().join("top/inner/same")).unwrap();
+    std::os::unix::fs::symlink("file", folder.path().join("top/link")).unwrap();
+    for inode_bytes in ["128", "256", "1024"] {
+        let name = format!("tree-{inode_bytes}");
+        let options = ["-b", "4096", "-I", inode_bytes, "-d", text(folder.path())];
+        let image = images.make(&name, 16 << 20, &options);
+        let large = "v".repeat(700);
+        for (key, value) in [("user.small", "1"), ("user.large", large.as_str()), ("trusted.t", "")] {
+            run("debugfs", &["-w", "-R", &format!("ea_set /top/file {key} \"{value}\""), text(&image)]);
+        }
+        let files = Filesystem::open(File::open(&image).unwrap()).unwrap();
+        let nodes = files.tree("/top", 1 << 20, 100).unwrap().unwrap();
+        let paths: Vec<_> = nodes.iter().map(|node| String::from_utf8(node.path.clone()).unwrap()).collect();
+        assert_eq!(paths, ["file", "inner", "inner/same", "link"], "{inode_bytes}");
+        let [file, inner, same, link] = &nodes[..] else { panic!("{nodes:?}") };
+        assert_eq!((file.kind, &file.data[..], file.links), (FileKind::Regular, &b"contents"[..], 2));
+        assert_eq!((file.inode, &file.attributes), (same.inode, &same.attributes));
+        assert_eq!(
+            (inner.kind, link.kind, &link.data[..]),
+            (FileKind::Directory, FileKind::Symlink, &b"file"[..])
+        );
+        let found: Vec<_> = file.attributes.iter().map(|(key, value)| (&key[..], value.len())).collect();
+        assert_eq!(
+            found,
+            [(&b"trusted.t"[..], 0), (b"user.large", 700), (b"user.small", 1)],
+            "{inode_bytes}"
+        );
+        assert!(files.tree("/nowhere", 1, 1).unwrap().is_none());
+        assert!(files.tree("/top", 1 << 20, 2).is_err(), "more nodes than asked for");
+    }
 }

@@ -1,0 +1,90 @@
+//! Extended attributes: in the inode behind its extra fields, and in a block of their own.
+//!
+//! Source: Linux `Documentation/filesystems/ext4/attributes.rst`; `fs/ext4/xattr.h`.
+
+use emmclab_base::Result;
+
+use super::inode::PLAIN_BYTES;
+use super::{Filesystem, Inode};
+use crate::blocks::Blocks;
+use crate::bytes::{le16, le32};
+use crate::structure::Structure;
+
+const MAGIC: u32 = 0xEA02_0000;
+/// Bytes of the head of a block of attributes.
+const BLOCK_HEAD: usize = 32;
+/// Bytes of an entry before its name.
+const ENTRY: usize = 16;
+/// Prefixes that a number stands for.
+const PREFIXES: [&str; 9] = [
+    "",
+    "user.",
+    "system.posix_acl_access",
+    "system.posix_acl_default",
+    "trusted.",
+    "",
+    "security.",
+    "system.",
+    "system.richacl",
+];
+
+/// An extended attribute: its whole name, and its value.
+pub type Attribute = (Vec<u8>, Vec<u8>);
+
+impl<B: Blocks> Filesystem<B> {
+    /// The extended attributes of an inode, those in the inode first.
+    ///
+    /// # Errors
+    ///
+    /// Entries beyond the end of their block; values in an inode of their own, which are not supported.
+    pub fn attributes(&self, inode: &Inode) -> Result<Vec<Attribute>> {
+        let structure = Structure::Attributes(inode.number());
+        let mut out = Vec::new();
+        let mut bytes = vec![0; usize::from(self.superblock().inode_size)];
+        structure.read(self.disk(), inode.offset, &mut bytes)?;
+        // Behind the extra fields, whose length was checked with the inode.
+        let extra = if bytes.len() > PLAIN_BYTES { usize::from(le16(&bytes, 0x80)) } else { 0 };
+        let from = PLAIN_BYTES + extra;
+        if bytes.len() >= from + 4 && le32(&bytes, from) == MAGIC {
+            let at = inode.offset + from as u64 + 4;
+            Self::read_attributes(structure, &bytes[from + 4..], 0, at, &mut out)?;
+        }
+        if inode.attribute_block() != 0 {
+            let offset = self.offset_of(inode.attribute_block(), structure)?;
+            let mut block = vec![0; self.superblock().block_size as usize];
+            structure.read(self.disk(), offset, &mut block)?;
+            if le32(&block, 0) != MAGIC {
+                return Err(
+                    structure.fault(offset, format!("the block begins with {:#010x}", le32(&block, 0)))
+                );
+            }
+            Self::read_attributes(structure, &block, BLOCK_HEAD, offset, &mut out)?;
+        }
+        Ok(out)
+    }
+
+    /// Reads entries from `at` on; values are counted from the beginning of `bytes`, which stand at byte `offset`.
+    fn read_attributes(
+        structure: Structure,
+        bytes: &[u8],
+        mut at: usize,
+        offset: u64,
+        out: &mut Vec<Attribute>,
+    ) -> Result<()> {
+        while bytes.len() >= at + 4 && le32(bytes, at) != 0 {
+            let beyond = || structure.fault(offset + at as u64, "an entry goes beyond the end");
+            let head = bytes.get(at..at + ENTRY).ok_or_else(beyond)?;
+            let (length, index) = (usize::from(head[0]), usize::from(head[1]));
+            if le32(head, 4) != 0 {
+                return Err(structure.unsupported(offset + at as u64, "a value lies in an inode of its own"));
+            }
+            let name = bytes.get(at + ENTRY..at + ENTRY + length).ok_or_else(beyond)?;
+            let (from, size) = (usize::from(le16(head, 2)), le32(head, 8) as usize);
+            let value = from.checked_add(size).and_then(|end| bytes.get(from..end)).ok_or_else(beyond)?;
+            let prefix = PREFIXES.get(index).copied().unwrap_or_default();
+            out.push(([prefix.as_bytes(), name].concat(), value.to_vec()));
+            at += (ENTRY + length).next_multiple_of(4);
+        }
+        Ok(())
+    }
+}

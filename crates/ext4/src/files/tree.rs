@@ -1,0 +1,77 @@
+//! A folder with all that is below it, as a reader of the mounted file system would find it.
+
+use std::ops::ControlFlow;
+
+use emmclab_base::Result;
+
+use super::attributes::Attribute;
+use super::{FileKind, Filesystem};
+use crate::blocks::Blocks;
+use crate::structure::Structure;
+
+/// A file, folder or link below a folder.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Node {
+    /// Its path from that folder, without a slash at the beginning.
+    pub path: Vec<u8>,
+    /// Its kind.
+    pub kind: FileKind,
+    /// Its inode: equal for two names of one file.
+    pub inode: u32,
+    /// Names that lead to it.
+    pub links: u16,
+    /// Contents of a regular file, target of a symbolic link; else empty.
+    pub data: Vec<u8>,
+    /// Extended attributes, by name.
+    pub attributes: Vec<Attribute>,
+}
+
+impl<B: Blocks> Filesystem<B> {
+    /// All that is below a folder, by path; `None` where there is no such folder. `limit` bounds the bytes of each file, and `most`
+    /// the number of nodes.
+    ///
+    /// # Errors
+    ///
+    /// Damaged structures; more nodes than `most`.
+    pub fn tree(&self, folder: &str, limit: usize, most: usize) -> Result<Option<Vec<Node>>> {
+        let Some(top) = self.lookup(folder)?.filter(|top| top.kind() == FileKind::Directory) else {
+            return Ok(None);
+        };
+        let mut out: Vec<Node> = Vec::new();
+        let mut left = vec![(Vec::new(), top)];
+        while let Some((path, directory)) = left.pop() {
+            let mut names = Vec::new();
+            self.entries(&directory, |entry| {
+                if entry.name != b"." && entry.name != b".." {
+                    names.push((entry.name.to_vec(), entry.inode));
+                }
+                ControlFlow::Continue(())
+            })?;
+            if out.len() + names.len() > most {
+                let structure = Structure::Directory(directory.number());
+                return Err(
+                    structure.fault(directory.offset, format!("more than {most} files below a folder"))
+                );
+            }
+            for (name, number) in names {
+                let inode = self.inode(number)?;
+                let separator: &[u8] = if path.is_empty() { b"" } else { b"/" };
+                let path = [&path[..], separator, &name].concat();
+                let data = match inode.kind() {
+                    FileKind::Regular => self.contents(&inode, limit)?,
+                    FileKind::Symlink => self.link(&inode)?,
+                    _ => Vec::new(),
+                };
+                let mut attributes = self.attributes(&inode)?;
+                attributes.sort();
+                let (kind, inode_number, links) = (inode.kind(), inode.number(), inode.links());
+                if kind == FileKind::Directory {
+                    left.push((path.clone(), inode));
+                }
+                out.push(Node { path, kind, inode: inode_number, links, data, attributes });
+            }
+        }
+        out.sort_by(|a, b| a.path.cmp(&b.path));
+        Ok(Some(out))
+    }
+}

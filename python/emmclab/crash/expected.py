@@ -1,0 +1,257 @@
+"""Checks of generated programs: what a cut may leave of files and folders, by what was synced before.
+
+The files that are found are compared with a model of the program (`tree`). What was synced has to be there;
+of what was not, each part may be old or new. Bytes are those of a version of the file, or zeros where the
+last version that is durable had none, so that data of other files is found out.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from emmclab.crash.found import Files, Lost, Node
+from emmclab.crash.programs import HERE, Operation, operation, written
+from emmclab.crash.promises import Promises, promises_of
+from emmclab.crash.tree import TOP, Named, RefusedError, Tree
+
+#: Operations that make all that was done before durable.
+_ALL = ("sync", "syncfs")
+#: Operations that make a file durable; the first also its names, where the file system says so.
+_ONE = ("fsync", "fdatasync", "msync")
+
+
+@dataclass
+class History:
+    """A program up to a moment.
+
+    Attributes:
+        number: the program, and so its folder.
+        name: its name.
+        states: what its paths lead to before the first operation and after each; the last may be under way.
+        tree: the last state, with all versions of all files.
+        operations: what was done, for messages.
+        ends: of each state, the operation after which it is.
+        is_known: whether the model knows what all operations did.
+        least: index in `states` of the first state that a cut may leave.
+        durable: by inode, the operation after which its contents are durable.
+        named: by inode, the index in `states` from which its own name and attributes are durable.
+    """
+
+    number: int
+    name: str
+    states: list[dict[str, Named]]
+    tree: Tree
+    operations: list[Operation] = field(default_factory=list)
+    ends: list[int] = field(default_factory=lambda: [-1])
+    is_known: bool = True
+    least: int = 0
+    durable: dict[int, int] = field(default_factory=dict)
+    named: dict[int, int] = field(default_factory=dict)
+
+
+class CheckPrograms:
+    """The folder of the program that runs is in a state that its operations and syncs allow."""
+
+    def wanted(self, _lines: Sequence[str]) -> list[str]:
+        """Name the files that it needs: none, as it needs a folder."""
+        return []
+
+    def folder(self, lines: Sequence[str]) -> str | None:
+        """Name the folder that it needs; `None` before the first program."""
+        history = _running(lines)
+        return None if history is None else f"/p{history.number}"
+
+    def __call__(self, files: Files, lines: Sequence[str]) -> Lost | None:
+        """Judge a state."""
+        history = _running(lines)
+        if history is None or not history.is_known:
+            return None
+        nodes = files.tree(f"/p{history.number}")
+        if nodes is None:
+            return _lost(history, "sync", f"p{history.number}: the folder is gone")
+        return _judged(history, nodes, _promises(lines[0]))
+
+
+def _promises(line: str) -> Promises:
+    _, kind, options = [*line.split(), "", ""][:3]
+    return promises_of(kind, options)
+
+
+def _running(lines: Sequence[str]) -> History | None:
+    """Return the program that runs after these lines; `None` before, between and after programs."""
+    marks = (at for at in reversed(range(len(lines))) if lines[at].startswith(("begin ", "end ")))
+    start = next(marks, None)
+    if start is None or lines[start].startswith("end "):
+        return None
+    return _history(lines[0], tuple(lines[start:]))
+
+
+@functools.lru_cache(maxsize=64)
+def _history(mount: str, lines: tuple[str, ...]) -> History:
+    """Return a program up to a moment, of the lines since it began."""
+    _, number, name = lines[0].split(maxsplit=2)
+    history = History(int(number), name, [{}], Tree())
+    promises = _promises(mount)
+    index = 0
+    for line, after in zip(lines, [*lines[1:], ""], strict=True):
+        if not line.startswith("does "):
+            continue
+        if not after.startswith("failed"):
+            one = operation(line.removeprefix("does "))
+            _do(history, index, one, promises, is_done=after == "did")
+        index += 1
+    return history
+
+
+def _do(history: History, index: int, one: Operation, promises: Promises, *, is_done: bool) -> None:
+    tree, number = history.tree, history.number
+    try:
+        tree.apply(index, one, written(number, index, one))
+    except RefusedError:
+        # One that is under way will fail; one that was done follows a link, which the model does not.
+        history.is_known &= not is_done
+        return
+    history.operations.append(one)
+    history.ends.append(index)
+    history.states.append(tree.names())
+    if not is_done:
+        return
+    last = len(history.states) - 1
+    if one.verb in _ALL:
+        history.least = last
+        history.durable = dict.fromkeys(tree.inodes, index)
+        history.named = dict.fromkeys(tree.inodes, last)
+    elif one.verb in _ONE:
+        inode = TOP if one.arguments[0] == HERE else tree.find(str(one.arguments[0]))
+        if inode is None:
+            return
+        history.durable[inode] = index
+        if one.verb == "fsync" and promises.fsync_commits:
+            changed = history.ends.index(tree.inodes[inode].changed)
+            history.named[inode] = max(history.named.get(inode, 0), changed)
+            if promises.names == "in_order":
+                history.least = max(history.least, changed)
+
+
+def _judged(history: History, nodes: Mapping[str, Node], promises: Promises) -> Lost | None:
+    if promises.names == "in_order":
+        reasons = [_differs(history, nodes, at) for at in range(history.least, len(history.states))]
+        if all(reason is not None for reason in reasons):
+            # The last state that a cut may leave says best what is missing.
+            return _lost(history, "fsync", str(reasons[0]))
+        allowed = [at for at, reason in zip(_from(history), reasons, strict=True) if reason is None]
+    else:
+        for path in sorted({*nodes, *(path for state in history.states for path in state)}):
+            if (reason := _differs_alone(history, nodes, path)) is not None:
+                return _lost(history, "fsync", reason)
+        allowed = list(_from(history))
+    problems = [_contents(history, nodes, history.states[at], promises) for at in allowed]
+    if all(problem is not None for problem in problems):
+        return problems[-1]
+    return None
+
+
+def _from(history: History) -> range:
+    return range(history.least, len(history.states))
+
+
+def _differs(history: History, nodes: Mapping[str, Node], at: int) -> str | None:
+    """Say how the names that are found differ from those of a state; `None` where they do not."""
+    state = history.states[at]
+    for path in sorted({*nodes, *state}):
+        if (reason := _unlike(path, nodes.get(path), state.get(path))) is not None:
+            return reason
+    # Two names of one file lead to one inode, and names of two files do not.
+    found: dict[int, int] = {}
+    for path, named in state.items():
+        if found.setdefault(named.inode, nodes[path].inode) != nodes[path].inode:
+            return f"{path}: no longer the same file as its other name"
+    return None if len({*found.values()}) == len(found) else "two files have one inode"
+
+
+def _differs_alone(history: History, nodes: Mapping[str, Node], path: str) -> str | None:
+    """Say how a path differs from all that it led to since it was durable; `None` where it does not."""
+    least = history.least
+    for at in range(history.least, len(history.states)):
+        named = history.states[at].get(path)
+        if named is not None and history.named.get(named.inode, 0) >= at:
+            least = at
+    reasons = [
+        _unlike(path, nodes.get(path), history.states[at].get(path), links=False)
+        for at in range(least, len(history.states))
+    ]
+    return None if any(reason is None for reason in reasons) else reasons[-1]
+
+
+def _unlike(path: str, node: Node | None, named: Named | None, *, links: bool = True) -> str | None:
+    if node is None or named is None:
+        if node is None and named is None:
+            return None
+        return f"{path}: gone" if node is None else f"{path}: there again, a {node.kind}"
+    if node.kind != named.kind:
+        return f"{path}: a {node.kind}, not a {named.kind}"
+    if named.kind == "link" and node.data.decode(errors="replace") != named.target:
+        return f"{path}: leads to {node.data.decode(errors='replace')!r}, not to {named.target!r}"
+    given = {name: value for name, value in node.attributes.items() if name.startswith("user.")}
+    if given != {f"user.{name}": value for name, value in named.attributes.items()}:
+        return f"{path}: has the attributes {sorted(given)}, not {sorted(named.attributes)}"
+    if links and named.kind == "file" and node.links != named.links:
+        return f"{path}: {node.links} names, not {named.links}"
+    return None
+
+
+def _contents(
+    history: History, nodes: Mapping[str, Node], state: Mapping[str, Named], promises: Promises
+) -> Lost | None:
+    """Return the first file with contents that it cannot have; `None` where there is none."""
+    for path, named in state.items():
+        node = nodes.get(path)
+        if named.kind != "file" or node is None:
+            continue
+        versions = history.tree.inodes[named.inode].versions
+        durable = history.durable.get(named.inode, -1)
+        before = [version for version in versions if version.index <= durable]
+        since = [before[-1] if before else versions[0]]
+        since += [version for version in versions if version.index > durable]
+        reason = _unlike_all(node.data, [version.data for version in since])
+        if reason is not None:
+            return _lost(history, "garbage" if "no version" in reason else "fsync", f"{path}: {reason}")
+        if promises.replace_by_rename and named.replaced >= 0 and not node.data:
+            had = [version for version in versions if version.index <= named.replaced]
+            if had and had[-1].data and all(version.data for version in versions[versions.index(had[-1]) :]):
+                return _lost(
+                    history, "replace_by_rename", f"{path}: empty, though it replaced a file with data"
+                )
+    return None
+
+
+def _unlike_all(data: bytes, versions: Sequence[bytes]) -> str | None:
+    """Say how contents differ from all versions that may be there, the durable one first."""
+    sizes = [len(version) for version in versions]
+    if not min(sizes) <= len(data) <= max(sizes):
+        expected = f"{sizes[0]:,}" if len({*sizes}) == 1 else f"{min(sizes):,} to {max(sizes):,}"
+        return f"{len(data):,} bytes, not {expected}"
+    if any(version == data for version in versions):
+        return None
+    first = versions[0]
+    if len(versions) == 1:
+        return f"byte {_first_difference(data, first):,} is not what was synced"
+    for at, byte in enumerate(data):
+        if any(at < len(version) and version[at] == byte for version in versions):
+            continue
+        # What is allocated and not written yet reads as zeros.
+        if byte == 0 and any(at >= len(version) for version in versions):
+            continue
+        return f"byte {at:,} is of no version of the file"
+    return None
+
+
+def _first_difference(one: bytes, other: bytes) -> int:
+    return next((at for at, pair in enumerate(zip(one, other, strict=False)) if pair[0] != pair[1]), len(one))
+
+
+def _lost(history: History, promise: str, detail: str) -> Lost:
+    done = "; ".join(map(str, history.operations))
+    return Lost(promise, "filesystem", f"{detail} (program {history.name}: {done})")

@@ -1,0 +1,131 @@
+"""What a cut left, after recovery, and what is wrong with it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from emmclab import _core
+
+
+@dataclass(frozen=True)
+class Lost:
+    """A promise that a state breaks."""
+
+    promise: str
+    level: str
+    detail: str
+    #: Why this is not a defect: where the software says that it does not promise it.
+    documented: str | None = None
+
+
+@dataclass(frozen=True)
+class Node:
+    """A file, folder or link that was found.
+
+    Attributes:
+        kind: `file`, `folder`, `link` or `other`.
+        inode: its number.
+        links: how many names lead to it.
+        data: contents of a file, target of a link; else empty.
+        attributes: extended attributes by their whole names.
+    """
+
+    kind: str
+    inode: int
+    links: int
+    data: bytes
+    attributes: Mapping[str, bytes]
+
+
+class Files(Protocol):
+    """The file system that a cut left, after recovery."""
+
+    def read(self, path: str) -> bytes | None:
+        """Return the contents of a file; `None` if it does not exist."""
+
+    def tree(self, folder: str) -> dict[str, Node] | None:
+        """Return all that is below a folder, by path from there; `None` if it does not exist."""
+
+
+class InProcess:
+    """Files that the core read already."""
+
+    def __init__(self, files: Mapping[str, bytes | None], nodes: Sequence[_core.Node] | None) -> None:
+        """Keep what was read."""
+        self._files, self._nodes = files, nodes
+
+    def read(self, path: str) -> bytes | None:
+        """Return the contents of a file that was asked for."""
+        return self._files[path]
+
+    def tree(self, _folder: str) -> dict[str, Node] | None:
+        """Return what is below the folder that was asked for."""
+        return _nodes(self._nodes)
+
+
+class Image:
+    """Files of an image that e2fsck has recovered."""
+
+    def __init__(self, image: Path) -> None:
+        """Know the image."""
+        self._image = image
+
+    def read(self, path: str) -> bytes | None:
+        """Return the contents of a file."""
+        return _core.read_ext4(str(self._image), [path])[0]
+
+    def tree(self, folder: str) -> dict[str, Node] | None:
+        """Return what is below a folder."""
+        return _nodes(_core.read_ext4_tree(str(self._image), folder))
+
+
+class Mounted:
+    """Files of a mounted image."""
+
+    def __init__(self, folder: Path) -> None:
+        """Know where it is mounted."""
+        self._folder = folder
+
+    def read(self, path: str) -> bytes | None:
+        """Return the contents of a file."""
+        try:
+            return (self._folder / path.lstrip("/")).read_bytes()
+        except FileNotFoundError:
+            return None
+
+    def tree(self, folder: str) -> dict[str, Node] | None:
+        """Return what is below a folder."""
+        top = self._folder / folder.lstrip("/")
+        if not top.is_dir():
+            return None
+        found = {}
+        for path in sorted(top.rglob("*")):
+            found[str(path.relative_to(top))] = _node(path)
+        return found
+
+
+def _nodes(read: Sequence[_core.Node] | None) -> dict[str, Node] | None:
+    if read is None:
+        return None
+    return {
+        os.fsdecode(path): Node(kind, inode, links, data, {os.fsdecode(name): value for name, value in given})
+        for path, kind, inode, links, data, given in read
+    }
+
+
+def _node(path: Path) -> Node:
+    about = path.lstat()
+    kind, data = "other", b""
+    if path.is_symlink():
+        kind, data = "link", os.fsencode(path.readlink())
+    elif path.is_dir():
+        kind = "folder"
+    elif path.is_file():
+        kind, data = "file", path.read_bytes()
+    names = os.listxattr(path, follow_symlinks=False)
+    attributes = {name: os.getxattr(path, name, follow_symlinks=False) for name in names}
+    return Node(kind, about.st_ino, about.st_nlink, data, attributes)

@@ -1,0 +1,325 @@
+"""Programs of file-system operations: their language, and what runs them in a folder.
+
+A program of its own, which needs the standard library alone: `python programs.py FILE`, in the folder to work
+in. A file holds programs, each a line `program NAME` and a line for each operation; what is behind a `#` is a
+comment. Each program works in a folder of its own, `p0`, `p1`, which is durable and empty when it begins.
+
+Lines that it prints: `mount TYPE OPTIONS` of the file system; `begin NUMBER NAME` and `end NUMBER` of each
+program; of each operation, `does TEXT` before it and `did` or `failed ERRNO` after it. Each line is answered
+by a byte on the standard input, or by its end.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import hashlib
+import mmap
+import os
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+#: Operations with the names of their arguments; an argument in capitals is a number.
+OPERATIONS: dict[str, tuple[str, ...]] = {
+    "create": ("path",),
+    "mkdir": ("path",),
+    "write": ("path", "OFFSET", "LENGTH"),
+    "append": ("path", "LENGTH"),
+    "truncate": ("path", "SIZE"),
+    "fallocate": ("path", "mode", "OFFSET", "LENGTH"),
+    "link": ("path", "new"),
+    "symlink": ("target", "new"),
+    "rename": ("path", "new"),
+    "exchange": ("path", "other"),
+    "unlink": ("path",),
+    "rmdir": ("path",),
+    "setxattr": ("path", "name", "LENGTH"),
+    "removexattr": ("path", "name"),
+    "mmapwrite": ("path", "OFFSET", "LENGTH"),
+    "dwrite": ("path", "OFFSET", "LENGTH"),
+    "fsync": ("path",),
+    "fdatasync": ("path",),
+    "msync": ("path",),
+    "syncfs": (),
+    "sync": (),
+}
+#: Modes of fallocate (linux/falloc.h); `extend` allocates and may make the file longer.
+MODES = {
+    "extend": 0x00,
+    "keep_size": 0x01,
+    "punch_hole": 0x03,
+    "collapse_range": 0x08,
+    "zero_range": 0x10,
+    "insert_range": 0x20,
+}
+#: `.` in a program is its own folder.
+HERE = "."
+#: RENAME_EXCHANGE (linux/fs.h), and the folder that paths start from (linux/fcntl.h).
+_EXCHANGE, _AT_FDCWD = 2, -100
+#: Alignment of direct writes, and the length that numbers may have.
+_ALIGNED, _MOST = 4096, 1 << 30
+
+
+class ProgramError(ValueError):
+    """A line of a file of programs that is none; `line` counts from 1."""
+
+    def __init__(self, line: int, problem: str) -> None:
+        """Know line and problem."""
+        super().__init__(f"line {line}: {problem}")
+        self.line, self.problem = line, problem
+
+
+@dataclass(frozen=True)
+class Operation:
+    """An operation: its verb, and its arguments in the order of `OPERATIONS`."""
+
+    verb: str
+    arguments: tuple[str | int, ...]
+
+    def __str__(self) -> str:
+        """Return its line."""
+        return " ".join([self.verb, *map(str, self.arguments)])
+
+    def paths(self) -> list[str]:
+        """Return the paths of files or folders that it acts on; a symbolic link's target is none."""
+        named = zip(OPERATIONS[self.verb], self.arguments, strict=True)
+        return [str(value) for name, value in named if name in ("path", "new", "other")]
+
+
+@dataclass(frozen=True)
+class Program:
+    """Operations with a name."""
+
+    name: str
+    operations: tuple[Operation, ...]
+
+    def __str__(self) -> str:
+        """Return its lines."""
+        return "\n".join([f"program {self.name}", *map(str, self.operations)])
+
+
+def operation(text: str, line: int = 1) -> Operation:
+    """Read an operation.
+
+    Raises:
+        ProgramError: it is none.
+    """
+    verb, *words = text.split()
+    if verb not in OPERATIONS:
+        raise ProgramError(line, f"`{verb}` is no operation; there are {', '.join(OPERATIONS)}")
+    names = OPERATIONS[verb]
+    if len(words) != len(names):
+        raise ProgramError(line, f"`{verb}` takes {' '.join(names) or 'nothing'}, not `{' '.join(words)}`")
+    values: list[str | int] = []
+    for name, word in zip(names, words, strict=True):
+        if name.isupper():
+            if not word.isdecimal() or int(word) > _MOST:
+                raise ProgramError(line, f"{name.lower()} `{word}` is not a number up to {_MOST:,}")
+            values.append(int(word))
+        elif name == "mode" and word not in MODES:
+            raise ProgramError(line, f"`{word}` is no mode of fallocate; there are {', '.join(MODES)}")
+        elif name in ("path", "new", "other") and (word.startswith("/") or ".." in word.split("/")):
+            raise ProgramError(line, f"`{word}` leaves the folder of the program")
+        else:
+            values.append(word)
+    if verb == "dwrite" and any(isinstance(value, int) and value % _ALIGNED for value in values):
+        raise ProgramError(line, f"a direct write has multiples of {_ALIGNED:,} bytes")
+    return Operation(verb, tuple(values))
+
+
+def parse(text: str) -> list[Program]:
+    r"""Read programs; operations before the first `program` line are those of a program `p0`.
+
+    Raises:
+        ProgramError: a line is neither an operation nor the beginning of a program.
+
+    >>> [str(one) for one in parse("program a\nmkdir A\ncreate A/foo # new\nfsync A/foo")[0].operations]
+    ['mkdir A', 'create A/foo', 'fsync A/foo']
+    """
+    found: list[tuple[str, list[Operation]]] = []
+    for number, line in enumerate(text.splitlines(), 1):
+        words = line.split("#")[0].split()
+        if not words:
+            continue
+        if words[0] == "program":
+            if len(words) != 2:
+                raise ProgramError(number, "`program` takes one name")
+            found.append((words[1], []))
+            continue
+        if not found:
+            found.append(("p0", []))
+        found[-1][1].append(operation(" ".join(words), number))
+    return [Program(name, tuple(operations)) for name, operations in found]
+
+
+def filling(program: int, index: int, length: int) -> bytes:
+    """Return the bytes that an operation writes: no two operations write the same."""
+    tag = hashlib.sha256(f"{program}:{index}".encode()).digest()
+    return (tag * (length // len(tag) + 1))[:length].replace(b"\0", b"\1")
+
+
+def _say(line: str) -> None:
+    """Print a line, and wait until it is taken note of: what is about to be done is known before it is."""
+    print(line, flush=True)
+    os.read(0, 1)
+
+
+def _opened(path: str, flags: int, act: Callable[[int], object]) -> None:
+    file = os.open(path, flags)
+    try:
+        act(file)
+    finally:
+        os.close(file)
+
+
+def _write_all(file: int, data: bytes, offset: int) -> None:
+    while data:
+        done = os.pwrite(file, data, offset)
+        data, offset = data[done:], offset + done
+
+
+_LIBC = ctypes.CDLL(None, use_errno=True)
+
+
+def _checked(result: int) -> None:
+    if result != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
+
+
+def _folder_or_file(path: str) -> int:
+    return os.O_RDONLY | (os.O_DIRECTORY if Path(path).is_dir() else 0)
+
+
+def _map(file: int, act: Callable[[mmap.mmap], object]) -> None:
+    with mmap.mmap(file, 0) as memory:
+        act(memory)
+
+
+def _mapped_write(file: int, offset: int, data: bytes) -> None:
+    with mmap.mmap(file, 0) as memory:
+        if offset + len(data) > len(memory):
+            raise OSError(errno.ENXIO, "beyond the end of the file")
+        memory[offset : offset + len(data)] = data
+
+
+def _direct_write(file: int, offset: int, data: bytes) -> None:
+    # Memory of a map is aligned to pages.
+    with mmap.mmap(-1, max(len(data), 1)) as memory:
+        memory[: len(data)] = data
+        with memoryview(memory) as view, view[: len(data)] as part:
+            if os.pwrite(file, part, offset) != len(data):
+                raise OSError(errno.EIO, "a direct write was short")
+
+
+def perform(one: Operation, data: bytes) -> None:
+    """Do an operation in this folder; `data` is what it writes.
+
+    Raises:
+        OSError: it failed.
+    """
+    verb, given = one.verb, one.arguments
+    path = str(given[0]) if given else HERE
+    numbers = [value for value in given if isinstance(value, int)]
+    match verb:
+        case "create":
+            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644))
+        case "mkdir":
+            Path(path).mkdir()
+        case "write":
+            _opened(path, os.O_WRONLY, lambda file: _write_all(file, data, numbers[0]))
+        case "append":
+            _opened(path, os.O_WRONLY, lambda file: _write_all(file, data, os.fstat(file).st_size))
+        case "truncate":
+            os.truncate(path, numbers[0])
+        case "fallocate":
+            mode, offset, length = MODES[str(given[1])], *map(ctypes.c_longlong, numbers)
+            _opened(path, os.O_RDWR, lambda file: _checked(_LIBC.fallocate(file, mode, offset, length)))
+        case "link":
+            os.link(path, str(given[1]), follow_symlinks=False)
+        case "symlink":
+            Path(str(given[1])).symlink_to(path)
+        case "rename":
+            Path(path).rename(str(given[1]))
+        case "exchange":
+            names = path.encode(), str(given[1]).encode()
+            _checked(_LIBC.renameat2(_AT_FDCWD, names[0], _AT_FDCWD, names[1], _EXCHANGE))
+        case "unlink":
+            Path(path).unlink()
+        case "rmdir":
+            Path(path).rmdir()
+        case "setxattr":
+            os.setxattr(path, f"user.{given[1]}", data, follow_symlinks=False)
+        case "removexattr":
+            os.removexattr(path, f"user.{given[1]}", follow_symlinks=False)
+        case "mmapwrite":
+            _opened(path, os.O_RDWR, lambda file: _mapped_write(file, numbers[0], data))
+        case "dwrite":
+            _opened(path, os.O_RDWR | os.O_DIRECT, lambda file: _direct_write(file, numbers[0], data))
+        case "fsync":
+            _opened(path, _folder_or_file(path), os.fsync)
+        case "fdatasync":
+            _opened(path, _folder_or_file(path), os.fdatasync)
+        case "msync":
+            _opened(path, os.O_RDWR, lambda file: _map(file, lambda memory: memory.flush()))
+        case "syncfs":
+            _opened(HERE, os.O_RDONLY | os.O_DIRECTORY, lambda file: _checked(_LIBC.syncfs(file)))
+        case _:
+            os.sync()
+
+
+def _length(one: Operation) -> int:
+    names = OPERATIONS[one.verb]
+    found = [value for name, value in zip(names, one.arguments, strict=True) if name == "LENGTH"]
+    return int(found[0]) if found else 0
+
+
+def written(program: int, index: int, one: Operation) -> bytes:
+    """Return what an operation of a program writes; nothing where it writes no data."""
+    return filling(program, index, _length(one)) if one.verb != "fallocate" else b""
+
+
+def run(number: int, program: Program) -> None:
+    """Run a program in a folder of its own."""
+    folder = f"p{number}"
+    Path(folder).mkdir()
+    _opened(HERE, os.O_RDONLY | os.O_DIRECTORY, lambda file: _checked(_LIBC.syncfs(file)))
+    _say(f"begin {number} {program.name}")
+    os.chdir(folder)
+    for index, one in enumerate(program.operations):
+        _say(f"does {one}")
+        try:
+            perform(one, written(number, index, one))
+        except OSError as error:
+            _say(f"failed {errno.errorcode.get(error.errno or 0, error.errno)}")
+        else:
+            _say("did")
+    os.chdir("..")
+    _say(f"end {number}")
+    # Inodes and room are for the next one.
+    shutil.rmtree(folder)
+
+
+def _mount() -> Iterator[str]:
+    """Yield type and options of the file system of this folder, as the kernel lists them."""
+    device = Path.cwd().stat().st_dev
+    number = f"{os.major(device)}:{os.minor(device)}"
+    for line in Path("/proc/self/mountinfo").read_text().splitlines():
+        before, _, after = line.partition(" - ")
+        if before.split()[2] == number:
+            kind, _, options = after.split(maxsplit=2)
+            yield f"{kind} {options}"
+
+
+def main(path: str) -> None:
+    """Run every program of a file here."""
+    _say(f"mount {next(_mount(), 'unknown -')}")
+    for number, program in enumerate(parse(Path(path).read_text())):
+        run(number, program)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

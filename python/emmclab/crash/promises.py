@@ -1,0 +1,41 @@
+"""What a file system promises after a power cut, by its type and mount options."""
+
+from __future__ import annotations
+
+import functools
+import tomllib
+from dataclasses import dataclass, fields, replace
+from importlib import resources
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Promises:
+    """What holds after a cut; the keys are explained in `data/file-systems.toml`."""
+
+    names: str = "each"
+    fsync_commits: bool = False
+    replace_by_rename: bool = False
+    source: str = "POSIX, fsync()"
+
+
+@functools.cache
+def _declared() -> dict[str, dict[str, Any]]:
+    text = resources.files("emmclab").joinpath("data/file-systems.toml").read_text()
+    return tomllib.loads(text)
+
+
+def promises_of(kind: str, options: str) -> Promises:
+    """Return what a file system promises; of one that is not declared, what POSIX does.
+
+    >>> promises_of("ext4", "rw,relatime").names, promises_of("vfat", "rw").names
+    ('in_order', 'each')
+    """
+    declared = _declared().get(kind, {})
+    known = {field.name for field in fields(Promises)}
+    found = Promises(**{key: value for key, value in declared.items() if key in known})
+    given = options.split(",")
+    for change in declared.get("options", ()):
+        if change["option"] in given:
+            found = replace(found, **{key: value for key, value in change.items() if key in known})
+    return found

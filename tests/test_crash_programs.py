@@ -1,0 +1,255 @@
+"""Programs of file-system operations under power cuts: language, generator, model, and check."""
+
+from __future__ import annotations
+
+import os
+import random
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from conftest import emmclab, emmclab_json
+from emmclab.crash import generated, programs
+from emmclab.crash.expected import CheckPrograms
+from emmclab.crash.found import Mounted, Node
+from emmclab.crash.programs import Operation, ProgramError, operation, parse, perform, written
+from emmclab.crash.tree import RefusedError, Tree
+
+MOUNT = "mount ext4 rw,relatime"
+
+
+class Made:
+    """Files that a test says a cut left."""
+
+    def __init__(self, nodes: dict[str, Node] | None) -> None:
+        self._nodes = nodes
+
+    def read(self, _path: str) -> bytes | None:
+        return None
+
+    def tree(self, _folder: str) -> dict[str, Node] | None:
+        return self._nodes
+
+
+def nodes_of(tree: Tree, contents: dict[str, bytes] | None = None) -> dict[str, Node]:
+    """What a reader finds where a cut left this state, with other contents for some files."""
+    found = {}
+    for path, named in tree.names().items():
+        inode = tree.inodes[named.inode]
+        data = inode.versions[-1].data if inode.versions else named.target.encode()
+        attributes = {f"user.{name}": value for name, value in named.attributes.items()}
+        found[path] = Node(
+            named.kind, named.inode + 100, named.links, (contents or {}).get(path, data), attributes
+        )
+    return found
+
+
+def after(lines: list[str]) -> Tree:
+    """The state after these operations."""
+    tree = Tree()
+    for index, line in enumerate(lines):
+        one = operation(line)
+        tree.apply(index, one, written(0, index, one))
+    return tree
+
+
+def said(lines: list[str], *, under_way: bool = False, mount: str = MOUNT) -> list[str]:
+    """What the runner prints of these operations."""
+    told = [mount, "begin 0 test"]
+    for line in lines:
+        told += [f"does {line}", "did"]
+    return told[:-1] if under_way else told
+
+
+def judged(
+    lines: list[str], tree: Tree, contents: dict[str, bytes] | None = None, **how: object
+) -> str | None:
+    """The promise that this state breaks, if any."""
+    lost = CheckPrograms()(Made(nodes_of(tree, contents)), said(lines, **how))  # type: ignore[arg-type]
+    return None if lost is None else lost.promise
+
+
+MADE = ["mkdir A", "create A/foo", "write A/foo 0 8192", "sync"]
+
+
+def test_what_was_synced_has_to_be_there() -> None:
+    assert judged(MADE, after(MADE)) is None
+    assert judged(MADE, after(MADE[:2])) == "fsync"
+    assert judged(MADE, Tree()) == "fsync"
+    assert judged(MADE, after(MADE), {"A/foo": b""}) == "fsync"
+
+
+def test_what_was_not_synced_may_be_old_or_new_but_nothing_else() -> None:
+    lines = [*MADE, "rename A/foo A/bar", "write A/bar 0 4096"]
+    old, new = after(MADE), after(lines)
+    assert judged(lines, old) is None and judged(lines, new) is None
+    between = after(lines[:-1])
+    assert judged(lines, between) is None, "the name is new and the data old"
+    both = nodes_of(new) | {"A/foo": nodes_of(new)["A/bar"]}
+    lost = CheckPrograms()(Made(both), said(lines))
+    assert lost is not None, "one file has both names"
+    whole = new.inodes[2].versions[-1].data
+    assert judged(lines, new, {"A/bar": whole[:1000] + b"?" + whole[1001:]}) == "garbage"
+
+
+def test_an_operation_that_is_under_way_may_be_done_or_not() -> None:
+    lines = [*MADE, "unlink A/foo"]
+    assert judged(lines, after(MADE), under_way=True) is None
+    assert judged(lines, after(lines), under_way=True) is None
+    assert judged([*lines, "sync"], after(MADE)) == "fsync", "what was removed and synced returns"
+
+
+def test_fsync_makes_data_and_the_last_change_of_the_file_durable() -> None:
+    lines = ["create foo", "write foo 0 5000", "fsync foo"]
+    assert judged(lines, after(lines)) is None
+    assert judged(lines, after(lines[:1])) == "fsync", "the data is lost"
+    assert judged(lines, Tree()) == "fsync", "the name is lost"
+    weak = "mount vfat rw"
+    assert judged(lines, Tree(), mount=weak) is None, "POSIX does not promise the name"
+    data = ["create foo", "sync", "write foo 0 5000", "fdatasync foo"]
+    assert judged(data, after(data[:2])) == "fsync"
+
+
+def test_what_is_allocated_and_not_written_reads_as_zeros_and_not_as_other_data() -> None:
+    lines = ["create foo", "sync", "write foo 0 8192"]
+    full = after(lines)
+    assert judged(lines, full, {"foo": bytes(8192)}) is None
+    assert judged(lines, full, {"foo": b"secret" + bytes(8186)}) == "garbage"
+    again = ["create foo", "write foo 0 8192", "sync", "truncate foo 100", "write foo 0 8192"]
+    assert judged(again, after(again), {"foo": after(again[:2]).inodes[1].versions[-1].data}) is None
+    assert judged(again, after(again), {"foo": bytes(8192)}) == "garbage", "the first 100 bytes stayed"
+    synced = [*lines, "fsync foo"]
+    assert judged(synced, full, {"foo": bytes(8192)}) == "fsync"
+
+
+def test_a_file_that_replaced_another_is_not_empty_on_ext4() -> None:
+    lines = ["create old", "write old 0 100", "sync", "create new", "write new 0 100", "rename new old"]
+    whole = after(lines)
+    assert judged(lines, whole) is None
+    assert judged(lines, whole, {"old": b""}) == "replace_by_rename"
+    assert judged(lines, whole, {"old": b""}, mount="mount ext4 rw,noauto_da_alloc") is None
+
+
+def test_names_of_one_file_stay_one_file() -> None:
+    lines = ["create foo", "link foo bar", "sync"]
+    nodes = nodes_of(after(lines))
+    apart = nodes | {"bar": Node("file", 7, 2, b"", {})}
+    assert CheckPrograms()(Made(nodes), said(lines)) is None
+    lost = CheckPrograms()(Made(apart), said(lines))
+    assert lost is not None and "no longer the same file" in lost.detail
+
+
+def test_attributes_are_those_of_a_moment() -> None:
+    lines = ["create foo", "setxattr foo one 40", "sync", "setxattr foo one 100", "removexattr foo one"]
+    for count in (3, 4, 5):
+        assert judged(lines, after(lines[:count])) is None
+    assert judged(lines[:4], after(lines[:1])) == "fsync"
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "word"),
+    [
+        ("fly away", 1, "fly"),
+        ("create foo\nwrite foo 0", 2, "OFFSET LENGTH"),
+        ("create ../foo", 1, "leaves the folder"),
+        ("create /etc/foo", 1, "leaves the folder"),
+        ("truncate foo -1", 1, "-1"),
+        ("fallocate foo sideways 0 1", 1, "sideways"),
+        ("dwrite foo 100 4096", 1, "multiples"),
+        ("program a b", 1, "one name"),
+    ],
+)
+def test_a_line_that_is_no_operation_is_named(text: str, line: int, word: str) -> None:
+    with pytest.raises(ProgramError, match=word) as caught:
+        parse(text)
+    assert caught.value.line == line
+
+
+@given(st.text(max_size=200))
+def test_any_text_is_programs_or_refused_by_line(text: str) -> None:
+    try:
+        found = parse(text)
+    except ProgramError as error:
+        assert error.line >= 1
+    else:
+        again = "\n".join(map(str, found))
+        assert parse(again) == found
+
+
+def test_the_whole_space_of_one_operation_and_a_sample_of_more() -> None:
+    whole = generated.programs("ace:1", 1)
+    verbs = {one.verb for program in whole for one in program.operations}
+    assert verbs == set(programs.OPERATIONS), "each operation and each sync"
+    assert len({program.operations for program in whole}) == len(whole)
+    some = generated.programs("ace:3:40", 7)
+    assert len(some) == 40 and some == generated.programs("ace:3:40", 7)
+    assert some != generated.programs("ace:3:40", 8)
+    for program in [*whole, *some]:
+        tree = Tree()
+        for index, one in enumerate(program.operations):
+            tree.apply(index, one, written(0, index, one))
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_the_model_leaves_what_the_kernel_leaves(
+    seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    dice = random.Random(seed)
+    tree = Tree()
+    for index, one in enumerate(generated.programs("random:150", seed)[0].operations):
+        # Some that are not possible, too: the kernel and the model refuse the same.
+        for chosen in (one, generated._drawn(tree, dice)):
+            _both(tree, 2 * index + (chosen is not one), chosen)
+    found = Mounted(tmp_path).tree("/")
+    assert found is not None
+    named = tree.names()
+    assert set(found) == set(named)
+    for path, one in named.items():
+        node, inode = found[path], tree.inodes[one.inode]
+        assert node.kind == one.kind and (one.kind == "folder" or node.links == one.links)
+        assert node.data == (inode.versions[-1].data if inode.versions else one.target.encode()), path
+        given_names = {name for name in node.attributes if name.startswith("user.")}
+        assert given_names == {f"user.{name}" for name in one.attributes}
+
+
+def _both(tree: Tree, index: int, one: Operation) -> None:
+    data = written(0, index, one)
+    before = tree.copy()
+    try:
+        tree.apply(index, one, data)
+    except RefusedError:
+        with pytest.raises((OSError, ValueError)):
+            perform(one, data)
+    else:
+        try:
+            perform(one, data)
+        except OSError as error:
+            # What this file system does not have.
+            assert error.errno in (95, 22), (one, error)
+            tree.inodes, tree._next = before.inodes, before._next
+
+
+root = pytest.mark.skipif(os.geteuid() != 0, reason="mounts a served device")
+
+
+@root
+def test_generated_programs_lose_nothing_on_an_honest_device_and_all_on_a_liar(tmp_path: Path) -> None:
+    words = ("crash", "--device", "emmc51-cache", "--workload", "ace:2:25", "--cuts", "150", "--json")
+    honest = emmclab_json(*words, "--results", tmp_path / "honest")
+    assert honest["states"] > 100 and honest["findings"] == []
+    liar = emmclab(*words, "--set", "cache.lies=flush", "--results", tmp_path / "liar")
+    assert liar.returncode == 4, liar.stdout + liar.stderr
+
+
+@root
+def test_a_file_of_programs_runs_and_a_wrong_line_of_it_is_named(tmp_path: Path) -> None:
+    mine = tmp_path / "mine.prog"
+    mine.write_text("program config # replaced\ncreate new\nwrite new 0 100\nfsync new\nrename new old\n")
+    words = ("crash", "--device", "emmc51-cache", "--workload", mine, "--cuts", "50", "--json")
+    assert emmclab_json(*words, "--results", tmp_path / "results")["findings"] == []
+    mine.write_text("create new\nsing new\n")
+    done = emmclab(*words, "--results", tmp_path / "results")
+    assert done.returncode == 2 and "mine.prog:2" in done.stderr and "sing" in done.stderr
