@@ -250,6 +250,9 @@ def test_a_file_of_programs_runs_and_a_wrong_line_of_it_is_named(tmp_path: Path)
     mine.write_text("program config # replaced\ncreate new\nwrite new 0 100\nfsync new\nrename new old\n")
     words = ("crash", "--device", "emmc51-cache", "--workload", mine, "--cuts", "50", "--json")
     assert emmclab_json(*words, "--results", tmp_path / "results")["findings"] == []
+    mine.write_text("create new\nrmdir new\n")
+    done = emmclab(*words, "--results", tmp_path / "results")
+    assert done.returncode == 0 and "1 operations failed (1 with ENOTDIR)" in done.stderr + done.stdout
     mine.write_text("create new\nsing new\n")
     done = emmclab(*words, "--results", tmp_path / "results")
     assert done.returncode == 2 and "mine.prog:2" in done.stderr and "sing" in done.stderr

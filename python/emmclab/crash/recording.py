@@ -11,6 +11,7 @@ import subprocess
 import sys
 import termios
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from os import PathLike
@@ -29,6 +30,8 @@ from emmclab.live.serve import serve
 MOUNTED = "mounted"
 #: The mark in a log of an ext4 whose data is durable before the transaction that makes it readable.
 _ORDERED = "data=ordered"
+#: The beginning of the line of an operation that failed.
+_FAILED = "failed "
 #: Longest line that is taken as one, bytes; most lines.
 _MOST_LINE, _MOST_LINES = 4096, 1_000_000
 #: Where ext4 names its compatible features, and the one of fast commits (Linux, fs/ext4/ext4.h).
@@ -243,9 +246,10 @@ def _run(disk: LiveDevice, arguments: Sequence[str], folder: Path, workload: Wor
     finally:
         os.close(theirs)
     thinking = Thinking(process.pid, folder, workload.thinks)
+    failed: Counter[str] = Counter()
     try:
         with thinking:
-            lines, late = _acknowledge(disk, ours, process, timeout_s)
+            lines, late = _acknowledge(disk, ours, process, timeout_s, failed)
     finally:
         os.close(ours)
         if process.stdin is not None:
@@ -259,15 +263,21 @@ def _run(disk: LiveDevice, arguments: Sequence[str], folder: Path, workload: Wor
     elif status != 0:
         how = f"exit status {status}" if status > 0 else f"signal {-status}"
         notes.append(f"the workload failed ({how}); what it did until then counts")
+    if failed and generated.is_programs(workload.name):
+        said = ", ".join(f"{count:,} with {why}" for why, count in failed.most_common())
+        notes.append(f"{failed.total():,} operations failed ({said}): they are judged as not done")
     if lines == 0:
         notes.append("the workload printed no line: only device, layers and file system are judged")
     return Recorded(None if late else status, lines, tuple(notes), thinking.pauses)
 
 
 def _acknowledge(
-    disk: LiveDevice, ours: int, process: subprocess.Popen[bytes], timeout_s: float
+    disk: LiveDevice, ours: int, process: subprocess.Popen[bytes], timeout_s: float, failed: Counter[str]
 ) -> tuple[int, bool]:
-    """Pass lines on to the log as they come; give their number, and whether time ran out."""
+    """Pass lines on to the log as they come; give their number, and whether time ran out.
+
+    `failed` counts the operations of programs that failed, by their reason.
+    """
     pending, lines = b"", 0
     end = time.monotonic() + timeout_s
     while True:
@@ -296,7 +306,10 @@ def _acknowledge(
         for line in whole:
             if line.strip() and lines < _MOST_LINES:
                 lines += 1
-                disk.acknowledge(line[:_MOST_LINE].decode(errors="replace").strip())
+                text = line[:_MOST_LINE].decode(errors="replace").strip()
+                disk.acknowledge(text)
+                if text.startswith(_FAILED):
+                    failed[text.removeprefix(_FAILED)] += 1
             if process.stdin is not None:
                 with contextlib.suppress(OSError):  # The workload is gone.
                     os.write(process.stdin.fileno(), b".")
