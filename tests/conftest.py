@@ -294,8 +294,14 @@ def ended_in_the_middle(command: list[object], folder: Path, number: int) -> tup
     feeder = threading.Thread(target=feed, args=(process.stdin,), daemon=True)
     feeder.start()
     deadline = time.monotonic() + PATIENCE_S
-    while not list(folder.iterdir()) and process.poll() is None and time.monotonic() < deadline:
-        time.sleep(0.002)
+    # Python makes a file in the folder for temporary files and removes it at once, to see whether it can.
+    before: set[Path] = set()
+    while process.poll() is None and time.monotonic() < deadline:
+        there = set(folder.iterdir())
+        if there & before:
+            break
+        before = there
+        time.sleep(0.005)
     process.send_signal(number)
     feeder.join(PATIENCE_S)
     assert process.stderr is not None
