@@ -159,8 +159,9 @@ const LINUX_6: HostConfig = HostConfig {
 
 /// Names and settings of the eras. Sources: `mm/page-writeback.c`, `fs/jbd2`, `block/blk-settings.c` of both kernels; the page cache of 2.6.35
 /// is what a phone with 512 MB has left beside its applications. Processor costs are assumptions: a system call with one copied page takes some
-/// 5 µs on a 1 GHz core, and 1 µs on a current one. `mmc_blk_issue_rq` of 2.6.35 sends SEND_STATUS after each write again and again until the card
-/// has left its programming state; each is a command of 48 bits, an interrupt and two context switches, for which 100 µs and 20 µs of work are assumed.
+/// 5 µs on a 1 GHz core, and 1 µs on a current one. `mmc_blk_issue_rq` of 2.6.35 sends `SEND_STATUS` after each write again and again until
+/// the card has left its programming state; each is a command of 48 bits, an interrupt and two context switches, for which 100 µs and 20 µs
+/// of work are assumed.
 const ERAS: [(&str, HostConfig); 2] = [
     (
         "linux-2.6.35",
