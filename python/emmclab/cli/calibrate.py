@@ -12,7 +12,7 @@ from rich.console import Console
 from emmclab.cli.console import print_json, say, stderr
 from emmclab.cli.helping import examples
 from emmclab.cli.options import AsJson, Reading, with_groups
-from emmclab.cli.outputs import in_a_folder
+from emmclab.cli.outputs import PresetFile, PresetName
 from emmclab.cli.show import framed
 from emmclab.devices.calibration import calibrate as calibrate_device
 from emmclab.devices.calibration import is_fio
@@ -39,19 +39,8 @@ def calibrate(
             help="A trace with service times, or the results of `fio --output-format=json`.",
         ),
     ],
-    output: Annotated[
-        Path | None,
-        typer.Option(
-            "-o",
-            "--output",
-            metavar="FILE",
-            callback=in_a_folder,
-            help="Output file: the preset; default: stdout.",
-        ),
-    ] = None,
-    name: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Name of the preset; default: that of the output file.")
-    ] = None,
+    output: PresetFile = None,
+    name: PresetName = None,
     capacity_gb: Annotated[
         int, typer.Option(metavar="GB", help="Capacity that the host sees, 1 to 1024 GB.")
     ] = 32,

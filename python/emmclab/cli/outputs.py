@@ -65,6 +65,22 @@ def in_a_folder_or_stdout(path: Path | None) -> Path | None:
     return path
 
 
+#: Where the preset of a device goes, and its name.
+PresetFile = Annotated[
+    Path | None,
+    typer.Option(
+        "-o",
+        "--output",
+        metavar="FILE",
+        callback=in_a_folder,
+        help="Output file: the preset; default: stdout.",
+    ),
+]
+PresetName = Annotated[
+    str | None, typer.Option(metavar="NAME", help="Name of the preset; default: that of the output file.")
+]
+
+
 def to_stdout(output: Path, as_json: bool = False) -> None:
     """Reject stdout as an output if it is closed, or if the report in JSON goes there, too."""
     if output != STDOUT:

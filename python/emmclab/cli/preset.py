@@ -11,7 +11,7 @@ import typer
 from emmclab.cli.console import print_json, say, stderr
 from emmclab.cli.helping import examples
 from emmclab.cli.options import AsJson
-from emmclab.cli.outputs import in_a_folder
+from emmclab.cli.outputs import PresetFile, PresetName
 from emmclab.cli.show_registers import show_preset
 from emmclab.cli.simulation import device_names
 from emmclab.devices.registers import Registers, registers
@@ -62,19 +62,8 @@ def preset(
             "version.",
         ),
     ] = None,
-    output: Annotated[
-        Path | None,
-        typer.Option(
-            "-o",
-            "--output",
-            metavar="FILE",
-            callback=in_a_folder,
-            help="Output file: the preset; default: stdout.",
-        ),
-    ] = None,
-    name: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Name of the preset; default: that of the output file.")
-    ] = None,
+    output: PresetFile = None,
+    name: PresetName = None,
     as_json: AsJson = False,
 ) -> None:
     """Make a device preset of what a real device says of itself in its registers."""

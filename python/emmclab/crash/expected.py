@@ -7,9 +7,8 @@ last version that is durable had none, so that data of other files is found out.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from emmclab.crash.found import Files, Lost, Node
 from emmclab.crash.programs import HERE, Operation, operation, written
@@ -20,6 +19,8 @@ from emmclab.crash.tree import TOP, Named, RefusedError, Tree
 _ALL = ("sync", "syncfs")
 #: Operations that make a file durable; the first also its names, where the file system says so.
 _ONE = ("fsync", "fdatasync", "msync")
+#: Bytes of contents that are compared at once.
+_PIECE = 512
 
 
 @dataclass
@@ -50,9 +51,26 @@ class History:
     durable: dict[int, int] = field(default_factory=dict)
     named: dict[int, int] = field(default_factory=dict)
 
+    def copy(self) -> History:
+        """Return a copy that goes its own way."""
+        return replace(
+            self,
+            states=list(self.states),
+            tree=self.tree.copy(),
+            operations=list(self.operations),
+            ends=list(self.ends),
+            durable=dict(self.durable),
+            named=dict(self.named),
+        )
+
 
 class CheckPrograms:
     """The folder of the program that runs is in a state that its operations and syncs allow."""
+
+    def __init__(self) -> None:
+        """Begin before the first program."""
+        self._told = _Told()
+        self._running: tuple[int, History | None] = (-1, None)
 
     def wanted(self, _lines: Sequence[str]) -> list[str]:
         """Name the files that it needs: none, as it needs a folder."""
@@ -60,12 +78,12 @@ class CheckPrograms:
 
     def folder(self, lines: Sequence[str]) -> str | None:
         """Name the folder that it needs; `None` before the first program."""
-        history = _running(lines)
+        history = self._after(lines)
         return None if history is None else f"/p{history.number}"
 
     def __call__(self, files: Files, lines: Sequence[str]) -> Lost | None:
         """Judge a state."""
-        history = _running(lines)
+        history = self._after(lines)
         if history is None or not history.is_known:
             return None
         nodes = files.tree(f"/p{history.number}")
@@ -73,36 +91,51 @@ class CheckPrograms:
             return _lost(history, "sync", f"p{history.number}: the folder is gone")
         return _judged(history, nodes, _promises(lines[0]))
 
+    def _after(self, lines: Sequence[str]) -> History | None:
+        if self._running[0] != len(lines):
+            self._running = len(lines), self._told.running(lines)
+        return self._running[1]
+
 
 def _promises(line: str) -> Promises:
     _, kind, options = [*line.split(), "", ""][:3]
     return promises_of(kind, options)
 
 
-def _running(lines: Sequence[str]) -> History | None:
-    """Return the program that runs after these lines; `None` before, between and after programs."""
-    marks = (at for at in reversed(range(len(lines))) if lines[at].startswith(("begin ", "end ")))
-    start = next(marks, None)
-    if start is None or lines[start].startswith("end "):
-        return None
-    return _history(lines[0], tuple(lines[start:]))
+class _Told:
+    """Follows what the runner prints; lines that were followed before are not followed again."""
 
+    def __init__(self) -> None:
+        self._start = -1
+        self._done: tuple[str, ...] = ()
+        self._index = 0
+        self._history = History(0, "", [{}], Tree())
 
-@functools.lru_cache(maxsize=64)
-def _history(mount: str, lines: tuple[str, ...]) -> History:
-    """Return a program up to a moment, of the lines since it began."""
-    _, number, name = lines[0].split(maxsplit=2)
-    history = History(int(number), name, [{}], Tree())
-    promises = _promises(mount)
-    index = 0
-    for line, after in zip(lines, [*lines[1:], ""], strict=True):
-        if not line.startswith("does "):
-            continue
-        if not after.startswith("failed"):
-            one = operation(line.removeprefix("does "))
-            _do(history, index, one, promises, is_done=after == "did")
-        index += 1
-    return history
+    def running(self, lines: Sequence[str]) -> History | None:
+        """Return the program that runs after these lines; `None` before, between and after programs."""
+        marks = (at for at in reversed(range(len(lines))) if lines[at].startswith(("begin ", "end ")))
+        start = next(marks, None)
+        if start is None or lines[start].startswith("end "):
+            return None
+        own = tuple(lines[start + 1 :])
+        if start != self._start or own[: len(self._done)] != self._done:
+            _, number, name = lines[start].split(maxsplit=2)
+            self._start, self._done, self._index = start, (), 0
+            self._history = History(int(number), name, [{}], Tree())
+        promises = _promises(lines[0])
+        ended = len(own) - len(own) % 2
+        for at in range(len(self._done), ended, 2):
+            if own[at + 1] == "did":
+                one = operation(own[at].removeprefix("does "))
+                _do(self._history, self._index, one, promises, is_done=True)
+            self._index += 1
+        self._done = own[:ended]
+        if ended == len(own):
+            return self._history
+        # The last one is under way: it may be done, and the next lines say more of it.
+        history = self._history.copy()
+        _do(history, self._index, operation(own[-1].removeprefix("does ")), promises, is_done=False)
+        return history
 
 
 def _do(history: History, index: int, one: Operation, promises: Promises, *, is_done: bool) -> None:
@@ -238,14 +271,18 @@ def _unlike_all(data: bytes, versions: Sequence[bytes]) -> str | None:
     first = versions[0]
     if len(versions) == 1:
         return f"byte {_first_difference(data, first):,} is not what was synced"
-    for at, byte in enumerate(data):
-        if any(at < len(version) and version[at] == byte for version in versions):
-            continue
-        # What is allocated and not written yet reads as zeros.
-        if byte == 0 and any(at >= len(version) for version in versions):
-            continue
-        return f"byte {at:,} is of no version of the file"
+    for start in range(0, len(data), _PIECE):
+        piece = data[start : start + _PIECE]
+        if not any(version[start : start + _PIECE] == piece for version in versions):
+            for at, byte in enumerate(piece, start):
+                if not _is_of(versions, at, byte):
+                    return f"byte {at:,} is of no version of the file"
     return None
+
+
+def _is_of(versions: Sequence[bytes], at: int, byte: int) -> bool:
+    """Whether a version has this byte here; what is allocated and not written yet reads as zero."""
+    return any(version[at] == byte if at < len(version) else byte == 0 for version in versions)
 
 
 def _first_difference(one: bytes, other: bytes) -> int:
