@@ -25,7 +25,7 @@ class Check(Protocol):
         """Name the files that it needs."""
 
     def folder(self, lines: Sequence[str]) -> str | None:
-        """Name the folder that it needs with all that is below it; `None` if it needs none."""
+        """Return the folder whose whole tree the check reads; `None` if it reads none."""
 
     def __call__(self, files: Files, lines: Sequence[str]) -> Lost | None:
         """Return the promise that they break, if any."""

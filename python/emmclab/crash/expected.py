@@ -77,7 +77,7 @@ class CheckPrograms:
         return []
 
     def folder(self, lines: Sequence[str]) -> str | None:
-        """Name the folder that it needs; `None` before the first program."""
+        """Return the folder of the program that runs; `None` where none runs."""
         history = self._after(lines)
         return None if history is None else f"/p{history.number}"
 
@@ -170,7 +170,7 @@ def _do(history: History, index: int, one: Operation, promises: Promises, *, is_
 
 def _judged(history: History, nodes: Mapping[str, Node], promises: Promises) -> Lost | None:
     if promises.names == "in_order":
-        reasons = [_differs(history, nodes, at) for at in range(history.least, len(history.states))]
+        reasons = [_differs(history, nodes, at) for at in _from(history)]
         if all(reason is not None for reason in reasons):
             # The last state that a cut may leave says best what is missing.
             return _lost(history, "fsync", str(reasons[0]))
@@ -187,6 +187,7 @@ def _judged(history: History, nodes: Mapping[str, Node], promises: Promises) -> 
 
 
 def _from(history: History) -> range:
+    """Return the indices of the states that a cut may leave."""
     return range(history.least, len(history.states))
 
 
@@ -207,7 +208,7 @@ def _differs(history: History, nodes: Mapping[str, Node], at: int) -> str | None
 def _differs_alone(history: History, nodes: Mapping[str, Node], path: str) -> str | None:
     """Say how a path differs from all that it led to since it was durable; `None` where it does not."""
     least = history.least
-    for at in range(history.least, len(history.states)):
+    for at in _from(history):
         named = history.states[at].get(path)
         if named is not None and history.named.get(named.inode, 0) >= at:
             least = at
@@ -248,9 +249,10 @@ def _contents(
         before = [version for version in versions if version.index <= durable]
         since = [before[-1] if before else versions[0]]
         since += [version for version in versions if version.index > durable]
-        reason = _unlike_all(node.data, [version.data for version in since])
-        if reason is not None:
-            return _lost(history, "garbage" if "no version" in reason else "fsync", f"{path}: {reason}")
+        broken = _unlike_all(node.data, [version.data for version in since])
+        if broken is not None:
+            promise, reason = broken
+            return _lost(history, promise, f"{path}: {reason}")
         if promises.replace_by_rename and named.replaced >= 0 and not node.data:
             had = [version for version in versions if version.index <= named.replaced]
             if had and had[-1].data and all(version.data for version in versions[versions.index(had[-1]) :]):
@@ -260,23 +262,22 @@ def _contents(
     return None
 
 
-def _unlike_all(data: bytes, versions: Sequence[bytes]) -> str | None:
-    """Say how contents differ from all versions that may be there, the durable one first."""
+def _unlike_all(data: bytes, versions: Sequence[bytes]) -> tuple[str, str] | None:
+    """Return the promise that contents break and how they differ from all versions, the durable one first."""
     sizes = [len(version) for version in versions]
     if not min(sizes) <= len(data) <= max(sizes):
         expected = f"{sizes[0]:,}" if len({*sizes}) == 1 else f"{min(sizes):,} to {max(sizes):,}"
-        return f"{len(data):,} bytes, not {expected}"
+        return "fsync", f"{len(data):,} bytes, not {expected}"
     if any(version == data for version in versions):
         return None
-    first = versions[0]
     if len(versions) == 1:
-        return f"byte {_first_difference(data, first):,} is not what was synced"
+        return "fsync", f"byte {_first_difference(data, versions[0]):,} is not what was synced"
     for start in range(0, len(data), _PIECE):
         piece = data[start : start + _PIECE]
         if not any(version[start : start + _PIECE] == piece for version in versions):
             for at, byte in enumerate(piece, start):
                 if not _is_of(versions, at, byte):
-                    return f"byte {at:,} is of no version of the file"
+                    return "garbage", f"byte {at:,} is of no version of the file"
     return None
 
 

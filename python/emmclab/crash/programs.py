@@ -57,7 +57,7 @@ MODES = {
 }
 #: `.` in a program is its own folder.
 HERE = "."
-#: RENAME_EXCHANGE (linux/fs.h), and the folder that paths start from (linux/fcntl.h).
+#: RENAME_EXCHANGE (linux/fs.h), and AT_FDCWD (linux/fcntl.h): paths start in the working folder.
 _EXCHANGE, _AT_FDCWD = 2, -100
 #: Alignment of direct writes, and the length that numbers may have.
 _ALIGNED, _MOST = 4096, 1 << 30
@@ -162,7 +162,7 @@ def filling(program: int, index: int, length: int) -> bytes:
 
 
 def _say(line: str) -> None:
-    """Print a line, and wait until it is taken note of: what is about to be done is known before it is."""
+    """Print a line and wait until it is recorded, so that each operation is announced before it runs."""
     print(line, flush=True)
     os.read(0, 1)
 

@@ -75,9 +75,9 @@ class Workload:
         """
         if self.command:
             return
-        if generated.is_programs(self.name):
+        if self.name.endswith(generated.ENDING):
             generated.load(self.name, self.seed)
-        elif not workloads.is_known(self.name):
+        elif not (generated.is_known(self.name) or workloads.is_known(self.name)):
             known = ", ".join([*workloads.ABOUT, *generated.ABOUT])
             raise ConfigError(
                 f"there is no workload `{self.name}`",

@@ -66,7 +66,7 @@ def record(number: int) -> bytes:
 
 
 def _say(line: str) -> None:
-    """Print a line, and wait until it is taken note of: what is about to be done is known before it is."""
+    """Print a line and wait until it is recorded, so that each operation is announced before it runs."""
     print(line, flush=True)
     os.read(0, 1)
     if line.startswith("safe "):

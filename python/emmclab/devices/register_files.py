@@ -40,17 +40,15 @@ def register_files(source: Path) -> list[RegisterFile]:
     """
     if str(source) == "-":
         return [("-", _bounded(sys.stdin.buffer.read(_MOST_BYTES + 1), source))]
-    if source.is_dir():
-        files = list(_of_folder(source))
-    elif _is_archive(source):
-        files = list(_of_archive(source))
-    else:
+    held = _held(source)
+    if held is None:
         try:
             with source.open("rb") as file:
                 content = file.read(_MOST_BYTES + 1)
         except OSError as error:
             raise InputError.of(error, source) from error
         return [(str(source), _bounded(content, source))]
+    files = list(held)
     if not files:
         raise FormatError(
             f"{source}: it holds no EXT_CSD register and no descriptor of a UFS",
@@ -64,12 +62,10 @@ def register_files(source: Path) -> list[RegisterFile]:
 def holds_registers(source: Path) -> bool:
     """Whether a file begins with registers, or a folder or an archive holds some."""
     try:
-        if source.is_dir():
-            return next(_of_folder(source), None) is not None
-        if not source.is_file():
+        if not (source.is_dir() or source.is_file()):
             return False
-        if _is_archive(source):
-            return next(_of_archive(source), None) is not None
+        if (held := _held(source)) is not None:
+            return next(held, None) is not None
         with source.open("rb") as file:
             return _core.are_registers(file.read(_HEAD_BYTES))
     except (OSError, FormatError, ConfigError):
@@ -85,6 +81,13 @@ def _bounded(content: bytes, source: Path) -> bytes:
             hint=_HINT,
         )
     return content
+
+
+def _held(source: Path) -> Iterator[RegisterFile] | None:
+    """Return the register files of a folder or an archive; `None` of another file."""
+    if source.is_dir():
+        return _of_folder(source)
+    return _of_archive(source) if _is_archive(source) else None
 
 
 def _is_archive(source: Path) -> bool:

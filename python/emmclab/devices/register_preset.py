@@ -152,7 +152,7 @@ def _fit_queue(draft: _Draft) -> None:
 
 
 def _fit_packing(draft: _Draft) -> None:
-    """Let the host of the base pack no more than the device takes, and nothing with a command queue."""
+    """Limit the packing of the base's host to what the device takes; a command queue turns it off."""
     if draft.base["interface"]["kind"] != "emmc":
         return
     queued = draft.value("controller.queue_depth") > 1

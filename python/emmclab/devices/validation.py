@@ -318,7 +318,7 @@ def _cut(trace: Trace, recording: Recording) -> Cut:
 
 
 def _under_its_name(error: EmmclabError, recording: Recording, trace: Trace) -> str:
-    """Return a message that names the recording, not the copy which is read by halves."""
+    """Return the message of an error with the recording's path in place of that of the temporary copy."""
     return str(error).replace(str(recording.path), _named(trace))
 
 

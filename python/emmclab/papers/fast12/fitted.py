@@ -19,6 +19,7 @@ from emmclab.papers.fast12.applications import (
     LOG_BLOCKS_KEY,
     OTHERS,
     WEBBENCH,
+    fits_axis,
     runs_of,
     seconds,
     spread,
@@ -48,7 +49,7 @@ class Point:
     @property
     def on_axis(self) -> bool:
         """Whether the slowest card fits the axis."""
-        return self.axis_s / 2 <= self.slowest_s <= self.axis_s
+        return fits_axis(self.slowest_s, self.axis_s)
 
     @property
     def as_spread(self) -> bool:

@@ -21,7 +21,7 @@ _UNFELT_MS = 0.1
 _CARDS = {"card-pny": "pny-c10", "card-transcend": "transcend-c2"}
 #: An option helps where the mean response falls by more than this, percent.
 HELPS_PCT = 5.0
-#: The device that was fitted to the figure with the throughput of packed commands.
+#: The device that was fitted to Figure 3, whose large requests are packed commands.
 _FITTED_TO_FIGURE_3 = "nexus5"
 #: The size of RAM that claims are about; the study has more.
 _RAM_KB = 4096
