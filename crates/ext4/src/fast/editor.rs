@@ -1,6 +1,7 @@
 //! A disk whose blocks the replay changes in memory.
 
 use std::cell::RefCell;
+use std::collections::hash_map::Entry;
 use std::io;
 
 use emmclab_base::Result;
@@ -32,14 +33,15 @@ impl<'a> Editor<'a> {
             let (block, within) = (at / size, (at % size) as usize);
             let length = rest.len().min(self.block_size - within);
             let mut edits = self.edits.borrow_mut();
-            if !edits.contains_key(&block) {
-                let mut whole = vec![0; self.block_size];
-                structure.read(self.disk, block * size, &mut whole)?;
-                edits.insert(block, whole);
-            }
-            if let Some(whole) = edits.get_mut(&block) {
-                whole[within..within + length].copy_from_slice(&rest[..length]);
-            }
+            let whole = match edits.entry(block) {
+                Entry::Occupied(known) => known.into_mut(),
+                Entry::Vacant(empty) => {
+                    let mut whole = vec![0; self.block_size];
+                    structure.read(self.disk, block * size, &mut whole)?;
+                    empty.insert(whole)
+                }
+            };
+            whole[within..within + length].copy_from_slice(&rest[..length]);
             at += length as u64;
             rest = &rest[length..];
         }

@@ -89,7 +89,7 @@ impl Replayer<'_> {
     /// Gives a new directory its first block; whether it had none.
     fn begin_directory(&self, inode: &Inode, parent: u32) -> Result<bool> {
         if inode.flags().contains(InodeFlags::INLINE_DATA) {
-            return Err(self.in_inode(inode));
+            return Err(Self::in_inode(inode));
         }
         self.change_inode(inode.number(), |bytes| bytes[4..8].fill(0))?;
         let Ok((runs, _)) = self.files.all_runs(inode) else { return Ok(false) };
@@ -113,14 +113,14 @@ impl Replayer<'_> {
         self.block_size() - if self.files.superblock().has_checksums() { TAIL } else { 0 }
     }
 
-    fn in_inode(&self, inode: &Inode) -> emmclab_base::Error {
+    fn in_inode(inode: &Inode) -> emmclab_base::Error {
         let problem = "fast commits change a directory whose names stand in the inode";
         Structure::Directory(inode.number()).unsupported(inode.offset, problem)
     }
 
     fn check_directory(&self, folder: &Inode) -> Result<()> {
         if folder.flags().contains(InodeFlags::INLINE_DATA) {
-            return Err(self.in_inode(folder));
+            return Err(Self::in_inode(folder));
         }
         if folder.flags().intersects(InodeFlags::CASEFOLD | InodeFlags::ENCRYPT) {
             let problem = "fast commits change a directory that is encrypted or ignores case";
@@ -152,7 +152,6 @@ impl Replayer<'_> {
 
     /// Passes each entry of a block to `visit`: where it stands, its length, and that of its name; the block is checked on the way.
     fn each_entry(
-        &self,
         folder: &Inode,
         bytes: &[u8],
         block: u64,
@@ -183,7 +182,7 @@ impl Replayer<'_> {
         let mut found = None;
         self.each_block(folder, |_, block, bytes| {
             let mut before = None;
-            self.each_entry(folder, bytes, block, |at, _, length| {
+            Self::each_entry(folder, bytes, block, |at, _, length| {
                 let inode = le32(bytes, at);
                 if inode != 0 && &bytes[at + HEAD..at + HEAD + length] == name {
                     found = Some(Place { block, at, before, inode });
@@ -220,7 +219,7 @@ impl Replayer<'_> {
         let mut done = false;
         self.each_block(folder, |_, block, bytes| {
             let mut room = None;
-            self.each_entry(folder, bytes, block, |at, length, used| {
+            Self::each_entry(folder, bytes, block, |at, length, used| {
                 let used = if le32(bytes, at) == 0 { 0 } else { needs(used) };
                 if at < usable && length - used.min(length) >= wanted {
                     room = Some((at, length, used));
