@@ -118,7 +118,7 @@ impl Replayer<'_> {
         Structure::Directory(inode.number()).unsupported(inode.offset, problem)
     }
 
-    fn check_directory(&self, folder: &Inode) -> Result<()> {
+    fn check_directory(folder: &Inode) -> Result<()> {
         if folder.flags().contains(InodeFlags::INLINE_DATA) {
             return Err(Self::in_inode(folder));
         }
@@ -178,7 +178,7 @@ impl Replayer<'_> {
         if folder.kind() != FileKind::Directory {
             return Ok(None);
         }
-        self.check_directory(folder)?;
+        Self::check_directory(folder)?;
         let mut found = None;
         self.each_block(folder, |_, block, bytes| {
             let mut before = None;
@@ -299,7 +299,7 @@ impl Replayer<'_> {
         let block = self.allocate((folder.number() - 1) / self.files.superblock().inodes_per_group)?;
         runs.push(Run { logical, blocks: 1, physical: Some(block), unwritten: false });
         self.write_map(folder, &runs, &tree)?;
-        let end = (folder.size() + size) as u32;
+        let end = folder.size().saturating_add(size) as u32;
         self.change_inode(folder.number(), |inode| inode[4..8].copy_from_slice(&end.to_le_bytes()))?;
         self.store_block(folder, block, bytes)
     }

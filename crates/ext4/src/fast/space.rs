@@ -61,7 +61,7 @@ impl Replayer<'_> {
             if changed > 0 {
                 (from..=to).for_each(|bit| set_bit(&mut bitmap, bit, used));
                 let free = get(&descriptor, FREE_BLOCKS);
-                let free = if used { free.saturating_sub(changed) } else { free + changed };
+                let free = if used { free.saturating_sub(changed) } else { free.saturating_add(changed) };
                 set(&mut descriptor, FREE_BLOCKS, free);
                 self.store_blocks(number, &mut descriptor, &bitmap)?;
             }
@@ -127,7 +127,7 @@ impl Replayer<'_> {
             }
         }
         let free = get(&descriptor, FREE_INODES);
-        set(&mut descriptor, FREE_INODES, if used { free.saturating_sub(1) } else { free + 1 });
+        set(&mut descriptor, FREE_INODES, if used { free.saturating_sub(1) } else { free.saturating_add(1) });
         if superblock.has_checksums() {
             let computed = crc32c(superblock.seed, &bitmap[..each.div_ceil(8) as usize]);
             set(&mut descriptor, INODE_CHECKSUM, computed);

@@ -6,7 +6,7 @@ use std::os::unix::fs::{FileExt, symlink};
 use std::path::{Path, PathBuf};
 
 use crate::crash_images::{Mounted, attach};
-use crate::support::journal::journal_blocks;
+use crate::support::journal::{crc32c, journal_blocks, set_recovery};
 use crate::support::tree::{self, Tree};
 use crate::support::{Images, can_run, text, try_run};
 use emmclab_ext4::{Filesystem, Recovery};
@@ -139,17 +139,19 @@ fn fast_commits_whole_and_damaged_replay_or_are_refused_as_by_linux() {
                 sync(&mounted.point.join("anchor"));
                 let copy = images.path("copy");
                 fs::copy(&image, &copy).unwrap();
-                let damage = numbers.below(3);
-                if damage == 0 {
+                let damage = numbers.below(4);
+                if damage < 2 {
                     let map = journal_blocks(&copy);
                     let size = if options[1] == "1024" { 1024 } else { 4096 };
                     let disk = OpenOptions::new().read(true).write(true).open(&copy).unwrap();
                     let mut fast = [0; 4];
                     disk.read_exact_at(&mut fast, map[0] as u64 * size + 0x54).unwrap();
                     let first = map.len() - u32::from_be_bytes(fast) as usize + 1;
-                    let block = map[first + numbers.below(3) as usize];
-                    let sector = numbers.below(2);
-                    disk.write_all_at(&[0; 512], block as u64 * size + sector * 512).unwrap();
+                    // Behind the head of the first, or the beginning of another.
+                    let block =
+                        if damage == 0 { map[first] } else { map[first + 1 + numbers.below(2) as usize] };
+                    let from = if damage == 0 { 16 } else { 0 };
+                    disk.write_all_at(&[0; 400], block as u64 * size + from).unwrap();
                 }
                 let about = format!("round {round}, {options:?}, step {step}, damage {damage}");
                 let found = ours(&copy);
@@ -176,5 +178,147 @@ fn fast_commits_whole_and_damaged_replay_or_are_refused_as_by_linux() {
     }
     eprintln!("{mounted_states} states mounted, {refused_states} refused, {commits} fast commits");
     let counts = format!("{mounted_states} mounted, {refused_states} refused, {commits} fast commits");
-    assert!(mounted_states > 40 && refused_states > 0 && commits > 60, "{counts}");
+    assert!(mounted_states > 40 && refused_states > 0 && commits > 20, "{counts}");
+}
+
+/// An image with files in inodes 12 and on, whose journal has fast commits of transaction 7 on top of an empty log.
+struct Written {
+    image: Vec<u8>,
+    map: Vec<usize>,
+}
+
+impl Written {
+    fn new() -> Self {
+        let images = Images::new();
+        let folder = images.path("files");
+        fs::create_dir_all(folder.join("folder")).unwrap();
+        fs::write(folder.join("folder/one"), vec![1; 5000]).unwrap();
+        fs::write(folder.join("two"), vec![2; 3000]).unwrap();
+        let path = images.make(
+            "image",
+            8 << 20,
+            &["-b", "1024", "-J", "size=2", "-O", "fast_commit", "-d", text(&folder)],
+        );
+        Self { image: fs::read(&path).unwrap(), map: journal_blocks(&path) }
+    }
+
+    /// With one commit of these records, each a tag and its value.
+    fn with(&self, records: &[(u16, Vec<u8>)]) -> Vec<u8> {
+        let mut image = self.image.clone();
+        let journal = self.map[0] * 1024;
+        image[journal + 0x18..journal + 0x20].copy_from_slice(&[0, 0, 0, 7, 0, 0, 0, 1]);
+        image[journal + 0x28..journal + 0x2C].copy_from_slice(&[0, 0, 0, 0x20]);
+        image[journal + 0x54..journal + 0x58].copy_from_slice(&[0, 0, 0, 16]);
+        set_recovery(&mut image);
+        let (mut blocks, mut sum) = (vec![Vec::new()], 0);
+        let mut add = |tag: u16, value: &[u8]| {
+            let record = [&tag.to_le_bytes()[..], &(value.len() as u16).to_le_bytes(), value].concat();
+            let last = blocks.last_mut().unwrap();
+            if last.len() + record.len() + 4 > 1024 {
+                let room = 1024 - last.len() - 4;
+                let pad = [&[7, 0], &(room as u16).to_le_bytes()[..], &vec![0; room]].concat();
+                sum = crc32c(sum, &pad);
+                last.extend(&pad);
+                blocks.push(Vec::new());
+            }
+            // The tail's own checksum is not part of it.
+            sum = crc32c(sum, &record[..if tag == 8 { 8 } else { record.len() }]);
+            let record = if tag == 8 { [&record[..8], &sum.to_le_bytes()].concat() } else { record };
+            blocks.last_mut().unwrap().extend(record);
+        };
+        add(9, &[0, 0, 0, 0, 7, 0, 0, 0]);
+        records.iter().for_each(|(tag, value)| add(*tag, value));
+        add(8, &[7, 0, 0, 0, 0, 0, 0, 0]);
+        for (number, block) in blocks.iter().enumerate() {
+            let at = self.map[self.map.len() - 15 + number] * 1024;
+            image[at..at + block.len()].copy_from_slice(block);
+        }
+        image
+    }
+}
+
+fn words(words: &[u32]) -> Vec<u8> {
+    words.iter().flat_map(|word| word.to_le_bytes()).collect()
+}
+
+#[test]
+fn each_kind_of_record_changes_what_it_names() {
+    if !can_run(false, &[]) {
+        return;
+    }
+    let written = Written::new();
+    let plain = Filesystem::open(written.image.as_slice()).unwrap();
+    let (two, root) = (plain.lookup("two").unwrap().unwrap(), 2);
+    let name = |inode: u32, text: &str| [words(&[root, inode]), text.as_bytes().to_vec()].concat();
+    let mut inode = vec![0; 160];
+    inode[..2].copy_from_slice(&0o100_644_u16.to_le_bytes());
+    inode[4] = 10;
+    (inode[0x1A], inode[0x22], inode[0x80]) = (1, 8, 32);
+    let fresh = 40_u32;
+    let block = plain.map(&two).next().unwrap().unwrap().physical.unwrap() as u32;
+    let image = written.with(&[
+        (6, [words(&[fresh]), inode].concat()),
+        (1, words(&[fresh, 0, 1, block])),
+        (3, name(fresh, "created")),
+        (4, name(two.number(), "linked")),
+        (5, name(two.number(), "two")),
+        (2, words(&[two.number(), 0, 1])),
+    ]);
+    let mut recovery = Recovery::new();
+    let replayed = recovery.replay(&image).unwrap();
+    assert!(replayed.replay().refused.is_none() && replayed.replay().fast_commits == 1);
+    let files = Filesystem::open(&replayed).unwrap();
+    let read = |path: &str| files.lookup(path).unwrap().map(|inode| files.contents(&inode, 1 << 20).unwrap());
+    assert_eq!(read("created").unwrap(), [2; 10]);
+    assert_eq!(read("linked").unwrap(), [vec![0; 1024], vec![2; 1976]].concat());
+    assert_eq!(read("two"), None);
+    let faults = files.walk(5).faults;
+    assert!(faults.is_empty(), "{}", faults[0]);
+}
+
+#[test]
+fn records_of_any_contents_are_replayed_or_refused_and_never_a_panic() {
+    if !can_run(false, &[]) {
+        return;
+    }
+    let written = Written::new();
+    let mut numbers = Numbers(5);
+    for _ in 0..4000 {
+        let records: Vec<(u16, Vec<u8>)> = (0..1 + numbers.below(12))
+            .map(|_| {
+                let mut small = |end: u64| {
+                    if numbers.below(9) == 0 { numbers.0 as u32 } else { numbers.below(end) as u32 }
+                };
+                let (inode, other) = (small(18), small(18));
+                match small(7) {
+                    0 => (1, words(&[inode, small(70), small(40), small(8192)])),
+                    1 => (2, words(&[inode, small(70), small(40)])),
+                    kind @ 2..=4 => (
+                        kind as u16 + 1,
+                        [
+                            words(&[inode, other]),
+                            [&b"two"[..], b"folder", b"one", b"new"][small(4) as usize % 4].to_vec(),
+                        ]
+                        .concat(),
+                    ),
+                    5 => {
+                        let mut bytes: Vec<u8> =
+                            (0..160).map(|_| if small(4) == 0 { small(256) as u8 } else { 0 }).collect();
+                        bytes[..2].copy_from_slice(&[0xA4, [0x81, 0x41, 0xA1, 0][small(4) as usize % 4]]);
+                        (bytes[0x1A], bytes[0x1B], bytes[0x22], bytes[0x80], bytes[0x81]) =
+                            (small(3) as u8, 0, 8, 32, 0);
+                        (6, [words(&[inode]), bytes].concat())
+                    }
+                    _ => (7, vec![0; small(30) as usize % 30]),
+                }
+            })
+            .collect();
+        let image = written.with(&records);
+        let mut recovery = Recovery::new();
+        let Ok(replayed) = recovery.replay(&image) else { continue };
+        replayed.write_to(|_, _| Ok(())).unwrap();
+        let files = Filesystem::open(&replayed).unwrap();
+        files.walk(3);
+        let _ = files.tree("/", 1 << 20, 100);
+    }
 }
