@@ -1,7 +1,7 @@
 //! Recovers a state in this process, and looks into its files.
 
 use emmclab_base::{Error, Kind, Result};
-use emmclab_ext4::{Filesystem, Node, Recovery};
+use emmclab_ext4::{Blocks, Filesystem, Node, Recovery};
 
 use crate::explorer::{Explorer, State};
 use crate::layered::HostView;
@@ -120,8 +120,8 @@ impl Judge {
     ///
     /// # Errors
     /// Where structures of the file system are damaged, or not known.
-    pub fn files(&mut self, host: &HostView, wanted: &[&str], tree: Option<&str>) -> Result<Recovered> {
-        let replayed = self.recovery.replay(host)?;
+    pub fn files(&mut self, disk: &dyn Blocks, wanted: &[&str], tree: Option<&str>) -> Result<Recovered> {
+        let replayed = self.recovery.replay(disk)?;
         let replay = replayed.replay();
         if let Some(refused) = &replay.refused {
             let problem = Some(Problem::of_file_system(refused));

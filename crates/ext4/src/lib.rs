@@ -33,13 +33,14 @@
 //! stops at a home block outside of the disk (e2fsck goes on). [`Replay::refused`] says where Linux does not mount what e2fsck
 //! repairs. Only what is needed is checked: a bad descriptor of a block group that no path leads to does not refuse the mount here.
 //!
-//! Refused by name: fast commits on top of the log, compression, encrypted files and directories, features unknown here; and a
+//! Fast commits on top of the log are replayed. Refused by name: some that Linux replays (`fast`), compression, encrypted files and directories, features unknown here; and a
 //! name that is not found byte by byte in a directory that ignores case. Orphans are not deleted, and extended attributes not read.
 
 mod annotate;
 mod blocks;
 mod bytes;
 mod checksum;
+mod fast;
 mod files;
 mod journal;
 mod structure;

@@ -115,6 +115,8 @@ pub struct Superblock {
     /// Blocks of the disk that it was read from: no fewer than `blocks`.
     pub(crate) disk_blocks: u64,
     pub(crate) seed: u32,
+    /// The first inode that is not the file system's own.
+    pub(crate) first_inode: u32,
     /// The first table block of descriptors that stands in the groups that it describes.
     pub(crate) first_meta_group: u32,
     /// Blocks behind the descriptors, kept for those of groups to come.
@@ -216,6 +218,7 @@ impl Superblock {
             journal_inode: le32(bytes, 0xE0),
             disk_blocks: 0,
             seed,
+            first_inode: if wide_features { le32(bytes, 0x54) } else { 11 },
             first_meta_group: le32(bytes, 0x104),
             spare_descriptor_blocks: u32::from(le16(bytes, 0xCE)),
             backup_groups: [le32(bytes, 0x24C), le32(bytes, 0x250)],

@@ -2,12 +2,13 @@
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use emmclab_crash::log::{Port, dm};
 use emmclab_crash::{
-    Broken, ExploreOptions, Explorer, HostView, Judge, Level, Problem, Run, State, Ways, What, journal_rules,
+    Broken, ExploreOptions, Explorer, HostView, Judge, Level, Problem, Recovered, Run, State, Ways, What,
+    journal_rules,
 };
 use emmclab_trace::{Error, Kind, SECTOR_BYTES};
 use pyo3::prelude::*;
@@ -399,29 +400,29 @@ fn node_of<'py>(py: Python<'py>, node: &emmclab_ext4::Node) -> NodeRead<'py> {
     (bytes(&node.path), kind, node.inode, node.links, bytes(&node.data), attributes)
 }
 
-/// All that is below a folder of an ext4 image, after its journal was replayed; `None` where there is no such folder.
+/// Files and a folder of an ext4 image, after its journal was replayed.
+fn read_image(image: &Path, wanted: &[String], tree: Option<&str>) -> Result<Recovered, Error> {
+    let file = File::open(image).map_err(|error| Error::io(image, error))?;
+    let wanted: Vec<&str> = wanted.iter().map(String::as_str).collect();
+    let read = Judge::default().files(&file, &wanted, tree)?;
+    match read.problem {
+        Some(problem) => {
+            Err(Error::new(Kind::Value, format!("Linux does not mount the image: {}", problem.detail)))
+        }
+        None => Ok(read),
+    }
+}
+
+/// All that is below a folder of an ext4 image; `None` where there is no such folder.
 #[pyfunction]
 pub(crate) fn read_ext4_tree<'py>(py: Python<'py>, image: PathBuf, folder: &str) -> PyResult<TreeRead<'py>> {
-    let found = run(py, || {
-        let file = File::open(&image).map_err(|error| Error::io(&image, error))?;
-        let mut recovery = emmclab_ext4::Recovery::new();
-        let replayed = recovery.replay(&file)?;
-        emmclab_ext4::Filesystem::open(&replayed)?.tree(folder, 1 << 30, 1 << 20)
-    })?;
-    Ok(found.map(|nodes| nodes.iter().map(|node| node_of(py, node)).collect()))
+    let found = run(py, || read_image(&image, &[], Some(folder)))?;
+    Ok(found.tree.map(|nodes| nodes.iter().map(|node| node_of(py, node)).collect()))
 }
 
 /// Files of an ext4 image, with what its journal holds.
 #[pyfunction]
 pub(crate) fn read_ext4(py: Python<'_>, image: PathBuf, wanted: Vec<String>) -> PyResult<FilesRead<'_>> {
-    let found = run(py, || {
-        let file = File::open(&image).map_err(|error| Error::io(&image, error))?;
-        let mut recovery = emmclab_ext4::Recovery::new();
-        let replayed = recovery.replay(&file)?;
-        let files = emmclab_ext4::Filesystem::open(&replayed)?;
-        let read =
-            |path: &String| files.lookup(path)?.map(|inode| files.contents(&inode, 1 << 30)).transpose();
-        wanted.iter().map(read).collect::<Result<Vec<_>, Error>>()
-    })?;
-    Ok(found.into_iter().map(|file| file.map(|data| PyBytes::new(py, &data))).collect())
+    let found = run(py, || read_image(&image, &wanted, None))?;
+    Ok(found.files.into_iter().map(|file| file.map(|data| PyBytes::new(py, &data))).collect())
 }

@@ -318,19 +318,13 @@ def _require_in_process(disk: str, options: Options) -> None:
     """Reject, before the workload runs, a file system that recovery in process does not support.
 
     Raises:
-        UnsupportedError: it has unsupported features, such as fast commits.
+        UnsupportedError: it has unsupported features.
     """
     from emmclab.crash.explore import not_in_process
-    from emmclab.crash.recording import has_fast_commits
 
     if options.recovery != "process":
         return
     try:
-        if has_fast_commits(disk):
-            raise UnsupportedError(
-                "the file system has fast commits, which recovery in process does not replay",
-                kind="unsupported",
-            )
         _core.read_ext4(disk, [])
     except UnsupportedError as error:
         raise not_in_process(error) from error

@@ -34,8 +34,6 @@ _ORDERED = "data=ordered"
 _FAILED = "failed "
 #: Longest line that is taken as one, bytes; most lines.
 _MOST_LINE, _MOST_LINES = 4096, 1_000_000
-#: Where ext4 names its compatible features, and the one of fast commits (Linux, fs/ext4/ext4.h).
-_EXT4_COMPAT, _FAST_COMMIT = 1024 + 0x5C, 0x400
 #: Options of mkfs: blocks of 4 KiB, a small journal that wraps, and nothing left for later.
 _MKFS = {"ext4": ("-b", "4096", "-J", "size=4", "-N", "4096", "-E", "lazy_itable_init=0,lazy_journal_init=0")}
 
@@ -188,18 +186,7 @@ def record_run(
             recorded = _run(disk, arguments, mount, workload)
             disk.end_log()
             notes = [*recorded.notes, *lies_without_effect(lie_of(disk.device), layers)]
-            if file_system == "ext4" and has_fast_commits(disk.path):
-                notes.append(
-                    "the file system has fast commits, which the kernel or e2fsck replays on recovery"
-                )
     return replace(recorded, notes=tuple(notes))
-
-
-def has_fast_commits(disk: str | PathLike[str]) -> bool:
-    """Tell whether the ext4 on a disk, or in an image, was made with fast commits."""
-    with Path(disk).open("rb") as file:
-        file.seek(_EXT4_COMPAT)
-        return bool(int.from_bytes(file.read(4), "little") & _FAST_COMMIT)
 
 
 def lies_without_effect(lie: str, layers: Sequence[str]) -> list[str]:

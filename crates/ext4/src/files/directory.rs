@@ -55,6 +55,20 @@ impl FileKind {
         }
     }
 
+    /// The number of the kind in an entry.
+    pub(crate) fn as_entry(self) -> u8 {
+        match self {
+            Self::Unknown => 0,
+            Self::Regular => 1,
+            Self::Directory => 2,
+            Self::CharacterDevice => 3,
+            Self::BlockDevice => 4,
+            Self::Fifo => 5,
+            Self::Socket => 6,
+            Self::Symlink => 7,
+        }
+    }
+
     fn of_entry(byte: u8) -> Self {
         match byte {
             1 => Self::Regular,

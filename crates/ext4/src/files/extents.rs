@@ -17,7 +17,7 @@ const EACH: usize = 12;
 /// Lengths above it mean unwritten blocks, as many as it is exceeded by.
 const MAX_LENGTH: u16 = 32768;
 /// Blocks of a file are counted with 32 bits.
-const END: u64 = 1 << 32;
+pub(super) const END: u64 = 1 << 32;
 
 struct Header {
     entries: usize,

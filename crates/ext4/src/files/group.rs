@@ -78,7 +78,7 @@ impl<B: Blocks> Filesystem<B> {
         Ok(Group::parse(number, bytes))
     }
 
-    fn descriptor_checksum(&self, number: u32, bytes: &[u8]) -> Option<u16> {
+    pub(crate) fn descriptor_checksum(&self, number: u32, bytes: &[u8]) -> Option<u16> {
         let superblock = self.superblock();
         let (before, after) = (&bytes[..CHECKSUM_AT], &bytes[CHECKSUM_AT + 2..]);
         if superblock.has_checksums() {

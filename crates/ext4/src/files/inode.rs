@@ -101,7 +101,7 @@ impl Inode {
     }
 
     /// The block of extended attributes; 0 = none.
-    pub(super) fn attribute_block(&self) -> u64 {
+    pub(crate) fn attribute_block(&self) -> u64 {
         self.attribute_block
     }
 
@@ -166,15 +166,8 @@ impl<B: Blocks> Filesystem<B> {
     pub fn inode(&self, number: u32) -> Result<Inode> {
         let structure = Structure::Inode(number);
         let superblock = self.superblock();
-        let Some(index) = number.checked_sub(1).filter(|_| number <= superblock.inodes) else {
-            return Err(structure.fault(0, format!("the file system has inodes 1 to {}", superblock.inodes)));
-        };
-        let group = self.group(index / superblock.inodes_per_group)?;
         let size = usize::from(superblock.inode_size);
-        let within = u64::from(index % superblock.inodes_per_group) * size as u64;
-        let block_size = u64::from(superblock.block_size);
-        let block = group.inode_table.saturating_add(within / block_size);
-        let offset = self.offset_of(block, structure)? + within % block_size;
+        let offset = self.inode_place(number)?;
         // Nearly all inodes have 256 bytes.
         let (mut short, mut long) = ([0; 256], Vec::new());
         let bytes = if size <= short.len() {
@@ -185,6 +178,35 @@ impl<B: Blocks> Filesystem<B> {
         };
         structure.read(&self.disk, offset, bytes)?;
         self.parse_inode(number, bytes, offset)
+    }
+
+    /// Where an inode stands, in bytes.
+    pub(crate) fn inode_place(&self, number: u32) -> Result<u64> {
+        let structure = Structure::Inode(number);
+        let superblock = self.superblock();
+        let Some(index) = number.checked_sub(1).filter(|_| number <= superblock.inodes) else {
+            return Err(structure.fault(0, format!("the file system has inodes 1 to {}", superblock.inodes)));
+        };
+        let group = self.group(index / superblock.inodes_per_group)?;
+        let size = usize::from(superblock.inode_size);
+        let within = u64::from(index % superblock.inodes_per_group) * size as u64;
+        let block_size = u64::from(superblock.block_size);
+        let block = group.inode_table.saturating_add(within / block_size);
+        Ok(self.offset_of(block, structure)? + within % block_size)
+    }
+
+    /// Puts the right checksum into the bytes of an inode.
+    pub(crate) fn seal_inode(&self, number: u32, bytes: &mut [u8]) {
+        if !self.superblock().has_checksums() {
+            return;
+        }
+        let extra = if bytes.len() > PLAIN_BYTES { usize::from(le16(bytes, 0x80)) } else { 0 };
+        let has_high = extra >= CHECKSUM_HIGH + 2 - PLAIN_BYTES;
+        let computed = self.inode_checksum(number, le32(bytes, 0x64), bytes, has_high);
+        bytes[CHECKSUM_LOW..CHECKSUM_LOW + 2].copy_from_slice(&(computed as u16).to_le_bytes());
+        if has_high {
+            bytes[CHECKSUM_HIGH..CHECKSUM_HIGH + 2].copy_from_slice(&((computed >> 16) as u16).to_le_bytes());
+        }
     }
 
     /// The inode in these bytes, which stand at byte `offset`.

@@ -58,6 +58,11 @@ impl<B: Blocks> Filesystem<B> {
         &self.superblock
     }
 
+    /// The disk it was opened on, once nothing else is read.
+    pub(crate) fn into_disk(self) -> B {
+        self.disk
+    }
+
     /// The disk it was opened on.
     pub fn disk(&self) -> &B {
         &self.disk
@@ -171,13 +176,13 @@ impl<B: Blocks> Filesystem<B> {
     }
 
     /// The checksum state that blocks of an inode go on from.
-    fn seed_of(&self, inode: &Inode) -> u32 {
+    pub(crate) fn seed_of(&self, inode: &Inode) -> u32 {
         let seed = crc32c(self.superblock.seed, &inode.number().to_le_bytes());
         crc32c(seed, &inode.generation.to_le_bytes())
     }
 
     /// Where a block of the file system stands, in bytes; a block outside of it is an error of `structure`.
-    fn offset_of(&self, block: u64, structure: Structure) -> Result<u64> {
+    pub(crate) fn offset_of(&self, block: u64, structure: Structure) -> Result<u64> {
         let offset = block.saturating_mul(u64::from(self.superblock.block_size));
         if block < u64::from(self.superblock.first_block) || block >= self.superblock.blocks {
             let problem =

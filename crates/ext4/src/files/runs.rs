@@ -57,6 +57,27 @@ impl<B: Blocks> Filesystem<B> {
         Mapper { filesystem: self, inode, levels: Vec::new() }
     }
 
+    /// All the blocks that an inode with extents maps, whatever its size, without holes; and the blocks of the tree itself.
+    pub(crate) fn all_runs(&self, inode: &Inode) -> Result<(Vec<Run>, Vec<u64>)> {
+        let mut mapper = self.runs(inode);
+        let (mut runs, mut tree): (Vec<Run>, Vec<u64>) = (Vec::new(), Vec::new());
+        let mut before: Vec<Option<u64>> = Vec::new();
+        let mut at = 0;
+        while at < extents::END {
+            let run = mapper.at(at)?;
+            before.resize(mapper.levels.len(), None);
+            for (level, before) in mapper.levels.iter().zip(&mut before) {
+                if level.block != *before {
+                    *before = level.block;
+                    tree.extend(level.block);
+                }
+            }
+            at = run.end();
+            runs.extend(Some(run).filter(|run| run.physical.is_some()));
+        }
+        Ok((runs, tree))
+    }
+
     /// The blocks of a file in order, holes included; none where the contents stand in the inode.
     ///
     /// # Errors

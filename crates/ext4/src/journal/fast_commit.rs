@@ -1,8 +1,8 @@
-//! Fast commits: small records of single changes behind the log. They are recognised, not replayed.
+//! Fast commits: small records of single changes behind the log. `fast` replays them.
 //!
 //! Source: Linux `fs/ext4/fast_commit.h` and `ext4_fc_replay_scan` in `fast_commit.c`. Little-endian.
 
-use crate::bytes::{le16, le32};
+use crate::bytes::le16;
 
 /// Bytes before the value of a record.
 const HEAD: usize = 4;
@@ -11,7 +11,7 @@ const HEAD: usize = 4;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FastCommitTag {
     /// Blocks that a file got.
-    AddRange,
+    AddRange = 1,
     /// Blocks that a file lost.
     DeleteRange,
     /// A new name of a new inode.
@@ -28,6 +28,40 @@ pub enum FastCommitTag {
     Tail,
     /// The beginning, with features and the transaction.
     Head,
+}
+
+impl FastCommitTag {
+    /// Its number on the disk.
+    pub(crate) fn number(self) -> u16 {
+        self as u16
+    }
+
+    /// The fewest bytes of its value.
+    fn least(self) -> usize {
+        match self {
+            Self::AddRange => 16,
+            Self::DeleteRange => 12,
+            Self::Create | Self::Link | Self::Unlink | Self::Tail | Self::Head => 8,
+            Self::Inode => 4,
+            Self::Pad => 0,
+        }
+    }
+}
+
+/// The kind of a number on the disk.
+pub(crate) fn tag(number: u16) -> Option<FastCommitTag> {
+    let all = [
+        FastCommitTag::AddRange,
+        FastCommitTag::DeleteRange,
+        FastCommitTag::Create,
+        FastCommitTag::Link,
+        FastCommitTag::Unlink,
+        FastCommitTag::Inode,
+        FastCommitTag::Pad,
+        FastCommitTag::Tail,
+        FastCommitTag::Head,
+    ];
+    all.into_iter().find(|tag| tag.number() == number)
 }
 
 /// One record.
@@ -60,29 +94,11 @@ impl<'a> Iterator for FastCommitRecords<'a> {
 
     fn next(&mut self) -> Option<Self::Item> {
         let offset = self.at;
-        let rest = self.block.get(offset..).filter(|rest| rest.len() > HEAD)?;
-        let (tag, least) = match le16(rest, 0) {
-            1 => (FastCommitTag::AddRange, 16),
-            2 => (FastCommitTag::DeleteRange, 12),
-            3 => (FastCommitTag::Create, 8),
-            4 => (FastCommitTag::Link, 8),
-            5 => (FastCommitTag::Unlink, 8),
-            6 => (FastCommitTag::Inode, 4),
-            7 => (FastCommitTag::Pad, 0),
-            8 => (FastCommitTag::Tail, 8),
-            9 => (FastCommitTag::Head, 8),
-            _ => return None,
-        };
+        let rest = self.block.get(offset..).filter(|rest| rest.len() >= HEAD)?;
+        let tag = tag(le16(rest, 0))?;
         let length = usize::from(le16(rest, 2));
-        let value = rest.get(HEAD..HEAD + length).filter(|_| length >= least)?;
+        let value = rest.get(HEAD..HEAD + length).filter(|_| length >= tag.least())?;
         self.at += HEAD + length;
         Some(FastCommitRecord { tag, value, offset })
     }
-}
-
-/// Whether a block begins a fast commit on top of the log that ends before transaction `sequence`. Older ones are ignored by
-/// Linux, too.
-pub(super) fn begins(block: &[u8], sequence: u32) -> bool {
-    let first = FastCommitRecords::new(block).next();
-    first.is_some_and(|record| record.tag == FastCommitTag::Head && le32(record.value, 4) == sequence)
 }

@@ -8,6 +8,7 @@ mod replayed;
 mod superblock;
 mod verified;
 
+pub(crate) use fast_commit::tag as fast_commit_tag;
 pub use fast_commit::{FastCommitRecord, FastCommitRecords, FastCommitTag};
 pub use location::Location;
 pub use records::{

@@ -16,7 +16,6 @@
 use emmclab_base::{Error, Result};
 use rustc_hash::FxHashMap;
 
-use super::fast_commit;
 use super::location::Location;
 use super::records::{COMMIT_CHECKSUM_AT, LogFormat, RecordKind, TAIL, TagFlags};
 use super::replayed::{Copy, Overlay, Replay, Replayed};
@@ -24,6 +23,7 @@ use super::superblock::{Checksums, JournalFeatures, JournalSuperblock};
 use super::verified::{Verified, logged_state};
 use crate::blocks::Blocks;
 use crate::checksum::CRC32_BE;
+use crate::fast::{self, Found, Scan};
 use crate::files::Filesystem;
 use crate::structure::Structure;
 use crate::superblock::Incompat;
@@ -88,7 +88,7 @@ impl Recovery {
     /// # Errors
     ///
     /// Where Linux refuses to mount and nothing can be replayed: damaged superblocks, a damaged journal inode, a damaged
-    /// log; features that are not understood; fast commits on top of the log; a journal on another device.
+    /// log; fast commits none of which is whole; features that are not understood; a journal on another device.
     pub fn replay<'a>(&'a mut self, disk: &'a dyn Blocks) -> Result<Replayed<'a>> {
         let filesystem = Filesystem::open(disk)?;
         if let Some(location) = Location::inside(&filesystem)? {
@@ -127,6 +127,7 @@ impl Recovery {
 
     fn clear(&mut self, block_size: usize) {
         self.overlay.copies.clear();
+        self.overlay.edits.clear();
         self.overlay.block_size = block_size as u64;
         self.revoked.clear();
         self.blocks.clear();
@@ -150,13 +151,20 @@ impl Recovery {
             let log = Log { disk: journal, location, superblock, format, home_blocks };
             let scanned = self.scan(&log)?;
             replay.end = scanned.end;
-            self.check_fast_commits(&log, scanned.end)?;
+            let fast = self.scan_fast_commits(&log, scanned.end, filesystem.superblock().inode_size)?;
             self.collect_revokes(&log, scanned.end, &mut replay)?;
             replay.refused = scanned.failed_commit.map(|(sequence, block)| {
                 let problem = format!("the commit block of transaction {sequence} has a bad checksum, and the log ends before it");
                 Structure::JournalBlock(block).fault(location.offset(block).unwrap_or_default(), problem)
             });
             self.take_blocks(&log, scanned.end, &mut replay)?;
+            if replay.refused.is_none() && fast.commits > 0 {
+                replay.fast_commits = fast.commits;
+                let logged = Replayed { disk, journal, overlay: &self.overlay, replay: Replay::default() };
+                let (edits, refused) = fast::replay(&logged, fast)?;
+                self.overlay.edits = edits;
+                replay.refused = refused;
+            }
         }
         Ok(Replayed { disk, journal, overlay: &self.overlay, replay })
     }
@@ -256,26 +264,24 @@ impl Recovery {
         Err(Structure::JournalBlock(u64::from(log.superblock.start)).fault(offset, problem))
     }
 
-    /// Refuses fast commits on top of the log.
-    fn check_fast_commits(&mut self, log: &Log<'_>, end: u32) -> Result<()> {
+    /// The fast commits on top of the log.
+    fn scan_fast_commits(&mut self, log: &Log<'_>, end: u32, inode_size: u16) -> Result<Found> {
         if !log.superblock.features.contains(JournalFeatures::FAST_COMMIT) {
-            return Ok(());
+            return Ok(Found::default());
         }
         // One block between the log and the fast commits is not used.
         let first = u64::from(log.superblock.end) + 1;
-        if first >= u64::from(log.superblock.blocks) {
-            return Ok(());
+        let mut scan = Scan::new(end, inode_size);
+        for block in first..u64::from(log.superblock.blocks) {
+            log.read(block, &mut self.buffer)?;
+            if scan.block(&self.buffer, block, log.offset(block)?, block == first)? {
+                return Ok(scan.finish());
+            }
         }
-        log.read(first, &mut self.buffer)?;
-        if !fast_commit::begins(&self.buffer, end) {
-            return Ok(());
-        }
+        // As Linux 6.18 does: the loop over the blocks of fast commits goes one block too far.
         let problem =
-            format!("fast commits of transaction {end} have to be replayed, which is not supported");
-        let hint =
-            "make the file system without fast_commit, or have the kernel replay it (--recovery mount)";
-        let offset = log.location.offset(first).unwrap_or_default();
-        Err(Structure::FastCommit(first).unsupported(offset, problem).hint(hint))
+            "fast commits fill all of their blocks, and Linux, which reads one more, does not mount this";
+        Err(Structure::FastCommit(u64::from(log.superblock.blocks)).fault(0, problem))
     }
 
     /// The REVOKE pass.

@@ -7,6 +7,7 @@ use rustc_hash::FxHashMap;
 
 use super::records::MAGIC;
 use crate::blocks::Blocks;
+use crate::fast::{Edits, lay_over};
 use crate::structure::Structure;
 use crate::superblock;
 
@@ -26,6 +27,8 @@ pub struct Replay {
     pub revoked: u64,
     /// Logged blocks left out because of a bad checksum.
     pub bad_blocks: u64,
+    /// Fast commits on top of the log that were replayed.
+    pub fast_commits: u64,
     /// Why Linux refuses to mount although something was replayed, as e2fsck does: a bad checksum of a commit block or a
     /// logged block, or a home block outside of the disk.
     pub refused: Option<Error>,
@@ -42,6 +45,8 @@ pub(super) struct Copy {
 #[derive(Default)]
 pub(super) struct Overlay {
     pub copies: FxHashMap<u64, Copy>,
+    /// Blocks that fast commits changed, as they are then.
+    pub edits: Edits,
     pub block_size: u64,
 }
 
@@ -59,10 +64,12 @@ impl Replayed<'_> {
         &self.replay
     }
 
-    /// The home blocks that were replayed, in order.
+    /// The home blocks that the replay changes, in order.
     pub fn home_blocks(&self) -> Vec<u64> {
-        let mut out: Vec<u64> = self.overlay.copies.keys().copied().collect();
+        let mut out: Vec<u64> =
+            self.overlay.copies.keys().chain(self.overlay.edits.keys()).copied().collect();
         out.sort_unstable();
+        out.dedup();
         out
     }
 
@@ -104,7 +111,20 @@ impl Blocks for Replayed<'_> {
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
         let size = self.overlay.block_size;
-        if size == 0 || self.overlay.copies.is_empty() {
+        if size == 0 {
+            return self.disk.read_at(offset, buffer);
+        }
+        self.read_logged(offset, buffer)?;
+        lay_over(&self.overlay.edits, size, offset, buffer);
+        Ok(())
+    }
+}
+
+impl Replayed<'_> {
+    /// Reads the disk with the copies of the log.
+    fn read_logged(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
+        let size = self.overlay.block_size;
+        if self.overlay.copies.is_empty() {
             return self.disk.read_at(offset, buffer);
         }
         let mut at = offset;

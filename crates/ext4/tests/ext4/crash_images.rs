@@ -11,13 +11,13 @@ use emmclab_ext4::{Blocks, Filesystem, Recovery};
 use fs_ext4::block_io::FileDevice;
 
 /// A mounted image, which is unmounted at the end.
-struct Mounted {
-    point: PathBuf,
+pub struct Mounted {
+    pub point: PathBuf,
     loops: Vec<String>,
 }
 
 impl Mounted {
-    fn new(image: &Path, point: PathBuf, options: &str) -> Self {
+    pub fn new(image: &Path, point: PathBuf, options: &str) -> Self {
         fs::create_dir_all(&point).unwrap();
         let device = attach(image);
         run("mount", &["-t", "ext4", "-o", options, &device, text(&point)]);
@@ -34,7 +34,7 @@ impl Drop for Mounted {
     }
 }
 
-fn attach(image: &Path) -> String {
+pub fn attach(image: &Path) -> String {
     run("losetup", &["-f", "--show", text(image)]).trim().to_owned()
 }
 

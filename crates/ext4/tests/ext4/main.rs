@@ -4,6 +4,7 @@
 mod annotate;
 mod annotate_kernel;
 mod crash_images;
+mod fast_commits;
 mod files;
 mod replay;
 mod support;

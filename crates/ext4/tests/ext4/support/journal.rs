@@ -121,7 +121,7 @@ pub struct Writer {
 }
 
 /// CRC-32C bit by bit, as the kernel seeds it.
-fn crc32c(state: u32, bytes: &[u8]) -> u32 {
+pub fn crc32c(state: u32, bytes: &[u8]) -> u32 {
     bytes.iter().fold(state, |state, byte| {
         (0..8).fold(state ^ u32::from(*byte), |state, _| {
             (state >> 1) ^ (0x82F6_3B78 & (state & 1).wrapping_neg())

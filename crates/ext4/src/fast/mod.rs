@@ -1,0 +1,71 @@
+//! The replay of fast commits: small records of single changes behind the log, on top of what the log leaves. Rules of Linux
+//! `fs/ext4/fast_commit.c` (6.12 to 6.18), with these differences, none of which a reader of files sees:
+//!
+//! - Times that the replay itself sets are not set.
+//! - A directory with a hash tree that gets a name goes without the tree; maps of extents are written anew.
+//! - Counters of the superblock stay: Linux writes them later.
+//!
+//! Refused by name: a directory in its inode, encrypted or without regard to case that gets or loses a name, and a file or
+//! directory of indirect blocks that gets or loses blocks.
+
+mod editor;
+mod inodes;
+mod names;
+mod ranges;
+mod scan;
+mod space;
+
+use std::cell::RefCell;
+
+use emmclab_base::{Error, Kind, Result};
+
+use crate::blocks::Blocks;
+use crate::files::Filesystem;
+use crate::journal::FastCommitTag;
+use editor::Editor;
+pub(crate) use editor::{Edits, lay_over};
+pub(crate) use scan::{Found, Scan};
+
+/// A replay that is under way.
+struct Replayer<'a> {
+    files: Filesystem<Editor<'a>>,
+    /// Blocks that must not be given to anything new: the first, and how many.
+    regions: RefCell<Vec<(u64, u64)>>,
+    /// Inodes whose blocks are marked as used in the end.
+    modified: Vec<u32>,
+}
+
+/// Replays fast commits on a disk whose log was replayed: the blocks that change, and why Linux refuses to mount where it does so
+/// on the way.
+pub(crate) fn replay(disk: &dyn Blocks, scanned: Found) -> Result<(Edits, Option<Error>)> {
+    let block_size = Filesystem::open(disk)?.superblock().block_size as usize;
+    let files = Filesystem::open(Editor::new(disk, block_size))?;
+    let mut replayer = Replayer { files, regions: RefCell::new(scanned.regions), modified: Vec::new() };
+    let mut refused = None;
+    for step in &scanned.steps {
+        let value = &step.value[..];
+        let done = match step.tag {
+            FastCommitTag::AddRange => replayer.add_range(value),
+            FastCommitTag::DeleteRange => replayer.delete_range(value),
+            FastCommitTag::Create => replayer.create(value),
+            FastCommitTag::Link => replayer.link(value),
+            FastCommitTag::Unlink => replayer.unlink(value),
+            FastCommitTag::Inode => replayer.inode(value),
+            FastCommitTag::Pad | FastCommitTag::Tail | FastCommitTag::Head => Ok(()),
+        };
+        match done {
+            Ok(()) => {}
+            Err(error) if error.kind() == Kind::Unsupported => return Err(error),
+            Err(error) => {
+                refused = Some(error);
+                break;
+            }
+        }
+    }
+    for number in replayer.modified.clone() {
+        if let Some(inode) = replayer.live(number)? {
+            replayer.mark_file(&inode, true, false)?;
+        }
+    }
+    Ok((replayer.files.into_disk().into_edits(), refused))
+}

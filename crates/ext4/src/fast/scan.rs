@@ -1,0 +1,135 @@
+//! The scan: which fast commits are whole and go on top of the log. Rules of `ext4_fc_replay_scan` and `fc_do_one_pass`.
+
+use emmclab_base::{Error, Result};
+
+use crate::bytes::{le16, le32, wide};
+use crate::checksum::crc32c;
+use crate::journal::{FastCommitTag, fast_commit_tag};
+use crate::structure::Structure;
+
+/// Bytes before the value of a record.
+const HEAD: usize = 4;
+const LONGEST_NAME: usize = 255;
+
+/// A record that has to be replayed.
+pub(crate) struct Step {
+    pub tag: FastCommitTag,
+    pub value: Vec<u8>,
+}
+
+/// What has to be replayed.
+#[derive(Default)]
+pub(crate) struct Found {
+    pub steps: Vec<Step>,
+    /// Blocks that files get by these commits, which the replay must not use otherwise: the first, and how many.
+    pub regions: Vec<(u64, u64)>,
+    pub commits: u64,
+}
+
+/// The blocks of fast commits as they are met, one after the other.
+pub(crate) struct Scan {
+    /// The transaction that they go on top of.
+    expected: u32,
+    inode_size: usize,
+    crc: u32,
+    /// Records of all the whole commits so far, then those of the present one.
+    found: Found,
+    whole: (usize, usize),
+}
+
+impl Scan {
+    pub fn new(expected: u32, inode_size: u16) -> Self {
+        Self { expected, inode_size: usize::from(inode_size), crc: 0, found: Found::default(), whole: (0, 0) }
+    }
+
+    /// Reads the next block, number `block` of the journal, which stands at byte `offset`; whether fast commits end here.
+    pub fn block(&mut self, bytes: &[u8], block: u64, offset: u64, is_first: bool) -> Result<bool> {
+        if is_first && le16(bytes, 0) != FastCommitTag::Head.number() {
+            return Ok(true);
+        }
+        let structure = Structure::FastCommit(block);
+        let mut at = 0;
+        while at + HEAD <= bytes.len() {
+            let length = usize::from(le16(bytes, at + 2));
+            let tag = fast_commit_tag(le16(bytes, at)).filter(|tag| self.is_length(*tag, length));
+            let place = offset + at as u64;
+            let end = |problem: String| self.end(structure.fault(place, problem));
+            let (Some(tag), Some(value)) = (tag, bytes.get(at + HEAD..at + HEAD + length)) else {
+                let (number, length) = (le16(bytes, at), length);
+                return end(format!(
+                    "no fast commit is whole before record {number} of {length} bytes, which is none: Linux does not mount this"
+                ));
+            };
+            match tag {
+                FastCommitTag::Head => {
+                    let features = le32(value, 0);
+                    if features != 0 {
+                        return Err(structure
+                            .unsupported(place, format!("unknown features {features:#x} of fast commits")));
+                    }
+                    if le32(value, 4) != self.expected {
+                        return Ok(true);
+                    }
+                }
+                FastCommitTag::Tail => {
+                    let computed = crc32c(self.crc, &bytes[at..at + HEAD + 4]);
+                    let (transaction, stored) = (le32(value, 0), le32(value, 4));
+                    if transaction != self.expected || stored != computed {
+                        return end(format!(
+                            "the first fast commit is of transaction {transaction} with checksum {stored:#010x}, where {} and \
+                             {computed:#010x} are expected: Linux does not mount this",
+                            self.expected
+                        ));
+                    }
+                }
+                FastCommitTag::AddRange => {
+                    let (blocks, _) = length_of(le16(value, 8));
+                    let first = wide(le16(value, 10), le32(value, 12));
+                    self.found.regions.push((first, u64::from(blocks)));
+                }
+                _ => {}
+            }
+            self.found.steps.push(Step { tag, value: value.to_vec() });
+            if tag == FastCommitTag::Tail {
+                self.crc = 0;
+                self.whole = (self.found.steps.len(), self.found.regions.len());
+                self.found.commits += 1;
+            } else {
+                self.crc = crc32c(self.crc, &bytes[at..at + HEAD + length]);
+            }
+            at += HEAD + length;
+        }
+        Ok(false)
+    }
+
+    /// Fast commits end at what is none, unless it is the first: Linux then refuses to mount.
+    fn end(&self, fault: Error) -> Result<bool> {
+        if self.whole.0 == 0 { Err(fault) } else { Ok(true) }
+    }
+
+    fn is_length(&self, tag: FastCommitTag, length: usize) -> bool {
+        match tag {
+            FastCommitTag::AddRange => length == 16,
+            FastCommitTag::DeleteRange => length == 12,
+            FastCommitTag::Create | FastCommitTag::Link | FastCommitTag::Unlink => {
+                (9..=8 + LONGEST_NAME).contains(&length)
+            }
+            FastCommitTag::Inode => (4 + 128..=4 + self.inode_size).contains(&length),
+            FastCommitTag::Pad => true,
+            FastCommitTag::Tail => length >= 8,
+            FastCommitTag::Head => length == 8,
+        }
+    }
+
+    /// The records of whole commits.
+    pub fn finish(mut self) -> Found {
+        self.found.steps.truncate(self.whole.0);
+        self.found.regions.truncate(self.whole.1);
+        self.found
+    }
+}
+
+/// Blocks of an extent of this length, and whether they are unwritten.
+pub(super) fn length_of(stored: u16) -> (u16, bool) {
+    if stored > 0x8000 { (stored - 0x8000, true) } else { (stored, false) }
+}
