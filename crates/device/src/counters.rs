@@ -3,10 +3,10 @@
 use emmclab_base::{Nanos, Op, SECTOR_BYTES};
 
 use crate::events::{
-    BlockErased, BlockRetired, CacheFlushed, CacheRead, Cause, Collection, CommandTaken, DataMoved,
-    GcStarted, IdleCollected, IdleInterrupted, LinkTransfer, LogMerged, MapHinted, MapLookedUp, Merge,
-    Observer, Packed, PageProgrammed, PageRead, PartOverwritten, Trimmed, UnitCached, UnplacedRead,
-    UnwrittenUnits, WokeUp, ZoneChanged,
+    BlockErased, BlockRetired, BoosterNotice, CacheFlushed, CacheRead, Cause, Collection, CommandTaken,
+    DataMoved, GcStarted, IdleCollected, IdleInterrupted, LinkTransfer, LogMerged, MapHinted, MapLookedUp,
+    Merge, Notice, Observer, Packed, PageProgrammed, PageRead, PartOverwritten, Trimmed, UnitCached,
+    UnitsFolded, UnitsPinned, UnplacedRead, UnwrittenUnits, WokeUp, ZoneBufferTaken, ZoneChanged,
 };
 use crate::zones::ZoneState;
 
@@ -29,6 +29,8 @@ pub struct Counters {
     pub group_programs: Vec<u64>,
     /// Blocks erased, by block group.
     pub group_erases: Vec<u64>,
+    /// Bytes that the host read from pages, by block group.
+    pub group_bytes_read: Vec<u64>,
     /// Bytes over the flash bus.
     pub bus_bytes: u64,
     /// Blocks collected for space.
@@ -37,6 +39,8 @@ pub struct Counters {
     pub gc_idle_count: u64,
     /// Blocks folded from the SLC cache into others.
     pub folds: u64,
+    /// What moved within `WriteBooster`, and what it told the host.
+    pub booster: BoosterCounts,
     /// Requests that interrupted idle collection.
     pub gc_interruptions: u64,
     /// Time that ways spent on idle collection, ns.
@@ -117,6 +121,23 @@ pub struct CommandLoad {
     pub queue_wait_ns: u64,
 }
 
+/// What moved out of or stays in `WriteBooster`, and what it told the host.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BoosterCounts {
+    /// Units folded into other blocks.
+    pub folded_units: u64,
+    /// Units written to its pinned part.
+    pub pinned_units: u64,
+    /// Times that little of it was free.
+    pub flush_needed: u64,
+    /// Times that there was no more room for pinned data.
+    pub pinned_full: u64,
+    /// Times that it became larger.
+    pub grown: u64,
+    /// Times that it became smaller.
+    pub shrunk: u64,
+}
+
 /// Changes of the zones of a zoned UFS.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ZoneCounts {
@@ -132,6 +153,12 @@ pub struct ZoneCounts {
     pub most_open: u32,
     /// Most zones that were open or closed at once.
     pub most_active: u32,
+    /// Times that a zone took the write buffer of another one.
+    pub buffer_conflicts: u64,
+    /// Of these, those in which data had to leave that buffer before.
+    pub premature_flushes: u64,
+    /// Units that left it then.
+    pub premature_units: u64,
 }
 
 impl Counters {
@@ -140,6 +167,7 @@ impl Counters {
             group_reads: vec![0; groups],
             group_programs: vec![0; groups],
             group_erases: vec![0; groups],
+            group_bytes_read: vec![0; groups],
             ..Self::default()
         }
     }
@@ -225,6 +253,9 @@ impl Observer for Counters {
         self.page_reads[event.cause as usize] += pages;
         self.group_reads[usize::from(event.group)] += pages;
         self.bus_bytes += event.bus_bytes;
+        if event.cause == Cause::Host {
+            self.group_bytes_read[usize::from(event.group)] += event.bus_bytes;
+        }
     }
 
     #[inline]
@@ -272,6 +303,30 @@ impl Observer for Counters {
 
     fn idle_interrupted(&mut self, _: &IdleInterrupted) {
         self.gc_interruptions += 1;
+    }
+
+    fn units_folded(&mut self, event: &UnitsFolded) {
+        self.booster.folded_units += u64::from(event.units);
+    }
+
+    #[inline]
+    fn units_pinned(&mut self, event: &UnitsPinned) {
+        self.booster.pinned_units += u64::from(event.units);
+    }
+
+    fn booster_notice(&mut self, event: &BoosterNotice) {
+        *match event.notice {
+            Notice::FlushNeeded => &mut self.booster.flush_needed,
+            Notice::PinnedFull => &mut self.booster.pinned_full,
+            Notice::Grown => &mut self.booster.grown,
+            Notice::Shrunk => &mut self.booster.shrunk,
+        } += 1;
+    }
+
+    fn zone_buffer_taken(&mut self, event: &ZoneBufferTaken) {
+        self.zones.buffer_conflicts += 1;
+        self.zones.premature_flushes += u64::from(event.units > 0);
+        self.zones.premature_units += u64::from(event.units);
     }
 
     #[inline]

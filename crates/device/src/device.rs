@@ -131,6 +131,11 @@ impl Device {
         Ok(None)
     }
 
+    /// Blocks of each plane that `WriteBooster`, or an SLC cache, has at present.
+    pub fn booster_blocks(&self) -> u32 {
+        self.ftl.slc_blocks()
+    }
+
     /// Takes a request. Returns its completion, or `None` where that is not known yet (reads go first and it is a write)
     /// or the device has stopped ([`Device::stop`]).
     ///

@@ -30,7 +30,7 @@ mod zones;
 
 pub use capabilities::{Capabilities, ExtCsdField};
 pub use command::Command;
-pub use counters::{CommandLoad, Counters, LinkLoad, ZoneCounts};
+pub use counters::{BoosterCounts, CommandLoad, Counters, LinkLoad, ZoneCounts};
 pub use cut::UndoLog;
 pub use device::{Block, Device};
 pub use emmclab_base::Modifiers;

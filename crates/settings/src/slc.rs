@@ -36,6 +36,22 @@ pub struct SlcSettings {
     /// UFS: `WriteBooster` of one logical unit, which is the beginning of the address space up to here; 0 = all share it
     /// (`bWriteBoosterBufferType`).
     pub dedicated_mb: u32,
+    /// UFS: which data of `WriteBooster` a flush leaves in it (`bWriteBoosterBufferPartialFlushMode` of UFS 4.1).
+    pub partial_flush: PartialFlush,
+    /// UFS: share of `WriteBooster` that a partial flush leaves in it (`dMaxFIFOSizeForWriteBoosterPartialFlushMode`), or that pinned data
+    /// takes at most (`dPinnedWriteBoosterBufferNumAllocUnits`).
+    pub keep_pct: u32,
+    /// UFS: pinned data is that of the addresses from here on; a host marks it with a group number, which traces do not have.
+    pub pinned_from_mb: u32,
+    /// UFS: pinned data is that of the addresses up to here.
+    pub pinned_to_mb: u32,
+    /// UFS: current size of `WriteBooster` as a share of `slc.blocks` (`dCurrentWriteBoosterBufferSize`).
+    pub size_pct: u32,
+    /// UFS: whether the host resizes `WriteBooster` as the device hints (`bWriteBoosterBufferResizeHint`, `bWriteBoosterBufferResizeEn`).
+    pub resize: BoosterResize,
+    /// UFS: `WriteBooster` takes no more data once a block of it has seen this share of `slc.erase_limit`, as at
+    /// `bWriteBoosterBufferLifeTimeEst` 0Bh; 0 = never.
+    pub life_limit_pct: u32,
 }
 
 impl Default for SlcSettings {
@@ -54,12 +70,29 @@ impl Default for SlcSettings {
             flush_at_pct: ALWAYS,
             preserve_user_space: false,
             dedicated_mb: 0,
+            partial_flush: PartialFlush::None,
+            keep_pct: 0,
+            pinned_from_mb: 0,
+            pinned_to_mb: 0,
+            size_pct: WHOLE,
+            resize: BoosterResize::Off,
+            life_limit_pct: 0,
         }
+    }
+}
+
+impl SlcSettings {
+    /// Whether a flush of `WriteBooster` waits for a time without commands; otherwise it is folded when it is full.
+    pub fn flushes_in_gaps(&self) -> bool {
+        self.flush != BoosterFlush::Idle || self.fold_after_us > 0.0
     }
 }
 
 /// Free share of a buffer at or below which it is flushed whatever it holds.
 pub const ALWAYS: u32 = 100;
+
+/// The current size of a buffer that was not resized, as a share of its blocks.
+pub const WHOLE: u32 = 100;
 
 /// When `WriteBooster` is flushed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -70,6 +103,36 @@ pub enum BoosterFlush {
     Idle,
     /// In hibernation, from its beginning on (`fWriteBoosterBufferFlushDuringHibernate`).
     Hibernate,
+    /// Between commands, from the exception event `WRITEBOOSTER_FLUSH_NEEDED` on, upon which the host sets `fWriteBoosterBufferFlushEn`,
+    /// until everything that may leave has left. The device raises it with at most `flush_at_pct` free.
+    Event,
+}
+
+/// The data of `WriteBooster` that a flush leaves in it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum PartialFlush {
+    /// None: a flush empties it.
+    #[default]
+    None,
+    /// The data that was written last; the oldest leaves first.
+    Fifo,
+    /// Pinned data, which lies in blocks of its own.
+    Pinned,
+    /// Beyond the standard: the blocks that were written or read last; the least recently used leaves first.
+    Lru,
+}
+
+/// When `WriteBooster` changes its size.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum BoosterResize {
+    /// Only when `size_pct` changes in a device in use.
+    #[default]
+    Off,
+    /// At the beginning of a time without commands, an eighth at most: smaller where the user has too little free space for it, larger where
+    /// it was found full and the user has the space.
+    Hint,
 }
 
 /// The purpose of blocks in SLC mode.

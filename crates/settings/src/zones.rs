@@ -16,6 +16,9 @@ pub struct ZoneSettings {
     pub max_active: u32,
     /// Zones at the beginning that may be written anywhere, for the host's metadata.
     pub conventional: u32,
+    /// Write buffers that the zones share: a write to a zone without one takes that of the zone that was written longest ago, whose data
+    /// leaves before its page is full. 0 = as many as zones.
+    pub write_buffers: u32,
 }
 
 impl ZoneSettings {

@@ -22,11 +22,38 @@ _UFS = (
 )
 _ZONES = tuple(
     f"ufs.zones.{name}"
-    for name in ("count", "size_bytes", "resets", "opened", "closed", "filled", "most_open", "slc_bytes")
+    for name in (
+        "count",
+        "size_bytes",
+        "resets",
+        "opened",
+        "closed",
+        "filled",
+        "most_open",
+        "slc_bytes",
+        "buffer_conflicts",
+        "premature_flushes",
+        "premature_bytes",
+    )
 )
 _WRITE_BOOSTER = tuple(
     f"ufs.write_booster.{name}"
-    for name in ("size_bytes", "bytes_written", "bytes_past_it", "flushed_blocks", "life_used_pct")
+    for name in (
+        "size_bytes",
+        "bytes_written",
+        "bytes_past_it",
+        "flushed_blocks",
+        "life_used_pct",
+        "current_size_bytes",
+        "bytes_read",
+        "read_hit_pct",
+        "migrated_bytes",
+        "pinned_bytes",
+        "flush_needed",
+        "pinned_full",
+        "grown",
+        "shrunk",
+    )
 )
 
 

@@ -191,7 +191,7 @@ impl Background {
         &mut self,
         until: Nanos,
         buffer: Option<&WriteBuffer>,
-        below: &Below<'_, L>,
+        below: &mut Below<'_, L>,
     ) -> Option<(Nanos, Task)> {
         let gap = self.gap?;
         let mut soonest = Soonest { before: until, task: None };
@@ -218,9 +218,9 @@ impl Background {
 
     /// Whether the SLC cache is folded in this gap, by how full it was before the first step.
     #[inline]
-    fn folds<L: Observer>(&mut self, below: &Below<'_, L>) -> bool {
+    fn folds<L: Observer>(&mut self, below: &mut Below<'_, L>) -> bool {
         let Some(gap) = &mut self.gap else { return false };
-        *gap.folds.get_or_insert_with(|| below.ftl.slc_is_due())
+        *gap.folds.get_or_insert_with(|| below.ftl.begin_slc_gap(below.nand, below.log))
     }
 
     /// Folding, from `from` on.

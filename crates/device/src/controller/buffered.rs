@@ -6,7 +6,7 @@ use emmclab_base::{Modifiers, Nanos, Op};
 use super::Controller;
 use super::below::{Below, span_of};
 use super::write_buffer::WriteBuffer;
-use crate::events::{CacheFlushed, CacheRead, Observer, UnitCached};
+use crate::events::{CacheFlushed, CacheRead, Observer, UnitCached, ZoneBufferTaken};
 use crate::ftl::request_state::{NO_COMMAND, RequestState, Taken};
 use crate::ids::Lpn;
 use emmclab_settings::{Lie, WriteBack};
@@ -48,7 +48,8 @@ impl Controller {
         if let Some(buffer) = &mut self.write_buffer {
             buffer.leave_before_all(request.ready, below);
             request.wait_until(buffer.barrier_end);
-            buffer.write_units_back(first, first.plus(units), request.ready, below);
+            let from = self.zones.as_ref().and_then(|zones| zones.leaves_from(first)).unwrap_or(first);
+            buffer.write_units_back(from, first.plus(units), request.ready, below);
         }
         if let Some(cache) = &mut self.read_cache {
             (first.0..first.0 + units).for_each(|unit| cache.forget(Lpn(unit)));
@@ -64,6 +65,13 @@ impl Controller {
         below.data_moved(request);
         buffer.leave_until(request.ready, below);
         let (first, units) = below.units_of(request);
+        if let Some(zones) = &mut self.zones
+            && let Some((from, start, end)) = zones.take_buffer(first)
+        {
+            let units = buffer.units_between(start, end);
+            below.log.zone_buffer_taken(&ZoneBufferTaken { from, units });
+            buffer.write_units_back(start, end, request.ready, below);
+        }
         let (span, unit_sectors) = (span_of(request), below.ftl.geometry().unit_sectors);
         let mut now = request.ready;
         for lpn in (first.0..first.0 + units).map(Lpn) {
@@ -117,7 +125,8 @@ impl Controller {
         };
         if self.lies != Lie::Flush {
             let (end, before) = (first.plus(units), buffer.units());
-            buffer.write_units_back(first, end, ready, below);
+            let from = self.zones.as_ref().and_then(|zones| zones.leaves_from(first)).unwrap_or(first);
+            buffer.write_units_back(from, end, ready, below);
             let units = before - buffer.units();
             below.log.cache_flushed(&CacheFlushed { units, at: ready, asked_for: true });
         }

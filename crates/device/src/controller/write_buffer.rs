@@ -153,7 +153,8 @@ impl WriteBuffer {
         Some(Self {
             room,
             renew: given.policy != CachePolicy::Fifo,
-            keeps_order: settings.keeps_write_order(),
+            // Zones with write buffers of their own have their data leave in the order of each.
+            keeps_order: settings.keeps_write_order() && settings.zones.write_buffers == 0,
             write_back: given.write_back,
             idle_after: nanos(given.idle_after_us),
             group_shift,
@@ -297,6 +298,18 @@ impl WriteBuffer {
             at = end;
         }
         first.map(|first| (Lpn(first), to))
+    }
+
+    /// Units with written data in `from..to`.
+    pub fn units_between(&self, from: Lpn, to: Lpn) -> u32 {
+        let (mut units, mut at) = (0, from);
+        while at < to
+            && let Some((first, end)) = self.run(at, to)
+        {
+            units += end.0 - first.0;
+            at = end;
+        }
+        units
     }
 
     /// The first sector from `at` on, before `limit`, that is written, or that is not; `limit` where there is none. A unit has

@@ -11,6 +11,7 @@ use crate::command::Command;
 use crate::events::{Observer, ZoneChanged};
 use crate::ftl::Ftl;
 use crate::geometry::{Geometry, ZoneLayout};
+use crate::ids::Lpn;
 use crate::zones::{Zone, ZoneAction, ZoneState};
 use emmclab_settings::Settings;
 
@@ -37,6 +38,9 @@ pub(crate) struct Zones {
     open: u32,
     active: u32,
     changes: u64,
+    /// Write buffers that the zones share, and the zones that have one, in the order of their last write.
+    most_buffers: usize,
+    buffers: Vec<u32>,
 }
 
 impl Zones {
@@ -53,6 +57,11 @@ impl Zones {
             open: 0,
             active: 0,
             changes: 0,
+            most_buffers: match settings.zones.write_buffers {
+                0 => usize::MAX,
+                buffers => buffers.min(layout.count) as usize,
+            },
+            buffers: Vec::new(),
         })
     }
 
@@ -64,6 +73,7 @@ impl Zones {
 
     /// The zones as the flash has them: none is open.
     pub fn restore(&mut self, ftl: &Ftl) {
+        self.buffers.clear();
         (self.open, self.active) = (0, 0);
         for (zone, entry) in (0..).zip(&mut self.entries) {
             let (written, finished) = ftl.zone(zone);
@@ -178,6 +188,33 @@ impl Zones {
             ));
         }
         None
+    }
+
+    /// Whether the zones have write buffers of their own.
+    fn has_buffers(&self) -> bool {
+        self.most_buffers <= self.entries.len()
+    }
+
+    /// The zone that a unit is in needs a write buffer. Returns the zone whose buffer it takes, and that zone's units, where none is left: the
+    /// one that was written longest ago. Zones that are empty or full need none.
+    ///
+    /// `ConZone`+ (arXiv:2510.15885) calls that a conflict, and the flush of data that is no whole page premature.
+    pub fn take_buffer(&mut self, unit: Lpn) -> Option<(u32, Lpn, Lpn)> {
+        let zone = self.layout.zone_of(unit.0).filter(|_| self.has_buffers())?;
+        let entries = &self.entries;
+        self.buffers.retain(|other| *other != zone && entries[*other as usize].state.is_active());
+        let taken = (self.buffers.len() >= self.most_buffers).then(|| self.buffers.remove(0));
+        self.buffers.push(zone);
+        taken.map(|from| {
+            let start = self.layout.start(from);
+            (from, Lpn(start), Lpn(start + self.layout.units))
+        })
+    }
+
+    /// The first unit of what has to leave a write buffer before `unit`: of its zone, where that has a buffer of its own.
+    pub fn leaves_from(&self, unit: Lpn) -> Option<Lpn> {
+        let zone = self.layout.zone_of(unit.0).filter(|_| self.has_buffers())?;
+        Some(Lpn(self.layout.start(zone)))
     }
 
     /// A command that was allowed came at `at`.

@@ -274,6 +274,49 @@ pub struct IdleInterrupted {
     pub at: Nanos,
 }
 
+/// Units of the SLC cache went to other blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UnitsFolded {
+    /// Number of units.
+    pub units: u32,
+}
+
+/// Units were written to the pinned part of `WriteBooster`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UnitsPinned {
+    /// Number of units.
+    pub units: u32,
+}
+
+/// What a `WriteBooster` tells the host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Notice {
+    /// Little of it is free (`WRITEBOOSTER_FLUSH_NEEDED`).
+    FlushNeeded,
+    /// It has no room for pinned data (`PINNED_WRITEBOOSTER_BUFFER_FULL`).
+    PinnedFull,
+    /// It became larger, upon a hint of the device (`WRITEBOOSTER_RESIZE_HINT`).
+    Grown,
+    /// It became smaller, upon such a hint.
+    Shrunk,
+}
+
+/// A `WriteBooster` told the host something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BoosterNotice {
+    /// What it told.
+    pub notice: Notice,
+}
+
+/// A zone took the write buffer of another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ZoneBufferTaken {
+    /// The zone that had it.
+    pub from: u32,
+    /// Units of that zone that had to leave before.
+    pub units: u32,
+}
+
 /// Units hold nothing any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Trimmed {

@@ -1,10 +1,10 @@
 //! Observers listen to the events of a device.
 
 use super::{
-    BlockErased, BlockRetired, CacheFlushed, CacheRead, CommandTaken, DataMoved, GcFinished, GcStarted,
-    IdleCollected, IdleInterrupted, LinkTransfer, LogMerged, MapHinted, MapLookedUp, Packed, PageProgrammed,
-    PageRead, PartOverwritten, RequestCompleted, Trimmed, UnitCached, UnplacedRead, UnwrittenUnits, WokeUp,
-    ZoneChanged,
+    BlockErased, BlockRetired, BoosterNotice, CacheFlushed, CacheRead, CommandTaken, DataMoved, GcFinished,
+    GcStarted, IdleCollected, IdleInterrupted, LinkTransfer, LogMerged, MapHinted, MapLookedUp, Packed,
+    PageProgrammed, PageRead, PartOverwritten, RequestCompleted, Trimmed, UnitCached, UnitsFolded,
+    UnitsPinned, UnplacedRead, UnwrittenUnits, WokeUp, ZoneBufferTaken, ZoneChanged,
 };
 
 /// Declares the calls of an observer once: for the trait, and for all that passes events on.
@@ -164,6 +164,14 @@ observer! {
     idle_collected: IdleCollected;
     /// A command interrupted collection in idle time.
     idle_interrupted: IdleInterrupted;
+    /// Units of the SLC cache went to other blocks.
+    units_folded: UnitsFolded;
+    /// Units were pinned to `WriteBooster`.
+    units_pinned: UnitsPinned;
+    /// `WriteBooster` told the host something.
+    booster_notice: BoosterNotice;
+    /// A zone took the write buffer of another one.
+    zone_buffer_taken: ZoneBufferTaken;
     /// Data was discarded.
     trimmed: Trimmed;
     /// Written data came into the write buffer.

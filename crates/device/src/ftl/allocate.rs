@@ -109,8 +109,21 @@ impl Core {
         if collects && !self.reclaim(nand, pool, ready, log) {
             return None;
         }
+        if self.is_slc_cache(pool) {
+            if !self.may_open_in_booster(pool, stream) {
+                return None;
+            }
+            // Data that is pinned no more leaves an open block behind.
+            if stream == Stream::Host
+                && self.booster_pins_none()
+                && let Some(block) = self.tables.pool_mut(pool).hand_over(Stream::PINNED, stream)
+            {
+                return Some(block);
+            }
+        }
         let block = self.tables.pool_mut(pool).take_for(stream)?;
         nand.open(block);
+        self.opened_in_booster(pool, stream, block);
         Some(block)
     }
 }

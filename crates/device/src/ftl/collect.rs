@@ -38,7 +38,8 @@ impl Core {
 
     /// Incremental collection after a page of the host: a few pages' worth, below the high watermark.
     pub fn collect_after<L: Observer>(&mut self, nand: &mut Nand, pool: PoolId, ready: Nanos, log: &mut L) {
-        if self.tables.pool(pool).free() > self.collector.high_watermark {
+        let waits = self.booster.is_some() && self.is_passed_by(pool);
+        if self.tables.pool(pool).free() > self.collector.high_watermark || waits {
             return;
         }
         for _ in 0..self.collector.pages_per_step {
@@ -67,7 +68,7 @@ impl Core {
             return false;
         }
         if self.slc.folds(group) {
-            let Some(block) = self.oldest_to_fold(nand, pool) else { return false };
+            let Some(block) = self.next_to_fold(nand, pool) else { return false };
             self.start_victim(nand, pool, block, Collection::Fold, at, log);
             return true;
         }
@@ -153,6 +154,9 @@ impl Core {
     ) -> Nanos {
         let erased = nand.erase(block, ready);
         let (pool, erases) = (self.tables.pool_of(block), erased.erases);
+        if let Some(booster) = &mut self.booster {
+            booster.erased(block);
+        }
         let (_, group) = self.geometry.of_pool(pool);
         let (begin, end) = (erased.op.begin, erased.op.end);
         log.block_erased(&BlockErased { block, group, erases, ready: erased.ready, begin, end });

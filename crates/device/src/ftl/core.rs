@@ -5,6 +5,7 @@ use std::sync::Arc;
 use emmclab_base::Nanos;
 
 use super::allocation::Allocator;
+use super::booster::Booster;
 use super::collector::Collector;
 use super::gc::{self, VictimPolicy};
 use super::pool::{Order, Pool};
@@ -44,6 +45,8 @@ pub(crate) struct Core {
     pub allocator: Allocator,
     pub collector: Collector,
     pub slc: Slc,
+    /// What `WriteBooster` has beyond an SLC cache, where the settings ask for it.
+    pub booster: Option<Box<Booster>>,
     /// Units whose map entries changed otherwise than by a host write, for a scheme that keeps its map on the flash; `None` where no
     /// scheme asks.
     pub changed_entries: Option<Vec<Lpn>>,
@@ -71,6 +74,7 @@ impl Core {
             allocator: Allocator::new(settings, nand),
             collector: Collector::new(settings, policy),
             slc: Slc::new(settings, geometry),
+            booster: Booster::new(settings, geometry),
             changed_entries: (map_units > 0).then(Vec::new),
             stop: None,
             last_program: Nanos::MIN,

@@ -21,20 +21,30 @@ impl Core {
                 (self.slc.group, units.min(capacity).min(region - first.0))
             }
             SlcMode::Cache
-                if sectors <= self.slc.max_sectors && first.0 < self.slc.end && self.slc_has_room() =>
+                if sectors <= self.slc.max_sectors && first.0 < self.slc.end && self.slc_has_room(first) =>
             {
+                let units = self.booster.as_ref().map_or(units, |booster| booster.same_kind(first, units));
                 (self.slc.group, units.min(capacity).min(self.slc.end - first.0))
             }
             _ => next_page(&self.geometry, units),
         }
     }
 
-    /// Whether the SLC cache takes data, folding first if it does so when full.
-    fn slc_has_room(&self) -> bool {
+    /// Whether the SLC cache takes the data of a unit, folding first if it does so when full.
+    fn slc_has_room(&self, unit: Lpn) -> bool {
         if self.slc.units_per_block > 0 && !self.user_has_room() {
             return false;
         }
-        self.slc.fold_after == Nanos::ZERO
+        if let Some(booster) = &self.booster {
+            if self.booster_is_worn(booster) {
+                return false;
+            }
+            if self.slc.fold_after.is_some() {
+                let pinned = booster.pins(unit) && self.booster_has_room(booster, Stream::PINNED);
+                return pinned || self.booster_has_room(booster, Stream::Host);
+            }
+        }
+        self.slc.fold_after.is_none()
             || (0..self.geometry.planes).any(|plane| {
                 let pool = self.tables.pool(self.geometry.pool(PlaneId(plane), self.slc.group));
                 pool.free() > self.collector.low_watermark || pool.open(Stream::Host).is_some()
@@ -42,16 +52,20 @@ impl Core {
     }
 
     /// The pools of the blocks in SLC mode.
-    fn slc_pools(&self) -> impl Iterator<Item = &Pool> {
+    pub(super) fn slc_pools(&self) -> impl Iterator<Item = &Pool> {
         (0..self.geometry.planes).map(|plane| self.tables.pool(self.slc_pool(PlaneId(plane))))
     }
 
     /// Whether the user's free space, which the SLC cache preserves, is more than its blocks in use would take.
     fn user_has_room(&self) -> bool {
-        let held: u32 = self.tables.pools().iter().map(|pool| pool.valid).sum();
-        let free = self.geometry.logical_units.saturating_sub(held);
         let used: u32 = self.slc_pools().map(|pool| pool.blocks - pool.free()).sum();
-        used <= free / self.slc.units_per_block
+        used <= self.user_free() / self.slc.units_per_block
+    }
+
+    /// Units of the capacity that hold nothing.
+    pub(super) fn user_free(&self) -> u32 {
+        let held: u32 = self.tables.pools().iter().map(|pool| pool.valid).sum();
+        self.geometry.logical_units.saturating_sub(held)
     }
 
     /// Whether idle time that begins now folds the SLC cache.
@@ -59,8 +73,9 @@ impl Core {
         if self.slc.flush_at_pct >= ALWAYS {
             return true;
         }
-        let blocks = self.geometry.planes * self.geometry.groups[usize::from(self.slc.group)].blocks;
-        let free: u32 = self.slc_pools().map(Pool::free).sum();
+        let blocks = self.geometry.planes * self.slc_blocks();
+        let used: u32 = self.slc_pools().map(|pool| pool.blocks - pool.free()).sum();
+        let free = blocks.saturating_sub(used);
         free * 100 <= blocks * self.slc.flush_at_pct
     }
 
@@ -75,8 +90,11 @@ impl Core {
         self.geometry.pool(plane, self.slc.group)
     }
 
-    /// The oldest full block of an SLC cache.
-    pub(super) fn oldest_to_fold(&self, nand: &Nand, pool: PoolId) -> Option<BlockId> {
+    /// The full block of an SLC cache that is folded next: the oldest one.
+    pub(super) fn next_to_fold(&self, nand: &Nand, pool: PoolId) -> Option<BlockId> {
+        if let Some(booster) = &self.booster {
+            return self.next_to_leave_booster(booster, nand, pool);
+        }
         self.tables.pool(pool).full_blocks(nand).min_by_key(|block| self.tables.closed(*block))
     }
 

@@ -4,6 +4,7 @@
 
 mod allocate;
 mod allocation;
+mod booster;
 mod collect;
 mod collector;
 mod commit;
@@ -33,6 +34,7 @@ use crate::events::{LatencyBreakdown, Observer, Trimmed};
 use crate::geometry::Geometry;
 use crate::ids::{BlockId, Lpn, PlaneId, PoolId, Ppn};
 use crate::nand::{BlockState, Nand, Operation};
+use booster::Booster;
 use emmclab_settings::Settings;
 use gc::VictimPolicy;
 use request_state::RequestState;
@@ -75,6 +77,8 @@ impl Ftl {
     pub fn reconfigure(&mut self, settings: &Settings, geometry: Geometry) {
         self.core.collector.reconfigure(settings);
         self.core.slc.reconfigure(settings);
+        let booster = self.core.booster.take();
+        self.core.booster = Booster::reconfigured(booster, settings, &geometry);
         self.core.geometry = geometry;
     }
 
@@ -129,7 +133,7 @@ impl Ftl {
 
     /// The first thing in which the scheme's tables and the flash disagree.
     pub fn fault(&self, nand: &Nand) -> Option<String> {
-        self.scheme.fault(&self.core, nand)
+        self.scheme.fault(&self.core, nand).or_else(|| self.core.booster_fault(nand))
     }
 
     /// Valid units of a block.
@@ -270,9 +274,15 @@ impl Ftl {
         self.core.slc.folds_after()
     }
 
-    /// Whether idle time that begins now folds an SLC cache.
-    pub fn slc_is_due(&self) -> bool {
-        self.core.slc_is_due()
+    /// Whether idle time that begins now folds an SLC cache, which may be resized before.
+    pub fn begin_slc_gap<L: Observer>(&mut self, nand: &Nand, log: &mut L) -> bool {
+        let due = self.core.slc_is_due();
+        if self.core.booster.is_none() { due } else { self.core.begin_booster_gap(nand, due, log) }
+    }
+
+    /// Blocks of each plane that an SLC cache has at present.
+    pub fn slc_blocks(&self) -> u32 {
+        self.core.slc_blocks()
     }
 
     /// The pool of the SLC blocks of a plane.
@@ -389,6 +399,9 @@ impl Ftl {
         self.scheme.follow(&mut self.core);
         self.core.rewind();
         self.scheme.power_cycle();
+        if let Some(booster) = &mut self.core.booster {
+            booster.power_cycle();
+        }
         if let Some(zones) = self.scheme.zones() {
             zones.cut(&mut self.core);
         }

@@ -7,7 +7,7 @@ use super::collect::cause_of;
 use super::commit::{MoveRun, Moves, Programmed};
 use super::core::Core;
 use super::pool::{Stream, Victim};
-use crate::events::{Observer, PageRead};
+use crate::events::{Observer, PageRead, UnitsFolded};
 use crate::geometry::MAX_UNITS;
 use crate::ids::{BlockId, Lpn, PlaneId, PoolId, Ppn};
 use crate::nand::Nand;
@@ -64,6 +64,9 @@ impl Core {
                 return false;
             };
             let bulk = !L::UNITS && self.changed_entries.is_none() && to == pool && count == wanted as usize;
+            if self.slc.folds(group) {
+                log.units_folded(&UnitsFolded { units: count as u32 });
+            }
             left -= if bulk {
                 self.move_run(nand, &source, &mut victim, (block, left), ready, log)
             } else {

@@ -17,8 +17,13 @@ pub(crate) enum Stream {
     Gc = 1,
     /// The host's data that is expected to change soon.
     Hot = 2,
-    /// Pages of the map.
+    /// Pages of the map; in an SLC cache, which holds none, pinned data.
     Map = 3,
+}
+
+impl Stream {
+    /// Pinned data of an SLC cache.
+    pub const PINNED: Self = Stream::Map;
 }
 
 /// Number of streams.
@@ -181,6 +186,14 @@ impl Pool {
     pub fn take_for(&mut self, stream: Stream) -> Option<BlockId> {
         let block = self.take()?;
         self.open[stream as usize] = block;
+        Some(block)
+    }
+
+    /// The open block of a stream becomes that of another, which has none; returns it.
+    pub fn hand_over(&mut self, from: Stream, to: Stream) -> Option<BlockId> {
+        let block = self.open(from)?;
+        self.close(from);
+        self.open[to as usize] = block;
         Some(block)
     }
 

@@ -74,6 +74,9 @@ impl Core {
             let bytes = span.bytes_between(from, at, self.geometry.unit_shift);
             let op = self.read_page(nand, ppn, request.ready, bytes, Cause::Host, log);
             request.absorb(LatencyBreakdown::of(&op, request.ready, op.end), op.begin, op.end);
+            if let Some(booster) = &mut self.booster {
+                booster.used(self.geometry.block_of(ppn));
+            }
         }
     }
 

@@ -19,8 +19,8 @@ pub(crate) struct Slc {
     pub(super) group: u8,
     /// Longest write that goes to the cache.
     pub(super) max_sectors: u32,
-    /// Idle time before folding; 0 = fold when full.
-    pub(super) fold_after: Nanos,
+    /// Time without commands before folding; `None` = fold when full.
+    pub(super) fold_after: Option<Nanos>,
     /// Units before this go to the cache.
     pub(super) end: u32,
     /// Free share of the cache, in percent, at or below which idle time folds it.
@@ -54,6 +54,7 @@ impl Slc {
     /// Folds after the idle time of these settings.
     pub fn reconfigure(&mut self, settings: &Settings) {
         self.fold_after = fold_after(settings);
+        self.flush_at_pct = settings.slc.flush_at_pct;
     }
 
     /// Whether no block is in SLC mode.
@@ -77,14 +78,16 @@ impl Slc {
     /// Idle time after which the cache is folded; `None` where it is folded only when full, or there is none.
     #[inline]
     pub fn folds_after(self) -> Option<Nanos> {
-        (self.mode == SlcMode::Cache && self.fold_after > Nanos::ZERO).then_some(self.fold_after)
+        self.fold_after.filter(|_| self.mode == SlcMode::Cache)
     }
 }
 
-/// Idle time before the cache is folded.
-fn fold_after(settings: &Settings) -> Nanos {
-    nanos(match settings.slc.flush {
+/// Time without commands before the cache is folded; `None` = when it is full.
+fn fold_after(settings: &Settings) -> Option<Nanos> {
+    let after = match settings.slc.flush {
         BoosterFlush::Idle => settings.slc.fold_after_us,
         BoosterFlush::Hibernate => settings.power.sleep_after_us,
-    })
+        BoosterFlush::Event => 0.0,
+    };
+    settings.slc.flushes_in_gaps().then(|| nanos(after))
 }

@@ -10,7 +10,7 @@ use super::core::Core;
 use super::pool::Stream;
 use super::request_state::RequestState;
 use super::span::{Span, all_sectors};
-use crate::events::{Cause, LatencyBreakdown, Observer, PartOverwritten};
+use crate::events::{Cause, LatencyBreakdown, Observer, PartOverwritten, UnitsPinned};
 use crate::ids::Lpn;
 use crate::nand::{Nand, Operation};
 
@@ -70,7 +70,10 @@ impl Core {
         log: &mut L,
     ) -> Option<(Operation, u32)> {
         let PageWrite { first, units, group, span, whole, hot, command } = write;
-        let stream = if hot { Stream::Hot } else { Stream::Host };
+        let mut stream = if hot { Stream::Hot } else { Stream::Host };
+        if self.booster.is_some() && self.slc.folds(group) {
+            stream = self.booster_stream(first, stream, log);
+        }
         let Some(place) = self.allocate(nand, PageRequest { ready, first, group }, stream, log) else {
             self.stop_full();
             return None;
@@ -88,6 +91,12 @@ impl Core {
         let next = nand.program_next(block, ready, bytes);
         let at = Programmed::next(block, group, &next, bytes, Cause::Host, stream);
         self.commit_page(at, &Run { first, units, span, unit_sectors, command }, log);
+        if let Some(booster) = &mut self.booster {
+            booster.used(block);
+            if stream == Stream::PINNED {
+                log.units_pinned(&UnitsPinned { units });
+            }
+        }
         if self.collector.is_incremental() {
             self.collect_after(nand, pool, ready, log);
         }

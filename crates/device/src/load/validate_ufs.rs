@@ -4,8 +4,8 @@ use super::faults::Faults;
 use crate::ftl::HPB_PAGES;
 use crate::geometry::Geometry;
 use emmclab_settings::{
-    ALWAYS, BoosterFlush, BusMode, CachePolicy, ControllerSettings, FeatureSettings, Gear, InterfaceSettings,
-    KernelEra, Lie, Settings, SlcMode, SlcSettings,
+    ALWAYS, BoosterFlush, BoosterResize, BusMode, CachePolicy, ControllerSettings, FeatureSettings, Gear,
+    InterfaceSettings, KernelEra, Lie, PartialFlush, Settings, SlcMode, SlcSettings, WHOLE,
 };
 
 /// Tags of UFSHCI 2 and 3, and of the queues of UFSHCI 4 (`bQueueDepth` of the device descriptor).
@@ -53,14 +53,30 @@ fn functions_of_ufs(interface: &InterfaceSettings, faults: &mut Faults) {
     }
 }
 
-/// Settings of `WriteBooster` that an SLC cache of an eMMC does not have.
-fn booster_of_ufs(slc: &SlcSettings, faults: &mut Faults) {
-    for (key, value, given) in [
-        ("flush", "\"hibernate\"".to_owned(), slc.flush == BoosterFlush::Hibernate),
+/// A word of an enumeration, as a settings file has it.
+fn word(value: impl serde::Serialize) -> String {
+    serde_json::to_string(&value).unwrap_or_default()
+}
+
+/// The settings of `WriteBooster` that an SLC cache of an eMMC does not have: keys, values, and whether they are given.
+fn of_booster(slc: &SlcSettings) -> [(&'static str, String, bool); 11] {
+    [
+        ("flush", word(slc.flush), slc.flush != BoosterFlush::Idle),
         ("flush_at_pct", slc.flush_at_pct.to_string(), slc.flush_at_pct != ALWAYS),
         ("preserve_user_space", "true".to_owned(), slc.preserve_user_space),
         ("dedicated_mb", slc.dedicated_mb.to_string(), slc.dedicated_mb > 0),
-    ] {
+        ("partial_flush", word(slc.partial_flush), slc.partial_flush != PartialFlush::None),
+        ("keep_pct", slc.keep_pct.to_string(), slc.keep_pct > 0),
+        ("pinned_from_mb", slc.pinned_from_mb.to_string(), slc.pinned_from_mb > 0),
+        ("pinned_to_mb", slc.pinned_to_mb.to_string(), slc.pinned_to_mb > 0),
+        ("size_pct", slc.size_pct.to_string(), slc.size_pct != WHOLE),
+        ("resize", word(slc.resize), slc.resize != BoosterResize::Off),
+        ("life_limit_pct", slc.life_limit_pct.to_string(), slc.life_limit_pct > 0),
+    ]
+}
+
+fn booster_of_ufs(slc: &SlcSettings, faults: &mut Faults) {
+    for (key, value, given) in of_booster(slc) {
         if given {
             faults.add(format!(
                 "`slc.{key}` is {value}, but an eMMC has no WriteBooster: set interface.kind = \"ufs\", or leave it out"
@@ -71,15 +87,57 @@ fn booster_of_ufs(slc: &SlcSettings, faults: &mut Faults) {
 
 fn booster(settings: &Settings, faults: &mut Faults) {
     let slc = &settings.slc;
-    let given = slc.flush != BoosterFlush::Idle
-        || slc.flush_at_pct != ALWAYS
-        || slc.preserve_user_space
-        || slc.dedicated_mb > 0;
-    if given && slc.mode != SlcMode::Cache {
-        faults.add("`slc.flush`, `slc.flush_at_pct`, `slc.preserve_user_space` and `slc.dedicated_mb` are about WriteBooster: set slc.mode = \"cache\"");
+    if slc.mode != SlcMode::Cache {
+        for (key, value, given) in of_booster(slc) {
+            if given {
+                faults.add(format!(
+                    "`slc.{key}` is {value}, which is about WriteBooster: set slc.mode = \"cache\""
+                ));
+            }
+        }
+    }
+    partial_flush(slc, faults);
+    if !(1..=WHOLE).contains(&slc.size_pct) {
+        faults.add(format!("`slc.size_pct` is {}; it must be 1 to {WHOLE}", slc.size_pct));
+    }
+    if slc.life_limit_pct > 0 && slc.erase_limit == 0 {
+        faults.add(format!(
+            "`slc.life_limit_pct` is {}, but its blocks never wear out: set slc.erase_limit",
+            slc.life_limit_pct
+        ));
+    }
+    let resized = slc.size_pct != WHOLE || slc.resize != BoosterResize::Off;
+    for (key, given) in [
+        ("partial_flush", slc.partial_flush != PartialFlush::None),
+        ("size_pct", slc.size_pct != WHOLE),
+        ("resize", slc.resize != BoosterResize::Off),
+    ] {
+        if given && !slc.flushes_in_gaps() {
+            faults.add(format!(
+                "`slc.{key}` is about a flush in times without commands, but this one is flushed when it is full: set slc.fold_after_us, or slc.flush"
+            ));
+        }
+    }
+    // UFS 4.1 has both only where the buffer takes nothing of the capacity (JESD220G, 13.4.18.6 and 13.4.18.7).
+    if (resized || slc.partial_flush == PartialFlush::Pinned) && !slc.preserve_user_space {
+        let key = if resized { "`slc.size_pct` or `slc.resize`" } else { "`slc.partial_flush` = \"pinned\"" };
+        faults.add(format!(
+            "{key} is given, but WriteBooster takes its space from the capacity: set slc.preserve_user_space = true"
+        ));
     }
     if slc.flush_at_pct > ALWAYS {
         faults.add(format!("`slc.flush_at_pct` is {}; it must be 0 to {ALWAYS}", slc.flush_at_pct));
+    }
+    if slc.flush == BoosterFlush::Event {
+        if slc.fold_after_us > 0.0 {
+            faults.add("`slc.fold_after_us` contradicts slc.flush = \"event\", which begins with the event: set one of them");
+        }
+        if slc.flush_at_pct >= ALWAYS {
+            faults.add(format!(
+                "`slc.flush_at_pct` is {}, at which the event is always there: set it below {ALWAYS}",
+                slc.flush_at_pct
+            ));
+        }
     }
     if slc.flush == BoosterFlush::Hibernate {
         if settings.power.sleep_after_us <= 0.0 {
@@ -90,6 +148,34 @@ fn booster(settings: &Settings, faults: &mut Faults) {
         if slc.fold_after_us > 0.0 {
             faults.add("`slc.fold_after_us` contradicts slc.flush = \"hibernate\", which begins with power.sleep_after_us: set one of them");
         }
+    }
+}
+
+fn partial_flush(slc: &SlcSettings, faults: &mut Faults) {
+    let (from, to) = (slc.pinned_from_mb, slc.pinned_to_mb);
+    if slc.partial_flush == PartialFlush::None {
+        if slc.keep_pct > 0 {
+            faults.add(format!(
+                "`slc.keep_pct` is {}, but a flush leaves nothing: set slc.partial_flush",
+                slc.keep_pct
+            ));
+        }
+    } else if !(1..=ALWAYS).contains(&slc.keep_pct) {
+        faults.add(format!(
+            "`slc.keep_pct` is {}; a partial flush leaves 1 to {ALWAYS} of the buffer",
+            slc.keep_pct
+        ));
+    }
+    if slc.partial_flush == PartialFlush::Pinned {
+        if from >= to {
+            faults.add(format!(
+                "`slc.pinned_from_mb` is {from} and `slc.pinned_to_mb` {to}: no data is pinned"
+            ));
+        }
+    } else if from > 0 || to > 0 {
+        faults.add(format!(
+            "`slc.pinned_from_mb` is {from} and `slc.pinned_to_mb` {to}, but nothing is pinned: set slc.partial_flush = \"pinned\""
+        ));
     }
 }
 

@@ -2,14 +2,17 @@
 
 use super::faults::Faults;
 use crate::geometry::Geometry;
-use emmclab_settings::{Levelling, Scheduling, Settings, SlcMode, ZoneSettings};
+use emmclab_settings::{CachePolicy, Levelling, Scheduling, Settings, SlcMode, ZoneSettings};
 
 pub(super) fn faults(settings: &Settings, faults: &mut Faults) {
-    let ZoneSettings { blocks, max_open, max_active, conventional } = settings.zones;
+    let ZoneSettings { blocks, max_open, max_active, conventional, write_buffers } = settings.zones;
     if !settings.zones.is_zoned() {
-        for (key, value) in
-            [("max_open", max_open), ("max_active", max_active), ("conventional", conventional)]
-        {
+        for (key, value) in [
+            ("max_open", max_open),
+            ("max_active", max_active),
+            ("conventional", conventional),
+            ("write_buffers", write_buffers),
+        ] {
             if value > 0 {
                 faults
                     .add(format!("`zones.{key}` is {value}, but the device has no zones: set zones.blocks"));
@@ -22,6 +25,12 @@ pub(super) fn faults(settings: &Settings, faults: &mut Faults) {
     }
     if max_active > 0 && (max_open == 0 || max_open > max_active) {
         faults.add(format!("`zones.max_open` is {max_open}, but open zones are active, of which `zones.max_active` allows {max_active}: set it to 1 to {max_active}"));
+    }
+    if write_buffers > 0 && settings.cache.size_kb == 0 {
+        faults.add(format!("`zones.write_buffers` is {write_buffers}, but the device has no RAM for written data: set cache.size_kb, or leave it out"));
+    }
+    if write_buffers > 0 && settings.cache.policy == CachePolicy::BlockLru {
+        faults.add("`cache.policy` = \"block_lru\" mixes the data of zones, but `zones.write_buffers` are of a zone each: set it to \"lru\"");
     }
     let scheme = settings.mapping.scheme.as_str();
     if scheme != "page" {

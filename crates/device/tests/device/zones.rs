@@ -89,6 +89,32 @@ fn a_write_elsewhere_is_refused_with_zone_write_pointer_and_sector() {
 }
 
 #[test]
+fn a_zone_without_a_write_buffer_takes_that_of_the_zone_written_longest_ago() {
+    let config = |buffers| zoned(&[("cache.write_back", "when_full"), ("zones.write_buffers", buffers)]);
+    let run = |buffers| {
+        let mut device = Device::new(&config(buffers));
+        let starts: Vec<u64> = zones(&device).iter().map(|zone| zone.start).collect();
+        // Four of the sixteen KB of a page to each of three zones in turn.
+        for turn in 0..4 {
+            for (zone, start) in (0..3).zip(&starts) {
+                write(&mut device, turn * 100_000 + zone * 10_000, start + turn as u64 * 8, 8).unwrap();
+            }
+        }
+        device.power_off(&mut Quiet);
+        let counters = device.counters();
+        (counters.zones.buffer_conflicts, counters.zones.premature_flushes, counters.group_programs.clone())
+    };
+    assert_eq!(run("0"), (0, 0, vec![3, 9]), "data leaves in its order over all zones");
+    assert_eq!(run("3"), (0, 0, vec![3, 0]), "each page is complete when it is programmed");
+    // With two, every write but the first two takes the buffer of another zone, and its data lies in SLC mode until the page is complete.
+    let (conflicts, premature, programs) = run("2");
+    assert_eq!((conflicts, premature), (10, 10));
+    assert_eq!(programs, [3, 9]);
+    let refused = zoned(&[]).set_all(&[("zones.write_buffers", "2"), ("cache.size_kb", "0")]).unwrap_err();
+    assert!(refused.to_string().contains("set cache.size_kb"), "{refused}");
+}
+
+#[test]
 fn a_reset_makes_a_zone_empty_and_erases_its_blocks() {
     let mut device = Device::new(&zoned(&[]));
     let Zone { start, sectors, .. } = zones(&device)[0];
@@ -297,8 +323,10 @@ proptest! {
         write_back in prop::sample::select(vec!["eager", "when_full"]),
         incremental in any::<bool>(),
         conventional in prop::sample::select(vec!["0", "1"]),
+        write_buffers in prop::sample::select(vec!["0", "0", "1", "2"]),
         steps in steps(),
     ) {
+        let write_buffers = if cache_kb == "0" { "0" } else { write_buffers };
         let mode = if incremental { "incremental" } else { "blocking" };
         let config = zoned(&[
             ("cache.size_kb", cache_kb),
@@ -307,6 +335,7 @@ proptest! {
             ("zones.max_active", limits.1),
             ("zones.conventional", conventional),
             ("gc.mode", mode),
+            ("zones.write_buffers", write_buffers),
         ]);
         let limit = |text: &str| Some(text.parse::<usize>().unwrap()).filter(|limit| *limit > 0).unwrap_or(usize::MAX);
         let mut device = Device::new(&config);

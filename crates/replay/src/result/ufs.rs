@@ -65,6 +65,24 @@ pub struct WriteBoosterUse {
     pub flushed_blocks: u64,
     /// Mean erases of its blocks over those that they stand, in percent; `None` where the settings give no limit.
     pub life_used_pct: Option<f64>,
+    /// Its size at the end, in bytes.
+    pub current_size_bytes: u64,
+    /// Bytes that the host read from it.
+    pub bytes_read: u64,
+    /// Share of the bytes that the host read from the flash, in percent.
+    pub read_hit_pct: f64,
+    /// Bytes that a flush moved into other blocks.
+    pub migrated_bytes: u64,
+    /// Bytes written to its pinned part.
+    pub pinned_bytes: u64,
+    /// Times that the device told the host that little of it is free.
+    pub flush_needed: u64,
+    /// Times that it told that its pinned part is full.
+    pub pinned_full: u64,
+    /// Times that it grew upon a hint.
+    pub grown: u64,
+    /// Times that it shrank upon a hint.
+    pub shrunk: u64,
 }
 
 /// Zones of a zoned UFS.
@@ -88,6 +106,12 @@ pub struct ZoneUse {
     pub most_active: u32,
     /// Flash in SLC mode that was programmed, in bytes: pages that a flush cut short, and conventional zones.
     pub slc_bytes: u64,
+    /// Times that a zone took the write buffer of another one.
+    pub buffer_conflicts: u64,
+    /// Of these, those in which data had to leave that buffer before.
+    pub premature_flushes: u64,
+    /// Bytes that left it then.
+    pub premature_bytes: u64,
 }
 
 impl ZoneUse {
@@ -106,6 +130,9 @@ impl ZoneUse {
             most_active: counts.most_active,
             slc_bytes: device.counters().group_programs[number]
                 * u64::from(geometry.groups[number].page_bytes),
+            buffer_conflicts: counts.buffer_conflicts,
+            premature_flushes: counts.premature_flushes,
+            premature_bytes: counts.premature_units * u64::from(geometry.unit_bytes),
         })
     }
 }
@@ -124,12 +151,24 @@ impl WriteBoosterUse {
         let own = device.blocks().filter(|block| usize::from(block.group) == number);
         let erases: u64 = own.map(|block| u64::from(block.erases)).sum();
         let limit = u64::from(group.erase_limit) * blocks;
+        let (booster, unit_bytes) = (counters.booster, u64::from(geometry.unit_bytes));
+        let bytes_read = counters.group_bytes_read[number];
+        let all_read: u64 = counters.group_bytes_read.iter().sum();
         Some(Self {
             size_bytes: blocks * page_bytes,
             bytes_written,
             bytes_past_it: counters.bytes_programmed[Cause::Host as usize].saturating_sub(bytes_written),
             flushed_blocks: counters.folds,
             life_used_pct: (limit > 0).then(|| 100.0 * erases as f64 / limit as f64),
+            current_size_bytes: u64::from(geometry.planes) * u64::from(device.booster_blocks()) * page_bytes,
+            bytes_read,
+            read_hit_pct: 100.0 * bytes_read as f64 / (all_read as f64).max(1.0),
+            migrated_bytes: booster.folded_units * unit_bytes,
+            pinned_bytes: booster.pinned_units * unit_bytes,
+            flush_needed: booster.flush_needed,
+            pinned_full: booster.pinned_full,
+            grown: booster.grown,
+            shrunk: booster.shrunk,
         })
     }
 }

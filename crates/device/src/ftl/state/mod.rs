@@ -46,6 +46,7 @@ impl Ftl {
         out.word(self.core.allocator.chunk_kb());
         out.words(self.core.allocator.last_planes().iter().copied());
         pools::save(tables, out);
+        out.words(self.core.booster_words());
         out.words(self.scheme.words());
     }
 
@@ -82,6 +83,7 @@ impl Ftl {
             .ok_or_else(|| damaged("the cursor lies outside the device"))?;
         // A scheme that holds open blocks has them in tables of its own, which are checked with them.
         pools::restore(&mut self.core.tables, nand, self.scheme.holds_open_blocks(), image)?;
+        self.core.restore_booster(nand, image)?;
         self.check(nand)?;
         let mut words = std::iter::from_fn(|| image.word().ok());
         self.scheme

@@ -4,7 +4,7 @@
 use emmclab_base::{Nanos, Op};
 use emmclab_device::checker::Checker;
 use emmclab_device::{
-    CommandTaken, Device, DeviceConfig, Direction, LinkTransfer, Observer, RequestCompleted,
+    CommandTaken, Device, DeviceConfig, Direction, LinkTransfer, Observer, Quiet, RequestCompleted,
 };
 use proptest::prelude::*;
 
@@ -62,6 +62,11 @@ fn drive(config: &DeviceConfig, steps: &[Step]) -> Result<Traffic, TestCaseError
         commands.push(command);
     }
     device.settle(&mut (&mut checker, &mut traffic));
+    let mut ended = device.clone();
+    ended.power_off(&mut Quiet);
+    let image = ended.to_image();
+    let copy = Device::from_image(config, &image).map_err(|error| TestCaseError::fail(error.to_string()))?;
+    prop_assert_eq!(copy.to_image(), image);
     let ids: Vec<_> = traffic.completed.iter().map(|event| event.id).collect();
     prop_assert_eq!(ids, (0..commands.len() as u64).collect::<Vec<_>>(), "each once");
     for (event, command) in traffic.completed.iter().zip(&commands) {
@@ -118,6 +123,9 @@ proptest! {
         (channels, gear) in prop::sample::select(vec![("1", "hs_g1"), ("2", "hs_g3"), ("4", "hs_g1"), ("4", "hs_g5")]),
         scheme in prop::sample::select(vec!["page", "page", "page", "dftl"]),
         (booster, preserve) in prop::sample::select(vec![("off", "false"), ("cache", "false"), ("cache", "true")]),
+        (flush, at) in prop::sample::select(vec![("gap", "100"), ("gap", "60"), ("event", "60")]),
+        (partial, keep) in prop::sample::select(vec![("none", "0"), ("none", "0"), ("fifo", "40"), ("lru", "40"), ("pinned", "60")]),
+        (size, resize, life) in prop::sample::select(vec![("100", "off", "0"), ("100", "off", "60"), ("60", "off", "0"), ("80", "hint", "0")]),
         (sleep, wake) in prop::sample::select(vec![("0", "0"), ("900", "300")]),
         steps in prop::collection::vec(any::<Step>().prop_map(|(gap, op, place, length)| (gap % 300, op, place, length)), 1..200),
     ) {
@@ -141,10 +149,26 @@ proptest! {
             ("capacity.over_provisioning_pct", "250"),
         ]);
         if boosted {
-            let flush = if sleep == "0" { ("slc.fold_after_us", "500") } else { ("slc.flush", "hibernate") };
+            let flush = match (flush, sleep) {
+                ("event", _) => ("slc.flush", "event"),
+                (_, "0") => ("slc.fold_after_us", "500"),
+                _ => ("slc.flush", "hibernate"),
+            };
             let booster = [("slc.mode", "cache"), ("slc.blocks", "5"), ("slc.max_kb", "64"), flush,
                 ("slc.preserve_user_space", preserve), ("geometry.block_groups.0.cell_mode", "mlc")];
-            config.set_all(&booster).unwrap();
+            let mut all = booster.to_vec();
+            all.extend([("slc.flush_at_pct", at), ("slc.life_limit_pct", life), ("slc.erase_limit", "6")]);
+            if partial != "pinned" || preserve == "true" {
+                all.extend([("slc.partial_flush", partial), ("slc.keep_pct", keep)]);
+                all.extend((partial == "pinned").then_some(("slc.pinned_to_mb", "1")));
+            }
+            if preserve == "true" {
+                all.extend([("slc.size_pct", size), ("slc.resize", resize)]);
+            }
+            if life == "0" {
+                all.retain(|(key, _)| *key != "slc.erase_limit");
+            }
+            config.set_all(&all).unwrap();
         }
         let traffic = drive(&config, &steps)?;
         check(&config, &traffic)?;

@@ -19,6 +19,14 @@ fn an_emmc_refuses_the_settings_of_a_ufs() {
         ("slc.flush_at_pct", "40"),
         ("slc.preserve_user_space", "true"),
         ("slc.dedicated_mb", "8"),
+        ("slc.flush", "event"),
+        ("slc.partial_flush", "fifo"),
+        ("slc.keep_pct", "8"),
+        ("slc.pinned_from_mb", "8"),
+        ("slc.pinned_to_mb", "8"),
+        ("slc.size_pct", "8"),
+        ("slc.resize", "hint"),
+        ("slc.life_limit_pct", "8"),
     ]) {
         let text = refusal(&config(&[]), &[(key, value)]);
         assert!(text.contains(&format!("`{key}` is ")) && text.contains("interface.kind"), "{key}: {text}");
@@ -74,4 +82,53 @@ fn a_link_needs_lanes_a_gear_and_tags() {
     }
     let shared = ufs(&[("interface.queues", "8"), ("controller.queue_depth", "64")]);
     assert_eq!(shared.settings().interface.link_bytes_per_s(), 583_040_000);
+}
+
+#[test]
+fn settings_of_write_booster_that_contradict_each_other_are_refused_with_the_cure() {
+    let base = [
+        ("geometry.block_groups.0.blocks", "64"),
+        ("slc.mode", "cache"),
+        ("slc.blocks", "8"),
+        ("slc.fold_after_us", "500"),
+        ("gc.policy", "greedy"),
+        ("capacity.over_provisioning_pct", "100"),
+    ];
+    let cases: &[(&[(&str, &str)], &str)] = &[
+        (&[("slc.keep_pct", "10")], "set slc.partial_flush"),
+        (&[("slc.partial_flush", "fifo")], "`slc.keep_pct` is 0"),
+        (&[("slc.partial_flush", "fifo"), ("slc.keep_pct", "101")], "`slc.keep_pct` is 101"),
+        (
+            &[("slc.partial_flush", "fifo"), ("slc.keep_pct", "10"), ("slc.fold_after_us", "0")],
+            "slc.fold_after_us",
+        ),
+        (
+            &[("slc.partial_flush", "pinned"), ("slc.keep_pct", "10"), ("slc.pinned_to_mb", "1")],
+            "preserve_user_space",
+        ),
+        (
+            &[("slc.partial_flush", "pinned"), ("slc.keep_pct", "10"), ("slc.preserve_user_space", "true")],
+            "no data is pinned",
+        ),
+        (&[("slc.pinned_to_mb", "1")], "slc.partial_flush"),
+        (&[("slc.size_pct", "0")], "`slc.size_pct` is 0"),
+        (&[("slc.size_pct", "50")], "preserve_user_space"),
+        (&[("slc.resize", "hint")], "preserve_user_space"),
+        (&[("slc.life_limit_pct", "50")], "slc.erase_limit"),
+        (&[("slc.flush", "event"), ("slc.flush_at_pct", "40")], "contradicts"),
+        (&[("slc.flush", "event"), ("slc.fold_after_us", "0")], "set it below 100"),
+        (
+            &[
+                ("slc.mode", "off"),
+                ("slc.blocks", "0"),
+                ("slc.fold_after_us", "0"),
+                ("slc.life_limit_pct", "5"),
+            ],
+            "slc.mode",
+        ),
+    ];
+    for (settings, cure) in cases {
+        let text = refusal(&ufs(&base), settings);
+        assert!(text.contains(cure), "{settings:?}: {text}");
+    }
 }

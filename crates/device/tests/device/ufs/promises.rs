@@ -62,10 +62,12 @@ proptest! {
         channels in prop::sample::select(vec!["1", "2"]),
         (queues, depth) in prop::sample::select(vec![("0", "1"), ("0", "4"), ("0", "32"), ("4", "8")]),
         lie in prop::sample::select(vec!["none", "none", "none", "flush", "fua"]),
+        booster in prop::sample::select(vec!["off", "off", "none", "fifo", "lru", "pinned"]),
+        event in any::<bool>(),
         steps in prop::collection::vec(any::<Step>(), 1..60),
     ) {
         let lie = if kb == 0 { "none" } else { lie };
-        let config = ufs(&[
+        let mut config = ufs(&[
             ("cache.size_kb", &kb.to_string()),
             ("cache.lies", lie),
             ("cache.policy", policy),
@@ -80,6 +82,23 @@ proptest! {
             ("gc.policy", "greedy"),
             ("capacity.over_provisioning_pct", "250"),
         ]);
+        if booster != "off" {
+            let flush = if event { ("slc.flush", "event") } else { ("slc.fold_after_us", "500") };
+            let mut all = vec![
+                ("geometry.block_groups.0.blocks", "24"),
+                ("slc.mode", "cache"),
+                ("slc.blocks", "5"),
+                ("slc.max_kb", "64"),
+                flush,
+                ("slc.flush_at_pct", "60"),
+                ("slc.partial_flush", booster),
+                ("slc.preserve_user_space", "true"),
+                ("slc.resize", "hint"),
+            ];
+            all.extend((booster != "none").then_some(("slc.keep_pct", "40")));
+            all.extend((booster == "pinned").then_some(("slc.pinned_to_mb", "1")));
+            config.set_all(&all).unwrap();
+        }
         let mut rig = Rig::new(&config, lie == "none");
         for (mut command, step) in stream(&steps, rig.sectors).into_iter().zip(&steps) {
             synchronize(&mut command, *step, rig.sectors);

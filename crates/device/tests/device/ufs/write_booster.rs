@@ -4,7 +4,7 @@
 use emmclab_base::Op::Write;
 use emmclab_base::{Nanos, Op};
 use emmclab_device::checker::Checker;
-use emmclab_device::{Command, Device, DeviceConfig};
+use emmclab_device::{BoosterCounts, Command, Device, DeviceConfig, Lpn, Quiet};
 
 use super::ufs;
 use crate::common::{Completions, command};
@@ -55,6 +55,19 @@ impl Rig {
     /// Times of writes of so many pages from an address on, without pauses.
     fn fill(&mut self, kb: u64, pages: u64) -> Vec<i64> {
         (0..pages).map(|page| self.after(0, Write, kb + page * 4)).collect()
+    }
+
+    /// The pages of 4 KB from `from` on, before `to`, that lie in the buffer.
+    fn held(&self, from: u32, to: u32) -> Vec<u32> {
+        let block =
+            |unit: u32| self.device.lookup(Lpn(unit)).map(|place| self.device.geometry().block_of(place));
+        (from..to)
+            .filter(|unit| block(*unit).is_some_and(|block| self.device.block(block).group == 1))
+            .collect()
+    }
+
+    fn counts(&self) -> BoosterCounts {
+        self.device.counters().booster
     }
 
     fn written_to_slc(&self) -> u64 {
@@ -155,4 +168,138 @@ fn one_of_a_logical_unit_takes_no_writes_of_others() {
     assert_eq!(rig.after(0, Write, 1024), 1007);
     assert_eq!(rig.after(0, Write, 1020), 107);
     assert_eq!(rig.written_to_slc(), 1);
+}
+
+#[test]
+fn a_fifo_flush_leaves_the_data_that_was_written_last() {
+    let mut rig = Rig::new(&boosted(&[("slc.partial_flush", "fifo"), ("slc.keep_pct", "25")]));
+    rig.fill(0, 24);
+    rig.after(1_000_000, Op::Read, 0);
+    // A quarter of eight blocks of four pages stays.
+    assert_eq!(rig.held(0, 24), (16..24).collect::<Vec<_>>());
+    assert_eq!(rig.counts().folded_units, 16);
+    rig.after(1_000_000, Op::Read, 92);
+    rig.after(1_000_000, Op::Read, 0);
+    assert_eq!(rig.counts().folded_units, 16, "what stays is not flushed later either");
+    assert_eq!(rig.device.counters().group_bytes_read, [8192, 4096]);
+}
+
+#[test]
+fn by_least_recent_use_a_block_that_is_read_stays() {
+    let mut rig = Rig::new(&boosted(&[("slc.partial_flush", "lru"), ("slc.keep_pct", "25")]));
+    rig.fill(0, 24);
+    rig.after(0, Op::Read, 0);
+    rig.after(1_000_000, Op::Read, 0);
+    assert_eq!(rig.held(0, 24), [0, 1, 2, 3, 20, 21, 22, 23]);
+}
+
+/// Pinned data of the first MB, in at most half of the blocks.
+const PINNED: [(&str, &str); 4] = [
+    ("slc.preserve_user_space", "true"),
+    ("slc.partial_flush", "pinned"),
+    ("slc.keep_pct", "50"),
+    ("slc.pinned_to_mb", "1"),
+];
+
+#[test]
+fn pinned_data_stays_up_to_its_share_and_what_is_more_is_flushed() {
+    let config = boosted(&PINNED);
+    let mut rig = Rig::new(&config);
+    rig.fill(0, 8);
+    rig.fill(2048, 8);
+    rig.after(1_000_000, Op::Read, 0);
+    assert_eq!((rig.held(0, 8).len(), rig.held(512, 520).len()), (8, 0));
+    assert_eq!((rig.counts().pinned_units, rig.counts().pinned_full), (8, 0));
+    // Four blocks of four pages are all that is pinned.
+    rig.fill(32, 12);
+    rig.after(1_000_000, Op::Read, 0);
+    assert_eq!(rig.held(0, 20), (0..16).collect::<Vec<_>>());
+    assert_eq!((rig.counts().pinned_units, rig.counts().pinned_full), (16, 1));
+    let image = rig.device.to_image();
+    let copy = Device::from_image(&config, &image).unwrap();
+    assert_eq!(copy.to_image(), image, "an image knows what is pinned");
+}
+
+#[test]
+fn pinned_data_is_released_where_the_host_ends_the_mode() {
+    let (pinned, mut none) = (boosted(&PINNED), boosted(&PINNED));
+    none.set_all(&[("slc.partial_flush", "none"), ("slc.keep_pct", "0"), ("slc.pinned_to_mb", "0")]).unwrap();
+    let mut rig = Rig::new(&pinned);
+    rig.fill(0, 10);
+    rig.after(1_000_000, Op::Read, 0);
+    rig.device.reconfigure(&pinned, &none, rig.now).unwrap();
+    rig.fill(2048, 2);
+    rig.after(1_000_000, Op::Read, 0);
+    assert!(rig.held(0, 8).is_empty(), "{:?}", rig.held(0, 10));
+    assert_eq!(rig.held(512, 514).len(), 0, "the open block was filled, and flushed with the others");
+}
+
+#[test]
+fn the_event_comes_when_little_is_free_and_the_flush_begins_at_once() {
+    let mut rig =
+        Rig::new(&boosted(&[("slc.fold_after_us", "0"), ("slc.flush", "event"), ("slc.flush_at_pct", "40")]));
+    rig.fill(0, 16);
+    rig.after(1_000_000, Op::Read, 0);
+    assert_eq!((rig.counts().flush_needed, rig.counts().folded_units), (0, 0), "half of it is free");
+    rig.fill(64, 5);
+    // 1 ms is room for no more than the beginning of the flush, which goes on in the next gap.
+    rig.after(1_000, Op::Read, 0);
+    assert_eq!(rig.counts().flush_needed, 1);
+    assert!((1..20).contains(&rig.counts().folded_units), "{:?}", rig.counts());
+    rig.after(1_000_000, Op::Read, 0);
+    assert_eq!((rig.counts().flush_needed, rig.counts().folded_units), (1, 20));
+}
+
+#[test]
+fn it_shrinks_with_the_users_free_space_and_grows_again() {
+    let settings = [("slc.preserve_user_space", "true"), ("slc.resize", "hint")];
+    let mut rig = Rig::new(&boosted(&settings));
+    let units = u64::from(rig.device.geometry().logical_units);
+    rig.fill(0, units - 40);
+    for _ in 0..8 {
+        rig.after(1_000_000, Op::Read, 0);
+    }
+    // Forty free units are three blocks of twelve.
+    assert_eq!((rig.device.booster_blocks(), rig.counts().shrunk), (3, 5));
+    rig.after(0, Op::Discard, 0);
+    let discard = Command { sectors: 4000, ..command(0, Op::Discard, 0, 4) };
+    let discard = Command { arrival: rig.now, ..discard };
+    rig.checker.expect(&discard);
+    rig.device.submit(&discard, &mut (&mut rig.checker, &mut rig.told)).unwrap();
+    for _ in 0..8 {
+        rig.fill(0, 32);
+        rig.after(1_000_000, Op::Read, 0);
+    }
+    assert_eq!((rig.device.booster_blocks(), rig.counts().grown), (8, 5));
+}
+
+#[test]
+fn a_size_that_is_set_in_use_counts_from_then_on() {
+    let (whole, mut half) =
+        (boosted(&[("slc.preserve_user_space", "true")]), boosted(&[("slc.preserve_user_space", "true")]));
+    half.set("slc.size_pct", "50").unwrap();
+    let mut rig = Rig::new(&whole);
+    rig.fill(0, 24);
+    rig.after(0, Op::Read, 0);
+    rig.device.reconfigure(&whole, &half, rig.now).unwrap();
+    assert_eq!(rig.device.booster_blocks(), 4);
+    rig.after(1_000_000, Op::Read, 0);
+    let written = rig.written_to_slc();
+    rig.fill(0, 24);
+    assert_eq!(rig.written_to_slc() - written, 16);
+    rig.device.settle(&mut Quiet);
+}
+
+#[test]
+fn at_the_end_of_its_life_it_takes_nothing() {
+    let mut rig = Rig::new(&boosted(&[("slc.erase_limit", "4"), ("slc.life_limit_pct", "50")]));
+    for _ in 0..40 {
+        rig.fill(0, 24);
+        rig.after(1_000_000, Op::Read, 0);
+    }
+    let blocks: Vec<_> =
+        rig.device.blocks().filter(|block| block.group == 1).map(|block| block.erases).collect();
+    assert_eq!(blocks.iter().max(), Some(&2), "{blocks:?}");
+    assert!(rig.device.stop().is_none());
+    assert_eq!(rig.after(0, Write, 0), 1007);
 }

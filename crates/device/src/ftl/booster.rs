@@ -1,0 +1,358 @@
+//! What `WriteBooster` of UFS 4.1 (JESD220G, 13.4.18) has beyond an SLC cache: partial flushes, pinned data, sizes that change, flushes upon
+//! an exception event, and an end of its life. A device without these settings has none of this.
+//!
+//! A flush moves whole blocks. Which may leave is decided block by block, in each plane by itself:
+//!
+//! * FIFO: the blocks that became full last stay, up to the share of `slc.keep_pct`.
+//! * Pinned: pinned data goes to blocks of its own, of which a plane has at most that share; where there are no more, it is written like other
+//!   data. Such a block stays until less than half of its data is valid.
+//! * LRU: as FIFO, but by the last write or read of a block.
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+
+use super::core::Core;
+use super::pool::{Pool, Stream};
+use crate::events::{BoosterNotice, Notice, Observer};
+use crate::geometry::Geometry;
+use crate::ids::{BlockId, Lpn, PlaneId, PoolId};
+use crate::nand::Nand;
+use crate::words::{Reader, damaged};
+use emmclab_base::Result;
+use emmclab_settings::{BoosterFlush, BoosterResize, PartialFlush, Settings, SlcMode, SlcSettings, WHOLE};
+
+/// Steps of `blocks` in which a buffer is resized.
+const STEPS: u32 = 8;
+
+/// State and settings of such a buffer.
+#[expect(clippy::struct_excessive_bools, reason = "each is a setting or a flag of the standard by itself")]
+#[derive(Clone)]
+pub(crate) struct Booster {
+    partial: PartialFlush,
+    keep_pct: u32,
+    /// Units that are pinned.
+    pinned_units: Range<u32>,
+    /// Blocks of each plane, and those that the buffer has at present.
+    blocks: u32,
+    current: u32,
+    /// Whether the host resizes it as the device hints.
+    resizes: bool,
+    /// Whether a flush waits for the exception event.
+    by_event: bool,
+    /// Whether the host has enabled the flush upon the event (`fWriteBoosterBufferFlushEn`).
+    enabled: bool,
+    /// Whether the time without commands that began last flushes it.
+    flushes: bool,
+    /// Erases of a block from which on the buffer takes nothing; 0 = never.
+    last_erases: u32,
+    /// Blocks of pinned data.
+    pinned: BTreeSet<u32>,
+    /// Whether the host knows that there is no room for pinned data.
+    pinned_is_full: bool,
+    /// Number of the last use of each block of the device, where the order is by use.
+    last_use: Vec<u64>,
+    uses: u64,
+}
+
+fn is_given(slc: &SlcSettings) -> bool {
+    slc.mode == SlcMode::Cache
+        && (slc.partial_flush != PartialFlush::None
+            || slc.flush == BoosterFlush::Event
+            || slc.size_pct != WHOLE
+            || slc.resize != BoosterResize::Off
+            || slc.life_limit_pct > 0)
+}
+
+/// So many percent of a number of blocks.
+fn share(blocks: u32, pct: u32) -> u32 {
+    (u64::from(blocks) * u64::from(pct) / 100) as u32
+}
+
+impl Booster {
+    /// Of a new device; `None` where the settings ask for nothing of this.
+    pub fn new(settings: &Settings, geometry: &Geometry) -> Option<Box<Self>> {
+        let slc = &settings.slc;
+        let group = geometry.groups.last().filter(|_| is_given(slc))?;
+        let unit = |mb: u32| ((u64::from(mb) << 20) / u64::from(geometry.unit_bytes)) as u32;
+        let limit = u64::from(slc.erase_limit) * u64::from(slc.life_limit_pct);
+        let uses = if slc.partial_flush == PartialFlush::Lru { geometry.blocks() as usize } else { 0 };
+        Some(Box::new(Self {
+            partial: slc.partial_flush,
+            keep_pct: slc.keep_pct,
+            pinned_units: unit(slc.pinned_from_mb)..unit(slc.pinned_to_mb),
+            blocks: group.blocks,
+            current: share(group.blocks, slc.size_pct),
+            resizes: slc.resize == BoosterResize::Hint,
+            by_event: slc.flush == BoosterFlush::Event,
+            enabled: false,
+            flushes: true,
+            last_erases: if limit == 0 { 0 } else { limit.div_ceil(100).max(1) as u32 },
+            pinned: BTreeSet::new(),
+            pinned_is_full: false,
+            last_use: vec![0; uses],
+            uses: 0,
+        }))
+    }
+
+    /// The same buffer by other settings: pinned data is released where it is pinned no more, and the size is the given one where that
+    /// changed.
+    pub fn reconfigured(
+        old: Option<Box<Self>>,
+        settings: &Settings,
+        geometry: &Geometry,
+    ) -> Option<Box<Self>> {
+        let mut new = Self::new(settings, geometry)?;
+        let Some(old) = old else { return Some(new) };
+        if new.partial == PartialFlush::Pinned {
+            (new.pinned, new.pinned_is_full) = (old.pinned, old.pinned_is_full);
+        }
+        if new.partial == old.partial {
+            (new.last_use, new.uses) = (old.last_use, old.uses);
+        }
+        if new.resizes && old.resizes {
+            new.current = old.current;
+        }
+        new.enabled = old.enabled && new.by_event;
+        Some(new)
+    }
+
+    /// The power was cut: flags that do not last are cleared.
+    pub fn power_cycle(&mut self) {
+        self.enabled = false;
+        self.pinned_is_full = false;
+    }
+
+    /// Whether a unit is pinned.
+    #[inline]
+    pub fn pins(&self, unit: Lpn) -> bool {
+        self.partial == PartialFlush::Pinned && self.pinned_units.contains(&unit.0)
+    }
+
+    /// Units from `first` on, at most `units`, that are all pinned or all not.
+    pub fn same_kind(&self, first: Lpn, units: u32) -> u32 {
+        if self.partial != PartialFlush::Pinned {
+            return units;
+        }
+        let Range { start, end } = self.pinned_units;
+        let border = [start, end].into_iter().find(|border| *border > first.0);
+        border.map_or(units, |border| units.min(border - first.0))
+    }
+
+    /// A page of a block was written or read.
+    #[inline]
+    pub fn used(&mut self, block: BlockId) {
+        if let Some(last) = self.last_use.get_mut(block.index()) {
+            self.uses += 1;
+            *last = self.uses;
+        }
+    }
+
+    /// A block holds nothing any more.
+    pub fn erased(&mut self, block: BlockId) {
+        self.pinned.remove(&block.0);
+    }
+
+    /// Blocks of a plane that a partial flush leaves, or that pinned data takes at most.
+    fn kept(&self) -> u32 {
+        share(self.current, self.keep_pct)
+    }
+
+    fn pinned_in(&self, pool: &Pool) -> u32 {
+        let first = pool.block_at(0).0;
+        self.pinned.range(first..first + pool.blocks).count() as u32
+    }
+
+    /// Whether a plane may take one more block into use, for a stream.
+    fn may_open(&self, pool: &Pool, stream: Stream) -> bool {
+        let pins = stream == Stream::PINNED;
+        used(pool) < self.current && (!pins || self.pinned_in(pool) < self.kept())
+    }
+
+    /// Whether a plane has more blocks in use than the buffer has.
+    fn is_over(&self, pool: &Pool) -> bool {
+        used(pool) > self.current
+    }
+}
+
+/// Blocks of a pool that hold data.
+fn used(pool: &Pool) -> u32 {
+    pool.blocks - pool.free()
+}
+
+impl Core {
+    /// Blocks of each plane that the SLC cache has at present.
+    pub fn slc_blocks(&self) -> u32 {
+        let all = self.geometry.groups[usize::from(self.slc.group)].blocks;
+        self.booster.as_ref().map_or(all, |booster| booster.current)
+    }
+
+    /// Whether the buffer has reached the end of its life.
+    pub(super) fn booster_is_worn(&self, booster: &Booster) -> bool {
+        booster.last_erases > 0 && self.slc_pools().any(|pool| pool.most_erases >= booster.last_erases)
+    }
+
+    /// Whether a page of a stream finds an open block in the buffer, or may open one.
+    pub(super) fn booster_has_room(&self, booster: &Booster, stream: Stream) -> bool {
+        let low = self.collector.low_watermark;
+        self.slc_pools()
+            .any(|pool| pool.open(stream).is_some() || pool.free() > low && booster.may_open(pool, stream))
+    }
+
+    /// The stream of a page of the host's that goes to the buffer: pinned data has one of its own while there is room for it.
+    pub(super) fn booster_stream<L: Observer>(&mut self, first: Lpn, stream: Stream, log: &mut L) -> Stream {
+        let Some(booster) = &self.booster else { return stream };
+        if !booster.pins(first) {
+            return stream;
+        }
+        let room = self.booster_has_room(booster, Stream::PINNED);
+        let told = booster.pinned_is_full;
+        if let Some(booster) = &mut self.booster {
+            booster.pinned_is_full = !room;
+        }
+        if !room && !told {
+            log.booster_notice(&BoosterNotice { notice: Notice::PinnedFull });
+        }
+        if room { Stream::PINNED } else { stream }
+    }
+
+    /// Whether a block of the buffer may be opened for a stream; it is pinned then where the stream is.
+    pub(super) fn may_open_in_booster(&self, pool: PoolId, stream: Stream) -> bool {
+        match &self.booster {
+            Some(booster) if self.is_slc_cache(pool) => booster.may_open(self.tables.pool(pool), stream),
+            _ => true,
+        }
+    }
+
+    /// Whether no data is pinned.
+    pub(super) fn booster_pins_none(&self) -> bool {
+        self.booster.as_ref().is_none_or(|booster| booster.partial != PartialFlush::Pinned)
+    }
+
+    /// A block was opened.
+    pub(super) fn opened_in_booster(&mut self, pool: PoolId, stream: Stream, block: BlockId) {
+        if stream == Stream::PINNED
+            && self.is_slc_cache(pool)
+            && let Some(booster) = &mut self.booster
+        {
+            booster.pinned.insert(block.0);
+        }
+    }
+
+    /// Whether a pool is that of an SLC cache.
+    pub(super) fn is_slc_cache(&self, pool: PoolId) -> bool {
+        self.slc.folds(self.geometry.of_pool(pool).1)
+    }
+
+    /// The block that leaves the buffer of a plane next; `None` where all of it stays.
+    pub(super) fn next_to_leave_booster(
+        &self,
+        booster: &Booster,
+        nand: &Nand,
+        pool: PoolId,
+    ) -> Option<BlockId> {
+        let pool = self.tables.pool(pool);
+        let over = booster.is_over(pool);
+        if !booster.flushes && !over {
+            return None;
+        }
+        let ordered = matches!(booster.partial, PartialFlush::Fifo | PartialFlush::Lru);
+        if ordered && !over && pool.full <= booster.kept() {
+            return None;
+        }
+        let half = self.geometry.groups[usize::from(self.slc.group)].units_per_block() / 2;
+        let is_pinned = |block: &BlockId| booster.pinned.contains(&block.0);
+        // A buffer that has become smaller gives up pinned blocks first.
+        let too_many = !booster.pinned.is_empty() && booster.pinned_in(pool) > booster.kept();
+        let stays =
+            |block: &BlockId| is_pinned(block) && !too_many && self.tables.valid(*block) >= half.max(1);
+        let age = |block: &BlockId| {
+            let used = booster.last_use.get(block.index()).copied().unwrap_or(0);
+            (too_many && !is_pinned(block), used, self.tables.closed(*block))
+        };
+        pool.full_blocks(nand).filter(|block| !stays(block)).min_by_key(age)
+    }
+
+    /// A time without commands begins: the buffer is resized and the event raised where they are due. Returns whether it is flushed.
+    pub fn begin_booster_gap<L: Observer>(&mut self, nand: &Nand, due: bool, log: &mut L) -> bool {
+        self.resize_booster(log);
+        let Some(mut booster) = self.booster.take() else { return due };
+        booster.flushes = due || booster.enabled;
+        if booster.by_event && booster.flushes {
+            let mut planes = (0..self.geometry.planes).map(PlaneId);
+            let leaves = planes
+                .any(|plane| self.next_to_leave_booster(&booster, nand, self.slc_pool(plane)).is_some());
+            if leaves && !booster.enabled {
+                log.booster_notice(&BoosterNotice { notice: Notice::FlushNeeded });
+            }
+            (booster.enabled, booster.flushes) = (leaves, leaves);
+        }
+        let works = booster.flushes || self.slc_pools().any(|pool| booster.is_over(pool));
+        self.booster = Some(booster);
+        works
+    }
+
+    /// Resizes the buffer by one step where the device hints at it: smaller where the user's free space does not hold it, larger where it is
+    /// full and the user has the space.
+    fn resize_booster<L: Observer>(&mut self, log: &mut L) {
+        let Some(booster) = self.booster.as_ref().filter(|booster| booster.resizes) else { return };
+        let (blocks, current) = (booster.blocks, booster.current);
+        let step = (blocks / STEPS).max(1);
+        let space = self.user_free() / (self.slc.units_per_block.max(1) * self.geometry.planes);
+        let full = !self.booster_has_room(booster, Stream::Host);
+        let larger = (current + step).min(blocks);
+        let (current, notice) = if space < current {
+            (space.max(current.saturating_sub(step)), Notice::Shrunk)
+        } else if full && current < blocks && space >= larger {
+            (larger, Notice::Grown)
+        } else {
+            return;
+        };
+        if let Some(booster) = &mut self.booster {
+            booster.current = current;
+        }
+        log.booster_notice(&BoosterNotice { notice });
+    }
+
+    /// The state of the buffer as words, for an image.
+    pub fn booster_words(&self) -> Vec<u32> {
+        let state = |booster: &Booster| {
+            let head = [booster.current, booster.pinned.len() as u32];
+            head.into_iter().chain(booster.pinned.iter().copied()).collect()
+        };
+        self.booster.as_deref().map_or(Vec::new(), state)
+    }
+
+    /// Takes up such a state.
+    pub fn restore_booster(&mut self, nand: &Nand, image: &mut Reader<'_>) -> Result<()> {
+        let Some(booster) = &mut self.booster else { return Ok(()) };
+        booster.current = image.word()?;
+        for _ in 0..image.word()? {
+            let block = image.word()?;
+            if block >= self.geometry.blocks() {
+                return Err(damaged("a pinned block lies outside the device"));
+            }
+            booster.pinned.insert(block);
+        }
+        if booster.current > booster.blocks {
+            return Err(damaged("WriteBooster is larger than it can be"));
+        }
+        self.booster_fault(nand).map_or(Ok(()), |fault| Err(damaged(&fault)))
+    }
+
+    /// The first thing in which the pinned blocks and the flash disagree.
+    pub fn booster_fault(&self, nand: &Nand) -> Option<String> {
+        let booster = self.booster.as_ref()?;
+        booster.pinned.iter().map(|block| BlockId(*block)).find_map(|block| {
+            let first = self.geometry.first_ppn(block);
+            let units = self.tables.valid_units(first..first.plus(1 << self.geometry.stride_shift));
+            let foreign = units.map(|(_, unit)| unit).find(|unit| !booster.pins(*unit));
+            match foreign {
+                _ if !self.slc.folds(nand.group(block)) => {
+                    Some(format!("block {block} is pinned outside WriteBooster"))
+                }
+                Some(unit) => Some(format!("block {block} is pinned, but holds unit {unit}, which is not")),
+                None => None,
+            }
+        })
+    }
+}
