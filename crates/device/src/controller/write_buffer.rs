@@ -12,7 +12,7 @@ use crate::ftl::span::all_sectors;
 use crate::geometry::{Geometry, Group, nanos};
 use crate::ids::Lpn;
 use crate::lru::Lru;
-use emmclab_settings::{CachePolicy, Settings, WriteBack};
+use emmclab_settings::{CachePolicy, Lie, Settings, WriteBack};
 
 /// Groups with written data.
 #[derive(Clone, Debug)]
@@ -104,6 +104,8 @@ pub(crate) struct WriteBuffer {
     renew: bool,
     /// Whether data leaves in the order in which it came, sector by sector.
     keeps_order: bool,
+    /// Whether what came last leaves first.
+    pub newest_first: bool,
     pub write_back: WriteBack,
     pub idle_after: Nanos,
     /// Base-2 logarithm of the units in a group.
@@ -154,6 +156,7 @@ impl WriteBuffer {
             room,
             renew: given.policy != CachePolicy::Fifo,
             keeps_order: settings.keeps_write_order(),
+            newest_first: given.lies == Lie::Reorder,
             write_back: given.write_back,
             idle_after: nanos(given.idle_after_us),
             group_shift,
@@ -249,7 +252,10 @@ impl WriteBuffer {
     /// The units that leave next: the range of their group, where there is one.
     pub fn next_to_leave(&self) -> Option<(Lpn, Lpn)> {
         let [older, newer] = &self.generations;
-        let group = older.order.oldest().or_else(|| newer.order.oldest())?;
+        let next = |generation: &Generation| {
+            if self.newest_first { generation.order.newest() } else { generation.order.oldest() }
+        };
+        let group = next(older).or_else(|| next(newer))?;
         Some(self.units_of(group))
     }
 

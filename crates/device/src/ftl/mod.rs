@@ -75,6 +75,7 @@ impl Ftl {
     pub fn reconfigure(&mut self, settings: &Settings, geometry: Geometry) {
         self.core.collector.reconfigure(settings);
         self.core.slc.reconfigure(settings);
+        self.core.counts_after = core::counts_after(settings);
         self.core.geometry = geometry;
     }
 
