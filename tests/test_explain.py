@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from conftest import ROOT, emmclab, emmclab_json
+from emmclab.devices.choices import choices
 from emmclab.devices.device import Device
 from emmclab.devices.result_fields import result_fields
 
@@ -18,6 +19,13 @@ def test_a_setting_is_explained_by_its_name() -> None:
     assert (row["key"], row["meaning"], row["allowed"]) == ("gc.policy", found["doc"], found["allowed"])
     shown = emmclab("explain", "gc.policy").stdout
     assert found["doc"][:30] in shown and "--set gc.policy=VALUE" in shown
+
+
+def test_each_word_of_a_choice_is_explained_with_its_setting() -> None:
+    shown = " ".join(emmclab("explain", "cache.lies").stdout.split())
+    for word, meaning in choices("cache.lies"):
+        assert f"{word}: {meaning}" in shown
+    assert len(choices("cache.lies")) >= 5 and choices("cache.size_kb") == []
 
 
 def test_every_setting_of_a_device_and_every_field_of_a_result_has_an_explanation() -> None:

@@ -2,8 +2,10 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::io;
 use std::ops::Range;
+use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -12,9 +14,12 @@ use emmclab_device::Modifiers;
 use emmclab_ext4::Blocks;
 use emmclab_layers::{Below, Disk, Executor, LayerConfig, Zones, build_stack};
 
+use crate::contents::BLOCK;
 use crate::view::View;
 
 const SECTOR: usize = SECTOR_BYTES as usize;
+/// Most sectors that are copied at once.
+const MOST_AT_ONCE: u64 = 2048;
 
 /// A write or a discard of recovery.
 #[derive(Clone)]
@@ -215,18 +220,45 @@ impl HostView {
         }
     }
 
-    /// The ranges of sectors that may hold something, in order.
-    pub fn written(&self) -> Vec<Range<u64>> {
+    /// The ranges of sectors that may hold something, in order; none has more than `MOST_AT_ONCE`.
+    fn written(&self) -> Vec<Range<u64>> {
         match &self.source {
             Source::Plain(view) => {
-                let blocks = view.written().into_iter().map(|block| block * 8..block * 8 + 8);
-                blocks.map(|range| range.start..range.end.min(self.sectors)).collect()
+                let mut ranges: Vec<Range<u64>> = Vec::new();
+                for block in view.written().into_iter().filter(|block| !view.is_zero(*block)) {
+                    let range = block * BLOCK..((block + 1) * BLOCK).min(self.sectors);
+                    match ranges.last_mut() {
+                        Some(last) if last.end == range.start && range.end - last.start <= MOST_AT_ONCE => {
+                            last.end = range.end;
+                        }
+                        _ => ranges.push(range),
+                    }
+                }
+                ranges
             }
             // Layers keep a sector anywhere.
             Source::Layered(_) => {
-                (0..self.sectors).step_by(2048).map(|first| first..(first + 2048).min(self.sectors)).collect()
+                let ends = |first: u64| (first + MOST_AT_ONCE).min(self.sectors);
+                (0..self.sectors).step_by(MOST_AT_ONCE as usize).map(|first| first..ends(first)).collect()
             }
         }
+    }
+
+    /// Writes what is not zero to its place in a file, which has to be empty; its length is that of the disk afterwards.
+    ///
+    /// # Errors
+    /// As the file and the state give them.
+    pub fn write_to(&self, file: &File) -> io::Result<()> {
+        file.set_len(self.sectors * SECTOR_BYTES)?;
+        let mut buffer = Vec::new();
+        for range in self.written() {
+            buffer.resize((range.end - range.start) as usize * SECTOR, 0);
+            self.read(range.start, &mut buffer)?;
+            if buffer.iter().any(|byte| *byte != 0) {
+                file.write_all_at(&buffer, range.start * SECTOR_BYTES)?;
+            }
+        }
+        Ok(())
     }
 }
 

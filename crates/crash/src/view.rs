@@ -74,6 +74,12 @@ impl View {
         })
     }
 
+    /// Whether a block of eight sectors holds zeros alone, by the digests of its sectors.
+    pub(crate) fn is_zero(&self, block: u64) -> bool {
+        let zeros = self.run.spool().digest(Source::ZEROS);
+        self.block(block).iter().all(|source| self.run.spool().digest(*source) == zeros)
+    }
+
     /// The write pointers of the disk's zones.
     pub(crate) fn write_pointers(&self, zones: &Zones) -> Vec<u64> {
         write_pointers(zones, &self.base, &self.changes)

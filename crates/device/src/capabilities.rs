@@ -118,7 +118,7 @@ mod tests {
     #[test]
     fn a_lying_device_states_the_same_as_an_honest_one() {
         let honest = of(&[("cache.size_kb", "512"), ("cache.policy", "fifo")]);
-        for lie in ["flush", "fua", "barrier", "tear"] {
+        for lie in ["flush", "early_flush", "reorder", "fua", "barrier", "tear", "trim", "recent"] {
             let lies = of(&[("cache.size_kb", "512"), ("cache.policy", "fifo"), ("cache.lies", lie)]);
             assert_eq!(lies.ext_csd(), honest.ext_csd(), "{lie}");
         }

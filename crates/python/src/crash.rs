@@ -19,7 +19,6 @@ use crate::errors::{run, to_python};
 use crate::given::Given;
 use crate::json::to_json;
 
-/// The contents of files that were asked for; none where there is no such file.
 /// Of each node below a folder: path, kind, inode, links, contents, and extended attributes by name.
 type TreeRead<'py> = Option<Vec<NodeRead<'py>>>;
 type NodeRead<'py> = (
@@ -30,6 +29,7 @@ type NodeRead<'py> = (
     Bound<'py, PyBytes>,
     Vec<(Bound<'py, PyBytes>, Bound<'py, PyBytes>)>,
 );
+/// The contents of files that were asked for; none where there is no such file.
 type FilesRead<'py> = Vec<Option<Bound<'py, PyBytes>>>;
 
 /// A log of a run, indexed.
@@ -330,15 +330,7 @@ impl PyExplorer {
             let mut options = File::options();
             let file =
                 options.read(true).write(true).create(true).truncate(true).open(&path).map_err(fail)?;
-            file.set_len(header.sectors * SECTOR_BYTES).map_err(fail)?;
-            let mut buffer = Vec::new();
-            for range in host.written() {
-                buffer.resize(((range.end - range.start) * SECTOR_BYTES) as usize, 0);
-                host.read(range.start, &mut buffer).map_err(fail)?;
-                if buffer.iter().any(|byte| *byte != 0) {
-                    file.write_all_at(&buffer, range.start * SECTOR_BYTES).map_err(fail)?;
-                }
-            }
+            host.write_to(&file).map_err(fail)?;
             if replayed { replay(&file) } else { Ok(None) }
         };
         // The state is not shared between threads, so the lock of Python stays.

@@ -32,9 +32,12 @@ impl CacheSettings {
 
     /// Whether it does.
     pub fn keeps_write_order(&self) -> bool {
-        self.promises_write_order() && self.lies != Lie::Barrier
+        self.promises_write_order() && !matches!(self.lies, Lie::Barrier | Lie::Reorder)
     }
 }
+
+/// How far before a cut a device with [`Lie::Recent`] loses what it programmed, ms.
+pub const RECENT_MS: i64 = 10;
 
 /// A promise that a device breaks, as defective ones do: the control of every test of power cuts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -43,14 +46,29 @@ pub enum Lie {
     /// It keeps its promises.
     #[default]
     None,
-    /// A flush completes, but written data stays in the cache.
+    /// A flush completes, but written data stays in the cache: drives that acknowledged flushes without doing them are why the tool
+    /// diskchecker.pl exists.
     Flush,
+    /// A flush that comes before the first write after power-on leaves the device unable to flush until the power is off: it completes
+    /// flushes without doing them. Linux keeps such early flushes from the Micron eMMC Q2J54A (`MMC_QUIRK_BROKEN_CACHE_FLUSH`), in which
+    /// later commands may time out.
+    EarlyFlush,
+    /// A flush completes before its data is programmed, the newest first: what was written later may be there without what was flushed.
+    /// Zheng et al. (FAST 2013) call this unserializable writes.
+    Reorder,
     /// Reliable writes and forced programming end in the cache.
     Fua,
     /// A barrier sets no order, and a FIFO cache keeps none.
     Barrier,
-    /// Power that goes during a program leaves the first half of its sectors new and the rest old, in reliable writes too.
+    /// Power that goes during a program leaves the first half of its sectors new and the rest old, in reliable writes too: 4 of the 8 sectors
+    /// of 4 KB. Zheng et al. (FAST 2013) call these shorn writes.
     Tear,
+    /// Discard and secure erase complete, but the old data stays: it is read, and is there after a cut. Linux does not send secure
+    /// commands to some Samsung and Micron eMMC (`MMC_QUIRK_SEC_ERASE_TRIM_BROKEN`).
+    Trim,
+    /// The power takes back what was programmed in the last 10 ms (`RECENT_MS`), whatever was promised of it, as firmware does whose map
+    /// is saved from time to time only.
+    Recent,
 }
 
 /// Which written data leaves the cache first.

@@ -12,6 +12,7 @@ from rich.text import Text
 
 from emmclab.cli.console import print_json, stdout
 from emmclab.cli.show import framed, show_explained
+from emmclab.devices.choices import choices
 from emmclab.devices.device import Device, presets
 from emmclab.devices.difference import NAMES
 from emmclab.devices.layers import layers as layer_kinds
@@ -23,6 +24,8 @@ from emmclab.traces.profile_fields import KEY_FIELDS, TABLES, Field
 
 #: The place of an entry of a list in a key: `geometry.block_groups.0.blocks`.
 _NUMBER = re.compile(r"\.\d+(?=\.|$)")
+#: The kind of a row that describes a setting of a device.
+_OF_A_DEVICE = "setting of a device"
 #: The kind of a row that describes an option of runs.
 _OPTION = "option of a run"
 #: Settings that name a device and say nothing of its work.
@@ -98,7 +101,7 @@ def _belongs(key: str, wanted: str) -> bool:
 
 def _setting(key: str, row: Mapping[str, str]) -> dict[str, Any]:
     return {
-        "kind": "setting of a device",
+        "kind": _OF_A_DEVICE,
         "key": key,
         "unit": row["unit"],
         "allowed": row["allowed"],
@@ -151,6 +154,8 @@ def explain_named(rows: Sequence[dict[str, Any]], as_json: bool) -> None:
     console.print(Text.assemble((row["key"], "bold"), f" ({row['kind']}{unit}): {row['meaning']}"))
     if row["allowed"]:
         console.print(Text(f"allowed: {row['allowed']}"))
+    for word, meaning in choices(row["key"]) if row["kind"] == _OF_A_DEVICE else ():
+        console.print(Text.assemble(f"  {word}: ", (meaning, "dim")))
     if row["default"] is not None:
         console.print(Text(f"default: {row['default']}"))
     others = {name: found for name, found in row["presets"].items() if {*found} != {row["default"]}}

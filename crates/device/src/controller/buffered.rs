@@ -3,9 +3,9 @@
 
 use emmclab_base::{Modifiers, Nanos, Op};
 
-use super::Controller;
 use super::below::{Below, span_of};
 use super::write_buffer::WriteBuffer;
+use super::{Controller, SincePowerOn};
 use crate::events::{CacheFlushed, CacheRead, Observer, UnitCached, ZoneBufferTaken};
 use crate::ftl::request_state::{NO_COMMAND, RequestState, Taken};
 use crate::ids::Lpn;
@@ -23,6 +23,9 @@ impl Controller {
         if modifiers.contains(Modifiers::PREFLUSH) {
             let end = self.flush_command(request.ready, below);
             request.wait_until(end);
+        }
+        if self.since_power_on == SincePowerOn::Nothing {
+            self.since_power_on = SincePowerOn::WriteFirst;
         }
         if modifiers.contains(Modifiers::RELIABLE) && self.reliable_writes {
             request.spend(self.commands.reliable);
@@ -106,8 +109,21 @@ impl Controller {
 
     /// A flush that the host asked for at `ready`; returns when it is complete.
     pub(super) fn flush_command<L: Observer>(&mut self, ready: Nanos, below: &mut Below<'_, L>) -> Nanos {
-        let end = if self.lies == Lie::Flush { ready } else { self.flush_from(ready, true, below) };
+        if self.skips_flush() {
+            return ready + self.commands.flush;
+        }
+        let programmed = self.flush_from(ready, true, below);
+        let end = if self.lies == Lie::Reorder { ready } else { programmed };
         end + self.commands.flush
+    }
+
+    /// Whether a flush that the host asks for now is completed without being done.
+    fn skips_flush(&mut self) -> bool {
+        if self.since_power_on == SincePowerOn::Nothing {
+            self.since_power_on = SincePowerOn::FlushFirst;
+        }
+        self.lies == Lie::Flush
+            || self.lies == Lie::EarlyFlush && self.since_power_on == SincePowerOn::FlushFirst
     }
 
     /// A flush of the sectors of `request` alone (SYNCHRONIZE CACHE with a range); returns when it is complete. Where they are more than the
@@ -118,19 +134,21 @@ impl Controller {
         below: &mut Below<'_, L>,
     ) -> Nanos {
         let (ready, (first, units)) = (request.ready, below.units_of(request));
+        let skips = self.skips_flush();
         let Some(buffer) =
             self.write_buffer.as_mut().filter(|buffer| units <= buffer.units() && !buffer.keeps_order())
         else {
             return self.flush_command(ready, below);
         };
-        if self.lies != Lie::Flush {
+        if !skips {
             let (end, before) = (first.plus(units), buffer.units());
             let from = self.zones.as_ref().and_then(|zones| zones.leaves_from(first)).unwrap_or(first);
             buffer.write_units_back(from, end, ready, below);
             let units = before - buffer.units();
             below.log.cache_flushed(&CacheFlushed { units, at: ready, asked_for: true });
         }
-        ready.max(below.ftl.last_program()) + self.commands.flush
+        let end = if self.lies == Lie::Reorder { ready } else { ready.max(below.ftl.last_program()) };
+        end + self.commands.flush
     }
 
     /// Everything in the buffer goes to the flash from `ready` on, because the host asked for it or the run ends; returns when it and all

@@ -7,6 +7,7 @@ use super::below::Below;
 use crate::events::Observer;
 use crate::ftl::request_state::RequestState;
 use crate::ids::Lpn;
+use emmclab_settings::Lie;
 
 impl Controller {
     /// The part of a write after its data has come.
@@ -70,7 +71,7 @@ impl Controller {
         let end = ((sector + u64::from(sectors)) / unit) as u32;
         let units = (Lpn(first), end.saturating_sub(first));
         self.dispatch_units(units, below);
-        if units.1 > 0 {
+        if units.1 > 0 && self.lies != Lie::Trim {
             self.uncache(units.0, units.1);
             below.ftl.discard(below.nand, units, request.ready, below.log);
         }

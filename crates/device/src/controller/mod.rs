@@ -42,6 +42,17 @@ pub(crate) use zones::Zones;
 const EARLIEST: Nanos = Nanos(-(1 << 61));
 const LATEST: Nanos = Nanos(1 << 61);
 
+/// What the host asked for first since the power came on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum SincePowerOn {
+    /// Neither a write nor a flush.
+    Nothing,
+    /// A write.
+    WriteFirst,
+    /// A flush.
+    FlushFirst,
+}
+
 /// The controller's clock: numbers of requests and the latest times.
 #[derive(Clone, Copy, Debug)]
 struct Clock {
@@ -82,6 +93,7 @@ pub(crate) struct Controller {
     reliable_writes: bool,
     barriers: bool,
     lies: Lie,
+    since_power_on: SincePowerOn,
     /// The entries of a packed command, kept to reuse the memory.
     pack: Vec<RequestState>,
     clock: Clock,
@@ -151,6 +163,7 @@ impl Controller {
             reliable_writes: settings.features.reliable_write || settings.interface.is_ufs(),
             barriers: settings.features.barrier,
             lies: settings.cache.lies,
+            since_power_on: SincePowerOn::Nothing,
             pack: Vec::new(),
             clock: Clock::NEW,
         }
@@ -199,6 +212,7 @@ impl Controller {
 
     /// Makes time, numbers and RAM start again. The write buffer must be empty.
     pub fn rewind(&mut self) {
+        self.since_power_on = SincePowerOn::Nothing;
         self.commands.rewind();
         self.power.rewind();
         self.background.rewind();
@@ -228,6 +242,7 @@ impl Controller {
         self.lies = settings.cache.lies;
         if let Some(buffer) = &mut self.write_buffer {
             buffer.write_back = settings.cache.write_back;
+            buffer.newest_first = settings.cache.lies == Lie::Reorder;
             buffer.idle_after = nanos(settings.cache.idle_after_us);
             // What may leave now could have left by the old settings alone before.
             buffer.since = buffer.since.max(at);
@@ -238,6 +253,7 @@ impl Controller {
 
     /// Power was lost at `at`: what waited in RAM is gone, and nothing is under way.
     pub fn cut(&mut self, at: Nanos) {
+        self.since_power_on = SincePowerOn::Nothing;
         self.commands.rewind();
         self.background.rewind();
         if let Some(link) = &mut self.link {

@@ -12,7 +12,7 @@ use crate::ftl::span::all_sectors;
 use crate::geometry::{Geometry, Group, nanos};
 use crate::ids::Lpn;
 use crate::lru::Lru;
-use emmclab_settings::{CachePolicy, Settings, WriteBack};
+use emmclab_settings::{CachePolicy, Lie, Settings, WriteBack};
 
 /// Groups with written data.
 #[derive(Clone, Debug)]
@@ -104,6 +104,8 @@ pub(crate) struct WriteBuffer {
     renew: bool,
     /// Whether data leaves in the order in which it came, sector by sector.
     keeps_order: bool,
+    /// Whether what came last leaves first.
+    pub newest_first: bool,
     pub write_back: WriteBack,
     pub idle_after: Nanos,
     /// Base-2 logarithm of the units in a group.
@@ -155,6 +157,7 @@ impl WriteBuffer {
             renew: given.policy != CachePolicy::Fifo,
             // Zones with write buffers of their own have their data leave in the order of each.
             keeps_order: settings.keeps_write_order() && settings.zones.write_buffers == 0,
+            newest_first: given.lies == Lie::Reorder,
             write_back: given.write_back,
             idle_after: nanos(given.idle_after_us),
             group_shift,
@@ -250,7 +253,10 @@ impl WriteBuffer {
     /// The units that leave next: the range of their group, where there is one.
     pub fn next_to_leave(&self) -> Option<(Lpn, Lpn)> {
         let [older, newer] = &self.generations;
-        let group = older.order.oldest().or_else(|| newer.order.oldest())?;
+        let next = |generation: &Generation| {
+            if self.newest_first { generation.order.newest() } else { generation.order.oldest() }
+        };
+        let group = next(older).or_else(|| next(newer))?;
         Some(self.units_of(group))
     }
 

@@ -175,6 +175,7 @@ impl Core {
             }
             _ => end,
         };
+        let durable = if cause == Cause::Host { durable + self.counts_after } else { durable };
         let event = PageProgrammed {
             block,
             page,

@@ -16,7 +16,7 @@ use super::tables::Tables;
 use crate::geometry::Geometry;
 use crate::ids::{Lpn, Ppn};
 use crate::nand::{Nand, Operation};
-use emmclab_settings::{Levelling, Settings, SlcMode, UnwrittenRead, WriteComplete};
+use emmclab_settings::{Levelling, Lie, RECENT_MS, Settings, SlcMode, UnwrittenRead, WriteComplete};
 
 /// Reasons for a device to take no more writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,6 +55,8 @@ pub(crate) struct Core {
     pub last_program: Nanos,
     /// Where pages of the host count only after those before them: from when on the latest counts.
     pub in_order: Option<Nanos>,
+    /// How long after its program a page of the host does not count yet, on a device that loses what it programmed last.
+    pub counts_after: Nanos,
     /// Whether a write counts as complete when its data is transferred.
     transferred: bool,
     pub unwritten: UnwrittenRead,
@@ -79,6 +81,7 @@ impl Core {
             stop: None,
             last_program: Nanos::MIN,
             in_order: settings.keeps_write_order().then_some(Nanos::MIN),
+            counts_after: counts_after(settings),
             transferred: settings.timing.write_complete == WriteComplete::Transferred,
             unwritten: settings.mapping.unwritten_read,
             hot_sectors: settings.allocation.hot_max_kb.saturating_mul(2),
@@ -145,6 +148,11 @@ impl Core {
         self.last_program = Nanos::MIN;
         self.in_order = self.in_order.map(|_| Nanos::MIN);
     }
+}
+
+/// How long a page of the host does not count yet, once it is programmed.
+pub(super) fn counts_after(settings: &Settings) -> Nanos {
+    if settings.cache.lies == Lie::Recent { Nanos(RECENT_MS * 1_000_000) } else { Nanos::ZERO }
 }
 
 fn pools(settings: &Settings, geometry: &Geometry, policy: Option<&dyn VictimPolicy>) -> Vec<Pool> {

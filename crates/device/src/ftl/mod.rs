@@ -79,6 +79,7 @@ impl Ftl {
         self.core.slc.reconfigure(settings);
         let booster = self.core.booster.take();
         self.core.booster = Booster::reconfigured(booster, settings, &geometry);
+        self.core.counts_after = core::counts_after(settings);
         self.core.geometry = geometry;
     }
 

@@ -138,7 +138,9 @@ fn cache(settings: &Settings, faults: &mut Faults) {
     if cache.flush_us > 0.0 && cache.size_kb == 0 {
         faults.add("`cache.flush_us` is given but there is no cache to flush: set cache.size_kb");
     }
-    if matches!(cache.lies, Lie::Flush | Lie::Fua | Lie::Barrier) && cache.size_kb == 0 {
+    if matches!(cache.lies, Lie::Flush | Lie::EarlyFlush | Lie::Reorder | Lie::Fua | Lie::Barrier)
+        && cache.size_kb == 0
+    {
         faults.add("`cache.lies` is about what a cache holds back: set cache.size_kb");
     }
     if (cache.size_kb > 0 || cache.read_kb > 0) && settings.controller.scheduling == Scheduling::ReadFirst {

@@ -287,7 +287,7 @@ fn functions_of_emmc(settings: &Settings, faults: &mut Faults) {
             "cache.lies",
             "\"barrier\"".to_owned(),
             cache.lies == Lie::Barrier,
-            "it has no order to lie about: take flush, fua or tear",
+            "it has no order to lie about: take flush, fua or tear, or another lie",
         ),
         (
             "host.kernel",

@@ -7,7 +7,7 @@ use emmclab_base::{Nanos, Op};
 use emmclab_device::checker::Checker;
 use emmclab_device::contract::{Broken, Content, Rules};
 use emmclab_device::persistence::Persistence;
-use emmclab_device::{Command, Device, DeviceConfig, Lie, Modifiers, Quiet};
+use emmclab_device::{Command, Device, DeviceConfig, Lie, Modifiers, Quiet, RECENT_MS};
 use proptest::prelude::*;
 
 fn cached(settings: &[(&str, &str)]) -> DeviceConfig {
@@ -294,7 +294,10 @@ impl Rig {
         let device = Device::new(config);
         let mut facts = Facts::of(&device);
         let rules = Rules::of(&device);
-        if rules.fifo && config.settings().cache.lies != Lie::Barrier {
+        if config.settings().cache.lies == Lie::Recent {
+            facts.counts_after = Nanos::from_millis(RECENT_MS);
+        }
+        if rules.fifo && !matches!(config.settings().cache.lies, Lie::Barrier | Lie::Reorder) {
             facts.in_order = Some(Nanos::MIN);
         }
         Self {
@@ -456,7 +459,7 @@ proptest! {
         page_kb in prop::sample::select(vec!["4", "8"]),
         channels in prop::sample::select(vec!["1", "2"]),
         depth in prop::sample::select(vec!["0", "1", "4"]),
-        lie in prop::sample::select(vec!["none", "none", "none", "flush", "fua", "barrier"]),
+        lie in prop::sample::select(vec!["none", "none", "none", "flush", "fua", "barrier", "early_flush", "reorder", "recent"]),
         (reliable, barrier) in prop::sample::select(vec![("true", "true"), ("true", "true"), ("false", "true"), ("false", "false")]),
         steps in prop::collection::vec(any::<Step>(), 1..60),
     ) {
@@ -502,4 +505,49 @@ fn a_device_that_lies_breaks_the_contract() {
     let mut ordered = vec![plain, flush(Modifiers::BARRIER)];
     ordered.push(with(Modifiers::RELIABLE, command(20, Op::Write, 32, 4)));
     assert!(is_caught("barrier", &ordered) && !is_caught("none", &ordered));
+    for lie in ["reorder", "recent"] {
+        assert!(is_caught(lie, &flushed), "{lie}");
+    }
+    let erased = [plain, flushed[1], command(10_000, Op::SecureErase, 0, 16)];
+    assert!(is_caught("trim", &erased) && !is_caught("none", &erased));
+}
+
+#[test]
+fn the_checker_sees_that_discarded_data_stayed() {
+    for (lie, is_seen) in [("none", false), ("trim", true)] {
+        let mut device = Device::new(&config(&[("cache.lies", lie)]));
+        let mut checker = Checker::of(&device);
+        for command in [command(0, Op::Write, 0, 16), command(9000, Op::Discard, 0, 16)] {
+            checker.expect(&command);
+            device.submit(&command, &mut checker).unwrap();
+        }
+        assert_eq!(checker.verify(&device).is_err(), is_seen, "{lie}");
+    }
+}
+
+#[test]
+fn a_flush_before_the_first_write_spoils_later_ones_until_the_power_is_off() {
+    let flush = |us| Command::new(Nanos::from_micros(us), Op::Flush, 0, 0);
+    let flushed = [command(0, Op::Write, 0, 16), flush(10)];
+    let early = [vec![flush(0)], flushed.to_vec()].concat();
+    assert!(is_caught("early_flush", &early) && !is_caught("none", &early));
+    assert!(!is_caught("early_flush", &flushed), "the first command is a write");
+    let config = cached(&[("cache.lies", "early_flush")]);
+    let mut device = Device::new(&config);
+    device.submit(&flush(0), &mut Quiet).unwrap();
+    device.rewind();
+    let mut persistence = Persistence::of(&device);
+    for command in flushed {
+        persistence.expect(&command);
+        device.submit(&command, &mut persistence).unwrap();
+    }
+    assert_eq!(persistence.broken(Nanos::MAX), None, "the power was off in between");
+}
+
+#[test]
+fn what_was_programmed_in_the_last_milliseconds_is_lost_and_older_data_is_not() {
+    let commands = [command(0, Op::Write, 0, 16), Command::new(Nanos::from_micros(10), Op::Flush, 0, 0)];
+    let (persistence, done) = run(&cached(&[("cache.lies", "recent")]), &commands);
+    assert!(persistence.broken(done[1]).is_some());
+    assert_eq!(persistence.broken(done[1] + Nanos::from_millis(RECENT_MS)), None);
 }

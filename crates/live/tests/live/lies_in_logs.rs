@@ -47,6 +47,7 @@ enum Ask {
     Flush,
     Barrier,
     Discard(u64, u32),
+    SecureErase(u64, u32),
 }
 
 fn ask() -> impl Strategy<Value = Ask> {
@@ -94,6 +95,7 @@ fn logged(settings: &[(&str, &str)], asks: &[Ask], at_once: usize, path: &Path) 
                 Ask::Write(sector, sectors, flags) => (Op::Write, sector, sectors, flags),
                 Ask::Flush => (Op::Flush, 0, 0, Modifiers::empty()),
                 Ask::Barrier => (Op::Flush, 0, 0, Modifiers::BARRIER),
+                Ask::SecureErase(sector, sectors) => (Op::SecureErase, sector, sectors, Modifiers::empty()),
                 Ask::Discard(sector, sectors) => (Op::Discard, sector, sectors, Modifiers::empty()),
             };
             let data = if op == Op::Write { vec![i as u8 + 1; sectors as usize * 512] } else { Vec::new() };
@@ -154,7 +156,14 @@ fn each_lie_is_caught_as_the_promise_that_it_breaks() {
     let one = [Ask::Write(0, 8, plain), Ask::Flush, Ask::Write(8, 8, plain)];
     let fua = [Ask::Write(0, 8, Modifiers::RELIABLE), Ask::Write(8, 8, plain)];
     let barrier = [Ask::Write(800, 8, plain), Ask::Barrier, Ask::Write(808, 8, Modifiers::RELIABLE)];
-    let cases: [(&str, &[Ask], Promise); 4] = [
+    let early = [Ask::Flush, Ask::Write(0, 8, plain), Ask::Flush, Ask::Write(8, 8, plain)];
+    let erased =
+        [Ask::Write(0, 8, plain), Ask::Flush, Ask::SecureErase(0, 8), Ask::Write(8, 8, plain), Ask::Flush];
+    let cases: [(&str, &[Ask], Promise); 8] = [
+        ("early_flush", &early, Promise::Flush),
+        ("reorder", &one, Promise::Flush),
+        ("recent", &one, Promise::Flush),
+        ("trim", &erased, Promise::Erased),
         ("flush", &one, Promise::Flush),
         ("fua", &fua, Promise::Fua),
         ("tear", &fua, Promise::Whole),

@@ -11,6 +11,8 @@ pub struct Facts {
     unit_sectors: u64,
     /// End of the latest page, where pages count only in their order.
     pub in_order: Option<Nanos>,
+    /// How long a page that was programmed does not count.
+    pub counts_after: Nanos,
     /// The command that the device has.
     pub command: Option<(Version, Nanos)>,
     cached: HashMap<u64, Version>,
@@ -22,6 +24,7 @@ impl Facts {
         Self {
             unit_sectors: u64::from(device.geometry().unit_sectors),
             in_order: None,
+            counts_after: Nanos::ZERO,
             command: None,
             cached: HashMap::new(),
             flash: HashMap::new(),
@@ -62,7 +65,8 @@ impl Observer for Facts {
             for sector in self.sectors(unit.lpn, unit.covered) {
                 let cached = self.cached.remove(&sector);
                 if let Some(version) = unit.command.map(|command| command + 1).or(cached) {
-                    let step = (latest.unwrap_or(event.end), Content::Data(version));
+                    let counts = latest.unwrap_or(event.end) + self.counts_after;
+                    let step = (counts, Content::Data(version));
                     self.flash.entry(sector).or_default().push(step);
                 }
             }

@@ -1,0 +1,36 @@
+"""The words that settings of a device allow, with their meanings."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from emmclab import _core
+
+
+def choices(key: str) -> list[tuple[str, str]]:
+    """Return the words that a setting of a device allows, each with its meaning; none where it is no choice.
+
+    >>> [word for word, _ in choices("cache.write_back")]
+    ['eager', 'idle', 'when_full']
+    >>> choices("cache.size_kb")
+    []
+    """
+    schema: dict[str, Any] = json.loads(_core.device_schema())
+    node = schema
+    for part in key.split("."):
+        if part.isdigit():
+            continue
+        node = _resolved(node.get("properties", {}).get(part, {}), schema)
+    return [
+        (one["const"], " ".join(one["description"].split()))
+        for one in node.get("oneOf", [])
+        if "const" in one and "description" in one
+    ]
+
+
+def _resolved(node: dict[str, Any], schema: dict[str, Any]) -> dict[str, Any]:
+    """Return the definition that a node refers to; of a list, that of its entries."""
+    while "$ref" in node or "items" in node:
+        node = schema["$defs"][node["$ref"].rpartition("/")[2]] if "$ref" in node else node["items"]
+    return node
