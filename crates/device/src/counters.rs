@@ -4,9 +4,9 @@ use emmclab_base::{Nanos, Op, SECTOR_BYTES};
 
 use crate::events::{
     BlockErased, BlockRetired, CacheFlushed, CacheRead, Cause, Collection, CommandTaken, DataMoved,
-    GcStarted, IdleCollected, IdleInterrupted, LinkTransfer, LogMerged, MapHinted, MapLookedUp, Merge,
-    Observer, Packed, PageProgrammed, PageRead, PartOverwritten, Trimmed, UnitCached, UnplacedRead,
-    UnwrittenUnits, WokeUp, ZoneChanged,
+    GcStarted, IdleCollected, IdleInterrupted, LinkTransfer, LogMerged, MapHinted, MapLookedUp,
+    MapMispredicted, MapPrefetched, Merge, Observer, Packed, PageProgrammed, PageRead, PartOverwritten,
+    Trimmed, UnitCached, UnplacedRead, UnwrittenUnits, WokeUp, ZoneChanged,
 };
 use crate::zones::ZoneState;
 
@@ -59,6 +59,10 @@ pub struct Counters {
     pub map_misses: u64,
     /// Map entries that the host brought along (HPB).
     pub map_hints: u64,
+    /// Map entries that came into memory along with others.
+    pub map_prefetched: u64,
+    /// Pages read in vain, because the map led to another than that of the unit.
+    pub map_double_reads: u64,
     /// Units that the host read and had never written.
     pub unwritten_reads: u64,
     /// Units discarded.
@@ -314,6 +318,16 @@ impl Observer for Counters {
     #[inline]
     fn map_hinted(&mut self, _: &MapHinted) {
         self.map_hints += 1;
+    }
+
+    #[inline]
+    fn map_prefetched(&mut self, event: &MapPrefetched) {
+        self.map_prefetched += u64::from(event.count);
+    }
+
+    #[inline]
+    fn map_mispredicted(&mut self, _: &MapMispredicted) {
+        self.map_double_reads += 1;
     }
 
     #[inline]

@@ -116,7 +116,7 @@ proptest! {
         scheduling in prop::sample::select(vec!["fifo", "read_first"]),
         (cache, write_back) in prop::sample::select(vec![("0", "eager"), ("16", "eager"), ("64", "when_full")]),
         (channels, gear) in prop::sample::select(vec![("1", "hs_g1"), ("2", "hs_g3"), ("4", "hs_g1"), ("4", "hs_g5")]),
-        scheme in prop::sample::select(vec!["page", "page", "page", "dftl"]),
+        scheme in prop::sample::select(vec!["page", "page", "page", "dftl", "tpftl", "leaftl", "rqftl"]),
         (booster, preserve) in prop::sample::select(vec![("off", "false"), ("cache", "false"), ("cache", "true")]),
         (sleep, wake) in prop::sample::select(vec![("0", "0"), ("900", "300")]),
         steps in prop::collection::vec(any::<Step>().prop_map(|(gap, op, place, length)| (gap % 300, op, place, length)), 1..200),
