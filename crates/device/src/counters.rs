@@ -5,8 +5,9 @@ use emmclab_base::{Nanos, Op, SECTOR_BYTES};
 use crate::events::{
     BlockErased, BlockRetired, BoosterNotice, CacheFlushed, CacheRead, Cause, Collection, CommandTaken,
     DataMoved, GcStarted, IdleCollected, IdleInterrupted, LinkTransfer, LogMerged, MapHinted, MapLookedUp,
-    Merge, Notice, Observer, Packed, PageProgrammed, PageRead, PartOverwritten, Trimmed, UnitCached,
-    UnitsFolded, UnitsPinned, UnplacedRead, UnwrittenUnits, WokeUp, ZoneBufferTaken, ZoneChanged,
+    MapMispredicted, MapPrefetched, Merge, Notice, Observer, Packed, PageProgrammed, PageRead,
+    PartOverwritten, Trimmed, UnitCached, UnitsFolded, UnitsPinned, UnplacedRead, UnwrittenUnits, WokeUp,
+    ZoneBufferTaken, ZoneChanged,
 };
 use crate::zones::ZoneState;
 
@@ -63,6 +64,10 @@ pub struct Counters {
     pub map_misses: u64,
     /// Map entries that the host brought along (HPB).
     pub map_hints: u64,
+    /// Map entries that came into memory along with others.
+    pub map_prefetched: u64,
+    /// Pages read in vain, because the map led to another than that of the unit.
+    pub map_double_reads: u64,
     /// Units that the host read and had never written.
     pub unwritten_reads: u64,
     /// Units discarded.
@@ -369,6 +374,16 @@ impl Observer for Counters {
     #[inline]
     fn map_hinted(&mut self, _: &MapHinted) {
         self.map_hints += 1;
+    }
+
+    #[inline]
+    fn map_prefetched(&mut self, event: &MapPrefetched) {
+        self.map_prefetched += u64::from(event.count);
+    }
+
+    #[inline]
+    fn map_mispredicted(&mut self, _: &MapMispredicted) {
+        self.map_double_reads += 1;
     }
 
     #[inline]

@@ -7,7 +7,7 @@ use crate::controller::{Below, Controller, Zones};
 use crate::counters::Counters;
 use crate::events::{AnyObserver, Observer, Quiet, Shared};
 use crate::ftl::gc::VictimPolicy;
-use crate::ftl::{Ftl, Stop};
+use crate::ftl::{Ftl, MapFigures, Stop};
 use crate::geometry::Geometry;
 use crate::ids::{BlockId, Lpn, PlaneId, PoolId, Ppn};
 use crate::image;
@@ -338,6 +338,11 @@ impl Device {
     /// Bytes of memory that the map takes inside the device, by its scheme.
     pub fn map_ram_bytes(&self) -> u64 {
         self.ftl.map_ram_bytes()
+    }
+
+    /// What a map on the flash has in memory; `None` for other schemes.
+    pub fn map_figures(&self) -> Option<MapFigures> {
+        self.ftl.map_figures()
     }
 
     /// Whether all that was taken has been dispatched to the flash.

@@ -36,7 +36,7 @@ pub use device::{Block, Device};
 pub use emmclab_base::Modifiers;
 pub use emmclab_settings::*;
 pub use events::*;
-pub use ftl::{PREFETCHED, Stop, gc};
+pub use ftl::{LOOKUP_NJ, MapFigures, PREFETCHED, Stop, gc};
 pub use geometry::{Geometry, Group, ZoneLayout};
 pub use ids::{BlockId, Lpn, PlaneId, Ppn, WayId};
 pub use load::{DeviceConfig, Preset, Row, json_schema, presets};

@@ -31,6 +31,7 @@ fn device(scheme: &str, settings: &[(&str, &str)]) -> DeviceConfig {
     match scheme {
         "page" => config.set_all(settings).unwrap(),
         "dftl" => config.set_all(&[("mapping.cached_entries", "5")]).unwrap(),
+        "tpftl" | "leaftl" | "rqftl" => config.set_all(&[("mapping.map_cache_kb", "4")]).unwrap(),
         _ => config.set_all(&[("mapping.log_blocks", "4")]).unwrap(),
     }
     config
@@ -93,7 +94,7 @@ proptest! {
 
     #[test]
     fn reads_give_the_last_write_and_a_cut_leaves_what_was_programmed(
-        scheme in prop::sample::select(vec!["page", "page", "page", "block", "bast", "fast", "superblock", "dftl"]),
+        scheme in prop::sample::select(vec!["page", "page", "page", "block", "bast", "fast", "superblock", "dftl", "tpftl", "leaftl", "rqftl"]),
         ways in ways(),
         // Gap in us, place, length in sectors, kind of command, and how many us later power goes.
         steps in prop::collection::vec(

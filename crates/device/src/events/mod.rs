@@ -395,6 +395,20 @@ pub struct MapHinted {
     pub lpn: Lpn,
 }
 
+/// Map entries came into memory along with one that was needed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MapPrefetched {
+    /// Number of entries.
+    pub count: u32,
+}
+
+/// The map led to another page than that of the unit, which was read in vain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MapMispredicted {
+    /// The unit.
+    pub lpn: Lpn,
+}
+
 /// The kinds of log-block merges (Kim et al. 2002, section III).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Merge {

@@ -2,9 +2,10 @@
 
 use super::{
     BlockErased, BlockRetired, BoosterNotice, CacheFlushed, CacheRead, CommandTaken, DataMoved, GcFinished,
-    GcStarted, IdleCollected, IdleInterrupted, LinkTransfer, LogMerged, MapHinted, MapLookedUp, Packed,
-    PageProgrammed, PageRead, PartOverwritten, RequestCompleted, Trimmed, UnitCached, UnitsFolded,
-    UnitsPinned, UnplacedRead, UnwrittenUnits, WokeUp, ZoneBufferTaken, ZoneChanged,
+    GcStarted, IdleCollected, IdleInterrupted, LinkTransfer, LogMerged, MapHinted, MapLookedUp,
+    MapMispredicted, MapPrefetched, Packed, PageProgrammed, PageRead, PartOverwritten, RequestCompleted,
+    Trimmed, UnitCached, UnitsFolded, UnitsPinned, UnplacedRead, UnwrittenUnits, WokeUp, ZoneBufferTaken,
+    ZoneChanged,
 };
 
 /// Declares the calls of an observer once: for the trait, and for all that passes events on.
@@ -188,6 +189,10 @@ observer! {
     map_looked_up: MapLookedUp;
     /// The host brought a map entry along.
     map_hinted: MapHinted;
+    /// Map entries came along with another.
+    map_prefetched: MapPrefetched;
+    /// The map led to another page than that of the unit.
+    map_mispredicted: MapMispredicted;
     /// Log blocks were merged.
     log_merged: LogMerged;
     /// A packed command came.

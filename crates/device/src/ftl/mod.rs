@@ -46,7 +46,8 @@ pub(crate) use self::core::Core;
 pub use self::core::Stop;
 pub(crate) use allocation::POLICIES as ALLOCATION_POLICIES;
 pub(crate) use schemes::blocks::{logs, rows};
-pub(crate) use schemes::demand::HPB_PAGES;
+pub(crate) use schemes::demand::{HPB_PAGES, maps_on_demand};
+pub use schemes::demand::{LOOKUP_NJ, MapFigures};
 pub(crate) use schemes::{kinds as scheme_kinds, maps_blocks};
 pub(crate) use write::PageWrite;
 
@@ -103,6 +104,11 @@ impl Ftl {
     /// Bytes of memory that the map takes inside the device, by its scheme.
     pub fn map_ram_bytes(&self) -> u64 {
         self.scheme.ram_bytes(&self.core.geometry)
+    }
+
+    /// What a map on the flash has in memory; `None` for other schemes.
+    pub fn map_figures(&self) -> Option<MapFigures> {
+        self.scheme.figures()
     }
 
     /// Whether pages of a block may be left out.

@@ -21,6 +21,11 @@ fn small(settings: &[(&str, &str)]) -> (Ftl, Nand) {
     (Ftl::new(config.settings(), &geometry, &nand), nand)
 }
 
+/// The core of a new device.
+pub(crate) fn core() -> super::Core {
+    small(&[]).0.core
+}
+
 fn request(op: Op, sector: u64, sectors: u32, at: Nanos) -> RequestState {
     RequestState::new(Taken {
         id: 0,

@@ -2,7 +2,7 @@
 
 use super::faults::{Faults, MOST_PAGES, PAGE_SIZES_KB};
 use super::{registries, validate_emmc, validate_mapping, validate_ufs, validate_zones};
-use crate::ftl::gc;
+use crate::ftl::{gc, maps_on_demand};
 use emmclab_settings::{GcMode, Levelling, Parallelism, Scheduling, Settings, WriteComplete};
 
 /// Most physical units, so that an address fits 32 bits with one value left for "none".
@@ -86,7 +86,7 @@ fn geometry(settings: &Settings, collects: bool, faults: &mut Faults) {
         }
         blocks += u64::from(group.blocks);
         // One for each stream, and one more than the threshold.
-        let map = u32::from(settings.mapping.scheme == "dftl");
+        let map = u32::from(maps_on_demand(&settings.mapping.scheme));
         let needed = if collects { settings.gc.low_watermark.saturating_add(3 + map) } else { 1 + map };
         if group.spare_blocks.saturating_add(needed) > group.blocks && group.blocks > 0 {
             faults.add(format!(

@@ -1,6 +1,7 @@
 //! Loss of power in the middle of work: the device that comes back is whole, and its map holds what was programmed.
 
 use crate::common::config;
+use crate::common::model::{little_memory, on_demand};
 use emmclab_base::{Nanos, Op};
 use emmclab_device::checker::Checker;
 use emmclab_device::persistence::Persistence;
@@ -18,7 +19,7 @@ fn device(scheme: &str, cache_kb: u32, policy: &str, scheduling: &str, page_kb: 
     let own: &[(&str, &str)] = match scheme {
         "page" if scheduling == "fifo" => &[("cache.size_kb", &cache), ("cache.policy", policy)],
         "page" => &[("controller.scheduling", scheduling)],
-        "dftl" => &[("mapping.scheme", "dftl"), ("mapping.cached_entries", "5")],
+        _ if on_demand(scheme) => &little_memory(scheme),
         _ => &[("mapping.scheme", scheme), ("mapping.log_blocks", "4")],
     };
     config.set_all(own).unwrap();
@@ -30,7 +31,7 @@ proptest! {
 
     #[test]
     fn a_device_is_whole_after_every_cut_and_maps_what_was_programmed(
-        scheme in prop::sample::select(vec!["page", "page", "page", "block", "bast", "fast", "superblock", "dftl"]),
+        scheme in prop::sample::select(vec!["page", "page", "page", "block", "bast", "fast", "superblock", "dftl", "tpftl", "leaftl", "rqftl"]),
         cache_kb in prop::sample::select(vec![0u32, 16, 64]),
         policy in prop::sample::select(vec!["fifo", "lru", "block_lru"]),
         scheduling in prop::sample::select(vec!["fifo", "read_first"]),
@@ -47,7 +48,7 @@ proptest! {
         let mut checker = Checker::of(&device);
         let mut now = Nanos::ZERO;
         // Merges of a block-mapped scheme move units before their programs end, and it knows no version before.
-        let mut moved = !matches!(scheme, "page" | "dftl");
+        let mut moved = scheme != "page" && !on_demand(scheme);
         for (gap, place, length, kind, cut) in steps {
             now += Nanos::from_micros(i64::from(gap));
             let length = (u64::from(length) + 1).min(sectors);

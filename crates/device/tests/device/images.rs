@@ -1,5 +1,6 @@
 //! Images of used devices: whole ones come back, damaged ones are refused and never panic.
 
+use crate::common::model::{little_memory, on_demand};
 use crate::common::{command, config};
 use emmclab_base::Op::{Read, Write};
 use emmclab_device::{Command, Device, DeviceConfig, Quiet};
@@ -38,13 +39,13 @@ fn an_image_of_another_device_is_refused() {
 /// The same with another mapping scheme.
 fn mapped(scheme: &str) -> DeviceConfig {
     let mut config = config(&[("gc.policy", "greedy"), ("capacity.over_provisioning_pct", "150")]);
-    config
-        .set_all(&[
-            ("geometry.block_groups.0.blocks", "24"),
-            ("mapping.scheme", scheme),
-            if scheme == "dftl" { ("mapping.cached_entries", "5") } else { ("mapping.log_blocks", "4") },
-        ])
-        .unwrap();
+    config.set_all(&[("geometry.block_groups.0.blocks", "24")]).unwrap();
+    let own = if on_demand(scheme) {
+        little_memory(scheme)
+    } else {
+        [("mapping.scheme", scheme), ("mapping.log_blocks", "4")]
+    };
+    config.set_all(&own).unwrap();
     config
 }
 
@@ -53,7 +54,7 @@ proptest! {
 
     #[test]
     fn damage_is_refused_or_harmless(
-        scheme in prop::sample::select(vec!["page", "block", "bast", "fast", "superblock", "dftl"]),
+        scheme in prop::sample::select(vec!["page", "block", "bast", "fast", "superblock", "dftl", "tpftl", "leaftl", "rqftl"]),
         at in any::<prop::sample::Index>(),
         value in any::<u8>(),
     ) {

@@ -3,14 +3,14 @@
 use emmclab_device::DeviceConfig;
 use proptest::prelude::*;
 
-use crate::common::model::{Step, drive};
+use crate::common::model::{ON_DEMAND, Step, drive, on_demand};
 
 /// Every scheme of the settings but the two that map pages.
 fn block_mapped_schemes() -> Vec<String> {
     let schema = emmclab_device::json_schema();
     let words = schema["$defs"]["MappingSettings"]["properties"]["scheme"]["oneOf"].as_array().unwrap();
     let names = words.iter().map(|word| word["const"].as_str().unwrap().to_owned());
-    names.filter(|name| name != "page" && name != "dftl").collect()
+    names.filter(|name| name != "page" && !on_demand(name)).collect()
 }
 
 #[test]
@@ -110,8 +110,9 @@ fn block_mapped() -> impl Strategy<Value = DeviceConfig> {
 }
 
 /// Page maps on demand with room for a few entries.
-fn on_demand() -> impl Strategy<Value = DeviceConfig> {
+fn mapped_on_demand() -> impl Strategy<Value = DeviceConfig> {
     let shape = prop::array::uniform4(1u32..=2);
+    let scheme = (prop::sample::select(ON_DEMAND), 0u32..=4, 1u32..=8);
     let numbers = (1u32..=40, prop::sample::select(vec![4u32, 8]), 2u32..=9, 0u32..=2, 0u32..=60);
     let words = (
         prop::sample::select(vec!["'dynamic'", "'static'", "'chunked'\nchunk_kb = 16"]),
@@ -119,10 +120,16 @@ fn on_demand() -> impl Strategy<Value = DeviceConfig> {
         prop::sample::select(vec!["blocking", "incremental"]),
         prop::sample::select(vec![40u32, 250]),
     );
-    (shape, numbers, words, any::<bool>()).prop_map(|(shape, numbers, words, hybrid)| {
+    (shape, numbers, words, any::<bool>(), scheme).prop_map(|(shape, numbers, words, hybrid, scheme)| {
         let (entries, page_kb, pages, idle, limit) = numbers;
         let (allocation, levelling, mode, share) = words;
         let limit = if limit > 20 { limit } else { 0 };
+        let (scheme, gamma, compact_after) = scheme;
+        let own = match scheme {
+            "dftl" => format!("cached_entries = {entries}"),
+            "leaftl" => format!("map_cache_kb = 4\ngamma = {gamma}\ncompact_after = {compact_after}"),
+            _ => "map_cache_kb = 4".to_owned(),
+        };
         let group = |page_kb: u32| {
             format!(
                 "[[geometry.block_groups]]
@@ -148,8 +155,8 @@ fn on_demand() -> impl Strategy<Value = DeviceConfig> {
              [capacity]
              over_provisioning_pct = {share}
              [mapping]
-             scheme = 'dftl'
-             cached_entries = {entries}
+             scheme = '{scheme}'
+             {own}
              [allocation]
              policy = {allocation}
              [gc]
@@ -185,7 +192,7 @@ proptest! {
 
     #[test]
     fn so_does_a_map_on_demand(
-        config in on_demand(),
+        config in mapped_on_demand(),
         steps in prop::collection::vec(any::<Step>(), 1..600),
     ) {
         drive(&config, &steps)?;

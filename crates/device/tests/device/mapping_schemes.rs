@@ -151,6 +151,77 @@ fn a_map_on_demand_pays_for_what_is_not_in_memory() {
     assert_eq!((ram(&small), ram(&large), ram(&device("page", &[]))), (4 * 8 + 4, 640 * 8 + 4, 640 * 4));
 }
 
+/// Times of reads of pages, in us, after these were written one after the other, each as one command of some pages.
+fn reads(config: &DeviceConfig, writes: &[(u64, u32)], reads: &[u64]) -> (Device, Vec<i64>) {
+    let writes = (0..).zip(writes).map(|(i, (page, pages))| command(i * 100_000, Write, page * 4, pages * 4));
+    let mut commands: Vec<Command> = writes.collect();
+    let count = commands.len();
+    let from = 100_000 * count as i64;
+    commands.extend((0..).zip(reads).map(|(i, page)| command(from + i * 10_000, Read, page * 4, 4)));
+    let (device, told) = run(config, &commands);
+    let took = told[count..].iter().map(|event| (event.complete - event.arrival).0 / 1000).collect();
+    (device, took)
+}
+
+#[test]
+fn places_that_are_only_about_right_take_fewer_segments_and_cost_second_reads() {
+    let read_back = |gamma: &str| {
+        let config = device("leaftl", &[("mapping.gamma", gamma)]);
+        let mut device = Device::new(&config);
+        let (mut at, mut told) = (0, Completions::default());
+        let all = (0..640).chain(random(3000).map(|page| page % 640));
+        for (op, page) in all.map(|page| (Write, page)).chain((0..640).map(|page| (Read, page))) {
+            at += 100_000;
+            device.submit(&command(at, op, page * 4, 4), &mut told).unwrap();
+        }
+        let took = told.0[3640..].iter().map(|event| (event.complete - event.arrival).0 / 1000);
+        let twice = took.filter(|us| *us == 200).count() as u64;
+        (device.map_figures().unwrap().segments, device.counters().map_double_reads, twice)
+    };
+    let (exact, about) = (read_back("0"), read_back("4"));
+    assert_eq!((exact.1, exact.2), (0, 0));
+    assert!(about.0 < exact.0 && about.1 > 0, "{exact:?} {about:?}");
+    assert_eq!(about.1, about.2, "each of them makes a read take twice its time");
+}
+
+#[test]
+fn a_run_of_places_takes_one_segment_or_one_run_of_memory() {
+    for scheme in ["leaftl", "rqftl"] {
+        let (device, took) = reads(&device(scheme, &[]), &[(0, 100), (100, 100), (200, 20)], &[5, 150, 219]);
+        let figures = device.map_figures().unwrap();
+        // The group has eight bytes beside its segments; what was never written is a run, too.
+        let wanted = if scheme == "leaftl" { (1, 16) } else { (2, 22) };
+        assert_eq!((figures.segments, figures.cached_bytes), wanted, "{scheme}");
+        assert_eq!((figures.segment_units, took), (220, vec![100; 3]), "{scheme}");
+    }
+}
+
+#[test]
+fn a_miss_brings_the_rest_of_its_request_along() {
+    let config = device("tpftl", &[]);
+    let (device, _) = run(&config, &[command(0, Write, 0, 400), command(900_000, Read, 0, 400)]);
+    let counters = device.counters();
+    assert_eq!((counters.map_misses, counters.map_prefetched, counters.map_hits), (1, 99, 199));
+    assert_eq!(device.map_figures().unwrap().cached_bytes, 100 * 6 + 8);
+}
+
+#[test]
+fn a_lookup_takes_its_time_for_every_entry() {
+    for scheme in ["dftl", "tpftl", "leaftl", "rqftl"] {
+        let config = device(scheme, &[("mapping.lookup_ns", "5000")]);
+        let (_, told) = run(&config, &[command(0, Write, 0, 4), command(100_000, Read, 0, 4)]);
+        let took: Vec<i64> = told.iter().map(|event| (event.complete - event.arrival).0 / 1000).collect();
+        assert_eq!(took, [1005, 105], "{scheme}");
+    }
+}
+
+#[test]
+fn memory_is_that_of_the_entries_and_of_the_directory() {
+    let ram = |scheme| Device::new(&device(scheme, &[("mapping.map_cache_kb", "8")])).map_ram_bytes();
+    // 640 units: one page of the map, or, with two groups of 256 units in each, two.
+    assert_eq!((ram("tpftl"), ram("leaftl"), ram("rqftl")), (8192 + 4, 8192 + 8, 8192 + 4));
+}
+
 #[test]
 fn discarded_data_is_not_merged() {
     for &scheme in BLOCK_MAPPED {
@@ -180,7 +251,7 @@ fn discarded_data_is_not_merged() {
 
 #[test]
 fn worn_blocks_end_the_life_of_every_scheme() {
-    for scheme in ["block", "bast", "fast", "superblock", "dftl"] {
+    for scheme in ["block", "bast", "fast", "superblock", "dftl", "tpftl", "leaftl", "rqftl"] {
         let config = device(
             scheme,
             &[("geometry.block_groups.0.erase_limit", "5"), ("geometry.block_groups.0.spare_blocks", "2")],

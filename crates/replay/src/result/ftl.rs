@@ -17,6 +17,18 @@ pub struct MapCounts {
     pub ram_bytes: u64,
     /// Map entries that the mapping cache held when they were needed, in percent; `None` where all are always in memory.
     pub cache_hit_pct: Option<f64>,
+    /// Lookups of map entries, found in memory or not; 0 where all are always in memory.
+    pub lookups: u64,
+    /// Map entries that came into memory along with others that were needed.
+    pub prefetched_entries: u64,
+    /// Page reads in vain, because a learned map led to another page than that of the data.
+    pub double_reads: u64,
+    /// Bytes that map entries in memory take at the end; `None` where the map is not on the flash.
+    pub cached_bytes: Option<u64>,
+    /// Learned segments of the whole map, or runs in memory, at the end; `None` where the map is not on the flash.
+    pub segments: Option<u64>,
+    /// Map units whose places these give.
+    pub segment_units: Option<u64>,
     /// Map units read that had never been written.
     pub unwritten_unit_reads: u64,
     /// Map units discarded.
@@ -29,8 +41,15 @@ impl MapCounts {
     pub(super) fn new(device: &Device) -> Self {
         let counters = device.counters();
         let needed = counters.map_hits + counters.map_misses;
+        let figures = device.map_figures();
         Self {
             ram_bytes: device.map_ram_bytes(),
+            lookups: needed,
+            prefetched_entries: counters.map_prefetched,
+            double_reads: counters.map_double_reads,
+            cached_bytes: figures.map(|figures| figures.cached_bytes),
+            segments: figures.map(|figures| figures.segments),
+            segment_units: figures.map(|figures| figures.segment_units),
             cache_hit_pct: (needed > 0).then(|| share(counters.map_hits, needed)),
             unwritten_unit_reads: counters.unwritten_reads,
             discarded_units: counters.trimmed_units,

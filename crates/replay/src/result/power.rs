@@ -1,6 +1,6 @@
 //! Time and energy of the device by power state, and energy of the flash operations.
 
-use emmclab_device::{Counters, Device, Settings};
+use emmclab_device::{Counters, Device, LOOKUP_NJ, Settings};
 use emmclab_trace::Nanos;
 use serde::Serialize;
 
@@ -39,6 +39,8 @@ pub struct Energy {
     pub total_mj: Option<f64>,
     /// Page reads, page programs, block erases and transfers over the flash bus.
     pub flash_mj: Option<f64>,
+    /// Lookups of the map in the controller.
+    pub map_mj: Option<f64>,
     /// Of the active time, beside the flash operations.
     pub active_mj: Option<f64>,
     /// Of the idle time.
@@ -61,9 +63,13 @@ impl Energy {
         let idle_mj = spent(states.idle_s, power.idle_mw);
         let asleep_mj = spent(states.asleep_s, power.sleep_mw);
         let waking_mj = spent(states.waking_s, power.waking_mw);
-        let parts = [active_mj, idle_mj, asleep_mj, waking_mj, flash_mj];
+        let counters = device.counters();
+        let lookup_nj = LOOKUP_NJ.of(&settings.mapping.options) as f64;
+        let map_mj =
+            (lookup_nj > 0.0).then(|| (counters.map_hits + counters.map_misses) as f64 * lookup_nj / 1e6);
+        let parts = [active_mj, idle_mj, asleep_mj, waking_mj, flash_mj, map_mj];
         let total_mj = parts.into_iter().flatten().reduce(|sum, part| sum + part);
-        Self { total_mj, flash_mj, active_mj, idle_mj, asleep_mj, waking_mj }
+        Self { total_mj, flash_mj, map_mj, active_mj, idle_mj, asleep_mj, waking_mj }
     }
 }
 

@@ -17,7 +17,7 @@ use crate::nand::Nand;
 use emmclab_settings::{PolicyKind, Settings};
 
 use blocks::Blocks;
-use demand::Demand;
+use demand::{Demand, MapFigures};
 use zones::Zones;
 
 /// Bytes of an entry of the page map.
@@ -32,7 +32,7 @@ const PAGE: PolicyKind = PolicyKind {
 
 /// Every scheme.
 pub(crate) fn kinds() -> impl Iterator<Item = PolicyKind> {
-    [PAGE].into_iter().chain(blocks::KINDS.iter().copied()).chain([demand::KIND])
+    [PAGE].into_iter().chain(blocks::KINDS.iter().copied()).chain(demand::kinds())
 }
 
 /// Whether a scheme gives logical blocks blocks of their own, which are merged instead of collected.
@@ -58,8 +58,8 @@ impl Scheme {
         if let Some(layout) = geometry.zones {
             return Scheme::Zones(Box::new(Zones::new(layout, geometry)));
         }
-        if settings.mapping.scheme == demand::KIND.name {
-            return Scheme::Demand(Box::new(Demand::new(settings, geometry)));
+        if let Some(map) = Demand::new(settings, geometry) {
+            return Scheme::Demand(Box::new(map));
         }
         Blocks::new(settings, geometry).map_or(Scheme::Page, |blocks| Scheme::Blocks(Box::new(blocks)))
     }
@@ -102,6 +102,11 @@ impl Scheme {
         }
     }
 
+    /// What a map on the flash has in memory; `None` for other schemes.
+    pub fn figures(&self) -> Option<MapFigures> {
+        if let Scheme::Demand(map) = self { Some(map.figures()) } else { None }
+    }
+
     /// The scheme's own state as words, for an image.
     pub fn words(&self) -> Vec<u32> {
         match self {
@@ -125,7 +130,8 @@ impl Scheme {
     /// The first thing in which the scheme's tables and the flash disagree.
     pub fn fault(&self, core: &Core, nand: &Nand) -> Option<String> {
         match self {
-            Scheme::Page | Scheme::Demand(_) => None,
+            Scheme::Page => None,
+            Scheme::Demand(map) => map.fault(core),
             Scheme::Blocks(blocks) => blocks.fault(core, nand),
             Scheme::Zones(zones) => zones.fault(core, nand),
         }

@@ -51,6 +51,20 @@ impl Observer for Completions {
     }
 }
 
+/// Whether a scheme keeps its map on the flash.
+pub fn on_demand(scheme: &str) -> bool {
+    ON_DEMAND.contains(&scheme)
+}
+
+/// The schemes that do, and settings that leave little memory to them.
+pub const ON_DEMAND: &[&str] = &["dftl", "tpftl", "leaftl", "rqftl"];
+
+/// Settings with which such a scheme has memory for few entries.
+pub fn little_memory(scheme: &str) -> [(&str, &str); 2] {
+    let own = if scheme == "dftl" { ("mapping.cached_entries", "5") } else { ("mapping.map_cache_kb", "4") };
+    [("mapping.scheme", scheme), own]
+}
+
 /// Drives random steps through a new device, verifies after each, and again on a copy made from an image. A second device,
 /// which nobody checks, does the same.
 pub fn drive(config: &DeviceConfig, steps: &[Step]) -> Result<(), TestCaseError> {
@@ -71,7 +85,7 @@ pub fn drive(config: &DeviceConfig, steps: &[Step]) -> Result<(), TestCaseError>
             // Block-mapped schemes were refused if they could run out of blocks.
             let settings = config.settings();
             let roomy = settings.capacity.over_provisioning_pct >= ROOMY_PCT
-                || !["page", "dftl"].contains(&settings.mapping.scheme.as_str());
+                || (settings.mapping.scheme != "page" && !on_demand(&settings.mapping.scheme));
             let wears = device.geometry().groups[0].erase_limit > 0;
             let collects = settings.gc.policy != "none";
             prop_assert!(stop == Stop::Full || wears, "worn out without wear");

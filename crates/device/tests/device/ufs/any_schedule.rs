@@ -121,7 +121,7 @@ proptest! {
         scheduling in prop::sample::select(vec!["fifo", "read_first"]),
         (cache, write_back) in prop::sample::select(vec![("0", "eager"), ("16", "eager"), ("64", "when_full")]),
         (channels, gear) in prop::sample::select(vec![("1", "hs_g1"), ("2", "hs_g3"), ("4", "hs_g1"), ("4", "hs_g5")]),
-        scheme in prop::sample::select(vec!["page", "page", "page", "dftl"]),
+        scheme in prop::sample::select(vec!["page", "page", "page", "dftl", "tpftl", "leaftl", "rqftl"]),
         (booster, preserve) in prop::sample::select(vec![("off", "false"), ("cache", "false"), ("cache", "true")]),
         (flush, at) in prop::sample::select(vec![("gap", "100"), ("gap", "60"), ("event", "60")]),
         (partial, keep) in prop::sample::select(vec![("none", "0"), ("none", "0"), ("fifo", "40"), ("lru", "40"), ("pinned", "60")]),

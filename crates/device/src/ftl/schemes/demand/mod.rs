@@ -1,104 +1,114 @@
-//! DFTL: a page map that lies on the flash, with the entries in use in memory (Gupta, Kim and Urgaonkar, "DFTL: a flash translation
-//! layer employing demand-based selective caching of page-level address mappings", ASPLOS 2009).
+//! A page map that lies on the flash, of which a part is in memory.
 //!
 //! The map is cut into pages, which are written to blocks of their own and found through a directory in memory. An entry that is
 //! needed is read with its page; a changed one that has to make room is written back, and with it every other changed
 //! entry of its page. Collection changes entries in memory where they are, and rewrites the pages of the others. Pages of the map
-//! are units behind those of the host: block counts, collection and wear treat both alike.
+//! are units behind those of the host: block counts, collection and wear treat both alike. What is in memory, and in which form, is
+//! the business of a [cache policy](cache).
 
+mod cache;
+mod dftl;
 mod hints;
-mod mapping_cache;
+mod leaftl;
+mod links;
+mod places;
+mod rqftl;
+mod tpftl;
 
 use emmclab_base::Nanos;
 
-use crate::events::{Cause, MapHinted, MapLookedUp, Observer};
+use crate::events::{Cause, MapHinted, MapLookedUp, MapMispredicted, MapPrefetched, Observer};
 use crate::ftl::allocate::Place;
 use crate::ftl::allocation::PageRequest;
 use crate::ftl::commit::{Programmed, Run};
 use crate::ftl::core::{Core, Stop};
 use crate::ftl::pool::Stream;
 use crate::ftl::request_state::RequestState;
-use crate::ftl::span::Span;
+use crate::ftl::span::{Span, all_sectors};
 use crate::geometry::Geometry;
 use crate::ids::{Lpn, Ppn};
 use crate::nand::{Nand, Operation};
-use emmclab_settings::{PolicyKind, PolicySetting, Settings};
+use cache::{LOOKUP_NS, Layout, MapCache, POLICIES, Policy, Stale, Wanted};
+use emmclab_settings::{PolicyKind, Settings};
 use hints::Hints;
-use mapping_cache::MappingCache;
 
-/// The scheme in the registry.
-pub(super) const KIND: PolicyKind = PolicyKind {
-    name: "dftl",
-    about: "As `page`, but the map is on the flash and the entries in use are in memory (Gupta et al., ASPLOS 2009).",
-    settings: &[CACHED_ENTRIES, HPB_PAGES],
-};
+pub(crate) use cache::HPB_PAGES;
+pub use cache::{LOOKUP_NJ, MapFigures};
 
-const CACHED_ENTRIES: PolicySetting = PolicySetting {
-    key: "cached_entries",
-    about: "Map entries in memory.",
-    default: 4096,
-    range: (1, 1 << 28),
-};
+/// The schemes: one for each cache policy.
+pub(super) fn kinds() -> impl Iterator<Item = PolicyKind> {
+    POLICIES.iter().map(|policy| policy.kind)
+}
 
-/// Pages of the map that the host of a UFS holds.
-pub(crate) const HPB_PAGES: PolicySetting = PolicySetting {
-    key: "hpb_pages",
-    about: "Pages of the map that the host of a UFS holds (HPB), so that reads bring their entries along; 0 = no HPB.",
-    default: 0,
-    range: (0, 1 << 20),
-};
+/// Whether a scheme keeps its map on the flash.
+pub(crate) fn maps_on_demand(scheme: &str) -> bool {
+    find(scheme).is_some()
+}
 
-/// Bytes of an entry on the flash, and of one in memory: logical and physical address.
-const ENTRY_BYTES: u32 = 4;
-const CACHED_BYTES: u64 = 8;
+fn find(scheme: &str) -> Option<&'static Policy> {
+    POLICIES.iter().find(|policy| policy.kind.name == scheme)
+}
+
+/// Bytes of an entry of the directory.
+const DIRECTORY_BYTES: u64 = 4;
 
 /// Sectors of no host request.
 const NO_SECTORS: Span = Span { first: 0, end: 0 };
 
 /// A map on demand.
-#[derive(Clone)]
 pub(crate) struct Demand {
-    cache: MappingCache,
+    cache: Box<dyn MapCache>,
     /// Entries that the host holds.
     hints: Option<Hints>,
-    /// First unit of the map; the host's lie before it.
-    base: u32,
-    /// Entries and map units in a page of the map.
-    per_page: u32,
+    /// Units of the host; those of the map lie behind them.
+    layout: Layout,
+    /// Map units in a page of the map.
     units: u32,
     /// Group of the map's pages: the smallest.
     group: u8,
-    /// Pages with entries that changed outside the cache and have to be rewritten; whether a page is among them.
-    stale: Vec<u32>,
-    is_stale: Vec<bool>,
+    /// Time of a lookup.
+    lookup: Nanos,
+    stale: Stale,
+}
+
+impl Clone for Demand {
+    fn clone(&self) -> Self {
+        Self { cache: self.cache.copy(), hints: self.hints.clone(), stale: self.stale.clone(), ..*self }
+    }
 }
 
 impl Demand {
-    pub fn new(settings: &Settings, geometry: &Geometry) -> Self {
+    /// The map of a scheme; `None` where it keeps none on the flash.
+    pub fn new(settings: &Settings, geometry: &Geometry) -> Option<Self> {
+        let policy = find(&settings.mapping.scheme)?;
         let group = geometry.by_size[geometry.by_size.len() - 1];
         let kind = &geometry.groups[usize::from(group)];
-        let per_page = kind.page_bytes / ENTRY_BYTES;
-        let pages = geometry.logical_units.div_ceil(per_page) as usize;
-        Self {
-            cache: MappingCache::new(CACHED_ENTRIES.count(&settings.mapping.options), geometry.logical_units),
-            hints: Hints::new(HPB_PAGES.count(&settings.mapping.options), per_page, pages),
-            base: geometry.logical_units,
-            per_page,
+        let layout = Layout { units: geometry.logical_units, per_page: kind.page_bytes / policy.flash_bytes };
+        let options = &settings.mapping.options;
+        Some(Self {
+            cache: (policy.make)(settings, geometry, layout),
+            hints: Hints::new(HPB_PAGES.count(options), layout.per_page, layout.pages() as usize),
+            layout,
             units: kind.units_per_page(),
             group,
-            stale: Vec::with_capacity(pages),
-            is_stale: vec![false; pages],
-        }
+            lookup: Nanos(i64::from(LOOKUP_NS.count(options))),
+            stale: Stale::new(layout.pages()),
+        })
     }
 
     /// Units that the map takes behind those of the host.
     pub fn map_units(&self) -> u32 {
-        self.is_stale.len() as u32 * self.units
+        self.layout.pages() * self.units
     }
 
     /// Bytes of memory: cached entries and the directory.
     pub fn ram_bytes(&self) -> u64 {
-        u64::from(self.cache.most()) * CACHED_BYTES + self.is_stale.len() as u64 * u64::from(ENTRY_BYTES)
+        self.cache.ram_bytes() + u64::from(self.layout.pages()) * DIRECTORY_BYTES
+    }
+
+    /// What is in memory.
+    pub fn figures(&self) -> MapFigures {
+        self.cache.figures()
     }
 
     /// The cached entries, for an image.
@@ -108,7 +118,12 @@ impl Demand {
 
     /// Takes up such entries; `None` where they are none.
     pub fn restore(&mut self, words: &mut dyn Iterator<Item = u32>) -> Option<()> {
-        self.cache.restore(words, self.base)
+        self.cache.restore(words)
+    }
+
+    /// The first thing in which memory and tables contradict each other.
+    pub fn fault(&self, core: &Core) -> Option<String> {
+        self.cache.fault(core)
     }
 
     /// Writes the span of a request.
@@ -121,9 +136,10 @@ impl Demand {
         log: &mut L,
     ) {
         let units = span.units(core.geometry.unit_shift);
-        self.look_up(core, nand, request, units, true, log);
+        self.look_up(core, nand, request, units, Some(span), log);
         if core.stop.is_none() {
             core.write_pages(nand, request, span, log);
+            self.cache.wrote(core, units, &mut self.stale);
             self.settle(core, nand, request.ready, log);
         }
     }
@@ -137,36 +153,37 @@ impl Demand {
         units: (Lpn, u32),
         log: &mut L,
     ) {
-        self.look_up(core, nand, request, units, false, log);
+        self.look_up(core, nand, request, units, None, log);
         self.settle(core, nand, request.ready, log);
     }
 
     /// Takes up the entries that collection or discards changed.
     pub fn follow(&mut self, core: &mut Core) {
-        let Some(changed) = &mut core.changed_entries else { return };
-        for unit in changed.drain(..) {
-            let page = unit.0 / self.per_page;
-            if let Some(hints) = &mut self.hints {
+        let Some(changed) = core.changed_entries.as_mut().filter(|changed| !changed.is_empty()) else {
+            return;
+        };
+        let mut changed = std::mem::take(changed);
+        if let Some(hints) = &mut self.hints {
+            for unit in &changed {
                 hints.change(unit.0);
             }
-            if unit.0 < self.base && !self.cache.mark(unit) && !self.is_stale[page as usize] {
-                self.is_stale[page as usize] = true;
-                self.stale.push(page);
-            }
         }
+        changed.retain(|unit| unit.0 < self.layout.units);
+        self.cache.changed(core, &mut changed, &mut self.stale);
+        changed.clear();
+        // Its memory is used again.
+        core.changed_entries = Some(changed);
     }
 
-    /// Rewrites the pages of the map that collection or discards left stale; later commands wait for it.
+    /// Rewrites the pages of the map that collection or discards left stale, and gives up what has grown out of memory; later commands
+    /// wait for it.
     pub fn settle<L: Observer>(&mut self, core: &mut Core, nand: &mut Nand, ready: Nanos, log: &mut L) {
         self.follow(core);
         // Collection on the way makes pages stale again, but ever fewer; a device on which that does not end is full.
-        let mut patience = 16 * self.is_stale.len() + 16;
+        let mut patience = 16 * self.stale.all() + 16;
         while core.stop.is_none()
-            && let Some(page) = self.stale.pop()
+            && let Some(page) = self.cache.make_room(core, None).or_else(|| self.stale.pop())
         {
-            if !self.is_stale[page as usize] {
-                continue;
-            }
             if patience == 0 {
                 core.stop = Some(Stop::Full);
                 return;
@@ -176,50 +193,101 @@ impl Demand {
         }
     }
 
+    /// Looks units up, to be read or, where a span is given, to be written.
     fn look_up<L: Observer>(
         &mut self,
         core: &mut Core,
         nand: &mut Nand,
         request: &mut RequestState,
         (first, units): (Lpn, u32),
-        changes: bool,
+        writes: Option<Span>,
         log: &mut L,
     ) {
+        let changes = writes.is_some();
         let mut fetched = None;
-        for unit in (first.0..first.0 + units).map(Lpn) {
-            let page = unit.0 / self.per_page;
+        let mut wrong = Wrong::default();
+        for i in 0..units {
+            let unit = first.plus(i);
             if !changes && self.hints.as_mut().is_some_and(|hints| hints.gives(unit.0)) {
                 log.map_hinted(&MapHinted { lpn: unit });
                 continue;
             }
-            let hit = self.cache.touch(unit);
+            request.spend(self.lookup);
+            let hit = self.cache.touch(unit, changes);
             log.map_looked_up(&MapLookedUp { hit });
             if !hit {
-                if let Some(evicted) = self.cache.make_room()
-                    && let Some(op) =
-                        self.write_page(core, nand, evicted.0 / self.per_page, request.ready, log)
-                {
-                    request.look_up(&op);
-                }
-                let home = Lpn(self.base + page * self.units);
-                if fetched != Some(page)
-                    && let Some(ppn) = core.lookup(home)
-                {
-                    let op = read_map_page(core, nand, ppn, request.ready, log);
-                    request.look_up(&op);
-                    if let Some(hints) = &mut self.hints {
-                        hints.take(page);
-                    }
-                }
-                fetched = Some(page);
-                self.cache.insert(unit);
+                self.fetch(
+                    core,
+                    nand,
+                    request,
+                    Wanted { unit, rest: units - i },
+                    (changes, &mut fetched),
+                    log,
+                );
             }
-            if changes {
-                self.cache.mark(unit);
-                if let Some(hints) = &mut self.hints {
-                    hints.change(unit.0);
-                }
+            if changes && let Some(hints) = &mut self.hints {
+                hints.change(unit.0);
             }
+            if reads(core, unit, writes) {
+                self.read_wrong_page(core, nand, request, unit, &mut wrong, log);
+            }
+        }
+        if let Some(op) = wrong.last {
+            request.look_up(&op);
+        }
+    }
+
+    /// Brings an entry into memory.
+    fn fetch<L: Observer>(
+        &mut self,
+        core: &mut Core,
+        nand: &mut Nand,
+        request: &mut RequestState,
+        wanted: Wanted,
+        (changes, fetched): (bool, &mut Option<u32>),
+        log: &mut L,
+    ) {
+        let page = self.layout.page(wanted.unit);
+        while let Some(evicted) = self.cache.make_room(core, Some(wanted)) {
+            let Some(op) = self.write_page(core, nand, evicted, request.ready, log) else { continue };
+            request.look_up(&op);
+        }
+        if *fetched != Some(page)
+            && let Some(ppn) = core.lookup(self.home(page))
+        {
+            let op = read_map_page(core, nand, ppn, request.ready, log);
+            request.look_up(&op);
+            if let Some(hints) = &mut self.hints {
+                hints.take(page);
+            }
+        }
+        *fetched = Some(page);
+        let count = self.cache.load(core, wanted, changes);
+        if count > 0 {
+            log.map_prefetched(&MapPrefetched { count });
+        }
+    }
+
+    /// Reads the page that the map leads to, where the unit is in another.
+    fn read_wrong_page<L: Observer>(
+        &self,
+        core: &Core,
+        nand: &mut Nand,
+        request: &RequestState,
+        unit: Lpn,
+        wrong: &mut Wrong,
+        log: &mut L,
+    ) {
+        let Some((ppn, found)) = core.lookup(unit).zip(self.cache.wrong_page(core, unit)) else { return };
+        if wrong.page.replace(found.page) == Some(found.page) {
+            return;
+        }
+        log.map_mispredicted(&MapMispredicted { lpn: unit });
+        let group = nand.group(core.geometry.block_of(ppn));
+        let bytes = core.geometry.unit_bytes;
+        let op = Core::read_unplaced(nand, (found.plane, group), request.ready, bytes, Cause::Map, log);
+        if wrong.last.is_none_or(|last| last.end < op.end) {
+            wrong.last = Some(op);
         }
     }
 
@@ -228,6 +296,11 @@ impl Demand {
         if let Some(hints) = &mut self.hints {
             hints.clear();
         }
+    }
+
+    /// Where a page of the map lies, among the units.
+    fn home(&self, page: u32) -> Lpn {
+        Lpn(self.layout.units + page * self.units)
     }
 
     /// Writes a page of the map anew, with all changed entries; `None` where the device is full.
@@ -239,7 +312,7 @@ impl Demand {
         ready: Nanos,
         log: &mut L,
     ) -> Option<Operation> {
-        let first = Lpn(self.base + page * self.units);
+        let first = self.home(page);
         let mut at = ready;
         if let Some(ppn) = core.lookup(first) {
             at = read_map_page(core, nand, ppn, ready, log).end;
@@ -252,7 +325,8 @@ impl Demand {
             core.stop_full();
             return None;
         };
-        self.written(page);
+        self.stale.remove(page);
+        self.cache.written(core, page);
         let bytes = self.units * core.geometry.unit_bytes;
         let next = nand.program_next(block, at, bytes);
         let programmed = Programmed::next(block, group, &next, bytes, Cause::Map, Stream::Map);
@@ -261,14 +335,22 @@ impl Demand {
         core.commit_page(programmed, &units, log);
         Some(next.op)
     }
+}
 
-    fn written(&mut self, page: u32) {
-        self.is_stale[page as usize] = false;
-        let first = page * self.per_page;
-        for unit in first..(first + self.per_page).min(self.base) {
-            self.cache.clean(Lpn(unit));
-        }
-    }
+/// The pages that a request has read in vain.
+#[derive(Default)]
+struct Wrong {
+    /// The latest.
+    page: Option<u32>,
+    /// The one that ends last.
+    last: Option<Operation>,
+}
+
+/// Whether a request reads a unit: a write does where it covers it in part.
+#[inline]
+fn reads(core: &Core, unit: Lpn, writes: Option<Span>) -> bool {
+    let sectors = core.geometry.unit_sectors;
+    writes.is_none_or(|span| !span.is_whole(sectors) && span.covered(unit, sectors) != all_sectors(sectors))
 }
 
 fn read_map_page<L: Observer>(

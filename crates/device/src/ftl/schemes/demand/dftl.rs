@@ -1,0 +1,147 @@
+//! DFTL: the entries used last are in memory, one by one (Gupta, Kim and Urgaonkar, "DFTL: a flash translation layer employing
+//! demand-based selective caching of page-level address mappings", ASPLOS 2009). The cached mapping table (CMT) keeps entries by the
+//! time of their last use, and which of them changed.
+
+use super::cache::{HPB_PAGES, LOOKUP_NJ, LOOKUP_NS, Layout, MapCache, MapFigures, Policy, Stale, Wanted};
+use crate::ftl::core::Core;
+use crate::ids::Lpn;
+use crate::lru::Lru;
+use emmclab_settings::{PolicyKind, PolicySetting};
+
+pub(super) const POLICY: Policy = Policy {
+    kind: PolicyKind {
+        name: "dftl",
+        about: "As `page`, but the map is on the flash and the entries in use are in memory (Gupta et al., ASPLOS 2009).",
+        settings: &[CACHED_ENTRIES, HPB_PAGES, LOOKUP_NS, LOOKUP_NJ],
+    },
+    flash_bytes: 4,
+    make: |settings, _, layout| {
+        Box::new(MappingCache::new(CACHED_ENTRIES.count(&settings.mapping.options), layout))
+    },
+};
+
+const CACHED_ENTRIES: PolicySetting = PolicySetting {
+    key: "cached_entries",
+    about: "Map entries in memory.",
+    default: 4096,
+    range: (1, 1 << 28),
+};
+
+/// Bytes of an entry in memory: logical and physical address.
+const CACHED_BYTES: u64 = 8;
+
+/// Entries of at most `most` units.
+#[derive(Clone, Debug)]
+struct MappingCache {
+    layout: Layout,
+    most: u32,
+    entries: Lru,
+    /// Whether the entry of each unit differs from the one on the flash, one bit each.
+    changed: Vec<u64>,
+}
+
+const fn word(unit: u32) -> usize {
+    (unit / u64::BITS) as usize
+}
+
+const fn bit(unit: u32) -> u64 {
+    1 << (unit % u64::BITS)
+}
+
+impl MappingCache {
+    fn new(most: u32, layout: Layout) -> Self {
+        let most = most.min(layout.units);
+        let changed = vec![0; word(layout.units) + 1];
+        Self { layout, most, entries: Lru::new(layout.units as usize, most as usize), changed }
+    }
+
+    fn mark(&mut self, unit: Lpn) {
+        self.changed[word(unit.0)] |= bit(unit.0);
+    }
+}
+
+impl MapCache for MappingCache {
+    fn touch(&mut self, unit: Lpn, changes: bool) -> bool {
+        let there = self.entries.touch(unit.0);
+        if there && changes {
+            self.mark(unit);
+        }
+        there
+    }
+
+    /// Gives up the entry used longest ago; a changed one is written back.
+    fn make_room(&mut self, _: &Core, wanted: Option<Wanted>) -> Option<u32> {
+        if wanted.is_none() || self.entries.len() < self.most as usize {
+            return None;
+        }
+        let unit = self.entries.pop()?;
+        let changed = self.changed[word(unit)] & bit(unit) != 0;
+        self.changed[word(unit)] &= !bit(unit);
+        changed.then(|| self.layout.page(Lpn(unit)))
+    }
+
+    fn load(&mut self, _: &Core, wanted: Wanted, changes: bool) -> u32 {
+        self.entries.push(wanted.unit.0);
+        if changes {
+            self.mark(wanted.unit);
+        }
+        0
+    }
+
+    fn changed(&mut self, _: &Core, units: &mut Vec<Lpn>, stale: &mut Stale) {
+        for unit in units.drain(..) {
+            if self.entries.holds(unit.0) {
+                self.mark(unit);
+            } else {
+                stale.add(self.layout.page(unit));
+            }
+        }
+    }
+
+    fn wrote(&mut self, _: &Core, _: (Lpn, u32), _: &mut Stale) {}
+
+    fn written(&mut self, _: &Core, page: u32) {
+        for unit in self.layout.units_of(page) {
+            self.changed[word(unit)] &= !bit(unit);
+        }
+    }
+
+    fn ram_bytes(&self) -> u64 {
+        u64::from(self.most) * CACHED_BYTES
+    }
+
+    fn figures(&self) -> MapFigures {
+        MapFigures { cached_bytes: self.entries.len() as u64 * CACHED_BYTES, ..MapFigures::default() }
+    }
+
+    /// The entries from the one used longest ago on, each as unit and whether it changed, with their count in front.
+    fn words(&self) -> Vec<u32> {
+        let mut out = vec![self.entries.len() as u32];
+        for unit in self.entries.iter() {
+            out.extend([unit, u32::from(self.changed[word(unit)] & bit(unit) != 0)]);
+        }
+        out
+    }
+
+    fn restore(&mut self, words: &mut dyn Iterator<Item = u32>) -> Option<()> {
+        let count = words.next()?;
+        if count > self.most {
+            return None;
+        }
+        for _ in 0..count {
+            let (unit, changed) = (words.next()?, words.next()?);
+            if unit >= self.layout.units || self.entries.holds(unit) {
+                return None;
+            }
+            self.entries.push(unit);
+            if changed == 1 {
+                self.mark(Lpn(unit));
+            }
+        }
+        Some(())
+    }
+
+    fn copy(&self) -> Box<dyn MapCache> {
+        Box::new(self.clone())
+    }
+}

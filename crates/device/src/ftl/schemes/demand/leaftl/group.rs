@@ -1,0 +1,436 @@
+//! The segments of 256 units, newer ones above older ones, and the table of the units that approximate segments give.
+
+use super::super::places::NOWHERE;
+use super::segment::{Bits, GROUP, Point, Segment, ends, learn, set, without};
+
+/// The conflict resolution buffer: which approximate segment gives a unit. A unit belongs to one of them, which its first unit names.
+#[derive(Clone)]
+struct Owners {
+    owned: Bits,
+    first: [u8; GROUP as usize],
+}
+
+/// Space for the work on a group, used over and over.
+#[derive(Clone, Default)]
+pub struct Scratch {
+    kept: Vec<(Segment, u16)>,
+}
+
+/// What levels of segments know of a unit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Found {
+    /// Number of its place, or of one nearby.
+    pub place: u32,
+    pub exact: bool,
+}
+
+/// A group. Segments of one level do not overlap; a unit lies where the uppermost segment that gives it says.
+#[derive(Clone, Default)]
+pub struct Group {
+    /// Level by level, each in order of units.
+    segments: Vec<Segment>,
+    /// End of each level in `segments`.
+    levels: Vec<u16>,
+    owners: Option<Box<Owners>>,
+    /// Segments that give places about.
+    approximate: u16,
+    /// Segments learned since the levels were merged.
+    learned: u16,
+}
+
+impl Group {
+    /// Bytes of memory: segments, and the table of approximate ones, whose lists end with a null.
+    pub fn bytes(&self) -> u64 {
+        let owned: u32 =
+            self.owners.as_ref().map_or(0, |owners| owners.owned.iter().map(|word| word.count_ones()).sum());
+        self.segments.len() as u64 * Segment::BYTES + u64::from(owned) + u64::from(self.approximate)
+    }
+
+    pub fn segments(&self) -> usize {
+        self.segments.len()
+    }
+
+    /// Units that are found.
+    pub fn units(&self) -> u64 {
+        (0..=u8::MAX).filter(|unit| self.find(*unit).is_some_and(|found| found.place != NOWHERE)).count()
+            as u64
+    }
+
+    fn level(&self, level: usize) -> std::ops::Range<usize> {
+        let from = level.checked_sub(1).map_or(0, |above| self.levels[above]);
+        usize::from(from)..usize::from(self.levels[level])
+    }
+
+    /// Where a unit lies; `None` where it never lay anywhere.
+    #[inline]
+    pub fn find(&self, unit: u8) -> Option<Found> {
+        let mut from = 0;
+        for to in &self.levels {
+            let level = &self.segments[from..usize::from(*to)];
+            from = usize::from(*to);
+            let after = level.partition_point(|segment| segment.start <= unit);
+            let Some(segment) = after.checked_sub(1).map(|i| level[i]) else { continue };
+            if self.gives(segment, unit) {
+                return Some(Found { place: segment.place(unit), exact: !segment.is_approximate() });
+            }
+        }
+        None
+    }
+
+    #[inline]
+    fn gives(&self, segment: Segment, unit: u8) -> bool {
+        if !segment.is_approximate() {
+            return segment.has(unit);
+        }
+        self.owner(unit) == Some(segment.start)
+    }
+
+    fn owner(&self, unit: u8) -> Option<u8> {
+        let owners = self.owners.as_ref()?;
+        let owned = owners.owned[usize::from(unit >> 6)] & (1 << (unit & 63)) != 0;
+        owned.then_some(owners.first[usize::from(unit)])
+    }
+
+    /// Units that an approximate segment gives.
+    fn owned_by(&self, first: u8) -> Bits {
+        let mut bits = [0; 4];
+        for unit in (0..=u8::MAX).filter(|unit| self.owner(*unit) == Some(first)) {
+            set(&mut bits, unit);
+        }
+        bits
+    }
+
+    /// Learns where some units lie from now on, given in order.
+    pub fn learn(&mut self, mut points: &[Point], gamma: u32) {
+        while !points.is_empty() {
+            let (segment, count) = learn(points, gamma);
+            self.insert(segment, &points[..count]);
+            points = &points[count..];
+            self.learned = self.learned.saturating_add(1);
+        }
+    }
+
+    /// Whether so many segments were learned since the levels were merged.
+    pub fn is_due(&self, learned: u16) -> bool {
+        self.learned >= learned
+    }
+
+    fn insert(&mut self, mut segment: Segment, points: &[Point]) {
+        self.release(points);
+        if segment.is_approximate() {
+            let none = Owners { owned: [0; 4], first: [0; GROUP as usize] };
+            let owners = self.owners.get_or_insert_with(|| Box::new(none));
+            for (unit, _) in points {
+                set(&mut owners.owned, *unit);
+                owners.first[usize::from(*unit)] = segment.start;
+            }
+            self.approximate += 1;
+        }
+        if self.levels.is_empty() {
+            self.levels.push(0);
+        }
+        let mut units = [0; 4];
+        for (unit, _) in points {
+            set(&mut units, *unit);
+        }
+        // A segment that only goes on where another ends becomes a part of it.
+        let top = self.level(0);
+        let after = self.segments[top.clone()].partition_point(|other| other.start < segment.start);
+        if let Some(before) = after.checked_sub(1)
+            && self.segments[before].continues(segment)
+        {
+            let start = self.remove(0, before).start;
+            segment.trim(start, segment.end());
+        }
+        self.push_down(segment, units);
+        self.add(0, segment);
+    }
+
+    /// Takes from the uppermost level what overlaps a new segment: units that it gives are given up, and what still overlaps goes a
+    /// level down.
+    fn push_down(&mut self, segment: Segment, units: Bits) {
+        let mut at = self.segments[self.level(0)].partition_point(|other| other.end() < segment.start);
+        while at < self.level(0).end && self.segments[at].start <= segment.end() {
+            let mut older = self.remove(0, at);
+            if !older.is_approximate() {
+                let Some((first, last)) = ends(without(older.units(), units)) else { continue };
+                older.trim(first, last);
+            }
+            if older.start > segment.end() || older.end() < segment.start {
+                self.add(0, older);
+                at += usize::from(older.end() < segment.start);
+                if older.start > segment.end() {
+                    break;
+                }
+            } else {
+                self.add_below(older);
+            }
+        }
+    }
+
+    /// Puts a segment into the second level, or a new one above it where it overlaps others there.
+    fn add_below(&mut self, segment: Segment) {
+        let fits = self.levels.len() > 1 && {
+            let level = &self.segments[self.level(1)];
+            let after = level.partition_point(|other| other.end() < segment.start);
+            level.get(after).is_none_or(|other| other.start > segment.end())
+        };
+        if !fits {
+            self.levels.insert(1, self.levels[0]);
+        }
+        self.add(1, segment);
+    }
+
+    fn add(&mut self, level: usize, segment: Segment) {
+        let range = self.level(level);
+        let at = range.start + self.segments[range].partition_point(|other| other.start < segment.start);
+        self.segments.insert(at, segment);
+        self.levels[level..].iter_mut().for_each(|end| *end += 1);
+    }
+
+    fn remove(&mut self, level: usize, at: usize) -> Segment {
+        self.levels[level..].iter_mut().for_each(|end| *end -= 1);
+        self.segments.remove(at)
+    }
+
+    /// Takes units from the approximate segments that give them.
+    fn release(&mut self, points: &[Point]) {
+        let Some(owners) = &mut self.owners else { return };
+        let mut losers = [0; 4];
+        for (unit, _) in points {
+            let (word, bit) = (usize::from(unit >> 6), 1 << (unit & 63));
+            if owners.owned[word] & bit != 0 {
+                owners.owned[word] &= !bit;
+                set(&mut losers, owners.first[usize::from(*unit)]);
+            }
+        }
+        for first in bits(losers) {
+            self.rename(first);
+        }
+    }
+
+    /// An approximate segment has lost units: it begins and ends with those that are left.
+    fn rename(&mut self, first: u8) {
+        let named = |segment: &Segment| segment.is_approximate() && segment.start == first;
+        let Some(at) = self.segments.iter().position(named) else { return };
+        let left = self.owned_by(first);
+        let Some((start, end)) = ends(left) else {
+            let level = self.levels.partition_point(|end| usize::from(*end) <= at);
+            self.remove(level, at);
+            self.approximate -= 1;
+            return;
+        };
+        self.segments[at].trim(start, end);
+        if let Some(owners) = &mut self.owners {
+            bits(left).for_each(|unit| owners.first[usize::from(unit)] = start);
+        }
+    }
+
+    /// Merges the levels: gives up what newer segments hide, and stacks the rest as low as it goes. `place` finds the place of a unit
+    /// that is the last of an approximate segment, which is shorter as a point.
+    pub fn compact(&mut self, place: impl Fn(u8) -> u32, scratch: &mut Scratch) {
+        self.learned = 0;
+        let kept = &mut scratch.kept;
+        kept.clear();
+        let mut seen = [0; 4];
+        for i in 0..self.segments.len() {
+            let mut segment = self.segments[i];
+            if segment.is_approximate() && segment.length == 0 {
+                self.approximate = self.approximate.saturating_sub(1);
+                if let Some(owners) = &mut self.owners {
+                    owners.owned[usize::from(segment.start >> 6)] &= !(1 << (segment.start & 63));
+                }
+                segment = Segment::point((segment.start, place(segment.start)));
+            }
+            let own = if segment.is_approximate() { self.owned_by(segment.start) } else { segment.units() };
+            let fresh = without(own, seen);
+            if !segment.is_approximate() {
+                let Some((first, last)) = ends(fresh) else { continue };
+                segment.trim(first, last);
+            }
+            (0..4).for_each(|word| seen[word] |= own[word]);
+            kept.push((segment, 0));
+        }
+        self.drop_discards(kept);
+        stack(kept);
+        self.segments.clear();
+        self.levels.clear();
+        for (segment, level) in kept.iter() {
+            while self.levels.len() <= usize::from(*level) {
+                self.levels.push(self.segments.len() as u16);
+            }
+            self.segments.push(*segment);
+            self.levels[usize::from(*level)] = self.segments.len() as u16;
+        }
+        if self.approximate == 0 {
+            self.owners = None;
+        }
+    }
+
+    /// Gives up discards that hide nothing.
+    fn drop_discards(&self, kept: &mut Vec<(Segment, u16)>) {
+        if !kept.iter().any(|(segment, _)| segment.is_discard()) {
+            return;
+        }
+        let mut under = [0; 4];
+        for (segment, mark) in kept.iter_mut().rev() {
+            let own = if segment.is_approximate() { self.owned_by(segment.start) } else { segment.units() };
+            if segment.is_discard() && (0..4).all(|word| own[word] & under[word] == 0) {
+                *mark = 1;
+                continue;
+            }
+            (0..4).for_each(|word| under[word] |= own[word]);
+        }
+        kept.retain(|(_, mark)| *mark == 0);
+    }
+
+    /// The words of an image.
+    pub fn words(&self, out: &mut Vec<u32>) {
+        out.push(self.segments.len() as u32 | (self.levels.len() as u32) << 16);
+        if self.segments.is_empty() {
+            return;
+        }
+        out.push(u32::from(self.learned));
+        out.extend(self.levels.iter().map(|end| u32::from(*end)));
+        out.extend(self.segments.iter().flat_map(|segment| segment.words()));
+        if let Some(owners) = self.owners.as_ref().filter(|_| self.approximate > 0) {
+            out.extend(owners.owned.iter().flat_map(|word| [*word as u32, (*word >> 32) as u32]));
+            out.extend(
+                owners.first.chunks(4).map(|four| u32::from_le_bytes([four[0], four[1], four[2], four[3]])),
+            );
+        }
+    }
+
+    /// A group of such words; `None` where it is none.
+    pub fn of_words(words: &mut dyn Iterator<Item = u32>) -> Option<Self> {
+        let mut group = Self::default();
+        let counts = words.next()?;
+        let (segments, levels) = (counts & 0xFFFF, counts >> 16);
+        if segments == 0 {
+            return (levels == 0 || segments == 0).then_some(group);
+        }
+        group.learned = u16::try_from(words.next()?).ok()?;
+        for _ in 0..levels {
+            group.levels.push(u16::try_from(words.next()?).ok()?);
+        }
+        for _ in 0..segments {
+            group.segments.push(Segment::of_words(words.next()?, words.next()?)?);
+        }
+        group.approximate = group.segments.iter().filter(|segment| segment.is_approximate()).count() as u16;
+        if group.approximate > 0 {
+            let mut owners = Box::new(Owners { owned: [0; 4], first: [0; GROUP as usize] });
+            for word in &mut owners.owned {
+                *word = u64::from(words.next()?) | u64::from(words.next()?) << 32;
+            }
+            for four in owners.first.chunks_mut(4) {
+                four.copy_from_slice(&words.next()?.to_le_bytes());
+            }
+            group.owners = Some(owners);
+        }
+        group.is_whole().then_some(group)
+    }
+
+    /// Whether levels end one behind the other with the last segment, and segments of a level do not overlap.
+    fn is_whole(&self) -> bool {
+        let mut from = 0;
+        let ordered = self.levels.iter().all(|to| {
+            let level = self.segments.get(from..usize::from(*to));
+            from = usize::from(*to);
+            level.is_some_and(|level| level.windows(2).all(|pair| pair[0].end() < pair[1].start))
+        });
+        let named = |unit: u8| {
+            let first = self.owner(unit);
+            first.is_none_or(|first| self.segments.iter().any(|s| s.is_approximate() && s.start == first))
+        };
+        let fits = |segment: &Segment| {
+            !segment.is_approximate()
+                || ends(self.owned_by(segment.start)) == Some((segment.start, segment.end()))
+        };
+        ordered && from == self.segments.len() && (0..=u8::MAX).all(named) && self.segments.iter().all(fits)
+    }
+}
+
+/// Units of a set.
+fn bits(set: Bits) -> impl Iterator<Item = u8> {
+    (0..=u8::MAX).filter(move |unit| set[usize::from(unit >> 6)] & (1 << (unit & 63)) != 0)
+}
+
+/// Gives segments, the newest first, the uppermost level below every newer one that they overlap, and sorts them by it.
+fn stack(kept: &mut [(Segment, u16)]) {
+    let mut taken = [0u16; GROUP as usize];
+    for (segment, level) in kept.iter_mut() {
+        let range = &mut taken[usize::from(segment.start)..=usize::from(segment.end())];
+        *level = range.iter().copied().max().unwrap_or(0);
+        range.fill(*level + 1);
+    }
+    kept.sort_unstable_by_key(|(segment, level)| (*level, segment.start));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn a_group_gives_the_newest_place_of_every_unit_within_the_bound(
+            gamma in prop::sample::select(vec![0u32, 1, 4]),
+            // First unit, units, gap between them, step between places, merged afterwards.
+            steps in prop::collection::vec((any::<u8>(), 1u8..40, 1u8..5, 0u32..6, any::<bool>()), 1..60),
+        ) {
+            let mut group = Group::default();
+            let mut truth = [None; 256];
+            let mut scratch = Scratch::default();
+            let mut place = 1000u32;
+            for (first, count, gap, step, merges) in steps {
+                let mut points = Vec::new();
+                for i in 0..u32::from(count) {
+                    // An irregular run, a discard where the step is 0.
+                    let unit = u32::from(first) + i * u32::from(gap) + i * i % 3 * u32::from(gap > 2);
+                    if unit > 255 || points.last().is_some_and(|(last, _)| u32::from(*last) >= unit) {
+                        continue;
+                    }
+                    place += step + 5 * u32::from(i % 11 == 10);
+                    points.push((unit as u8, if step == 0 { NOWHERE } else { place }));
+                }
+                group.learn(&points, gamma);
+                for (unit, place) in &points {
+                    truth[usize::from(*unit)] = Some(*place);
+                }
+                if merges {
+                    group.compact(|unit| truth[usize::from(unit)].unwrap(), &mut scratch);
+                    prop_assert!(group.bytes() <= 8 * 256);
+                }
+                prop_assert!(group.is_whole());
+                for unit in 0..=255u8 {
+                    let wanted = truth[usize::from(unit)].unwrap_or(NOWHERE);
+                    let found = group.find(unit).unwrap_or(Found { place: NOWHERE, exact: true });
+                    let off = (found.place as i32).wrapping_sub(wanted as i32).unsigned_abs();
+                    prop_assert!(off <= if found.exact { 0 } else { gamma }, "unit {unit}: {found:?}, not {wanted}");
+                }
+                let mut words = Vec::new();
+                group.words(&mut words);
+                let mut again = Vec::new();
+                let mut given = words.iter().copied();
+                Group::of_words(&mut given).unwrap().words(&mut again);
+                prop_assert_eq!(given.next(), None);
+                prop_assert_eq!(again, words);
+            }
+        }
+    }
+
+    #[test]
+    fn what_a_newer_segment_hides_is_given_up_when_levels_are_merged() {
+        let run = |first: u8, count: u8, base: u32| -> Vec<Point> {
+            (first..first + count).map(|unit| (unit, base + u32::from(unit))).collect()
+        };
+        let mut group = Group::default();
+        group.learn(&run(0, 100, 1000), 0);
+        group.learn(&run(10, 5, 5000), 0);
+        assert_eq!((group.segments(), group.levels.len()), (2, 2));
+        group.learn(&run(0, 100, 9000), 0);
+        assert_eq!(group.segments(), 2);
+        group.compact(|_| 0, &mut Scratch::default());
+        assert_eq!((group.segments(), group.levels.len(), group.bytes()), (1, 1, 8));
+    }
+}

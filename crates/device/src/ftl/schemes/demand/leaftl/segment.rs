@@ -1,0 +1,273 @@
+//! Learned segments: where the units of a part of a group lie, in eight bytes, and how they are learned.
+
+use super::super::places::NOWHERE;
+
+/// Units of a group.
+pub const GROUP: u32 = 256;
+
+/// Some units of a group, one bit each.
+pub type Bits = [u64; 4];
+
+/// A unit of a group, and the number of its place.
+pub type Point = (u8, u32);
+
+/// Marks of [`Segment::slope`].
+const APPROXIMATE: u16 = 1 << 15;
+const STRIDE: u16 = 1 << 14;
+/// Greatest slope of an approximate segment, and step of an accurate one.
+const MOST_SLOPE: i64 = (1 << 15) - 1;
+const MOST_STEP: u32 = (1 << 14) - 1;
+/// Fraction bits of the slope of an approximate segment.
+const FRACTION: u32 = 11;
+
+/// A linear piece of the map: `start`, `length`, slope and intercept, as the paper has them (S, L, K, I). The slope is a step between
+/// consecutive units, a stride of units with consecutive places, or, where the segment gives places only about, a fixed-point number.
+/// The intercept is that of the first unit of the group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Segment {
+    pub start: u8,
+    pub length: u8,
+    slope: u16,
+    intercept: u32,
+}
+
+impl Segment {
+    /// Bytes of a segment.
+    pub const BYTES: u64 = 8;
+
+    pub fn end(self) -> u8 {
+        self.start.saturating_add(self.length)
+    }
+
+    /// Whether it gives places only about, and another table says which units it gives.
+    pub fn is_approximate(self) -> bool {
+        self.slope & APPROXIMATE != 0
+    }
+
+    /// Whether its units lie nowhere.
+    pub fn is_discard(self) -> bool {
+        self.slope == 0
+    }
+
+    /// Whether an accurate segment gives the place of a unit.
+    #[inline]
+    pub fn has(self, unit: u8) -> bool {
+        self.start <= unit
+            && unit <= self.end()
+            && (self.slope & STRIDE == 0 || u16::from(unit - self.start) % self.stride() == 0)
+    }
+
+    #[inline]
+    fn stride(self) -> u16 {
+        if self.slope & STRIDE == 0 { 1 } else { (self.slope & !STRIDE).max(1) }
+    }
+
+    /// The number of a unit's place, or one nearby.
+    #[inline]
+    pub fn place(self, unit: u8) -> u32 {
+        let x = u32::from(unit);
+        let way = if self.is_approximate() {
+            (u32::from(self.slope & !APPROXIMATE) * x) >> FRACTION
+        } else if self.slope & STRIDE != 0 {
+            x / u32::from(self.stride())
+        } else if self.is_discard() {
+            return NOWHERE;
+        } else {
+            u32::from(self.slope) * x
+        };
+        self.intercept.wrapping_add(way)
+    }
+
+    /// Its units, where it is accurate.
+    pub fn units(self) -> Bits {
+        let mut bits = [0; 4];
+        for unit in (self.start..=self.end()).step_by(usize::from(self.stride())) {
+            set(&mut bits, unit);
+        }
+        bits
+    }
+
+    /// Gives the units from `first` to `last` only.
+    pub fn trim(&mut self, first: u8, last: u8) {
+        self.start = first;
+        self.length = last.saturating_sub(first);
+    }
+
+    /// Whether `next` only goes on where this one ends.
+    pub fn continues(self, next: Self) -> bool {
+        let same = self.slope == next.slope && self.intercept == next.intercept;
+        same && !self.is_approximate()
+            && self.stride() == 1
+            && u32::from(self.end()) + 1 == u32::from(next.start)
+    }
+
+    fn accurate(start: u8, end: u8, slope: u16, place: u32) -> Self {
+        let mut segment = Self { start, length: end - start, slope, intercept: 0 };
+        if !segment.is_discard() {
+            segment.intercept = place.wrapping_sub(segment.place(start));
+        }
+        segment
+    }
+
+    /// One unit at one place.
+    pub fn point((unit, place): Point) -> Self {
+        Self::accurate(unit, unit, u16::from(place != NOWHERE), place)
+    }
+
+    /// The words of an image.
+    pub fn words(self) -> [u32; 2] {
+        [u32::from(self.start) | u32::from(self.length) << 8 | u32::from(self.slope) << 16, self.intercept]
+    }
+
+    /// A segment of such words; `None` where it is none.
+    pub fn of_words(first: u32, intercept: u32) -> Option<Self> {
+        let (start, length, slope) = (first as u8, (first >> 8) as u8, (first >> 16) as u16);
+        start.checked_add(length).map(|_| Self { start, length, slope, intercept })
+    }
+}
+
+pub fn set(bits: &mut Bits, unit: u8) {
+    bits[usize::from(unit >> 6)] |= 1 << (unit & 63);
+}
+
+pub fn without(bits: Bits, other: Bits) -> Bits {
+    std::array::from_fn(|i| bits[i] & !other[i])
+}
+
+/// The first and the last unit; `None` of none.
+pub fn ends(bits: Bits) -> Option<(u8, u8)> {
+    let first = (0..4).find(|i| bits[*i] != 0)?;
+    let last = (0..4).rfind(|i| bits[*i] != 0)?;
+    Some((
+        (first * 64) as u8 + bits[first].trailing_zeros() as u8,
+        (last * 64 + 63) as u8 - bits[last].leading_zeros() as u8,
+    ))
+}
+
+/// Learns the first of some units in order; returns the segment, and how many of them it gives. Places are exact, or off by at most
+/// `gamma`.
+pub fn learn(points: &[Point], gamma: u32) -> (Segment, usize) {
+    let (exact, count) = accurate(points);
+    if gamma > 0
+        && count < points.len()
+        && let Some((about, more)) = approximate(points, i64::from(gamma))
+        && more > count
+    {
+        return (about, more);
+    }
+    (exact, count)
+}
+
+/// The longest accurate segment from the first unit on.
+fn accurate(points: &[Point]) -> (Segment, usize) {
+    let (first, place) = points[0];
+    let run = |follows: &dyn Fn(Point, Point) -> bool| {
+        1 + points.windows(2).take_while(|pair| follows(pair[0], pair[1])).count()
+    };
+    if place == NOWHERE {
+        let count = run(&|(a, _), (b, place)| place == NOWHERE && b - a == 1);
+        return (Segment::accurate(first, points[count - 1].0, 0, place), count);
+    }
+    let Some(&(next, then)) = points.get(1).filter(|(_, then)| *then != NOWHERE) else {
+        return (Segment::point(points[0]), 1);
+    };
+    let (stride, step) = (next - first, then.wrapping_sub(place));
+    let slope = match (stride, step) {
+        (1, 1..=MOST_STEP) => step as u16,
+        (_, 1) => STRIDE | u16::from(stride),
+        _ => return (Segment::point(points[0]), 1),
+    };
+    let count =
+        run(&|(a, at), (b, then)| then != NOWHERE && b - a == stride && then.wrapping_sub(at) == step);
+    (Segment::accurate(first, points[count - 1].0, slope, place), count)
+}
+
+/// The longest segment from the first unit on that gives places about; `None` where it is of one unit.
+fn approximate(points: &[Point], gamma: i64) -> Option<(Segment, usize)> {
+    let (first, place) = points[0];
+    if place == NOWHERE {
+        return None;
+    }
+    let (mut least, mut most) = (0, MOST_SLOPE);
+    let mut count = 1;
+    for &(unit, at) in &points[1..] {
+        let (dx, dy) = (i64::from(unit - first), i64::from(at) - i64::from(place));
+        // Rounding down at both ends moves a place by less than one, so that whole bounds hold.
+        let low = -((gamma - dy) << FRACTION).div_euclid(dx);
+        let high = ((dy + gamma) << FRACTION).div_euclid(dx);
+        let (low, high) = (low.max(least), high.min(most));
+        if at == NOWHERE || low > high {
+            break;
+        }
+        (least, most) = (low, high);
+        count += 1;
+    }
+    let (last, at) = points[count - 1];
+    if count == 1 {
+        return None;
+    }
+    let straight = ((i64::from(at) - i64::from(place)) << FRACTION) / i64::from(last - first);
+    let slope = APPROXIMATE | straight.clamp(least, most) as u16;
+    let mut segment = Segment { start: first, length: last - first, slope, intercept: 0 };
+    segment.intercept = place.wrapping_sub(segment.place(first));
+    Some((segment, count))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn runs_steps_strides_and_discards_are_accurate() {
+        let of = |points: &[Point]| learn(points, 0);
+        let run: Vec<Point> = (10..20).map(|unit| (unit, 990 + u32::from(unit))).collect();
+        assert_eq!(of(&run).1, 10);
+        let step: Vec<Point> = (10..20).map(|unit| (unit, 4 * u32::from(unit))).collect();
+        assert_eq!((of(&step).1, of(&step).0.place(15)), (10, 60));
+        let stride: Vec<Point> = (0..7).map(|i| (3 * i + 1, 500 + u32::from(i))).collect();
+        let (segment, count) = of(&stride);
+        assert_eq!((count, segment.place(7), segment.has(7), segment.has(8)), (7, 502, true, false));
+        let gone: Vec<Point> = (5..9).map(|unit| (unit, NOWHERE)).collect();
+        assert_eq!((of(&gone).1, of(&gone).0.is_discard()), (4, true));
+        assert_eq!(std::mem::size_of::<Segment>() as u64, Segment::BYTES);
+    }
+
+    #[test]
+    fn irregular_places_become_one_segment_within_the_bound() {
+        let points = [(0, 100), (3, 101), (5, 102), (6, 103), (10, 104)];
+        assert_eq!(learn(&points, 0).1, 2);
+        let (segment, count) = learn(&points, 1);
+        assert!(segment.is_approximate());
+        assert_eq!(count, 5);
+    }
+
+    proptest! {
+        #[test]
+        fn every_place_is_within_the_bound(
+            units in prop::collection::btree_set(any::<u8>(), 1..256),
+            steps in prop::collection::vec(prop::sample::select(vec![1i64, 1, 1, 2, 3, 40, -5]), 256),
+            base in any::<u32>(),
+            gamma in prop::sample::select(vec![0u32, 1, 4, 15]),
+        ) {
+            let mut place = i64::from(base % (u32::MAX - 100_000)) + 2000;
+            let points: Vec<Point> = units.iter().zip(steps).map(|(unit, step)| {
+                place += step;
+                (*unit, place as u32)
+            }).collect();
+            let mut rest = &points[..];
+            while !rest.is_empty() {
+                let (segment, count) = learn(rest, gamma);
+                for (unit, place) in &rest[..count] {
+                    let off = segment.place(*unit).wrapping_sub(*place) as i32;
+                    let bound = if segment.is_approximate() { gamma } else { 0 };
+                    prop_assert!(off.unsigned_abs() <= bound, "{off} in {segment:?}");
+                    prop_assert!(segment.is_approximate() || segment.has(*unit));
+                    let [first, second] = segment.words();
+                    prop_assert_eq!(Segment::of_words(first, second), Some(segment));
+                }
+                rest = &rest[count..];
+            }
+        }
+    }
+}

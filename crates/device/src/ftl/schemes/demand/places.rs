@@ -1,0 +1,97 @@
+//! Places of the flash numbered in the order in which striped writes fill them, so that data that was written in one go has consecutive
+//! numbers. A map that describes runs of places instead of single ones counts in these numbers.
+
+use crate::geometry::Geometry;
+use crate::ids::{PlaneId, Ppn};
+
+/// The number of a unit that lies nowhere.
+pub(super) const NOWHERE: u32 = u32::MAX;
+
+/// The numbering of a device.
+#[derive(Clone, Debug)]
+pub(super) struct Places {
+    /// Position of each plane in the striping order, and the plane at each position.
+    positions: Vec<u32>,
+    planes: Vec<PlaneId>,
+    blocks_per_plane: u32,
+    stride_shift: u32,
+    /// First block of each group in a plane, and the logarithm of the units in a page of it.
+    groups: Vec<(u32, u32)>,
+}
+
+impl Places {
+    pub fn new(geometry: &Geometry) -> Self {
+        let mut positions = vec![0; geometry.planes as usize];
+        for (position, plane) in (0..).zip(&geometry.stripe) {
+            positions[plane.index()] = position;
+        }
+        Self {
+            positions,
+            planes: geometry.stripe.clone(),
+            blocks_per_plane: geometry.blocks_per_plane,
+            stride_shift: geometry.stride_shift,
+            groups: geometry.groups.iter().map(|group| (group.first_block, group.page_shift)).collect(),
+        }
+    }
+
+    /// Number of a place; [`NOWHERE`] for none.
+    #[inline]
+    pub fn number(&self, ppn: Option<Ppn>) -> u32 {
+        let Some(Ppn(ppn)) = ppn else { return NOWHERE };
+        let (block, offset) = (ppn >> self.stride_shift, ppn & ((1 << self.stride_shift) - 1));
+        let (plane, index) = (block / self.blocks_per_plane, block % self.blocks_per_plane);
+        let shift = self.page_shift(index);
+        let row = (index << (self.stride_shift - shift)) | (offset >> shift);
+        let page = row * self.planes.len() as u32 + self.positions[plane as usize];
+        (page << shift) | (offset & ((1 << shift) - 1))
+    }
+
+    /// Page of a number, counted over the device, where the page is one like that of `ppn`.
+    #[inline]
+    pub fn page(&self, number: u32, ppn: Ppn) -> u32 {
+        let index = (ppn.0 >> self.stride_shift) % self.blocks_per_plane;
+        number >> self.page_shift(index)
+    }
+
+    /// Plane of such a page.
+    pub fn plane(&self, page: u32) -> PlaneId {
+        self.planes[page as usize % self.planes.len()]
+    }
+
+    #[inline]
+    fn page_shift(&self, index: u32) -> u32 {
+        if let [(_, shift)] = self.groups[..] {
+            return shift;
+        }
+        self.groups.iter().rfind(|(first, _)| *first <= index).map_or(0, |(_, shift)| *shift)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::DeviceConfig;
+
+    #[test]
+    fn pages_that_are_written_in_turn_have_consecutive_numbers_and_none_is_given_twice() {
+        let config = DeviceConfig::preset("iiswc15-8ps").unwrap();
+        let geometry = Geometry::new(config.settings());
+        let places = Places::new(&geometry);
+        let ppn = |position: u32, page: u32, unit: u32| {
+            let block = geometry.striped(position).0 * geometry.blocks_per_plane;
+            Some(Ppn((block << geometry.stride_shift) + (page << geometry.groups[0].page_shift) + unit))
+        };
+        let units = geometry.groups[0].units_per_page();
+        let first: Vec<u32> = (0..2)
+            .flat_map(|page| {
+                (0..geometry.planes).flat_map(move |at| (0..units).map(move |unit| (at, page, unit)))
+            })
+            .map(|(at, page, unit)| places.number(ppn(at, page, unit)))
+            .collect();
+        assert_eq!(first, (0..first.len() as u32).collect::<Vec<_>>());
+        let last = ppn(3, 1, 0).unwrap();
+        let page = places.page(places.number(Some(last)), last);
+        assert_eq!((page, places.plane(page)), (geometry.planes + 3, geometry.striped(3)));
+        assert_eq!(places.number(None), NOWHERE);
+    }
+}

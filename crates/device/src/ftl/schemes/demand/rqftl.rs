@@ -1,0 +1,349 @@
+//! RQFTL: runs of entries in memory, found by the range that they are in (Marcus et al., "Space-efficient FTL for mobile storage via tiny
+//! neural nets", SYSTOR 2024).
+//!
+//! A run is a number of consecutive units that lie at consecutive places, or nowhere. A miss reads the page of the map and takes up the
+//! longest run around the unit in that page. What is written becomes a run, or a part of one that it continues; runs used longest ago make
+//! room. The paper finds a run by small neural nets, which are trained anew for changes. Here it is found in sorted lists, as only the
+//! memory that an index takes decides what the cache holds; `index_pct` states it.
+
+use super::cache::{
+    CACHE_KB, HPB_PAGES, LOOKUP_NJ, LOOKUP_NS, Layout, MapCache, MapFigures, Policy, Stale, Wanted,
+};
+use super::links::{Links, List};
+use super::places::{NOWHERE, Places};
+use crate::ftl::core::Core;
+use crate::geometry::Geometry;
+use crate::ids::Lpn;
+use emmclab_settings::{PolicyKind, PolicyOptions, PolicySetting};
+
+pub(super) const POLICY: Policy = Policy {
+    kind: PolicyKind {
+        name: "rqftl",
+        about: "As `dftl`, but entries in memory are runs of units at consecutive places, found by range (Marcus et al., SYSTOR 2024).",
+        settings: &[CACHE_KB, INDEX_PCT, HPB_PAGES, LOOKUP_NS, LOOKUP_NJ],
+    },
+    flash_bytes: 4,
+    make: |settings, geometry, layout| Box::new(Ranges::new(&settings.mapping.options, geometry, layout)),
+};
+
+const INDEX_PCT: PolicySetting = PolicySetting {
+    key: "index_pct",
+    about: "Memory of the index over the runs, in percent of the runs themselves. Assumed: the abstract of the paper gives no size.",
+    default: 10,
+    range: (0, 1000),
+};
+
+/// Bytes of a run: first unit, first place, number of units.
+const RUN_BYTES: u64 = 10;
+
+/// Units at consecutive places, or nowhere, in one page of the map.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Run {
+    first: u32,
+    count: u32,
+    place: u32,
+    /// Whether the flash has it otherwise.
+    changed: bool,
+}
+
+impl Run {
+    fn end(self) -> u32 {
+        self.first + self.count
+    }
+
+    fn place_of(self, unit: u32) -> u32 {
+        if self.place == NOWHERE { NOWHERE } else { self.place + (unit - self.first) }
+    }
+
+    /// Whether a unit at this place goes on behind the run.
+    fn is_continued_at(self, place: u32) -> bool {
+        if self.place == NOWHERE { place == NOWHERE } else { place == self.place + self.count }
+    }
+
+    fn part(self, first: u32, end: u32) -> Self {
+        Self { first, count: end - first, place: self.place_of(first), changed: self.changed }
+    }
+}
+
+#[derive(Clone)]
+struct Ranges {
+    layout: Layout,
+    places: Places,
+    /// Most runs, and the memory for them.
+    most: usize,
+    budget: u64,
+    runs: Links<Run>,
+    used: List,
+    /// Places in `runs` by page of the map, in order of units.
+    pages: Vec<Vec<u32>>,
+}
+
+impl Ranges {
+    fn new(options: &PolicyOptions, geometry: &Geometry, layout: Layout) -> Self {
+        let budget = CACHE_KB.of(options) * 1024;
+        let most = (budget * 100 / (RUN_BYTES * (100 + INDEX_PCT.of(options)))) as usize;
+        Self {
+            layout,
+            places: Places::new(geometry),
+            most,
+            budget,
+            runs: Links::new(most),
+            used: List::EMPTY,
+            pages: vec![Vec::new(); layout.pages() as usize],
+        }
+    }
+
+    /// Position of the run with a unit in the list of its page.
+    fn find(&self, unit: u32) -> Option<usize> {
+        let page = &self.pages[self.layout.page(Lpn(unit)) as usize];
+        let after = page.partition_point(|place| self.runs.get(*place).first <= unit);
+        let at = after.checked_sub(1)?;
+        (unit < self.runs.get(page[at]).end()).then_some(at)
+    }
+
+    fn number(&self, core: &Core, unit: u32) -> u32 {
+        self.places.number(core.lookup(Lpn(unit)))
+    }
+
+    /// Puts a run in, in place of what there was of its units, and joins it to its neighbours where it goes on with them.
+    fn put(&mut self, mut run: Run) {
+        let page = self.layout.page(Lpn(run.first)) as usize;
+        let mut list = std::mem::take(&mut self.pages[page]);
+        let mut from = list.partition_point(|place| self.runs.get(*place).end() <= run.first);
+        // A run that reaches in from below keeps its beginning.
+        if let Some(place) = list.get(from).copied() {
+            let old = self.runs.get(place);
+            if old.first < run.first && old.end() > run.end() {
+                let tail = self.runs.add(&mut self.used, old.part(run.end(), old.end()));
+                list.insert(from + 1, tail);
+            }
+            if old.first < run.first {
+                *self.runs.get_mut(place) = old.part(old.first, run.first);
+                from += 1;
+            }
+        }
+        let mut to = from;
+        while let Some(place) = list.get(to).copied() {
+            let old = self.runs.get(place);
+            if old.first >= run.end() {
+                break;
+            }
+            if old.end() > run.end() {
+                *self.runs.get_mut(place) = old.part(run.end(), old.end());
+                break;
+            }
+            self.runs.remove(&mut self.used, place);
+            to += 1;
+        }
+        if let Some(before) = from.checked_sub(1).map(|at| self.runs.get(list[at]))
+            && before.end() == run.first
+            && before.is_continued_at(run.place)
+        {
+            from -= 1;
+            self.runs.remove(&mut self.used, list[from]);
+            let changed = run.changed || before.changed;
+            run = Run { first: before.first, count: before.count + run.count, place: before.place, changed };
+        }
+        if let Some(after) = list.get(to).map(|place| self.runs.get(*place))
+            && after.first == run.end()
+            && run.is_continued_at(after.place)
+        {
+            self.runs.remove(&mut self.used, list[to]);
+            to += 1;
+            run = Run { count: run.count + after.count, changed: run.changed || after.changed, ..run };
+        }
+        let place = self.runs.add(&mut self.used, run);
+        if from < to {
+            list[from] = place;
+            list.drain(from + 1..to);
+        } else {
+            list.insert(from, place);
+        }
+        self.pages[page] = list;
+    }
+}
+
+impl MapCache for Ranges {
+    /// What is about to change stays as it is: the write puts a run of its own in.
+    fn touch(&mut self, unit: Lpn, _: bool) -> bool {
+        let Some(at) = self.find(unit.0) else { return false };
+        let place = self.pages[self.layout.page(unit) as usize][at];
+        self.runs.renew(&mut self.used, place);
+        true
+    }
+
+    /// Gives up the runs used longest ago; changed ones are written back.
+    fn make_room(&mut self, _: &Core, wanted: Option<Wanted>) -> Option<u32> {
+        let most = self.most - usize::from(wanted.is_some());
+        while self.runs.len() > most {
+            let place = self.used.oldest;
+            let run = self.runs.remove(&mut self.used, place);
+            let page = self.layout.page(Lpn(run.first));
+            let list = &mut self.pages[page as usize];
+            list.retain(|other| *other != place);
+            if run.changed {
+                return Some(page);
+            }
+        }
+        None
+    }
+
+    /// Takes up the longest run around the unit of which nothing is in memory.
+    fn load(&mut self, core: &Core, wanted: Wanted, _: bool) -> u32 {
+        let unit = wanted.unit.0;
+        let number = self.number(core, unit);
+        let page = self.layout.page(wanted.unit);
+        let (mut range, list) = (self.layout.units_of(page), &self.pages[page as usize]);
+        let after = list.partition_point(|place| self.runs.get(*place).first <= unit);
+        if let Some(before) = after.checked_sub(1) {
+            range.start = self.runs.get(list[before]).end();
+        }
+        if let Some(next) = list.get(after) {
+            range.end = self.runs.get(*next).first;
+        }
+        let lies = |other: u32, number: u32| self.number(core, other) == number;
+        let at = |up: bool, by: u32| match number {
+            NOWHERE => Some(NOWHERE),
+            _ if up => number.checked_add(by),
+            _ => number.checked_sub(by),
+        };
+        let more = (unit + 1..range.end)
+            .zip(1..)
+            .take_while(|(other, by)| at(true, *by).is_some_and(|n| lies(*other, n)));
+        let end = unit + 1 + more.count() as u32;
+        let more = (range.start..unit)
+            .rev()
+            .zip(1..)
+            .take_while(|(other, by)| at(false, *by).is_some_and(|n| lies(*other, n)));
+        let first = unit - more.count() as u32;
+        let place = if number == NOWHERE { NOWHERE } else { number - (unit - first) };
+        self.put(Run { first, count: end - first, place, changed: false });
+        end - first - 1
+    }
+
+    fn changed(&mut self, core: &Core, units: &mut Vec<Lpn>, stale: &mut Stale) {
+        for unit in units.drain(..) {
+            if self.find(unit.0).is_some() {
+                self.put(Run { first: unit.0, count: 1, place: self.number(core, unit.0), changed: true });
+            } else {
+                stale.add(self.layout.page(unit));
+            }
+        }
+    }
+
+    /// Everything that was written is in memory, whether its entries before still were or not.
+    fn wrote(&mut self, core: &Core, (first, units): (Lpn, u32), _: &mut Stale) {
+        let end = first.0 + units;
+        let mut at = first.0;
+        while at < end {
+            let page_end = self.layout.units_of(self.layout.page(Lpn(at))).end.min(end);
+            let mut run = Run { first: at, count: 1, place: self.number(core, at), changed: true };
+            while run.end() < page_end && run.is_continued_at(self.number(core, run.end())) {
+                run.count += 1;
+            }
+            at = run.end();
+            self.put(run);
+        }
+    }
+
+    fn written(&mut self, _: &Core, page: u32) {
+        for place in &self.pages[page as usize] {
+            self.runs.get_mut(*place).changed = false;
+        }
+    }
+
+    fn ram_bytes(&self) -> u64 {
+        self.budget
+    }
+
+    fn figures(&self) -> MapFigures {
+        let units = self.runs.places(self.used).map(|place| self.runs.get(place));
+        let units = units.filter(|run| run.place != NOWHERE).map(|run| u64::from(run.count)).sum();
+        let runs = self.runs.len() as u64;
+        MapFigures {
+            cached_bytes: runs * self.budget / self.most as u64,
+            segments: runs,
+            segment_units: units,
+        }
+    }
+
+    /// The runs from the one used longest ago on.
+    fn words(&self) -> Vec<u32> {
+        let mut out = vec![self.runs.len() as u32];
+        for place in self.runs.places(self.used) {
+            let run = self.runs.get(place);
+            out.extend([run.first, run.count, run.place, u32::from(run.changed)]);
+        }
+        out
+    }
+
+    fn restore(&mut self, words: &mut dyn Iterator<Item = u32>) -> Option<()> {
+        for _ in 0..words.next()? {
+            let (first, count) = (words.next()?, words.next()?);
+            let (place, changed) = (words.next()?, words.next()? == 1);
+            let end = first.checked_add(count).filter(|end| *end > first && *end <= self.layout.units)?;
+            let whole = self.layout.page(Lpn(first)) == self.layout.page(Lpn(end - 1));
+            let fits = place == NOWHERE || place.checked_add(count).is_some();
+            (whole && fits).then_some(())?;
+            let at = self.runs.add(&mut self.used, Run { first, count, place, changed });
+            self.pages[self.layout.page(Lpn(first)) as usize].push(at);
+        }
+        let runs = &self.runs;
+        for list in &mut self.pages {
+            list.sort_unstable_by_key(|place| runs.get(*place).first);
+            let apart = |pair: &[u32]| runs.get(pair[0]).end() <= runs.get(pair[1]).first;
+            list.windows(2).all(apart).then_some(())?;
+        }
+        Some(())
+    }
+
+    fn fault(&self, core: &Core) -> Option<String> {
+        let runs = self.runs.places(self.used).map(|place| self.runs.get(place));
+        let mut units =
+            runs.flat_map(|run| (run.first..run.end()).map(move |unit| (unit, run.place_of(unit))));
+        let (unit, _) = units.find(|(unit, place)| self.number(core, *unit) != *place)?;
+        Some(format!("a run in memory leads unit {unit} to another place"))
+    }
+
+    fn copy(&self) -> Box<dyn MapCache> {
+        Box::new(self.clone())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::DeviceConfig;
+
+    proptest! {
+        #[test]
+        fn runs_give_what_was_put_in_last_and_are_as_few_as_can_be(
+            puts in prop::collection::vec((0u32..100, 1u32..30, 0u32..3), 1..40),
+        ) {
+            let config = DeviceConfig::preset("small-1gb").unwrap();
+            let layout = Layout { units: 128, per_page: 64 };
+            let mut ranges = Ranges::new(&PolicyOptions::new(), &Geometry::new(config.settings()), layout);
+            let mut truth = [None; 128];
+            for (first, count, base) in puts {
+                let end = (first + count).min((first / 64 + 1) * 64);
+                let place = if base == 0 { NOWHERE } else { base * 1000 + first };
+                let run = Run { first, count: end - first, place, changed: false };
+                ranges.put(run);
+                (first..end).for_each(|unit| truth[unit as usize] = Some(run.place_of(unit)));
+                for unit in 0..128u32 {
+                    let found = ranges.find(unit).map(|at| ranges.runs.get(ranges.pages[(unit / 64) as usize][at]));
+                    prop_assert_eq!(found.map(|run| run.place_of(unit)), truth[unit as usize]);
+                }
+                let goes_on = |unit: usize| !unit.is_multiple_of(64) && match (truth[unit - 1], truth[unit]) {
+                    (Some(NOWHERE), Some(place)) => place == NOWHERE,
+                    (Some(before), Some(place)) => before + 1 == place,
+                    _ => false,
+                };
+                let runs = (0..128).filter(|unit| truth[*unit].is_some() && !goes_on(*unit)).count();
+                prop_assert_eq!(ranges.runs.len(), runs);
+            }
+        }
+    }
+}

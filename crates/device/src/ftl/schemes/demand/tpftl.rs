@@ -1,0 +1,353 @@
+//! TPFTL: entries in memory by the page of the map that they are from (Zhou et al., "An efficient page-level FTL to optimize address
+//! translation in flash memory", `EuroSys` 2015).
+//!
+//! Pages with entries in memory stand in the order of their last use, and the entries of each in the order of theirs. Entries of the page
+//! used longest ago make room, clean ones first; where all have changed, one page write takes all of them to the flash. A miss brings the
+//! entries of the rest of its request along, and, while the number of pages with entries in memory falls, as many as there are entries of
+//! units right before it: reads of a stream have few pages in use. What comes along takes the place of entries of one page only.
+//! The paper sorts pages by the mean of the last uses of their entries; here the latest counts.
+
+use super::cache::{
+    CACHE_KB, HPB_PAGES, LOOKUP_NJ, LOOKUP_NS, Layout, MapCache, MapFigures, Policy, Stale, Wanted,
+};
+use super::links::{Links, List};
+use crate::ftl::core::Core;
+use crate::ids::Lpn;
+use crate::lru::Lru;
+use emmclab_settings::PolicyKind;
+
+pub(super) const POLICY: Policy = Policy {
+    kind: PolicyKind {
+        name: "tpftl",
+        about: "As `dftl`, but entries in memory are kept by page of the map, prefetched and written back together (Zhou et al., EuroSys 2015).",
+        settings: &[CACHE_KB, HPB_PAGES, LOOKUP_NS, LOOKUP_NJ],
+    },
+    flash_bytes: 4,
+    make: |settings, _, layout| {
+        Box::new(TwoLevels::new(CACHE_KB.of(&settings.mapping.options) * 1024, layout))
+    },
+};
+
+/// Bytes of an entry, whose unit is counted in its page, and of a page that has some.
+const ENTRY_BYTES: u64 = 6;
+const PAGE_BYTES: u64 = 8;
+
+/// Change of the number of pages in memory that switches prefetching by predecessors on or off.
+const THRESHOLD: i32 = 3;
+
+const WORD: u32 = u64::BITS;
+
+/// Entries of a page of the map that are in memory.
+#[derive(Clone, Copy)]
+struct Node {
+    entries: List,
+    count: u32,
+    changed: u32,
+}
+
+/// What a miss brings into memory.
+#[derive(Clone, Copy)]
+struct Plan {
+    /// Entries behind the wanted one that may come along, and how many of them are not in memory.
+    reach: u32,
+    extra: u32,
+    /// The page that gave up entries for it.
+    victim: Option<u32>,
+}
+
+#[derive(Clone)]
+struct TwoLevels {
+    layout: Layout,
+    budget: u64,
+    /// Units of entries, and the place of each plus 1; 0 = not in memory.
+    entries: Links<u32>,
+    places: Vec<u32>,
+    changed: Vec<u64>,
+    nodes: Vec<Node>,
+    /// Pages with entries in memory.
+    pages: Lru,
+    plan: Option<Plan>,
+    /// Pages that came and went since prefetching by predecessors was last switched, and whether it is on.
+    balance: i32,
+    follows: bool,
+}
+
+impl TwoLevels {
+    fn new(budget: u64, layout: Layout) -> Self {
+        let pages = layout.pages() as usize;
+        Self {
+            layout,
+            budget,
+            entries: Links::new((budget / ENTRY_BYTES).min(u64::from(layout.units)) as usize),
+            places: vec![0; layout.units as usize],
+            changed: vec![0; (layout.units / WORD + 1) as usize],
+            nodes: vec![Node { entries: List::EMPTY, count: 0, changed: 0 }; pages],
+            pages: Lru::new(pages, 0),
+            plan: None,
+            balance: 0,
+            follows: false,
+        }
+    }
+
+    fn holds(&self, unit: u32) -> bool {
+        self.places[unit as usize] != 0
+    }
+
+    fn has_changed(&self, unit: u32) -> bool {
+        self.changed[(unit / WORD) as usize] & (1 << (unit % WORD)) != 0
+    }
+
+    fn mark(&mut self, unit: u32) {
+        if !self.has_changed(unit) {
+            self.changed[(unit / WORD) as usize] |= 1 << (unit % WORD);
+            self.nodes[self.layout.page(Lpn(unit)) as usize].changed += 1;
+        }
+    }
+
+    fn bytes(&self) -> u64 {
+        self.entries.len() as u64 * ENTRY_BYTES + self.pages.len() as u64 * PAGE_BYTES
+    }
+
+    fn plan(&self, wanted: Wanted) -> Plan {
+        let Wanted { unit: Lpn(unit), rest } = wanted;
+        let page = self.layout.units_of(self.layout.page(Lpn(unit)));
+        let mut reach = rest - 1;
+        if self.follows {
+            let before = (page.start..unit).rev().take_while(|unit| self.holds(*unit)).count();
+            reach = reach.max(before as u32);
+        }
+        let reach = reach.min(page.end - 1 - unit);
+        let extra = (unit + 1..=unit + reach).filter(|unit| !self.holds(*unit)).count() as u32;
+        Plan { reach, extra, victim: None }
+    }
+
+    /// Bytes that a miss of a unit takes, with so many other entries.
+    fn needed(&self, unit: Lpn, extra: u32) -> u64 {
+        let page = if self.pages.holds(self.layout.page(unit)) { 0 } else { PAGE_BYTES };
+        page + (1 + u64::from(extra)) * ENTRY_BYTES
+    }
+
+    /// Puts an entry in.
+    fn add(&mut self, unit: u32) {
+        let page = self.layout.page(Lpn(unit));
+        if !self.pages.touch(page) {
+            self.pages.push(page);
+            self.count_page(1);
+        }
+        let node = &mut self.nodes[page as usize];
+        node.count += 1;
+        self.places[unit as usize] = self.entries.add(&mut node.entries, unit) + 1;
+    }
+
+    /// Takes the entry out of a page that makes room best; returns whether its page has to be written first.
+    fn evict(&mut self, page: u32) -> bool {
+        let node = &self.nodes[page as usize];
+        let all_changed = node.changed == node.count;
+        let clean = |place: &u32| all_changed || !self.has_changed(self.entries.get(*place));
+        let Some(place) = self.entries.places(node.entries).find(clean) else { return false };
+        let node = &mut self.nodes[page as usize];
+        let unit = self.entries.remove(&mut node.entries, place);
+        node.count -= 1;
+        let emptied = node.count == 0;
+        self.places[unit as usize] = 0;
+        if all_changed {
+            self.changed[(unit / WORD) as usize] &= !(1 << (unit % WORD));
+            self.nodes[page as usize].changed -= 1;
+        }
+        if emptied {
+            self.pages.remove(page);
+            self.count_page(-1);
+        }
+        all_changed
+    }
+
+    fn count_page(&mut self, change: i32) {
+        self.balance += change;
+        if self.balance.abs() >= THRESHOLD {
+            self.follows = self.balance < 0;
+            self.balance = 0;
+        }
+    }
+}
+
+impl MapCache for TwoLevels {
+    fn touch(&mut self, unit: Lpn, changes: bool) -> bool {
+        let Some(place) = self.places[unit.index()].checked_sub(1) else { return false };
+        let page = self.layout.page(unit);
+        self.pages.touch(page);
+        self.entries.renew(&mut self.nodes[page as usize].entries, place);
+        if changes {
+            self.mark(unit.0);
+        }
+        true
+    }
+
+    fn make_room(&mut self, _: &Core, wanted: Option<Wanted>) -> Option<u32> {
+        let wanted = wanted?;
+        let mut plan = self.plan.unwrap_or_else(|| self.plan(wanted));
+        let mut page_to_write = None;
+        while self.bytes() + self.needed(wanted.unit, plan.extra) > self.budget {
+            let Some(coldest) = self.pages.oldest() else { break };
+            if *plan.victim.get_or_insert(coldest) != coldest && plan.extra > 0 {
+                // The next page is left alone by what only comes along.
+                let free = self.budget.saturating_sub(self.bytes() + self.needed(wanted.unit, 0));
+                plan.extra = plan.extra.min((free / ENTRY_BYTES) as u32);
+                plan.victim = Some(coldest);
+                continue;
+            }
+            if self.evict(coldest) {
+                page_to_write = Some(coldest);
+                break;
+            }
+        }
+        self.plan = Some(plan);
+        page_to_write
+    }
+
+    fn load(&mut self, _: &Core, wanted: Wanted, changes: bool) -> u32 {
+        let plan = self.plan.take().unwrap_or(Plan { reach: 0, extra: 0, victim: None });
+        let unit = wanted.unit.0;
+        let mut count = 0;
+        for other in unit + 1..=unit + plan.reach {
+            if count == plan.extra {
+                break;
+            }
+            if !self.holds(other) {
+                self.add(other);
+                count += 1;
+            }
+        }
+        self.add(unit);
+        if changes {
+            self.mark(unit);
+        }
+        count
+    }
+
+    fn changed(&mut self, _: &Core, units: &mut Vec<Lpn>, stale: &mut Stale) {
+        for unit in units.drain(..) {
+            if self.holds(unit.0) {
+                self.mark(unit.0);
+            } else {
+                stale.add(self.layout.page(unit));
+            }
+        }
+    }
+
+    fn wrote(&mut self, _: &Core, _: (Lpn, u32), _: &mut Stale) {}
+
+    fn written(&mut self, _: &Core, page: u32) {
+        if std::mem::take(&mut self.nodes[page as usize].changed) > 0 {
+            for unit in self.layout.units_of(page) {
+                self.changed[(unit / WORD) as usize] &= !(1 << (unit % WORD));
+            }
+        }
+    }
+
+    fn ram_bytes(&self) -> u64 {
+        self.budget
+    }
+
+    fn figures(&self) -> MapFigures {
+        MapFigures { cached_bytes: self.bytes(), ..MapFigures::default() }
+    }
+
+    /// The pages from the one used longest ago on, each with its entries and whether they changed.
+    fn words(&self) -> Vec<u32> {
+        let mut out = vec![self.balance as u32, u32::from(self.follows), self.pages.len() as u32];
+        for page in self.pages.iter() {
+            let node = &self.nodes[page as usize];
+            out.extend([page, node.count]);
+            for place in self.entries.places(node.entries) {
+                let unit = self.entries.get(place);
+                out.extend([unit, u32::from(self.has_changed(unit))]);
+            }
+        }
+        out
+    }
+
+    fn restore(&mut self, words: &mut dyn Iterator<Item = u32>) -> Option<()> {
+        let (balance, follows, pages) = (words.next()? as i32, words.next()?, words.next()?);
+        for _ in 0..pages {
+            let (page, count) = (words.next()?, words.next()?);
+            let known = page < self.layout.pages() && !self.pages.holds(page) && count > 0;
+            known.then_some(())?;
+            for _ in 0..count {
+                let (unit, changed) = (words.next()?, words.next()?);
+                let own = self.layout.units_of(page).contains(&unit) && !self.holds(unit);
+                own.then_some(())?;
+                self.add(unit);
+                if changed == 1 {
+                    self.mark(unit);
+                }
+            }
+        }
+        (self.balance, self.follows) = (balance, follows == 1);
+        (balance.abs() < THRESHOLD && self.bytes() <= self.budget.max(ENTRY_BYTES + PAGE_BYTES)).then_some(())
+    }
+
+    fn copy(&self) -> Box<dyn MapCache> {
+        Box::new(self.clone())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Memory for so many entries of pages of 1,024.
+    fn cache(entries: u64, pages: u64) -> TwoLevels {
+        let layout = Layout { units: 8192, per_page: 1024 };
+        TwoLevels::new(entries * ENTRY_BYTES + pages * PAGE_BYTES, layout)
+    }
+
+    /// Looks units up as a request does, and returns the page written back, if one was.
+    fn miss(cache: &mut TwoLevels, core: &Core, unit: u32, rest: u32, changes: bool) -> (Option<u32>, u32) {
+        let wanted = Wanted { unit: Lpn(unit), rest };
+        assert!(!cache.touch(wanted.unit, changes));
+        let page = cache.make_room(core, Some(wanted));
+        if let Some(page) = page {
+            cache.written(core, page);
+            assert_eq!(cache.make_room(core, Some(wanted)), None);
+        }
+        (page, cache.load(core, wanted, changes))
+    }
+
+    #[test]
+    fn a_miss_brings_the_entries_of_its_request_along_up_to_the_end_of_the_page() {
+        let (mut cache, core) = (cache(100, 2), crate::ftl::tests::core());
+        assert_eq!(miss(&mut cache, &core, 1020, 10, false), (None, 3));
+        assert!((1020..1024).all(|unit| cache.touch(Lpn(unit), false)) && !cache.holds(1024));
+    }
+
+    #[test]
+    fn clean_entries_make_room_first_and_changed_ones_of_a_page_are_written_together() {
+        let (mut cache, core) = (cache(3, 1), crate::ftl::tests::core());
+        for (unit, changes) in [(1, true), (2, false), (3, true)] {
+            assert_eq!(miss(&mut cache, &core, unit, 1, changes).0, None);
+        }
+        assert_eq!(miss(&mut cache, &core, 4, 1, true), (None, 0));
+        assert!(cache.holds(1) && !cache.holds(2), "the clean one went");
+        assert_eq!(miss(&mut cache, &core, 5, 1, false), (Some(0), 0));
+        assert_eq!(cache.nodes[0].changed, 0, "the other two are on the flash, too");
+        assert_eq!(miss(&mut cache, &core, 6, 1, false), (None, 0));
+    }
+
+    #[test]
+    fn units_behind_a_stream_come_along_while_fewer_pages_are_in_use() {
+        let (mut cache, core) = (cache(8, 6), crate::ftl::tests::core());
+        for page in 0..6 {
+            miss(&mut cache, &core, page * 1024, 1, false);
+        }
+        assert!(!cache.follows);
+        for unit in 1..12 {
+            if !cache.touch(Lpn(5 * 1024 + unit), false) {
+                miss(&mut cache, &core, 5 * 1024 + unit, 1, false);
+            }
+        }
+        assert!(cache.follows, "the entries of one page took the place of those of five");
+        let next =
+            (1..1024).find(|unit| !cache.holds(5 * 1024 + unit) && cache.holds(5 * 1024 + unit - 1)).unwrap();
+        assert!(miss(&mut cache, &core, 5 * 1024 + next, 1, false).1 > 0);
+    }
+}
