@@ -142,7 +142,7 @@ fn without_settings(descriptors: &Descriptors) -> Vec<String> {
         notes.push("bMemoryType: logical units of enhanced memory are modelled as normal ones".to_owned());
     }
     if descriptors.number("fHPBEn") == Some(1) {
-        notes.push("fHPBEn = 0x1: see mapping.hpb_pages, which needs mapping.scheme = \"demand\"".to_owned());
+        notes.push("fHPBEn = 0x1: see mapping.hpb_pages, which needs mapping.scheme = \"dftl\"".to_owned());
     }
     notes
 }
