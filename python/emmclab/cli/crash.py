@@ -2,38 +2,31 @@
 
 from __future__ import annotations
 
-import os
-import shlex
-from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
 from emmclab import _core
 from emmclab.cli.console import print_json, say, stdout
-from emmclab.cli.failures import kept as left_behind
+from emmclab.cli.crash_run import Asked, explored, minimized, named_folder, recorded
 from emmclab.cli.helping import examples
-from emmclab.cli.meter import Counter
 from emmclab.cli.names import crash_workload_names, filesystem_names, one_of
 from emmclab.cli.options import AsJson, option, with_groups
 from emmclab.cli.outputs import in_a_folder
-from emmclab.cli.simulation import DEVICE_OPTION, Layers, Settings, configured, device_names, layered
+from emmclab.cli.simulation import DEVICE_OPTION, Layers, Settings, device_names
 from emmclab.cli.studies import RESULTS, ResultsFolder
-from emmclab.errors import ConfigError, UnsupportedError
+from emmclab.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from emmclab.crash import Exploration, Options
-    from emmclab.crash.minimal import Minimal
     from emmclab.crash.repeated import Tried
-    from emmclab.crash.session import Kept, Session
+    from emmclab.crash.session import Kept
 
 #: Exit status where a promise was broken.
 FOUND = 4
-#: Who recovers a state, in words.
-_RECOVERED = {"process": "emmclab", "e2fsck": "e2fsck", "mount": "the kernel"}
 _RUN, _STATES, _LOGS = "The run", "Cuts and states", "Logs"
 
 
@@ -43,12 +36,14 @@ def register(app: typer.Typer) -> None:
         epilog=examples(
             "emmclab crash --device emmc51-cache --workload sqlite-wal --cuts 10000",
             "emmclab crash --device emmc51-cache --repeat 5 --check $PWD/check.sh -- $PWD/workload.sh",
+            "emmclab crash --device emmc51-cache --workload files --against '--set cache.lies=flush'",
             "emmclab crash --again c3f2:8812:17:5f0a31",
         )
     )(with_groups(crash))
 
 
 def crash(
+    context: typer.Context,
     *,
     command: Annotated[
         list[str] | None,
@@ -207,6 +202,15 @@ def crash(
             metavar="LOG:CUT:STATE:OPTIONS",
         ),
     ] = None,
+    against: Annotated[
+        str | None,
+        option(
+            "Options in which a second run differs, as '--set cache.lies=flush' or '--mount-options "
+            "nobarrier': which of both loses data at more cuts, and whether that is chance.",
+            _RUN,
+            metavar="OPTIONS",
+        ),
+    ] = None,
     save_log: Annotated[Path | None, option("Also write the log here.", _LOGS, metavar="FILE")] = None,
     save_dm_log: Annotated[
         Path | None,
@@ -227,112 +231,50 @@ def crash(
     Runs a workload on a file system on a simulated device, then tries the states that a cut may leave.
     One recording has one timing; --repeat makes several. Exit status 4: a promise was broken.
     """
-    from emmclab.crash.explore import Options, no_ext4
-    from emmclab.crash.grounds import command_of
-    from emmclab.crash.recording import Workload
     from emmclab.crash.repeated import Tried
-    from emmclab.crash.scaling import scaled_down
     from emmclab.crash.session import Session
 
-    own, layer_settings = layered(settings, layers)
-    session = Session(results / "crash")
     if again is not None:
-        kept, options = session.again(again)
+        kept, options = Session(results / "crash").again(again)
         found = _shown_again(kept, options, save_image)
-        _end([Tried(kept, found, _minimized(kept, options, found))], options, as_json, html, results)
-    judged_by = _check_named(check, workload)
-    recovery = recovery or ("process" if command_of(judged_by) is None else "mount")
-    options = Options(
+        _end([Tried(kept, found, minimized(kept, options, found))], options, as_json, html, results)
+    asked = Asked(
+        command=command,
+        device=device,
+        settings=settings,
+        capacity=capacity,
+        layers=layers,
+        second=second,
+        fs=fs,
+        mkfs_options=mkfs_options,
+        mount_options=mount_options,
+        workload=workload,
+        operations=operations,
+        timeout=timeout,
+        repeat=repeat,
+        check=check,
         cuts=cuts,
         states=states,
         seed=seed,
         tear=tear,
         recovery=recovery,
-        check=judged_by,
         recovery_cuts=recovery_cuts,
-        share=_share(shard),
+        jobs=jobs,
+        shard=shard,
+        log=log,
+        base=base,
+        fresh=fresh,
+        results=results,
     )
-    if log is not None:
-        recordings = [_taken(session, options, log, base, repeat)]
-    else:
-        if device is None:
-            raise ConfigError(
-                "the device is missing",
-                kind="config",
-                field="device",
-                hint="name one, as --device emmc51-cache",
-            )
-        chosen = Workload(workload or "", tuple(command or ()), operations, seed, timeout)
-        # A workload that is not known is told before the check that would belong to it.
-        chosen.require()
-        options.require()
-        if fs != "ext4" and recovery != "mount":
-            raise no_ext4(recovery, f"the file system is to be {fs}")
-        whole = configured(device, own, capacity)
-        scaled = scaled_down(whole) if capacity is None else whole
-        recordings = [
-            session.record(
-                scaled,
-                replace(chosen, thinks=number),
-                layers=layers,
-                layer_settings=layer_settings,
-                second=None if second is None else configured(second, []),
-                file_system=fs,
-                mkfs_options=mkfs_options,
-                mount_options=mount_options,
-                said=say,
-                ready=lambda disk: _require_in_process(disk, options),
-            )
-            for number in range(repeat)
-        ]
+    if against is not None:
+        _compare(asked, asked.changed(context, against), as_json, html)
+    options, recordings = recorded(asked)
     for path, write in ((save_log, _copy), (save_dm_log, _copy_dm)):
         for number, kept in enumerate(recordings, 1):
             if path is not None:
                 write(kept, path if number == 1 else path.with_stem(f"{path.stem}-{number}"))
-    tried = []
-    for kept in recordings:
-        found = _explored(kept, options, jobs or (os.cpu_count() or 1), results, fresh=fresh)
-        tried.append(Tried(kept, found, _minimized(kept, options, found)))
+    tried = explored(asked, options, recordings)
     _end(tried, options, as_json, html, results)
-
-
-def _taken(session: Session, options: Options, log: Path, base: Path | None, repeat: int) -> Kept:
-    """Load a log of an earlier recording."""
-    from emmclab.crash.explore import require_recoverable
-    from emmclab.crash.session import open_whole
-
-    if repeat > 1:
-        raise ConfigError(
-            "a log is one recording, which cannot be repeated",
-            kind="config",
-            field="repeat",
-            hint="omit --repeat, or record again with --device",
-        )
-    options.require()
-    kept = session.take(log, base)
-    require_recoverable(open_whole(kept.log, kept.base)[0], options)
-    return kept
-
-
-def _require_in_process(disk: str, options: Options) -> None:
-    """Reject, before the workload runs, a file system that recovery in process does not support.
-
-    Raises:
-        UnsupportedError: it has unsupported features.
-    """
-    from emmclab.crash.explore import not_in_process
-
-    if options.recovery != "process":
-        return
-    try:
-        _core.read_ext4(disk, [])
-    except UnsupportedError as error:
-        raise not_in_process(error) from error
-
-
-def _named(results: Path) -> Path | None:
-    """Return the results folder, or None if it is the default."""
-    return None if results == RESULTS else results
 
 
 def _end(tried: Sequence[Tried], options: Options, as_json: bool, html: Path | None, results: Path) -> None:
@@ -344,31 +286,39 @@ def _end(tried: Sequence[Tried], options: Options, as_json: bool, html: Path | N
         # The page is of one recording: the first that shows a finding, else the first.
         one = next((one for one in tried if one.found.findings()), tried[0])
         said = summary(one.kept, options, one.found, one.minimal) | {"recordings": len(tried)}
-        write_crash_report(said, one.kept, one.found, html, results=_named(results))
+        write_crash_report(said, one.kept, one.found, html, results=named_folder(results))
         say(f"report: {html}")
     _show(tried, options, as_json)
     raise typer.Exit(FOUND if any(one.found.findings() for one in tried) else 0)
 
 
-def _check_named(check: str | None, workload: str | None) -> str | None:
-    """Return the check; an included workload has its own."""
-    from emmclab.crash import generated, workloads
+def _compare(one: Asked, other: Asked, as_json: bool, html: Path | None) -> NoReturn:
+    """Explore two runs, print what each loses and whether the difference is chance."""
+    from emmclab.cli.show_crash import show_against, show_crash
+    from emmclab.crash.against import difference
+    from emmclab.crash.repeated import as_json_of
 
-    if check is None and workload is not None and generated.is_programs(workload):
-        return generated.CHECK
-    if check == "sqlite":
-        own = workload if workload is not None and workloads.sqlite_setting(workload) else None
-        return own or "sqlite"
-    return check or workload
-
-
-def _share(shard: str) -> tuple[int, int]:
-    number, _, of = shard.partition("/")
-    if not (number.isdecimal() and of.isdecimal() and 1 <= int(number) <= int(of)):
+    if html is not None:
         raise ConfigError(
-            f"`{shard}` is not a part", kind="config", field="shard", hint="write it as --shard 3/16"
+            "a page is of one run",
+            kind="config",
+            field="html",
+            hint="leave out --against, or --html",
         )
-    return int(number) - 1, int(of)
+    runs = []
+    for asked in (one, other):
+        options, recordings = recorded(asked)
+        runs.append((options, explored(asked, options, recordings)))
+    found = [[tried.found for tried in both] for _, both in runs]
+    differs = difference(found[0], found[1])
+    if as_json:
+        both_runs = [as_json_of(both, options) for options, both in runs]
+        print_json({"runs": both_runs, "against": differs.as_json()})
+    else:
+        for options, both in runs:
+            show_crash(stdout(), both, options)
+        show_against(stdout(), differs)
+    raise typer.Exit(FOUND if any(single.findings() for run in found for single in run) else 0)
 
 
 def _copy(kept: Kept, path: Path) -> None:
@@ -385,59 +335,14 @@ def _copy_dm(kept: Kept, path: Path) -> None:
     say(f"log of dm-log-writes: {path}")
 
 
-def _explored(kept: Kept, options: Options, jobs: int, results: Path, *, fresh: bool) -> Exploration:
-    lines = kept.facts["acknowledgements"]
-    say(
-        f"{kept.facts['commands']:,} commands, {kept.facts['moments']:,} moments, {lines:,} lines "
-        f"acknowledged; exploring {options.cuts:,} cuts, recovery by {_RECOVERED[options.recovery]}"
-    )
-
-    meter = Counter("crash", "cuts")
-    before = None
-
-    def told(found: Exploration) -> None:
-        nonlocal before
-        cuts = found.covered.get("cuts", 0)
-        # The first report is of what an interrupted exploration kept.
-        before = cuts if before is None else before
-        total = min(options.cuts, found.covered.get("moments", options.cuts))
-        meter(cuts, total, before, f", {found.states:,} states, {len(found.findings())} findings")
-
-    try:
-        return kept.explore(options, jobs, told, fresh=fresh)
-    except KeyboardInterrupt:
-        # A workload that runs again makes another log, of which nothing is explored.
-        named = {"log": kept.log, "base": kept.base, "check": options.check, "results": _named(results)}
-        words = " ".join(f"--{name} {shlex.quote(str(value))}" for name, value in named.items() if value)
-        left_behind.append(f"the results so far are stored: continue with {words} and the other options")
-        raise
-
-
-def _minimized(kept: Kept, options: Options, found: Exploration) -> dict[int, Minimal]:
-    """Make each finding smaller, by its number among the findings."""
-    from emmclab.crash.explore import open_run
-    from emmclab.crash.minimal import minimize
-
-    findings = found.findings()
-    if not findings:
-        return {}
-    say(f"minimising {len(findings)} findings")
-    run, _ = open_run(str(kept.log), base=kept.base)
-    small = {number: minimize(run, options, one) for number, one in enumerate(findings)}
-    return {number: one for number, one in small.items() if one is not None}
-
-
 def _show(tried: Sequence[Tried], options: Options, as_json: bool) -> None:
     from emmclab.cli.show_crash import show_crash
-    from emmclab.crash.repeated import together
-    from emmclab.crash.summary import summary
+    from emmclab.crash.repeated import as_json_of
 
-    if not as_json:
-        show_crash(stdout(), tried, options)
-    elif len(tried) == 1:
-        print_json(summary(tried[0].kept, options, tried[0].found, tried[0].minimal))
+    if as_json:
+        print_json(as_json_of(tried, options))
     else:
-        print_json(together(tried, options))
+        show_crash(stdout(), tried, options)
 
 
 def _shown_again(kept: Kept, options: Options, save_image: Path | None) -> Exploration:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from rich.console import Console
 
+from emmclab.crash.against import ALPHA, Difference
 from emmclab.crash.explore import Options
 from emmclab.crash.finding import COMMANDS, Finding
 from emmclab.crash.minimal import Minimal
@@ -20,6 +21,22 @@ def show_crash(console: Console, tried: Sequence[Tried], options: Options) -> No
         _show_one(console, tried[0], options)
     else:
         _show_several(console, tried, options)
+
+
+def show_against(console: Console, differs: Difference) -> None:
+    """Print which of two runs loses data at more cuts, and whether that is chance."""
+    (one, other), (first, second) = differs.losing, differs.cuts
+    _put(
+        console,
+        f"the first run lost data at {one:,} of {first:,} cuts, the second at {other:,} of {second:,}: "
+        f"p = {differs.p:.2g} (Fisher's exact test)",
+    )
+    if differs.p >= ALPHA:
+        _put(console, "This difference may be chance." if one or other else "Neither lost data.")
+    if differs.enough is not None:
+        _put(
+            console, f"{differs.enough:,} cuts of each run show a difference of these shares (p < {ALPHA:g})."
+        )
 
 
 def _put(console: Console, line: str, style: str | None = None) -> None:

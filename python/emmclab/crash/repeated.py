@@ -74,3 +74,10 @@ def together(tried: Sequence[Tried], options: Options) -> dict[str, Any]:
         "seed": options.seed,
         "recordings": [summary(one.kept, options, one.found, one.minimal) for one in tried],
     }
+
+
+def as_json_of(tried: Sequence[Tried], options: Options) -> dict[str, Any]:
+    """Return what was found as JSON: of one recording, or of all."""
+    if len(tried) == 1:
+        return summary(tried[0].kept, options, tried[0].found, tried[0].minimal)
+    return together(tried, options)

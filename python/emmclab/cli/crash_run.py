@@ -1,0 +1,268 @@
+"""What `emmclab crash` does with its options: records, explores the recordings, minimises findings."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from emmclab import _core
+from emmclab.cli.console import say
+from emmclab.cli.failures import kept as left_behind
+from emmclab.cli.meter import Counter
+from emmclab.cli.simulation import configured, layered
+from emmclab.cli.studies import RESULTS
+from emmclab.errors import ConfigError, UnsupportedError
+
+if TYPE_CHECKING:
+    from emmclab.crash import Exploration, Options
+    from emmclab.crash.minimal import Minimal
+    from emmclab.crash.repeated import Tried
+    from emmclab.crash.session import Kept, Session
+
+#: Who recovers a state, in words.
+_RECOVERED = {"process": "emmclab", "e2fsck": "e2fsck", "mount": "the kernel"}
+
+
+@dataclass(frozen=True)
+class Asked:
+    """The options of a run, named as those of the command."""
+
+    command: Sequence[str] | None
+    device: str | None
+    settings: Sequence[str]
+    capacity: str | None
+    layers: Sequence[str]
+    second: str | None
+    fs: str
+    mkfs_options: Sequence[str]
+    mount_options: str | None
+    workload: str | None
+    operations: int
+    timeout: float
+    repeat: int
+    check: str | None
+    cuts: int
+    states: str
+    seed: int
+    tear: str
+    recovery: str | None
+    recovery_cuts: int
+    jobs: int
+    shard: str
+    log: Path | None
+    base: Path | None
+    fresh: bool
+    results: Path
+
+    def changed(self, context: typer.Context, words: str) -> Asked:
+        """Return the options of another run, which differs in these; settings come behind those given.
+
+        Raises:
+            ConfigError: the text has no option of a run.
+            UsageError of Typer: an option or its value is wrong.
+        """
+        try:
+            split = shlex.split(words)
+        except ValueError as error:
+            raise _against(f"`{words}` cannot be read: {error}") from None
+        parsed = context.command.make_context(context.info_name, split, parent=context.parent)
+        given = [
+            name for name in parsed.params if str(parsed.get_parameter_source(name)).endswith("COMMANDLINE")
+        ]
+        foreign = sorted(set(given) - {field.name for field in fields(self)})
+        if foreign or not given:
+            named = f"`{foreign[0]}` is no option of a run" if foreign else "no option differs"
+            raise _against(named)
+        changes = {name: parsed.params[name] for name in given}
+        if "settings" in changes:
+            changes["settings"] = [*self.settings, *changes["settings"]]
+        return replace(self, **changes)
+
+
+def _against(problem: str) -> ConfigError:
+    return ConfigError(
+        problem, kind="config", field="against", hint="as --against '--device ufs31 --set cache.lies=flush'"
+    )
+
+
+def recorded(asked: Asked) -> tuple[Options, list[Kept]]:
+    """Record the workload, or take up a log; nothing is explored yet.
+
+    Raises:
+        ConfigError: options are wrong, or missing.
+    """
+    from emmclab.crash.explore import Options, no_ext4
+    from emmclab.crash.grounds import command_of
+    from emmclab.crash.recording import Workload
+    from emmclab.crash.scaling import scaled_down
+    from emmclab.crash.session import Session
+
+    own, layer_settings = layered(asked.settings, asked.layers)
+    session = Session(asked.results / "crash")
+    judged_by = _check_named(asked.check, asked.workload)
+    recovery = asked.recovery or ("process" if command_of(judged_by) is None else "mount")
+    options = Options(
+        cuts=asked.cuts,
+        states=asked.states,
+        seed=asked.seed,
+        tear=asked.tear,
+        recovery=recovery,
+        check=judged_by,
+        recovery_cuts=asked.recovery_cuts,
+        share=_share(asked.shard),
+    )
+    if asked.log is not None:
+        return options, [_taken(session, options, asked.log, asked.base, asked.repeat)]
+    if asked.device is None:
+        raise ConfigError(
+            "the device is missing",
+            kind="config",
+            field="device",
+            hint="name one, as --device emmc51-cache",
+        )
+    chosen = Workload(
+        asked.workload or "", tuple(asked.command or ()), asked.operations, asked.seed, asked.timeout
+    )
+    # A workload that is not known is told before the check that would belong to it.
+    chosen.require()
+    options.require()
+    if asked.fs != "ext4" and recovery != "mount":
+        raise no_ext4(recovery, f"the file system is to be {asked.fs}")
+    whole = configured(asked.device, own, asked.capacity)
+    scaled = scaled_down(whole) if asked.capacity is None else whole
+    return options, [
+        session.record(
+            scaled,
+            replace(chosen, thinks=number),
+            layers=asked.layers,
+            layer_settings=layer_settings,
+            second=None if asked.second is None else configured(asked.second, []),
+            file_system=asked.fs,
+            mkfs_options=asked.mkfs_options,
+            mount_options=asked.mount_options,
+            said=say,
+            ready=lambda disk: _require_in_process(disk, options),
+        )
+        for number in range(asked.repeat)
+    ]
+
+
+def explored(asked: Asked, options: Options, recordings: Sequence[Kept]) -> list[Tried]:
+    """Explore recordings, and minimise what is found."""
+    from emmclab.crash.repeated import Tried
+
+    tried = []
+    for kept in recordings:
+        found = _explored(
+            kept, options, asked.jobs or (os.cpu_count() or 1), asked.results, fresh=asked.fresh
+        )
+        tried.append(Tried(kept, found, minimized(kept, options, found)))
+    return tried
+
+
+def _taken(session: Session, options: Options, log: Path, base: Path | None, repeat: int) -> Kept:
+    """Load a log of an earlier recording."""
+    from emmclab.crash.explore import require_recoverable
+    from emmclab.crash.session import open_whole
+
+    if repeat > 1:
+        raise ConfigError(
+            "a log is one recording, which cannot be repeated",
+            kind="config",
+            field="repeat",
+            hint="omit --repeat, or record again with --device",
+        )
+    options.require()
+    kept = session.take(log, base)
+    require_recoverable(open_whole(kept.log, kept.base)[0], options)
+    return kept
+
+
+def _require_in_process(disk: str, options: Options) -> None:
+    """Reject, before the workload runs, a file system that recovery in process does not support.
+
+    Raises:
+        UnsupportedError: it has unsupported features.
+    """
+    from emmclab.crash.explore import not_in_process
+
+    if options.recovery != "process":
+        return
+    try:
+        _core.read_ext4(disk, [])
+    except UnsupportedError as error:
+        raise not_in_process(error) from error
+
+
+def named_folder(results: Path) -> Path | None:
+    """Return the results folder, or None if it is the default."""
+    return None if results == RESULTS else results
+
+
+def _check_named(check: str | None, workload: str | None) -> str | None:
+    """Return the check; an included workload has its own."""
+    from emmclab.crash import generated, workloads
+
+    if check is None and workload is not None and generated.is_programs(workload):
+        return generated.CHECK
+    if check == "sqlite":
+        own = workload if workload is not None and workloads.sqlite_setting(workload) else None
+        return own or "sqlite"
+    return check or workload
+
+
+def _share(shard: str) -> tuple[int, int]:
+    number, _, of = shard.partition("/")
+    if not (number.isdecimal() and of.isdecimal() and 1 <= int(number) <= int(of)):
+        raise ConfigError(
+            f"`{shard}` is not a part", kind="config", field="shard", hint="write it as --shard 3/16"
+        )
+    return int(number) - 1, int(of)
+
+
+def _explored(kept: Kept, options: Options, jobs: int, results: Path, *, fresh: bool) -> Exploration:
+    lines = kept.facts["acknowledgements"]
+    say(
+        f"{kept.facts['commands']:,} commands, {kept.facts['moments']:,} moments, {lines:,} lines "
+        f"acknowledged; exploring {options.cuts:,} cuts, recovery by {_RECOVERED[options.recovery]}"
+    )
+
+    meter = Counter("crash", "cuts")
+    before = None
+
+    def told(found: Exploration) -> None:
+        nonlocal before
+        cuts = found.covered.get("cuts", 0)
+        # The first report is of what an interrupted exploration kept.
+        before = cuts if before is None else before
+        total = min(options.cuts, found.covered.get("moments", options.cuts))
+        meter(cuts, total, before, f", {found.states:,} states, {len(found.findings())} findings")
+
+    try:
+        return kept.explore(options, jobs, told, fresh=fresh)
+    except KeyboardInterrupt:
+        # A workload that runs again makes another log, of which nothing is explored.
+        named = {"log": kept.log, "base": kept.base, "check": options.check, "results": named_folder(results)}
+        words = " ".join(f"--{name} {shlex.quote(str(value))}" for name, value in named.items() if value)
+        left_behind.append(f"the results so far are stored: continue with {words} and the other options")
+        raise
+
+
+def minimized(kept: Kept, options: Options, found: Exploration) -> dict[int, Minimal]:
+    """Make each finding smaller, by its number among the findings."""
+    from emmclab.crash.explore import open_run
+    from emmclab.crash.minimal import minimize
+
+    findings = found.findings()
+    if not findings:
+        return {}
+    say(f"minimising {len(findings)} findings")
+    run, _ = open_run(str(kept.log), base=kept.base)
+    small = {number: minimize(run, options, one) for number, one in enumerate(findings)}
+    return {number: one for number, one in small.items() if one is not None}

@@ -1,0 +1,94 @@
+"""Two explorations compared: which of them loses data at more of its cuts, and whether that is chance."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from emmclab.crash.explore import Exploration
+
+#: Probability of chance below which a difference counts as shown.
+ALPHA = 0.01
+#: Most cuts of each run for which it is found out how many would show the difference.
+_MOST_CUTS = 10_000
+
+
+@dataclass(frozen=True)
+class Difference:
+    """What two runs lose.
+
+    Attributes:
+        cuts: of each run, cuts that were tried.
+        losing: of each run, cuts of which some state breaks a promise.
+        p: probability of a difference as large as this one if both lose the same share (Fisher's exact test,
+            two-sided).
+        enough: least number of cuts of each run that shows a difference of these shares with `p` below
+            `ALPHA`; `None` if the shares are equal, or more than 10,000 cuts would be needed.
+    """
+
+    cuts: tuple[int, int]
+    losing: tuple[int, int]
+    p: float
+    enough: int | None
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the difference as a dictionary of JSON values."""
+        return asdict(self) | {"alpha": ALPHA}
+
+
+def difference(one: Sequence[Exploration], other: Sequence[Exploration]) -> Difference:
+    """Compare the recordings of two runs, cut by cut."""
+    cuts = _cuts(one), _cuts(other)
+    losing = _losing(one), _losing(other)
+    return Difference(cuts, losing, fisher(losing, cuts), _enough(losing, cuts))
+
+
+def fisher(losing: tuple[int, int], cuts: tuple[int, int]) -> float:
+    """Return the two-sided p-value of Fisher's exact test: that of all tables that are no likelier.
+
+    >>> round(fisher((0, 5), (5, 5)), 6)
+    0.007937
+    >>> fisher((3, 3), (10, 10))
+    1.0
+    """
+    (first, second), lost = cuts, sum(losing)
+    least, most = max(0, lost - second), min(first, lost)
+    if least == most:
+        return 1.0
+    # The ratio of each table to the first one, as whole numbers over one denominator.
+    weight = 1
+    for i in range(least):
+        weight = weight * (first - i) // (i + 1)
+    for i in range(lost - least):
+        weight = weight * (second - i) // (i + 1)
+    weights = [weight]
+    for i in range(least, most):
+        weight = weight * (first - i) * (lost - i) // ((i + 1) * (second - lost + i + 1))
+        weights.append(weight)
+    own = weights[losing[0] - least]
+    return sum(one for one in weights if one <= own) / sum(weights)
+
+
+def _cuts(runs: Sequence[Exploration]) -> int:
+    return sum(run.covered.get("cuts", 0) for run in runs)
+
+
+def _losing(runs: Sequence[Exploration]) -> int:
+    return sum(tally.broken > 0 for run in runs for tally in run.verdicts.values())
+
+
+def _enough(losing: tuple[int, int], cuts: tuple[int, int]) -> int | None:
+    if not all(cuts) or losing[0] * cuts[1] == losing[1] * cuts[0]:
+        return None
+    shares = losing[0] / cuts[0], losing[1] / cuts[1]
+
+    def shows(each: int) -> bool:
+        return fisher((round(shares[0] * each), round(shares[1] * each)), (each, each)) < ALPHA
+
+    most = 2
+    while not shows(most):
+        most *= 2
+        if most > _MOST_CUTS:
+            return None
+    return next(each for each in range(most // 2, most + 1) if shows(each))
