@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import json
 import os
 import random
 from pathlib import Path
@@ -13,7 +15,7 @@ from hypothesis import strategies as st
 from conftest import emmclab, emmclab_json
 from emmclab.crash import generated, programs
 from emmclab.crash.expected import CheckPrograms
-from emmclab.crash.found import Mounted, Node
+from emmclab.crash.found import Mounted, Node, UnreadableError
 from emmclab.crash.programs import Operation, ProgramError, operation, parse, perform, written
 from emmclab.crash.tree import RefusedError, Tree
 
@@ -116,7 +118,10 @@ def test_what_is_allocated_and_not_written_reads_as_zeros_and_not_as_other_data(
     lines = ["create foo", "sync", "write foo 0 8192"]
     full = after(lines)
     assert judged(lines, full, {"foo": bytes(8192)}) is None
-    assert judged(lines, full, {"foo": b"secret" + bytes(8186)}) == "garbage"
+    stale = {"foo": b"secret" + bytes(8186)}
+    assert judged(lines, full, stale) == "garbage"
+    found = CheckPrograms()(Made(nodes_of(full, stale)), said(lines, mount="mount ext4 rw,data=writeback"))
+    assert found is not None and found.promise == "garbage" and "data=writeback" in str(found.documented)
     again = ["create foo", "write foo 0 8192", "sync", "truncate foo 100", "write foo 0 8192"]
     assert judged(again, after(again), {"foo": after(again[:2]).inodes[1].versions[-1].data}) is None
     assert judged(again, after(again), {"foo": bytes(8192)}) == "garbage", "the first 100 bytes stayed"
@@ -256,3 +261,42 @@ def test_a_file_of_programs_runs_and_a_wrong_line_of_it_is_named(tmp_path: Path)
     mine.write_text("create new\nsing new\n")
     done = emmclab(*words, "--results", tmp_path / "results")
     assert done.returncode == 2 and "mine.prog:2" in done.stderr and "sing" in done.stderr
+
+
+def test_a_file_that_the_kernel_cannot_read_is_a_finding_and_no_end_of_the_exploration(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "p0" / "A").mkdir(parents=True)
+    (tmp_path / "p0" / "A" / "foo").write_bytes(b"data")
+    assert set(Mounted(tmp_path).tree("/p0") or {}) == {"A", "A/foo"}
+    assert Mounted(tmp_path).tree("/p1") is None and Mounted(tmp_path).read("/p1") is None
+
+    def broken(_path: Path) -> bytes:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(Path, "read_bytes", broken)
+    with pytest.raises(UnreadableError, match="/p0/A/foo: Input/output error"):
+        Mounted(tmp_path).tree("/p0")
+    with pytest.raises(UnreadableError, match="/p0/A/foo: Input/output error"):
+        Mounted(tmp_path).read("/p0/A/foo")
+
+
+@pytest.mark.slow
+@root
+def test_btrfs_without_barriers_loses_what_was_synced(tmp_path: Path) -> None:
+    device = (
+        "--device",
+        "emmc51-cache",
+        "--capacity",
+        "512MB",
+        "--fs",
+        "btrfs",
+        "--mount-options",
+        "nobarrier",
+    )
+    states = ("--workload", "ace:2:6", "--cuts", 8, "--states", "boundary,only1:4", "--recovery", "mount")
+    done = emmclab("crash", *device, *states, "--results", tmp_path, "--json")
+    assert done.returncode == 4, done.stderr
+    findings = json.loads(done.stdout)["findings"]
+    assert {one["level"] for one in findings} == {"filesystem"}
+    assert min(len(one["minimal"]["program"]) for one in findings) <= 3, "operations are left out, too"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,6 +22,7 @@ from emmclab.errors import ConfigError, UnsupportedError
 if TYPE_CHECKING:
     from emmclab.crash import Exploration, Options
     from emmclab.crash.minimal import Minimal
+    from emmclab.crash.recording import Workload
     from emmclab.crash.repeated import Tried
     from emmclab.crash.session import Kept, Session
 
@@ -100,10 +101,8 @@ def recorded(asked: Asked) -> tuple[Options, list[Kept]]:
     from emmclab.crash.explore import Options, no_ext4
     from emmclab.crash.grounds import command_of
     from emmclab.crash.recording import Workload
-    from emmclab.crash.scaling import scaled_down
     from emmclab.crash.session import Session
 
-    own, layer_settings = layered(asked.settings, asked.layers)
     session = Session(asked.results / "crash")
     judged_by = _check_named(asked.check, asked.workload)
     recovery = asked.recovery or ("process" if command_of(judged_by) is None else "mount")
@@ -134,23 +133,38 @@ def recorded(asked: Asked) -> tuple[Options, list[Kept]]:
     options.require()
     if asked.fs != "ext4" and recovery != "mount":
         raise no_ext4(recovery, f"the file system is to be {asked.fs}")
-    whole = configured(asked.device, own, asked.capacity)
-    scaled = scaled_down(whole) if asked.capacity is None else whole
     return options, [
-        session.record(
-            scaled,
-            replace(chosen, thinks=number),
-            layers=asked.layers,
-            layer_settings=layer_settings,
-            second=None if asked.second is None else configured(asked.second, []),
-            file_system=asked.fs,
-            mkfs_options=asked.mkfs_options,
-            mount_options=asked.mount_options,
-            said=say,
-            ready=lambda disk: _require_in_process(disk, options),
+        _record(
+            asked, session, replace(chosen, thinks=number), lambda disk: _require_in_process(disk, options)
         )
         for number in range(asked.repeat)
     ]
+
+
+def _record(
+    asked: Asked,
+    session: Session,
+    workload: Workload,
+    ready: Callable[[str], None] = lambda _disk: None,
+    said: Callable[[str], None] = say,
+) -> Kept:
+    """Record a workload on the device, with the layers and the file system that are asked for."""
+    from emmclab.crash.scaling import scaled_down
+
+    own, layer_settings = layered(asked.settings, asked.layers)
+    whole = configured(str(asked.device), own, asked.capacity)
+    return session.record(
+        scaled_down(whole) if asked.capacity is None else whole,
+        workload,
+        layers=asked.layers,
+        layer_settings=layer_settings,
+        second=None if asked.second is None else configured(asked.second, []),
+        file_system=asked.fs,
+        mkfs_options=asked.mkfs_options,
+        mount_options=asked.mount_options,
+        said=said,
+        ready=ready,
+    )
 
 
 def explored(asked: Asked, options: Options, recordings: Sequence[Kept]) -> list[Tried]:
@@ -162,8 +176,38 @@ def explored(asked: Asked, options: Options, recordings: Sequence[Kept]) -> list
         found = _explored(
             kept, options, asked.jobs or (os.cpu_count() or 1), asked.results, fresh=asked.fresh
         )
-        tried.append(Tried(kept, found, minimized(kept, options, found)))
+        small = minimized(kept, options, found)
+        tried.append(Tried(kept, found, _with_programs(asked, options, kept, found, small)))
     return tried
+
+
+def _with_programs(
+    asked: Asked, options: Options, kept: Kept, found: Exploration, small: dict[int, Minimal]
+) -> dict[int, Minimal]:
+    """Make the generated programs of findings smaller, where their recording can be repeated."""
+    from emmclab.crash.reduced import program_of, reduced
+    from emmclab.crash.scratch import scratch
+    from emmclab.crash.session import Session
+
+    if asked.device is None or asked.log is not None:
+        return small
+    with scratch() as folder:
+        session = Session(folder / "crash")
+        for number, finding in enumerate(found.findings()):
+            program = program_of(kept, finding)
+            if number not in small or program is None:
+                continue
+            say(f"making a program of {len(program.operations)} operations smaller: {finding.promise}")
+            least = reduced(
+                program, finding, options, lambda one: _record(asked, session, one, said=_quiet), folder
+            )
+            if least is not None:
+                small[number] = replace(small[number], program=tuple(map(str, least.operations)))
+    return small
+
+
+def _quiet(_line: str) -> None:
+    """Say nothing of a recording that is one of many."""
 
 
 def _taken(session: Session, options: Options, log: Path, base: Path | None, repeat: int) -> Kept:

@@ -116,6 +116,8 @@ def _show_finding(console: Console, kind: Kind, options: Options, *, of: int = 1
     _put(console, f"  {kind.count:,} states{where}; the first: emmclab crash --again {again}")
     if kind.minimal is not None:
         _put(console, f"  {_smallest(kind.minimal)}")
+        if kind.minimal.program:
+            _put(console, f"  fewest operations that show it: {'; '.join(kind.minimal.program)}")
 
 
 def _show_documented(console: Console, one: Finding, count: int) -> None:

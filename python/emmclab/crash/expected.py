@@ -252,7 +252,8 @@ def _contents(
         broken = _unlike_all(node.data, [version.data for version in since])
         if broken is not None:
             promise, reason = broken
-            return _lost(history, promise, f"{path}: {reason}")
+            lost = _lost(history, promise, f"{path}: {reason}")
+            return replace(lost, documented=promises.stale_data or None) if promise == "garbage" else lost
         if promises.replace_by_rename and named.replaced >= 0 and not node.data:
             had = [version for version in versions if version.index <= named.replaced]
             if had and had[-1].data and all(version.data for version in versions[versions.index(had[-1]) :]):

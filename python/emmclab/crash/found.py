@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,6 +40,10 @@ class Node:
     links: int
     data: bytes
     attributes: Mapping[str, bytes]
+
+
+class UnreadableError(Exception):
+    """A file or folder is there, and the kernel cannot read it; the text is its path and the reason."""
 
 
 class Files(Protocol):
@@ -91,21 +96,46 @@ class Mounted:
         self._folder = folder
 
     def read(self, path: str) -> bytes | None:
-        """Return the contents of a file."""
+        """Return the contents of a file.
+
+        Raises:
+            UnreadableError: the kernel cannot read it.
+        """
         try:
             return (self._folder / path.lstrip("/")).read_bytes()
         except FileNotFoundError:
             return None
+        except OSError as error:
+            raise UnreadableError(f"{path}: {error.strerror}") from error
 
     def tree(self, folder: str) -> dict[str, Node] | None:
-        """Return what is below a folder."""
+        """Return what is below a folder.
+
+        Raises:
+            UnreadableError: the kernel cannot read a part of it.
+        """
         top = self._folder / folder.lstrip("/")
-        if not top.is_dir():
+        try:
+            if not stat.S_ISDIR(top.lstat().st_mode):
+                return None
+        except FileNotFoundError:
             return None
-        found = {}
-        for path in sorted(top.rglob("*")):
-            found[str(path.relative_to(top))] = _node(path)
+        except OSError as error:
+            raise UnreadableError(f"{folder}: {error.strerror}") from error
+        found: dict[str, Node] = {}
+        self._walk(top, top, found)
         return found
+
+    def _walk(self, top: Path, folder: Path, found: dict[str, Node]) -> None:
+        path = folder
+        try:
+            for path in sorted(folder.iterdir()):
+                node = _node(path)
+                found[str(path.relative_to(top))] = node
+                if node.kind == "folder":
+                    self._walk(top, path, found)
+        except OSError as error:
+            raise UnreadableError(f"/{path.relative_to(self._folder)}: {error.strerror}") from error
 
 
 def _nodes(read: Sequence[_core.Node] | None) -> dict[str, Node] | None:

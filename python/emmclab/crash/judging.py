@@ -17,7 +17,7 @@ from typing import Any
 from emmclab import _core
 from emmclab.crash.checks import Check, check_for
 from emmclab.crash.finding import COMMANDS, Finding
-from emmclab.crash.found import Files, Image, InProcess, Lost, Mounted
+from emmclab.crash.found import Files, Image, InProcess, Lost, Mounted, UnreadableError
 from emmclab.crash.grounds import command_of
 from emmclab.crash.mounting import NotMountedError, mounted
 from emmclab.crash.recording import MOUNTED
@@ -214,6 +214,8 @@ class Judge:
                 return self._checked(Mounted(mount), lines)
         except NotMountedError as error:
             return Lost("mountable", "filesystem", str(error))
+        except UnreadableError as error:
+            return Lost("readable", "filesystem", str(error))
 
     def _asked(self, mount: Path, lines: Sequence[str]) -> Lost | None:
         """Run the user's check in the mounted folder; `EMMCLAB_ACKNOWLEDGED` names a file of the lines."""

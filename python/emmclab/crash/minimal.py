@@ -42,6 +42,8 @@ class Minimal:
     #: How many writes were missing in the state that was made smaller.
     before: int
     tries: int
+    #: Of a generated program, the fewest operations that show the finding in a recording of their own.
+    program: tuple[str, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
         """Return the result as a dictionary of JSON values."""
@@ -65,7 +67,7 @@ def minimize(run: _core.CrashRun, options: Options, finding: Finding) -> Minimal
             while (text := explorer.next_state()) is not None and tries < _MOST_TRIES:
                 tries += 1
                 state = json.loads(text)
-                if (detail := _shows(judge, state, lines, finding)) is not None:
+                if (detail := shows(judge, state, lines, finding)) is not None:
                     return state, detail
         return None
 
@@ -85,7 +87,8 @@ def minimize(run: _core.CrashRun, options: Options, finding: Finding) -> Minimal
     )
 
 
-def _shows(judge: Judge, state: dict[str, Any], lines: list[str], finding: Finding) -> str | None:
+def shows(judge: Judge, state: dict[str, Any], lines: list[str], finding: Finding) -> str | None:
+    """Return how a state breaks the promise of a finding; `None` if it does not."""
     lost = judge.verdict(state, lines[: state["acknowledged"]])
     if lost is None or (lost.level, lost.promise) != (finding.level, finding.promise):
         return None
@@ -111,25 +114,29 @@ def _fewest(
     every = explorer.omitted()
     with judge_of(explorer, rules, options, lies) as judge:
 
-        def shows(places: list[int]) -> bool:
+        def still(places: list[int]) -> bool:
             nonlocal tries
             tries += 1
             explorer.keep_omitted(places)
-            return _shows(judge, state, lines, finding) is not None
+            return shows(judge, state, lines, finding) is not None
 
-        places = _delta(list(range(len(every))), shows, lambda: tries < _MOST_TRIES) if every else []
+        places = fewest(list(range(len(every))), still, lambda: tries < _MOST_TRIES) if every else []
     missing = tuple(Missing(*every[place]) for place in places)
     return Minimal(finding.cut, finding.state, finding.detail, missing, len(every), tries)
 
 
-def _delta(places: list[int], shows: Callable[[list[int]], bool], may: Callable[[], bool]) -> list[int]:
-    """Return a 1-minimal failing subset (delta debugging)."""
+def fewest(places: list[int], still: Callable[[list[int]], bool], may: Callable[[], bool]) -> list[int]:
+    """Return a subset that still shows a finding, and none without one of it does, as long as it may try.
+
+    >>> fewest(list(range(20)), lambda some: {3, 11} <= set(some), lambda: True)
+    [3, 11]
+    """
     parts = 2
     while len(places) >= 2 and may():
         size = max(1, len(places) // parts)
         for begin in range(0, len(places), size):
             rest = places[:begin] + places[begin + size :]
-            if rest and may() and shows(rest):
+            if rest and may() and still(rest):
                 places, parts = rest, max(parts - 1, 2)
                 break
         else:

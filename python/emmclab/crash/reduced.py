@@ -1,0 +1,85 @@
+"""Makes the program of a finding small: as few operations as still show it, each time recorded anew."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from emmclab import _core
+from emmclab.crash import generated
+from emmclab.crash.explore import Options, judge_of, open_run
+from emmclab.crash.finding import COMMANDS, Finding
+from emmclab.crash.judging import rules_of
+from emmclab.crash.minimal import fewest, shows
+from emmclab.crash.programs import Program
+from emmclab.crash.recording import Workload
+from emmclab.crash.session import Kept
+
+#: Most recordings that are made to make one program smaller.
+_MOST_TRIES = 40
+#: Most cuts of such a recording, and most of its states that are judged.
+_CUTS, _STATES = 200, 2_000
+
+
+def program_of(kept: Kept, finding: Finding) -> Program | None:
+    """Return the generated program that ran at a finding; `None` if none did, or a lower level is at fault.
+
+    A device, layer or journal that breaks a promise does so whatever the operations are.
+    """
+    workload = kept.made.get("workload")
+    if not workload or finding.level != "filesystem" or finding.way == COMMANDS:
+        return None
+    if not generated.is_programs(workload["name"]):
+        return None
+    run, _ = open_run(str(kept.log), base=kept.base)
+    begun = [line for line in run.acknowledgements()[: finding.acknowledged] if line.startswith("begin ")]
+    if not begun:
+        return None
+    return generated.load(workload["name"], workload["seed"])[int(begun[-1].split()[1])]
+
+
+def reduced(
+    program: Program, finding: Finding, options: Options, record: Callable[[Workload], Kept], folder: Path
+) -> Program | None:
+    """Return the smallest program that was found to show a finding; `None` if it does not show it alone.
+
+    Args:
+        program: the program of the finding.
+        finding: what has to be shown: its level and promise count.
+        options: of the exploration that made the finding.
+        record: records a workload as the one of the finding was recorded.
+        folder: for the programs.
+    """
+    options = replace(options, cuts=min(options.cuts, _CUTS), share=(0, 1), only=None)
+    tries = 0
+
+    def still(places: list[int]) -> bool:
+        nonlocal tries
+        tries += 1
+        one = Program(program.name, tuple(program.operations[place] for place in places))
+        path = folder / f"reduced{generated.ENDING}"
+        path.write_text(f"{one}\n", encoding="utf-8")
+        return _shows(record(Workload(str(path))), options, finding)
+
+    every = list(range(len(program.operations)))
+    if not still(every):
+        return None
+    places = fewest(every, still, lambda: tries < _MOST_TRIES)
+    return Program(program.name, tuple(program.operations[place] for place in places))
+
+
+def _shows(kept: Kept, options: Options, finding: Finding) -> bool:
+    """Whether a state of a recording shows the finding; ends at the first that does."""
+    run, facts = open_run(str(kept.log), base=kept.base)
+    lines = run.acknowledgements()
+    explorer = _core.Explorer(run, options.core())
+    with judge_of(explorer, rules_of(run), options, facts["lies"]) as judge:
+        for _ in range(_STATES):
+            text = explorer.next_state()
+            if text is None:
+                return False
+            if shows(judge, json.loads(text), lines, finding) is not None:
+                return True
+    return False
