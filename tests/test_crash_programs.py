@@ -241,12 +241,16 @@ root = pytest.mark.skipif(os.geteuid() != 0, reason="mounts a served device")
 
 
 @root
-def test_generated_programs_lose_nothing_on_an_honest_device_and_all_on_a_liar(tmp_path: Path) -> None:
+@pytest.mark.parametrize("lie", ["flush", "early_flush", "reorder", "recent"])
+def test_generated_programs_lose_nothing_on_an_honest_device_and_all_on_a_liar(
+    tmp_path: Path, lie: str
+) -> None:
     words = ("crash", "--device", "emmc51-cache", "--workload", "ace:2:25", "--cuts", "150", "--json")
     honest = emmclab_json(*words, "--results", tmp_path / "honest")
     assert honest["states"] > 100 and honest["findings"] == []
-    liar = emmclab(*words, "--set", "cache.lies=flush", "--results", tmp_path / "liar")
+    liar = emmclab(*words, "--set", f"cache.lies={lie}", "--results", tmp_path / "liar")
     assert liar.returncode == 4, liar.stdout + liar.stderr
+    assert "is no control here" not in liar.stderr
 
 
 @root

@@ -41,7 +41,6 @@ _MKFS = {"ext4": ("-b", "4096", "-J", "size=4", "-N", "4096", "-E", "lazy_itable
 _WITHOUT_EFFECT = {
     "fua": "a loop device turns FUA into flushes; a layer may send it, as `--layer journal:ordered_fua` does",
     "barrier": "Linux sends no barriers to a loop device, so that there is none to ignore",
-    "early_flush": "it acts only if a flush comes before the first write after power-on",
     "trim": "a discard promises nothing, and Linux sends no secure erase to a loop device",
     "tear": "ext4 finds commits that are torn at sectors by their checksums; `--tear inside` garbles sectors",
 }
@@ -196,8 +195,8 @@ def lies_without_effect(lie: str, layers: Sequence[str]) -> list[str]:
 
     >>> lies_without_effect("flush", []), lies_without_effect("fua", ["journal:ordered_fua"])
     ([], [])
-    >>> len(lies_without_effect("trim", [])), len(lies_without_effect("early_flush", []))
-    (1, 1)
+    >>> len(lies_without_effect("trim", []))
+    1
     """
     if layers or lie not in _WITHOUT_EFFECT:
         return []
