@@ -3,15 +3,12 @@
 //! Source: Linux `Documentation/filesystems/ext4/directory.rst` and `ifork.rst`.
 
 use crate::bytes::{le16, le32, wide};
-use crate::files::{FileKind, InodeFlags, record_length};
+use crate::files::{
+    EXTENT_BYTES, EXTENT_MAGIC, FileKind, InodeFlags, MAP_AT, MAP_BYTES, extent_length, record_length,
+};
 
-const MAP_AT: usize = 0x28;
-const EXTENT_MAGIC: u16 = 0xF30A;
-const EXTENT_BYTES: usize = 12;
 /// Extents, or blocks without levels of indirection, that an inode holds: 4 and 12.
 const MOST_RUNS: usize = 12;
-/// Lengths above it mean unwritten blocks.
-const MAX_LENGTH: u16 = 32768;
 
 /// The blocks of a directory that its inode names itself, as runs of first block and block after the last.
 #[derive(Clone, Copy, Debug, Default)]
@@ -46,7 +43,7 @@ pub(super) fn runs_of(inode: &[u8]) -> Option<Runs> {
     if flags.contains(InodeFlags::INLINE_DATA) {
         return Some(out);
     }
-    let map = inode.get(MAP_AT..MAP_AT + 60).unwrap_or_default();
+    let map = inode.get(MAP_AT..MAP_AT + MAP_BYTES).unwrap_or_default();
     if !flags.contains(InodeFlags::EXTENTS) {
         for at in 0..MOST_RUNS {
             out.push(u64::from(le32(map, 4 * at)), 1);
@@ -63,7 +60,7 @@ pub(super) fn runs_of(inode: &[u8]) -> Option<Runs> {
     }
     for entry in map[EXTENT_BYTES..].chunks_exact(EXTENT_BYTES).take(usize::from(le16(map, 2))) {
         let length = le16(entry, 4);
-        let blocks = if length > MAX_LENGTH { length - MAX_LENGTH } else { length };
+        let blocks = extent_length(length).0;
         out.push(wide(le16(entry, 6), le32(entry, 8)), u64::from(blocks));
     }
     Some(out)

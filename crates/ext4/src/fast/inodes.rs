@@ -5,14 +5,12 @@ use emmclab_base::Result;
 use super::Replayer;
 use crate::bytes::{le16, le32};
 use crate::checksum::crc32c;
-use crate::files::{FileKind, Inode, InodeFlags, ROOT};
+use crate::files::{EXTENT_MAGIC, FileKind, Inode, InodeFlags, MAP_AT as MAP, MAP_BYTES, ROOT};
 use crate::structure::Structure;
 
-const MAP: usize = 0x28;
-/// Where the fields behind the map begin.
-const BEHIND: usize = 0x64;
+/// Offset of the fields behind the block map of an inode.
+const BEHIND: usize = MAP + MAP_BYTES;
 const LINKS: usize = 0x1A;
-const EXTENT_MAGIC: u16 = 0xF30A;
 const HUGE_FILE: u32 = 0x4_0000;
 
 impl Replayer<'_> {

@@ -1,4 +1,4 @@
-//! Names: `ext4_fc_replay_link`, `_unlink` and `_create`. A directory with a hash tree that gets a name becomes one without: its
+//! Names: `ext4_fc_replay_link`, `_unlink` and `_create`. A directory with a hash tree that gets a name becomes a linear one: its
 //! blocks of hashes become empty blocks of entries, which every reader understands.
 
 use emmclab_base::Result;
@@ -265,7 +265,7 @@ impl Replayer<'_> {
         self.files.disk().write(Structure::Directory(folder.number()), offset, &bytes)
     }
 
-    /// Has a directory go without its hash tree.
+    /// Turns a directory with a hash tree into a linear one.
     fn drop_index(&self, folder: &Inode) -> Result<()> {
         let (usable, size) = (self.usable(), self.block_size());
         self.each_block(folder, |logical, block, bytes| {

@@ -4,22 +4,20 @@
 use emmclab_base::Result;
 
 use super::Replayer;
-use super::scan::length_of;
 use crate::bytes::{le16, le32, wide};
 use crate::checksum::crc32c;
-use crate::files::{Inode, InodeFlags, Run};
+use crate::files::{
+    EXTENT_BYTES as EACH, EXTENT_MAGIC, Inode, InodeFlags, MAP_AT, MAP_BYTES, Run, extent_length,
+};
 use crate::structure::Structure;
 
-const MAGIC: u16 = 0xF30A;
-/// Bytes of the header of a node, and of each entry.
-const EACH: usize = 12;
 const IN_INODE: usize = 4;
-const MAP: std::ops::Range<usize> = 0x28..0x28 + 60;
+const MAP: std::ops::Range<usize> = MAP_AT..MAP_AT + MAP_BYTES;
 
 impl Replayer<'_> {
     /// A record says that a file has blocks here now.
     pub(super) fn add_range(&mut self, value: &[u8]) -> Result<()> {
-        let (blocks, unwritten) = length_of(le16(value, 8));
+        let (blocks, unwritten) = extent_length(le16(value, 8));
         let first = u64::from(le32(value, 4));
         let physical = wide(le16(value, 10), le32(value, 12));
         let run = Run { logical: first, blocks: u64::from(blocks), physical: Some(physical), unwritten };
@@ -156,7 +154,7 @@ impl Replayer<'_> {
 
 /// Fills a node of the tree.
 fn node(bytes: &mut [u8], entries: &[(u64, [u8; EACH])], room: usize, depth: u16) {
-    for (at, value) in [(0, MAGIC), (2, entries.len() as u16), (4, room as u16), (6, depth)] {
+    for (at, value) in [(0, EXTENT_MAGIC), (2, entries.len() as u16), (4, room as u16), (6, depth)] {
         bytes[at..at + 2].copy_from_slice(&value.to_le_bytes());
     }
     for (number, (_, entry)) in entries.iter().enumerate() {

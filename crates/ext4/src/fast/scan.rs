@@ -4,11 +4,10 @@ use emmclab_base::{Error, Result};
 
 use crate::bytes::{le16, le32, wide};
 use crate::checksum::crc32c;
-use crate::journal::{FastCommitTag, fast_commit_tag};
+use crate::files::extent_length;
+use crate::journal::{FAST_COMMIT_HEAD as HEAD, FastCommitTag, fast_commit_tag};
 use crate::structure::Structure;
 
-/// Bytes before the value of a record.
-const HEAD: usize = 4;
 const LONGEST_NAME: usize = 255;
 
 /// A record that has to be replayed.
@@ -83,7 +82,7 @@ impl Scan {
                     }
                 }
                 FastCommitTag::AddRange => {
-                    let (blocks, _) = length_of(le16(value, 8));
+                    let (blocks, _) = extent_length(le16(value, 8));
                     let first = wide(le16(value, 10), le32(value, 12));
                     self.found.regions.push((first, u64::from(blocks)));
                 }
@@ -127,9 +126,4 @@ impl Scan {
         self.found.regions.truncate(self.whole.1);
         self.found
     }
-}
-
-/// Blocks of an extent of this length, and whether they are unwritten.
-pub(super) fn length_of(stored: u16) -> (u16, bool) {
-    if stored > 0x8000 { (stored - 0x8000, true) } else { (stored, false) }
 }

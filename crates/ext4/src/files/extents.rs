@@ -10,10 +10,11 @@ use crate::bytes::{le16, le32, wide};
 use crate::checksum::crc32c;
 use crate::structure::Structure;
 
-const MAGIC: u16 = 0xF30A;
+/// What the header of a node of an extent tree begins with.
+pub(crate) const EXTENT_MAGIC: u16 = 0xF30A;
 const MAX_DEPTH: u16 = 5;
 /// Bytes of the header, and of each entry.
-const EACH: usize = 12;
+pub(crate) const EXTENT_BYTES: usize = 12;
 /// Lengths above it mean unwritten blocks, as many as it is exceeded by.
 const MAX_LENGTH: u16 = 32768;
 /// Blocks of a file are counted with 32 bits.
@@ -34,20 +35,19 @@ pub(super) fn at<B: Blocks>(mapper: &mut Mapper<'_, B>, logical: u64) -> Result<
             0 => &mapper.inode.map,
             below => &mapper.levels[below - 1].bytes,
         };
-        let keys = |entry: usize| u64::from(le32(bytes, EACH * (entry + 1)));
+        let keys = |entry: usize| u64::from(le32(bytes, EXTENT_BYTES * (entry + 1)));
         let after = partition(header.entries, |entry| keys(entry) <= logical);
         if after < header.entries {
             hole_end = hole_end.min(keys(after));
         }
-        let Some(entry) = after.checked_sub(1).map(|entry| &bytes[EACH * (entry + 1)..EACH * (entry + 2)])
+        let Some(entry) =
+            after.checked_sub(1).map(|entry| &bytes[EXTENT_BYTES * (entry + 1)..EXTENT_BYTES * (entry + 2)])
         else {
             return hole(mapper, logical, hole_end);
         };
         if header.depth == 0 {
             let first = u64::from(le32(entry, 0));
-            let length = le16(entry, 4);
-            let (unwritten, blocks) =
-                if length > MAX_LENGTH { (true, length - MAX_LENGTH) } else { (false, length) };
+            let (blocks, unwritten) = extent_length(le16(entry, 4));
             let end = first + u64::from(blocks);
             if logical >= end {
                 return hole(mapper, logical, hole_end);
@@ -63,6 +63,11 @@ pub(super) fn at<B: Blocks>(mapper: &mut Mapper<'_, B>, logical: u64) -> Result<
         header = descend(mapper, level, block, header.depth - 1)?;
         level += 1;
     }
+}
+
+/// Blocks of an extent with this length on the disk, and whether they are unwritten.
+pub(crate) fn extent_length(stored: u16) -> (u16, bool) {
+    if stored > MAX_LENGTH { (stored - MAX_LENGTH, true) } else { (stored, false) }
 }
 
 fn hole<B: Blocks>(mapper: &Mapper<'_, B>, logical: u64, end: u64) -> Result<Run> {
@@ -108,7 +113,7 @@ fn descend<B: Blocks>(mapper: &mut Mapper<'_, B>, level: usize, block: u64, dept
     let header = check(&known.bytes, structure, offset, Some(depth))?;
     if mapper.filesystem.superblock().has_checksums() {
         // The checksum stands behind the room for entries.
-        let tail = EACH * (usize::from(le16(&known.bytes, 4)) + 1);
+        let tail = EXTENT_BYTES * (usize::from(le16(&known.bytes, 4)) + 1);
         let stored = le32(&known.bytes, tail);
         let computed = crc32c(mapper.filesystem.seed_of(mapper.inode), &known.bytes[..tail]);
         if stored != computed {
@@ -128,8 +133,8 @@ fn check(bytes: &[u8], structure: Structure, offset: u64, depth: Option<u16>) ->
     let fault = |at: usize, problem: String| Err(structure.fault(offset + at as u64, problem));
     let (magic, entries, most) = (le16(bytes, 0), le16(bytes, 2), le16(bytes, 4));
     let header = Header { entries: usize::from(entries), depth: le16(bytes, 6) };
-    if magic != MAGIC {
-        return fault(0, format!("magic number {magic:#06x} of an extent tree is not {MAGIC:#06x}"));
+    if magic != EXTENT_MAGIC {
+        return fault(0, format!("magic number {magic:#06x} of an extent tree is not {EXTENT_MAGIC:#06x}"));
     }
     if header.depth > MAX_DEPTH {
         return fault(6, format!("depth {} of the extent tree, at most {MAX_DEPTH}", header.depth));
@@ -137,12 +142,12 @@ fn check(bytes: &[u8], structure: Structure, offset: u64, depth: Option<u16>) ->
     if let Some(depth) = depth.filter(|depth| *depth != header.depth) {
         return Err(wrong_depth(structure, offset, header.depth, depth));
     }
-    if entries > most || EACH * (usize::from(most) + 1) > bytes.len() {
+    if entries > most || EXTENT_BYTES * (usize::from(most) + 1) > bytes.len() {
         return fault(2, format!("{entries} entries of at most {most} in {} bytes", bytes.len()));
     }
     let mut free = 0;
     for entry in 1..=header.entries {
-        let at = EACH * entry;
+        let at = EXTENT_BYTES * entry;
         let key = u64::from(le32(bytes, at));
         if key < free {
             return fault(at, format!("key {key} of an extent where at least {free} is expected"));
@@ -151,7 +156,7 @@ fn check(bytes: &[u8], structure: Structure, offset: u64, depth: Option<u16>) ->
         if length == 0 {
             return fault(at + 4, "an extent of no blocks".to_owned());
         }
-        free = key + u64::from(if length > MAX_LENGTH { length - MAX_LENGTH } else { length });
+        free = key + u64::from(extent_length(length).0);
     }
     Ok(header)
 }

@@ -16,8 +16,9 @@ use crate::structure::Structure;
 use crate::superblock::Incompat;
 
 /// Bytes of the words in the inode that map blocks, or hold a short symbolic link.
-pub(super) const MAP_BYTES: usize = 60;
-const MAP_AT: usize = 0x28;
+pub(crate) const MAP_BYTES: usize = 60;
+/// Where these words stand in the inode.
+pub(crate) const MAP_AT: usize = 0x28;
 const CHECKSUM_LOW: usize = 0x7C;
 const CHECKSUM_HIGH: usize = 0x82;
 /// Bytes of an inode without extra fields.

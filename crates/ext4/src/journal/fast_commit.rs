@@ -5,7 +5,7 @@
 use crate::bytes::le16;
 
 /// Bytes before the value of a record.
-const HEAD: usize = 4;
+pub(crate) const HEAD: usize = 4;
 
 /// Kinds of records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,8 +8,8 @@ mod replayed;
 mod superblock;
 mod verified;
 
-pub(crate) use fast_commit::tag as fast_commit_tag;
 pub use fast_commit::{FastCommitRecord, FastCommitRecords, FastCommitTag};
+pub(crate) use fast_commit::{HEAD as FAST_COMMIT_HEAD, tag as fast_commit_tag};
 pub use location::Location;
 pub use records::{
     Commit, LogFormat, MAGIC as JOURNAL_MAGIC, Record, RecordKind, Revoked, Tag, TagFlags, Tags,
