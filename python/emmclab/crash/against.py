@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -91,4 +92,4 @@ def _enough(losing: tuple[int, int], cuts: tuple[int, int]) -> int | None:
         most *= 2
         if most > _MOST_CUTS:
             return None
-    return next(each for each in range(most // 2, most + 1) if shows(each))
+    return bisect_left(range(most + 1), True, lo=most // 2, key=shows)

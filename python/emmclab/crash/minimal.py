@@ -10,7 +10,7 @@ from typing import Any
 from emmclab import _core
 from emmclab.crash.explore import Options, judge_of
 from emmclab.crash.finding import COMMANDS, Finding
-from emmclab.crash.judging import Judge, RuleBreak, rules_of
+from emmclab.crash.judging import Judge, rules_of
 from emmclab.crash.recording import MOUNTED
 
 #: Most states that are judged to make one finding smaller.
@@ -50,75 +50,80 @@ class Minimal:
         return asdict(self)
 
 
+class Search:
+    """Looks for states of a run that show a finding."""
+
+    def __init__(self, run: _core.CrashRun, options: Options, finding: Finding) -> None:
+        """Know the run, how its states are judged, and the level and promise of the finding."""
+        self._run, self._options, self._finding = run, options, finding
+        self._lines, self._rules = run.acknowledgements(), rules_of(run)
+        self._lies = json.loads(run.facts())["lies"]
+
+    def explorer(self, cut: int, number: int | None) -> _core.Explorer:
+        """Return the explorer of a cut, or of one state of it."""
+        only = replace(self._options, only=(cut, number), share=(0, 1))
+        return _core.Explorer(self._run, only.core())
+
+    def judge(self, explorer: _core.Explorer) -> Judge:
+        """Return a judge of the states of an explorer."""
+        return judge_of(explorer, self._rules, self._options, self._lies)
+
+    def shows(self, judge: Judge, state: dict[str, Any]) -> str | None:
+        """Return how a state breaks the promise of the finding; `None` if it does not."""
+        lost = judge.verdict(state, self._lines[: state["acknowledged"]])
+        finding = self._finding
+        if lost is None or (lost.level, lost.promise) != (finding.level, finding.promise):
+            return None
+        return lost.detail if (lost.documented is None) == (finding.documented is None) else None
+
+    def first(self, explorer: _core.Explorer, most: int) -> tuple[tuple[dict[str, Any], str] | None, int]:
+        """Return the first state that shows the finding, and how; and how many states were judged."""
+        judged = 0
+        with self.judge(explorer) as judge:
+            while judged < most and (text := explorer.next_state()) is not None:
+                judged += 1
+                state = json.loads(text)
+                if (detail := self.shows(judge, state)) is not None:
+                    return (state, detail), judged
+        return None, judged
+
+
 def minimize(run: _core.CrashRun, options: Options, finding: Finding) -> Minimal | None:
     """Make a finding smaller; `None` where it is one of commands, not of a state."""
     if finding.way == COMMANDS:
         return None
-    lines, rules = run.acknowledgements(), rules_of(run)
-    lies = json.loads(run.facts())["lies"]
+    search = Search(run, options, finding)
     tries = 0
-
-    def same(cut: int, number: int | None) -> tuple[dict[str, Any], str] | None:
-        """Judge a state, or the first of a cut that shows the finding."""
-        nonlocal tries
-        only = replace(options, only=(cut, number), share=(0, 1))
-        explorer = _core.Explorer(run, only.core())
-        with judge_of(explorer, rules, options, lies) as judge:
-            while (text := explorer.next_state()) is not None and tries < _MOST_TRIES:
-                tries += 1
-                state = json.loads(text)
-                if (detail := shows(judge, state, lines, finding)) is not None:
-                    return state, detail
-        return None
-
     cut, number, detail = finding.cut, finding.state, finding.detail
     low = max(run.after_mark(MOUNTED), cut - _BEFORE)
     # Promises that are broken stay so for a while: halve the moments in which the first is.
     while low < cut and tries < _MOST_TRIES:
         middle = (low + cut) // 2
-        shown = same(middle, None)
+        shown, judged = search.first(search.explorer(middle, None), _MOST_TRIES - tries)
+        tries += judged
         if shown is None:
             low = middle + 1
         else:
             state, detail = shown
             cut, number = middle, state["number"]
-    return _fewest(
-        run, options, replace(finding, cut=cut, state=number, detail=detail), (lines, rules), tries
-    )
+    return _fewest(search, replace(finding, cut=cut, state=number, detail=detail), tries)
 
 
-def shows(judge: Judge, state: dict[str, Any], lines: list[str], finding: Finding) -> str | None:
-    """Return how a state breaks the promise of a finding; `None` if it does not."""
-    lost = judge.verdict(state, lines[: state["acknowledged"]])
-    if lost is None or (lost.level, lost.promise) != (finding.level, finding.promise):
-        return None
-    return lost.detail if (lost.documented is None) == (finding.documented is None) else None
-
-
-def _fewest(
-    run: _core.CrashRun,
-    options: Options,
-    finding: Finding,
-    known: tuple[list[str], list[RuleBreak]],
-    tries: int,
-) -> Minimal:
+def _fewest(search: Search, finding: Finding, tries: int) -> Minimal:
     """Leave out as few writes as show the finding (delta debugging, Zeller and Hildebrandt 2002)."""
-    lines, rules = known
-    lies = json.loads(run.facts())["lies"]
-    only = replace(options, only=(finding.cut, finding.state), share=(0, 1))
-    explorer = _core.Explorer(run, only.core())
+    explorer = search.explorer(finding.cut, finding.state)
     text = explorer.next_state()
     if text is None:
         return Minimal(finding.cut, finding.state, finding.detail, (), 0, tries)
     state = json.loads(text)
     every = explorer.omitted()
-    with judge_of(explorer, rules, options, lies) as judge:
+    with search.judge(explorer) as judge:
 
         def still(places: list[int]) -> bool:
             nonlocal tries
             tries += 1
             explorer.keep_omitted(places)
-            return shows(judge, state, lines, finding) is not None
+            return search.shows(judge, state) is not None
 
         places = fewest(list(range(len(every))), still, lambda: tries < _MOST_TRIES) if every else []
     missing = tuple(Missing(*every[place]) for place in places)

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 from emmclab import _core
 from emmclab.crash import generated
-from emmclab.crash.explore import Options, judge_of, open_run
+from emmclab.crash.explore import Options, open_run
 from emmclab.crash.finding import COMMANDS, Finding
-from emmclab.crash.judging import rules_of
-from emmclab.crash.minimal import fewest, shows
+from emmclab.crash.minimal import Search, fewest
 from emmclab.crash.programs import Program
 from emmclab.crash.recording import Workload
 from emmclab.crash.session import Kept
@@ -71,15 +69,7 @@ def reduced(
 
 
 def _shows(kept: Kept, options: Options, finding: Finding) -> bool:
-    """Whether a state of a recording shows the finding; ends at the first that does."""
-    run, facts = open_run(str(kept.log), base=kept.base)
-    lines = run.acknowledgements()
-    explorer = _core.Explorer(run, options.core())
-    with judge_of(explorer, rules_of(run), options, facts["lies"]) as judge:
-        for _ in range(_STATES):
-            text = explorer.next_state()
-            if text is None:
-                return False
-            if shows(judge, json.loads(text), lines, finding) is not None:
-                return True
-    return False
+    """Whether a state of a recording shows the finding."""
+    run, _ = open_run(str(kept.log), base=kept.base)
+    shown, _ = Search(run, options, finding).first(_core.Explorer(run, options.core()), _STATES)
+    return shown is not None
