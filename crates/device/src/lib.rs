@@ -5,6 +5,7 @@
 //!
 //! Its rooms know only what stands below them: controller, FTL, NAND, then settings and ids.
 
+mod bit_set;
 mod capabilities;
 pub mod checker;
 mod command;
@@ -19,6 +20,7 @@ mod geometry;
 mod health;
 mod ids;
 mod image;
+mod links;
 mod load;
 mod lru;
 mod nand;

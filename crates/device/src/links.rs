@@ -1,7 +1,7 @@
 //! Lists of values in the order of their use, over one store: a value is in one list at a time, and every step takes constant time.
 
 /// No node.
-pub(super) const NONE: u32 = u32::MAX;
+pub(crate) const NONE: u32 = u32::MAX;
 
 #[derive(Clone, Copy, Debug)]
 struct Node<T> {
@@ -12,7 +12,7 @@ struct Node<T> {
 
 /// The two ends of a list.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct List {
+pub(crate) struct List {
     pub oldest: u32,
     pub newest: u32,
 }
@@ -23,7 +23,7 @@ impl List {
 
 /// The values of all lists, each at a place that it keeps.
 #[derive(Clone, Debug)]
-pub(super) struct Links<T> {
+pub(crate) struct Links<T> {
     nodes: Vec<Node<T>>,
     spare: Vec<u32>,
 }

@@ -1,51 +1,32 @@
 //! Keys in the order of their last use, with every step in constant time: write buffer, read cache, mapping cache.
 
-/// No node.
-const NONE: u32 = u32::MAX;
-
-#[derive(Clone, Copy, Debug)]
-struct Node {
-    key: u32,
-    /// Towards the newest.
-    newer: u32,
-    /// Towards the oldest.
-    older: u32,
-}
+use crate::links::{Links, List, NONE};
 
 /// A set of keys from 0 on, ordered from the oldest to the newest.
 #[derive(Clone, Debug)]
 pub(crate) struct Lru {
     /// Index in `nodes` of each key, plus 1; 0 = not in the set.
     indices: Vec<u32>,
-    nodes: Vec<Node>,
-    /// Nodes given up.
-    spare: Vec<u32>,
-    oldest: u32,
-    newest: u32,
+    nodes: Links<u32>,
+    order: List,
 }
 
 impl Lru {
     /// An empty set of keys below `keys`, with room for `most` of them at a time.
     pub fn new(keys: usize, most: usize) -> Self {
-        Self {
-            indices: vec![0; keys],
-            nodes: Vec::with_capacity(most),
-            spare: Vec::with_capacity(most),
-            oldest: NONE,
-            newest: NONE,
-        }
+        Self { indices: vec![0; keys], nodes: Links::new(most), order: List::EMPTY }
     }
 
     pub fn len(&self) -> usize {
-        self.nodes.len() - self.spare.len()
+        self.nodes.len()
     }
 
     pub fn oldest(&self) -> Option<u32> {
-        (self.oldest != NONE).then(|| self.nodes[self.oldest as usize].key)
+        (self.order.oldest != NONE).then(|| self.nodes.get(self.order.oldest))
     }
 
     pub fn newest(&self) -> Option<u32> {
-        (self.newest != NONE).then(|| self.nodes[self.newest as usize].key)
+        (self.order.newest != NONE).then(|| self.nodes.get(self.order.newest))
     }
 
     pub fn holds(&self, key: u32) -> bool {
@@ -68,65 +49,28 @@ impl Lru {
     pub fn put(&mut self, key: u32, renew: bool) -> usize {
         let Some(place) = self.indices[key as usize].checked_sub(1) else { return self.add(key) };
         if renew {
-            self.renew(place);
+            self.nodes.renew(&mut self.order, place);
         }
         place as usize
     }
 
     fn add(&mut self, key: u32) -> usize {
-        let node = Node { key, newer: NONE, older: NONE };
-        let place = if let Some(place) = self.spare.pop() {
-            self.nodes[place as usize] = node;
-            place
-        } else {
-            self.nodes.push(node);
-            self.nodes.len() as u32 - 1
-        };
+        let place = self.nodes.add(&mut self.order, key);
         self.indices[key as usize] = place + 1;
-        self.link(place);
         place as usize
     }
 
     /// Takes a key out; false where it is not there.
     pub fn remove(&mut self, key: u32) -> bool {
         let Some(place) = self.indices[key as usize].checked_sub(1) else { return false };
-        self.unlink(place);
+        self.nodes.remove(&mut self.order, place);
         self.indices[key as usize] = 0;
-        self.spare.push(place);
         true
-    }
-
-    /// Makes a node that is in no order the newest.
-    fn link(&mut self, place: u32) {
-        let older = std::mem::replace(&mut self.newest, place);
-        let node = &mut self.nodes[place as usize];
-        (node.newer, node.older) = (NONE, older);
-        if older == NONE {
-            self.oldest = place;
-        } else {
-            self.nodes[older as usize].newer = place;
-        }
-    }
-
-    fn unlink(&mut self, place: u32) {
-        let Node { newer, older, .. } = self.nodes[place as usize];
-        if older == NONE {
-            self.oldest = newer;
-        } else {
-            self.nodes[older as usize].newer = newer;
-        }
-        if newer == NONE {
-            self.newest = older;
-        } else {
-            self.nodes[newer as usize].older = older;
-        }
     }
 
     /// The keys from the oldest to the newest.
     pub fn iter(&self) -> impl Iterator<Item = u32> + '_ {
-        let next = |node: u32| (node != NONE).then_some(node);
-        std::iter::successors(next(self.oldest), move |node| next(self.nodes[*node as usize].newer))
-            .map(|node| self.nodes[node as usize].key)
+        self.nodes.places(self.order).map(|place| self.nodes.get(place))
     }
 
     /// Takes out every key.
@@ -137,17 +81,8 @@ impl Lru {
     /// Makes a key the newest if it is there; it keeps its place.
     pub fn touch(&mut self, key: u32) -> bool {
         let Some(place) = self.indices[key as usize].checked_sub(1) else { return false };
-        self.renew(place);
+        self.nodes.renew(&mut self.order, place);
         true
-    }
-
-    /// Makes a node the newest.
-    #[inline]
-    fn renew(&mut self, place: u32) {
-        if self.newest != place {
-            self.unlink(place);
-            self.link(place);
-        }
     }
 
     /// Takes out the oldest key.

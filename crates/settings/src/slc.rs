@@ -130,8 +130,8 @@ pub enum BoosterResize {
     /// Only when `size_pct` changes in a device in use.
     #[default]
     Off,
-    /// At the beginning of a time without commands, an eighth at most: smaller where the user has too little free space for it, larger where
-    /// it was found full and the user has the space.
+    /// At the beginning of a time without commands, by at most an eighth of its blocks. The buffer shrinks when the free space of the user is
+    /// smaller than the buffer, and grows when it was full and the free space allows it.
     Hint,
 }
 

@@ -5,7 +5,7 @@ use emmclab_base::{Modifiers, Nanos, Op};
 
 use super::below::{Below, span_of};
 use super::write_buffer::WriteBuffer;
-use super::{Controller, SincePowerOn};
+use super::{Controller, First};
 use crate::events::{CacheFlushed, CacheRead, Observer, UnitCached, ZoneBufferTaken};
 use crate::ftl::request_state::{NO_COMMAND, RequestState, Taken};
 use crate::ids::Lpn;
@@ -24,9 +24,7 @@ impl Controller {
             let end = self.flush_command(request.ready, below);
             request.wait_until(end);
         }
-        if self.since_power_on == SincePowerOn::Nothing {
-            self.since_power_on = SincePowerOn::WriteFirst;
-        }
+        self.first_since_power_on.get_or_insert(First::Write);
         if modifiers.contains(Modifiers::RELIABLE) && self.reliable_writes {
             request.spend(self.commands.reliable);
         }
@@ -48,10 +46,10 @@ impl Controller {
     /// Writes to the flash, after what the buffer holds of the same units and what a barrier puts before.
     fn write_around<L: Observer>(&mut self, request: &mut RequestState, below: &mut Below<'_, L>) {
         let (first, units) = below.units_of(request);
+        let from = self.leaves_from(first);
         if let Some(buffer) = &mut self.write_buffer {
             buffer.leave_before_all(request.ready, below);
             request.wait_until(buffer.barrier_end);
-            let from = self.zones.as_ref().and_then(|zones| zones.leaves_from(first)).unwrap_or(first);
             buffer.write_units_back(from, first.plus(units), request.ready, below);
         }
         if let Some(cache) = &mut self.read_cache {
@@ -60,6 +58,11 @@ impl Controller {
         if below.stop().is_none() {
             self.write_data(request, below);
         }
+    }
+
+    /// The first unit that leaves the buffer with a unit: that of its zone, where zones have buffers of their own.
+    fn leaves_from(&self, unit: Lpn) -> Lpn {
+        self.zones.as_ref().and_then(|zones| zones.leaves_from(unit)).unwrap_or(unit)
     }
 
     /// Takes the data into the buffer, unit by unit, waiting for room.
@@ -119,11 +122,8 @@ impl Controller {
 
     /// Whether a flush that the host asks for now is completed without being done.
     fn skips_flush(&mut self) -> bool {
-        if self.since_power_on == SincePowerOn::Nothing {
-            self.since_power_on = SincePowerOn::FlushFirst;
-        }
-        self.lies == Lie::Flush
-            || self.lies == Lie::EarlyFlush && self.since_power_on == SincePowerOn::FlushFirst
+        let first = *self.first_since_power_on.get_or_insert(First::Flush);
+        self.lies == Lie::Flush || self.lies == Lie::EarlyFlush && first == First::Flush
     }
 
     /// A flush of the sectors of `request` alone (SYNCHRONIZE CACHE with a range); returns when it is complete. Where they are more than the
@@ -134,7 +134,7 @@ impl Controller {
         below: &mut Below<'_, L>,
     ) -> Nanos {
         let (ready, (first, units)) = (request.ready, below.units_of(request));
-        let skips = self.skips_flush();
+        let (skips, from) = (self.skips_flush(), self.leaves_from(first));
         let Some(buffer) =
             self.write_buffer.as_mut().filter(|buffer| units <= buffer.units() && !buffer.keeps_order())
         else {
@@ -142,7 +142,6 @@ impl Controller {
         };
         if !skips {
             let (end, before) = (first.plus(units), buffer.units());
-            let from = self.zones.as_ref().and_then(|zones| zones.leaves_from(first)).unwrap_or(first);
             buffer.write_units_back(from, end, ready, below);
             let units = before - buffer.units();
             below.log.cache_flushed(&CacheFlushed { units, at: ready, asked_for: true });

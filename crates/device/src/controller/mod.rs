@@ -44,13 +44,9 @@ const LATEST: Nanos = Nanos(1 << 61);
 
 /// What the host asked for first since the power came on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum SincePowerOn {
-    /// Neither a write nor a flush.
-    Nothing,
-    /// A write.
-    WriteFirst,
-    /// A flush.
-    FlushFirst,
+enum First {
+    Write,
+    Flush,
 }
 
 /// The controller's clock: numbers of requests and the latest times.
@@ -93,7 +89,8 @@ pub(crate) struct Controller {
     reliable_writes: bool,
     barriers: bool,
     lies: Lie,
-    since_power_on: SincePowerOn,
+    /// `None` until the first write or flush.
+    first_since_power_on: Option<First>,
     /// The entries of a packed command, kept to reuse the memory.
     pack: Vec<RequestState>,
     clock: Clock,
@@ -163,7 +160,7 @@ impl Controller {
             reliable_writes: settings.features.reliable_write || settings.interface.is_ufs(),
             barriers: settings.features.barrier,
             lies: settings.cache.lies,
-            since_power_on: SincePowerOn::Nothing,
+            first_since_power_on: None,
             pack: Vec::new(),
             clock: Clock::NEW,
         }
@@ -212,7 +209,7 @@ impl Controller {
 
     /// Makes time, numbers and RAM start again. The write buffer must be empty.
     pub fn rewind(&mut self) {
-        self.since_power_on = SincePowerOn::Nothing;
+        self.first_since_power_on = None;
         self.commands.rewind();
         self.power.rewind();
         self.background.rewind();
@@ -253,7 +250,7 @@ impl Controller {
 
     /// Power was lost at `at`: what waited in RAM is gone, and nothing is under way.
     pub fn cut(&mut self, at: Nanos) {
-        self.since_power_on = SincePowerOn::Nothing;
+        self.first_since_power_on = None;
         self.commands.rewind();
         self.background.rewind();
         if let Some(link) = &mut self.link {

@@ -4,6 +4,7 @@
 //! page carries the times of its operation; when collection moves pages, the reads and programs of a move (or of a run of moves
 //! into one block, which is one event for listeners that do not ask for units) carry the beginning and end of the whole move.
 
+mod map;
 mod observer;
 
 use emmclab_base::{Modifiers, Nanos, Op};
@@ -11,6 +12,7 @@ use emmclab_base::{Modifiers, Nanos, Op};
 use crate::ids::{BlockId, Lpn, PlaneId, Ppn};
 use crate::zones::ZoneState;
 
+pub use map::{LogMerged, MapHinted, MapLookedUp, MapMispredicted, MapPrefetched, Merge};
 pub use observer::{AnyObserver, Observer, OnCompletion, Quiet, Rare, Shared};
 
 /// The reason for a page read or program.
@@ -379,52 +381,6 @@ pub struct UnwrittenUnits {
     pub first: Lpn,
     /// Number of units.
     pub count: u32,
-}
-
-/// A map entry, or the page map of a logical block, was needed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct MapLookedUp {
-    /// Whether it was in memory.
-    pub hit: bool,
-}
-
-/// The host of a UFS brought the map entry of a unit along with a read (HPB).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct MapHinted {
-    /// The unit.
-    pub lpn: Lpn,
-}
-
-/// Map entries came into memory along with one that was needed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct MapPrefetched {
-    /// Number of entries.
-    pub count: u32,
-}
-
-/// The map led to another page than that of the unit, which was read in vain.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct MapMispredicted {
-    /// The unit.
-    pub lpn: Lpn,
-}
-
-/// The kinds of log-block merges (Kim et al. 2002, section III).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Merge {
-    /// The log block becomes the data block as it is.
-    Switch,
-    /// It does so after the rest of the data has been copied to it.
-    Partial,
-    /// Everything is copied to a fresh block.
-    Full,
-}
-
-/// Log blocks were merged.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LogMerged {
-    /// The kind of the merge.
-    pub kind: Merge,
 }
 
 /// A packed command came.

@@ -21,7 +21,7 @@ use crate::words::{Reader, damaged};
 use emmclab_base::Result;
 use emmclab_settings::{BoosterFlush, BoosterResize, PartialFlush, Settings, SlcMode, SlcSettings, WHOLE};
 
-/// Steps of `blocks` in which a buffer is resized.
+/// A buffer is resized by at most this fraction of its blocks at once: an eighth.
 const STEPS: u32 = 8;
 
 /// State and settings of such a buffer.
@@ -165,18 +165,13 @@ impl Booster {
     /// Whether a plane may take one more block into use, for a stream.
     fn may_open(&self, pool: &Pool, stream: Stream) -> bool {
         let pins = stream == Stream::PINNED;
-        used(pool) < self.current && (!pins || self.pinned_in(pool) < self.kept())
+        pool.in_use() < self.current && (!pins || self.pinned_in(pool) < self.kept())
     }
 
     /// Whether a plane has more blocks in use than the buffer has.
     fn is_over(&self, pool: &Pool) -> bool {
-        used(pool) > self.current
+        pool.in_use() > self.current
     }
-}
-
-/// Blocks of a pool that hold data.
-fn used(pool: &Pool) -> u32 {
-    pool.blocks - pool.free()
 }
 
 impl Core {
@@ -215,12 +210,9 @@ impl Core {
         if room { Stream::PINNED } else { stream }
     }
 
-    /// Whether a block of the buffer may be opened for a stream; it is pinned then where the stream is.
+    /// Whether a block of an SLC cache may be opened for a stream.
     pub(super) fn may_open_in_booster(&self, pool: PoolId, stream: Stream) -> bool {
-        match &self.booster {
-            Some(booster) if self.is_slc_cache(pool) => booster.may_open(self.tables.pool(pool), stream),
-            _ => true,
-        }
+        self.booster.as_ref().is_none_or(|booster| booster.may_open(self.tables.pool(pool), stream))
     }
 
     /// Whether no data is pinned.
@@ -228,7 +220,7 @@ impl Core {
         self.booster.as_ref().is_none_or(|booster| booster.partial != PartialFlush::Pinned)
     }
 
-    /// A block was opened.
+    /// A block was opened; in an SLC cache it is pinned where its stream is.
     pub(super) fn opened_in_booster(&mut self, pool: PoolId, stream: Stream, block: BlockId) {
         if stream == Stream::PINNED
             && self.is_slc_cache(pool)

@@ -58,7 +58,7 @@ impl Core {
 
     /// Whether the user's free space, which the SLC cache preserves, is more than its blocks in use would take.
     fn user_has_room(&self) -> bool {
-        let used: u32 = self.slc_pools().map(|pool| pool.blocks - pool.free()).sum();
+        let used: u32 = self.slc_pools().map(Pool::in_use).sum();
         used <= self.user_free() / self.slc.units_per_block
     }
 
@@ -74,7 +74,7 @@ impl Core {
             return true;
         }
         let blocks = self.geometry.planes * self.slc_blocks();
-        let used: u32 = self.slc_pools().map(|pool| pool.blocks - pool.free()).sum();
+        let used: u32 = self.slc_pools().map(Pool::in_use).sum();
         let free = blocks.saturating_sub(used);
         free * 100 <= blocks * self.slc.flush_at_pct
     }

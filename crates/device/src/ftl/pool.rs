@@ -129,6 +129,11 @@ impl Pool {
         }
     }
 
+    /// Blocks that are not free.
+    pub fn in_use(&self) -> u32 {
+        self.blocks - self.free()
+    }
+
     /// Free blocks, never used ones included.
     #[inline]
     pub fn free(&self) -> u32 {

@@ -87,10 +87,10 @@ pub(super) struct Wanted {
     pub rest: u32,
 }
 
-/// A page that a read goes to in vain, because the map gives places only about.
+/// The page that a read goes to in vain, because an approximate segment predicted it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct WrongPage {
-    /// Which of the device, counted in some order.
+    /// Number of the page, as [`Places::page`](super::places::Places::page) counts them.
     pub page: u32,
     pub plane: PlaneId,
 }
@@ -190,6 +190,6 @@ pub(super) trait MapCache: Send + Sync {
         None
     }
 
-    /// The same again.
+    /// A copy, behind a pointer of its own.
     fn copy(&self) -> Box<dyn MapCache>;
 }

@@ -3,6 +3,7 @@
 //! time of their last use, and which of them changed.
 
 use super::cache::{HPB_PAGES, LOOKUP_NJ, LOOKUP_NS, Layout, MapCache, MapFigures, Policy, Stale, Wanted};
+use crate::bit_set::BitSet;
 use crate::ftl::core::Core;
 use crate::ids::Lpn;
 use crate::lru::Lru;
@@ -36,27 +37,19 @@ struct MappingCache {
     layout: Layout,
     most: u32,
     entries: Lru,
-    /// Whether the entry of each unit differs from the one on the flash, one bit each.
-    changed: Vec<u64>,
-}
-
-const fn word(unit: u32) -> usize {
-    (unit / u64::BITS) as usize
-}
-
-const fn bit(unit: u32) -> u64 {
-    1 << (unit % u64::BITS)
+    /// Units whose entries differ from those on the flash.
+    changed: BitSet,
 }
 
 impl MappingCache {
     fn new(most: u32, layout: Layout) -> Self {
         let most = most.min(layout.units);
-        let changed = vec![0; word(layout.units) + 1];
+        let changed = BitSet::new(layout.units);
         Self { layout, most, entries: Lru::new(layout.units as usize, most as usize), changed }
     }
 
     fn mark(&mut self, unit: Lpn) {
-        self.changed[word(unit.0)] |= bit(unit.0);
+        self.changed.insert(unit.0);
     }
 }
 
@@ -75,8 +68,8 @@ impl MapCache for MappingCache {
             return None;
         }
         let unit = self.entries.pop()?;
-        let changed = self.changed[word(unit)] & bit(unit) != 0;
-        self.changed[word(unit)] &= !bit(unit);
+        let changed = self.changed.has(unit);
+        self.changed.remove(unit);
         changed.then(|| self.layout.page(Lpn(unit)))
     }
 
@@ -102,7 +95,7 @@ impl MapCache for MappingCache {
 
     fn written(&mut self, _: &Core, page: u32) {
         for unit in self.layout.units_of(page) {
-            self.changed[word(unit)] &= !bit(unit);
+            self.changed.remove(unit);
         }
     }
 
@@ -118,7 +111,7 @@ impl MapCache for MappingCache {
     fn words(&self) -> Vec<u32> {
         let mut out = vec![self.entries.len() as u32];
         for unit in self.entries.iter() {
-            out.extend([unit, u32::from(self.changed[word(unit)] & bit(unit) != 0)]);
+            out.extend([unit, u32::from(self.changed.has(unit))]);
         }
         out
     }

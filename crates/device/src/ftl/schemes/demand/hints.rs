@@ -4,10 +4,8 @@
 
 use rustc_hash::FxHashMap;
 
+use crate::bit_set::BitSet;
 use crate::lru::Lru;
-
-/// Bits of a word.
-const WORD: u32 = u64::BITS;
 
 /// Pages of the map that the host holds, by their last use.
 #[derive(Clone)]
@@ -16,8 +14,8 @@ pub(super) struct Hints {
     most: usize,
     /// Entries in a page.
     per_page: u32,
-    /// Entries that are out of date, a bit each, for every page that the host holds.
-    changed: FxHashMap<u32, Box<[u64]>>,
+    /// Entries that are out of date, for every page that the host holds.
+    changed: FxHashMap<u32, BitSet>,
 }
 
 impl Hints {
@@ -34,32 +32,31 @@ impl Hints {
 
     /// Whether the host brings the entry of a unit along, and it is up to date.
     pub fn gives(&mut self, unit: u32) -> bool {
-        let (page, word, bit) = self.place(unit);
-        self.changed.get(&page).is_some_and(|changed| changed[word] & bit == 0) && self.pages.touch(page)
+        let (page, entry) = self.place(unit);
+        self.changed.get(&page).is_some_and(|changed| !changed.has(entry)) && self.pages.touch(page)
     }
 
     /// The host takes a page of the map, as the device has just read it.
     pub fn take(&mut self, page: u32) {
         if self.pages.touch(page) {
             if let Some(changed) = self.changed.get_mut(&page) {
-                changed.fill(0);
+                changed.clear();
             }
             return;
         }
         let dropped = if self.pages.len() == self.most { self.pages.pop() } else { None };
-        let mut changed = dropped
-            .and_then(|page| self.changed.remove(&page))
-            .unwrap_or_else(|| vec![0; self.per_page.div_ceil(WORD) as usize].into_boxed_slice());
-        changed.fill(0);
+        let mut changed =
+            dropped.and_then(|page| self.changed.remove(&page)).unwrap_or_else(|| BitSet::new(self.per_page));
+        changed.clear();
         self.pages.push(page);
         self.changed.insert(page, changed);
     }
 
     /// The entry of a unit changes.
     pub fn change(&mut self, unit: u32) {
-        let (page, word, bit) = self.place(unit);
+        let (page, entry) = self.place(unit);
         if let Some(changed) = self.changed.get_mut(&page) {
-            changed[word] |= bit;
+            changed.insert(entry);
         }
     }
 
@@ -69,9 +66,9 @@ impl Hints {
         self.changed.clear();
     }
 
-    fn place(&self, unit: u32) -> (u32, usize, u64) {
-        let at = unit % self.per_page;
-        (unit / self.per_page, (at / WORD) as usize, 1 << (at % WORD))
+    /// The page of a unit's entry, and the number of the entry in it.
+    fn place(&self, unit: u32) -> (u32, u32) {
+        (unit / self.per_page, unit % self.per_page)
     }
 }
 

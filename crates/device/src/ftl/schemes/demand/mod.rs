@@ -10,7 +10,6 @@ mod cache;
 mod dftl;
 mod hints;
 mod leaftl;
-mod links;
 mod places;
 mod rqftl;
 mod tpftl;
@@ -346,7 +345,7 @@ struct Wrong {
     last: Option<Operation>,
 }
 
-/// Whether a request reads a unit: a write does where it covers it in part.
+/// Whether a request has to read a unit. A write has to where it covers only a part of the unit.
 #[inline]
 fn reads(core: &Core, unit: Lpn, writes: Option<Span>) -> bool {
     let sectors = core.geometry.unit_sectors;

@@ -4,7 +4,7 @@
 use crate::geometry::Geometry;
 use crate::ids::{PlaneId, Ppn};
 
-/// The number of a unit that lies nowhere.
+/// The number of a unit that holds no data.
 pub(super) const NOWHERE: u32 = u32::MAX;
 
 /// The numbering of a device.
@@ -46,7 +46,7 @@ impl Places {
         (page << shift) | (offset & ((1 << shift) - 1))
     }
 
-    /// Page of a number, counted over the device, where the page is one like that of `ppn`.
+    /// Number of the page that holds the place `number`, for pages of the same block group as that of `ppn`.
     #[inline]
     pub fn page(&self, number: u32, ppn: Ppn) -> u32 {
         let index = (ppn.0 >> self.stride_shift) % self.blocks_per_plane;

@@ -9,11 +9,11 @@
 use super::cache::{
     CACHE_KB, HPB_PAGES, LOOKUP_NJ, LOOKUP_NS, Layout, MapCache, MapFigures, Policy, Stale, Wanted,
 };
-use super::links::{Links, List};
 use super::places::{NOWHERE, Places};
 use crate::ftl::core::Core;
 use crate::geometry::Geometry;
 use crate::ids::Lpn;
+use crate::links::{Links, List};
 use emmclab_settings::{PolicyKind, PolicyOptions, PolicySetting};
 
 pub(super) const POLICY: Policy = Policy {
@@ -36,7 +36,7 @@ const INDEX_PCT: PolicySetting = PolicySetting {
 /// Bytes of a run: first unit, first place, number of units.
 const RUN_BYTES: u64 = 10;
 
-/// Units at consecutive places, or nowhere, in one page of the map.
+/// A run: consecutive units of one page of the map that lie at consecutive places, or that all hold no data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Run {
     first: u32,

@@ -10,9 +10,10 @@
 use super::cache::{
     CACHE_KB, HPB_PAGES, LOOKUP_NJ, LOOKUP_NS, Layout, MapCache, MapFigures, Policy, Stale, Wanted,
 };
-use super::links::{Links, List};
+use crate::bit_set::BitSet;
 use crate::ftl::core::Core;
 use crate::ids::Lpn;
+use crate::links::{Links, List};
 use crate::lru::Lru;
 use emmclab_settings::PolicyKind;
 
@@ -34,8 +35,6 @@ const PAGE_BYTES: u64 = 8;
 
 /// Change of the number of pages in memory that switches prefetching by predecessors on or off.
 const THRESHOLD: i32 = 3;
-
-const WORD: u32 = u64::BITS;
 
 /// Entries of a page of the map that are in memory.
 #[derive(Clone, Copy)]
@@ -62,7 +61,7 @@ struct TwoLevels {
     /// Units of entries, and the place of each plus 1; 0 = not in memory.
     entries: Links<u32>,
     places: Vec<u32>,
-    changed: Vec<u64>,
+    changed: BitSet,
     nodes: Vec<Node>,
     /// Pages with entries in memory.
     pages: Lru,
@@ -80,7 +79,7 @@ impl TwoLevels {
             budget,
             entries: Links::new((budget / ENTRY_BYTES).min(u64::from(layout.units)) as usize),
             places: vec![0; layout.units as usize],
-            changed: vec![0; (layout.units / WORD + 1) as usize],
+            changed: BitSet::new(layout.units),
             nodes: vec![Node { entries: List::EMPTY, count: 0, changed: 0 }; pages],
             pages: Lru::new(pages, 0),
             plan: None,
@@ -93,13 +92,9 @@ impl TwoLevels {
         self.places[unit as usize] != 0
     }
 
-    fn has_changed(&self, unit: u32) -> bool {
-        self.changed[(unit / WORD) as usize] & (1 << (unit % WORD)) != 0
-    }
-
     fn mark(&mut self, unit: u32) {
-        if !self.has_changed(unit) {
-            self.changed[(unit / WORD) as usize] |= 1 << (unit % WORD);
+        if !self.changed.has(unit) {
+            self.changed.insert(unit);
             self.nodes[self.layout.page(Lpn(unit)) as usize].changed += 1;
         }
     }
@@ -143,7 +138,7 @@ impl TwoLevels {
     fn evict(&mut self, page: u32) -> bool {
         let node = &self.nodes[page as usize];
         let all_changed = node.changed == node.count;
-        let clean = |place: &u32| all_changed || !self.has_changed(self.entries.get(*place));
+        let clean = |place: &u32| all_changed || !self.changed.has(self.entries.get(*place));
         let Some(place) = self.entries.places(node.entries).find(clean) else { return false };
         let node = &mut self.nodes[page as usize];
         let unit = self.entries.remove(&mut node.entries, place);
@@ -151,7 +146,7 @@ impl TwoLevels {
         let emptied = node.count == 0;
         self.places[unit as usize] = 0;
         if all_changed {
-            self.changed[(unit / WORD) as usize] &= !(1 << (unit % WORD));
+            self.changed.remove(unit);
             self.nodes[page as usize].changed -= 1;
         }
         if emptied {
@@ -239,7 +234,7 @@ impl MapCache for TwoLevels {
     fn written(&mut self, _: &Core, page: u32) {
         if std::mem::take(&mut self.nodes[page as usize].changed) > 0 {
             for unit in self.layout.units_of(page) {
-                self.changed[(unit / WORD) as usize] &= !(1 << (unit % WORD));
+                self.changed.remove(unit);
             }
         }
     }
@@ -260,7 +255,7 @@ impl MapCache for TwoLevels {
             out.extend([page, node.count]);
             for place in self.entries.places(node.entries) {
                 let unit = self.entries.get(place);
-                out.extend([unit, u32::from(self.has_changed(unit))]);
+                out.extend([unit, u32::from(self.changed.has(unit))]);
             }
         }
         out

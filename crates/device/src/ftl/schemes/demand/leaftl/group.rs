@@ -10,16 +10,16 @@ struct Owners {
     first: [u8; GROUP as usize],
 }
 
-/// Space for the work on a group, used over and over.
+/// Memory that the compaction of groups reuses.
 #[derive(Clone, Default)]
 pub struct Scratch {
     kept: Vec<(Segment, u16)>,
 }
 
-/// What levels of segments know of a unit.
+/// Where the segments of a group say that a unit lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Found {
-    /// Number of its place, or of one nearby.
+    /// Number of its place; within the error bound where it is not exact.
     pub place: u32,
     pub exact: bool,
 }
@@ -32,7 +32,7 @@ pub struct Group {
     /// End of each level in `segments`.
     levels: Vec<u16>,
     owners: Option<Box<Owners>>,
-    /// Segments that give places about.
+    /// Number of approximate segments.
     approximate: u16,
     /// Segments learned since the levels were merged.
     learned: u16,
@@ -61,7 +61,7 @@ impl Group {
         usize::from(from)..usize::from(self.levels[level])
     }
 
-    /// Where a unit lies; `None` where it never lay anywhere.
+    /// Where a unit lies; `None` if no segment gives it.
     #[inline]
     pub fn find(&self, unit: u8) -> Option<Found> {
         let mut from = 0;
@@ -307,7 +307,7 @@ impl Group {
         let counts = words.next()?;
         let (segments, levels) = (counts & 0xFFFF, counts >> 16);
         if segments == 0 {
-            return (levels == 0 || segments == 0).then_some(group);
+            return Some(group);
         }
         group.learned = u16::try_from(words.next()?).ok()?;
         for _ in 0..levels {

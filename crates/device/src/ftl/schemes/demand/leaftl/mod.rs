@@ -48,7 +48,7 @@ const COMPACT_AFTER: PolicySetting = PolicySetting {
 /// Bytes of a group in memory beside its segments: number of the group, and where they are.
 const GROUP_BYTES: u64 = 8;
 
-/// Segments by group, and which of them are in memory.
+/// The learned segments of all groups, and which groups are in memory.
 #[derive(Clone)]
 struct Learned {
     layout: Layout,

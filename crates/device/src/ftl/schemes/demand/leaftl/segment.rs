@@ -21,7 +21,7 @@ const MOST_STEP: u32 = (1 << 14) - 1;
 const FRACTION: u32 = 11;
 
 /// A linear piece of the map: `start`, `length`, slope and intercept, as the paper has them (S, L, K, I). The slope is a step between
-/// consecutive units, a stride of units with consecutive places, or, where the segment gives places only about, a fixed-point number.
+/// consecutive units, a stride of units with consecutive places, or, in an approximate segment, a fixed-point number.
 /// The intercept is that of the first unit of the group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Segment {
@@ -39,12 +39,12 @@ impl Segment {
         self.start.saturating_add(self.length)
     }
 
-    /// Whether it gives places only about, and another table says which units it gives.
+    /// Whether its places are approximate; the conflict resolution buffer says which units it gives.
     pub fn is_approximate(self) -> bool {
         self.slope & APPROXIMATE != 0
     }
 
-    /// Whether its units lie nowhere.
+    /// Whether its units hold no data, after a discard.
     pub fn is_discard(self) -> bool {
         self.slope == 0
     }
@@ -62,7 +62,7 @@ impl Segment {
         if self.slope & STRIDE == 0 { 1 } else { (self.slope & !STRIDE).max(1) }
     }
 
-    /// The number of a unit's place, or one nearby.
+    /// The number of a unit's place; in an approximate segment, one within the error bound.
     #[inline]
     pub fn place(self, unit: u8) -> u32 {
         let x = u32::from(unit);
@@ -87,13 +87,13 @@ impl Segment {
         bits
     }
 
-    /// Gives the units from `first` to `last` only.
+    /// Shortens the segment to the units from `first` to `last`.
     pub fn trim(&mut self, first: u8, last: u8) {
         self.start = first;
         self.length = last.saturating_sub(first);
     }
 
-    /// Whether `next` only goes on where this one ends.
+    /// Whether `next` is the same line, from the unit on after the last of this one.
     pub fn continues(self, next: Self) -> bool {
         let same = self.slope == next.slope && self.intercept == next.intercept;
         same && !self.is_approximate()
@@ -134,7 +134,7 @@ pub fn without(bits: Bits, other: Bits) -> Bits {
     std::array::from_fn(|i| bits[i] & !other[i])
 }
 
-/// The first and the last unit; `None` of none.
+/// The first and the last unit; `None` if the set is empty.
 pub fn ends(bits: Bits) -> Option<(u8, u8)> {
     let first = (0..4).find(|i| bits[*i] != 0)?;
     let last = (0..4).rfind(|i| bits[*i] != 0)?;
@@ -182,7 +182,7 @@ fn accurate(points: &[Point]) -> (Segment, usize) {
     (Segment::accurate(first, points[count - 1].0, slope, place), count)
 }
 
-/// The longest segment from the first unit on that gives places about; `None` where it is of one unit.
+/// The longest approximate segment from the first unit on; `None` if it has one unit only.
 fn approximate(points: &[Point], gamma: i64) -> Option<(Segment, usize)> {
     let (first, place) = points[0];
     if place == NOWHERE {
