@@ -1,13 +1,14 @@
 //! The exploration of power cuts.
 
 use std::fs::File;
+use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use emmclab_crash::log::{Port, dm};
 use emmclab_crash::{
-    Broken, ExploreOptions, Explorer, HostView, Judge, Level, Problem, Recovered, Run, State, Ways, What,
+    Broken, ExploreOptions, Explorer, HostView, Judge, KnownReads, Level, Problem, Recovered, Run, State, Ways, What,
     journal_rules,
 };
 use emmclab_trace::{Error, Kind, SECTOR_BYTES};
@@ -225,6 +226,7 @@ type OmittedRow = (u64, i64, u64, u64, bool);
 pub(crate) struct PyExplorer {
     explorer: Explorer,
     judge: Judge,
+    reads: KnownReads,
     /// The state as it was chosen, and as it is tried.
     chosen: Option<State>,
     state: Option<State>,
@@ -235,6 +237,13 @@ impl PyExplorer {
         self.state
             .as_ref()
             .ok_or_else(|| Error::new(Kind::Config, "there is no state: ask for the next one first"))
+    }
+
+    /// The disk that a host sees of the state; the inner error is that of layers that cannot recover.
+    fn host_view(&self) -> Result<io::Result<HostView>, Error> {
+        let header = self.explorer.run().header();
+        let view = self.explorer.view(self.state()?);
+        HostView::recover(view, (&header.layers, &header.below()), header.sectors, None)
     }
 }
 
@@ -258,7 +267,13 @@ impl PyExplorer {
                 Explorer::new(&log, &options)
             })
         })
-        .map(|explorer| Self { explorer, judge: Judge::default(), chosen: None, state: None })
+        .map(|explorer| Self {
+            explorer,
+            judge: Judge::default(),
+            reads: KnownReads::default(),
+            chosen: None,
+            state: None,
+        })
     }
 
     /// The next state of this share, as JSON; `None` at the end.
@@ -321,12 +336,8 @@ impl PyExplorer {
     #[pyo3(signature = (path, *, replayed=false))]
     fn write_image(&self, py: Python<'_>, path: PathBuf, replayed: bool) -> PyResult<Option<String>> {
         let write = || {
-            let state = self.state()?;
-            let header = self.explorer.run().header();
             let fail = |error| Error::io(&path, error);
-            let view = self.explorer.view(state);
-            let host = HostView::recover(view, (&header.layers, &header.below()), header.sectors, None)?
-                .map_err(fail)?;
+            let host = self.host_view()?.map_err(fail)?;
             let mut options = File::options();
             let file =
                 options.read(true).write(true).create(true).truncate(true).open(&path).map_err(fail)?;
@@ -336,6 +347,30 @@ impl PyExplorer {
         // The state is not shared between threads, so the lock of Python stays.
         let problem = write().map_err(|error| to_python(py, &error))?;
         problem.map(|problem| run(py, || to_json(&Told::from(problem)))).transpose()
+    }
+
+    /// Size of the host's disk, bytes.
+    fn host_bytes(&self) -> u64 {
+        self.explorer.run().header().sectors * SECTOR_BYTES
+    }
+
+    /// The outcome that `learn_reads` was given for an earlier state, if a recovery of this state would read the same; `None` otherwise.
+    fn known_outcome(&mut self, py: Python<'_>, asked: &str) -> PyResult<Option<usize>> {
+        let host = self.host_view().map_err(|error| to_python(py, &error))?;
+        Ok(host.ok().and_then(|host| self.reads.outcome(asked, &host)))
+    }
+
+    /// Notes that the recovery of the state read these blocks of 4 KiB of the host's disk, and the number of its outcome.
+    fn learn_reads(&mut self, py: Python<'_>, asked: &str, blocks: Vec<u64>, outcome: usize) -> PyResult<()> {
+        if let Ok(host) = self.host_view().map_err(|error| to_python(py, &error))? {
+            self.reads.learn(asked, &host, blocks, outcome);
+        }
+        Ok(())
+    }
+
+    /// Forgets all that `learn_reads` noted.
+    fn forget_reads(&mut self) {
+        self.reads = KnownReads::default();
     }
 
     /// The coverage so far: moments, cuts, logarithm (10) of those that are legal at most, chosen, equal ones, most writes beyond promises.

@@ -57,7 +57,9 @@ fn judged(name: &str, output: io::Result<Output>) -> Result<String> {
         return Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned());
     }
     let said = String::from_utf8_lossy(&output.stderr);
-    let said = said.lines().map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join("; ");
+    // What it says of its usage, after the error, is not about this call.
+    let lines = said.lines().map(str::trim).take_while(|line| !line.to_lowercase().starts_with("usage"));
+    let said = lines.filter(|line| !line.is_empty()).collect::<Vec<_>>().join("; ");
     let said = if said.is_empty() { output.status.to_string() } else { said };
     let said = said.strip_prefix(&format!("{name}: ")).unwrap_or(&said).to_owned();
     Err(Error::new(Kind::Io, format!("{name}: {said}")))

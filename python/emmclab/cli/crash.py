@@ -68,7 +68,7 @@ def crash(
         str | None,
         option(
             "Scale the device to this capacity; a small one is explored faster. Default: 256MB, or the least "
-            "double of it that the device can have.",
+            "double of it that the device and the file system can have.",
             _RUN,
             metavar="SIZE",
         ),
@@ -177,6 +177,15 @@ def crash(
         int,
         option("Number of cuts during the recovery of layers, for each state.", _STATES, metavar="N", min=0),
     ] = 2,
+    no_prune: Annotated[
+        bool,
+        option(
+            "With --recovery mount: mount every state, even if its outcome follows from that of an earlier "
+            "one.",
+            _STATES,
+            "--no-prune",
+        ),
+    ] = False,
     jobs: Annotated[int, option("Processes; 0 for one per processor.", _STATES, metavar="N", min=0)] = 0,
     shard: Annotated[
         str,
@@ -259,6 +268,7 @@ def crash(
         tear=tear,
         recovery=recovery,
         recovery_cuts=recovery_cuts,
+        prune=not no_prune,
         jobs=jobs,
         shard=shard,
         log=log,

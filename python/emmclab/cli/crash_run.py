@@ -54,6 +54,7 @@ class Asked:
     tear: str
     recovery: str | None
     recovery_cuts: int
+    prune: bool
     jobs: int
     shard: str
     log: Path | None
@@ -115,6 +116,7 @@ def recorded(asked: Asked) -> tuple[Options, list[Kept]]:
         check=judged_by,
         recovery_cuts=asked.recovery_cuts,
         share=_share(asked.shard),
+        prune=asked.prune,
     )
     if asked.log is not None:
         return options, [_taken(session, options, asked.log, asked.base, asked.repeat)]
@@ -154,7 +156,7 @@ def _record(
     own, layer_settings = layered(asked.settings, asked.layers)
     whole = configured(str(asked.device), own, asked.capacity)
     return session.record(
-        scaled_down(whole) if asked.capacity is None else whole,
+        scaled_down(whole, asked.fs) if asked.capacity is None else whole,
         workload,
         layers=asked.layers,
         layer_settings=layer_settings,

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from rich.console import Console
 
 from emmclab.crash.against import ALPHA, Difference
-from emmclab.crash.explore import Options
+from emmclab.crash.explore import Exploration, Options
 from emmclab.crash.finding import COMMANDS, Finding
 from emmclab.crash.minimal import Minimal
 from emmclab.crash.repeated import Kind, Tried, findings_of, kinds, pauses_of
@@ -51,7 +51,7 @@ def _show_one(console: Console, tried: Tried, options: Options) -> None:
     _put(
         console,
         f"{found.states:,} states of {covered['cuts']:,} cuts tried ({rate:,.0f} a second); "
-        f"{covered['moments']:,} moments, {covered['equal']:,} equal states skipped; "
+        f"{covered['moments']:,} moments, {covered['equal']:,} equal states skipped{_pruned(found)}; "
         f"the contract allows up to 10^{covered['legal_log10']:.1f} states at these cuts",
     )
     _show_reused(console, tried)
@@ -65,6 +65,10 @@ def _show_one(console: Console, tried: Tried, options: Options) -> None:
             "This is one recording, with one timing: --repeat 5 makes five, with other think times of the "
             "workload.",
         )
+
+
+def _pruned(found: Exploration) -> str:
+    return f", {found.pruned:,} pruned, {found.states - found.pruned:,} mounted" if found.pruned else ""
 
 
 def _show_several(console: Console, tried: Sequence[Tried], options: Options) -> None:

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import os
 import sqlite3
 import weakref
 from collections.abc import Sequence
 from contextlib import ExitStack
-from pathlib import Path
 from typing import Protocol
 
 from emmclab.crash import generated, workloads
 from emmclab.crash.expected import CheckPrograms
 from emmclab.crash.found import Files, Lost
-from emmclab.crash.scratch import scratch
+from emmclab.crash.scratch import in_memory, scratch
 
 
 class Check(Protocol):
@@ -142,9 +140,8 @@ class CheckSqlite:
         """
         self._mode, self._level, self._garbles = mode, level, garbles
         self._verdicts: dict[bytes, tuple[str | None, int]] = {}
-        memory = Path("/dev/shm")  # noqa: S108 - only as a parent of a private folder.
         end = ExitStack()
-        self._folder = end.enter_context(scratch(memory if os.access(memory, os.W_OK) else None))
+        self._folder = end.enter_context(scratch(in_memory()))
         weakref.finalize(self, end.close)
 
     def wanted(self, _lines: Sequence[str]) -> list[str]:

@@ -37,6 +37,7 @@ class Options:
         recovery_cuts: of each state, most cuts during the recovery of layers.
         share: this share of the states, from 0, and how many there are.
         only: exactly this cut, and of it exactly this state.
+        prune: a state is not mounted if what its mount shows follows from that of an earlier state.
     """
 
     cuts: int = 1000
@@ -48,6 +49,7 @@ class Options:
     recovery_cuts: int = 0
     share: tuple[int, int] = (0, 1)
     only: tuple[int, int | None] | None = None
+    prune: bool = True
 
     def require(self) -> None:
         """Refuse, before anything runs, what could not be explored afterwards.
@@ -95,6 +97,8 @@ class Exploration:
     finished: bool = False
     #: States of an earlier run that were taken up, and not judged again.
     reused: int = 0
+    #: States that were not mounted, as what their mount shows followed from an earlier one.
+    pruned: int = 0
 
     def add(self, finding: Finding) -> None:
         """Count a finding; of its kind, the first state is kept."""
@@ -111,6 +115,7 @@ class Exploration:
         """Add another share."""
         self.states += other.states
         self.reused += other.reused
+        self.pruned += other.pruned
         self.took_s = max(self.took_s, other.took_s)
         # Each share goes through all cuts: the slowest says how far all are.
         reports = [covered for covered in (self.covered, other.covered) if covered]
@@ -179,7 +184,15 @@ def not_in_process(error: EmmclabError) -> UnsupportedError:
 def judge_of(explorer: _core.Explorer, rules: Sequence[RuleBreak], options: Options, lies: str) -> Judge:
     """Make the judge that the options ask for, of a device that breaks a promise on purpose or not."""
     tear = "sector" if options.tear == "none" and lies == "tear" else options.tear
-    return Judge(explorer, rules, options.check, options.recovery, options.recovery_cuts, tear=tear)
+    return Judge(
+        explorer,
+        rules,
+        options.check,
+        options.recovery,
+        options.recovery_cuts,
+        tear=tear,
+        prune=options.prune,
+    )
 
 
 def explore(
@@ -200,7 +213,7 @@ def explore(
     lines = run.acknowledgements()
     explorer = _core.Explorer(run, options.core())
     found, begun = before or Exploration(), time.monotonic() - (before.took_s if before else 0.0)
-    done = found.last
+    done, pruned = found.last, found.pruned
     reported = begun
     rules, lies = rules_of(run), json.loads(run.facts())["lies"]
     with judge_of(explorer, rules, options, lies) as judge:
@@ -211,6 +224,7 @@ def explore(
             found.states += 1
             found.last = state["index"]
             lost = judge.verdict(state, lines[: state["acknowledged"]])
+            found.pruned = pruned + judge.pruned
             tally = found.verdicts.setdefault(state["cut"], CutTally(state["at_ns"]))
             tally.states += 1
             if lost is not None:

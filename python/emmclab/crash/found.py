@@ -56,20 +56,49 @@ class Files(Protocol):
         """Return all that is below a folder, by path from there; `None` if it does not exist."""
 
 
-class InProcess:
-    """Files that the core read already."""
+@dataclass(frozen=True)
+class Taken:
+    """What was asked of the files, taken while they could be read.
 
-    def __init__(self, files: Mapping[str, bytes | None], nodes: Sequence[_core.Node] | None) -> None:
-        """Keep what was read."""
-        self._files, self._nodes = files, nodes
+    Attributes:
+        files: contents by path; `None` for a file that does not exist.
+        below: all below the folder that was asked for, by path from there; `None` if it does not exist.
+    """
+
+    files: Mapping[str, bytes | None]
+    below: dict[str, Node] | None
+
+    @classmethod
+    def of(cls, files: Files, wanted: Sequence[str], folder: str | None) -> Taken:
+        """Read these files, and this folder if there is one.
+
+        Raises:
+            UnreadableError: one of them cannot be read.
+        """
+        return cls(
+            {path: files.read(path) for path in wanted}, None if folder is None else files.tree(folder)
+        )
+
+    @classmethod
+    def in_process(
+        cls, wanted: Sequence[str], files: Sequence[bytes | None], nodes: Sequence[_core.Node] | None
+    ) -> Taken:
+        """Take what the core read of these files, and of a folder if there is one."""
+        return cls(dict(zip(wanted, files, strict=True)), _nodes(nodes))
+
+    @property
+    def size(self) -> int:
+        """Bytes of the contents."""
+        nodes = (self.below or {}).values()
+        return sum(len(data or b"") for data in self.files.values()) + sum(len(node.data) for node in nodes)
 
     def read(self, path: str) -> bytes | None:
         """Return the contents of a file that was asked for."""
-        return self._files[path]
+        return self.files[path]
 
     def tree(self, _folder: str) -> dict[str, Node] | None:
         """Return what is below the folder that was asked for."""
-        return _nodes(self._nodes)
+        return self.below
 
 
 class Image:

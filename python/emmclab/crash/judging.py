@@ -15,13 +15,12 @@ from types import TracebackType
 from typing import Any
 
 from emmclab import _core
+from emmclab.crash.by_mount import ByMount
 from emmclab.crash.checks import Check, check_for
 from emmclab.crash.finding import COMMANDS, Finding
-from emmclab.crash.found import Files, Image, InProcess, Lost, Mounted, UnreadableError
+from emmclab.crash.found import Files, Image, Lost, Mounted, Taken
 from emmclab.crash.grounds import command_of
-from emmclab.crash.mounting import NotMountedError, mounted
 from emmclab.crash.recording import MOUNTED
-from emmclab.crash.scratch import scratch
 from emmclab.crash.tools import TOOLS_PATH, run_tool
 from emmclab.errors import ConfigError, EmmclabError
 
@@ -105,8 +104,11 @@ class Judge:
         recovery_cuts: int,
         *,
         tear: str = "none",
+        prune: bool = True,
     ) -> None:
-        """Know how to recover and what to check; `rules` are from `rules_of`, `tear` as in `Options`.
+        """Know how to recover and what to check.
+
+        `rules` are from `rules_of`, `tear` and `prune` as in `Options`.
 
         Raises:
             ConfigError: as `require`.
@@ -122,11 +124,17 @@ class Judge:
         elif check is not None:
             self._check = check_for(check, garbles=tear == "inside")
         self._rules = rules
+        self._mounts = ByMount(explorer, prune=prune and recovery == "mount")
         self._end = ExitStack()
 
     def __enter__(self) -> Judge:
-        self._folder = self._end.enter_context(scratch())
+        self._end.enter_context(self._mounts)
         return self
+
+    @property
+    def pruned(self) -> int:
+        """States that were not mounted, as what their mount shows followed from an earlier one."""
+        return self._mounts.pruned
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -169,7 +177,7 @@ class Judge:
         problem, files, tree, writes = self._explorer.recover(wanted, tree=folder)
         if problem is not None:
             return Lost(**json.loads(problem))
-        lost = self._checked(InProcess(dict(zip(wanted, files, strict=True)), tree), lines)
+        lost = self._checked(Taken.in_process(wanted, files, tree), lines)
         if lost is not None or not writes:
             return lost
         # Power goes again while the layers recover.
@@ -178,7 +186,7 @@ class Judge:
             problem, files, tree, _ = self._explorer.recover(wanted, tree=folder, cut_after=cut_after)
             if problem is not None:
                 return Lost(**json.loads(problem))
-            lost = self._checked(InProcess(dict(zip(wanted, files, strict=True)), tree), lines)
+            lost = self._checked(Taken.in_process(wanted, files, tree), lines)
             if lost is not None:
                 return Lost(
                     lost.promise,
@@ -195,7 +203,10 @@ class Judge:
 
         What recovery in process leaves is written to the copy, so that the kernel finds nothing to recover.
         """
-        image = self._folder / "state.img"
+        if self._recovery == "mount":
+            found = self._mounts.outcome(self._asked(lines), lambda folder: self._look(folder, lines))
+            return self._checked(found, lines) if isinstance(found, Taken) else found
+        image = self._mounts.image
         problem = self._explorer.write_image(str(image), replayed=self._recovery == "process")
         if problem is not None:
             return Lost(**json.loads(problem))
@@ -205,25 +216,32 @@ class Judge:
                 return lost
             if self._command is None:
                 return self._checked(Image(image), lines)
-        mount = self._folder / "mount"
-        mount.mkdir(exist_ok=True)
-        try:
-            with mounted(image, mount, _PATIENCE_S):
-                if self._command is not None:
-                    return self._asked(mount, lines)
-                return self._checked(Mounted(mount), lines)
-        except NotMountedError as error:
-            return Lost("mountable", "filesystem", str(error))
-        except UnreadableError as error:
-            return Lost("readable", "filesystem", str(error))
+        found = self._mounts.of_image(lambda folder: self._by_command(folder, lines))
+        return found if isinstance(found, Lost) else None
 
-    def _asked(self, mount: Path, lines: Sequence[str]) -> Lost | None:
+    def _asked(self, lines: Sequence[str]) -> str:
+        """Name what `_look` depends on beside the files: a command is told the lines, a check names files."""
+        if self._command is not None:
+            return str(len(lines))
+        return (
+            "" if self._check is None else json.dumps([self._check.wanted(lines), self._check.folder(lines)])
+        )
+
+    def _look(self, folder: Path, lines: Sequence[str]) -> Taken | Lost | None:
+        """Run the command in the folder where a state is mounted, or take the files that the check reads."""
+        if self._command is not None:
+            return self._by_command(folder, lines)
+        if self._check is None:
+            return None
+        return Taken.of(Mounted(folder), self._check.wanted(lines), self._check.folder(lines))
+
+    def _by_command(self, folder: Path, lines: Sequence[str]) -> Lost | None:
         """Run the user's check in the mounted folder; `EMMCLAB_ACKNOWLEDGED` names a file of the lines."""
-        told = self._folder / "acknowledged"
+        told = self._mounts.image.with_name("acknowledged")
         told.write_text("".join(f"{line}\n" for line in lines))
         try:
             done = run_tool(
-                self._command or [], _PATIENCE_S, cwd=mount, more={"EMMCLAB_ACKNOWLEDGED": str(told)}
+                self._command or [], _PATIENCE_S, cwd=folder, more={"EMMCLAB_ACKNOWLEDGED": str(told)}
             )
         except subprocess.TimeoutExpired:
             return Lost("check", "application", f"the check did not end within {_PATIENCE_S:g} s")

@@ -9,7 +9,7 @@ import os
 import platform
 import re
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -37,8 +37,10 @@ class NotMountedError(Exception):
 
 
 @contextmanager
-def mounted(image: Path, folder: Path, patience_s: float) -> Iterator[None]:
-    """Mount an image in a folder.
+def mounted(
+    image: Path, folder: Path, patience_s: float, attached: Callable[[str], object] = lambda _device: None
+) -> Iterator[None]:
+    """Mount an image in a folder; `attached` is told the path of its loop device before that.
 
     All images of one disk hold a file system with the same UUID. xfs refuses to mount a UUID twice, unless it
     is mounted with `nouuid`. btrfs takes a second image for the first, so its images are mounted one after
@@ -49,6 +51,7 @@ def mounted(image: Path, folder: Path, patience_s: float) -> Iterator[None]:
     """
     kind = _kind_of(image)
     with _after_others(kind), _loop_device(image) as device:
+        attached(device)
         complaints = KernelLog()
         options = ["-o", "nouuid"] if kind == "xfs" else []
         done = run_tool(["mount", *options, device, str(folder)], patience_s)

@@ -40,3 +40,12 @@ def promises_of(kind: str, options: str) -> Promises:
         if change["option"] in given:
             found = replace(found, **{key: value for key, value in change.items() if key in known})
     return found
+
+
+def least_mb(kind: str) -> int:
+    """Return the capacity in MB of the smallest disk on which a file system is made; 0 if it is not declared.
+
+    >>> least_mb("xfs"), least_mb("ext4")
+    (300, 0)
+    """
+    return int(_declared().get(kind, {}).get("least_mb", 0))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from emmclab.crash.promises import least_mb
 from emmclab.devices.device import Device
 from emmclab.errors import ConfigError
 
@@ -9,15 +10,18 @@ from emmclab.errors import ConfigError
 LEAST_MB = 256
 
 
-def scaled_down(device: Device) -> Device:
-    """Scale a device to 256 MB, or to the least double of that which it can have; unscaled where none is.
+def scaled_down(device: Device, file_system: str = "ext4") -> Device:
+    """Scale a device to 256 MB, or to the least double of that which it and the file system can have.
 
-    Mapping schemes need blocks for logs whatever the capacity is.
+    Mapping schemes need blocks for logs whatever the capacity is. A device that has no such capacity stays
+    as it is.
 
-    >>> scaled_down(Device.preset("nexus5")).name
-    'nexus5-256MB'
+    >>> scaled_down(Device.preset("nexus5")).name, scaled_down(Device.preset("nexus5"), "xfs").name
+    ('nexus5-256MB', 'nexus5-512MB')
     """
     megabytes = LEAST_MB
+    while megabytes < least_mb(file_system):
+        megabytes *= 2
     while megabytes << 20 < device.capacity_bytes:
         unit = f"{megabytes}MB" if megabytes < 1024 else f"{megabytes >> 10}GB"
         try:

@@ -17,6 +17,8 @@ from emmclab.runtime.files import folder_aside, left_aside, lock, sweep
 
 #: Where the system names its mounts.
 _MOUNTS = Path("/proc/self/mounts")
+#: A folder in memory, and the share of the free memory that one user of it may take.
+_MEMORY, _SHARE_OF_MEMORY = Path("/dev/shm"), 8  # noqa: S108 - only as a parent of private folders.
 #: Signals by which a process is ended in order.
 _ENDS = {signal.SIGTERM, signal.SIGHUP}
 
@@ -44,12 +46,27 @@ def scratch(parent: Path | None = None) -> Iterator[Path]:
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
 
+def in_memory(size: int = 0) -> Path | None:
+    """Return a folder in memory with plenty of room for files of `size` bytes; `None` if there is none."""
+    try:
+        free = os.statvfs(_MEMORY)
+        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+    except OSError:
+        return None
+    available = next((int(line.split()[1]) << 10 for line in lines if line.startswith("MemAvailable:")), 0)
+    room = min(free.f_bavail * free.f_frsize, available)
+    if not os.access(_MEMORY, os.W_OK) or size * _SHARE_OF_MEMORY > room:
+        return None
+    return _MEMORY
+
+
 def remove_left(parent: Path | None = None) -> None:
-    """Remove what killed processes left in `parent` (by default the temporary folder): mounts, too."""
-    parent = Path(tempfile.gettempdir()) if parent is None else parent
-    for left in left_aside(parent):
-        _unmount_left(left)
-    sweep(parent)
+    """Remove what killed processes left in `parent`, with its mounts; by default where `scratch` puts it."""
+    parents = [Path(tempfile.gettempdir()), in_memory()] if parent is None else [parent]
+    for each in filter(None, parents):
+        for left in left_aside(each):
+            _unmount_left(left)
+        sweep(each)
 
 
 def _unmount_left(folder: Path) -> None:

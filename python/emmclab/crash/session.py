@@ -32,7 +32,11 @@ _OPTIONS = "options-"
 
 def _deciding(options: Options) -> dict[str, Any]:
     """Return the options that decide what a state of a cut is and how it is judged."""
-    return {name: value for name, value in asdict(options).items() if name not in ("cuts", "share", "only")}
+    return {
+        name: value
+        for name, value in asdict(options).items()
+        if name not in ("cuts", "share", "only", "prune")
+    }
 
 
 def digest_of(options: Options) -> str:

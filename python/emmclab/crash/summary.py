@@ -46,6 +46,7 @@ def summary(
         "cuts": found.covered.get("cuts", 0),
         "states": found.states,
         "reused_states": found.reused,
+        "pruned_states": found.pruned,
         "states_per_s": round(found.states / found.took_s, 1) if found.took_s else None,
         "findings": [
             shown(kept, options, one) | ({"minimal": minimal[number].as_json()} if number in minimal else {})

@@ -21,6 +21,8 @@ from emmclab.runtime.repeating import repeated
 
 #: Time between two states of a share that are kept, seconds.
 _KEEP_S = 2.0
+#: Attributes of an exploration that are JSON as they are.
+_PLAIN = ("states", "last", "took_s", "covered", "finished", "pruned")
 
 
 @dataclass(frozen=True)
@@ -35,7 +37,7 @@ class Share:
 
 def as_json(found: Exploration) -> dict[str, Any]:
     """Return an exploration as JSON, from which it can be had again."""
-    about = {name: getattr(found, name) for name in ("states", "last", "took_s", "covered", "finished")}
+    about = {name: getattr(found, name) for name in _PLAIN}
     kinds = [asdict(one) for one in found.kinds.values()]
     verdicts = [(cut, astuple(tally)) for cut, tally in sorted(found.verdicts.items())]
     return about | {"kinds": kinds, "verdicts": verdicts}
@@ -43,7 +45,7 @@ def as_json(found: Exploration) -> dict[str, Any]:
 
 def from_json(data: dict[str, Any]) -> Exploration:
     """Make an exploration of its JSON."""
-    about = {name: data[name] for name in ("states", "last", "took_s", "covered", "finished")}
+    about = {name: data[name] for name in _PLAIN}
     found = Exploration(**about, verdicts={cut: CutTally(*tally) for cut, tally in data["verdicts"]})
     for one in data["kinds"]:
         found.add(Finding(**one))

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::support::{Toy, filled, header};
 use emmclab_base::{Op, SECTOR_BYTES};
 use emmclab_crash::log::{LogHeader, Port};
-use emmclab_crash::{ExploreOptions, Explorer, Run, Tear, Way, What};
+use emmclab_crash::{ExploreOptions, Explorer, HostView, KnownReads, Run, Tear, Way, What};
 use emmclab_device::Modifiers;
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -162,6 +162,42 @@ proptest! {
         let covered = explorer.covered();
         prop_assert_eq!(covered.cuts, covered.moments);
         prop_assert!(covered.legal_log10 >= (covered.cuts as f64).log10() - 1e-9);
+    }
+
+    #[test]
+    fn a_state_that_is_pruned_has_the_outcome_that_its_recovery_would_have(
+        steps in vec(step(), 1..60),
+        most_reads in 1..4_usize,
+    ) {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let run = run_of(&steps, false, file.path());
+        prop_assume!(!run.moments().is_empty());
+        let ways = "device,boundary,omit1:99,only1:99,pairs:20,random:20".parse().unwrap();
+        let options = ExploreOptions { ways, ..ExploreOptions::default() };
+        let mut explorer = Explorer::new(&run, &options).unwrap();
+        let (mut known, mut outcomes) = (KnownReads::default(), Vec::new());
+        while let Some(state) = explorer.next_state() {
+            let below = run.header().below();
+            let host = HostView::recover(explorer.view(&state), (&[], &below), BLOCKS * 8, None).unwrap().unwrap();
+            // A recovery that goes from block to block as their contents lead it.
+            let mut buffer = filled(0, 8);
+            let (mut reads, mut outcome, mut at) = (Vec::new(), Vec::new(), 0);
+            for _ in 0..most_reads {
+                host.read(at * 8, &mut buffer).unwrap();
+                reads.push(at);
+                outcome.push(buffer[0]);
+                at = (at + u64::from(buffer[0])) % BLOCKS;
+            }
+            match known.outcome("all", &host) {
+                Some(number) => prop_assert_eq!(&outcomes[number], &outcome),
+                None => {
+                    known.learn("all", &host, reads, outcomes.len());
+                    outcomes.push(outcome);
+                    prop_assert_eq!(known.outcome("all", &host), Some(outcomes.len() - 1));
+                    prop_assert_eq!(known.outcome("other", &host), None);
+                }
+            }
+        }
     }
 
     #[test]

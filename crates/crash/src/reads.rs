@@ -1,0 +1,96 @@
+//! What recoveries read. A recovery that reads the same finds the same, whatever the blocks hold that it does not read.
+
+use std::cell::RefCell;
+
+use rustc_hash::FxHashMap;
+use xxhash_rust::xxh3::{xxh3_64, xxh3_128};
+
+use emmclab_base::SECTOR_BYTES;
+use emmclab_ext4::Blocks;
+
+use crate::contents::BLOCK;
+use crate::layered::HostView;
+
+const BLOCK_BYTES: usize = (BLOCK * SECTOR_BYTES) as usize;
+
+/// The recoveries that read the same blocks: their outcomes, by a digest of what the blocks held.
+struct ReadSet {
+    blocks: Box<[u64]>,
+    outcomes: FxHashMap<u128, usize>,
+}
+
+/// The blocks that recoveries of earlier states read, and what came of them. A state that holds the same in all blocks that one of them
+/// read has the same outcome and need not be recovered.
+#[derive(Default)]
+pub struct KnownReads {
+    /// By what was asked of the recovered disk; of each, the set that fitted last is first.
+    sets: FxHashMap<String, Vec<ReadSet>>,
+}
+
+impl KnownReads {
+    /// The outcome of an earlier recovery that would read the same from this state; `None` if there is none. `asked` says what is asked of
+    /// the recovered disk, on which the outcome depends too.
+    pub fn outcome(&mut self, asked: &str, state: &HostView) -> Option<usize> {
+        let sets = self.sets.get_mut(asked)?;
+        let digests = Digests::of(state);
+        let found = sets.iter().enumerate().find_map(|(place, set)| {
+            set.outcomes.get(&digests.over(&set.blocks)?).map(|outcome| (place, *outcome))
+        });
+        let (place, outcome) = found?;
+        sets[..=place].rotate_right(1);
+        Some(outcome)
+    }
+
+    /// Notes that the recovery of a state read these blocks of eight sectors, and what came of it.
+    pub fn learn(&mut self, asked: &str, state: &HostView, mut blocks: Vec<u64>, outcome: usize) {
+        blocks.sort_unstable();
+        blocks.dedup();
+        let Some(digest) = Digests::of(state).over(&blocks) else { return };
+        let sets = self.sets.entry(asked.to_owned()).or_default();
+        match sets.iter_mut().find(|set| *set.blocks == *blocks) {
+            Some(set) => {
+                set.outcomes.insert(digest, outcome);
+            }
+            None => {
+                let outcomes = [(digest, outcome)].into_iter().collect();
+                sets.insert(0, ReadSet { blocks: blocks.into(), outcomes });
+            }
+        }
+    }
+}
+
+/// The digests of the blocks of a state; each is computed once.
+struct Digests<'a> {
+    state: &'a HostView,
+    known: RefCell<FxHashMap<u64, Option<u64>>>,
+}
+
+impl<'a> Digests<'a> {
+    fn of(state: &'a HostView) -> Self {
+        Self { state, known: RefCell::default() }
+    }
+
+    /// The digest of what blocks hold; `None` if one of them cannot be read.
+    fn over(&self, blocks: &[u64]) -> Option<u128> {
+        let mut bytes = Vec::with_capacity(blocks.len() * size_of::<u64>());
+        for block in blocks {
+            bytes.extend_from_slice(&self.block(*block)?.to_le_bytes());
+        }
+        Some(xxh3_128(&bytes))
+    }
+
+    fn block(&self, block: u64) -> Option<u64> {
+        *self.known.borrow_mut().entry(block).or_insert_with(|| self.read(block))
+    }
+
+    fn read(&self, block: u64) -> Option<u64> {
+        let sectors = self.state.sectors().checked_sub(block.checked_mul(BLOCK)?)?.min(BLOCK);
+        let (offset, length) = (block * BLOCK_BYTES as u64, (sectors * SECTOR_BYTES) as usize);
+        self.state.content(offset, length).or_else(|| {
+            let mut buffer = [0; BLOCK_BYTES];
+            let buffer = &mut buffer[..length];
+            self.state.read(block * BLOCK, buffer).ok()?;
+            Some(xxh3_64(buffer))
+        })
+    }
+}

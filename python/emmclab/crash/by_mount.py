@@ -1,0 +1,100 @@
+"""Recovers states by mounting them, unless it is known what that would show.
+
+The kernel decides by what it reads. If a state holds the same as an earlier one in every block that was read
+while the earlier one was mounted and looked at, its mount would read the same and show the same, whatever its
+other blocks hold. Such a state is counted as pruned and not mounted.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+
+from emmclab import _core
+from emmclab.crash.block_reads import BlockReads
+from emmclab.crash.found import Lost, Taken, UnreadableError
+from emmclab.crash.mounting import NotMountedError, mounted
+from emmclab.crash.scratch import in_memory, scratch
+
+#: Time for a mount, seconds.
+_PATIENCE_S = 120.0
+#: Most bytes of files that are kept of states that were mounted.
+_MOST_KEPT = 256 << 20
+#: The blocks of 4 KiB that are looked at before the kernel is asked: the kind of file system is told by them.
+_SUPERBLOCKS = (0, 16)
+#: What was found: files, a broken promise, or nothing wrong.
+Outcome = Taken | Lost | None
+
+
+class ByMount:
+    """Recovers the states of an explorer by mounting them; a context manager that removes its files."""
+
+    def __init__(self, explorer: _core.Explorer, *, prune: bool) -> None:
+        """Know the explorer; with `prune`, outcomes that follow from earlier ones are taken from these."""
+        self._explorer, self._prune = explorer, prune
+        self._outcomes: list[Outcome] = []
+        self._bytes = 0
+        #: States whose outcome followed from an earlier one.
+        self.pruned = 0
+        self._end = ExitStack()
+
+    def __enter__(self) -> ByMount:
+        self._folder = self._end.enter_context(scratch(in_memory(self._explorer.host_bytes())))
+        self._mount = self._folder / "mount"
+        self._mount.mkdir()
+        self._reads = BlockReads(self._folder)
+        if self._prune:
+            self._end.enter_context(self._reads)
+        return self
+
+    def __exit__(self, *_ended: object) -> None:
+        self._end.close()
+
+    @property
+    def image(self) -> Path:
+        """Where the image of the present state is written."""
+        return self._folder / "state.img"
+
+    def outcome(self, asked: str, look: Callable[[Path], Outcome]) -> Outcome:
+        """Return what `look` finds in the folder where the present state is mounted.
+
+        Args:
+            asked: names what `look` depends on beside the files: equal texts, equal findings.
+            look: gets the folder; must not keep it.
+        """
+        known = self._explorer.known_outcome(asked) if self._reads.works else None
+        if known is not None:
+            self.pruned += 1
+            return self._outcomes[known]
+        problem = self._explorer.write_image(str(self.image))
+        if problem is not None:
+            return Lost(**json.loads(problem))
+        read: set[int] = set()
+        found = self.of_image(look, read)
+        if read:
+            self._learn(asked, read, found)
+        return found
+
+    def of_image(self, look: Callable[[Path], Outcome], read: set[int] | None = None) -> Outcome:
+        """Return what `look` finds where the image is mounted; adds to `read` the blocks that were read."""
+        try:
+            with (
+                self._reads.watching(set() if read is None else read) as attached,
+                mounted(self.image, self._mount, _PATIENCE_S, attached),
+            ):
+                return look(self._mount)
+        except NotMountedError as error:
+            return Lost("mountable", "filesystem", str(error))
+        except UnreadableError as error:
+            return Lost("readable", "filesystem", str(error))
+
+    def _learn(self, asked: str, read: set[int], found: Outcome) -> None:
+        size = found.size if isinstance(found, Taken) else 0
+        if self._bytes + size > _MOST_KEPT:
+            self._explorer.forget_reads()
+            self._outcomes, self._bytes = [], 0
+        self._explorer.learn_reads(asked, [*read, *_SUPERBLOCKS], len(self._outcomes))
+        self._outcomes.append(found)
+        self._bytes += size
