@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from math import ceil
 from pathlib import Path
 from typing import Any
@@ -149,7 +150,8 @@ def test_a_slower_card_is_the_devices_fault_and_a_faster_network_is_not(small: P
 
 def test_compare_gives_every_combination(small: Path, tmp_path: Path) -> None:
     page = tmp_path / "page.html"
-    words = ("apps", "compare", small, small, "--devices", "nexus5,sdcard", "--networks", "wifi,usb", *NEW)
+    other = shutil.copy(small, tmp_path / "other.toml")
+    words = ("apps", "compare", small, other, "--devices", "nexus5,sdcard", "--networks", "wifi,usb", *NEW)
     runs = emmclab_json(*words, "--json", "--html", page)["runs"]
     assert len(runs) == 8
     assert {(run["device"]["device"], run["app"]["network"]) for run in runs} == {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -221,8 +222,9 @@ def test_profiles_side_by_side(trace: Path, other_trace: Path) -> None:
     assert "Findings" in done.stdout
 
 
-def test_same_file_twice_gets_two_names(trace: Path) -> None:
-    assert [profile["name"] for profile in emmclab_json("profile", trace, trace)] == ["chat", "chat (2)"]
+def test_two_files_of_the_same_name_get_two_names(trace: Path, tmp_path: Path) -> None:
+    other = shutil.copy(trace, tmp_path / trace.name)
+    assert [profile["name"] for profile in emmclab_json("profile", trace, other)] == ["chat", "chat (2)"]
 
 
 def test_combined_traces_hold_all_requests(trace: Path, other_trace: Path) -> None:

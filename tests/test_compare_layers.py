@@ -99,7 +99,6 @@ def test_python_compares_stacks_as_the_command_does(noted: Path) -> None:
     [
         ("none,journal+", "`journal+` is not a stack of layers"),
         ("none+journal:delta", "`none+journal:delta` is not a stack of layers"),
-        ("none,none", "the stack `none` is given twice"),
         (",", "there is no stack of layers to compare"),
         ("none,aspirin", "there is no layer `aspirin`"),
         ("none,journal:best", "unknown variant `best`"),

@@ -161,7 +161,7 @@ def test_wrong_objectives_and_a_missing_library_are_refused(
 ) -> None:
     for words, says in (
         ((), "nothing to search for"),
-        (("--minimize", "waf", "--maximize", "waf"), "there twice"),
+        (("--minimize", "waf", "--maximize", "waf"), "is minimised and maximised"),
         (("--minimize", "mean_respons_ms", "--budget", 1), "did you mean `mean_response_ms`?"),
     ):
         done = emmclab("search", study, *words, "--jobs", 1, "--results", tmp_path)

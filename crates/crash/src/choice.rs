@@ -87,10 +87,11 @@ impl FromStr for Ways {
                     ));
                 }
             };
-            if ways.iter().any(|(known, _)| *known == way) {
-                return Err(fail("is named twice".to_owned(), name));
+            match ways.iter().find(|(known, _)| *known == way) {
+                None => ways.push((way, most)),
+                Some(named) if *named == (way, most) => {}
+                Some(_) => return Err(fail("is named with two numbers of states".to_owned(), name)),
             }
-            ways.push((way, most));
         }
         Ok(Self(ways))
     }
@@ -252,6 +253,13 @@ mod tests {
     }
 
     #[test]
+    fn a_way_named_twice_is_taken_once_and_with_two_numbers_refused() {
+        let ways: Ways = "omit1:5,boundary,omit1:5".parse().unwrap();
+        assert_eq!(ways.iter().collect::<Vec<_>>(), [(Way::Omit1, 5), (Way::Boundary, 5)]);
+        assert!("omit1:5,omit1:6".parse::<Ways>().unwrap_err().to_string().contains("two numbers of states"));
+    }
+
+    #[test]
     fn boundary_states_are_nothing_everything_what_is_complete_and_the_newest_alone() {
         let (one, two) = ([write(1, true), write(3, false)], [write(2, true)]);
         let chosen = choose(Way::Boundary, 4, &[&one, &two], 1);
@@ -294,7 +302,7 @@ mod tests {
     fn ways_are_read_with_their_numbers_and_refused_by_name() {
         let ways: Ways = "boundary,omit1,random:50".parse().unwrap_or_default();
         assert_eq!(ways.to_string(), "boundary:5,omit1:16,random:50");
-        for wrong in ["", "omit2", "random:0", "random:x", "pairs,pairs"] {
+        for wrong in ["", "omit2", "random:0", "random:x", "pairs:3,pairs:4"] {
             assert!(wrong.parse::<Ways>().is_err(), "{wrong}");
         }
     }

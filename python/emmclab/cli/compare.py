@@ -33,6 +33,7 @@ from emmclab.devices.layers import settings_of, stack, stacks
 from emmclab.devices.provenance import Provenance
 from emmclab.devices.result import Result
 from emmclab.devices.spread import check_random
+from emmclab.runtime.lists import once
 
 
 def register(app: typer.Typer) -> None:
@@ -94,7 +95,7 @@ def compare(
     stack(every, layer_settings)
     configurations = [configured(name, own, capacity) for name in names]
     ways = [dataclasses.replace(replay, seed=replay.seed + more) for more in range(seeds or 1)]
-    sources = distinct([reading.open(path) for path in traces])
+    sources = distinct([reading.open(path) for path in once(traces)])
     if seeds is not None:
         check_random(configurations, replay.prepared(sources))
     pictures = html is not None

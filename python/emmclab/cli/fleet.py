@@ -17,6 +17,7 @@ from emmclab.cli.outputs import in_a_folder
 from emmclab.cli.studies import Jobs, executor
 from emmclab.errors import ConfigError, EmmclabError, InputError
 from emmclab.runtime.files import refuse_other_endings, write_whole
+from emmclab.runtime.lists import once
 
 if TYPE_CHECKING:
     from emmclab.fleet import Counts, Table
@@ -94,7 +95,7 @@ def fleet(
 
     if output is not None:
         refuse_other_endings(output, (".parquet",), "--output")
-    keys = list(dict.fromkeys(key.strip() for key in by.split(",") if key.strip()))
+    keys = once(key.strip() for key in by.split(",") if key.strip())
     if against is not None and keys:
         raise ConfigError(
             "two fleets are compared as a whole",

@@ -17,6 +17,7 @@ from emmclab.cli.console import say
 from emmclab.cli.names import format_names, one_of
 from emmclab.cli.outputs import in_a_folder
 from emmclab.errors import ConfigError
+from emmclab.runtime.lists import once
 from emmclab.traces.profile_fields import counted_jumps
 from emmclab.traces.profile_options import bin_ns
 from emmclab.traces.reading import or_bundled, read, reading_options
@@ -224,15 +225,15 @@ class Reading:
 
 
 def listed(text: str, what: str, option: str, example: str) -> list[str]:
-    """Return the names in the value of an option.
+    """Return the names in the value of an option, each once.
 
-    >>> listed("nexus5, ufs31", "device to compare", "--devices", "nexus5,ufs31")
+    >>> listed("nexus5, ufs31, nexus5", "device to compare", "--devices", "nexus5,ufs31")
     ['nexus5', 'ufs31']
 
     Raises:
         ConfigError: there is none.
     """
-    names = [name.strip() for name in text.split(",") if name.strip()]
+    names = once(name.strip() for name in text.split(",") if name.strip())
     if not names:
         hint = f"name some, as `{option} {example}`"
         raise ConfigError(f"there is no {what}", kind="config", field=option, hint=hint)

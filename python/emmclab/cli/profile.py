@@ -32,6 +32,7 @@ from emmclab.cli.studies import Jobs
 from emmclab.devices.over_time import check_target
 from emmclab.errors import ConfigError, EmmclabError
 from emmclab.runtime.files import printable
+from emmclab.runtime.lists import once
 from emmclab.traces.inputs import inputs_of, made_here
 from emmclab.traces.profile import Profile
 from emmclab.traces.reading import bundled, combine, join_parts
@@ -212,6 +213,7 @@ def _profiles(
     traces: list[Path], together: bool, jobs: int, reading: Reading, single: bool, **measures: Any
 ) -> list[_Profiled]:
     """Profile each trace, or all as one; `single` refuses several."""
+    traces = traces if together else once(traces)
     in_parts = [] if together else [path for path in traces if path.is_dir() or is_sliced(path, jobs)]
     sources = distinct([reading.open(path) for path in traces if path not in in_parts])
     if together and not (len(traces) == 1 and stands_for_several(traces[0])):

@@ -25,6 +25,7 @@ from emmclab.cli.working import Working
 from emmclab.devices.device import Device
 from emmclab.devices.preconditioning import parse_precondition
 from emmclab.errors import EmmclabError, UnsupportedError
+from emmclab.runtime.lists import once
 from emmclab.runtime.files import printable
 
 if TYPE_CHECKING:
@@ -71,12 +72,12 @@ def validate(
     reason; exit status 2 only if none can.
     """
     names = [] if devices is None else listed(devices, "device to judge", "--device", "nexus5,ufs31")
-    given = [Device.named(name) for name in dict.fromkeys(names)]
+    given = [Device.named(name) for name in names]
     parse_precondition(precondition)
     options = {"mode": mode, "precondition": precondition, "wrap_addresses": wrap_addresses, "seed": seed}
     refusals = _Refusals(among=len(traces))
     opened: dict[Path, Trace] = {}
-    for path in dict.fromkeys(traces):
+    for path in once(traces):
         with refusals.of(path):
             opened[path] = reading.open(path)
     distinct([*opened.values()])

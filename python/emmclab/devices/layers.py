@@ -8,6 +8,7 @@ from typing import Any
 
 from emmclab import _core
 from emmclab.errors import ConfigError
+from emmclab.runtime.lists import once
 
 #: A value of a setting; sizes are written as `256MiB`.
 Setting = str | int | float | bool
@@ -27,12 +28,12 @@ def layers() -> list[dict[str, Any]]:
 
 
 def stacks(given: Sequence[str]) -> list[list[str]]:
-    """Understand stacks of layers: names with `+` between them, the first on top, and `none` for no layer.
+    """Understand stacks of layers, each once: names with `+` between, the first on top; `none` for no layer.
 
     Raises:
-        ConfigError: a name is missing, or a stack is given twice.
+        ConfigError: a name is missing.
 
-    >>> stacks(["none", "pass-through+journal:delta"])
+    >>> stacks(["none", "pass-through+journal:delta", "none"])
     [[], ['pass-through', 'journal:delta']]
     """
     found: list[list[str]] = []
@@ -41,11 +42,8 @@ def stacks(given: Sequence[str]) -> list[list[str]]:
         if "" in names or (len(names) > 1 and "none" in names):
             hint = "put + between names and commas between stacks, as `none,journal:delta,pass-through+advil`"
             raise ConfigError(f"`{text}` is not a stack of layers", kind="config", field="layers", hint=hint)
-        if (names := [] if names == ["none"] else names) in found:
-            hint = "give each stack once; runs of the same stack are the same"
-            raise ConfigError(f"the stack `{text}` is given twice", kind="config", field="layers", hint=hint)
-        found.append(names)
-    return found
+        found.append([] if names == ["none"] else names)
+    return once(found)
 
 
 def settings_of(names: Sequence[str], settings: Mapping[str, Setting]) -> dict[str, Setting]:

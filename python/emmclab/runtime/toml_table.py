@@ -6,6 +6,7 @@ import difflib
 from typing import Any, cast
 
 from emmclab.errors import ConfigError
+from emmclab.runtime.lists import once
 
 #: Hints by the type of a key, and of the elements of its list.
 _FORMS = {
@@ -56,7 +57,11 @@ class TomlTable:
         return cast("str", self.one(key, str, default))
 
     def many(self, key: str, kind: type, default: tuple[Any, ...] | None = None) -> tuple[Any, ...]:
-        """Take a list of a type, not empty."""
+        """Take a list of alternatives of a type, each once, not empty."""
+        return tuple(once(self.every(key, kind, default)))
+
+    def every(self, key: str, kind: type, default: tuple[Any, ...] | None = None) -> tuple[Any, ...]:
+        """Take a list of a type as it stands, not empty."""
         values = self.one(key, (list, tuple), default)
         for value in values:
             if not isinstance(value, kind) or isinstance(value, bool):

@@ -84,7 +84,7 @@ def read_cuts(read: TomlTable) -> Cuts | None:
         how = named.inner(name)
         file_systems[name] = FileSystem(
             name,
-            mkfs=how.many("mkfs", str, ()),
+            mkfs=how.every("mkfs", str, ()),
             mount=how.text("mount", ""),
             recovery=how.text("recovery", "process"),
             share=how.one("share", (int, float), 1.0),

@@ -8,6 +8,7 @@ from typing import Any
 
 from emmclab.devices.layers import Setting
 from emmclab.devices.run_options import DEFAULTS, RUN_OPTIONS
+from emmclab.runtime.lists import once
 from emmclab.runtime.toml_table import TomlTable
 
 #: Modes of grids whose inputs are traces.
@@ -67,9 +68,9 @@ def shared_fields(read: TomlTable) -> dict[str, Any]:
         "devices": read.many("devices", str),
         "modes": read.many("modes", str, Grid.modes),
         "seeds": read.many("seeds", int, ()),
-        "axes": {key: tuple(values) for key, values in read.table("axes", list).items()},
+        "axes": {key: tuple(once(values)) for key, values in read.table("axes", list).items()},
         "set": read.table("set", (str, int, float, bool)),
-        "layers": read.many("layers", str, ()),
+        "layers": read.every("layers", str, ()),
         "layer_settings": read.table("layer_settings", (str, int, float, bool)),
     }
 

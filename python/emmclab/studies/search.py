@@ -15,6 +15,7 @@ from emmclab.devices.spread import is_told
 from emmclab.errors import ConfigError
 from emmclab.runtime.executors import Executor
 from emmclab.runtime.extras import library
+from emmclab.runtime.lists import once
 from emmclab.runtime.parquet import Row
 from emmclab.runtime.place import Place
 from emmclab.studies.cell import Cell
@@ -375,13 +376,13 @@ def require_objectives(minimize: Sequence[str], maximize: Sequence[str]) -> tupl
     """Make objectives of the names of figures.
 
     Raises:
-        ConfigError: there is none, or one is there twice.
+        ConfigError: there is none, or one is to be both small and large.
     """
-    found = tuple([Objective(one) for one in minimize] + [Objective(one, True) for one in maximize])
+    found = tuple(once([*map(Objective, minimize), *(Objective(one, True) for one in maximize)]))
     names = [one.metric for one in found]
     if not names or len(set(names)) < len(names):
         raise ConfigError(
-            "nothing to search for" if not names else "an objective is there twice",
+            "nothing to search for" if not names else "a figure is minimised and maximised",
             kind="config",
             field="--minimize",
             hint="name a column of `runs`, as `--minimize mean_response_ms --minimize waf`",

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from emmclab.devices.layers import Setting
+from emmclab.runtime.lists import once
 from emmclab.runtime.toml_table import TomlTable
 from emmclab.studies.grid import Grid
 
@@ -170,7 +171,7 @@ def _ranges(read: TomlTable) -> Iterator[Range]:
     for part in read.tables("setting"):
         name = part.text("name")
         if part.has("choices"):
-            choices = part.one("choices", (list, tuple))
+            choices = once(part.one("choices", (list, tuple)))
             if len(choices) < 2:
                 raise part.fault(
                     "choices", "one value leaves nothing to choose", "give two at least, or put it into `set`"

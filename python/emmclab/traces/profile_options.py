@@ -9,6 +9,7 @@ from typing import Any
 
 from emmclab import _core
 from emmclab.errors import ConfigError
+from emmclab.runtime.lists import once
 
 _NS = {"us": 10**3, "ms": 10**6, "s": 10**9, "m": 60 * 10**9, "h": 3600 * 10**9}
 _KB = {"KB": 1, "MB": 2**10, "GB": 2**20, "TB": 2**30}
@@ -133,7 +134,7 @@ def cache_sizes_kb(sizes: Iterable[str | int] | str | None) -> list[int] | None:
                 hint="give multiples of 4 KB up to 64 TB, as `512KB,16MB,1GB`",
             )
         found.append(size)
-    return found
+    return once(found)
 
 
 def size_text(kb: int) -> str:
@@ -166,7 +167,7 @@ def cache_policies_of(names: Sequence[str] | str) -> list[str]:
                 field="cache-policies",
                 hint=f"use one of {', '.join(known)}, or `all`",
             )
-    return known if "all" in found else found
+    return known if "all" in found else once(found)
 
 
 def cache_options(

@@ -16,17 +16,19 @@ from emmclab.cli.apps.running import (
     Page,
     Running,
     Syncs,
+    devices_of,
     files,
+    networks_of,
     show_results,
     software,
-    split,
     write_page,
 )
 from emmclab.cli.helping import examples
 from emmclab.cli.names import application_names
 from emmclab.cli.options import AsJson, with_groups
-from emmclab.cli.simulation import Capacity, Layers, Second, Settings, configured, layered
+from emmclab.cli.simulation import Capacity, Layers, Second, Settings, layered
 from emmclab.devices.provenance import Provenance
+from emmclab.runtime.lists import once
 
 
 def register(app: typer.Typer) -> None:
@@ -62,13 +64,13 @@ def compare(
 ) -> None:
     """Run applications on several devices and over several networks, and put the runs side by side."""
     own, layer_settings = layered(settings, layers)
-    chosen = [configured(one, own, capacity) for one in split(devices, "--device")]
+    chosen = devices_of(devices, own, capacity)
     options = {**software(host, layers, layer_settings, second), **files(filesystems, sync), "beside": beside}
     results = [
         running.run(name, device, network, **options)
-        for name in applications
+        for name in once(applications)
         for device in chosen
-        for network in split(networks, "--network")
+        for network in networks_of(networks)
     ]
     made = Provenance(chosen).to_dict()
     write_page(results, [], html, made)

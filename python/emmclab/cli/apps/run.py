@@ -29,6 +29,7 @@ from emmclab.cli.helping import examples
 from emmclab.cli.options import AsJson, option, with_groups
 from emmclab.cli.simulation import Capacity, DeviceName, Events, Layers, Second, Settings, configured, layered
 from emmclab.devices.provenance import Provenance
+from emmclab.runtime.lists import once
 
 
 def register(app: typer.Typer) -> None:
@@ -79,7 +80,7 @@ def run(
     result = running.run(application, chosen, network, events=events, perfetto=perfetto, **options)
     faster: list[AppResult] = []
     if what_if:
-        parts = parts_of(result) if what_if == ["all"] else what_if
+        parts = parts_of(result) if what_if == ["all"] else once(what_if)
         faster = [running.run(application, chosen, network, what_if=[part], **options) for part in parts]
     if events is not None:
         say(f"requests: {events}")

@@ -12,7 +12,7 @@ import typer
 from emmclab.apps.closed_loop import LIMIT_S, PRECONDITION, AppResult, order_note_of, run_application
 from emmclab.cli.console import print_json, say, say_note, stdout
 from emmclab.cli.names import application_names, host_names, network_names, several
-from emmclab.cli.options import option
+from emmclab.cli.options import listed, option
 from emmclab.cli.outputs import in_a_folder
 from emmclab.cli.simulation import DEVICE_OPTION, Images, configured, device_names
 from emmclab.cli.used import Used, preconditioned
@@ -169,20 +169,23 @@ def software(
 
 def files(filesystems: Sequence[str], sync: str | None) -> dict[str, Any]:
     """Return the options of a run in the model for file systems and syncs."""
-    return {"filesystems": filesystems, "sync": None if sync is None else split(sync, "--sync")}
+    return {"filesystems": filesystems, "sync": None if sync is None else _classes(sync)}
 
 
-def split(text: str, field: str) -> list[str]:
-    """Split at commas."""
-    parts = [part.strip() for part in text.split(",")]
-    if "" in parts or len(set(parts)) < len(parts):
-        raise ConfigError(
-            f"`{text}` has an empty or a doubled part",
-            kind="config",
-            field=field,
-            hint="give each name once, with commas between",
-        )
-    return parts
+def _classes(text: str) -> list[str]:
+    return listed(text, "class of files", "--sync", "database,cache")
+
+
+def devices_of(text: str, settings: Sequence[str], capacity: str | None) -> list[Device]:
+    """Return the devices that --device names."""
+    return [
+        configured(one, settings, capacity) for one in listed(text, "device", "--device", "nexus5,sdcard")
+    ]
+
+
+def networks_of(text: str) -> list[str]:
+    """Return the networks that --network names."""
+    return listed(text, "network", "--network", "wifi,usb")
 
 
 def require_single(command: str, device: str, network: str) -> None:

@@ -10,15 +10,16 @@ import typer
 
 from emmclab.apps.closed_loop import HOST, NETWORK, AppResult, activities
 from emmclab.apps.solutions import Solution, compare_solutions, solutions_named
-from emmclab.cli.apps.running import RUN, Devices, Host, Networks, Running, split
+from emmclab.cli.apps.running import RUN, Devices, Host, Networks, Running, devices_of, networks_of
 from emmclab.cli.console import print_json, say, stdout
 from emmclab.cli.helping import examples
 from emmclab.cli.names import application_names, solution_names
 from emmclab.cli.options import AsJson, option, with_groups
 from emmclab.cli.outputs import in_a_folder
-from emmclab.cli.simulation import Capacity, Settings, configured
+from emmclab.cli.simulation import Capacity, Settings
 from emmclab.devices.provenance import Provenance
 from emmclab.errors import ConfigError
+from emmclab.runtime.lists import once
 
 
 def register(app: typer.Typer) -> None:
@@ -63,12 +64,12 @@ def solutions(
 
     A solution chooses layers, file systems and syncs; everything else is that of the plain device.
     """
-    chosen = [configured(one, settings, capacity) for one in split(devices, "--device")]
+    chosen = devices_of(devices, settings, capacity)
     places = [
         (name, device, network)
-        for name in names or activities()
+        for name in once(names or activities())
         for device in chosen
-        for network in split(networks, "--network")
+        for network in networks_of(networks)
     ]
     runs: list[tuple[Solution, AppResult]] = []
     impossible: list[dict[str, str]] = []

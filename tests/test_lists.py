@@ -1,0 +1,75 @@
+"""A list of alternatives has each value once: naming a device, a trace or a seed again adds no run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from conftest import emmclab, emmclab_json
+from emmclab.cli.options import listed
+from emmclab.studies import Study
+from emmclab.studies.search import Objective, require_objectives
+from emmclab.traces.profile_options import cache_policies_of, cache_sizes_kb
+
+STUDY = """
+name = "again"
+inputs = ["Messaging", "Messaging"]
+seeds = [3, 3]
+[[grid]]
+name = "g"
+devices = ["small-1gb", "small-1gb"]
+modes = ["open", "open"]
+layers = ["pass-through", "pass-through"]
+[grid.axes]
+"gc.high_watermark" = [8, 8, 9]
+"""
+
+
+def test_a_device_a_trace_or_a_stack_named_twice_is_compared_once(trace: Path) -> None:
+    runs = emmclab_json(
+        *("compare", trace, trace, "--devices", "nexus5,ufs31,nexus5"), *("--layers", "none,none")
+    )
+    assert [(run["trace"], run["device"]) for run in runs] == [("chat", "nexus5"), ("chat", "ufs31")]
+
+
+def test_a_trace_named_twice_is_profiled_once(trace: Path) -> None:
+    other = f"{trace.parent}/./{trace.name}"
+    assert [profile["name"] for profile in emmclab_json("profile", trace, other)] == ["chat"]
+
+
+def test_a_trace_named_twice_in_what_runs_together_is_there_twice(trace: Path, tmp_path: Path) -> None:
+    (once,) = emmclab_json("profile", trace)
+    (both,) = emmclab_json("profile", trace, trace, "--combine")
+    assert both["requests"] == 2 * once["requests"]
+    out = tmp_path / "both.parquet"
+    assert emmclab("convert", trace, trace, "-o", out, "--offset", "0s,10s").returncode == 0
+    assert emmclab_json("profile", out)[0]["requests"] == both["requests"]
+    run = emmclab_json("simulate", trace, trace, "--device", "nexus5")
+    assert run["requests"]["total"] == both["requests"]
+
+
+def test_an_application_a_device_or_a_network_named_twice_is_run_once() -> None:
+    found = emmclab_json(
+        *("apps", "compare", "email", "email", "--devices", "nexus5,nexus5", "--networks", "wifi,wifi")
+    )
+    assert "runs" not in found and found["app"]["program"] == "email"
+
+
+def test_values_named_twice_in_a_study_make_one_cell() -> None:
+    cells = [cell for cell in Study.parse(STUDY, "again.toml").cells() if cell.grid == "g"]
+    assert [cell.settings for cell in cells] == ['{"gc.high_watermark": 8}', '{"gc.high_watermark": 9}']
+    # The layers of a stack add up.
+    assert '"layers": ["pass-through", "pass-through"]' in cells[0].options
+
+
+def test_figures_sizes_and_policies_named_twice_are_taken_once() -> None:
+    assert require_objectives(["waf", "waf"], []) == (Objective("waf"),)
+    assert cache_sizes_kb("512KB,512KB,1MB") == [512, 1024]
+    assert cache_policies_of("lru,LRU,arc") == ["lru", "arc"]
+
+
+@pytest.mark.parametrize("text", ["", ",", " , "])
+def test_a_list_without_a_name_is_refused(text: str) -> None:
+    with pytest.raises(Exception, match="there is no device to compare"):
+        listed(text, "device to compare", "--devices", "nexus5,ufs31")
