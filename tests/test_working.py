@@ -27,6 +27,32 @@ def test_silent_work_prints_how_long_it_has_taken_until_it_reports_itself(
     assert said.startswith("precondition small-1gb: ") and capsys.readouterr().err == ""
 
 
+@pytest.mark.parametrize("kind", ["a trace", "tasks", "a study"])
+def test_no_long_time_passes_in_silence_whatever_a_meter_is_told(
+    kind: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A trace whose requests are left out, one long task, one long cell: none of them reports anything."""
+    from emmclab.cli.meter import Counter, Meter
+    from emmclab.cli.study_meter import StudyMeter
+
+    monkeypatch.setattr(working, "_LINE_S", 0.05)
+    meters = {"a trace": Meter("read"), "tasks": Counter("read", "tasks"), "a study": StudyMeter("read")}
+    with meters[kind] as meter:
+        if isinstance(meter, Meter):
+            meter(30, 100, 7_000)
+        said = ""
+        begun = time.monotonic()
+        while said.count("so far") < 3:
+            time.sleep(0.01)
+            said += capsys.readouterr().err
+            assert time.monotonic() - begun < 60
+    assert said.startswith("read: ") and ("7,000 requests" in said) == (kind == "a trace")
+    time.sleep(0.1)
+    capsys.readouterr()
+    time.sleep(0.1)
+    assert capsys.readouterr().err == ""
+
+
 def test_work_without_preconditioning_has_no_lines(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

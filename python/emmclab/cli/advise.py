@@ -33,7 +33,6 @@ from emmclab.cli.simulation import (
 from emmclab.cli.studies import RESULTS, executor
 from emmclab.cli.study_meter import StudyMeter
 from emmclab.cli.used import Used, preconditioned
-from emmclab.cli.working import Working
 from emmclab.devices.advise import FIGURES, ORDERS, Advised, Life, said
 from emmclab.devices.advise import advise as try_options
 from emmclab.devices.advise_journal import MODE_FIGURES
@@ -162,19 +161,14 @@ def advise(
         check_random([configuration], "none" if new else USED if precondition == AUTO else precondition)
     opened = [reading.open(path) for path in traces]
     prepared = preconditioned(precondition, used, opened, AUTO)
-    counter = Counter(f"advise on {configuration.name}", "simulations of options")
-
-    def note(done: int, total: int) -> None:
-        counter(done, total, 0)
-
     # Devices are made ready before the first simulation ends, and lifetimes and layers come after the last.
-    with Working(f"advise on {configuration.name}"):
+    with Counter(f"advise on {configuration.name}", "simulations of options") as counter:
         advised = try_options(
             configuration,
             opened,
             by=by,
             lifetime=lifetime,
-            progress=note,
+            progress=lambda done, total: counter(done, total, 0),
             jobs=jobs,
             seeds=seeds,
             mode=mode,

@@ -14,6 +14,7 @@ from emmclab.cli.helping import examples
 from emmclab.cli.options import AsJson, Reading, with_groups
 from emmclab.cli.outputs import PresetFile, PresetName
 from emmclab.cli.show import framed
+from emmclab.cli.working import Working
 from emmclab.devices.calibration import calibrate as calibrate_device
 from emmclab.devices.calibration import is_fio
 from emmclab.errors import ConfigError
@@ -68,13 +69,14 @@ def calibrate(
     name = name or (output.stem if output is not None else "calibrated")
     fio = reading.format is None and source.is_file() and is_fio(source)
     trace = None if fio else reading.open(source)
-    found = calibrate_device(
-        trace or source,
-        name=name,
-        capacity_gb=capacity_gb,
-        seed=seed,
-        skip_packed=skip_packed,
-    )
+    with Working(f"calibrate on {source}"):
+        found = calibrate_device(
+            trace or source,
+            name=name,
+            capacity_gb=capacity_gb,
+            seed=seed,
+            skip_packed=skip_packed,
+        )
     if trace is not None and reading.changes and not trace.is_pipe:
         reading.note_changed(trace.name, trace.ledger)
     if output is not None:

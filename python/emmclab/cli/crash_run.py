@@ -17,6 +17,7 @@ from emmclab.cli.failures import kept as left_behind
 from emmclab.cli.meter import Counter
 from emmclab.cli.simulation import configured, layered
 from emmclab.cli.studies import RESULTS
+from emmclab.cli.working import Working
 from emmclab.errors import ConfigError, UnsupportedError
 
 if TYPE_CHECKING:
@@ -279,7 +280,6 @@ def _explored(kept: Kept, options: Options, jobs: int, results: Path, *, fresh: 
         f"acknowledged; exploring {options.cuts:,} cuts, recovery by {_RECOVERED[options.recovery]}"
     )
 
-    meter = Counter("crash", "cuts")
     before = None
 
     def told(found: Exploration) -> None:
@@ -291,7 +291,8 @@ def _explored(kept: Kept, options: Options, jobs: int, results: Path, *, fresh: 
         meter(cuts, total, before, f", {found.states:,} states, {len(found.findings())} findings")
 
     try:
-        return kept.explore(options, jobs, told, fresh=fresh)
+        with Counter("crash", "cuts") as meter:
+            return kept.explore(options, jobs, told, fresh=fresh)
     except KeyboardInterrupt:
         # A workload that runs again makes another log, of which nothing is explored.
         named = {"log": kept.log, "base": kept.base, "check": options.check, "results": named_folder(results)}
@@ -310,5 +311,6 @@ def minimized(kept: Kept, options: Options, found: Exploration) -> dict[int, Min
         return {}
     say(f"minimising {len(findings)} findings")
     run, _ = open_run(str(kept.log), base=kept.base)
-    small = {number: minimize(run, options, one) for number, one in enumerate(findings)}
+    with Working("minimising findings"):
+        small = {number: minimize(run, options, one) for number, one in enumerate(findings)}
     return {number: one for number, one in small.items() if one is not None}

@@ -14,6 +14,7 @@ from emmclab.cli.helping import examples
 from emmclab.cli.options import AsJson
 from emmclab.cli.show import framed
 from emmclab.cli.simulation import Capacity, device_names
+from emmclab.cli.working import Working
 from emmclab.devices.device import Device, presets
 from emmclab.errors import ConfigError
 
@@ -81,7 +82,8 @@ def devices(
 
 def _check(name: str, as_json: bool) -> None:
     """Print the figures that a device was fitted to."""
-    rows = Device.preset(name).fitted_figures()
+    with Working(f"checking {name}"):
+        rows = Device.preset(name).fitted_figures()
     if as_json:
         print_json(rows)
         return

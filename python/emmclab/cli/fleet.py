@@ -187,7 +187,6 @@ def _table(
         copy = Copy(place)
         return Table(copy.fetch(), copy.name), None
     done = 0
-    meter = Counter(f"fleet {place}", "recordings")
 
     def note(now: int, total: int, before: int) -> None:
         nonlocal done
@@ -195,7 +194,10 @@ def _table(
         meter(now, total, before)
 
     try:
-        table, run = profile_fleet(place, target, executor(jobs), files=files, options=options, progress=note)
+        with Counter(f"fleet {place}", "recordings") as meter:
+            table, run = profile_fleet(
+                place, target, executor(jobs), files=files, options=options, progress=note
+            )
     except KeyboardInterrupt:
         kept.append(f"{done:,} recordings of {place} are kept; the same command goes on")
         raise

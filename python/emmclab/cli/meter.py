@@ -5,9 +5,10 @@ from __future__ import annotations
 import sys
 import time
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
-from emmclab.cli.console import say, stderr
+from emmclab.cli.console import stderr
+from emmclab.cli.working import Working, length
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -20,28 +21,28 @@ _LINE_S = 5.0
 _LEAST_TASKS = 3
 
 
-class Meter:
+class Meter(Working):
     """Shows the progress of a pass over a trace: a bar on a terminal, plain lines elsewhere."""
 
     def __init__(self, what: str) -> None:
         """Name the work."""
-        self.what = what
-        self._started = time.monotonic()
+        super().__init__(what)
         self._next = self._started + _SILENCE_S
         self._bar: Progress | None = None
-
-    def __enter__(self) -> Self:
-        return self
+        #: The progress as it was last told.
+        self._told = ""
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        super().__exit__(kind, error, trace)
         if self._bar is not None:
             self._bar.stop()
 
     def __call__(self, done: int, total: int | None, requests: int) -> None:
         """Update the meter: bytes done, total bytes, and requests so far."""
         now = time.monotonic()
+        self._told = f", {requests:,} requests"
         if now < self._next:
             return
         rate = f"{requests:,} requests, {requests / (now - self._started) / 1e6:.1f} M/s"
@@ -51,7 +52,15 @@ class Meter:
         else:
             self._next = now + _LINE_S
             share = f"{100 * done / total:.0f} %, " if total else ""
-            say(f"{self.what}: {share}{rate}")
+            self.speak(f"{self.what}: {share}{rate}")
+
+    def _beat(self) -> None:
+        # A bar shows the time by itself. Requests that `--only` leaves out are read without progress.
+        if self._bar is None:
+            super()._beat()
+
+    def _done(self) -> str:
+        return f"{super()._done()}{self._told}"
 
     def _update_bar(self, done: int, total: int | None, rate: str) -> None:
         if self._bar is None:
@@ -60,6 +69,7 @@ class Meter:
                 Progress,
                 TaskProgressColumn,
                 TextColumn,
+                TimeElapsedColumn,
                 TimeRemainingColumn,
             )
 
@@ -68,6 +78,7 @@ class Meter:
                 BarColumn(),
                 TaskProgressColumn(),
                 TextColumn("{task.fields[rate]}", markup=False),
+                TimeElapsedColumn(),
                 TimeRemainingColumn(),
             )
             self._bar = Progress(*columns, console=stderr(), transient=True)
@@ -76,15 +87,17 @@ class Meter:
         self._bar.update(self._bar.task_ids[0], completed=done, total=total, rate=rate)
 
 
-class Counter:
+class Counter(Working):
     """Shows how many tasks are done and how long the rest will take: a line that changes, or plain lines."""
 
     def __init__(self, what: str, tasks: str) -> None:
         """Set the title and the unit of the work."""
-        self.what = what
+        super().__init__(what)
         self.tasks = tasks
-        self._started = self._last = time.monotonic()
+        self._last = self._started
         self._is_over = False
+        #: The line as it was last printed, without the time.
+        self._line = ""
 
     def __call__(self, done: int, total: int, before: int, found: str = "") -> None:
         """Update the meter: tasks done, total, reused, and findings so far."""
@@ -99,10 +112,25 @@ class Counter:
         ran = done - before
         is_known = ran >= _LEAST_TASKS
         left = remaining((now - self._started) / ran * (total - done) if is_known else None)
-        line = f"{self.what}: {done:,} of {total:,} {self.tasks}{found}{earlier}{left}"
-        end = "\r" if terminal and done < total else "\n"
+        self._line = f"{self.what}: {done:,} of {total:,} {self.tasks}{found}{earlier}"
+        self._print(f"{self._line}{left}")
+
+    def _print(self, line: str) -> None:
+        self._spoke = time.monotonic()
+        terminal = sys.stderr.isatty()
+        end = "\r" if terminal and not self._is_over else "\n"
         # On a terminal a shorter line has to cover the one before.
         print(f"{line:<79}" if terminal else line, end=end, file=sys.stderr, flush=True)
+
+    def _beat(self) -> None:
+        # What follows the last task is work of its own, on a line of its own.
+        known = self._line if self._line and not self._is_over else self.what
+        separator = ", " if known == self._line else ": "
+        line = f"{known}{separator}{length(time.monotonic() - self._started)} so far{self._done()}"
+        if self._is_over:
+            self.speak(line)
+        else:
+            self._print(line)
 
 
 def remaining(left_s: float | None) -> str:
@@ -112,15 +140,3 @@ def remaining(left_s: float | None) -> str:
     (', about 2 min left', '', '')
     """
     return f", about {length(left_s)} left" if left_s else ""
-
-
-def length(seconds: float) -> str:
-    """Format a time in a suitable unit.
-
-    >>> length(6 * 3600), length(90), length(0.2)
-    ('6 h', '90 s', '1 s')
-    """
-    for unit, one in (("h", 3600), ("min", 60)):
-        if seconds >= 2 * one:
-            return f"{round(seconds / one)} {unit}"
-    return f"{max(1, round(seconds))} s"

@@ -313,9 +313,9 @@ def run_parts(place: Path, jobs: int, reading: Reading, **measures: Any) -> Prof
     """Profile a trace in parts under a progress meter."""
     from emmclab.traces.parallel_profile import profile_parts
 
-    counter = Counter(f"profile {place}", "parts")
     count = jobs or os.cpu_count() or 1
-    return profile_parts(place, count, counter, reading=reading.given(), **measures)
+    with Counter(f"profile {place}", "parts") as counter:
+        return profile_parts(place, count, counter, reading=reading.given(), **measures)
 
 
 def distinct(sources: list[Trace]) -> list[Trace]:

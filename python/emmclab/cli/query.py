@@ -21,6 +21,7 @@ from emmclab.cli.options import AsJson, Reading, with_groups
 from emmclab.cli.outputs import in_a_folder
 from emmclab.cli.show import framed
 from emmclab.cli.studies import RESULTS, ResultsFolder, warn_of_changes
+from emmclab.cli.working import Working
 from emmclab.errors import ConfigError, InputError
 from emmclab.runtime.files import refuse_other_endings, write_pieces
 
@@ -111,7 +112,7 @@ def query(
         for folder in folders:
             warn_of_changes(folder)
         asking = asked(folders, sql)
-    with asking as (names, rows):
+    with Working("query"), asking as (names, rows):
         if output is not None:
             count = _write(output, names, rows)
             say(f"answer: {output}, {count} rows")

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
 import typer
 
@@ -173,9 +173,13 @@ def warn(results: Sequence[Result]) -> None:
 
 
 class _SimulationMeter(Meter):
-    """A meter that also prints the simulated time."""
+    """A meter that also prints the simulated time, from the first requests on."""
+
+    def __enter__(self) -> Self:
+        return self
 
     def note(self, done: int, total: int | None, requests: int, simulated_s: float) -> None:
+        self.begin()
         base = self.what.partition(",")[0]
         self.what = f"{base}, {simulated_s:,.0f} s simulated" if not sys.stderr.isatty() else base
         self(done, total, requests)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import sys
 import time
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
-from emmclab.cli.console import say, stderr
-from emmclab.cli.meter import length, remaining
+from emmclab.cli.console import stderr
+from emmclab.cli.meter import remaining
+from emmclab.cli.working import Working, length
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bar
@@ -19,46 +20,54 @@ if TYPE_CHECKING:
 _SILENCE_S, _LINE_S = 1.0, 5.0
 
 
-class StudyMeter:
+class StudyMeter(Working):
     """Shows cells, failures and the time that is left, with an estimate once the first cells are measured."""
 
     def __init__(self, name: str) -> None:
         """Name the study."""
-        self._name = name
-        self._started = time.monotonic()
+        super().__init__(name)
         self._next = self._started + _SILENCE_S
         self._said = False
         self._bar: Bar | None = None
-
-    def __enter__(self) -> Self:
-        return self
+        #: The counts as they were last told.
+        self._told = ""
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        super().__exit__(kind, error, trace)
         if self._bar is not None:
             self._bar.stop()
 
     def __call__(self, progress: Progress) -> None:
         """Update the progress."""
         now = time.monotonic()
+        self._told = f", {counted(progress)}"
         is_end = progress.done + progress.quarantined == progress.total
         if now < self._next and not is_end:
             return
         terminal = sys.stderr.isatty()
         if not self._said and (progress.left_s or 0.0) > _LINE_S:
-            say(f"{self._name}: {estimated(progress)}")
+            self.speak(f"{self.what}: {estimated(progress)}")
         elif terminal and (self._said or not is_end):
             self._update_bar(progress)
         elif self._said or not is_end:
-            say(f"{self._name}: {counted(progress)}{remaining(progress.left_s)}")
+            self.speak(f"{self.what}: {counted(progress)}{remaining(progress.left_s)}")
         else:
             return
         self._said = True
         self._next = now + (0.1 if terminal else _LINE_S)
 
+    def _beat(self) -> None:
+        # A bar shows the time by itself.
+        if self._bar is None:
+            super()._beat()
+
+    def _done(self) -> str:
+        return f"{super()._done()}{self._told}"
+
     def _update_bar(self, progress: Progress) -> None:
-        from rich.progress import BarColumn, TextColumn
+        from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
         from rich.progress import Progress as Bar
 
         if self._bar is None:
@@ -66,10 +75,11 @@ class StudyMeter:
                 TextColumn("{task.description}", markup=False),
                 BarColumn(),
                 TextColumn("{task.fields[said]}", markup=False),
+                TimeElapsedColumn(),
             )
             self._bar = Bar(*columns, console=stderr())
             self._bar.start()
-            self._bar.add_task(self._name, said="")
+            self._bar.add_task(self.what, said="")
         said = f"{counted(progress)}{remaining(progress.left_s)}"
         task = self._bar.task_ids[0]
         self._bar.update(task, completed=progress.done, total=progress.total, said=said)

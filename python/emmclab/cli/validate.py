@@ -21,12 +21,11 @@ from emmclab.cli.outputs import in_a_folder
 from emmclab.cli.profile import distinct
 from emmclab.cli.show import show_table
 from emmclab.cli.simulation import DEVICE_OPTION, Mode, Precondition, Seed, Wrap, device_names
-from emmclab.cli.working import Working
 from emmclab.devices.device import Device
 from emmclab.devices.preconditioning import parse_precondition
 from emmclab.errors import EmmclabError, UnsupportedError
-from emmclab.runtime.lists import once
 from emmclab.runtime.files import printable
+from emmclab.runtime.lists import once
 
 if TYPE_CHECKING:
     from emmclab.devices.validation import Validation
@@ -127,7 +126,7 @@ def _judged(trace: Trace, devices: Sequence[Device], **options: Any) -> Validati
 
 
 class _Steps(contextlib.ExitStack):
-    """The progress of steps: of a replay with a meter, of all others by how long they take."""
+    """The progress of steps, each with a meter."""
 
     _meter: Meter
 
@@ -135,11 +134,9 @@ class _Steps(contextlib.ExitStack):
         """End the step before, and name the next one."""
         self.close()
         self._meter = self.enter_context(Meter(what))
-        self._working = self.enter_context(Working(what))
 
     def note(self, done: int, total: int | None, requests: int, _simulated_s: float) -> None:
         """Tell how far a replay is."""
-        self._working.stop()
         self._meter(done, total, requests)
 
 

@@ -1,4 +1,4 @@
-"""Signs of life of work that reports no progress, on stderr."""
+"""Signs of life of long work, on stderr: whatever it reports, no five seconds pass without a line."""
 
 from __future__ import annotations
 
@@ -10,30 +10,38 @@ from typing import Self
 
 from emmclab._core import preconditioned_bytes
 from emmclab.cli.console import say
-from emmclab.cli.meter import length
 from emmclab.devices.device import Device
 from emmclab.devices.preconditioning import parse_precondition
 from emmclab.runtime.quantity import size
 from emmclab.runtime.repeating import repeated
 
-#: Time between two lines, seconds; work shorter than this passes in silence.
+#: Longest time between two lines, seconds; work shorter than this passes in silence.
 _LINE_S = 5.0
+#: How often within it the time of the last line is looked at.
+_LOOKS = 5
 
 
 class Working:
-    """Prints how long work has taken, every few seconds, until it ends or reports progress itself."""
+    """Prints how long work has taken, where it has reported nothing else for some seconds."""
 
     def __init__(self, what: str) -> None:
         """Name the work; nothing is printed for work without a name."""
-        self._what = what
+        self.what = what
         self._before = preconditioned_bytes()
         self._lines = ExitStack()
+        self._started = self._spoke = time.monotonic()
+        self._begun = False
 
     def __enter__(self) -> Self:
-        self._started = time.monotonic()
-        if self._what:
-            self._lines.enter_context(repeated(_LINE_S, self._line))
+        self.begin()
         return self
+
+    def begin(self) -> None:
+        """Begin to give signs of life, if that was not done before."""
+        if self.what and not self._begun:
+            self._begun = True
+            self._spoke = time.monotonic()
+            self._lines.enter_context(repeated(_LINE_S / _LOOKS, self._look))
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -44,13 +52,34 @@ class Working:
         """End the lines: the work is done, or has a meter of its own from here on."""
         self._lines.close()
 
-    def _line(self) -> None:
-        say(f"{self._what}: {length(time.monotonic() - self._started)} so far{self._done()}")
+    def speak(self, line: str) -> None:
+        """Print a line about the work."""
+        self._spoke = time.monotonic()
+        say(line)
+
+    def _look(self) -> None:
+        if time.monotonic() - self._spoke >= _LINE_S * (1 - 1 / _LOOKS):
+            self._beat()
+
+    def _beat(self) -> None:
+        self.speak(f"{self.what}: {length(time.monotonic() - self._started)} so far{self._done()}")
 
     def _done(self) -> str:
-        """Say how much preconditioning has written meanwhile."""
+        """Say how far the work is: how much preconditioning has written meanwhile."""
         written = preconditioned_bytes() - self._before
         return f", {size(written)} written to precondition" if written else ""
+
+
+def length(seconds: float) -> str:
+    """Format a time in a suitable unit.
+
+    >>> length(6 * 3600), length(90), length(0.2)
+    ('6 h', '90 s', '1 s')
+    """
+    for unit, one in (("h", 3600), ("min", 60)):
+        if seconds >= 2 * one:
+            return f"{round(seconds / one)} {unit}"
+    return f"{max(1, round(seconds))} s"
 
 
 class Preparing(Working):
