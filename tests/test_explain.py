@@ -116,6 +116,8 @@ def test_when_writes_complete_is_the_same_words_in_a_run_and_in_its_explanation(
         ]
         shown = " ".join(emmclab("simulate", trace, "--device", device).stdout.split())
         assert f"writes complete {words}" in shown
+        described = " ".join(emmclab("explain", device).stdout.split())
+        assert f"Here: writes complete {words}." in described
 
 
 def test_an_option_of_any_command_is_explained() -> None:

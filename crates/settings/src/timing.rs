@@ -26,7 +26,8 @@ pub struct TimingSettings {
     pub bus_write_extra_ns_per_byte: f64,
     /// Energy of a KB on the bus.
     pub bus_uj_per_kb: f64,
-    /// When a write counts as complete.
+    /// When a write to the flash counts as complete. With a write cache (`cache.size_kb`), this is so of durable writes (FUA) and flushes
+    /// only: other writes are complete in the cache.
     pub write_complete: WriteComplete,
 }
 

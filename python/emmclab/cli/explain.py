@@ -38,6 +38,7 @@ from emmclab.cli.simulation import Capacity, configured, device_names
 from emmclab.devices.device import Device
 from emmclab.devices.register_files import holds_registers
 from emmclab.devices.registers import registers
+from emmclab.devices.result_text import completion_of
 from emmclab.devices.stored import holds_results, run_of, stored_in
 from emmclab.errors import ConfigError, InputError
 from emmclab.runtime.quantity import size
@@ -251,7 +252,8 @@ def _explain_terms(terms: Sequence[Term], as_json: bool) -> None:
 
 
 def _explain_device(device: Device, as_json: bool, *, changed: bool) -> None:
-    settings = [row for row in device.explain() if not changed or row["value"] != row["default"]]
+    every = device.explain()
+    settings = [row for row in every if not changed or row["value"] != row["default"]]
     if as_json:
         print_json(settings)
         return
@@ -263,6 +265,8 @@ def _explain_device(device: Device, as_json: bool, *, changed: bool) -> None:
         meaning = Text(setting["doc"], "dim")
         if setting["allowed"]:
             meaning.append(f" [{setting['allowed']}]")
+        if setting["key"] == "timing.write_complete":
+            meaning.append(f" Here: writes complete {_completion(every)}.")
         meanings.append(meaning)
         default = (setting["default"] or "–",) if changed else ()
         cells = (setting["key"], setting["value"], *default, setting["unit"], setting["origin"])
@@ -285,6 +289,12 @@ def _explain_device(device: Device, as_json: bool, *, changed: bool) -> None:
         soft_wrap=True,
         style="dim",
     )
+
+
+def _completion(settings: Sequence[dict[str, Any]]) -> str:
+    """Describe when a write is complete, as the result of a run does."""
+    values = {row["key"]: row["value"] for row in settings}
+    return completion_of(values["timing.write_complete"].strip('"'), values["cache.size_kb"] != "0")
 
 
 def _show(console: Console, explained: dict[str, Any]) -> None:

@@ -344,8 +344,17 @@ def completion(result: Mapping[str, Any]) -> str:
     >>> completion({"configuration": {"write_complete": "programmed"}, "cache": {"units_written": 5}})
     'in the write buffer, durable ones when programmed'
     """
-    when = f"when {result['configuration']['write_complete']}"
     buffered = (result.get("cache") or {}).get("units_written")
+    return completion_of(result["configuration"]["write_complete"], bool(buffered))
+
+
+def completion_of(write_complete: str, buffered: bool) -> str:
+    """Describe what a value of `timing.write_complete` means for a device with or without a write buffer.
+
+    >>> completion_of("programmed", buffered=False), completion_of("programmed", buffered=True)
+    ('when programmed', 'in the write buffer, durable ones when programmed')
+    """
+    when = f"when {write_complete}"
     return f"in the write buffer, durable ones {when}" if buffered else when
 
 
