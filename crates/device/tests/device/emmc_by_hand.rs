@@ -3,7 +3,9 @@
 use crate::common::{command, config, responses_us, run};
 use emmclab_base::Op::{Flush, Read, Write};
 use emmclab_base::{Nanos, Op};
-use emmclab_device::{Command, Device, DeviceConfig, Lpn, Modifiers, Quiet, RequestCompleted};
+use emmclab_device::{
+    CacheFlushed, Command, Device, DeviceConfig, Lpn, Modifiers, Observer, Quiet, RequestCompleted,
+};
 
 #[test]
 fn the_bus_mode_gives_the_time_of_a_sector() {
@@ -309,4 +311,43 @@ fn an_slc_cache_is_folded_in_idle_time_or_passed_by_when_full() {
 fn flushes_of_an_empty_cache_are_free() {
     let (_, events) = run(&config(&[("cache.size_kb", "64")]), &[Command::new(Nanos(0), Flush, 0, 0)]);
     assert_eq!(responses_us(&events), [0.0]);
+}
+
+/// Whether the host asked for each flush of the cache, and the units that it found.
+#[derive(Default)]
+struct Flushes(Vec<(bool, u32)>);
+
+impl Observer for Flushes {
+    fn cache_flushed(&mut self, event: &CacheFlushed) {
+        self.0.push((event.asked_for, event.units));
+    }
+}
+
+#[test]
+fn flushes_with_data_are_those_that_the_host_asks_for_and_that_find_written_data() {
+    let cached = [("cache.size_kb", "64"), ("cache.write_back", "when_full")];
+    let ends = |more: &[(&str, &str)]| {
+        let mut device = Device::new(&config(&[&cached, more].concat()));
+        let mut told = Flushes::default();
+        let commands = [
+            // Nothing is there yet.
+            command(0, Flush, 0, 0),
+            command(10_000, Write, 0, 8),
+            command(20_000, Flush, 0, 0),
+            command(30_000, Flush, 0, 0),
+            command(40_000, Write, 0, 4),
+            // Its preflush finds the write before it.
+            Command { modifiers: Modifiers::PREFLUSH, ..command(50_000, Write, 4, 4) },
+        ];
+        for one in &commands {
+            device.submit(one, &mut told).unwrap();
+        }
+        // The end of power writes what is left, which no command asked for.
+        device.power_off(&mut told);
+        (device.counters().cache_flushes, told.0)
+    };
+    let asked = [(true, 0), (true, 2), (true, 0), (true, 1), (false, 1)];
+    assert_eq!(ends(&[]), (2, asked.to_vec()));
+    // A device that does no flush has none; the end of its power is in good order all the same, with both units.
+    assert_eq!(ends(&[("cache.lies", "flush")]), (0, vec![(false, 2)]));
 }
