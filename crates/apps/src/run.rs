@@ -90,15 +90,11 @@ fn run_in_detail<D: BlockDevice>(
                 .hint(format!("there are: {}", partitions.join(", "))));
         }
     }
-    let (own_threads, mut program) = (program.threads.len() as u32, program.clone());
-    program.threads.extend(setup.periodic.iter().map(Periodic::thread));
-    program.check("")?;
-    let program = &program;
     let mounts: Vec<Mount> = named.iter().map(|(_, mount)| *mount).collect();
     let mut host = Host::new(setup.kernel()?, &mounts)?;
     let files = files_of(program, options.seed, &named, &mut host)?;
     let mut storage = Simulated::new(host, device, partitions.clone(), &options.what_if);
-    let (found, times) = run_on(program, own_threads, setup, options, &partitions, files, &mut storage)?;
+    let (found, times) = run_on(program, &setup.periodic, setup, options, &partitions, files, &mut storage)?;
     let kernel_cpu = storage.kernel_cpu_ns() * millionths(setup.cpu_factor) / 1_000_000;
     let result = AppResult { kernel_cpu_ns: Some(kernel_cpu), requests: Some(storage.counts()), ..found };
     Ok((result, times))
@@ -148,8 +144,8 @@ pub fn run_live(
     let mut store = RealFiles::new(folders.to_vec(), false);
     let files = files_of(program, options.seed, &named, &mut store)?;
     let mut storage = RealStorage::start(&Arc::new(store), program.threads.len() as u32)?;
-    let (mut found, _) =
-        run_on(program, program.threads.len() as u32, setup, options, &partitions, files, &mut storage)?;
+    // The work of this machine's own threads is there already.
+    let (mut found, _) = run_on(program, &[], setup, options, &partitions, files, &mut storage)?;
     // A call is one wait here: which one of the host's is not known.
     found
         .spent
@@ -180,16 +176,21 @@ fn files_of(
     Files::new(program, seed, |name| mount_of(named, name), store)
 }
 
-/// Runs a program on a storage; the result has neither requests nor work of the kernel.
+/// Runs a program on a storage beside the periodic work of a host; the result has neither requests nor work of the kernel.
 fn run_on<S: Storage>(
     program: &Program,
-    own_threads: u32,
+    periodic: &[Periodic],
     setup: &HostSetup,
     options: &RunOptions,
     partitions: &[&str],
     files: Files,
     storage: &mut S,
 ) -> Result<(AppResult, ThreadTimes)> {
+    let own_threads = program.threads.len() as u32;
+    let mut program = program.clone();
+    program.threads.extend(periodic.iter().map(Periodic::thread));
+    program.check("")?;
+    let program = &program;
     let code = Code::of(program)?;
     let network = setup.network(&options.network)?;
     let names: Vec<&str> = program.threads.iter().map(|thread| thread.name.as_str()).collect();

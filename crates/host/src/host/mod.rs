@@ -206,7 +206,7 @@ impl Host {
     }
 
     /// The part of it that the driver spends on asking whether a write is done, in ns.
-    pub fn polling_cpu_ns(&self) -> u64 {
+    fn polling_cpu_ns(&self) -> u64 {
         let cpu = &self.core.config.cpu;
         self.core.queue.written_for().0 as u64 / cpu.poll_interval_ns * cpu.poll_ns
     }
