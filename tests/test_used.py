@@ -96,6 +96,14 @@ def test_the_hint_of_a_worn_out_device_names_a_use_that_it_stands(trace: Path) -
     assert emmclab("simulate", trace, *SMALL, *limit, "--used", proposed).returncode == 0
 
 
+def test_a_scaled_device_is_worn_out_by_unscaled_daily_writes_and_the_error_says_so(trace: Path) -> None:
+    scaled = ("simulate", trace, "--device", "nexus5", "--capacity", "1GB", "--wrap-addresses")
+    done = emmclab(*scaled, "--used", "1y")
+    assert done.returncode == 2 and "worn out" in done.stderr
+    assert "are not scaled with the capacity, and are 2.00 times that of this device" in done.stderr
+    assert emmclab(*scaled, "--used", "1y,daily=128MB").returncode == 0
+
+
 def test_hours_need_a_trace_with_a_duration(tmp_path: Path) -> None:
     one = tmp_path / "one.csv"
     one.write_text("arrival_s,op,sector,sectors\n1.0,W,0,8\n")

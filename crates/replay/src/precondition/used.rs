@@ -258,7 +258,13 @@ fn fewer_bytes(age: &mut Age, usage: &Use, erases: &[u64]) -> String {
         || "give a lower age".to_owned(),
         |halves| {
             let daily_bytes = usage.daily_bytes / 2.0_f64.powi(halves as i32);
-            format!("give a lower age, or fewer bytes a day, as in used:{}", Use { daily_bytes, ..*usage })
+            let capacity = f64::from(age.units()) * f64::from(age.device().geometry().unit_bytes);
+            format!(
+                "the bytes a day are not scaled with the capacity, and are {:.2} times that of this device: give fewer, or a lower \
+                 age, as in used:{}",
+                usage.daily_bytes / capacity,
+                Use { daily_bytes, ..*usage }
+            )
         },
     )
 }
