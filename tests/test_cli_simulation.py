@@ -340,3 +340,19 @@ def test_rows_of_requests_tell_who_sent_them_and_what_the_run_was_made_of(tmp_pa
     assert about["device"] == "nexus5" and about["options"]["seed"] == 3
     plain = emmclab_json("simulate", path, "--device", "nexus5", "--wrap-addresses")["provenance"]
     assert plain["settings"] == {"nexus5": {}}
+
+
+def test_blocking_collection_of_large_blocks_makes_a_write_wait_for_seconds_and_incremental_does_not(
+    tmp_path: Path,
+) -> None:
+    """As docs/concepts/device.md says of emmc51-tlc."""
+    messages = tmp_path / "messages.parquet"
+    assert emmclab("synth", "Messaging", messages, "--seed", 1).returncode == 0
+    full = ("--capacity", "1GB", "--precondition", "steady:1", "--wrap-addresses")
+    slowest_ms = {
+        mode: emmclab_json("simulate", messages, "--device", "emmc51-tlc", *full, "--set", f"gc.mode={mode}")[
+            "response"
+        ]["max_ms"]
+        for mode in ("blocking", "incremental")
+    }
+    assert slowest_ms["blocking"] > 1_000 and slowest_ms["incremental"] < 100

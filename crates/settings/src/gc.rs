@@ -11,7 +11,8 @@ use crate::PolicyOptions;
 pub struct GcSettings {
     /// Victim policy; `none` = no collection.
     pub policy: String,
-    /// `blocking`: the write that needs space waits while whole blocks are collected. `incremental`: some pages are copied with each write.
+    /// `blocking`: the write that needs space waits while whole blocks are collected, which takes seconds where they are large and full of
+    /// valid data. `incremental`: some pages are copied with each write.
     pub mode: GcMode,
     /// Free blocks of a pool at or below which incremental and idle collection work.
     pub high_watermark: u32,
