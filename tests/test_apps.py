@@ -127,6 +127,23 @@ def test_every_command_of_applications_shows_its_results_on_the_terminal(small: 
             assert len(done.stdout) > 80 and not done.stderr, (command, done.stderr)
 
 
+def test_learned_work_takes_as_long_as_recorded_on_a_host_as_fast_as_the_recorded_machine(
+    tmp_path: Path,
+) -> None:
+    calls, program = tmp_path / "calls.strace", tmp_path / "learned.toml"
+    calls.write_text(
+        '7 1.000000 openat(AT_FDCWD, "/data/a", O_RDWR) = 3 <0.000000>\n'
+        '7 3.000000 read(3, "", 9) = 9 <0.000000>\n'
+    )
+    run = ("apps", "run", program, *NEW, "--host", "phone-2020")
+    for factor, seconds in ((0.25, 2.0), (1, 0.5)):
+        learned = emmclab("apps", "learn", calls, "-o", program, "--cpu-factor", factor)
+        assert learned.returncode == 0 and f"a core of CPU factor {factor:g}" in learned.stdout
+        assert emmclab_json(*run)["app"]["runtime_ns"] / 1e9 == pytest.approx(seconds, rel=0.01)
+    refused = emmclab("apps", "learn", calls, "-o", program, "--cpu-factor", 0)
+    assert refused.returncode == 2 and "cpu_factor" in refused.stderr and "hint: " in refused.stderr
+
+
 def test_the_same_seed_gives_the_same_bytes(small: Path, tmp_path: Path) -> None:
     pages = [tmp_path / "one.html", tmp_path / "two.html"]
     runs = [emmclab("apps", "run", small, *NEW, "--html", page) for page in pages]

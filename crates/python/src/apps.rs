@@ -255,10 +255,11 @@ pub(crate) fn learn_app(
     partitions: Vec<(String, String)>,
     user_waits_for: Option<String>,
     keep_pauses: bool,
+    cpu_factor: f64,
 ) -> PyResult<String> {
     run(py, || {
         let file = File::open(&path).map_err(|error| Error::io(&path, error))?;
-        let options = LearnOptions { name, partitions, user_waits_for, keep_pauses };
+        let options = LearnOptions { name, partitions, user_waits_for, keep_pauses, cpu_factor };
         to_json(&learn(BufReader::new(file), &options).map_err(|error| error.in_file(&path))?)
     })
 }

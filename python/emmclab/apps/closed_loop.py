@@ -205,11 +205,13 @@ def learn_application(
     partitions: Mapping[str, str] = MappingProxyType({"data": "/"}),
     user_waits_for: str | None = None,
     keep_pauses: bool = False,
+    cpu_factor: float = 1.0,
 ) -> LearnedProgram:
     """Learn a program from a recording of system calls.
 
     Taken from it are threads, their operations on files with sizes and places, transfers, and the order that
-    files force on threads. What operations took is left to the model. Time between calls is work. A call that
+    files force on threads. What operations took is left to the model. Time between calls is work, which a
+    host scales by its CPU factor. A call that
     waits for a child, a pipe or a thread of the recording waits for it in the program, too; one that waits
     for an unknown cause is a pause of its length. Memory-mapped files, io_uring and asynchronous I/O are not
     seen, and counted where they can be.
@@ -222,10 +224,12 @@ def learn_application(
         user_waits_for: the thread that the user waits for, by the number that the kernel gave it; by default
             the first one of the recording.
         keep_pauses: accept a thread that waits for unknown causes for more than half of its time.
+        cpu_factor: of the recorded machine, as hosts have it: time of work on it as a factor on that of a
+            1 GHz core of 2010, as 0.25 for `phone-2020`.
 
     Raises:
         InputError: the file cannot be read, or is not a recording.
-        ConfigError: there is no such thread.
+        ConfigError: there is no such thread, or the CPU factor is impossible.
         EmmclabError: the thread mostly waits for causes that are not in the recording.
     """
     found = _core.learn_app(
@@ -234,6 +238,7 @@ def learn_application(
         list(partitions.items()),
         user_waits_for,
         keep_pauses,
+        cpu_factor,
     )
     return LearnedProgram(**json.loads(found))
 

@@ -69,6 +69,7 @@ pub(super) fn program(
         }
         out.push_str("steps = [\n");
         for step in written {
+            let step = on_factor_one(step, options.cpu_factor);
             let value = toml::Value::try_from(&step).map_err(unwritable)?;
             let _ = writeln!(out, "    {value},");
         }
@@ -328,6 +329,14 @@ fn alike(first: &Step, second: &Step) -> bool {
 
 fn signal(number: u32) -> String {
     format!("order {number}")
+}
+
+/// A step whose work, recorded on a machine of a CPU factor, is stated for one of factor 1.
+fn on_factor_one(step: Step, cpu_factor: f64) -> Step {
+    match step {
+        Step::Cpu { ms: Amount::Fixed(ms) } => Step::Cpu { ms: Amount::Fixed(rounded(ms / cpu_factor)) },
+        other => other,
+    }
 }
 
 /// Milliseconds with three digits.

@@ -30,12 +30,14 @@ pub use recording::Known;
 
 /// Longest line; strace cuts strings.
 const LONGEST_LINE: u64 = 1 << 20;
+/// Largest CPU factor, as of hosts.
+const MOST_CPU_FACTOR: f64 = 1e3;
 /// Lines between two looks for an interruption.
 const INTERRUPT_EVERY: u64 = 4096;
 const HOW: &str = "record with `strace -f -ttt -T -y -o FILE COMMAND`, or the syscall events of ftrace";
 
 /// How a program is learned.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct LearnOptions {
     /// The name of the program.
     pub name: String,
@@ -45,6 +47,9 @@ pub struct LearnOptions {
     pub user_waits_for: Option<String>,
     /// Whether that thread may mostly wait for causes that are not in the recording.
     pub keep_pauses: bool,
+    /// CPU factor of the recorded machine, as that of a host ([`crate::HostSetup::cpu_factor`]): 0.25 for a core four times as fast as that
+    /// of CPU factor 1, for which programs state work.
+    pub cpu_factor: f64,
 }
 
 impl LearnOptions {
@@ -90,8 +95,13 @@ pub struct Learned {
 ///
 /// # Errors
 /// [`Kind::Syntax`] with the line where the first lines are no recording, [`Kind::Value`] where it has no calls or too many, and
-/// [`Kind::Config`] for a thread that is not there.
+/// [`Kind::Config`] for a thread that is not there and an impossible CPU factor.
 pub fn learn(mut reader: impl BufRead, options: &LearnOptions) -> Result<Learned> {
+    if !(options.cpu_factor > 0.0 && options.cpu_factor <= MOST_CPU_FACTOR) {
+        return Err(Error::new(Kind::Config, "is not a CPU factor")
+            .of_field("cpu_factor", 0, options.cpu_factor.to_string().as_bytes())
+            .hint("give a number above 0 and up to 1000, as 0.25 for a core four times as fast as one of 1 GHz of 2010"));
+    }
     let head = reader.fill_buf().map_err(|error| Error::new(Kind::Io, error.to_string()))?;
     let (mut strace, mut ftrace) = (Strace::new(&String::from_utf8_lossy(head)), Ftrace::default());
     let mut recording = Recording::default();
@@ -164,7 +174,7 @@ pub fn learn(mut reader: impl BufRead, options: &LearnOptions) -> Result<Learned
         recording.threads.len(),
         length as f64 / 1e9,
     );
-    let source = source(&recording, format);
+    let source = source(&recording, format, options.cpu_factor);
     let program = build::program(&recording, options, &about, &source)?;
     let checked = Program::from_toml(&program)?;
     Ok(Learned {
@@ -181,12 +191,12 @@ pub fn learn(mut reader: impl BufRead, options: &LearnOptions) -> Result<Learned
 }
 
 /// Where the figures of the program come from, and what is assumed.
-fn source(recording: &Recording, format: &str) -> String {
+fn source(recording: &Recording, format: &str, cpu_factor: f64) -> String {
     let known = &recording.known;
     let seconds = |ns: i64| ns as f64 / 1e9;
     let mut said = format!(
         "A recording of {format}. Taken from it: threads, files, sizes and places of accesses, syncs, transfers. Assumed: \
-         {:.3} s between calls are work on a core of CPU factor 1, {:.3} s in calls that wait (futex, poll, sleep) are pauses of \
+         {:.3} s between calls are work on a core of CPU factor {cpu_factor}, {:.3} s in calls that wait (futex, poll, sleep) are pauses of \
          that length, whatever they waited for. Left to the model: {:.3} s in calls on files, {:.3} s of waiting for the network and \
          {:.3} s of waiting for other threads and processes.",
         seconds(known.work_ns),

@@ -7,6 +7,7 @@ fn options() -> LearnOptions {
         partitions: vec![("data".to_owned(), "/".to_owned()), ("sdcard".to_owned(), "/sdcard".to_owned())],
         user_waits_for: None,
         keep_pauses: false,
+        cpu_factor: 1.0,
     }
 }
 
@@ -205,6 +206,28 @@ fn a_reader_of_a_pipe_waits_for_its_writer_and_a_thread_for_the_one_that_wakes_i
     assert!(found.known.awaited_ns > 1_000_000_000, "{:?}", found.known);
     let first = words(&program, 0);
     assert!(first.iter().filter(|step| step.contains("wait")).count() >= 1, "{first:?}");
+}
+
+#[test]
+fn work_that_was_recorded_on_a_faster_machine_is_stated_for_a_core_of_factor_one() {
+    let text = "5 1.000000 openat(AT_FDCWD, \"/data/a\", O_RDONLY) = 3 <0.000000>\n\
+                5 1.020000 read(3, \"\", 9) = 9 <0.001000>\n5 1.031000 read(3, \"\", 5) = 5 <0.001000>\n";
+    let work = |cpu_factor| {
+        let found = learn(text.as_bytes(), &LearnOptions { cpu_factor, ..options() }).unwrap();
+        assert_eq!(found.known.work_ns, 30_000_000, "as it was recorded");
+        assert!(found.program.contains(&format!("work on a core of CPU factor {cpu_factor},")));
+        let steps = &Program::from_toml(&found.program).unwrap().threads[0].steps;
+        let work = steps.iter().filter_map(|step| match step {
+            Step::Cpu { ms: crate::draw::Amount::Fixed(ms) } => Some(*ms),
+            _ => None,
+        });
+        work.collect::<Vec<_>>()
+    };
+    assert_eq!((work(1.0), work(0.25)), (vec![20.0, 10.0], vec![80.0, 40.0]));
+    for wrong in [0.0, -1.0, f64::NAN, 1001.0] {
+        let error = learn(text.as_bytes(), &LearnOptions { cpu_factor: wrong, ..options() }).unwrap_err();
+        assert!(error.to_string().contains("is not a CPU factor") && error.hint_text().is_some(), "{error}");
+    }
 }
 
 #[test]

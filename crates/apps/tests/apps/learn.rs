@@ -13,6 +13,7 @@ fn options() -> LearnOptions {
         partitions: vec![partition("data", "/"), partition("cache", "/cache")],
         user_waits_for: None,
         keep_pauses: true,
+        cpu_factor: 1.0,
     }
 }
 

@@ -67,6 +67,15 @@ def learn(
             "are then as long on every device.",
         ),
     ] = False,
+    cpu_factor: Annotated[
+        float,
+        typer.Option(
+            metavar="F",
+            help="CPU factor of the recorded machine, as hosts have it (`emmclab apps hosts`): 0.25 for "
+            "cores four times as fast as 1 GHz of 2010. On a host of this factor, work takes as long as "
+            "recorded.",
+        ),
+    ] = 1.0,
     as_json: AsJson = False,
 ) -> None:
     """Make a program of a recording of system calls, which `emmclab apps run` takes."""
@@ -85,6 +94,7 @@ def learn(
             partitions=folders,
             user_waits_for=user_waits_for,
             keep_pauses=keep_pauses,
+            cpu_factor=cpu_factor,
         )
     if output == STDOUT:
         put(found.program.rstrip("\n"))
@@ -95,7 +105,7 @@ def learn(
         return
     from emmclab.cli.apps.shown import show_learned
 
-    show_learned(stdout(), found, output)
+    show_learned(stdout(), found, output, cpu_factor)
 
 
 def _folders(partitions: list[str]) -> dict[str, str]:

@@ -144,7 +144,7 @@ def _show_threads(console: Console, threads: Sequence[Mapping[str, Any]]) -> Non
     console.print(table)
 
 
-def show_learned(console: Console, found: LearnedProgram, output: Path) -> None:
+def show_learned(console: Console, found: LearnedProgram, output: Path, cpu_factor: float) -> None:
     """Print the learned program and the limits of the recording."""
     known = found.known
     console.print(
@@ -163,7 +163,7 @@ def show_learned(console: Console, found: LearnedProgram, output: Path) -> None:
         (
             "between calls, and in calls that do not wait",
             "work_ns",
-            "work on a core (or a wait for one)",
+            f"work on a core of CPU factor {cpu_factor:g} (or a wait for one)",
         ),
         (
             "in calls that wait: futex, poll, sleep",
