@@ -5,14 +5,15 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from conftest import emmclab
 from emmclab.errors import ConfigError
 from emmclab.studies import Results, Study
-from emmclab.studies.cut_result import DOCUMENTED, KEPT, LOST
+from emmclab.studies.cut_result import DOCUMENTED, KEPT, LOST, CutCell, CutResult, CutRun, FirstLoss
 from emmclab.studies.cuts_table import NOT_JUDGED, tables
 
 SMALL = """
@@ -26,6 +27,8 @@ states = "device,boundary,omit1:4"
 [cuts.file_systems]
 ordered = { mount = "data=ordered" }
 no_room = { mount = "data=ordered" }
+wrong_mkfs = { mkfs = ["-O", "no_such_feature"] }
+wrong_mount = { mount = "no_such_option" }
 
 [[grid]]
 name = "plain"
@@ -60,6 +63,13 @@ file_systems = ["no_room"]
 devices = ["emmc51-cache"]
 layers = ["advil"]
 layer_settings = { "advil.reserved" = "100GiB" }
+
+[[grid]]
+name = "wrong options"
+modes = ["cuts"]
+inputs = ["sqlite-delete-extra"]
+file_systems = ["wrong_mkfs", "wrong_mount"]
+devices = ["emmc51-cache"]
 """
 
 
@@ -70,7 +80,7 @@ def folder(root: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("cuts")
     (folder / "small.toml").write_text(SMALL)
     done = emmclab("run", "small.toml", "--jobs", 2, cwd=folder)
-    # The log of the layer is larger than the device: that cell fails, and the others are kept.
+    # The log of the layer is larger than the device, and ext4 has no such options: the other cells are kept.
     assert done.returncode == 1 and "advil" in done.stderr, done.stderr
     (folder / "printed").write_text(done.stdout)
     return folder
@@ -98,13 +108,59 @@ def test_each_run_has_one_verdict_and_the_lowest_level_that_lost(results: Result
         ("delete-extra", cache): KEPT,
         ("wal-off", cache): f"{LOST}: application",
         ("delete-extra", f"{cache} cache.lies=flush"): f"{LOST}: device",
-        ("delete-extra", f"{cache}, advil"): KEPT,
-        ("delete-extra", "no_room, emmc51-cache, advil"): NOT_JUDGED,
+        ("delete-extra", f"{cache}, advil advil.reserved=8MiB"): KEPT,
+        ("delete-extra", "no_room, emmc51-cache, advil advil.reserved=100GiB"): NOT_JUDGED,
+        ("delete-extra", "wrong_mkfs, emmc51-cache"): NOT_JUDGED,
+        ("delete-extra", "wrong_mount, emmc51-cache"): NOT_JUDGED,
     }
+    said = {run["options"]["file_system"]: run["message"] for run in results.failures}
+    assert said["wrong_mkfs"] == "mkfs.ext4: Invalid filesystem option set: no_such_feature"
+    assert said["wrong_mount"].startswith("mount: the disk: ") and "/" not in said["wrong_mount"]
     for run in results.cuts:
         assert 0 < run["cuts"] <= 30 and run["states"] > run["lost_states"] + run["documented_states"] - 1
         assert bool(run["findings"]) == (run["verdict"] == LOST)
         assert run["lost"] == {level: level == run["lost_at"] for level in run["lost"]}
+
+
+def made(verdict: str, states: int, **options: Any) -> CutRun:
+    """Return a run of one workload on one device."""
+    cell = CutCell("grid", "files", "emmc51-cache", {}, {"file_system": "ordered", **options})
+    result = CutResult(
+        **dict.fromkeys(("journal_mode", "synchronous", "lost_at")),
+        **dict.fromkeys(("log", "layer", "lies"), ""),
+        **dict.fromkeys(("commands", "moments", "acknowledged", "lost_states", "documented_states"), 0),
+        cuts=10,
+        states=states,
+        verdict=verdict,
+        lost={},
+        first=FirstLoss(None, None, None),
+        findings=[],
+        documented=[],
+        host={},
+    )
+    return CutRun(cell, result)
+
+
+def test_no_run_hides_another_in_the_table() -> None:
+    def under(reserved: str) -> dict[str, Any]:
+        return {"layers": ["advil"], "layer_settings": {"advil.reserved": reserved}}
+
+    runs = [
+        made(KEPT, 5, **under("8MiB")),
+        made(LOST, 7, **under("16MiB")),
+        # Two seeds: the worst verdict, and all that was tried.
+        made(LOST, 20),
+        made(KEPT, 30),
+        made(KEPT, 3, **under("8MiB"), second="sdcard"),
+    ]
+    (table,) = tables(cast("Results", SimpleNamespace(cut_runs=lambda: runs, failures=[])))
+    place = "ordered, emmc51-cache"
+    assert {str(column): (cell.word, cell.states) for (_, column), cell in table.cells.items()} == {
+        f"{place}, advil advil.reserved=8MiB": (KEPT, 5),
+        f"{place}, advil advil.reserved=16MiB": (LOST, 7),
+        place: (LOST, 50),
+        f"{place}, advil advil.reserved=8MiB on sdcard": (KEPT, 3),
+    }
 
 
 def test_the_terminal_the_page_and_the_tables_say_the_same(folder: Path, results: Results) -> None:
@@ -115,7 +171,7 @@ def test_the_terminal_the_page_and_the_tables_say_the_same(folder: Path, results
     done = emmclab("report", "small.toml", "--html", "page.html", "--json", cwd=folder)
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)
-    assert told["answer"] in printed and sum(told["verdicts"].values()) == len(told["runs"]) == 6
+    assert told["answer"] in printed and sum(told["verdicts"].values()) == len(told["runs"]) == 8
     assert sorted(f"{one['verdict']}: {one['level']}".removesuffix(": ") for one in told["runs"]) == sorted(
         words(results).values()
     )
@@ -127,7 +183,7 @@ def test_the_terminal_the_page_and_the_tables_say_the_same(folder: Path, results
         "query", "select verdict, lost_at, cache_lies from cuts", "--json", "--study", "small", cwd=folder
     )
     rows: list[dict[str, Any]] = json.loads(asked.stdout)
-    assert len(rows) == len(results.cuts) == 5 and len(results.failures) == 1
+    assert len(rows) == len(results.cuts) == 5 and len(results.failures) == 3
     assert [row["lost_at"] for row in rows if row["cache_lies"] == "flush"] == ["device"]
 
 

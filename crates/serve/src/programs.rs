@@ -50,8 +50,8 @@ fn name(command: &Command) -> String {
     Path::new(command.get_program()).file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
-/// The output of a program, or its message as an error.
-fn judged(name: &str, output: io::Result<Output>) -> Result<String> {
+/// The output of a program, or its message as an error of a kind.
+fn judged(name: &str, output: io::Result<Output>, kind: Kind) -> Result<String> {
     let output = output.map_err(|error| Error::new(Kind::Io, format!("{name}: {error}")))?;
     if output.status.success() {
         return Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned());
@@ -62,13 +62,13 @@ fn judged(name: &str, output: io::Result<Output>) -> Result<String> {
     let said = lines.filter(|line| !line.is_empty()).collect::<Vec<_>>().join("; ");
     let said = if said.is_empty() { output.status.to_string() } else { said };
     let said = said.strip_prefix(&format!("{name}: ")).unwrap_or(&said).to_owned();
-    Err(Error::new(Kind::Io, format!("{name}: {said}")))
+    Err(Error::new(kind, format!("{name}: {said}")))
 }
 
 /// Runs a program to its end, in a process group of its own: tearing down is not to be interrupted by Ctrl-C.
 pub(crate) fn finish(mut command: Command) -> Result<String> {
     let name = name(&command);
-    judged(&name, command.process_group(0).output())
+    judged(&name, command.process_group(0).output(), Kind::Io)
 }
 
 /// Waits for a process; if the caller wants its work to end ([`interrupt`]), the process is asked to end, and then made to.
@@ -99,10 +99,19 @@ fn interruptible<T: Send + 'static>(
 }
 
 /// Runs a program to its end, or until the caller wants its work to end.
-pub(crate) fn run(mut command: Command) -> Result<String> {
+pub(crate) fn run(command: Command) -> Result<String> {
+    run_or(Kind::Io, command)
+}
+
+/// As [`run`], for a program that fails for what it was asked for, such as a wrong option: [`Kind::Config`].
+pub(crate) fn run_as_asked(command: Command) -> Result<String> {
+    run_or(Kind::Config, command)
+}
+
+fn run_or(kind: Kind, mut command: Command) -> Result<String> {
     let name = name(&command);
     let child = command.spawn().map_err(|error| Error::new(Kind::Io, format!("{name}: {error}")))?;
-    judged(&name, interruptible(child, Child::wait_with_output)?)
+    judged(&name, interruptible(child, Child::wait_with_output)?, kind)
 }
 
 /// Runs a command with the streams that it has, to its end or until the caller wants its work to end.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -75,8 +75,25 @@ def tables(results: Results) -> list[Table]:
 
 
 def _table(rows: tuple[str, ...], judged: Sequence[_Judged]) -> Table:
-    cells = {(cell.input, column_of(cell)): verdict for cell, verdict in judged}
+    cells: dict[tuple[str, Column], Verdict] = {}
+    for cell, verdict in judged:
+        place = cell.input, column_of(cell)
+        cells[place] = _both(cells[place], verdict) if place in cells else verdict
     return Table(rows, tuple(dict.fromkeys(column_of(cell) for cell, _ in judged)), cells)
+
+
+def _both(one: Verdict, other: Verdict) -> Verdict:
+    """Sum up runs of one place, as of several seeds: the worst verdict of the two, and all that was tried."""
+    words = (*VERDICTS[:-1], NOT_JUDGED, LOST)
+    worst = max(one, other, key=lambda verdict: words.index(verdict.word))
+    return Verdict(
+        worst.word,
+        worst.level,
+        one.cuts + other.cuts,
+        one.states + other.states,
+        one.lost_states + other.lost_states,
+        one.documented_states + other.documented_states,
+    )
 
 
 def cell_of(failure: Run) -> CutCell:
@@ -85,16 +102,24 @@ def cell_of(failure: Run) -> CutCell:
 
 
 def column_of(cell: CutCell) -> Column:
-    """Name file system, device with its settings, and layer of a cell.
+    """Name file system, device with its settings, and layers of a cell with theirs and their second device.
 
     >>> settings = {"cache.policy": "fifo"}
-    >>> options = {"file_system": "ordered", "layers": ["advil"]}
+    >>> layers = {"layers": ["advil"], "layer_settings": {"advil.reserved": "8MiB"}}
+    >>> options = {"file_system": "ordered", **layers}
     >>> str(column_of(CutCell("grid", "sqlite-wal", "emmc51-cache", settings, options)))
-    'ordered, emmc51-cache cache.policy=fifo, advil'
+    'ordered, emmc51-cache cache.policy=fifo, advil advil.reserved=8MiB'
     """
-    settings = [f"{key}={written(value)}" for key, value in cell.settings.items()]
-    layer = " ".join(cell.options.get("layers", ())) or "none"
-    return Column(cell.options["file_system"], " ".join([cell.device, *settings]), layer)
+    options = cell.options
+    device = [cell.device, *_written(cell.settings)]
+    layer = [*options.get("layers", ()), *_written(options.get("layer_settings") or {})]
+    if options.get("second"):
+        layer.append(f"on {options['second']}")
+    return Column(options["file_system"], " ".join(device), " ".join(layer) or "none")
+
+
+def _written(settings: Mapping[str, Any]) -> list[str]:
+    return [f"{key}={written(value)}" for key, value in settings.items()]
 
 
 def _verdict(result: CutResult) -> Verdict:

@@ -109,7 +109,7 @@ impl Mkfs {
                 .hint("allow it to be overwritten (--overwrite)"));
         }
         command.args(kind.quiet()).args(kind.overwrite()).args(&self.options).arg(device);
-        programs::run(command).map(drop)
+        programs::run_as_asked(command).map(drop)
     }
 }
 

@@ -46,7 +46,7 @@ pub(super) fn mount(device: &Path, options: &MountOptions) -> Result<PathBuf> {
         command.args(["-o", options]);
     }
     command.arg("--").arg(device).arg(&folder);
-    programs::run(command).map_err(|error| {
+    programs::run_as_asked(command).map_err(|error| {
         error.hint("check that it holds a file system that this kernel knows (/proc/filesystems)")
     })?;
     Ok(folder)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from emmclab.crash.summary import shown
 from emmclab.crash.work import explore_in_parallel
 from emmclab.devices.device import Device
 from emmclab.devices.layers import Setting
-from emmclab.errors import EmmclabError, UnsupportedError
+from emmclab.errors import ConfigError, EmmclabError, UnsupportedError
 from emmclab.live.serve import require_loop, require_tools
 from emmclab.runtime.parquet import Row
 from emmclab.runtime.toml_table import TomlTable
@@ -37,6 +38,8 @@ from emmclab.studies.grid import Grid, shared_fields
 from emmclab.studies.input import Input, Sources
 from emmclab.studies.kinds.kind import Common, GridKind, Work
 
+#: The folder of a run, and its disk.
+_OF_THIS_RUN = re.compile(r"/dev/loop\d+|/\S*/\.emmclab-\w+/mount(?=\W)")
 #: Options of layers, which `run_cuts` takes.
 _SOFTWARE = ("layers", "layer_settings", "second")
 
@@ -133,17 +136,22 @@ def run_cuts(
                 layer_settings=layer_settings,
                 second=second,
             )
-    kept = Session(logs).record(
-        device,
-        Workload(workload, operations=options.operations, seed=seed),
-        layers=layers,
-        layer_settings=layer_settings or {},
-        second=second,
-        file_system="ext4",
-        mkfs_options=options.mkfs,
-        mount_options=options.mount or None,
-        said=lambda _line: None,
-    )
+    try:
+        kept = Session(logs).record(
+            device,
+            Workload(workload, operations=options.operations, seed=seed),
+            layers=layers,
+            layer_settings=layer_settings or {},
+            second=second,
+            file_system="ext4",
+            mkfs_options=options.mkfs,
+            mount_options=options.mount or None,
+            said=lambda _line: None,
+        )
+    except ConfigError as error:
+        # The tools name the folder and the disk of this run, which the result of a cell does not depend on.
+        said = _OF_THIS_RUN.sub("the disk", str(error))
+        raise ConfigError(said, kind="config", field=error.field, hint=error.hint) from error
     if kept.made["status"] != 0:
         raise EmmclabError(
             f"{workload}: {'; '.join(kept.made['notes'])}",
