@@ -2,17 +2,17 @@
 
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::{self, ThreadId};
 
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::net::{Shutdown, shutdown};
 
+use super::budget::{Budget, Share};
 use super::pending::PendingRequests;
 use crate::device::{Completion, Completions};
 
 /// The part of a link that its lock guards.
-#[derive(Default)]
 pub(super) struct State {
     pub pending: PendingRequests,
     /// The connection's thread sleeps and waits for completions.
@@ -24,7 +24,7 @@ pub(super) struct State {
 /// A connection as the device and the server see it.
 pub(super) struct Link {
     pub socket: OwnedFd,
-    pub wake: OwnedFd,
+    pub wake: Arc<OwnedFd>,
     state: Mutex<State>,
     owner: OnceLock<ThreadId>,
     stopping: AtomicBool,
@@ -33,10 +33,11 @@ pub(super) struct Link {
 impl Link {
     /// # Errors
     /// The system's error where there are no more descriptors.
-    pub fn new(socket: OwnedFd) -> rustix::io::Result<Self> {
-        let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        let (state, owner, stopping) = (Mutex::default(), OnceLock::new(), AtomicBool::new(false));
-        Ok(Self { socket, wake, state, owner, stopping })
+    pub fn new(socket: OwnedFd, budget: &Arc<Budget>) -> rustix::io::Result<Self> {
+        let wake = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
+        let pending = PendingRequests::new(Share::new(Arc::clone(budget), Arc::clone(&wake)));
+        let state = Mutex::new(State { pending, awaits_completions: false, awaits_socket: false });
+        Ok(Self { socket, wake, state, owner: OnceLock::new(), stopping: AtomicBool::new(false) })
     }
 
     /// Makes this thread the one that reads; it sends its replies itself, many at once.
@@ -60,12 +61,12 @@ impl Link {
 
     /// Sends as much as the socket takes. The lock is free between two system calls.
     pub fn send_all(&self) {
-        while self.state().pending.output.send(&self.socket) {}
+        while self.state().pending.send(&self.socket) {}
     }
 
     /// Ends the connection: completions that are still to come go nowhere.
     pub fn close(&self) {
-        self.state().pending.output.break_off();
+        self.state().pending.break_off();
         // The client is gone where this fails.
         let _ = shutdown(&self.socket, Shutdown::Both);
     }
@@ -76,10 +77,11 @@ impl Completions for Link {
         let mut state = self.state();
         completed.drain(..).for_each(|completion| state.pending.complete(completion));
         if self.owner.get() == Some(&thread::current().id()) {
+            // Its thread sends the replies before it sleeps.
             return;
         }
         // One system call, so that a long queue does not hold up the device's thread.
-        state.pending.output.send(&self.socket);
+        state.pending.send(&self.socket);
         let unsent = !state.pending.output.is_empty() && !state.awaits_socket;
         if unsent || state.awaits_completions {
             state.awaits_completions = false;

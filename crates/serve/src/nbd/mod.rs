@@ -8,6 +8,7 @@
 //! Each connection has a thread, which reads many requests at once, submits them as one list and writes the replies with one
 //! system call. Completions from other threads are written by those, as far as the socket takes them without waiting.
 
+mod budget;
 mod buffer;
 mod connection;
 mod export;

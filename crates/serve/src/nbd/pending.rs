@@ -1,15 +1,18 @@
 //! Requests in the device: the reply to which each part belongs, and the memory that they hold.
 
 use std::mem::take;
+use std::os::fd::OwnedFd;
 
 use emmclab_base::SECTOR_BYTES;
 
+use super::budget::Share;
 use super::output::Output;
 use super::request::{Command, Header};
 use super::wire::{MAX_PAYLOAD, ReplyError};
 use crate::device::Completion;
 
-/// Bytes that a connection's requests and unread replies may hold; a single request may hold more.
+/// Bytes that a connection's requests and unread replies may hold, as far as other clients leave room for it (`budget`); a single
+/// request may hold more.
 const BUDGET: usize = MAX_PAYLOAD as usize;
 /// Memory of a part of a request beside its data, in bytes.
 const OVERHEAD: usize = 128;
@@ -42,7 +45,6 @@ enum Reply {
 }
 
 /// The requests of one connection that wait in and behind the device, and the replies for it.
-#[derive(Default)]
 pub(super) struct PendingRequests {
     requests: Vec<Option<PendingRequest>>,
     free: Vec<u32>,
@@ -50,6 +52,9 @@ pub(super) struct PendingRequests {
     outstanding: usize,
     /// Bytes held by parts that the device has, and by parts of a whole answer.
     held: usize,
+    /// Bytes for which room was found and which are not held yet.
+    promised: usize,
+    share: Share,
     structured: bool,
     pub output: Output,
 }
@@ -70,14 +75,54 @@ impl PendingRequest {
 }
 
 impl PendingRequests {
+    pub fn new(share: Share) -> Self {
+        Self {
+            requests: Vec::new(),
+            free: Vec::new(),
+            outstanding: 0,
+            held: 0,
+            promised: 0,
+            share,
+            structured: false,
+            output: Output::default(),
+        }
+    }
+
     /// Bytes that are held.
     pub fn used(&self) -> usize {
         self.held + self.output.bytes()
     }
 
-    /// Whether `bytes` more may be held; nothing is ever too long where nothing else is held.
-    pub fn has_room(&self, bytes: usize) -> bool {
-        self.used() == 0 || self.used() + bytes + OVERHEAD <= BUDGET
+    /// Whether `bytes` more may be held, which are then promised to the next request: nothing is ever too long where nothing else is
+    /// held, but it waits until other clients leave room for it.
+    pub fn has_room(&mut self, bytes: usize) -> bool {
+        let wanted = self.used() + bytes + OVERHEAD;
+        self.promised = 0;
+        if (self.used() > 0 && wanted > BUDGET) || !self.share.take(wanted) {
+            self.give_back();
+            return false;
+        }
+        self.promised = bytes + OVERHEAD;
+        true
+    }
+
+    /// Gives back to other clients the room that is no longer needed.
+    fn give_back(&mut self) {
+        self.share.keep(self.used() + self.promised);
+    }
+
+    /// Writes what the socket takes with one system call; whether it may take more.
+    pub fn send(&mut self, socket: &OwnedFd) -> bool {
+        let more = self.output.send(socket);
+        self.give_back();
+        more
+    }
+
+    /// Drops all replies, now and from now on.
+    pub fn break_off(&mut self) {
+        self.output.break_off();
+        self.promised = 0;
+        self.give_back();
     }
 
     /// Whether the device has parts of requests.
@@ -120,6 +165,7 @@ impl PendingRequests {
     pub fn issue(&mut self, slot: u32, part: u32) -> u64 {
         if let Some(pending) = self.requests.get(slot as usize).and_then(Option::as_ref) {
             self.held += pending.holds(part);
+            self.promised = self.promised.saturating_sub(pending.holds(part));
             self.outstanding += 1;
         }
         u64::from(part) << 32 | u64::from(slot)

@@ -12,13 +12,14 @@ use rustix::io::Errno;
 use rustix::net::sockopt::set_tcp_nodelay;
 use rustix::net::{SocketFlags, accept_with};
 
+use super::budget::Budget;
 use super::connection::serve;
 use super::export::{Export, Options};
 use super::link::{Link, wake};
 use super::listen::{Listen, Listener};
 use crate::device::BlockDevice;
 
-/// Clients at once; more are turned away. Each may hold 32 MB of requests and replies: 4 GB in all.
+/// Clients at once; more are turned away. They share 512 MB for requests and replies (`budget`).
 const MAX_CLIENTS: usize = 128;
 /// Pause after the system refused to accept a client, as it does where descriptors are used up.
 const RETRY: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
@@ -128,7 +129,7 @@ impl Drop for Server {
 /// As [`Server::start`].
 pub fn serve_stream(device: Arc<dyn BlockDevice>, options: Options, stream: OwnedFd) -> Result<()> {
     let export = Arc::new(Export::new(device, options)?);
-    let link = Link::new(stream).map_err(no_resources)?;
+    let link = Link::new(stream, &Budget::new()).map_err(no_resources)?;
     serve(Arc::new(link), export);
     Ok(())
 }
@@ -140,7 +141,7 @@ fn no_resources(error: impl Into<std::io::Error>) -> Error {
 }
 
 fn accept_all(listener: Listener, export: &Arc<Export>, signal: &Signal) {
-    let mut clients: Vec<Client> = Vec::new();
+    let (mut clients, budget) = (Vec::<Client>::new(), Budget::new());
     while !signal.stopping.load(Ordering::Acquire) {
         let mut polled =
             [PollFd::new(&signal.event, PollFlags::IN), PollFd::new(listener.socket(), PollFlags::IN)];
@@ -156,7 +157,7 @@ fn accept_all(listener: Listener, export: &Arc<Export>, signal: &Signal) {
         match accepted {
             // A client beyond the limit sees its connection closed.
             Ok(_) if clients.len() >= MAX_CLIENTS => {}
-            Ok(socket) => clients.extend(client(socket, export)),
+            Ok(socket) => clients.extend(client(socket, export, &budget)),
             Err(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM) => {
                 let mut stop = [PollFd::new(&signal.event, PollFlags::IN)];
                 let _ = poll(&mut stop, Some(&RETRY));
@@ -173,10 +174,10 @@ fn accept_all(listener: Listener, export: &Arc<Export>, signal: &Signal) {
 }
 
 /// Starts the thread of a client; where the system has no room for it, its connection is closed.
-fn client(socket: OwnedFd, export: &Arc<Export>) -> Option<Client> {
+fn client(socket: OwnedFd, export: &Arc<Export>, budget: &Arc<Budget>) -> Option<Client> {
     // Fails on unix sockets, which do not wait for more to send.
     let _ = set_tcp_nodelay(&socket, true);
-    let link = Arc::new(Link::new(socket).ok()?);
+    let link = Arc::new(Link::new(socket, budget).ok()?);
     let (shared, export) = (Arc::clone(&link), Arc::clone(export));
     let thread = Builder::new().name("nbd-client".into()).spawn(move || serve(shared, export)).ok()?;
     Some(Client { link, thread })

@@ -5,6 +5,7 @@ use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::thread;
+use std::time::Duration;
 
 use emmclab_serve::BlockDevice;
 use emmclab_serve::nbd::{Listen, Server};
@@ -141,6 +142,59 @@ fn a_client_that_never_reads_holds_bounded_memory_and_delays_nobody() {
         thread::yield_now();
     }
     reader.join().unwrap();
+    server.stop();
+}
+
+#[test]
+fn many_clients_share_one_memory_budget_and_none_is_starved() {
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("nbd");
+    let device = Arc::new(Held::new(1 << 16));
+    let exported = Arc::clone(&device) as Arc<dyn BlockDevice>;
+    let server = Server::start(exported, &Listen::Unix(socket.clone()), options()).unwrap();
+    // 40 clients ask for 20 MiB each: 800 MiB in all.
+    let mut clients: Vec<Client> = (0..40).map(|_| Client::connect(&socket).ready(true)).collect();
+    for client in &mut clients {
+        (0..20).for_each(|cookie| client.send(READ, 0, cookie, 0, 1 << 20, &[]));
+    }
+    // Each has a part of its own, and the common part is nearly full.
+    while device.count() < 256 {
+        thread::sleep(Duration::from_millis(1));
+    }
+    let mut late = Client::connect(&socket).ready(true);
+    late.send(READ, 0, 1, 0, 4096, &[]);
+    while device.seen().iter().all(|request| request.sectors != 8) {
+        thread::yield_now();
+    }
+    // 2 MiB of each client's own, and 256 MiB.
+    assert!(device.count() <= 41 * 2 + 256, "{} MiB are held", device.count());
+    let readers: Vec<_> = clients
+        .into_iter()
+        .map(|mut client| thread::spawn(move || (0..20).all(|_| client.receive().1.error == 0)))
+        .collect();
+    while !readers.iter().all(thread::JoinHandle::is_finished) {
+        device.release();
+        thread::sleep(Duration::from_millis(1));
+    }
+    assert!(readers.into_iter().all(|reader| reader.join().unwrap()));
+    assert_eq!(late.receive().1.data, [0; 4096]);
+    server.stop();
+}
+
+#[test]
+fn long_requests_beyond_the_memory_budget_wait_for_their_turn() {
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("nbd");
+    let device = memory(1 << 16);
+    let server = Server::start(device, &Listen::Unix(socket.clone()), options()).unwrap();
+    let mut clients: Vec<Client> = (0..12).map(|_| Client::connect(&socket).ready(false)).collect();
+    clients.iter_mut().for_each(|client| client.send(READ, 0, 1, 0, 32 << 20, &[]));
+    // The last ones wait until the first have read; requests that fit into a client's own part do not wait.
+    let mut modest = Client::connect(&socket).ready(false);
+    assert_eq!(modest.write(0, 0, &pattern(1, 4096)), 0);
+    let read = |mut client: Client| thread::spawn(move || client.receive().1.data.len());
+    let readers: Vec<_> = clients.into_iter().map(read).collect();
+    assert!(readers.into_iter().all(|reader| reader.join().unwrap() == 32 << 20));
     server.stop();
 }
 

@@ -1,0 +1,171 @@
+//! The memory that all clients of a server share: each has a part of its own, the rest is given out in the order of asking.
+//!
+//! What a client holds beyond its own part comes from the common part. A client that finds too little there waits in a line, and
+//! nobody takes from the common part past the head of the line. So short requests never wait for another client, and long ones wait
+//! until the clients before them have read their replies.
+
+use std::collections::VecDeque;
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::link::wake;
+
+/// Bytes that a client may hold whatever the others hold.
+pub(super) const OWN: usize = 2 << 20;
+/// Bytes that clients share beyond their own parts: those of eight clients with as much as one may hold.
+const COMMON: usize = 256 << 20;
+
+/// The common part.
+pub(super) struct Budget(Mutex<Common>);
+
+struct Common {
+    free: usize,
+    /// The event descriptors of the clients that wait, in the order in which they are served.
+    line: VecDeque<Arc<OwnedFd>>,
+}
+
+/// What one client holds of the common part; it goes back when the share is dropped.
+pub(super) struct Share {
+    budget: Arc<Budget>,
+    /// Wakes the thread of the client.
+    wake: Arc<OwnedFd>,
+    taken: usize,
+    waits: bool,
+}
+
+impl Budget {
+    pub fn new() -> Arc<Self> {
+        Self::of(COMMON)
+    }
+
+    fn of(free: usize) -> Arc<Self> {
+        Arc::new(Self(Mutex::new(Common { free, line: VecDeque::new() })))
+    }
+
+    fn common(&self) -> MutexGuard<'_, Common> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Common {
+    /// Wakes the first in the line, who asks again.
+    fn call(&self) {
+        if let Some(first) = self.line.front() {
+            wake(first);
+        }
+    }
+}
+
+impl Share {
+    pub fn new(budget: Arc<Budget>, wake: Arc<OwnedFd>) -> Self {
+        Self { budget, wake, taken: 0, waits: false }
+    }
+
+    /// Takes what is missing to hold `bytes`; where there is too little, the client is in the line and is woken.
+    pub fn take(&mut self, bytes: usize) -> bool {
+        let missing = bytes.saturating_sub(OWN).saturating_sub(self.taken);
+        if missing == 0 {
+            self.leave();
+            return true;
+        }
+        let mut common = self.budget.common();
+        let is_next = common.line.front().is_none_or(|first| Arc::ptr_eq(first, &self.wake));
+        if !is_next || common.free < missing {
+            if !self.waits {
+                common.line.push_back(Arc::clone(&self.wake));
+                self.waits = true;
+            }
+            return false;
+        }
+        common.free -= missing;
+        self.taken += missing;
+        drop(common);
+        self.leave();
+        true
+    }
+
+    /// Gives back what is not needed to hold `bytes`.
+    pub fn keep(&mut self, bytes: usize) {
+        let excess = self.taken.saturating_sub(bytes.saturating_sub(OWN));
+        if excess > 0 {
+            self.taken -= excess;
+            let mut common = self.budget.common();
+            common.free += excess;
+            common.call();
+        }
+    }
+
+    /// Leaves the line.
+    fn leave(&mut self) {
+        if std::mem::take(&mut self.waits) {
+            let mut common = self.budget.common();
+            common.line.retain(|one| !Arc::ptr_eq(one, &self.wake));
+            common.call();
+        }
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        self.leave();
+        self.keep(0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::event::{EventfdFlags, eventfd};
+
+    const MB: usize = 1 << 20;
+
+    fn share(budget: &Arc<Budget>) -> Share {
+        let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).unwrap();
+        Share::new(Arc::clone(budget), Arc::new(wake))
+    }
+
+    fn is_woken(share: &Share) -> bool {
+        rustix::io::read(&*share.wake, &mut [0; 8]).is_ok()
+    }
+
+    #[test]
+    fn a_client_holds_its_own_part_whatever_others_hold() {
+        let budget = Budget::of(10 * MB);
+        let [mut greedy, mut modest] = [share(&budget), share(&budget)];
+        assert!(greedy.take(OWN + 10 * MB));
+        assert!(modest.take(OWN));
+        assert!(!modest.take(OWN + 1));
+        assert!(modest.take(OWN));
+    }
+
+    #[test]
+    fn clients_beyond_the_budget_are_served_in_their_order_once_others_give_back() {
+        let budget = Budget::of(10 * MB);
+        let [mut first, mut long, mut short] = [share(&budget), share(&budget), share(&budget)];
+        assert!(first.take(OWN + 6 * MB));
+        assert!(!long.take(OWN + 8 * MB));
+        // There is room for it, but the long request would wait for ever if such requests went first.
+        assert!(!short.take(OWN + MB));
+        first.keep(OWN + MB);
+        assert!(is_woken(&long) && !is_woken(&short));
+        assert!(long.take(OWN + 8 * MB));
+        assert!(is_woken(&short));
+        assert!(short.take(OWN + MB));
+        assert!(!first.take(OWN + 2 * MB));
+        drop(long);
+        assert!(is_woken(&first));
+        assert!(first.take(OWN + 2 * MB));
+    }
+
+    #[test]
+    fn a_client_that_goes_while_it_waits_holds_up_nobody() {
+        let budget = Budget::of(4 * MB);
+        let [mut holds, mut goes, mut stays] = [share(&budget), share(&budget), share(&budget)];
+        assert!(holds.take(OWN + 2 * MB));
+        assert!(!goes.take(OWN + 3 * MB) && !stays.take(OWN + MB));
+        drop(goes);
+        assert!(is_woken(&stays) && stays.take(OWN + MB));
+        drop((holds, stays));
+        assert_eq!(budget.common().free, 4 * MB);
+    }
+}
