@@ -357,6 +357,12 @@ fn a_folder_that_cannot_be_made_or_mounted_is_an_error_with_its_name() {
     let error = disk.mount(&MountOptions::at(at.join("no/such"))).unwrap_err().to_string();
     assert!(error.contains("no/such"), "{error}");
     assert!(disk.mount(&MountOptions::at(at.join("line\nbreak"))).is_err());
+    let full = at.join("full");
+    fs::create_dir(&full).unwrap();
+    fs::write(full.join("mine"), "of the host").unwrap();
+    let error = disk.mount(&MountOptions::at(&full)).unwrap_err().to_string();
+    assert!(error.contains("full") && error.contains("is not empty"), "{error}");
+    fs::remove_dir_all(&full).unwrap();
     // The device holds no file system.
     assert!(disk.mount(&MountOptions::at(at.join("empty"))).unwrap_err().to_string().contains("mount: "));
     let missing = disk.run(Command::new("/no/such/program").stdin(Stdio::null())).unwrap_err().to_string();

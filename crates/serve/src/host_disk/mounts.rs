@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use emmclab_base::{Error, Result};
+use emmclab_base::{Error, Kind, Result};
 
 use super::FileSystem;
 use crate::{holders, programs};
@@ -38,6 +38,7 @@ impl MountOptions {
 /// Mounts a block device; gives the folder as an absolute path without links, as the kernel lists it.
 pub(super) fn mount(device: &Path, options: &MountOptions) -> Result<PathBuf> {
     let folder = options.folder()?.canonicalize().map_err(|error| Error::io(&options.folder, error))?;
+    refuse_files(&folder)?;
     let mut command = programs::tool("mount", "mount")?;
     if let Some(kind) = options.file_system {
         command.args(["-t", kind.name()]);
@@ -50,6 +51,21 @@ pub(super) fn mount(device: &Path, options: &MountOptions) -> Result<PathBuf> {
         error.hint("check that it holds a file system that this kernel knows (/proc/filesystems)")
     })?;
     Ok(folder)
+}
+
+/// Refuses a folder with files: they could not be seen behind the file system, and may be what was written when a server that was killed
+/// had its file system there.
+fn refuse_files(folder: &Path) -> Result<()> {
+    let mut entries = folder.read_dir().map_err(|error| Error::io(folder, error))?;
+    if entries.next().is_none() {
+        return Ok(());
+    }
+    Err(Error::new(
+        Kind::Config,
+        "the folder is not empty, and a mounted file system would hide what is in it",
+    )
+    .in_file(folder)
+    .hint("name an empty folder, or a new one, which is removed again at the end"))
 }
 
 /// Unmounts the file system; tries again while it is busy.
