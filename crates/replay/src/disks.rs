@@ -21,6 +21,11 @@ impl<O: Observer> Disks<'_, O> {
         self.main.stop().is_some() || self.second.as_ref().is_some_and(|disk| disk.stop().is_some())
     }
 
+    /// Whether the zones of the first disk do not allow a command, as they are now.
+    pub fn zones_refuse(&self, command: &Command) -> bool {
+        self.main.device().zone_refusal(command).is_some()
+    }
+
     /// Takes commands for disk `disk`: one, or the entries of a packed one.
     pub fn submit(&mut self, disk: usize, commands: &[Command]) -> Result<()> {
         match &mut self.second {

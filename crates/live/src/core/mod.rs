@@ -247,7 +247,8 @@ impl Core {
             let late = Instant::now().saturating_duration_since(due);
             self.sums.late.saturating_record((late.as_nanos() as u64).max(1));
         }
-        if let Some(log) = &self.log {
+        // Nothing is promised of a request that fails.
+        if let Some(log) = self.log.as_ref().filter(|_| !answer.failed) {
             log.completes(answer.id, answer.event.complete);
         }
         if let Some(recording) = &mut self.recording

@@ -534,6 +534,22 @@ fn what_zones_do_not_allow_fails_alone_and_the_service_goes_on() {
 }
 
 #[test]
+fn below_a_layer_what_zones_do_not_allow_fails_alone_too() {
+    let layers = vec![LayerConfig::named("pass-through")];
+    let device = LiveDevice::new(&zoned(), &LiveOptions { layers, ..options() }, None).unwrap();
+    let client = Client::of(&device);
+    let zone = 384;
+    assert!(client.write(zone, stamp(1, 16)).is_ok());
+    assert_eq!(client.write(zone + 32, stamp(2, 8)), Err(Failure::Io));
+    assert!(client.write(zone + 16, stamp(3, 16)).is_ok());
+    assert_eq!(client.read(zone, 16), stamp(1, 16));
+    assert_eq!(client.read(zone + 16, 16), stamp(3, 16));
+    assert_eq!(device.status().failed, 1);
+    assert!(device.broken().is_none());
+    device.stop().unwrap();
+}
+
+#[test]
 fn a_zone_is_not_written_where_a_request_to_it_is_under_way() {
     let device =
         LiveDevice::new(&zoned(), &LiveOptions { pace: Pace::Scaled(1000.0), ..options() }, None).unwrap();

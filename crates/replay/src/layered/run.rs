@@ -97,6 +97,12 @@ impl Layered {
                 continue;
             }
             let disk = usize::from(command.disk > 0);
+            if disk == 0 && self.fails_alone(task) && disks.zones_refuse(&sent) {
+                let task = &mut self.tasks[task];
+                task.failed = true;
+                task.waiting -= 1;
+                continue;
+            }
             if disk == 0 && sent.op == Op::Write && self.first_writes.len() < self.first_wanted as usize {
                 self.first_writes.push((sent.sector, sent.sectors));
             }
@@ -116,6 +122,12 @@ impl Layered {
         }
         self.release(task);
         Ok(())
+    }
+
+    /// Whether a command of a plan that a device with zones does not take fails with its request: of live requests. A layer does not know
+    /// what became of the commands of its other plans, and a run that is simulated ends at such a command.
+    fn fails_alone(&self, task: u32) -> bool {
+        self.moves_data && matches!(self.tasks[task].source, Source::Request | Source::Expanded)
     }
 
     /// Moves the data of a command between a plan and a disk. Commands take effect in the order in which the disk has them, so a
