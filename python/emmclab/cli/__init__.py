@@ -30,7 +30,7 @@ PANELS = {
         *("simulate", "compare", "advise", "devices", "layers", "calibrate", "validate", "preset", "probe"),
         "explain",
     ),
-    "Live": ("serve", "control", "crash"),
+    "Live": ("serve", "control", "crash", "durability"),
     "Applications": ("apps",),
     "Studies": ("run", "search", "collect", "query", "report"),
     "Papers": ("papers", "reproduce", "claims"),

@@ -88,7 +88,7 @@ def probe(
                 "a real device has no settings", kind="config", field="--set", hint="leave --set out"
             )
         if write and not yes:
-            _confirm(path)
+            confirm_overwriting(str(path))
         with Disk(path, write=write) as disk:
             found = _run(disk, write, span_mb, _REAL_MB, seed)
     if html is not None:
@@ -113,8 +113,12 @@ def _run(target: Disk | Simulated, write: bool, span_mb: int | None, usual_mb: i
         )
 
 
-def _confirm(path: Path) -> None:
-    """Ask before data is destroyed."""
+def confirm_overwriting(path: str) -> None:
+    """Ask before data is destroyed.
+
+    Raises:
+        ConfigError: there is nobody to ask.
+    """
     if not sys.stdin.isatty():
         raise ConfigError(
             f"--write destroys the data on {path}",

@@ -48,6 +48,28 @@ class Simulated:
         return [ns / 1e6 for ns in took]
 
 
+def opened_directly(path: Path, *, write: bool, flags: int = 0) -> int:
+    """Open a block device or a file past the page cache; for writing a block device must not be in use.
+
+    Raises:
+        InputError: it cannot be opened, or its file system has no direct I/O.
+    """
+    flags |= os.O_DIRECT | os.O_CLOEXEC | (os.O_RDWR if write else os.O_RDONLY)
+    try:
+        if write and path.is_block_device():
+            flags |= os.O_EXCL
+        return os.open(path, flags)
+    except OSError as error:
+        raise InputError(
+            f"{path}: cannot be opened for direct I/O: {error.strerror}",
+            kind="io",
+            file=str(path),
+            errno=error.errno,
+            hint="run as root for a block device, which must not be mounted for writing, and use a file "
+            "outside of tmpfs, which has no direct I/O",
+        ) from error
+
+
 class Disk:
     """A block device or a file, past the page cache (`O_DIRECT`, `O_DSYNC`)."""
 
@@ -57,20 +79,7 @@ class Disk:
         Raises:
             InputError: it cannot be opened, or its file system has no direct I/O.
         """
-        flags = os.O_DIRECT | os.O_CLOEXEC | ((os.O_RDWR | os.O_DSYNC) if write else os.O_RDONLY)
-        try:
-            if write and path.is_block_device():
-                flags |= os.O_EXCL
-            self._file = os.open(path, flags)
-        except OSError as error:
-            raise InputError(
-                f"{path}: cannot be opened for direct I/O: {error.strerror}",
-                kind="io",
-                file=str(path),
-                errno=error.errno,
-                hint="run as root for a block device, which must not be mounted for writing, and use a file "
-                "outside of tmpfs, which has no direct I/O",
-            ) from error
+        self._file = opened_directly(path, write=write, flags=os.O_DSYNC if write else 0)
         self.name = str(path)
         self.size_kb = os.lseek(self._file, 0, os.SEEK_END) // 1024
         # Direct I/O needs memory aligned to pages, which a mapping is; random bytes do not compress.

@@ -1,0 +1,207 @@
+"""`emmclab durability [TARGET]`."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, NoReturn
+
+import typer
+
+from emmclab.cli.console import print_json, put, say, stderr, stdout
+from emmclab.cli.crash import FOUND
+from emmclab.cli.endings import asked_by_signal
+from emmclab.cli.helping import examples
+from emmclab.cli.options import AsJson, option, with_groups
+from emmclab.cli.outputs import STDOUT, in_a_folder_or_stdout
+from emmclab.cli.probe import confirm_overwriting
+from emmclab.errors import ConfigError
+
+if TYPE_CHECKING:
+    from emmclab.devices.durability import Ended, Session, Target, Verdict
+
+_WRITE, _CHECK = "Before the cut", "After the cut"
+#: Part of the target that is used if none is given, MB.
+_SPAN_MB = 32
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command(
+        epilog=examples(
+            "emmclab durability /dev/mmcblk1 --write --log cuts.log",
+            "emmclab durability /dev/mmcblk1 --check cuts.log",
+            "emmclab durability --check cuts.log # all cuts so far",
+        )
+    )(with_groups(durability))
+
+
+def durability(
+    *,
+    target: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="/dev/X|FILE|NBD",
+            help="A block device, a file, or a disk over NBD as nbd+unix:///?socket=PATH.",
+            show_default=False,
+        ),
+    ] = None,
+    write: Annotated[
+        bool,
+        option(
+            "Write records until the power is cut: destroys the first part of the target.", _WRITE, "--write"
+        ),
+    ] = False,
+    log: Annotated[
+        Path | None,
+        option(
+            "Log of what is acknowledged, on another disk; one that is there is continued. `-` for stdout, "
+            "so that another machine keeps it.",
+            _WRITE,
+            metavar="FILE",
+            callback=in_a_folder_or_stdout,
+        ),
+    ] = None,
+    yes: Annotated[bool, option("Do not ask before the target is overwritten.", _WRITE, "--yes")] = False,
+    span_mb: Annotated[
+        int | None,
+        option(
+            f"Size of the part that is used, in MB; default: {_SPAN_MB}, at most all.",
+            _WRITE,
+            metavar="MB",
+            min=1,
+        ),
+    ] = None,
+    check: Annotated[
+        Path | None,
+        option(
+            "Judge the last run of this log and add the verdict to it; without a target, sum up all cuts. "
+            "`-` reads it from stdin and prints the line to add.",
+            _CHECK,
+            metavar="LOG",
+        ),
+    ] = None,
+    same_device: Annotated[
+        bool,
+        option(
+            "Judge a target that came back smaller or without any record as that of the log.",
+            _CHECK,
+            "--same-device",
+        ),
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Find out whether a real device keeps what it acknowledges when you cut its power.
+
+    Write, cut the power (relay, plug, hypervisor, pulled card), bring it back, check; again, for as many cuts
+    as the confidence that you want. A reset or a reboot cuts no power. Exit status 4: a promise was broken.
+    """
+    if write == (check is not None):
+        raise ConfigError(
+            "a run either writes before a cut or checks after it",
+            kind="config",
+            field="--write" if write else "--check",
+            hint="give `--write --log cuts.log` before a cut, `--check cuts.log` after it",
+        )
+    if check is not None:
+        if log is not None:
+            raise ConfigError(
+                "`--log` is for a run that writes",
+                kind="config",
+                field="--log",
+                hint="leave it out: `--check LOG` adds its verdict to the log that it reads",
+            )
+        _check(target, check, same_device, as_json)
+    if target is None or log is None:
+        raise ConfigError(
+            f"`--write` needs {'a target' if target is None else 'a log'}",
+            kind="config",
+            field="TARGET" if target is None else "--log",
+            hint="write it as `emmclab durability /dev/sdX --write --log cuts.log`",
+        )
+    if as_json:
+        raise ConfigError(
+            "a run that writes has no JSON", kind="config", field="--json", hint="give it with --check"
+        )
+    _write(target, log, yes, span_mb)
+
+
+def _write(target: str, log: Path, yes: bool, span_mb: int | None) -> None:
+    """Write until the power is gone."""
+    from emmclab.devices.durability import Closing, opened
+
+    with Closing(opened(target, write=True)) as disk:
+        if not yes:
+            confirm_overwriting(target)
+        _write_until_cut(disk, log, span_mb)
+
+
+def _write_until_cut(disk: Target, log: Path, span_mb: int | None) -> None:
+    from emmclab.devices.durability import Log, refuse_same_disk, write
+
+    with Log(log) as kept:
+        refuse_same_disk(disk, kept.fileno())
+        span = min(_SPAN_MB << 20, disk.size) if span_mb is None else span_mb << 20
+        say(f"writing the first {span >> 20:,} MB of {disk.name} once")
+
+        def ready() -> None:
+            say("cut the power at any moment from now on; Ctrl-C ends without a cut")
+
+        with asked_by_signal() as ending:
+            ended = write(disk, kept, span, ready=ready, asked_to_end=lambda: ending.asked)
+    _say_ended(disk.name, log, ended)
+
+
+def _say_ended(target: str, log: Path, ended: Ended) -> None:
+    syncs = f"{ended.syncs:,} syncs were acknowledged"
+    if ended.reason == "stopped":
+        say(f"ended without a cut: {syncs}; this run counts for nothing")
+        return
+    why = ended.said or "it no longer answers"
+    say(f"{target} is gone ({why}): {syncs}")
+    name = "LOG" if log == STDOUT else str(log)
+    say(f"bring its power back, then: {shlex.join(['emmclab', 'durability', target, '--check', name])}")
+
+
+def _check(target: str | None, log: Path, same_device: bool, as_json: bool) -> NoReturn:
+    """Judge the last run, and sum up all cuts."""
+    from emmclab.cli.show_durability import show_report, show_verdict
+    from emmclab.devices.durability import read_log, report_of
+
+    is_stream = log == STDOUT
+    if is_stream and as_json:
+        raise ConfigError(
+            "the line to add to the log and the JSON both go to stdout",
+            kind="config",
+            field="--json",
+            hint="leave it out, or name the log as a file",
+        )
+    session = read_log(log, sys.stdin.buffer.read() if is_stream else None)
+    verdict = None if target is None else _judged(session, target, log, same_device)
+    report = report_of(session)
+    if as_json:
+        print_json({"verdict": verdict and verdict.to_dict(), "session": report.to_dict()})
+    else:
+        console = stderr() if is_stream else stdout()
+        if verdict is not None:
+            show_verdict(console, str(target), session.runs[-1], verdict)
+        show_report(console, report)
+    broken = bool(verdict.broken) if verdict is not None else report.broken > 0
+    raise typer.Exit(FOUND if broken else 0)
+
+
+def _judged(session: Session, target: str, log: Path, same_device: bool) -> Verdict:
+    """Judge the last run, and add the verdict to the log."""
+    from emmclab.devices.durability import Closing, Log, judge, line, opened
+
+    run = session.runs[-1]
+    with Closing(opened(target, write=False)) as disk:
+        run.verdict = judge(run, disk, same_device=same_device)
+    parts = ("checked", run.plan.run, run.verdict.to_dict())
+    if log == STDOUT:
+        put(line(*parts).rstrip("\n"))
+    else:
+        with Log(log) as kept:
+            kept.add(*parts)
+    return run.verdict

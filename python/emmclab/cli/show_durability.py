@@ -1,0 +1,89 @@
+"""Prints what was left after a cut of the power of a real device, and what all cuts say."""
+
+from __future__ import annotations
+
+from rich.console import Console
+from rich.text import Text
+
+from emmclab.cli.show import framed
+from emmclab.devices.durability import FINDINGS, WEAKNESSES, Report, Run, Verdict
+from emmclab.runtime.quantity import size
+
+
+def show_verdict(console: Console, target: str, run: Run, verdict: Verdict) -> None:
+    """Print the verdict on one cut."""
+    broken = verdict.broken
+    if not run.was_filled:
+        said = "nothing was promised: the run ended before everything was written once"
+    elif broken:
+        said = "acknowledged data was lost" if broken != ["corrupt"] else "durable data was damaged"
+    else:
+        said = "no acknowledged data was lost"
+    _put(console, f"{target}: {said}", "red" if broken else "green")
+    if run.was_filled and not verdict.is_cut:
+        _put(
+            console,
+            "There is no sign of a cut (the target did not fail, and the machine has not started again): "
+            "this run counts for nothing.",
+        )
+    _put(
+        console,
+        f"{verdict.syncs:,} syncs acknowledged in {size(run.plan.blocks * 4096)}; {verdict.promised:,} "
+        f"blocks of 4 KB promised; {verdict.unflushed:,} written and not flushed, "
+        f"{verdict.unflushed_lost:,} of them lost (allowed)",
+    )
+    for name in verdict.found:
+        _put(console, f"{name}: {getattr(verdict, name):,} blocks: {FINDINGS[name]}")
+    for example in verdict.examples:
+        _put(console, f"  {example}", "dim")
+    if verdict.trimmed_old:
+        _put(
+            console,
+            f"trim: {verdict.trimmed_old:,} of {verdict.trimmed:,} trimmed blocks return what they held "
+            "before (allowed: a trim promises nothing)",
+        )
+    if set(verdict.found) & set(WEAKNESSES):
+        _put(console, "No standard of eMMC, SD or UFS promises that a write of 4 KB is whole or absent.")
+
+
+def show_report(console: Console, report: Report) -> None:
+    """Print what all cuts of the log say."""
+    _put(console, "")
+    _put(console, _counted(report))
+    if not report.cuts:
+        return
+    table = framed("All cuts, with 99 % bounds")
+    table.add_column("Finding")
+    for heading in ("Cuts", "%", "At least\n%", "At most\n%"):
+        table.add_column(heading, justify="right")
+    for share in report.shares:
+        if share.cuts or share.finding == "broken":
+            name = "a broken promise" if share.finding == "broken" else share.finding
+            shown = (100 * share.cuts / report.cuts, 100 * share.low, 100 * share.high)
+            table.add_row(name, f"{share.cuts:,}", *(f"{value:.2f}" for value in shown))
+    console.print(table)
+    if report.trims_old:
+        _put(console, f"After {report.trims_old:,} cuts trimmed blocks returned old data (allowed).")
+    if not report.broken:
+        goals = [f"{needed:,} for {goal}" for goal, needed in report.goals.items()]
+        _put(
+            console,
+            f"With 99 % confidence a cut breaks a promise with a probability below "
+            f"{100 * report.shares[0].high:.2g} %. Clean cuts that it takes: {', '.join(goals)}.",
+        )
+
+
+def _counted(report: Report) -> str:
+    said = [f"cuts checked: {report.cuts:,}"]
+    for count, what in (
+        (report.uncut, "runs without a cut"),
+        (report.unchecked, "runs not checked"),
+        (report.damaged, "damaged lines of the log"),
+    ):
+        if count:
+            said.append(f"{what}: {count:,}")
+    return "; ".join(said)
+
+
+def _put(console: Console, line: str, style: str = "") -> None:
+    console.print(Text(line, style), soft_wrap=True)

@@ -1,0 +1,33 @@
+"""Whether a real device keeps what it acknowledges when its power is cut: records, a log, a verdict."""
+
+from __future__ import annotations
+
+from emmclab.devices.durability.chance import bounds, clean_cuts_needed
+from emmclab.devices.durability.judging import judge
+from emmclab.devices.durability.log import Log, Run, Session, line, read_log
+from emmclab.devices.durability.report import Report, report_of
+from emmclab.devices.durability.targets import Closing, Target, opened, refuse_same_disk
+from emmclab.devices.durability.verdict import FINDINGS, WEAKNESSES, Verdict
+from emmclab.devices.durability.writing import Ended, write
+
+__all__ = [
+    "FINDINGS",
+    "WEAKNESSES",
+    "Closing",
+    "Ended",
+    "Log",
+    "Report",
+    "Run",
+    "Session",
+    "Target",
+    "Verdict",
+    "bounds",
+    "clean_cuts_needed",
+    "judge",
+    "line",
+    "opened",
+    "read_log",
+    "refuse_same_disk",
+    "report_of",
+    "write",
+]

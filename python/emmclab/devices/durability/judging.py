@@ -1,0 +1,256 @@
+"""Reads a target after a cut, and compares it with what was acknowledged."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from emmclab.devices.durability.log import Run, boot
+from emmclab.devices.durability.pattern import Kind, Plan, Step, steps
+from emmclab.devices.durability.records import BLOCK, GARBAGE, SECTORS, ZERO, Content, Stamp, contents
+from emmclab.devices.durability.targets import LONGEST, Target, lost_io
+from emmclab.devices.durability.verdict import Verdict
+from emmclab.errors import ConfigError
+
+#: Flushes after the last known step of a writer whose steps may have begun.
+_FLUSHES_BEYOND = 2
+#: Findings of which a verdict gives an example.
+_EXAMPLES = 5
+#: Names by which a device is recognised.
+_NAMES = ("cid", "serial", "wwid")
+
+
+class Version(NamedTuple):
+    """What a step left in a block."""
+
+    number: int
+    kind: Kind
+
+
+#: What the first pass left.
+_FIRST = Version(0, Kind.WRITE)
+#: What a sector may hold beside a version that may be there.
+_OLDER, _FOREIGN = "older", "foreign"
+
+
+@dataclass
+class _Writer:
+    """What is known of a writer: its acknowledged steps, and the newest of it that the target holds."""
+
+    #: Acknowledged flushes in order, and acknowledged writes through the cache.
+    flushes: list[int] = field(default_factory=lambda: [0])
+    through: set[int] = field(default_factory=set)
+    #: The newest step that left anything, and the newest that is known to have begun.
+    newest: int = 0
+    known: int = 0
+    #: Of each block that it wrote after the first pass: the promised version, then all later ones.
+    versions: dict[int, list[Version]] = field(default_factory=dict)
+
+    def promised_through(self, version: Version) -> bool:
+        """Whether only a write through the cache promised a version, and no flush after it."""
+        return version.number in self.through and version.number > self.flushes[-1]
+
+    def promise_of(self, version: Version) -> int:
+        """Return the step whose acknowledgement promised a version first."""
+        if version.number in self.through:
+            return version.number
+        return self.flushes[bisect_left(self.flushes, version.number)]
+
+    def take(self, step: Step) -> None:
+        """Note what a step may have left."""
+        made = Version(step.number, step.kind)
+        is_promised = step.number <= self.flushes[-1] or step.number in self.through
+        for block in range(step.first, step.first + step.blocks):
+            if is_promised:
+                self.versions[block] = [made]
+            else:
+                self.versions.setdefault(block, [_FIRST]).append(made)
+
+
+def judge(run: Run, target: Target, *, same_device: bool = False) -> Verdict:
+    """Compare what a target holds after a cut with what a run was told is durable.
+
+    `same_device` vouches for a target that is smaller, or holds nothing of the run.
+
+    Raises:
+        ConfigError: the target is not that of the run.
+        InputError: it cannot be read.
+    """
+    _check_identity(run, target, same_device)
+    if not run.was_filled:
+        return Verdict(is_cut=False)
+    readable = min(run.plan.blocks, target.size // BLOCK)
+    held = dict(_read(target, readable))
+    # Blocks that a device which came back smaller no longer has.
+    held |= {block: [GARBAGE] * SECTORS for block in range(readable, run.plan.blocks)}
+    _check_content(run, target, held, same_device)
+    judging = _Judging(run, held)
+    for block, content in held.items():
+        judging.judge(block, content)
+    return judging.verdict
+
+
+def _read(target: Target, blocks: int) -> Iterator[tuple[int, list[Content]]]:
+    each = LONGEST // BLOCK
+    for first in range(0, blocks, each):
+        length = min(each, blocks - first) * BLOCK
+        try:
+            data = target.read(first * BLOCK, length)
+        except OSError as error:
+            raise lost_io(target.name, error) from error
+        for at in range(0, length, BLOCK):
+            yield first + at // BLOCK, contents(data[at : at + BLOCK])
+
+
+def _check_identity(run: Run, target: Target, same_device: bool) -> None:
+    """Refuse another device, and one that came back smaller unless it is known to be the same."""
+    before, now = run.target.get("identity", {}), target.known()["identity"]
+    for name in _NAMES:
+        if name in before and name in now and before[name] != now[name]:
+            raise _another(target, f"its {name} is {now[name]}, that of the log {before[name]}", vouch=False)
+    is_known = any(name in before and before.get(name) == now.get(name) for name in _NAMES)
+    if target.size < run.target["bytes"] and not (is_known or same_device):
+        raise _another(target, f"it has {target.size:,} bytes, that of the log {run.target['bytes']:,}")
+
+
+def _check_content(run: Run, target: Target, held: dict[int, list[Content]], same_device: bool) -> None:
+    """Refuse a target without any record of the run, unless it is known to be the same."""
+    if same_device:
+        return
+    for content in held.values():
+        if any(isinstance(sector, Stamp) and sector.run == run.plan.run for sector in content):
+            return
+    others = {sector.run for content in held.values() for sector in content if isinstance(sector, Stamp)}
+    said = "only records of other runs" if others else "no record of any run"
+    raise _another(target, f"it holds {said}")
+
+
+def _another(target: Target, said: str, *, vouch: bool = True) -> ConfigError:
+    more = "; --same-device says that it is the same, and everything on it was lost" if vouch else ""
+    return ConfigError(
+        f"{target.name}: this is not the device of the log's last run: {said}",
+        kind="config",
+        file=target.name,
+        field="TARGET",
+        hint=f"name that device and that log; a run can be judged until the next one begins{more}",
+    )
+
+
+def is_cut(run: Run) -> bool:
+    """Whether there is a sign that the power was cut: the target failed, or the machine has started again."""
+    if run.end is not None:
+        return run.end.get("reason") in ("gone", "hung")
+    now = boot()
+    return now is None or now != run.boot
+
+
+class _Judging:
+    """The verdict on a run as it is made, block by block."""
+
+    def __init__(self, run: Run, held: dict[int, list[Content]]) -> None:
+        self.plan = run.plan
+        self.writers = [self._writer(number, run, held) for number in range(run.plan.writers)]
+        self.verdict = Verdict(
+            is_cut=is_cut(run),
+            syncs=sum(step > 0 for acknowledged in run.acknowledged for step in acknowledged),
+        )
+
+    def _writer(self, number: int, run: Run, held: dict[int, list[Content]]) -> _Writer:
+        """Follow the steps of a writer that may have begun; of each block keep what may be there."""
+        own = range(number * self.plan.share, (number + 1) * self.plan.share)
+        newest = max(
+            (
+                sector.number
+                for block in own
+                for sector in held[block]
+                if isinstance(sector, Stamp) and (sector.run, sector.block) == (self.plan.run, block)
+            ),
+            default=0,
+        )
+        acknowledged = set(run.acknowledged[number])
+        known = max([newest, *acknowledged])
+        begun = list(_begun(self.plan, number, known))
+        writer = _Writer(newest=newest, known=known)
+        for step in begun:
+            if step.number in acknowledged and step.kind.is_flush:
+                writer.flushes.append(step.number)
+            elif step.number in acknowledged:
+                writer.through.add(step.number)
+        for step in begun:
+            writer.take(step)
+        return writer
+
+    def judge(self, block: int, content: list[Content]) -> None:
+        """Judge one block."""
+        writer, found = self.writers[self.plan.writer_of(block)], self.verdict
+        versions = writer.versions.get(block, [_FIRST])
+        found.promised += versions[0] is not _FIRST
+        if any(version.kind is Kind.TRIM for version in versions):
+            # Trims promise nothing of what is read afterwards.
+            if len(versions) == 1:
+                found.trimmed += 1
+                found.trimmed_old += all(isinstance(sector, Stamp) for sector in content)
+            return
+        labels = {self._label(block, sector, versions) for sector in content}
+        there = [label for label in labels if isinstance(label, int)]
+        pending = [at for at, version in enumerate(versions) if at and version.number <= writer.known]
+        found.unflushed += len(pending)
+        found.unflushed_lost += sum(at > max(there, default=0) for at in pending)
+        if _FOREIGN in labels:
+            self._note("corrupt", block, content, versions)
+        elif _OLDER in labels:
+            self._note(
+                "lost_through" if writer.promised_through(versions[0]) else "lost", block, content, versions
+            )
+            if writer.newest > writer.promise_of(versions[0]):
+                found.order += 1
+        elif GARBAGE in labels:
+            self._note("garbled" if len(versions) > 1 else "corrupt", block, content, versions)
+        elif len(there) > 1:
+            self._note("torn", block, content, versions)
+
+    def _label(self, block: int, sector: Content, versions: list[Version]) -> int | str:
+        """Return which of the versions a sector holds, or what else."""
+        if not isinstance(sector, Stamp):
+            if sector != ZERO:
+                return GARBAGE
+            zeroed = (
+                at for at, version in reversed(list(enumerate(versions))) if version.kind is Kind.ZEROES
+            )
+            return next(zeroed, _OLDER)
+        if sector.block != block:
+            return _FOREIGN
+        if sector.run != self.plan.run or sector.number < versions[0].number:
+            return _OLDER
+        own = (at for at, version in enumerate(versions) if version.number == sector.number)
+        return next(own, _FOREIGN)
+
+    def _note(self, finding: str, block: int, content: list[Content], versions: list[Version]) -> None:
+        setattr(self.verdict, finding, getattr(self.verdict, finding) + 1)
+        if len(self.verdict.examples) < _EXAMPLES:
+            held = ", ".join(dict.fromkeys(self._words(block, sector) for sector in content))
+            promised = versions[0]
+            due = self._words(block, Stamp(self.plan.run, block, promised.number))
+            self.verdict.examples.append(f"{finding}: block {block:,} holds {held}; {due} was promised")
+
+    def _words(self, block: int, sector: Content) -> str:
+        if not isinstance(sector, Stamp):
+            return "zeros" if sector == ZERO else "neither zeros nor a record"
+        if sector.block != block:
+            return f"a record of block {sector.block:,}"
+        if sector.run != self.plan.run:
+            return "a record of an earlier run"
+        return f"step {sector.number:,}" if sector.number else "the first pass"
+
+
+def _begun(plan: Plan, writer: int, known: int) -> Iterator[Step]:
+    """Yield the steps of a writer that may have begun: those known, and all up to the flush after them."""
+    flushes = 0
+    for step in steps(plan, writer):
+        if step.number > known and step.kind.is_flush:
+            flushes += 1
+            if flushes == _FLUSHES_BEYOND:
+                return
+        yield step

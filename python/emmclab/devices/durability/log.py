@@ -1,0 +1,243 @@
+r"""The log of a session: what was acknowledged in each run, and the verdict on each cut.
+
+A line is a checksum and a list in JSON. Each stands for itself: of a log that lost its end, or lines in the
+middle, the others still hold.
+
+    begin, run, {..}        a run with its plan and its target
+    ack, run, writer, step  a sync has returned: of a flush all steps up to it are durable, else this one
+    end, run, {..}          why the writers stopped; missing if the machine lost its power
+    checked, run, {..}      the verdict
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import zlib
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Self
+
+from emmclab.devices.durability.pattern import Plan
+from emmclab.devices.durability.records import BLOCK
+from emmclab.devices.durability.verdict import Verdict
+from emmclab.errors import FormatError, InputError
+
+#: The form of the lines; another one is refused.
+VERSION = 1
+#: The name that stands for stdout or stdin.
+STREAM = Path("-")
+#: Longest log that is read, bytes: some 10 million syncs.
+_MOST_BYTES = 1 << 30
+#: Most blocks of a run: 64 GB.
+_MOST_BLOCKS = 1 << 24
+
+
+def line(*parts: Any) -> str:
+    r"""Return a line of a log.
+
+    >>> line("ack", 7, 1, 12)
+    '8dbeac52 ["ack",7,1,12]\n'
+    """
+    text = json.dumps(parts, separators=(",", ":"))
+    return f"{zlib.crc32(text.encode()):08x} {text}\n"
+
+
+def parts_of(text: bytes) -> list[Any] | None:
+    r"""Return the parts of a line; None if it is damaged.
+
+    >>> parts_of(b'8dbeac52 ["ack",7,1,12]'), parts_of(b'63471fb9 ["ack",7,1,1')
+    (['ack', 7, 1, 12], None)
+    """
+    checksum, _, body = text.partition(b" ")
+    try:
+        if int(checksum, 16) != zlib.crc32(body):
+            return None
+        parts = json.loads(body)
+    except (ValueError, RecursionError):
+        return None
+    return parts if isinstance(parts, list) else None
+
+
+@dataclass
+class Run:
+    """What a log says of one run.
+
+    Attributes:
+        plan: what determines its steps.
+        target: what was known of the target: `name`, `bytes`, `identity`.
+        boot: the start of the machine that wrote, if it has a name for it.
+        acknowledged: of each writer, the steps whose sync has returned; 0 is the first pass over all blocks.
+        end: why it ended; None if the log does not say.
+        verdict: what a check found.
+    """
+
+    plan: Plan
+    target: dict[str, Any]
+    boot: str | None
+    acknowledged: list[list[int]]
+    end: dict[str, Any] | None = None
+    verdict: Verdict | None = None
+
+    @property
+    def was_filled(self) -> bool:
+        """Whether the first pass over all blocks was flushed; nothing is promised before."""
+        return all(self.acknowledged)
+
+
+@dataclass
+class Session:
+    """What a log holds.
+
+    Attributes:
+        runs: its runs, in their order.
+        damaged: number of lines that are damaged.
+    """
+
+    runs: list[Run] = field(default_factory=list)
+    damaged: int = 0
+
+
+def read_log(path: Path, text: bytes | None = None) -> Session:
+    """Read a log, whose end may be missing; `text` is its content where it is no file.
+
+    Raises:
+        InputError: it cannot be read.
+        FormatError: it is no log, or has no run.
+    """
+    if text is None:
+        try:
+            with path.open("rb") as file:
+                text = file.read(_MOST_BYTES)
+        except OSError as error:
+            raise InputError.of(error, path, "name the log that `--write --log FILE` has written") from error
+    lines = [one for one in text.split(b"\n") if one]
+    session, runs = Session(), dict[int, Run]()
+    for one in lines:
+        parts = parts_of(one)
+        if parts is None or not _take(parts, runs):
+            session.damaged += 1
+    session.runs = list(runs.values())
+    if not session.runs:
+        raise _no_run(path, len(lines))
+    return session
+
+
+def _no_run(path: Path, lines: int) -> FormatError:
+    return FormatError(
+        f"{path}: the log holds no run" + (f" in {lines:,} lines" if lines else ": it is empty"),
+        kind="syntax",
+        file=str(path),
+        hint="name the log that `--write --log FILE` has written; if this is it, the power was cut before "
+        "the first line was durable: start `--write` again",
+    )
+
+
+def _take(parts: list[Any], runs: dict[int, Run]) -> bool:
+    """Add a line to its run; tell whether it is one of a log."""
+    try:
+        match parts:
+            case [
+                "begin",
+                int(number),
+                {"version": 1, "plan": dict(plan), "target": dict(target), "boot": str() | None as boot},
+            ]:
+                made = Plan(number, **plan)
+                if (
+                    not 0 < made.writers <= made.blocks <= _MOST_BLOCKS
+                    or target["bytes"] < made.blocks * BLOCK
+                ):
+                    return False
+                runs[number] = Run(made, target, boot, [[] for _ in range(made.writers)])
+            case ["begin", _, {"version": int(version)}]:
+                raise FormatError(
+                    f"the log is of version {version}, and this emmclab reads version {VERSION}",
+                    kind="version",
+                    hint="take the version of emmclab that has written it",
+                )
+            case ["ack", int(number), int(writer), int(step)]:
+                runs[number].acknowledged[writer].append(step)
+            case ["end", int(number), dict(end)]:
+                runs[number].end = end
+            case ["checked", int(number), dict(verdict)]:
+                runs[number].verdict = Verdict.from_dict(verdict)
+            case _:
+                return False
+    except (KeyError, IndexError, TypeError):
+        return False
+    return True
+
+
+class Log:
+    """A log that is written: each line is durable before the next step, as far as its disk keeps promises."""
+
+    def __init__(self, path: Path) -> None:
+        """Open it to add lines; `-` is stdout.
+
+        Raises:
+            InputError: it cannot be written.
+        """
+        self.name = "the standard output" if path == STREAM else str(path)
+        self._lock = threading.Lock()
+        self._of_a_file = path != STREAM
+        try:
+            if self._of_a_file:
+                self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
+                folder = os.open(path.absolute().parent, os.O_RDONLY)
+                try:
+                    os.fsync(folder)
+                finally:
+                    os.close(folder)
+            else:
+                self._file = os.dup(1)
+        except OSError as error:
+            raise InputError.of(error, path) from error
+        # The log before may have lost the end of its last line.
+        self._put("\n")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self._file)
+
+    def fileno(self) -> int:
+        """Return the number of its file."""
+        return self._file
+
+    def add(self, *parts: Any) -> None:
+        """Add a line, and have it durable.
+
+        Raises:
+            InputError: the disk of the log, or who reads the pipe, has failed.
+        """
+        self._put(line(*parts))
+
+    def _put(self, text: str) -> None:
+        rest = text.encode()
+        with self._lock:
+            try:
+                while rest:
+                    rest = rest[os.write(self._file, rest) :]
+                if self._of_a_file:
+                    os.fdatasync(self._file)
+            except OSError as error:
+                raise InputError.of(
+                    error, self.name, "keep the log on another disk, or read it elsewhere"
+                ) from error
+
+
+def begin(log: Log, plan: Plan, target: dict[str, Any]) -> None:
+    """Add the line with which a run begins."""
+    settings = plan._asdict()
+    number = settings.pop("run")
+    log.add("begin", number, {"version": VERSION, "plan": settings, "target": target, "boot": boot()})
+
+
+def boot() -> str | None:
+    """Return the name that Linux has for this start of the machine, if it has one."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return None

@@ -1,0 +1,91 @@
+"""What all cuts of a log say together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from emmclab.devices.durability.chance import CONFIDENCE, bounds, clean_cuts_needed
+from emmclab.devices.durability.log import Session
+from emmclab.devices.durability.verdict import FINDINGS, Verdict
+
+#: Probabilities of a loss for which the number of clean cuts is told.
+_GOALS = (0.1, 0.01, 0.001)
+
+
+@dataclass(frozen=True)
+class Share:
+    """How many cuts show something.
+
+    Attributes:
+        finding: a name of `FINDINGS`, or `broken` for any that breaks a promise.
+        cuts: cuts that show it.
+        low: lower bound of its probability at a cut.
+        high: upper bound.
+    """
+
+    finding: str
+    cuts: int
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Report:
+    """All cuts of a log.
+
+    Attributes:
+        cuts: runs that ended with a cut and were checked.
+        uncut: runs that were checked, and show no sign of a cut; they count for nothing.
+        unchecked: runs that were not checked before the next one began.
+        damaged: lines of the log that are damaged.
+        shares: how many cuts show each finding, with the bounds of its probability.
+        trims_old: cuts after which trimmed blocks returned old data; this is allowed.
+        confidence: of the bounds.
+        goals: probabilities, each with the number of clean cuts that show a lower one.
+    """
+
+    cuts: int
+    uncut: int
+    unchecked: int
+    damaged: int
+    shares: list[Share]
+    trims_old: int
+    confidence: float
+    goals: dict[str, int]
+
+    @property
+    def broken(self) -> int:
+        """Number of cuts that broke a promise."""
+        return next(share.cuts for share in self.shares if share.finding == "broken")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as values of JSON."""
+        return asdict(self)
+
+
+def report_of(session: Session) -> Report:
+    """Sum up the cuts of a log.
+
+    >>> report_of(Session()).goals
+    {'10 %': 44, '1 %': 459, '0.1 %': 4603}
+    """
+    judged = [run.verdict for run in session.runs if run.verdict is not None]
+    cuts = [verdict for verdict in judged if verdict.is_cut]
+    return Report(
+        cuts=len(cuts),
+        uncut=len(judged) - len(cuts),
+        unchecked=len(session.runs) - len(judged),
+        damaged=session.damaged,
+        shares=_shares(cuts),
+        trims_old=sum(verdict.trimmed_old > 0 for verdict in cuts),
+        confidence=CONFIDENCE,
+        goals={f"{100 * goal:g} %": clean_cuts_needed(goal) for goal in _GOALS},
+    )
+
+
+def _shares(cuts: Sequence[Verdict]) -> list[Share]:
+    counts = {"broken": sum(bool(verdict.broken) for verdict in cuts)}
+    counts |= {name: sum(name in verdict.found for verdict in cuts) for name in FINDINGS}
+    return [Share(name, count, *bounds(count, len(cuts))) for name, count in counts.items()]

@@ -1,0 +1,513 @@
+"""What a device keeps when its power is cut: honest ones are clean, each liar that can be seen is caught."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import random
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import emmclab as lab
+from conftest import COMMAND, PATIENCE_S, emmclab, emmclab_json, environment, need
+from cut_rounds import CUTS
+from emmclab.devices.durability import (
+    Log,
+    Report,
+    Session,
+    Verdict,
+    judge,
+    line,
+    opened,
+    read_log,
+    report_of,
+    write,
+)
+from emmclab.devices.durability.pattern import Kind
+from emmclab.devices.durability.records import BLOCK, SECTOR
+from emmclab.errors import ConfigError, FormatError
+from emmclab.live.control import Control
+
+MB = 1 << 20
+CACHED = {
+    "geometry.block_groups.0.blocks": 64,
+    "cache.size_kb": 512,
+    "cache.write_back": "when_full",
+    "power.sleep_after_us": 0,
+}
+
+
+class Memory:
+    """A disk with a cache, which loses its power after some calls, and may break a promise."""
+
+    name = "memory"
+
+    def __init__(self, lie: str = "none", size: int = MB) -> None:
+        self.size, self.lie = size, lie
+        self.cells, self.cache = bytearray(size), dict[int, bytes]()
+        self.calls, self._dice, self._lock = 0, random.Random(7), threading.Lock()
+
+    def _call(self) -> None:
+        self.calls -= 1
+        if self.calls < 0:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    def write(self, at: int, data: bytes, *, through: bool) -> None:
+        with self._lock:
+            self._call()
+            for begin in range(0, len(data), BLOCK):
+                self.cache[at + begin] = data[begin : begin + BLOCK]
+                if through and self.lie != "fua":
+                    self._program(at + begin)
+
+    def _program(self, at: int) -> None:
+        place = (at + BLOCK) % self.size if self.lie == "astray" and self._dice.random() < 0.01 else at
+        self.cells[place : place + BLOCK] = self.cache.pop(at)
+
+    def clear(self, kind: Kind, at: int, length: int) -> None:
+        if kind is Kind.ZEROES or self.lie != "trim":
+            self.write(at, bytes(length), through=False)
+            return
+        with self._lock:
+            self._call()
+            for begin in range(at, at + length, BLOCK):
+                if begin in self.cache:
+                    self._program(begin)
+
+    def flush(self, _kind: Kind) -> None:
+        with self._lock:
+            self._call()
+            if self.lie != "flush":
+                for at in list(self.cache):
+                    self._program(at)
+
+    def read(self, at: int, length: int) -> bytes:
+        return bytes(self.cells[at : at + length])
+
+    def can(self, _kind: Kind) -> bool:
+        return True
+
+    def known(self) -> dict[str, Any]:
+        return {"name": self.name, "bytes": self.size, "identity": {}}
+
+    def close(self) -> None:
+        pass
+
+    def lose_power(self) -> None:
+        """Lose what is cached, but for what happens to be programmed."""
+        for at in list(self.cache):
+            if self.lie == "tear" and self._dice.random() < 0.1:
+                self.cells[at : at + SECTOR] = self.cache[at][:SECTOR]
+            elif self.lie == "garble" and self._dice.random() < 0.1:
+                self.cells[at : at + SECTOR] = b"?" * SECTOR
+            elif self._dice.random() < 0.5:
+                self._program(at)
+        self.cache.clear()
+        if self.lie == "rot":
+            at = self._dice.randrange(self.size)
+            self.cells[at] ^= 1
+
+
+def cut_memory(folder: Path, lie: str, cuts: int) -> Session:
+    """Cut the power of a disk in memory again and again; give the log."""
+    disk, log, dice = Memory(lie), folder / f"{lie}.log", random.Random(3)
+    for _ in range(cuts):
+        disk.calls = dice.randrange(20, 250)
+        with Log(log) as kept:
+            write(disk, kept, disk.size, ready=lambda: None, asked_to_end=lambda: False)
+            disk.lose_power()
+            run = read_log(log).runs[-1]
+            kept.add("checked", run.plan.run, judge(run, disk).to_dict())
+    return read_log(log)
+
+
+def cuts_with(report: Report) -> dict[str, int]:
+    """The findings with the number of cuts that show them."""
+    return {share.finding: share.cuts for share in report.shares if share.cuts}
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A log that is not written to its disk at each line: nobody cuts the power of this machine."""
+    monkeypatch.setattr(os, "fdatasync", lambda _: None)
+
+
+@pytest.mark.usefixtures("quick")
+def test_an_honest_disk_is_clean_over_many_cuts(tmp_path: Path) -> None:
+    report = report_of(cut_memory(tmp_path, "none", 60))
+    assert (report.cuts, cuts_with(report), report.trims_old) == (60, {}, 0)
+    assert report.shares[0].high == pytest.approx(1 - 0.01 ** (1 / 60))
+
+
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize(
+    ("lie", "finding", "is_broken"),
+    [
+        ("flush", "lost", True),
+        ("flush", "order", True),
+        ("fua", "lost_through", True),
+        ("astray", "corrupt", True),
+        ("rot", "corrupt", True),
+        ("tear", "torn", False),
+        ("garble", "garbled", False),
+    ],
+)
+def test_each_lie_of_a_disk_is_named(tmp_path: Path, lie: str, finding: str, is_broken: bool) -> None:
+    report = report_of(cut_memory(tmp_path, lie, 20))
+    assert report.cuts == 20
+    assert finding in cuts_with(report)
+    assert bool(report.broken) == is_broken
+
+
+@pytest.mark.usefixtures("quick")
+def test_trimmed_blocks_that_return_old_data_are_told_and_are_no_lie(tmp_path: Path) -> None:
+    report = report_of(cut_memory(tmp_path, "trim", 20))
+    assert report.trims_old > 2
+    assert not report.broken
+
+
+class Power:
+    """A served device whose power a second party cuts while the command line writes."""
+
+    def __init__(self, served: lab.Served, control: Path, target: str) -> None:
+        self.served, self.control, self.target = served, control, target
+        self.dice = random.Random(5)
+
+    def cut_while_written(self, log: Path, mb: int = 4) -> subprocess.CompletedProcess[str]:
+        """Write, cut the power, restore it; give what the command says."""
+        begun = subprocess.Popen(
+            [
+                *COMMAND,
+                "durability",
+                self.target,
+                "--write",
+                "--yes",
+                "--log",
+                str(log),
+                "--span-mb",
+                str(mb),
+            ],
+            stderr=subprocess.PIPE,
+            text=True,
+            env=environment(),
+        )
+        assert begun.stderr is not None
+        said = ""
+        while "cut the power" not in said:
+            piece = begun.stderr.readline()
+            assert piece, said
+            said += piece
+        time.sleep(self.dice.uniform(0.05, 0.4))
+        assert emmclab("control", self.control, "cut").returncode == 0
+        said += begun.communicate(timeout=PATIENCE_S)[1]
+        assert emmclab("control", self.control, "restore").returncode == 0
+        return subprocess.CompletedProcess(begun.args, begun.returncode, "", said)
+
+    def rounds(self, log: Path, cuts: int) -> Report:
+        """Cut the power again and again within this process."""
+        for _ in range(cuts):
+            ready = threading.Event()
+            cutting = threading.Thread(target=self._cut_after, args=(ready,))
+            cutting.start()
+            with contextlib.closing(opened(self.target, write=True)) as disk, Log(log) as kept:
+                try:
+                    write(disk, kept, 4 * MB, ready=ready.set, asked_to_end=lambda: False)
+                finally:
+                    ready.set()
+                    cutting.join()
+            self.served.restore()
+            with contextlib.closing(opened(self.target, write=False)) as disk, Log(log) as kept:
+                run = read_log(log).runs[-1]
+                kept.add("checked", run.plan.run, judge(run, disk).to_dict())
+        return report_of(read_log(log))
+
+    def _cut_after(self, ready: threading.Event) -> None:
+        ready.wait()
+        time.sleep(self.dice.uniform(0.05, 0.3))
+        self.served.cut()
+
+
+@contextlib.contextmanager
+def served(folder: Path, lie: str, *, loop: bool = False, clock: str = "x0.1") -> Iterator[Power]:
+    """A served device with a cache, over NBD or as a loop device."""
+    folder.chmod(0o700)
+    device = lab.Device.preset("small-1gb").set(CACHED | {"cache.lies": lie})
+    where: dict[str, Any] = {"loop": True} if loop else {"nbd": folder / "disk.sock"}
+    control = folder / "control.sock"
+    with (
+        lab.serve(device, clock=clock, **where) as disk,
+        Control(disk, control, lambda: None),
+    ):
+        yield Power(disk, control, disk.path)
+
+
+@pytest.fixture
+def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A log that is not there yet."""
+    return tmp_path_factory.mktemp("log") / "cuts.log"
+
+
+def few(cuts: int = 8) -> int:
+    """Number of cuts of a served device; `EMMCLAB_CUTS` for more."""
+    return max(cuts, CUTS if "EMMCLAB_CUTS" in os.environ else 0)
+
+
+@pytest.mark.parametrize(
+    ("lie", "findings"),
+    [
+        ("none", set()),
+        ("flush", {"lost"}),
+        ("early_flush", {"lost"}),
+        ("fua", {"lost_through"}),
+        ("tear", {"torn"}),
+    ],
+)
+def test_each_liar_is_caught_over_nbd(tmp_path: Path, log: Path, lie: str, findings: set[str]) -> None:
+    with served(tmp_path, lie) as power:
+        report = power.rounds(log, few())
+    assert report.cuts == few()
+    assert findings <= set(cuts_with(report))
+    assert bool(report.broken) == (lie not in ("none", "tear"))
+
+
+def test_zeros_that_are_a_trim_which_is_not_done_are_a_lie_over_nbd(tmp_path: Path, log: Path) -> None:
+    with served(tmp_path, "trim") as power:
+        report = power.rounds(log, few())
+    assert report.trims_old
+    assert report.broken
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("lie", ["reorder", "recent"])
+def test_a_liar_that_rarely_loses_is_caught_with_more_cuts(tmp_path: Path, log: Path, lie: str) -> None:
+    with served(tmp_path, lie) as power:
+        for _ in range(10):
+            if power.rounds(log, 10).broken:
+                return
+    pytest.fail(f"100 cuts do not show {lie}")
+
+
+@pytest.mark.usefixtures("root")
+@pytest.mark.parametrize("lie", ["none", "flush", "early_flush", "reorder", "tear", "trim"])
+def test_each_liar_is_caught_under_a_loop_device(tmp_path: Path, log: Path, lie: str) -> None:
+    with served(tmp_path, lie, loop=True) as power:
+        report = power.rounds(log, few())
+    assert bool(report.broken) == (lie not in ("none", "tear", "trim"))
+    assert ("torn" in cuts_with(report)) == (lie == "tear")
+    assert bool(report.trims_old) == (lie == "trim")
+
+
+@pytest.mark.usefixtures("root")
+def test_a_file_on_a_mounted_device_is_judged_after_its_recovery(tmp_path: Path, log: Path) -> None:
+    need("mkfs.ext4", "mount")
+    folder = tmp_path / "mounted"
+    folder.mkdir()
+    with served(tmp_path, "flush", loop=True) as power:
+        for command in (["mkfs.ext4", "-q", "-F", power.target], ["mount", power.target, str(folder)]):
+            subprocess.run(command, check=True)
+        try:
+            (folder / "scratch").write_bytes(bytes(4 * MB))
+            os.sync()
+            device, power.target = power.target, str(folder / "scratch")
+            assert power.cut_while_written(log).returncode == 0
+        finally:
+            subprocess.run(["umount", "--lazy", str(folder)], check=True)
+        run = read_log(log).runs[-1]
+        assert not (run.plan.trims or run.plan.zeroes)
+        assert device != power.target
+
+
+def test_the_command_line_writes_is_cut_and_checks(tmp_path: Path, log: Path) -> None:
+    with served(tmp_path, "flush") as power:
+        for number in range(1, 9):
+            done = power.cut_while_written(log)
+            assert done.returncode == 0, done.stderr
+            assert "is gone" in done.stderr and f"--check {log}" in done.stderr
+            found = emmclab("durability", power.target, "--check", log)
+            assert f"cuts checked: {number}" in found.stdout, found.stdout + found.stderr
+            if found.returncode:
+                break
+        assert found.returncode == 4
+        assert "acknowledged data was lost" in found.stdout
+        assert "was promised" in found.stdout
+    # All cuts, without a device.
+    summed = emmclab("durability", "--check", log, "--json")
+    assert summed.returncode == 4
+    assert '"finding": "broken"' in summed.stdout
+
+
+def test_a_log_is_kept_and_judged_through_pipes(tmp_path: Path, log: Path) -> None:
+    with served(tmp_path, "none") as power:
+        with log.open("wb") as kept:
+            begun = subprocess.Popen(
+                [*COMMAND, "durability", power.target, "--write", "--yes", "--log", "-", "--span-mb", "4"],
+                stdout=kept,
+                stderr=subprocess.PIPE,
+                env=environment(),
+            )
+            _until(lambda: log.read_bytes().count(b"ack") > 10)
+            power.served.cut()
+            begun.communicate(timeout=PATIENCE_S)
+        power.served.restore()
+        command = [*COMMAND, "durability", power.target, "--check", "-"]
+        with log.open("rb") as kept, log.open("ab") as more:
+            done = subprocess.run(
+                command, stdin=kept, stdout=more, stderr=subprocess.PIPE, env=environment(), check=False
+            )
+    assert done.returncode == 0, done.stderr
+    assert emmclab_json("durability", "--check", log)["session"]["cuts"] == 1
+
+
+def _until(holds: Callable[[], bool]) -> None:
+    end = time.monotonic() + PATIENCE_S
+    while not holds():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_a_run_without_a_sign_of_a_cut_counts_for_nothing(tmp_path: Path, log: Path, number: int) -> None:
+    with served(tmp_path, "flush") as power:
+        begun = subprocess.Popen(
+            [*COMMAND, "durability", power.target, "--write", "--yes", "--log", str(log), "--span-mb", "4"],
+            stderr=subprocess.PIPE,
+            env=environment(),
+        )
+        _until(lambda: log.exists() and log.read_bytes().count(b"ack") > 10)
+        begun.send_signal(number)
+        begun.communicate(timeout=PATIENCE_S)
+        found = emmclab("durability", power.target, "--check", log)
+    assert "counts for nothing" in found.stdout
+    assert "cuts checked: 0; runs without a cut: 1" in found.stdout
+    assert found.returncode == 0
+
+
+def one_cut(folder: Path) -> tuple[Memory, Path]:
+    """A disk and the log of its only cut, which is not checked."""
+    disk, log = Memory(), folder / "one.log"
+    disk.calls = 300
+    with Log(log) as kept:
+        write(disk, kept, disk.size, ready=lambda: None, asked_to_end=lambda: False)
+    disk.lose_power()
+    return disk, log
+
+
+def test_a_log_that_lost_its_end_or_lines_still_holds_for_the_rest(tmp_path: Path) -> None:
+    disk, log = one_cut(tmp_path)
+    whole = log.read_bytes()
+    syncs = judge(read_log(log).runs[0], disk).syncs
+    dice = random.Random(1)
+    first = whole.index(b"\n", 1) + 1
+    for _ in range(50):
+        torn = whole[: dice.randrange(first, len(whole))]
+        run = read_log(log, torn).runs[0]
+        verdict = judge(run, disk)
+        assert (verdict.found, verdict.syncs <= syncs) == ([], True)
+    holes = bytearray(whole)
+    for _ in range(5):
+        at = dice.randrange(first, len(whole) - 64)
+        holes[at : at + 64] = bytes(64)
+    session = read_log(log, bytes(holes))
+    assert session.damaged
+    assert judge(session.runs[0], disk).found == []
+
+
+def test_a_torn_log_is_continued(tmp_path: Path) -> None:
+    disk, log = one_cut(tmp_path)
+    with log.open("r+b") as file:
+        file.truncate(log.stat().st_size - 7)
+    disk.calls = 300
+    with Log(log) as kept:
+        write(disk, kept, disk.size, ready=lambda: None, asked_to_end=lambda: False)
+    disk.lose_power()
+    session = read_log(log)
+    assert (len(session.runs), session.damaged) == (2, 1)
+    assert judge(session.runs[-1], disk).found == []
+    assert report_of(session).unchecked == 2
+    with pytest.raises(ConfigError, match="this is not the device of the log's last run"):
+        judge(session.runs[0], disk)
+
+
+def test_a_cut_in_the_first_pass_promises_nothing(tmp_path: Path) -> None:
+    disk, log = Memory(), tmp_path / "early.log"
+    disk.calls = 2
+    with Log(log) as kept:
+        ended = write(disk, kept, disk.size, ready=lambda: None, asked_to_end=lambda: False)
+    assert (ended.reason, ended.syncs) == ("gone", 0)
+    disk.lose_power()
+    verdict = judge(read_log(log).runs[0], disk)
+    assert (verdict.is_cut, verdict.found) == (False, [])
+
+
+def test_another_empty_or_smaller_device_is_refused_unless_it_is_known_to_be_the_same(tmp_path: Path) -> None:
+    _, log = one_cut(tmp_path)
+    run = read_log(log).runs[0]
+    with pytest.raises(ConfigError, match="no record of any run"):
+        judge(run, Memory())
+    with pytest.raises(ConfigError, match="it has 524,288 bytes"):
+        judge(run, Memory(size=MB // 2))
+    assert judge(run, Memory(), same_device=True).lost > 20
+    smaller = judge(run, Memory(size=MB // 2), same_device=True)
+    assert smaller.lost and smaller.corrupt
+
+
+def test_another_serial_number_is_refused_and_the_same_one_is_known(tmp_path: Path) -> None:
+    _, log = one_cut(tmp_path)
+    run = read_log(log).runs[0]
+    run.target["identity"] = {"serial": "0x1234"}
+    other = Memory(size=MB // 2)
+    other.known = lambda: {"identity": {"serial": "0x9999"}}  # type: ignore[method-assign]
+    with pytest.raises(ConfigError, match="its serial is 0x9999"):
+        judge(run, other, same_device=True)
+
+
+@pytest.mark.parametrize(
+    ("content", "part"),
+    [
+        ("", "the log holds no run: it is empty"),
+        ("\n", "the log holds no run: it is empty"),
+        ("hello\n", "the log holds no run in 1 lines"),
+        (line("ack", 1, 0, 0), "the log holds no run in 1 lines"),
+        (line("begin", 1, {"version": 99}), "of version 99"),
+        (line("begin", 1, {"version": 1, "plan": {"blocks": 0}, "target": {}, "boot": None}), "no run"),
+    ],
+)
+def test_what_is_no_log_is_refused(tmp_path: Path, content: str, part: str) -> None:
+    log = tmp_path / "no.log"
+    log.write_text(content)
+    with pytest.raises(FormatError, match=part):
+        read_log(log)
+    done = emmclab("durability", "--check", log)
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr
+
+
+def test_a_verdict_survives_the_log() -> None:
+    verdict = Verdict(is_cut=True, lost=3, examples=["one"])
+    assert Verdict.from_dict(verdict.to_dict() | {"later": 1}) == verdict
+
+
+def test_a_log_on_the_device_that_is_tested_is_refused(tmp_path: Path) -> None:
+    scratch = tmp_path / "scratch.bin"
+    scratch.write_bytes(bytes(2 * MB))
+    done = emmclab("durability", scratch, "--write", "--yes", "--log", tmp_path / "cuts.log")
+    assert done.returncode == 2
+    assert "the log is on the device that is tested" in done.stderr or "direct I/O" in done.stderr
+    assert not any(scratch.read_bytes())
+
+
+def test_nothing_is_overwritten_without_leave(tmp_path: Path) -> None:
+    scratch = tmp_path / "scratch.bin"
+    scratch.write_bytes(bytes(2 * MB))
+    done = emmclab("durability", scratch, "--write", "--log", "-")
+    assert done.returncode == 2
+    assert "--yes" in done.stderr
+    assert not any(scratch.read_bytes())
