@@ -62,6 +62,12 @@ def show_report(console: Console, report: Report) -> None:
             shown = (100 * share.cuts / report.cuts, 100 * share.low, 100 * share.high)
             table.add_row(name, f"{share.cuts:,}", *(f"{value:.2f}" for value in shown))
     console.print(table)
+    if report.harmless:
+        _put(
+            console,
+            f"{report.harmless:,} cuts lost nothing, not even what was not flushed: the device has no cache, "
+            "it was empty, or its power was not cut. Such cuts cannot show a lie.",
+        )
     if report.trims_old:
         _put(console, f"After {report.trims_old:,} cuts trimmed blocks returned old data (allowed).")
     if not report.broken:

@@ -32,6 +32,8 @@ STREAM = Path("-")
 _MOST_BYTES = 1 << 30
 #: Most blocks of a run: 64 GB.
 _MOST_BLOCKS = 1 << 24
+#: Lines that may wait for the disk of the log before writers wait, too.
+_MOST_LINES = 64
 
 
 def line(*parts: Any) -> str:
@@ -170,7 +172,12 @@ def _take(parts: list[Any], runs: dict[int, Run]) -> bool:
 
 
 class Log:
-    """A log that is written: each line is durable before the next step, as far as its disk keeps promises."""
+    """A log that is written by a thread of its own, which has as many lines durable at once as have come.
+
+    Writers need not wait for it: a device that has a pause after each flush writes its cache back meanwhile,
+    and its lie does not show. If the machine loses its power, too, the lines of the last milliseconds are
+    missing; what is missing counts as not promised.
+    """
 
     def __init__(self, path: Path) -> None:
         """Open it to add lines; `-` is stdout.
@@ -179,53 +186,85 @@ class Log:
             InputError: it cannot be written.
         """
         self.name = "the standard output" if path == STREAM else str(path)
-        self._lock = threading.Lock()
         self._of_a_file = path != STREAM
         try:
-            if self._of_a_file:
-                self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
-                folder = os.open(path.absolute().parent, os.O_RDONLY)
-                try:
-                    os.fsync(folder)
-                finally:
-                    os.close(folder)
-            else:
-                self._file = os.dup(1)
+            self._file = _appended(path) if self._of_a_file else os.dup(1)
         except OSError as error:
             raise InputError.of(error, path) from error
         # The log before may have lost the end of its last line.
-        self._put("\n")
+        self._lines = ["\n"]
+        self._changed = threading.Condition()
+        self._is_over = False
+        self._fault: InputError | None = None
+        self._thread = threading.Thread(target=self._keep, name="emmclab-log", daemon=True)
+        self._thread.start()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
+        with self._changed:
+            self._is_over = True
+            self._changed.notify_all()
+        self._thread.join()
         os.close(self._file)
 
     def fileno(self) -> int:
         """Return the number of its file."""
         return self._file
 
-    def add(self, *parts: Any) -> None:
-        """Add a line, and have it durable.
+    def add(self, *parts: Any, wait: bool = True) -> None:
+        """Add a line; `wait` until it is durable, as far as its disk keeps promises.
 
         Raises:
             InputError: the disk of the log, or who reads the pipe, has failed.
         """
-        self._put(line(*parts))
+        with self._changed:
+            self._lines.append(line(*parts))
+            self._changed.notify_all()
+            self._changed.wait_for(
+                lambda: (
+                    self._fault is not None or not self._lines or not (wait or len(self._lines) > _MOST_LINES)
+                )
+            )
+            if self._fault is not None:
+                raise self._fault
 
-    def _put(self, text: str) -> None:
-        rest = text.encode()
-        with self._lock:
+    def _keep(self) -> None:
+        """Write the lines that have come until the end."""
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._lines or self._is_over)
+                ready = list(self._lines)
+            if not ready:
+                return
             try:
-                while rest:
-                    rest = rest[os.write(self._file, rest) :]
-                if self._of_a_file:
-                    os.fdatasync(self._file)
+                self._put("".join(ready).encode())
             except OSError as error:
-                raise InputError.of(
-                    error, self.name, "keep the log on another disk, or read it elsewhere"
-                ) from error
+                hint = "keep the log on another disk, or read it elsewhere"
+                self._fault = InputError.of(error, self.name, hint)
+            with self._changed:
+                del self._lines[: len(ready)]
+                self._changed.notify_all()
+            if self._fault is not None:
+                return
+
+    def _put(self, text: bytes) -> None:
+        while text:
+            text = text[os.write(self._file, text) :]
+        if self._of_a_file:
+            os.fdatasync(self._file)
+
+
+def _appended(path: Path) -> int:
+    """Open a file to add to its end, and have its name durable."""
+    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
+    folder = os.open(path.absolute().parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+    return file
 
 
 def begin(log: Log, plan: Plan, target: dict[str, Any]) -> None:

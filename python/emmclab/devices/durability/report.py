@@ -40,6 +40,7 @@ class Report:
         uncut: runs that were checked, and show no sign of a cut; they count for nothing.
         unchecked: runs that were not checked before the next one began.
         damaged: lines of the log that are damaged.
+        harmless: cuts that lost nothing, not even of what was not flushed: these may have hit no cache.
         shares: how many cuts show each finding, with the bounds of its probability.
         trims_old: cuts after which trimmed blocks returned old data; this is allowed.
         confidence: of the bounds.
@@ -50,6 +51,7 @@ class Report:
     uncut: int
     unchecked: int
     damaged: int
+    harmless: int
     shares: list[Share]
     trims_old: int
     confidence: float
@@ -78,6 +80,7 @@ def report_of(session: Session) -> Report:
         uncut=len(judged) - len(cuts),
         unchecked=len(session.runs) - len(judged),
         damaged=session.damaged,
+        harmless=sum(not (verdict.found or verdict.unflushed_lost) for verdict in cuts),
         shares=_shares(cuts),
         trims_old=sum(verdict.trimmed_old > 0 for verdict in cuts),
         confidence=CONFIDENCE,

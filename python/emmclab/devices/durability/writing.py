@@ -61,7 +61,7 @@ class _Work:
                     return
                 self._take(step)
                 if step.kind.is_flush or step.kind is Kind.THROUGH:
-                    self.log.add("ack", self.plan.run, writer, step.number)
+                    self.log.add("ack", self.plan.run, writer, step.number, wait=False)
                     self.syncs[writer] += 1
         except InputError as error:  # Of the log.
             self.faults.append(error)
