@@ -32,7 +32,8 @@ BEGIN = re.compile(r"(?:^|\$ |# |\| |sudo |exec |; )(?=emmclab [a-z])")
 NOT_RUN = {
     "record --adb|top --adb": "a phone; crates/record tests a stand-in behind the real adb server",
     "serve|control": "test_serve.py, test_tutorials.py",
-    "crash": "test_guides.py, test_crash.py, test_tutorials.py",
+    "crash": "test_guides.py, test_question_guides.py, test_crash.py, test_tutorials.py",
+    "durability": "test_question_guides.py, test_durability.py",
     "apps live": "root; test_apps_live.py",
     "apps learn|apps run app.toml": "strace; test_tutorials.py",
     "apps compare|apps solutions": "a minute; test_apps.py, test_solutions.py",
