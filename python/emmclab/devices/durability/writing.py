@@ -20,8 +20,8 @@ from emmclab.errors import ConfigError, InputError
 WRITERS = 4
 #: Least part of a target that is used, bytes.
 LEAST_BYTES = 1 << 20
-#: How often the end is looked for, and how long writers have to end, seconds.
-_WAIT_S, _PATIENCE_S = 0.05, 5.0
+#: How often the end is looked for, and how long writers have to end (cards may pause for seconds), seconds.
+_WAIT_S, _PATIENCE_S = 0.05, 30.0
 #: Errors that are no loss of power.
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 
