@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from conftest import ROOT, need
+from conftest import ROOT, missing, need
 from pages import follow
 from repository import complain
 
@@ -14,16 +14,20 @@ pytestmark = pytest.mark.slow
 
 #: The guides, and the programs that each starts beside emmclab and a shell.
 GUIDES = {
+    "database-commits": ("setpriv",),
     "empty-configuration": (),
     "mount-options": (),
     "sqlite-safe": (),
 }
+POSTGRESQL = Path("/usr/lib/postgresql/15/bin/initdb")
 
 
 @pytest.mark.usefixtures("root")
 @pytest.mark.parametrize("guide", GUIDES)
 def test_every_command_of_a_guide_prints_what_it_shows(guide: str, tmp_path: Path) -> None:
     need("mkfs.ext4", *GUIDES[guide])
+    if guide == "database-commits" and not POSTGRESQL.exists():
+        missing("PostgreSQL 15", "apt-get install postgresql-15")
     complain(follow(_page(guide), tmp_path), "show what the command prints, or mend the command")
 
 
