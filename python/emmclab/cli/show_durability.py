@@ -65,11 +65,11 @@ def show_report(console: Console, report: Report) -> None:
     if report.harmless:
         _put(
             console,
-            f"{report.harmless:,} cuts lost nothing, not even what was not flushed: the device has no cache, "
-            "it was empty, or its power was not cut. Such cuts cannot show a lie.",
+            f"cuts that lost nothing, not even what was not flushed: {report.harmless:,}. The device has no "
+            "cache, it was empty, or its power was not cut: such cuts cannot show a lie.",
         )
     if report.trims_old:
-        _put(console, f"After {report.trims_old:,} cuts trimmed blocks returned old data (allowed).")
+        _put(console, f"cuts after which trimmed blocks returned old data (allowed): {report.trims_old:,}")
     if not report.broken:
         goals = [f"{needed:,} for {goal}" for goal, needed in report.goals.items()]
         _put(

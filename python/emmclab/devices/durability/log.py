@@ -24,7 +24,7 @@ from emmclab.devices.durability.records import BLOCK
 from emmclab.devices.durability.verdict import Verdict
 from emmclab.errors import FormatError, InputError
 
-#: The form of the lines; another one is refused.
+#: The form of the lines, and of the steps that follow from a plan; another one is refused.
 VERSION = 1
 #: The name that stands for stdout or stdin.
 STREAM = Path("-")
