@@ -7,6 +7,8 @@ import re
 from functools import cache
 from pathlib import Path
 
+import pytest
+
 import emmclab
 from conftest import ROOT
 from reference import FOLDER, PAGES, reference
@@ -41,6 +43,13 @@ def test_every_link_of_a_document_leads_to_a_file_and_heading() -> None:
             if not exists or (anchor and there.suffix == ".md" and anchor not in anchors(there)):
                 faults.append(f"{place(page)}: {target}")
     complain(faults, "name a file, and a heading in it, that exist")
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/index.md"])
+def test_where_reading_begins_it_is_said_that_make_docs_makes_the_reference(page: str) -> None:
+    text = (ROOT / page).read_text()
+    assert "generated from the code" in text and "`make docs`" in text and "`emmclab explain WORD`" in text
+    assert text.index("`make docs`") < (text.find("](reference/") % len(text))
 
 
 def test_every_crate_has_its_sentence() -> None:

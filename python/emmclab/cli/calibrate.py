@@ -52,7 +52,8 @@ def calibrate(
         bool,
         typer.Option(
             "--skip-packed",
-            help="Ignore packed commands: a device may program their entries one by one.",
+            help="Leave packed commands out of the fit: a device may program their entries one by one, and a "
+            "fit to all requests is an average of both kinds.",
         ),
     ] = False,
     as_json: AsJson = False,

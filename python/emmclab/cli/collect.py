@@ -45,9 +45,9 @@ def collect(
 ) -> None:
     """Join the results of shards in one Parquet file, ordered by the keys of the cells.
 
-    Its bytes do not depend on where, how and in which order the cells were run. Each row has the figures of
-    a cell as columns and its whole result as JSON; `emmclab report STUDY --results FILE` draws it. Exit
-    status 1: cells are missing; the file has the others.
+    The file is the same to the byte wherever and in whatever order the cells were run. Each row has the
+    figures of a cell as columns and its whole result as JSON; `emmclab report STUDY --results FILE` draws it.
+    Exit status 1: cells are missing; the file has the others.
     """
     from emmclab.runtime.place import place_of
     from emmclab.studies import Study

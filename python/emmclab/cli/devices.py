@@ -131,7 +131,8 @@ def _figure(value: float) -> str:
 
 
 def _gb(amount: float | None) -> str:
-    return "–" if amount is None else f"{amount:,.1f}"
+    """Write a size in GB; a small one with digits enough not to be 0."""
+    return "–" if amount is None else f"{amount:,.1f}" if amount >= 0.1 else f"{amount:.2g}"
 
 
 def _row(name: str, capacity: str | None) -> dict[str, Any]:

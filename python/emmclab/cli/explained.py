@@ -28,6 +28,8 @@ _NUMBER = re.compile(r"\.\d+(?=\.|$)")
 _OF_A_DEVICE = "setting of a device"
 #: The kind of a row that describes an option of runs.
 _OPTION = "option of a run"
+#: Where a result holds the settings of its devices that differ from their presets.
+_SETTINGS = "provenance.settings."
 #: Settings that name a device and say nothing of its work.
 _NAMES = ("name", "about")
 
@@ -265,6 +267,8 @@ def _flat(made: Mapping[str, Any], prefix: str = "") -> Iterable[tuple[str, str]
         path = f"{prefix}{name}"
         if isinstance(value, dict) and value:
             yield from _flat(value, f"{path}.")
+        elif value == {} and prefix == _SETTINGS:
+            yield path, f"as in the preset (`emmclab explain {name}`)"
         else:
             text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
             yield path, "–" if value in (None, {}, []) else text

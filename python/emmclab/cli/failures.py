@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import io
 import os
+import re
 import signal
 import sys
 import traceback
@@ -35,6 +36,9 @@ EXIT_CODES = {
 
 #: Commands behind whose options another command may stand without `--`.
 _COMMANDS_WITHIN = {"record"}
+
+#: How typer says that a value is no number.
+_NUMBERS = re.compile(r"is not a valid (int|float)(?:eger)?(?: range)?")
 
 #: What a command keeps when it is interrupted, where that is more than files.
 kept: list[str] = []
@@ -77,6 +81,9 @@ def run(command: Callable[..., Any], arguments: list[str]) -> int:
         context = getattr(error, "ctx", None)
         path = context.command_path if context is not None else "emmclab"
         message = error.format_message().rstrip(".")
+        message = _NUMBERS.sub(
+            lambda found: "is not a whole number" if found[1] == "int" else "is not a number", message
+        )
         in_group = isinstance(getattr(context, "command", None), TyperGroup)
         lists = "commands" if in_group and "command" in message else "options"
         _report(message[:1].lower() + message[1:], f"`{path} --help` lists its {lists}")

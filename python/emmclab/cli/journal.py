@@ -35,7 +35,8 @@ def journal(
 ) -> None:
     """Measure the cost of journaling: commits, logged blocks, their changed parts, flushes and FUA.
 
-    A trace with block notes knows the role of each block. Of others, flags and addresses tell a part.
+    A trace with block notes knows the role of each block. In other traces, roles are known only in
+    part, from flags and addresses.
     """
     source = reading.open(trace)
     with Meter(f"journal {source.name}") as meter:

@@ -30,7 +30,7 @@ from emmclab.cli.options import (
 from emmclab.cli.outputs import in_a_folder
 from emmclab.cli.studies import Jobs
 from emmclab.devices.over_time import check_target
-from emmclab.errors import ConfigError, EmmclabError
+from emmclab.errors import ConfigError, EmmclabError, FormatError
 from emmclab.runtime.files import printable
 from emmclab.runtime.lists import once
 from emmclab.traces.inputs import inputs_of, made_here
@@ -159,6 +159,13 @@ def profile(
     --jobs, a Parquet file of more than 4 million requests is profiled in slices of time, too; else in one
     pass. With --against, prints differences; duration and rates are compared without clock jumps.
     """
+    if bin is not None and not (over_time or html or figures or as_json):
+        raise ConfigError(
+            "a width of bins is for figures over time",
+            kind="config",
+            field="--bin",
+            hint="give --over-time, --html, --figures or --json, too",
+        )
     measures = {"percentiles": percentiles, "bin": bin, **asdict(caches)}
     if over_time is not None:
         check_target(over_time)
@@ -234,7 +241,19 @@ def _profiles(
 
 def _in_parts(place: Path, jobs: int, reading: Reading, **measures: Any) -> _Profiled:
     """Profile a folder of parts, or one large file in slices."""
-    found = run_parts(place, jobs, reading, **measures)
+    try:
+        found = run_parts(place, jobs, reading, **measures)
+    except FormatError as error:
+        if not place.is_dir():
+            raise
+        raise FormatError(
+            f"{printable(place)} is read as one trace in parts: {error}",
+            kind=error.kind,
+            file=error.file,
+            line=error.line,
+            field=error.field,
+            hint=f"name single files, or use `emmclab fleet` to profile each of them; {error.hint}",
+        ) from error
     whence = {"name": found.name, "path": printable(place), "sha256": found["trace_digest"]}
     return _Profiled(found, [{**whence, "reading": reading.given()}])
 

@@ -68,9 +68,9 @@ def query(
         typer.Option(
             metavar="FILE",
             help="Query this trace, of any format. The table `trace` has its requests, `fsyncs` its 256 "
-            "longest waits in fsync, and `events`, of a file of `simulate --events`, what each request "
-            "waited for (`describe events` lists the columns). `flag_names(flags)` names flags, "
-            "`has_flag(flags, 'fua')` tests one.",
+            "longest waits in fsync. If the file was written by `simulate --events`, the table `events` has "
+            "the waits of each request (`describe events` lists the columns). `flag_names(flags)` names "
+            "flags, `has_flag(flags, 'fua')` tests one.",
         ),
     ] = None,
     output: Annotated[
@@ -89,7 +89,7 @@ def query(
     reading: Reading,
 ) -> None:
     """Query results, or a trace, in SQL (DuckDB's); any notebook can read the same Parquet files."""
-    from emmclab.studies.query import asked, asked_trace
+    from emmclab.studies.query import asked, asked_trace, without_fsyncs
 
     if as_csv and as_json:
         raise ConfigError(
@@ -106,7 +106,10 @@ def query(
         hint = "name a trace with --trace, or select rows with `where`"
         raise ConfigError(message, kind="config", field=option, hint=hint)
     if trace is not None:
-        asking = asked_trace(reading.open(trace), sql)
+        source = reading.open(trace)
+        if "fsyncs" in sql.casefold() and (note := without_fsyncs(source)):
+            say(f"note: {note}")
+        asking = asked_trace(source, sql)
     else:
         folders = [_folder_of(study, results)] if study is not None else _folders(results)
         for folder in folders:

@@ -76,7 +76,8 @@ def search(
         bool,
         typer.Option(
             "--baselines/--no-baselines",
-            help="Also run as many random trials, and a grid of at most as many, for comparison.",
+            help="For comparison, also run random trials, as many as --budget, and a grid of at most that "
+            "many.",
         ),
     ] = True,
     html: Annotated[

@@ -22,6 +22,7 @@ from emmclab.devices.result_text import (
     headline,
     mode_line,
     warnings,
+    without_slc,
 )
 from emmclab.devices.spread import spread
 from emmclab.traces.ledger import ledger_line
@@ -145,8 +146,13 @@ def show_result(console: Console, result: Result) -> None:
     if result["run.drain_s"] is not None:
         _add_figure(table, result, "run.drain_s")
     if life := result["wear.lifetime"]:
+        left_out = without_slc(result)
         field = result_field("wear.lifetime.even_host_bytes")
-        table.add_row(field.label, f"{life['even_host_bytes'] / 2**40:,.2f}", "TB written by the host")
+        table.add_row(
+            field.label,
+            f"{life['even_host_bytes'] / 2**40:,.2f}",
+            f"TB written by the host{left_out and f' {left_out}'}",
+        )
     console.print(table)
     if ufs := result.get("ufs"):
         console.print()
@@ -258,7 +264,7 @@ def _headings(results: Sequence[Result]) -> list[str]:
         "Device\n",
         result_field("response.mean_response_ms").head,
         "Change\n%",
-        "Recorded\nerror %",
+        "Against\nrecord %",
         *(f"{label}\n{_P99.unit}" for label in chosen),
         *(field.head for field in _work(results)),
     ]

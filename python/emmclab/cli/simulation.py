@@ -25,6 +25,7 @@ from emmclab.devices.result import Result
 from emmclab.devices.result_text import warnings as warnings_of
 from emmclab.devices.run_options import DEFAULTS
 from emmclab.errors import ConfigError
+from emmclab.runtime.files import refuse_other_endings
 from emmclab.traces.trace import Trace
 
 #: Completes the name of a device.
@@ -78,6 +79,15 @@ Seeds = Annotated[
         rich_help_panel="Replay",
     ),
 ]
+
+
+def _parquet(path: Path | None) -> Path | None:
+    """Return the path of rows of Parquet if its folder is there; a name with another ending is refused."""
+    if path is not None:
+        refuse_other_endings(path, ("", ".parquet"), "--events")
+    return in_a_folder(path)
+
+
 PreconditionSeed = Annotated[
     int, typer.Option(min=0, metavar="N", help="Seed of random preconditioning.", rich_help_panel="Replay")
 ]
@@ -86,7 +96,7 @@ Images = Annotated[Path | None, declared("images")]
 Layers = Annotated[list[str], declared("layers", autocompletion=layer_names)]
 Second = Annotated[str | None, declared("second", autocompletion=device_names)]
 Drain = Annotated[bool, declared("drain")]
-Events = Annotated[Path | None, declared("events", callback=in_a_folder)]
+Events = Annotated[Path | None, declared("events", callback=_parquet)]
 
 
 @dataclass(frozen=True)

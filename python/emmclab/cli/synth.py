@@ -79,7 +79,7 @@ def synth(
     ] = None,
     span: Annotated[
         str | None,
-        option("Size of the part of the disk that they go to.", _ONE_KIND, metavar="SIZE", show_default="1g"),
+        option("Size of the address range of the requests.", _ONE_KIND, metavar="SIZE", show_default="1g"),
     ] = None,
     random: Annotated[
         int | None,

@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from emmclab.devices.preconditioning import parse_precondition
 from emmclab.errors import ConfigError
 from emmclab.traces.trace import Trace
 
@@ -26,6 +27,7 @@ Used = Annotated[
 _DAILY = re.compile(r"(?<=,)daily=([^,]*)")
 _HOURS = re.compile(r"(\d+(?:\.\d+)?)h")
 _DAY_S = 86_400
+_AGES = "give an age such as 90d, 8w, 18mo or 2y, then daily=SIZE, filled=PCT, random=PCT or trim=no"
 _HINT = "give bytes a day (daily=2GB), hours of the traces a day (daily=4h), or the table of a fleet"
 
 
@@ -46,7 +48,13 @@ def preconditioned(
             field="--used",
             hint="leave out --precondition, or --used",
         )
-    return "used:" + _DAILY.sub(lambda found: f"daily={_daily(found[1], traces)}", used)
+    text = "used:" + _DAILY.sub(lambda found: f"daily={_daily(found[1], traces)}", used)
+    try:
+        parse_precondition(text)
+    except ConfigError as error:
+        problem = str(error).removeprefix("field `precondition`: ")
+        raise ConfigError(problem, kind="config", field="--used", hint=_AGES) from None
+    return text
 
 
 def _daily(text: str, traces: Sequence[Trace]) -> str:

@@ -79,7 +79,7 @@ class Workload:
         elif not (generated.is_known(self.name) or workloads.is_known(self.name)):
             known = ", ".join([*workloads.ABOUT, *generated.ABOUT])
             raise ConfigError(
-                f"there is no workload `{self.name}`",
+                f"there is no workload `{self.name}`" if self.name else "no workload is given",
                 kind="config",
                 field="workload",
                 hint=f"these come with emmclab: {known}; or give a command after --",

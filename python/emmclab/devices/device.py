@@ -84,10 +84,24 @@ class Device:
     def named(name: str) -> Device:
         """Take a preset by its name, or a file by its path (with a slash or ending in `.toml`).
 
+        Raises:
+            ConfigError: there is no such preset, or the file describes no device.
+            InputError: the file cannot be read.
+
         >>> Device.named("nexus5").name
         'nexus5'
         """
-        return Device.file(name) if "/" in name or name.endswith(".toml") else Device.preset(name)
+        if "/" in name or name.endswith(".toml"):
+            return Device.file(name)
+        try:
+            return Device.preset(name)
+        except ConfigError as error:
+            if not Path(name).exists():
+                raise
+            what = "a folder" if Path(name).is_dir() else "not a TOML file"
+            raise ConfigError(
+                f"{name} is {what}, so it describes no device", kind="config", file=name, hint=error.hint
+            ) from None
 
     def with_capacity(self, capacity: str) -> Device:
         """Scale the device to a capacity: the blocks of each group in a plane, in proportion; nothing else.

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from emmclab.devices.fitted import fitted_note
+from emmclab.devices.fitted import fitted_note, runs_note
 from emmclab.devices.result import Result
 from emmclab.devices.result_fields import ResultField, result_field
 from emmclab.devices.spread import is_random_run, order_of, untested
@@ -120,7 +120,8 @@ def _fastest(results: Sequence[Result]) -> str:
     elif alike:
         line = f"{together} are not told apart: mean response {_ms(least)} to {_ms(most)}"
     else:
-        line = f"{best} is the fastest: mean response {_ms(least)}"
+        doubt = " in the simulation; the order of the real devices is not known" if runs_note(results) else ""
+        line = f"{best} is the fastest{doubt}: mean response {_ms(least)}"
         rest = sorted((place for place in range(len(names)) if place != order.best), key=means.__getitem__)
         if rest and least:
             times = means[rest[0]] / least
@@ -132,6 +133,19 @@ def _fastest(results: Sequence[Result]) -> str:
     if len(names) > 1 and not order.is_tested:
         line += f"; {untested('--seeds 5')}"
     return line
+
+
+def without_slc(result: Result) -> str:
+    """Say that a lifetime leaves out blocks in SLC mode, whose limit is not set; else empty.
+
+    >>> import emmclab
+    >>> without_slc(emmclab.Device.preset("nexus5").simulate(emmclab.read(emmclab.bundled()[0])))
+    ''
+    """
+    devices = (result.get("provenance") or {}).get("devices") or ()
+    slc = devices[0]["settings"]["slc"] if devices else {}
+    is_unknown = slc.get("mode", "off") != "off" and not slc.get("erase_limit")
+    return "without the SLC blocks, whose slc.erase_limit is not set" if is_unknown else ""
 
 
 def trusted(result: Result) -> bool:

@@ -247,8 +247,8 @@ class RunOptions(OptionsOfAnyLayers, total=False):
         Sequence[str],
         RunOption(
             (),
-            "Host software above the device (`emmclab layers`); may be repeated: the next one below. "
-            "Settings: --set NAME.KEY=VALUE.",
+            "Host software above the device (`emmclab layers`). Repeatable: each further layer is below the "
+            "one before. Settings: --set NAME.KEY=VALUE.",
             option="--layer",
             metavar="NAME",
             panel="Layers",

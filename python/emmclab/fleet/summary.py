@@ -80,7 +80,7 @@ class Summary:
         if len(known) < 2:
             of = len(self.whole.values[field.name])
             if of == 1:
-                return f"One recording has a {_lower(field.label)}: {middle}"
+                return f"The one recording has a {_lower(field.label)} of {middle}"
             return f"Half of {of:,} recordings have a {_lower(field.label)} of at most {middle}"
         order = sorted(known, key=lambda one: (one.median(field.name) or 0.0, one.name))
         low, high = order[0], order[-1]

@@ -141,6 +141,23 @@ def asked_trace(trace: Trace, sql: str) -> Iterator[Answer]:
         yield _answer(database, sql, tables)
 
 
+def without_fsyncs(trace: Trace) -> str:
+    """Say that a recording has no single waits for durability, though it counts them; empty where it has.
+
+    >>> import emmclab
+    >>> without_fsyncs(emmclab.read(emmclab.bundled()[0])).partition(":")[0]
+    'the table `fsyncs` is empty'
+    """
+    activity = json.loads(trace.header["activity"] or "{}")
+    calls = sum(one["calls"] for one in activity.get("syncs") or ())
+    if activity.get("stalls") or not calls:
+        return ""
+    return (
+        f"the table `fsyncs` is empty: this recording has only the totals of its {calls:,} calls "
+        "(`emmclab explain` prints them); `emmclab record` of today stores the longest waits one by one"
+    )
+
+
 def _columns(database: duckdb.DuckDBPyConnection, trace: Trace) -> set[str]:
     """Return the columns of a trace that is one Parquet file; none of others."""
     if [file_format for file_format, _ in trace.recognised] != ["parquet"]:
@@ -196,7 +213,8 @@ def _refusal(error: duckdb.Error, tables: list[str]) -> ConfigError:
     first, _, rest = str(error).partition("\n")
     place = re.search(r"^LINE \d+: .*\n *\^", rest, re.MULTILINE)
     near = re.search(r"(?:Candidate bindings: |Did you mean )(.+)", rest)
-    columns = f"`describe {'runs' if 'runs' in tables else tables[0]}` lists columns"
+    described = ["runs"] if "runs" in tables else [name for name in tables if name != "fsyncs"] or tables[:1]
+    columns = f"{' or '.join(f'`describe {name}`' for name in described)} lists columns"
     hint = f"choose one of: {', '.join(tables)}; {columns}"
     if near:
         names = re.findall(r'"([^"]+)"', near[1])[:3]

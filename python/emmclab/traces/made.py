@@ -64,7 +64,7 @@ def pattern(
         seed: decides the random numbers.
         reads_pct: percentage of reads; the others are writes.
         size: bytes of each request.
-        span: bytes of the part of the disk that they go to.
+        span: bytes of the address range of the requests.
         random_pct: percentage of requests at a random place; the others go on behind the last one.
         zipf: exponent of a Zipf distribution of random places; without it each comes as often.
         iops: requests in a second.

@@ -49,7 +49,10 @@ def recordings(folder: Path, files: str = "*") -> list[Recording]:
         raise InputError.of(error)
 
     if not folder.is_dir():
-        folder.stat()
+        if not folder.exists():
+            raise InputError(
+                f"{folder}: folder not found", kind="io", file=str(folder), hint="check the path"
+            )
         raise InputError.of(NotADirectoryError(20, "Not a directory", str(folder)))
     for place, folders, names in os.walk(folder, onerror=refuse):
         folders[:] = [name for name in folders if not name.startswith(".")]
