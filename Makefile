@@ -12,7 +12,7 @@ test-all: ## every test: beside those of `make test` the long ones, builds of pa
 	@scripts/test.sh all
 	@scripts/test_guest.sh
 
-test-guest: ## records guests with an SD card and a UFS over ssh, and drives the eMMC of an export (QEMU, Debian's packages)
+test-guest: ## records guests with an SD card and a UFS over ssh, and drives the eMMC of an export, cuts the power of f2fs (QEMU, Debian's packages)
 	@scripts/test_guest.sh
 
 soak: ## random tests with new cases each time, seeds printed: make soak ROUNDS=20 TESTS="reference_model images"

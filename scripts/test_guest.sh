@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Boots guests with Debian's kernel in QEMU: one with an SD card and those with a UFS, recorded over ssh; one whose SCSI host gives
-# requests back; those with the eMMC of the SDHCI export; and one that serves ublk devices itself. Skipped, with the reason, where QEMU or Debian's packages
+# requests back; those with the eMMC of the SDHCI export; those that cut the power of f2fs (emmclab crash --guest); and one that serves ublk devices itself. Skipped, with the reason, where QEMU or Debian's packages
 # cannot be had. What is fetched stays in $EMMCLAB_GUEST (build/guest) for the next run.
 set -uo pipefail
 cd "$(dirname "$0")/.."
@@ -28,6 +28,10 @@ case $? in
 3) skip "Debian's packages cannot be fetched" ;;
 *) exit 1 ;;
 esac
+EMMCLAB_GUEST_KERNEL=$(find "$EMMCLAB_GUEST/kernel" -name 'vmlinuz-*' | head -1)
+export EMMCLAB_GUEST_KERNEL
+scripts/setup.sh dev
+.venv/bin/python -m pytest -q tests/test_crash_guest.py || exit
 rust --test record -- guest:: guest_reissues:: --test-threads 1 --nocapture || exit
 EMMCLAB_QEMU=$(scripts/qemu_new.sh "$EMMCLAB_GUEST/qemu")
 case $? in

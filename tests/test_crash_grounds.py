@@ -12,7 +12,8 @@ import pytest
 from conftest import emmclab, need
 from emmclab.crash.explore import Options, require_recoverable
 from emmclab.crash.grounds import contents_of, digest, grounds
-from emmclab.crash.mounting import NotMountedError, complaints_about, mounted
+from emmclab.crash.kernel_log import complaints_about
+from emmclab.crash.mounting import NotMountedError, mounted
 from emmclab.crash.recording import Workload
 from emmclab.crash.session import Session, _changed, open_whole
 from emmclab.crash.thinking import Thinking

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from conftest import emmclab, emmclab_json
 from emmclab.crash import generated, programs
 from emmclab.crash.expected import CheckPrograms
-from emmclab.crash.found import Mounted, Node, UnreadableError
+from emmclab.crash.mounted_files import Mounted, Node, UnreadableError
 from emmclab.crash.programs import Operation, ProgramError, operation, parse, perform, written
 from emmclab.crash.tree import RefusedError, Tree
 

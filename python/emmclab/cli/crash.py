@@ -37,6 +37,7 @@ def register(app: typer.Typer) -> None:
             "emmclab crash --device emmc51-cache --workload sqlite-wal --cuts 10000",
             "emmclab crash --device emmc51-cache --repeat 5 --check $PWD/check.sh -- $PWD/workload.sh",
             "emmclab crash --device emmc51-cache --workload files --against '--set cache.lies=flush'",
+            "emmclab crash --device emmc51-cache --fs f2fs --guest /boot/vmlinuz --workload ace:1",
             "emmclab crash --again c3f2:8812:17:5f0a31",
         )
     )(with_groups(crash))
@@ -87,7 +88,7 @@ def crash(
     fs: Annotated[
         str,
         option(
-            "File system: ext4, or with --recovery mount xfs, btrfs, f2fs, vfat.",
+            "File system: ext4, or with --recovery mount or --guest xfs, btrfs, f2fs, vfat.",
             _RUN,
             metavar="NAME",
             autocompletion=filesystem_names,
@@ -99,6 +100,15 @@ def crash(
     ] = [],  # noqa: B006
     mount_options: Annotated[
         str | None, option("Options of the mount, as `mount -o` takes them.", _RUN, metavar="LIST")
+    ] = None,
+    guest: Annotated[
+        str | None,
+        option(
+            "Record and recover on this kernel, in a virtual machine: its file vmlinuz, with its modules in "
+            "the folders of its package. Needs QEMU.",
+            _RUN,
+            metavar="KERNEL",
+        ),
     ] = None,
     workload: Annotated[
         str | None,
@@ -169,7 +179,7 @@ def crash(
             "a check by a command, the kernel mounts what any of them leaves.",
             _STATES,
             metavar="process|e2fsck|mount",
-            show_default="process; mount if the check is a command",
+            show_default="process; mount with --guest, or if the check is a command",
             autocompletion=one_of("process", "e2fsck", "mount"),
         ),
     ] = None,
@@ -257,6 +267,7 @@ def crash(
         fs=fs,
         mkfs_options=mkfs_options,
         mount_options=mount_options,
+        guest=guest,
         workload=workload,
         operations=operations,
         timeout=timeout,

@@ -44,6 +44,7 @@ class Asked:
     fs: str
     mkfs_options: Sequence[str]
     mount_options: str | None
+    guest: str | None
     workload: str | None
     operations: int
     timeout: float
@@ -107,7 +108,8 @@ def recorded(asked: Asked) -> tuple[Options, list[Kept]]:
 
     session = Session(asked.results / "crash")
     judged_by = _check_named(asked.check, asked.workload)
-    recovery = asked.recovery or ("process" if command_of(judged_by) is None else "mount")
+    in_process = command_of(judged_by) is None and asked.guest is None
+    recovery = asked.recovery or ("process" if in_process else "mount")
     options = Options(
         cuts=asked.cuts,
         states=asked.states,
@@ -118,6 +120,7 @@ def recorded(asked: Asked) -> tuple[Options, list[Kept]]:
         recovery_cuts=asked.recovery_cuts,
         share=_share(asked.shard),
         prune=asked.prune,
+        guest=None if asked.guest is None else str(Path(asked.guest).absolute()),
     )
     if asked.log is not None:
         return options, [_taken(session, options, asked.log, asked.base, asked.repeat)]
@@ -134,6 +137,8 @@ def recorded(asked: Asked) -> tuple[Options, list[Kept]]:
     # A workload that is not known is told before the check that would belong to it.
     chosen.require()
     options.require()
+    if options.guest is not None:
+        _require_guest(options.guest, asked)
     if asked.fs != "ext4" and recovery != "mount":
         raise no_ext4(recovery, f"the file system is to be {asked.fs}")
     return options, [
@@ -142,6 +147,19 @@ def recorded(asked: Asked) -> tuple[Options, list[Kept]]:
         )
         for number in range(asked.repeat)
     ]
+
+
+def _require_guest(guest: str, asked: Asked) -> None:
+    from emmclab.crash.guest import machine
+
+    if asked.command:
+        raise ConfigError(
+            "a command of yours is not in the guest",
+            kind="config",
+            field="guest",
+            hint="use a workload that comes with emmclab (--workload), or leave out --guest",
+        )
+    machine.require(guest, asked.fs)
 
 
 def _record(
@@ -165,6 +183,7 @@ def _record(
         file_system=asked.fs,
         mkfs_options=asked.mkfs_options,
         mount_options=asked.mount_options,
+        guest=None if asked.guest is None else str(Path(asked.guest).absolute()),
         said=said,
         ready=ready,
     )
@@ -277,7 +296,8 @@ def _explored(kept: Kept, options: Options, jobs: int, results: Path, *, fresh: 
     lines = kept.facts["acknowledgements"]
     say(
         f"{kept.facts['commands']:,} commands, {kept.facts['moments']:,} moments, {lines:,} lines "
-        f"acknowledged; exploring {options.cuts:,} cuts, recovery by {_RECOVERED[options.recovery]}"
+        f"acknowledged; exploring {options.cuts:,} cuts, recovery by "
+        f"{_RECOVERED[options.recovery] if options.guest is None else 'the kernel of the guest'}"
     )
 
     before = None

@@ -8,13 +8,15 @@ other blocks hold. Such a state is counted as pruned and not mounted.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from emmclab import _core
 from emmclab.crash.block_reads import BlockReads
-from emmclab.crash.found import Lost, Taken, UnreadableError
+from emmclab.crash.found import Files, Lost, Taken
+from emmclab.crash.guest.states import GuestMounts
+from emmclab.crash.mounted_files import Mounted, UnreadableError
 from emmclab.crash.mounting import NotMountedError, mounted
 from emmclab.crash.scratch import in_memory, scratch
 
@@ -31,9 +33,13 @@ Outcome = Taken | Lost | None
 class ByMount:
     """Recovers the states of an explorer by mounting them; a context manager that removes its files."""
 
-    def __init__(self, explorer: _core.Explorer, *, prune: bool) -> None:
-        """Know the explorer; with `prune`, outcomes that follow from earlier ones are taken from these."""
-        self._explorer, self._prune = explorer, prune
+    def __init__(self, explorer: _core.Explorer, *, prune: bool, guest: str | None = None) -> None:
+        """Know the explorer, and the kernel of the guest that mounts, if it is not this machine.
+
+        With `prune`, outcomes that follow from earlier ones are taken from these.
+        """
+        self._explorer, self._prune, self._kernel = explorer, prune, guest
+        self._guest: GuestMounts | None = None
         self._outcomes: list[Outcome] = []
         self._bytes = 0
         #: States whose outcome followed from an earlier one.
@@ -45,7 +51,9 @@ class ByMount:
         self._mount = self._folder / "mount"
         self._mount.mkdir()
         self._reads = BlockReads(self._folder)
-        if self._prune:
+        if self._kernel is not None:
+            self._guest = self._end.enter_context(GuestMounts(self._kernel, self.image))
+        elif self._prune:
             self._end.enter_context(self._reads)
         return self
 
@@ -57,14 +65,14 @@ class ByMount:
         """Where the image of the present state is written."""
         return self._folder / "state.img"
 
-    def outcome(self, asked: str, look: Callable[[Path], Outcome]) -> Outcome:
-        """Return what `look` finds in the folder where the present state is mounted.
+    def outcome(self, asked: str, look: Callable[[Files], Outcome]) -> Outcome:
+        """Return what `look` finds where the present state is mounted.
 
         Args:
             asked: names what `look` depends on beside the files: equal texts, equal findings.
-            look: gets the folder; must not keep it.
+            look: gets the files; must not keep them.
         """
-        known = self._explorer.known_outcome(asked) if self._reads.works else None
+        known = self._explorer.known_outcome(asked) if self._tells_reads() else None
         if known is not None:
             self.pruned += 1
             return self._outcomes[known]
@@ -73,22 +81,36 @@ class ByMount:
             return Lost(**json.loads(problem))
         read: set[int] = set()
         found = self.of_image(look, read)
-        if read:
+        if read and self._tells_reads():
             self._learn(asked, read, found)
         return found
 
-    def of_image(self, look: Callable[[Path], Outcome], read: set[int] | None = None) -> Outcome:
+    def of_image(self, look: Callable[[Files], Outcome], read: set[int] | None = None) -> Outcome:
         """Return what `look` finds where the image is mounted; adds to `read` the blocks that were read."""
         try:
-            with (
-                self._reads.watching(set() if read is None else read) as attached,
-                mounted(self.image, self._mount, _PATIENCE_S, attached),
-            ):
-                return look(self._mount)
+            with self._mounted(set() if read is None else read) as files:
+                return look(files)
         except NotMountedError as error:
             return Lost("mountable", "filesystem", str(error))
         except UnreadableError as error:
             return Lost("readable", "filesystem", str(error))
+
+    @contextmanager
+    def _mounted(self, read: set[int]) -> Iterator[Files]:
+        """Mount the image, in the guest if there is one."""
+        if self._guest is not None:
+            with self._guest.mounted(read) as files:
+                yield files
+            return
+        with (
+            self._reads.watching(read) as attached,
+            mounted(self.image, self._mount, _PATIENCE_S, attached),
+        ):
+            yield Mounted(self._mount)
+
+    def _tells_reads(self) -> bool:
+        """Whether it is known what a mount reads, and wanted."""
+        return self._prune if self._guest is not None else self._reads.works
 
     def _learn(self, asked: str, read: set[int], found: Outcome) -> None:
         size = found.size if isinstance(found, Taken) else 0

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from emmclab.crash.found import Files, Lost, Node
+from emmclab.crash.found import Files, Lost
+from emmclab.crash.mounted_files import Node
 from emmclab.crash.programs import HERE, Operation, operation, written
 from emmclab.crash.promises import Promises, promises_of
 from emmclab.crash.tree import TOP, Named, RefusedError, Tree

@@ -38,6 +38,7 @@ class Options:
         share: this share of the states, from 0, and how many there are.
         only: exactly this cut, and of it exactly this state.
         prune: a state is not mounted if what its mount shows follows from that of an earlier state.
+        guest: kernel file of a guest that mounts the states; `None`: this machine does.
     """
 
     cuts: int = 1000
@@ -50,6 +51,7 @@ class Options:
     share: tuple[int, int] = (0, 1)
     only: tuple[int, int | None] | None = None
     prune: bool = True
+    guest: str | None = None
 
     def require(self) -> None:
         """Refuse, before anything runs, what could not be explored afterwards.
@@ -59,7 +61,7 @@ class Options:
         """
         self.core()
         _core.crash_ways(self.states)
-        require(self.check, self.recovery)
+        require(self.check, self.recovery, self.guest)
 
     def core(self) -> dict[str, Any]:
         """Return the options of the core."""
@@ -192,6 +194,7 @@ def judge_of(explorer: _core.Explorer, rules: Sequence[RuleBreak], options: Opti
         options.recovery_cuts,
         tear=tear,
         prune=options.prune,
+        guest=options.guest,
     )
 
 

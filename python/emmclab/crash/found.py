@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import stat
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 from emmclab import _core
+from emmclab.crash.mounted_files import Node
 
 
 @dataclass(frozen=True)
@@ -21,29 +21,6 @@ class Lost:
     detail: str
     #: Why this is not a defect: where the software says that it does not promise it.
     documented: str | None = None
-
-
-@dataclass(frozen=True)
-class Node:
-    """A file, folder or link that was found.
-
-    Attributes:
-        kind: `file`, `folder`, `link` or `other`.
-        inode: its number.
-        links: how many names lead to it.
-        data: contents of a file, target of a link; else empty.
-        attributes: extended attributes by their whole names.
-    """
-
-    kind: str
-    inode: int
-    links: int
-    data: bytes
-    attributes: Mapping[str, bytes]
-
-
-class UnreadableError(Exception):
-    """A file or folder is there, and the kernel cannot read it; the text is its path and the reason."""
 
 
 class Files(Protocol):
@@ -117,56 +94,6 @@ class Image:
         return _nodes(_core.read_ext4_tree(str(self._image), folder))
 
 
-class Mounted:
-    """Files of a mounted image."""
-
-    def __init__(self, folder: Path) -> None:
-        """Know where it is mounted."""
-        self._folder = folder
-
-    def read(self, path: str) -> bytes | None:
-        """Return the contents of a file.
-
-        Raises:
-            UnreadableError: the kernel cannot read it.
-        """
-        try:
-            return (self._folder / path.lstrip("/")).read_bytes()
-        except FileNotFoundError:
-            return None
-        except OSError as error:
-            raise UnreadableError(f"{path}: {error.strerror}") from error
-
-    def tree(self, folder: str) -> dict[str, Node] | None:
-        """Return what is below a folder.
-
-        Raises:
-            UnreadableError: the kernel cannot read a part of it.
-        """
-        top = self._folder / folder.lstrip("/")
-        try:
-            if not stat.S_ISDIR(top.lstat().st_mode):
-                return None
-        except FileNotFoundError:
-            return None
-        except OSError as error:
-            raise UnreadableError(f"{folder}: {error.strerror}") from error
-        found: dict[str, Node] = {}
-        self._walk(top, top, found)
-        return found
-
-    def _walk(self, top: Path, folder: Path, found: dict[str, Node]) -> None:
-        path = folder
-        try:
-            for path in sorted(folder.iterdir()):
-                node = _node(path)
-                found[str(path.relative_to(top))] = node
-                if node.kind == "folder":
-                    self._walk(top, path, found)
-        except OSError as error:
-            raise UnreadableError(f"/{path.relative_to(self._folder)}: {error.strerror}") from error
-
-
 def _nodes(read: Sequence[_core.Node] | None) -> dict[str, Node] | None:
     if read is None:
         return None
@@ -174,17 +101,3 @@ def _nodes(read: Sequence[_core.Node] | None) -> dict[str, Node] | None:
         os.fsdecode(path): Node(kind, inode, links, data, {os.fsdecode(name): value for name, value in given})
         for path, kind, inode, links, data, given in read
     }
-
-
-def _node(path: Path) -> Node:
-    about = path.lstat()
-    kind, data = "other", b""
-    if path.is_symlink():
-        kind, data = "link", os.fsencode(path.readlink())
-    elif path.is_dir():
-        kind = "folder"
-    elif path.is_file():
-        kind, data = "file", path.read_bytes()
-    names = os.listxattr(path, follow_symlinks=False)
-    attributes = {name: os.getxattr(path, name, follow_symlinks=False) for name in names}
-    return Node(kind, about.st_ino, about.st_nlink, data, attributes)

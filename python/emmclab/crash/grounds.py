@@ -21,6 +21,8 @@ from typing import Any
 
 from emmclab import _core
 from emmclab.crash import generated, workloads
+from emmclab.crash.guest.kernel import Kernel
+from emmclab.crash.guest.machine import QEMU
 from emmclab.crash.named_files import Named, digest_of_file
 from emmclab.crash.tools import TOOLS_PATH
 
@@ -72,17 +74,18 @@ def _data_from(file: int, at: int) -> int:
 @functools.cache
 def build() -> str:
     """Digest of what judges: the core, and the Python code of power cuts."""
-    files = [Path(str(_core.__file__)), *sorted(Path(__file__).parent.glob("*.py"))]
+    files = [Path(str(_core.__file__)), *sorted(Path(__file__).parent.rglob("*.py"))]
     return hashlib.sha256("".join(digest_of_file(path) for path in files).encode()).hexdigest()
 
 
-def grounds(check: str | None, recovery: str, *, identity: str) -> dict[str, Any]:
+def grounds(check: str | None, recovery: str, *, identity: str, guest: str | None = None) -> dict[str, Any]:
     """Return everything that a verdict depends on, except the options of the exploration.
 
     Args:
         check: as in `Options`.
         recovery: as in `Options`.
         identity: of the log and, where it has one, of its base image.
+        guest: kernel file of the guest that mounts.
     """
     command = command_of(check)
     found: dict[str, Any] = {"log": identity, "build": build(), "python": platform.python_version()}
@@ -90,7 +93,9 @@ def grounds(check: str | None, recovery: str, *, identity: str) -> dict[str, Any
         found["sqlite"] = sqlite3.sqlite_version
     if recovery == "e2fsck":
         found["e2fsck"] = _tool("e2fsck", "-V") + _digest_if_there(Path("/etc/e2fsck.conf"))
-    if recovery == "mount" or command is not None:
+    if guest is not None:
+        found["guest"] = [Kernel.of(guest).version, digest_of_file(Path(guest)), *_tool(QEMU, "--version")]
+    elif recovery == "mount" or command is not None:
         found["kernel"] = list(platform.uname())
         found["mount"] = _tool("mount", "--version")
     if command is not None:

@@ -18,8 +18,10 @@ from emmclab import _core
 from emmclab.crash.by_mount import ByMount
 from emmclab.crash.checks import Check, check_for
 from emmclab.crash.finding import COMMANDS, Finding
-from emmclab.crash.found import Files, Image, Lost, Mounted, Taken
+from emmclab.crash.found import Files, Image, Lost, Taken
 from emmclab.crash.grounds import command_of
+from emmclab.crash.guest import machine
+from emmclab.crash.mounted_files import Mounted
 from emmclab.crash.recording import MOUNTED
 from emmclab.crash.tools import TOOLS_PATH, run_tool
 from emmclab.errors import ConfigError, EmmclabError
@@ -45,7 +47,7 @@ _TORN = {
 RuleBreak = tuple[int, str, int, str]
 
 
-def require(check: str | None, recovery: str) -> None:
+def require(check: str | None, recovery: str, guest: str | None = None) -> None:
     """Refuse a way of judging before there is anything to judge.
 
     Raises:
@@ -73,7 +75,9 @@ def require(check: str | None, recovery: str) -> None:
             field="recovery",
             hint="install the Debian package e2fsprogs",
         )
-    if (recovery == "mount" or command is not None) and os.geteuid() != 0:
+    if guest is not None:
+        _require_guest(command, recovery, guest)
+    elif (recovery == "mount" or command is not None) and os.geteuid() != 0:
         raise ConfigError(
             "only root can mount the disk that a cut left",
             kind="config",
@@ -82,6 +86,24 @@ def require(check: str | None, recovery: str) -> None:
             if command is None
             else "run as root, or use a check that reads the files in emmclab: sqlite, files or append-log",
         )
+
+
+def _require_guest(command: str | None, recovery: str, guest: str) -> None:
+    if command is not None:
+        raise ConfigError(
+            f"`{command}` runs on this machine, and a guest mounts the disk",
+            kind="config",
+            field="check",
+            hint="use sqlite, files, append-log or programs; or leave out --guest",
+        )
+    if recovery != "mount":
+        raise ConfigError(
+            f"a guest recovers the disk by its kernel, not by {recovery}",
+            kind="config",
+            field="recovery",
+            hint="leave out --recovery, or --guest",
+        )
+    machine.require(guest)
 
 
 def _is_runnable(command: str) -> bool:
@@ -105,15 +127,16 @@ class Judge:
         *,
         tear: str = "none",
         prune: bool = True,
+        guest: str | None = None,
     ) -> None:
         """Know how to recover and what to check.
 
-        `rules` are from `rules_of`, `tear` and `prune` as in `Options`.
+        `rules` are from `rules_of`, `tear`, `prune` and `guest` as in `Options`.
 
         Raises:
             ConfigError: as `require`.
         """
-        require(check, recovery)
+        require(check, recovery, guest)
         self._explorer, self._recovery, self._recovery_cuts = explorer, recovery, recovery_cuts
         self._tears = tear != "none"
         self._command: list[str] | None = None
@@ -124,7 +147,7 @@ class Judge:
         elif check is not None:
             self._check = check_for(check, garbles=tear == "inside")
         self._rules = rules
-        self._mounts = ByMount(explorer, prune=prune and recovery == "mount")
+        self._mounts = ByMount(explorer, prune=prune and recovery == "mount", guest=guest)
         self._end = ExitStack()
 
     def __enter__(self) -> Judge:
@@ -204,7 +227,7 @@ class Judge:
         What recovery in process leaves is written to the copy, so that the kernel finds nothing to recover.
         """
         if self._recovery == "mount":
-            found = self._mounts.outcome(self._asked(lines), lambda folder: self._look(folder, lines))
+            found = self._mounts.outcome(self._asked(lines), lambda files: self._look(files, lines))
             return self._checked(found, lines) if isinstance(found, Taken) else found
         image = self._mounts.image
         problem = self._explorer.write_image(str(image), replayed=self._recovery == "process")
@@ -216,7 +239,7 @@ class Judge:
                 return lost
             if self._command is None:
                 return self._checked(Image(image), lines)
-        found = self._mounts.of_image(lambda folder: self._by_command(folder, lines))
+        found = self._mounts.of_image(lambda files: self._look(files, lines))
         return found if isinstance(found, Lost) else None
 
     def _asked(self, lines: Sequence[str]) -> str:
@@ -227,13 +250,13 @@ class Judge:
             "" if self._check is None else json.dumps([self._check.wanted(lines), self._check.folder(lines)])
         )
 
-    def _look(self, folder: Path, lines: Sequence[str]) -> Taken | Lost | None:
+    def _look(self, files: Files, lines: Sequence[str]) -> Taken | Lost | None:
         """Run the command in the folder where a state is mounted, or take the files that the check reads."""
-        if self._command is not None:
-            return self._by_command(folder, lines)
+        if self._command is not None and isinstance(files, Mounted):
+            return self._by_command(files.folder, lines)
         if self._check is None:
             return None
-        return Taken.of(Mounted(folder), self._check.wanted(lines), self._check.folder(lines))
+        return Taken.of(files, self._check.wanted(lines), self._check.folder(lines))
 
     def _by_command(self, folder: Path, lines: Sequence[str]) -> Lost | None:
         """Run the user's check in the mounted folder; `EMMCLAB_ACKNOWLEDGED` names a file of the lines."""

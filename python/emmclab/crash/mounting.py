@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from emmclab.crash.kernel_log import KernelLog
 from emmclab.crash.tools import run_tool
 from emmclab.errors import EmmclabError
 from emmclab.runtime.files import lock
@@ -27,9 +28,10 @@ _FORGET_DEVICE = 0x50009405
 #: First kernel that mounts several btrfs with one identity side by side (temporary identities).
 _SAME_BTRFS_BESIDE = (6, 7)
 #: Magic words by which a file system is known: offset, word, name.
-_MAGIC = ((0, b"XFSB", "xfs"), (0x10040, b"_BHRfS_M", "btrfs"))
-#: Most messages of the kernel that are quoted, and the weakest urgency of a message that is a complaint.
-_MOST_QUOTED, _WARNING = 3, 4
+_MAGIC = (
+    *((0, b"XFSB", "xfs"), (0x10040, b"_BHRfS_M", "btrfs"), (0x400, b"\x10\x20\xf5\xf2", "f2fs")),
+    *((0x438, b"\x53\xef", "ext4"), (0x36, b"FAT1", "vfat"), (0x52, b"FAT32", "vfat")),
+)
 
 
 class NotMountedError(Exception):
@@ -49,7 +51,7 @@ def mounted(
     Raises:
         NotMountedError: the kernel refuses; with its reason.
     """
-    kind = _kind_of(image)
+    kind = kind_of(image)
     with _after_others(kind), _loop_device(image) as device:
         attached(device)
         complaints = KernelLog()
@@ -69,8 +71,8 @@ def mounted(
                 _forget(device)
 
 
-def _kind_of(image: Path) -> str:
-    """Name the file systems that need care; any other is ``""``."""
+def kind_of(image: Path) -> str:
+    """Name the file system of an image; one that is not known is ``""``."""
     with image.open("rb") as file:
         for offset, word, name in _MAGIC:
             file.seek(offset)
@@ -162,56 +164,6 @@ def _forget(device: str) -> None:
             fcntl.ioctl(control, _FORGET_DEVICE, bytearray(struct.pack("=q4088s", 0, device.encode())))
         finally:
             os.close(control)
-
-
-class KernelLog:
-    """The messages of the kernel from now on."""
-
-    def __init__(self) -> None:
-        """Begin at the end of the kernel log; reads nothing if this process may not read the log."""
-        self._lines: int | None = None
-        with contextlib.suppress(OSError):
-            self._lines = os.open("/dev/kmsg", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-            os.lseek(self._lines, 0, os.SEEK_END)
-
-    def about(self, device: str) -> str:
-        """Return the complaints about a device since then, the last ones; each says `device` for its name.
-
-        Afterwards nothing is heard any more.
-        """
-        if self._lines is None:
-            return ""
-        heard = []
-        try:
-            while True:
-                try:
-                    heard.append(os.read(self._lines, 8192).decode(errors="replace"))
-                except BrokenPipeError:  # Older messages were overwritten.
-                    continue
-        except OSError:
-            pass
-        finally:
-            os.close(self._lines)
-            self._lines = None
-        return complaints_about(device, heard)
-
-
-def complaints_about(device: str, records: list[str]) -> str:
-    """Choose from records of `/dev/kmsg` what complains about a device.
-
-    >>> complaints_about("loop1", ["4,9,5,-;XFS (loop1): has duplicate UUID", "4,10,6,-;XFS (loop10): other"])
-    'XFS (device): has duplicate UUID'
-    """
-    named = re.compile(rf"\b{re.escape(device)}\b")
-    found: list[tuple[int, str]] = []
-    for record in records:
-        about, _, text = record.partition(";")
-        text = text.split("\n")[0].strip()
-        urgency = about.split(",")[0]
-        if named.search(text) and urgency.isdecimal():
-            found.append((int(urgency) & 7, named.sub("device", text)))
-    loud = [text for urgency, text in found if urgency <= _WARNING] or [text for _, text in found][-1:]
-    return "; ".join(list(dict.fromkeys(loud))[-_MOST_QUOTED:])
 
 
 def _of_mount(said: str, device: str, folder: Path) -> str:

@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
-import pty
-import select
-import signal
-import subprocess
 import sys
-import termios
-import time
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
 
 from emmclab.crash import generated, programs, workloads
+from emmclab.crash.guest.machine import Guest
+from emmclab.crash.guest.running import mounted_in_guest
+from emmclab.crash.running import Recorded, run_here, run_in_guest
 from emmclab.crash.scratch import scratch
-from emmclab.crash.thinking import Thinking
 from emmclab.devices.device import Device, lie_of
 from emmclab.devices.layers import Setting
 from emmclab.errors import ConfigError
@@ -30,10 +24,6 @@ from emmclab.live.serve import serve
 MOUNTED = "mounted"
 #: The mark in a log of an ext4 whose data is durable before the transaction that makes it readable.
 _ORDERED = "data=ordered"
-#: The beginning of the line of an operation that failed.
-_FAILED = "failed "
-#: Longest line that is taken as one, bytes; most lines.
-_MOST_LINE, _MOST_LINES = 4096, 1_000_000
 #: Options of mkfs: blocks of 4 KiB, a small journal that wraps, and nothing left for later.
 _MKFS = {"ext4": ("-b", "4096", "-J", "size=4", "-N", "4096", "-E", "lazy_itable_init=0,lazy_journal_init=0")}
 
@@ -107,17 +97,6 @@ class Workload:
         return [sys.executable, "-I", program, self.name, str(self.operations), str(self.seed)]
 
 
-@dataclass(frozen=True)
-class Recorded:
-    """How a run ended."""
-
-    status: int | None
-    lines: int
-    notes: tuple[str, ...] = field(default=())
-    #: How often the workload paused to think.
-    pauses: int = 0
-
-
 def record_run(
     device: Device | str,
     workload: Workload,
@@ -129,6 +108,7 @@ def record_run(
     file_system: str = "ext4",
     mkfs_options: Sequence[str] = (),
     mount_options: str | None = None,
+    guest: str | None = None,
     said: Callable[[str], None] = lambda _line: None,
     ready: Callable[[str], None] = lambda _path: None,
 ) -> Recorded:
@@ -147,6 +127,7 @@ def record_run(
         file_system: as `emmclab serve --mkfs` knows it.
         mkfs_options: more options of mkfs.
         mount_options: as `mount -o` takes them.
+        guest: kernel file of a guest that mounts the disk and runs the workload; `None`: this machine does.
         said: is told what goes on.
         ready: is given the path of the disk once its file system is made and mounted, before the workload
             runs, and may refuse it by an exception.
@@ -174,20 +155,38 @@ def record_run(
             mkfs=file_system,
             mkfs_options=[*_MKFS.get(file_system, ()), *mkfs_options],
             overwrite=True,
-            mount=mount,
+            mount=None if guest is not None else mount,
             mount_options=mount_options,
+            nbd=None if guest is None else "auto",
             clock="free",
             log=log,
         ) as disk:
             if _is_ordered(file_system, mount_options):
                 disk.mark(_ORDERED)
             ready(disk.path)
-            disk.mark(MOUNTED)
-            said(f"running {' '.join(workload.command) or workload.name}")
-            recorded = _run(disk, arguments, mount, workload)
-            disk.end_log()
+            with _place(guest, disk, file_system, mount_options, folder) as running:
+                disk.mark(MOUNTED)
+                said(f"running {' '.join(workload.command) or workload.name}")
+                if running is None:
+                    recorded = run_here(disk, arguments, mount, workload)
+                else:
+                    recorded = run_in_guest(running, disk, workload)
+                disk.end_log()
             notes = [*recorded.notes, *lies_without_effect(lie_of(disk.device), layers)]
     return replace(recorded, notes=tuple(notes))
+
+
+@contextmanager
+def _place(
+    guest: str | None, disk: LiveDevice, file_system: str, options: str | None, folder: Path
+) -> Iterator[Guest | None]:
+    """Boot a guest that mounts the disk, if one is asked for."""
+    if guest is None:
+        yield None
+        return
+    # The last path is that of the NBD server.
+    with mounted_in_guest(guest, disk.paths[-1], file_system, options, folder) as booted:
+        yield booted
 
 
 def lies_without_effect(lie: str, layers: Sequence[str]) -> list[str]:
@@ -206,100 +205,3 @@ def lies_without_effect(lie: str, layers: Sequence[str]) -> list[str]:
 def _is_ordered(file_system: str, mount_options: str | None) -> bool:
     modes = [one for one in (mount_options or "").split(",") if one.startswith("data=")]
     return file_system == "ext4" and modes in ([], [_ORDERED])
-
-
-def _run(disk: LiveDevice, arguments: Sequence[str], folder: Path, workload: Workload) -> Recorded:
-    """Run the workload; every line of its output is an acknowledgement."""
-    timeout_s, answered = workload.timeout_s, not workload.command
-    # Programs write whole lines at once to a terminal, and blocks to a pipe.
-    ours, theirs = pty.openpty()
-    settings = termios.tcgetattr(theirs)
-    settings[1] &= ~termios.OPOST
-    settings[3] &= ~termios.ECHO
-    termios.tcsetattr(theirs, termios.TCSANOW, settings)
-    try:
-        process = subprocess.Popen(
-            arguments,
-            cwd=folder,
-            stdin=subprocess.PIPE if answered else subprocess.DEVNULL,
-            stdout=theirs,
-            start_new_session=True,
-        )
-    except OSError as error:
-        os.close(ours)
-        raise ConfigError(
-            f"`{arguments[0]}` cannot be run: {error.strerror}",
-            kind="config",
-            field="command",
-            hint="check the command after `--`",
-        ) from None
-    finally:
-        os.close(theirs)
-    thinking = Thinking(process.pid, folder, workload.thinks)
-    failed: Counter[str] = Counter()
-    try:
-        with thinking:
-            lines, late = _acknowledge(disk, ours, process, timeout_s, failed)
-    finally:
-        os.close(ours)
-        if process.stdin is not None:
-            process.stdin.close()
-        if process.poll() is None:
-            os.killpg(process.pid, signal.SIGKILL)
-        status = process.wait()
-    notes = []
-    if late:
-        notes.append(f"the workload was ended after {timeout_s:g} s; what it did until then counts")
-    elif status != 0:
-        how = f"exit status {status}" if status > 0 else f"signal {-status}"
-        notes.append(f"the workload failed ({how}); what it did until then counts")
-    if failed and generated.is_programs(workload.name):
-        said = ", ".join(f"{count:,} with {why}" for why, count in failed.most_common())
-        notes.append(f"{failed.total():,} operations failed ({said}): they are judged as not done")
-    if lines == 0:
-        notes.append("the workload printed no line: only device, layers and file system are judged")
-    return Recorded(None if late else status, lines, tuple(notes), thinking.pauses)
-
-
-def _acknowledge(
-    disk: LiveDevice, ours: int, process: subprocess.Popen[bytes], timeout_s: float, failed: Counter[str]
-) -> tuple[int, bool]:
-    """Pass lines on to the log as they come; give their number, and whether time ran out.
-
-    `failed` counts the operations of programs that failed, by their reason.
-    """
-    pending, lines = b"", 0
-    end = time.monotonic() + timeout_s
-    while True:
-        left = end - time.monotonic()
-        if left <= 0:
-            return lines, True
-        over = process.poll() is not None
-        ready, _, _ = select.select([ours], [], [], 0.0 if over else min(left, 0.1))
-        if not ready:
-            if over:
-                return lines, False
-            continue
-        try:
-            data = os.read(ours, 1 << 16)
-        except OSError:  # The other end of the terminal is closed.
-            data = b""
-        if not data:
-            if over:
-                return lines, False
-            time.sleep(0.01)
-            continue
-        pending += data
-        *whole, pending = pending.split(b"\n")
-        if len(pending) > _MOST_LINE:
-            pending = b""
-        for line in whole:
-            if line.strip() and lines < _MOST_LINES:
-                lines += 1
-                text = line[:_MOST_LINE].decode(errors="replace").strip()
-                disk.acknowledge(text)
-                if text.startswith(_FAILED):
-                    failed[text.removeprefix(_FAILED)] += 1
-            if process.stdin is not None:
-                with contextlib.suppress(OSError):  # The workload is gone.
-                    os.write(process.stdin.fileno(), b".")

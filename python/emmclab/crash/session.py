@@ -35,7 +35,7 @@ def _deciding(options: Options) -> dict[str, Any]:
     return {
         name: value
         for name, value in asdict(options).items()
-        if name not in ("cuts", "share", "only", "prune")
+        if name not in ("cuts", "share", "only", "prune") and (name, value) != ("guest", None)
     }
 
 
@@ -87,7 +87,11 @@ class Kept:
             EmmclabError: the check, or a tool, changed meanwhile, so that verdicts are of both.
         """
         self.keep(options)
-        known = grounds(options.check, options.recovery, identity=self.identity)
+
+        def now() -> dict[str, Any]:
+            return grounds(options.check, options.recovery, identity=self.identity, guest=options.guest)
+
+        known = now()
         found = explore_in_parallel(
             str(self.log),
             options,
@@ -98,7 +102,7 @@ class Kept:
             fresh=fresh,
             told=told,
         )
-        changed = _changed(known, grounds(options.check, options.recovery, identity=self.identity))
+        changed = _changed(known, now())
         if changed:
             raise EmmclabError(
                 f"{changed} changed while states were judged with it",
@@ -159,6 +163,7 @@ class Session:
         file_system: str,
         mkfs_options: Sequence[str],
         mount_options: str | None,
+        guest: str | None = None,
         said: Callable[[str], None],
         ready: Callable[[str], None] = lambda _path: None,
     ) -> Kept:
@@ -180,6 +185,7 @@ class Session:
                 file_system=file_system,
                 mkfs_options=mkfs_options,
                 mount_options=mount_options,
+                guest=guest,
                 said=said,
                 ready=ready,
             )
@@ -192,6 +198,7 @@ class Session:
                 "file_system": file_system,
                 "mkfs_options": list(mkfs_options),
                 "mount_options": mount_options,
+                "guest": guest,
                 "workload": asdict(workload),
                 "status": recorded.status,
                 "pauses": recorded.pauses,

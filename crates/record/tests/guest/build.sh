@@ -13,8 +13,8 @@ fetch() { # folder, packages...
         apt-get download -qq "$@" 2>/dev/null || { echo "cannot fetch $*" >&2; exit 3; }
     )
 }
-# A folder of before the modules of UFS is filled anew.
-if [ -z "$(find kernel -path '*/drivers/ufs/*.ko*' 2>/dev/null)" ]; then
+# A folder of before the modules of UFS, or the list of what is built in, is filled anew.
+if [ -z "$(find kernel -path '*/drivers/ufs/*.ko*' 2>/dev/null)" ] || [ -z "$(find kernel -name modules.builtin)" ]; then
     rm -rf kernel
     newest=$(apt-cache search --names-only '^linux-image-6\.12\.[^ ]*[0-9]-amd64(-unsigned)?$' | cut -d' ' -f1 | sort -V | tail -1)
     package=${KERNEL_PACKAGE:-${newest:-$(apt-cache depends linux-image-amd64 | sed -n 's/.*Depends: //p' | head -1)}}
@@ -22,7 +22,7 @@ if [ -z "$(find kernel -path '*/drivers/ufs/*.ko*' 2>/dev/null)" ]; then
     rm -rf unpacked && mkdir unpacked
     dpkg-deb --fsys-tarfile packages/linux-image*.deb | tar -x -C unpacked --wildcards './boot/vmlinuz*' '*/kernel/crypto/*' \
         '*/kernel/arch/x86/crypto/*' '*/kernel/drivers/mmc/*' '*/kernel/drivers/net/*virtio*' '*/kernel/drivers/net/net_failover*' \
-        '*/kernel/drivers/virtio/*' '*/kernel/drivers/scsi/*' '*/kernel/drivers/ufs/*' \
+        '*/kernel/drivers/virtio/*' '*/kernel/drivers/char/*' '*/modules.builtin' '*/kernel/drivers/scsi/*' '*/kernel/drivers/ufs/*' \
         '*/kernel/drivers/devfreq/*' '*/kernel/drivers/block/*' '*/kernel/block/*' '*/kernel/fs/*' '*/kernel/lib/*' '*/kernel/net/core/*'
     rm packages/linux-image*.deb
     mv unpacked kernel

@@ -1,0 +1,186 @@
+"""The only process of a guest: mounts its disk, reads files, and runs workloads, as the host asks.
+
+Runs as `/init` of an initial RAM disk, with the modules of this package that need nothing but the standard
+library. Each request is a line of JSON with one key, what is asked; each answer is a line of JSON. The guest
+ends when the host does.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import platform
+import signal
+import time
+import traceback
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from emmclab.crash import programs, workloads
+from emmclab.crash.block_reads import BlockReads
+from emmclab.crash.guest import wire
+from emmclab.crash.kernel_log import KernelLog
+from emmclab.crash.mounted_files import Mounted, UnreadableError
+from emmclab.crash.thinking import Thinking
+
+#: The disk, and where it is mounted.
+_DISK, _FOLDER = "/dev/vda", Path("/mnt")
+#: System call that loads a module (x86-64), and the command of reboot() that restarts: QEMU then ends.
+_FINIT_MODULE, _RESTART = 313, 0x01234567
+#: Options that `mount` gives the kernel as flags (linux/mount.h); all others go to the file system.
+_FLAGS = {
+    **{"ro": 1, "nosuid": 2, "nodev": 4, "noexec": 8, "sync": 16, "dirsync": 128, "noatime": 1024},
+    **{"nodiratime": 2048, "relatime": 1 << 21, "strictatime": 1 << 24, "lazytime": 1 << 25},
+}
+#: Options that say what holds anyway.
+_ANYWAY = ("rw", "defaults")
+#: Flag of umount2(): at once, though something is open.
+_DETACH = 2
+_LIBC = ctypes.CDLL(None, use_errno=True)
+
+
+def _checked(result: int) -> None:
+    if result != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
+
+
+def _mount(source: str, target: Path, kind: str, options: str = "") -> None:
+    words = [word for word in options.split(",") if word and word not in _ANYWAY]
+    flags = sum(_FLAGS.get(word, 0) for word in words)
+    data = ",".join(word for word in words if word not in _FLAGS)
+    target.mkdir(exist_ok=True)
+    given = source.encode(), str(target).encode(), kind.encode(), ctypes.c_ulong(flags), data.encode()
+    _checked(_LIBC.mount(*given))
+
+
+def _load(module: str) -> None:
+    """Load a module; one that another has loaded, or that this processor cannot use, is left out."""
+    file = os.open(module, os.O_RDONLY)
+    try:
+        _LIBC.syscall(_FINIT_MODULE, file, b"", 0)
+    finally:
+        os.close(file)
+
+
+def _channels() -> dict[str, int]:
+    """Open the channels to the host, by their names."""
+    found: dict[str, int] = {}
+    while len(found) < len((wire.CONTROL, wire.LINES)):
+        for port in Path("/sys/class/virtio-ports").glob("*"):
+            name = (port / "name").read_text().strip() if (port / "name").exists() else ""
+            if name and name not in found and Path("/dev", port.name).exists():
+                found[name] = os.open(f"/dev/{port.name}", os.O_RDWR)
+        time.sleep(0.01)
+    return found
+
+
+class Agent:
+    """Answers the requests of the host."""
+
+    def __init__(self, control: int, lines: int) -> None:
+        """Know the channels."""
+        self._control, self._lines = control, lines
+        self._files = Mounted(_FOLDER)
+        self._reads = BlockReads(Path("/tmp"))  # noqa: S108 - nobody else is in the guest.
+        self._watch = ExitStack()
+        self._read: set[int] = set()
+
+    def serve(self) -> None:
+        """Answer until the host is gone."""
+        with self._reads:
+            wire.send(self._write, {"kernel": platform.release()})
+            pending = b""
+            while data := os.read(self._control, 1 << 16):
+                *whole, pending = (pending + data).split(b"\n")
+                for line in whole:
+                    [(asked, given)] = json.loads(line).items()
+                    wire.send(self._write, getattr(self, f"_do_{asked}")(**given))
+
+    def _write(self, data: bytes) -> int:
+        return os.write(self._control, data)
+
+    def _do_mount(self, kind: str, options: str) -> dict[str, Any]:
+        complaints = KernelLog()
+        self._read = set()
+        self._watch.enter_context(self._reads.watching(self._read))(_DISK)
+        try:
+            _mount(_DISK, _FOLDER, kind, options)
+        except OSError as error:
+            self._watch.close()
+            return {
+                "refused": complaints.about(Path(_DISK).name) or error.strerror,
+                "blocks": sorted(self._read),
+            }
+        return {}
+
+    def _do_unmount(self) -> dict[str, Any]:
+        if _LIBC.umount2(str(_FOLDER).encode(), 0) != 0:
+            _LIBC.umount2(str(_FOLDER).encode(), _DETACH)
+        self._watch.close()
+        return {"blocks": sorted(self._read)}
+
+    def _do_read(self, path: str) -> dict[str, Any]:
+        try:
+            data = self._files.read(path)
+        except UnreadableError as error:
+            return {"unreadable": str(error)}
+        return {"data": None if data is None else wire.packed(data)}
+
+    def _do_tree(self, folder: str) -> dict[str, Any]:
+        try:
+            nodes = self._files.tree(folder)
+        except UnreadableError as error:
+            return {"unreadable": str(error)}
+        return {"nodes": None if nodes is None else wire.nodes_packed(nodes)}
+
+    def _do_run(self, name: str, given: list[Any], text: str | None, thinks: int) -> dict[str, Any]:
+        """Run a workload in the mounted folder; its lines go to their own channel."""
+        process = os.fork()
+        if process == 0:
+            self._work(name, given, text)
+        thinking = Thinking(process, _FOLDER, thinks)
+        with thinking:
+            _, status = os.waitpid(process, 0)
+        return {"status": os.waitstatus_to_exitcode(status), "pauses": thinking.pauses}
+
+    def _work(self, name: str, given: list[Any], text: str | None) -> None:
+        status = 1
+        try:
+            os.setsid()
+            os.dup2(self._lines, 0)
+            os.dup2(self._lines, 1)
+            if text is not None:
+                Path("/workload.prog").write_text(text, encoding="utf-8")
+            os.chdir(_FOLDER)
+            if text is None:
+                workloads.main(name, *given)
+            else:
+                programs.main("/workload.prog")
+            status = 0
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            os._exit(status)
+
+
+def main() -> None:
+    """Prepare the guest and serve; does not return."""
+    try:
+        signal.signal(signal.SIGPIPE, signal.SIG_IGN)
+        for kind, folder in (("proc", "/proc"), ("sysfs", "/sys"), ("devtmpfs", "/dev")):
+            _mount(kind, Path(folder), kind)
+        _FOLDER.mkdir(exist_ok=True)
+        for module in json.loads(Path(wire.ORDERS).read_text())["modules"]:
+            _load(module)
+        # Where the kernel has no tracing, no blocks are told.
+        if Path("/sys/kernel/tracing").is_dir():
+            _mount("tracefs", Path("/sys/kernel/tracing"), "tracefs")
+        channels = _channels()
+        Agent(channels[wire.CONTROL], channels[wire.LINES]).serve()
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        _LIBC.reboot(_RESTART)

@@ -1,0 +1,268 @@
+"""Starts a guest in QEMU, and asks its agent."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import platform
+import re
+import select
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+from emmclab.crash.guest import initramfs, wire
+from emmclab.crash.guest.kernel import Kernel
+from emmclab.crash.mounted_files import Node, UnreadableError
+from emmclab.crash.mounting import NotMountedError
+from emmclab.crash.tools import TOOLS_PATH
+from emmclab.errors import EmmclabError, UnsupportedError
+
+QEMU, _MEMORY_MB = "qemu-system-x86_64", 512
+#: Time for a boot without hardware virtualisation on a busy machine, and for a request, seconds.
+_BOOT_S, _PATIENCE_S = 180.0, 120.0
+#: What ends a guest at once if its kernel crashes, and what keeps its console short.
+_COMMAND_LINE = (
+    "console=ttyS0 quiet loglevel=4 panic=-1 oops=panic nokaslr mitigations=off audit=0 selinux=0 "
+    "apparmor=0 random.trust_cpu=on rcupdate.rcu_expedited=1"
+)
+#: Lines of a console that say why a kernel crashed.
+_CRASH = re.compile(r"(BUG: .*|kernel BUG at .*|Oops: .*|Kernel panic - .*)")
+#: Flags of a processor that can run guests by KVM.
+_VIRTUALISING = {"vmx", "svm"}
+
+
+class GuestEndedError(Exception):
+    """A guest ended, or did not answer; the text is the reason."""
+
+
+def require(kernel: str, file_system: str | None = None) -> None:
+    """Refuse a guest that cannot be started here, before there is anything for it to do.
+
+    Raises:
+        ConfigError: the kernel is none, or lacks modules.
+        UnsupportedError: there is no QEMU, or this machine is not of x86-64.
+    """
+    if platform.machine() != "x86_64":
+        raise UnsupportedError(
+            f"guests are of x86-64, and this machine is of {platform.machine()}", kind="unsupported"
+        )
+    for tool, package in ((QEMU, "qemu-system-x86"), ("setpriv", "util-linux"), ("ldd", "libc-bin")):
+        if shutil.which(tool, path=TOOLS_PATH["PATH"]) is None:
+            raise UnsupportedError(
+                f"a guest needs {tool}, which is not installed",
+                kind="unsupported",
+                hint=f"apt-get install {package}",
+            )
+    found = Kernel.of(kernel)
+    if file_system is not None:
+        found.files_of(file_system)
+
+
+def accelerator() -> str:
+    """Return `kvm` where this processor can run guests, else `tcg`, which is some ten times slower."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return "tcg"
+    flags = next((line for line in lines if line.startswith("flags")), "").split()
+    return "kvm" if _VIRTUALISING & {*flags} and os.access("/dev/kvm", os.R_OK | os.W_OK) else "tcg"
+
+
+def image(path: Path) -> dict[str, Any]:
+    """Describe a disk that is a file, whose contents need to be durable for nobody."""
+    return {
+        "driver": "raw",
+        "file": {"driver": "file", "filename": str(path), "locking": "off"},
+        "cache": {"no-flush": True},
+        "discard": "ignore",
+    }
+
+
+def nbd(socket_path: str) -> dict[str, Any]:
+    """Describe a disk that is served by NBD."""
+    server = {"type": "unix", "path": socket_path}
+    return {"driver": "raw", "file": {"driver": "nbd", "server": server}, "discard": "unmap"}
+
+
+class Guest:
+    """A running guest with one disk; a context manager that ends it. QEMU dies with this process."""
+
+    def __init__(self, kernel: Kernel, file_system: str, disk: Mapping[str, Any], folder: Path) -> None:
+        """Know what is started, and a private folder for its files."""
+        self._kernel, self.file_system, self._disk, self._folder = kernel, file_system, disk, folder
+        self._end = ExitStack()
+        self._pending = b""
+
+    def __enter__(self) -> Guest:
+        with ExitStack() as begun:
+            self._start(begun)
+            self._end = begun.pop_all()
+        return self
+
+    def __exit__(self, *_ended: object) -> None:
+        self._end.close()
+
+    def _start(self, begun: ExitStack) -> None:
+        initial = self._folder / "initrd"
+        initramfs.write(self._kernel, self.file_system, initial)
+        pairs = {name: socket.socketpair() for name in (wire.CONTROL, wire.LINES)}
+        for ours, theirs in pairs.values():
+            begun.enter_context(ours)
+            begun.callback(theirs.close)
+        passed = {name: theirs.fileno() for name, (_, theirs) in pairs.items()}
+        with (self._folder / "qemu").open("wb") as said:
+            process = subprocess.Popen(
+                self._command(initial, passed),
+                env=os.environ | TOOLS_PATH,
+                stdin=subprocess.DEVNULL,
+                stdout=said,
+                stderr=said,
+                pass_fds=tuple(passed.values()),
+                start_new_session=True,
+            )
+        begun.callback(_kill, process)
+        for _, theirs in pairs.values():
+            theirs.close()
+        self._control, self.lines = pairs[wire.CONTROL][0], pairs[wire.LINES][0]
+        try:
+            self._answer(_BOOT_S)
+        except GuestEndedError as error:
+            raise EmmclabError(
+                f"{self._kernel.file}: the guest did not start: {error}",
+                kind="failed",
+                hint="try another kernel",
+            ) from None
+
+    def _command(self, initial: Path, passed: Mapping[str, int]) -> list[str]:
+        how = accelerator()
+        command = ["setpriv", "--pdeathsig", "KILL", QEMU, "-accel", how, "-nodefaults", "-no-reboot"]
+        command += ["-cpu", "host" if how == "kvm" else "max", "-m", str(_MEMORY_MB), "-display", "none"]
+        command += ["-kernel", str(self._kernel.file), "-initrd", str(initial), "-append", _COMMAND_LINE]
+        command += ["-serial", f"file:{self._folder / 'console'}", "-device", "virtio-serial-pci"]
+        for name, number in passed.items():
+            command += ["-chardev", f"socket,id={name},fd={number}"]
+            command += ["-device", f"virtserialport,chardev={name},name={name}"]
+        command += ["-blockdev", json.dumps({"node-name": "disk", **self._disk})]
+        return [*command, "-device", "virtio-blk-pci,drive=disk"]
+
+    def ask(self, asked: str, patience_s: float = _PATIENCE_S, **given: Any) -> dict[str, Any]:
+        """Return the answer to a request.
+
+        Raises:
+            GuestEndedError: the guest ended, or does not answer.
+        """
+        self.tell(asked, **given)
+        return self._answer(patience_s)
+
+    def tell(self, asked: str, **given: Any) -> None:
+        """Send a request, whose answer is got by `answered`."""
+        with contextlib.suppress(BrokenPipeError):  # The answer says why.
+            wire.send(self._control.send, {asked: given})
+
+    def is_answered(self) -> bool:
+        """Whether there is an answer, or the guest has ended."""
+        return bool(select.select([self._control], [], [], 0)[0])
+
+    def answered(self) -> dict[str, Any]:
+        """Return the answer that was waited for.
+
+        Raises:
+            GuestEndedError: the guest ended, or does not answer.
+        """
+        return self._answer(_PATIENCE_S)
+
+    def _answer(self, patience_s: float) -> dict[str, Any]:
+        end = time.monotonic() + patience_s
+        while b"\n" not in self._pending:
+            left = end - time.monotonic()
+            if left <= 0 or not select.select([self._control], [], [], left)[0]:
+                raise GuestEndedError(f"it did not answer within {patience_s:g} s")
+            data = b""
+            with contextlib.suppress(ConnectionResetError):
+                data = self._control.recv(1 << 20)
+            if not data:
+                raise GuestEndedError(self._why())
+            self._pending += data
+        line, _, self._pending = self._pending.partition(b"\n")
+        answer: dict[str, Any] = json.loads(line)
+        return answer
+
+    def _why(self) -> str:
+        """Say why the guest ended: by its console, else by QEMU."""
+        texts = []
+        for name in ("console", "qemu"):
+            with contextlib.suppress(OSError):
+                texts.append((self._folder / name).read_text(encoding="utf-8", errors="replace"))
+        crash = _CRASH.search("".join(texts))
+        last = [line for text in texts for line in text.strip().splitlines()[-1:]]
+        return crash[0] if crash is not None else "; ".join(last) or "it ended"
+
+    def mount(self, options: str, read: set[int]) -> None:
+        """Mount the disk until the guest ends; adds to `read` the blocks of 4 KiB that were read in vain.
+
+        Raises:
+            NotMountedError: the guest's kernel refuses; with its reason.
+            GuestEndedError: the guest ended.
+        """
+        answer = self.ask("mount", kind=self.file_system, options=options)
+        if "refused" in answer:
+            read |= {*answer["blocks"]}
+            raise NotMountedError(answer["refused"])
+
+    @contextmanager
+    def mounted(self, read: set[int]) -> Iterator[GuestFiles]:
+        """Mount the disk for a while; adds to `read` the blocks of 4 KiB that the guest read from it.
+
+        Raises:
+            NotMountedError: the guest's kernel refuses; with its reason.
+            GuestEndedError: the guest ended.
+        """
+        self.mount("", read)
+        try:
+            yield GuestFiles(self)
+        finally:
+            read |= {*self.ask("unmount")["blocks"]}
+
+
+class GuestFiles:
+    """Files of a disk that a guest has mounted."""
+
+    def __init__(self, guest: Guest) -> None:
+        """Know the guest."""
+        self._guest = guest
+
+    def read(self, path: str) -> bytes | None:
+        """Return the contents of a file.
+
+        Raises:
+            UnreadableError: the kernel cannot read it.
+        """
+        data = self._asked("read", path=path)["data"]
+        return None if data is None else wire.unpacked(data)
+
+    def tree(self, folder: str) -> dict[str, Node] | None:
+        """Return what is below a folder.
+
+        Raises:
+            UnreadableError: the kernel cannot read a part of it.
+        """
+        nodes = self._asked("tree", folder=folder)["nodes"]
+        return None if nodes is None else wire.nodes_unpacked(nodes)
+
+    def _asked(self, asked: str, **given: Any) -> dict[str, Any]:
+        answer = self._guest.ask(asked, **given)
+        if "unreadable" in answer:
+            raise UnreadableError(answer["unreadable"])
+        return answer
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    process.kill()
+    process.wait()

@@ -1,0 +1,57 @@
+"""Mounts states in a guest: one boot for many states, and a new one after a state that crashes its kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from emmclab.crash.guest.kernel import Kernel
+from emmclab.crash.guest.machine import Guest, GuestEndedError, GuestFiles, image
+from emmclab.crash.mounting import NotMountedError, kind_of
+
+
+class GuestMounts:
+    """Mounts an image, which is overwritten between two mounts; a context manager that ends the guest."""
+
+    def __init__(self, kernel: str, disk: Path) -> None:
+        """Know the kernel file, and the image, in whose folder the guest has its files."""
+        self._kernel, self._disk = kernel, disk
+        self._guest: Guest | None = None
+        self._end = ExitStack()
+
+    def __enter__(self) -> GuestMounts:
+        return self
+
+    def __exit__(self, *_ended: object) -> None:
+        self._end.close()
+
+    @contextmanager
+    def mounted(self, read: set[int]) -> Iterator[GuestFiles]:
+        """Mount the image; adds to `read` the blocks that were read.
+
+        Raises:
+            NotMountedError: the guest's kernel refuses, or crashes; with its reason.
+        """
+        kind = kind_of(self._disk)
+        if not kind:
+            raise NotMountedError("the disk holds no file system that is known")
+        try:
+            with self._running(kind).mounted(read) as files:
+                yield files
+        except GuestEndedError as error:
+            self._stop()
+            read.clear()
+            raise NotMountedError(f"the kernel crashed: {error}") from error
+
+    def _running(self, kind: str) -> Guest:
+        if self._guest is not None and self._guest.file_system != kind:
+            self._stop()
+        if self._guest is None:
+            guest = Guest(Kernel.of(self._kernel), kind, image(self._disk), self._disk.parent)
+            self._guest = self._end.enter_context(guest)
+        return self._guest
+
+    def _stop(self) -> None:
+        self._guest = None
+        self._end.close()

@@ -1,0 +1,62 @@
+"""How host and guest talk: a line of JSON each way. Needs the standard library alone, for it is in guests."""
+
+from __future__ import annotations
+
+import binascii
+import json
+import os
+from collections.abc import Callable
+from typing import Any
+
+from emmclab.crash.mounted_files import Node
+
+#: Names of the two channels: requests and answers; lines of the workload and the bytes that answer them.
+CONTROL, LINES = "control", "lines"
+#: Where the agent finds its modules and its orders in the guest.
+ORDERS = "/orders.json"
+
+
+def packed(data: bytes) -> str:
+    """Return bytes as text."""
+    return binascii.b2a_base64(data, newline=False).decode()
+
+
+def unpacked(text: str) -> bytes:
+    """Return the bytes of a text."""
+    return binascii.a2b_base64(text)
+
+
+def nodes_packed(nodes: dict[str, Node]) -> list[Any]:
+    """Return files and folders as JSON values."""
+    return [
+        [
+            packed(os.fsencode(path)),
+            node.kind,
+            node.inode,
+            node.links,
+            packed(node.data),
+            {packed(os.fsencode(name)): packed(value) for name, value in node.attributes.items()},
+        ]
+        for path, node in nodes.items()
+    ]
+
+
+def nodes_unpacked(values: list[Any]) -> dict[str, Node]:
+    """Return the files and folders of JSON values."""
+    return {
+        os.fsdecode(unpacked(path)): Node(
+            kind,
+            inode,
+            links,
+            unpacked(data),
+            {os.fsdecode(unpacked(name)): unpacked(value) for name, value in given.items()},
+        )
+        for path, kind, inode, links, data, given in values
+    }
+
+
+def send(write: Callable[[bytes], int], message: dict[str, Any]) -> None:
+    """Send a message."""
+    data = f"{json.dumps(message)}\n".encode()
+    while data:
+        data = data[write(data) :]

@@ -1,0 +1,178 @@
+"""Runs a workload, here or in a guest, and passes its lines on to the log."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pty
+import select
+import signal
+import subprocess
+import termios
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from emmclab.crash import generated
+from emmclab.crash.guest.machine import Guest, GuestEndedError
+from emmclab.crash.thinking import Thinking
+from emmclab.errors import ConfigError, EmmclabError
+from emmclab.live.device import LiveDevice
+
+if TYPE_CHECKING:
+    from emmclab.crash.recording import Workload
+
+#: The beginning of the line of an operation that failed.
+_FAILED = "failed "
+#: Longest line that is taken as one, bytes; most lines.
+_MOST_LINE, _MOST_LINES = 4096, 1_000_000
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """How a run ended."""
+
+    status: int | None
+    lines: int
+    notes: tuple[str, ...] = field(default=())
+    #: How often the workload paused to think.
+    pauses: int = 0
+
+
+def run_here(disk: LiveDevice, arguments: Sequence[str], folder: Path, workload: Workload) -> Recorded:
+    """Run the workload; every line of its output is an acknowledgement."""
+    answered = not workload.command
+    # Programs write whole lines at once to a terminal, and blocks to a pipe.
+    ours, theirs = pty.openpty()
+    settings = termios.tcgetattr(theirs)
+    settings[1] &= ~termios.OPOST
+    settings[3] &= ~termios.ECHO
+    termios.tcsetattr(theirs, termios.TCSANOW, settings)
+    try:
+        process = subprocess.Popen(
+            arguments,
+            cwd=folder,
+            stdin=subprocess.PIPE if answered else subprocess.DEVNULL,
+            stdout=theirs,
+            start_new_session=True,
+        )
+    except OSError as error:
+        os.close(ours)
+        raise ConfigError(
+            f"`{arguments[0]}` cannot be run: {error.strerror}",
+            kind="config",
+            field="command",
+            hint="check the command after `--`",
+        ) from None
+    finally:
+        os.close(theirs)
+    thinking = Thinking(process.pid, folder, workload.thinks)
+    failed: Counter[str] = Counter()
+    try:
+        with thinking:
+            answers = None if process.stdin is None else process.stdin.fileno()
+            lines, late = _acknowledge(
+                disk, ours, answers, lambda: process.poll() is not None, workload.timeout_s, failed
+            )
+    finally:
+        os.close(ours)
+        if process.stdin is not None:
+            process.stdin.close()
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+        status = process.wait()
+    return _ended(None if late else status, lines, failed, thinking.pauses, workload)
+
+
+def run_in_guest(guest: Guest, disk: LiveDevice, workload: Workload) -> Recorded:
+    """Run a workload that comes with emmclab in a guest, which has the disk mounted."""
+    given = [workload.operations, workload.seed]
+    text = None
+    if generated.is_programs(workload.name):
+        text = "".join(f"{one}\n" for one in generated.load(workload.name, workload.seed))
+    guest.tell("run", name=workload.name, given=given, text=text, thinks=workload.thinks)
+    ours, failed = guest.lines.fileno(), Counter[str]()
+    lines, late = _acknowledge(disk, ours, ours, guest.is_answered, workload.timeout_s, failed)
+    if late:
+        return _ended(None, lines, failed, 0, workload)
+    try:
+        answer = guest.answered()
+    except GuestEndedError as error:
+        raise EmmclabError(
+            f"the guest ended while the workload ran: {error}", kind="failed", hint="use another kernel"
+        ) from None
+    return _ended(answer["status"], lines, failed, answer["pauses"], workload)
+
+
+def _ended(status: int | None, lines: int, failed: Counter[str], pauses: int, workload: Workload) -> Recorded:
+    """Say how a workload ended; the status is `None` where it was ended after its time."""
+    notes = []
+    if status is None:
+        notes.append(f"the workload was ended after {workload.timeout_s:g} s; what it did until then counts")
+    elif status != 0:
+        how = f"exit status {status}" if status > 0 else f"signal {-status}"
+        notes.append(f"the workload failed ({how}); what it did until then counts")
+    if failed and generated.is_programs(workload.name):
+        said = ", ".join(f"{count:,} with {why}" for why, count in failed.most_common())
+        notes.append(f"{failed.total():,} operations failed ({said}): they are judged as not done")
+    if lines == 0:
+        notes.append("the workload printed no line: only device, layers and file system are judged")
+    return Recorded(status, lines, tuple(notes), pauses)
+
+
+def _acknowledge(
+    disk: LiveDevice,
+    ours: int,
+    answers: int | None,
+    is_over: Callable[[], bool],
+    timeout_s: float,
+    failed: Counter[str],
+) -> tuple[int, bool]:
+    """Pass lines on to the log as they come; give their number, and whether time ran out.
+
+    Args:
+        disk: has the log.
+        ours: where lines are read.
+        answers: where each line is answered by a byte; `None`: nowhere.
+        is_over: whether the workload has ended.
+        timeout_s: the time that it has.
+        failed: counts the operations of programs that failed, by their reason.
+    """
+    pending, lines = b"", 0
+    end = time.monotonic() + timeout_s
+    while True:
+        left = end - time.monotonic()
+        if left <= 0:
+            return lines, True
+        over = is_over()
+        ready, _, _ = select.select([ours], [], [], 0.0 if over else min(left, 0.1))
+        if not ready:
+            if over:
+                return lines, False
+            continue
+        try:
+            data = os.read(ours, 1 << 16)
+        except OSError:  # The other end of the terminal is closed.
+            data = b""
+        if not data:
+            if over:
+                return lines, False
+            time.sleep(0.01)
+            continue
+        pending += data
+        *whole, pending = pending.split(b"\n")
+        if len(pending) > _MOST_LINE:
+            pending = b""
+        for line in whole:
+            if line.strip() and lines < _MOST_LINES:
+                lines += 1
+                text = line[:_MOST_LINE].decode(errors="replace").strip()
+                disk.acknowledge(text)
+                if text.startswith(_FAILED):
+                    failed[text.removeprefix(_FAILED)] += 1
+            if answers is not None:
+                with contextlib.suppress(OSError):  # The workload is gone.
+                    os.write(answers, b".")

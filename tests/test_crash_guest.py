@@ -1,0 +1,194 @@
+"""Guests: the kernel of a user, its modules, and power cuts that are explored on it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from conftest import COMMAND, emmclab, emmclab_json, environment
+from emmclab.crash.guest import initramfs, machine, wire
+from emmclab.crash.guest.kernel import Kernel, contents
+from emmclab.crash.mounted_files import Node
+from emmclab.errors import ConfigError, InputError, UnsupportedError
+
+VERSION = "6.1.0-9-made"
+#: Programs that f2fs keeps, and one whose fsync a mount without flushes does not keep.
+PROGRAMS = "program a\ncreate new\nwrite new 0 5000\nfsync new\nprogram b\nmkdir A\ncreate A/foo\nsync\n"
+
+
+def made_kernel(folder: Path, modules: dict[str, bytes], *, built_in: str = "") -> Path:
+    """A file that begins as a kernel does, with modules in the folders of a package."""
+    (folder / "boot").mkdir()
+    head = bytearray(0x400)
+    head[0x202:0x206] = b"HdrS"
+    head[0x20E:0x210] = (0x100).to_bytes(2, "little")
+    head[0x300 : 0x300 + len(VERSION) + 8] = f"{VERSION} (made)".encode()
+    file = folder / "boot/vmlinuz"
+    file.write_bytes(bytes(head))
+    place = folder / "lib/modules" / VERSION
+    for name, about in modules.items():
+        path = place / "kernel" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"\x7fELF\0" + about + b"\0")
+    place.mkdir(parents=True, exist_ok=True)
+    (place / "modules.builtin").write_text(built_in)
+    return file
+
+
+def disk_modules() -> dict[str, bytes]:
+    return {
+        "drivers/virtio/virtio_pci.ko": b"depends=virtio_ring,virtio",
+        "drivers/virtio/virtio_ring.ko": b"depends=",
+        "drivers/virtio/virtio.ko": b"depends=virtio_ring",
+        "drivers/block/virtio_blk.ko": b"depends=virtio",
+        "fs/f2fs/f2fs.ko": b"depends=lz4\0softdep=pre: crc32",
+        "lib/lz4/lz4.ko": b"depends=",
+        "crypto/crc32_generic.ko": b"alias=crypto-crc32\0depends=",
+    }
+
+
+def test_a_module_is_loaded_behind_those_that_it_needs(tmp_path: Path) -> None:
+    file = made_kernel(tmp_path, disk_modules(), built_in="kernel/drivers/char/virtio_console.ko\n")
+    names = [path.name for path in Kernel.of(str(file)).files_of("f2fs")]
+    assert sorted(names) == sorted(Path(name).name for name in disk_modules())
+    for before, behind in (
+        ("virtio_ring", "virtio"),
+        ("virtio", "virtio_pci"),
+        ("lz4", "f2fs"),
+        ("crc32_generic", "f2fs"),
+    ):
+        assert names.index(f"{before}.ko") < names.index(f"{behind}.ko")
+
+
+def test_a_packed_module_is_unpacked(tmp_path: Path) -> None:
+    import lzma
+
+    packed = tmp_path / "f2fs.ko.xz"
+    packed.write_bytes(lzma.compress(b"a module"))
+    assert contents(packed) == b"a module"
+
+
+def test_a_kernel_without_the_file_system_is_refused(tmp_path: Path) -> None:
+    file = made_kernel(tmp_path, disk_modules(), built_in="kernel/drivers/char/virtio_console.ko\n")
+    with pytest.raises(ConfigError, match="has no module xfs"):
+        Kernel.of(str(file)).files_of("xfs")
+
+
+def test_what_is_no_kernel_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "vmlinuz").write_bytes(b"not a kernel")
+    with pytest.raises(ConfigError, match="not a kernel for x86-64"):
+        Kernel.of(str(tmp_path / "vmlinuz"))
+    with pytest.raises(InputError, match="not found"):
+        Kernel.of(str(tmp_path / "none"))
+
+
+def test_a_kernel_without_its_modules_is_refused(tmp_path: Path) -> None:
+    file = made_kernel(tmp_path, {})
+    (tmp_path / "lib/modules" / VERSION).rename(tmp_path / "moved")
+    with pytest.raises(ConfigError, match=f"modules of this kernel \\({VERSION}\\) are not there"):
+        Kernel.of(str(file))
+
+
+def test_without_qemu_the_message_says_how_to_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine, "TOOLS_PATH", {"PATH": str(tmp_path)})
+    with pytest.raises(UnsupportedError) as refused:
+        machine.require(str(tmp_path / "vmlinuz"))
+    assert refused.value.hint == "apt-get install qemu-system-x86"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--recovery", "e2fsck"],
+        ["--check", "true"],
+        ["--", "true"],
+    ],
+)
+def test_what_a_guest_cannot_do_is_refused_before_it_starts(arguments: list[str], tmp_path: Path) -> None:
+    file = made_kernel(tmp_path, disk_modules(), built_in="kernel/drivers/char/virtio_console.ko\n")
+    workload = [] if arguments[0] == "--" else ["--workload", "ace:1"]
+    done = emmclab("crash", "--device", "emmc51-cache", "--guest", file, *workload, *arguments)
+    assert done.returncode == 2
+    assert "guest" in done.stderr
+
+
+def test_files_come_from_a_guest_as_they_are() -> None:
+    nodes = {
+        "A": Node("folder", 3, 2, b"", {}),
+        "A/\udcff": Node("file", 4, 1, b"\0\xff", {"user.one": b"\x80"}),
+    }
+    assert wire.nodes_unpacked(wire.nodes_packed(nodes)) == nodes
+
+
+def test_the_initial_disk_holds_the_agent_and_its_python(tmp_path: Path) -> None:
+    if shutil.which("cpio") is None:
+        pytest.skip("cpio is missing; apt-get install cpio")
+    file = made_kernel(tmp_path, disk_modules(), built_in="kernel/drivers/char/virtio_console.ko\n")
+    initramfs.write(Kernel.of(str(file)), "f2fs", tmp_path / "initrd")
+    with (tmp_path / "initrd").open("rb") as archive:
+        done = subprocess.run(
+            ["cpio", "-t", "--quiet"], stdin=archive, capture_output=True, text=True, check=True
+        )
+    names = done.stdout.split()
+    assert {"init", "modules/f2fs.ko", "lib/guest/emmclab/crash/guest/agent.pyc", "dev/console"} <= {*names}
+    assert len(names) == len({*names})
+
+
+@pytest.fixture(scope="module")
+def kernel() -> str:
+    """A kernel that is there for tests: `EMMCLAB_GUEST_KERNEL`, which scripts/test_guest.sh names."""
+    named = os.environ.get("EMMCLAB_GUEST_KERNEL", "")
+    if not named:
+        pytest.skip("no kernel for a guest; make test-guest fetches one, EMMCLAB_GUEST_KERNEL names another")
+    machine.require(named, "f2fs")
+    return named
+
+
+@pytest.mark.slow
+@pytest.mark.root
+def test_f2fs_keeps_its_promises_on_the_kernel_of_a_guest(kernel: str, tmp_path: Path) -> None:
+    (tmp_path / "some.prog").write_text(PROGRAMS)
+    run = ["crash", "--device", "emmc51-cache", "--fs", "f2fs", "--guest", kernel, "--cuts", "40"]
+    run += ["--workload", tmp_path / "some.prog", "--jobs", "1", "--results", tmp_path / "results"]
+    found = emmclab_json(*run)
+    assert found["findings"] == []
+    assert found["pruned_states"] > 0
+
+
+@pytest.mark.slow
+@pytest.mark.root
+def test_a_killed_command_leaves_no_guest(kernel: str, tmp_path: Path) -> None:
+    (tmp_path / "some.prog").write_text(PROGRAMS)
+    run = ["crash", "--device", "emmc51-cache", "--fs", "f2fs", "--guest", kernel]
+    run += ["--workload", str(tmp_path / "some.prog"), "--results", str(tmp_path / "results")]
+    with subprocess.Popen([*COMMAND, *run], env=environment(), stderr=subprocess.DEVNULL) as process:
+        guest = None
+        while guest is None and process.poll() is None:
+            time.sleep(0.1)
+            guest = next(iter(guests_of(process.pid)), None)
+        assert guest is not None
+        process.send_signal(signal.SIGKILL)
+    deadline = time.monotonic() + 5
+    while Path("/proc", str(guest)).exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not Path("/proc", str(guest)).exists()
+
+
+def guests_of(parent: int) -> list[int]:
+    """Processes of QEMU that a process started."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            about = (folder / "stat").read_text().rpartition(")")[2].split()
+            name = (folder / "comm").read_text()
+        except OSError:
+            continue
+        if int(about[1]) == parent and name.startswith("qemu-system"):
+            found.append(int(folder.name))
+    return found
