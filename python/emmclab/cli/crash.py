@@ -115,7 +115,7 @@ def crash(
         option(
             "An included workload: files, append-log, sqlite-MODE[-LEVEL], with -unsynced after its name if "
             "syncs are to return at once; or programs of file-system operations: ace:LENGTH[:PROGRAMS], "
-            "random:OPERATIONS, or a file that ends in .prog.",
+            "random:OPERATIONS, known[:BUG] (published bugs of file systems), or a file that ends in .prog.",
             _RUN,
             metavar="NAME",
             autocompletion=crash_workload_names,

@@ -132,9 +132,10 @@ def _control_commands() -> tuple[str, ...]:
 
 
 def _crash_workloads() -> list[str]:
+    from emmclab.crash import known
     from emmclab.crash.workloads import ABOUT, MODES
 
-    made = ("ace:1", "ace:2", "ace:3", "random:200")
+    made = ("ace:1", "ace:2", "ace:3", "random:200", known.ALL, *known.names())
     return [*(name for name in ABOUT if name.islower()), *(f"sqlite-{mode}" for mode in MODES), *made]
 
 

@@ -39,6 +39,7 @@ class History:
         least: index in `states` of the first state that a cut may leave.
         durable: by inode, the operation after which its contents are durable.
         named: by inode, the index in `states` from which its own name and attributes are durable.
+        entries: by inode of a folder, the index in `states` from which the names in it are durable.
     """
 
     number: int
@@ -51,6 +52,7 @@ class History:
     least: int = 0
     durable: dict[int, int] = field(default_factory=dict)
     named: dict[int, int] = field(default_factory=dict)
+    entries: dict[int, int] = field(default_factory=dict)
 
     def copy(self) -> History:
         """Return a copy that goes its own way."""
@@ -62,6 +64,7 @@ class History:
             ends=list(self.ends),
             durable=dict(self.durable),
             named=dict(self.named),
+            entries=dict(self.entries),
         )
 
 
@@ -162,6 +165,8 @@ def _do(history: History, index: int, one: Operation, promises: Promises, *, is_
         if inode is None:
             return
         history.durable[inode] = index
+        if tree.inodes[inode].kind == "folder":
+            history.entries[inode] = last
         if one.verb == "fsync" and promises.fsync_commits:
             changed = history.ends.index(tree.inodes[inode].changed)
             history.named[inode] = max(history.named.get(inode, 0), changed)
@@ -177,19 +182,53 @@ def _judged(history: History, nodes: Mapping[str, Node], promises: Promises) -> 
             return _lost(history, "fsync", str(reasons[0]))
         allowed = [at for at, reason in zip(_from(history), reasons, strict=True) if reason is None]
     else:
-        for path in sorted({*nodes, *(path for state in history.states for path in state)}):
-            if (reason := _differs_alone(history, nodes, path)) is not None:
-                return _lost(history, "fsync", reason)
-        allowed = list(_from(history))
+        return _judged_by_name(history, nodes, promises)
     problems = [_contents(history, nodes, history.states[at], promises) for at in allowed]
     if all(problem is not None for problem in problems):
         return problems[-1]
     return None
 
 
-def _from(history: History) -> range:
-    """Return the indices of the states that a cut may leave."""
-    return range(history.least, len(history.states))
+def _judged_by_name(history: History, nodes: Mapping[str, Node], promises: Promises) -> Lost | None:
+    """Judge where each name is old or new by itself."""
+    for path in sorted({*nodes, *(path for state in history.states for path in state)}):
+        if (reason := _differs_alone(history, nodes, path)) is not None:
+            return _lost(history, "fsync", reason)
+    if promises.rename_is_whole and (reason := _torn_rename(history, nodes)) is not None:
+        return _lost(history, "rename", reason)
+    for path in sorted(nodes):
+        may_be = [named for at in _from(history, path) if (named := history.states[at].get(path)) is not None]
+        problems = [
+            _contents(history, nodes, {path: named}, promises) for named in may_be or _entries(history, path)
+        ]
+        if problems and all(problem is not None for problem in problems):
+            return problems[-1]
+    return None
+
+
+def _from(history: History, path: str | None = None) -> range:
+    """Return the indices of the states that a cut may leave, or may leave of a path."""
+    least = history.least
+    if path is not None:
+        folder = path.rpartition("/")[0]
+        inside = TOP if not folder else _only(history, folder)
+        for at in range(least, len(history.states)):
+            named = history.states[at].get(path)
+            if (named is not None and history.named.get(named.inode, 0) >= at) or (
+                inside is not None and history.entries.get(inside, -1) >= at
+            ):
+                least = at
+    return range(least, len(history.states))
+
+
+def _only(history: History, folder: str) -> int | None:
+    """Return the inode of a folder that a cut leaves for sure at a path; `None` where it may be another."""
+    found = {named.inode if named else None for named in _states_of(history, folder)}
+    return found.pop() if len(found) == 1 else None
+
+
+def _states_of(history: History, path: str) -> list[Named | None]:
+    return [history.states[at].get(path) for at in _from(history, path)]
 
 
 def _differs(history: History, nodes: Mapping[str, Node], at: int) -> str | None:
@@ -208,16 +247,58 @@ def _differs(history: History, nodes: Mapping[str, Node], at: int) -> str | None
 
 def _differs_alone(history: History, nodes: Mapping[str, Node], path: str) -> str | None:
     """Say how a path differs from all that it led to since it was durable; `None` where it does not."""
-    least = history.least
-    for at in _from(history):
-        named = history.states[at].get(path)
-        if named is not None and history.named.get(named.inode, 0) >= at:
-            least = at
     reasons = [
         _unlike(path, nodes.get(path), history.states[at].get(path), links=False)
-        for at in range(least, len(history.states))
+        for at in _from(history, path)
     ]
-    return None if any(reason is None for reason in reasons) else reasons[-1]
+    if any(reason is None for reason in reasons) or _is_entry(history, nodes, path):
+        return None
+    return reasons[-1]
+
+
+def _torn_rename(history: History, nodes: Mapping[str, Node]) -> str | None:
+    """Say which file that was durable is gone by all its names since, or has two where it always had one."""
+    for inode, one in history.tree.inodes.items():
+        if one.kind == "folder" or inode not in history.named:
+            continue
+        least = history.least
+        names = [[path for path, named in state.items() if named.inode == inode] for state in history.states]
+        since = names[max(least, history.named[inode]) :]
+        if not all(since):
+            continue
+        may = {path for some in since for path in some if _may_be(history, path, inode)}
+        if not may & nodes.keys():
+            return f"{max(since[-1])}: gone, by its old name and by its new one"
+        old = {path for some in names[least:] for path in some if _may_be(history, path, inode)}
+        there = sorted((may | old) & nodes.keys())
+        is_one = max(map(len, names)) == 1 and len({nodes[path].inode for path in there}) == 1
+        if is_one and len(there) > 1:
+            return f"{there[0]}: also named {there[1]}, though it had one name at all times"
+    return None
+
+
+def _may_be(history: History, path: str, inode: int) -> bool:
+    return any(named is not None and named.inode == inode for named in _states_of(history, path))
+
+
+def _is_entry(history: History, nodes: Mapping[str, Node], path: str) -> bool:
+    """Whether a path is there by a new entry of a folder that has its old name yet."""
+    node = nodes.get(path)
+    return node is not None and any(
+        _unlike(path, node, entry, links=False) is None for entry in _entries(history, path)
+    )
+
+
+def _entries(history: History, path: str) -> list[Named]:
+    """Return what a path may lead to, if each entry of each folder is old or new by itself."""
+    folder, _, name = path.rpartition("/")
+    inodes = {entry.inode for entry in _entries(history, folder)} if folder else {TOP}
+    found = []
+    for state in history.states[history.least :]:
+        paths = [other for other, named in state.items() if named.inode in inodes] if folder else [""]
+        entries = [state.get(f"{other}/{name}" if other else name) for other in paths]
+        found += [entry for entry in entries if entry is not None]
+    return found
 
 
 def _unlike(path: str, node: Node | None, named: Named | None, *, links: bool = True) -> str | None:

@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from emmclab.crash import known
 from emmclab.crash.programs import HERE, Operation, Program, ProgramError, operation, parse, written
 from emmclab.crash.tree import RefusedError, Tree
 from emmclab.errors import ConfigError
@@ -21,6 +22,7 @@ ABOUT = {
     "ace:LENGTH[:PROGRAMS]": "every sequence of 1 or 2 file-system operations with every sync, or a "
     "sample of so many programs; of 3 operations always a sample",
     "random:OPERATIONS": "one program of so many operations at random",
+    "known[:BUG]": "programs that found bugs in file systems, or one of them",
     "FILE.prog": "the programs of a file",
 }
 #: The check of programs, and the ending of a file of them.
@@ -68,7 +70,7 @@ _OPERATIONS = (
 
 def is_known(name: str) -> bool:
     """Whether this names generated programs."""
-    return _NAME.fullmatch(name) is not None
+    return _NAME.fullmatch(name) is not None or name == known.ALL or name in known.names()
 
 
 def programs(name: str, seed: int) -> list[Program]:
@@ -80,6 +82,8 @@ def programs(name: str, seed: int) -> list[Program]:
     >>> [str(one) for one in programs("ace:1", 1)[0].operations]
     ['mkdir A', 'sync', 'create A/new']
     """
+    if published := known.programs(name):
+        return published
     found = _NAME.fullmatch(name)
     if found is None:
         raise ConfigError(

@@ -53,6 +53,7 @@ MODES = {
     "punch_hole": 0x03,
     "collapse_range": 0x08,
     "zero_range": 0x10,
+    "zero_range_keep_size": 0x11,
     "insert_range": 0x20,
 }
 #: `.` in a program is its own folder.

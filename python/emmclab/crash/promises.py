@@ -16,6 +16,7 @@ class Promises:
     names: str = "each"
     fsync_commits: bool = False
     replace_by_rename: bool = False
+    rename_is_whole: bool = False
     stale_data: str = ""
     source: str = "POSIX, fsync()"
 

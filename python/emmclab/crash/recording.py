@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
 
-from emmclab.crash import generated, programs, workloads
+from emmclab.crash import generated, known, programs, workloads
 from emmclab.crash.guest.machine import Guest
 from emmclab.crash.guest.running import mounted_in_guest
 from emmclab.crash.running import Recorded, run_here, run_in_guest
@@ -67,12 +67,13 @@ class Workload:
         if self.name.endswith(generated.ENDING):
             generated.load(self.name, self.seed)
         elif not (generated.is_known(self.name) or workloads.is_known(self.name)):
-            known = ", ".join([*workloads.ABOUT, *generated.ABOUT])
+            begun = self.name.startswith(known.BEGIN)
+            named = ", ".join(known.names() if begun else [*workloads.ABOUT, *generated.ABOUT])
             raise ConfigError(
                 f"there is no workload `{self.name}`" if self.name else "no workload is given",
                 kind="config",
                 field="workload",
-                hint=f"these come with emmclab: {known}; or give a command after --",
+                hint=f"these come with emmclab: {named}; or give a command after --",
             )
 
     def arguments(self, folder: Path) -> list[str]:

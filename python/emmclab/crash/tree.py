@@ -254,6 +254,7 @@ class Tree:
             "extend": old.ljust(end, b"\0"),
             "keep_size": old,
             "punch_hole": old[:offset] + zeros + old[offset + len(zeros) :],
+            "zero_range_keep_size": old[:offset] + zeros + old[offset + len(zeros) :],
             "zero_range": old[:offset].ljust(offset, b"\0") + bytes(length) + old[end:],
             "collapse_range": old[:offset] + old[end:],
             "insert_range": old[:offset] + bytes(length) + old[offset:],
