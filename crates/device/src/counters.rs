@@ -4,8 +4,8 @@ use emmclab_base::{Nanos, Op, SECTOR_BYTES};
 
 use crate::events::{
     BlockErased, BlockRetired, BoosterNotice, CacheFlushed, CacheRead, Cause, Collection, CommandTaken,
-    DataMoved, GcStarted, IdleCollected, IdleInterrupted, LinkTransfer, LogMerged, MapHinted, MapLookedUp,
-    MapMispredicted, MapPrefetched, Merge, Notice, Observer, Packed, PageProgrammed, PageRead,
+    DataMoved, GcStarted, IdleCollected, IdleInterrupted, LinkTransfer, LogMerged, MapConsulted, MapHinted,
+    MapLookedUp, MapMispredicted, MapPrefetched, Merge, Notice, Observer, Packed, PageProgrammed, PageRead,
     PartOverwritten, Trimmed, UnitCached, UnitsFolded, UnitsPinned, UnplacedRead, UnwrittenUnits, WokeUp,
     ZoneBufferTaken, ZoneChanged,
 };
@@ -62,6 +62,10 @@ pub struct Counters {
     pub map_hits: u64,
     /// Map entries that had to be read from the flash.
     pub map_misses: u64,
+    /// Requests whose map entries were looked up.
+    pub map_requests: u64,
+    /// Of these, requests for which a page of the map was read.
+    pub map_missed_requests: u64,
     /// Map entries that the host brought along (HPB).
     pub map_hints: u64,
     /// Map entries that came into memory along with others.
@@ -369,6 +373,12 @@ impl Observer for Counters {
     #[inline]
     fn map_looked_up(&mut self, event: &MapLookedUp) {
         *if event.hit { &mut self.map_hits } else { &mut self.map_misses } += 1;
+    }
+
+    #[inline]
+    fn map_consulted(&mut self, event: &MapConsulted) {
+        self.map_requests += 1;
+        self.map_missed_requests += u64::from(event.missed);
     }
 
     #[inline]

@@ -47,8 +47,9 @@ def reproduce(
             autocompletion=paper_study_names,
             help="A study of a paper (`emmclab papers`): `iiswc15`, `implications` (of the same, as "
             "experiments), `advil12`, `advil-live` (of the same, with programs on ext4; as root), "
-            "`dsn17`, `dsn17-crash` (of the same, with power cut; as root), or `fast12`. Or `phones`: "
-            "IISWC 2015 judged again for phones of 2022. Or `findings`: what no paper of the list has.",
+            "`dsn17`, `dsn17-crash` (of the same, with power cut; as root), `fast12`, or `systor24` (on the "
+            "traces of --traces). Or `phones`: IISWC 2015 judged again for phones of 2022. Or "
+            "`findings`: what no paper of the list has.",
         ),
     ] = "iiswc15",
     jobs: Jobs = 0,
@@ -67,6 +68,7 @@ def reproduce(
 
     `emmclab run`, `emmclab report` and `emmclab claims` do the same in steps. The workloads of `iiswc15` and
     `implications` are made from published figures; with --traces the original traces take their place.
+    `systor24` needs --traces.
     Options of reading are for recorded traces.
     """
     from emmclab.papers.pages import write_judged_page
@@ -74,20 +76,18 @@ def reproduce(
     from emmclab.studies import Study
 
     if paper == FINDINGS:
-        if traces is not None:
-            raise ConfigError(
-                "`--traces` is for `iiswc15` and `implications`",
-                kind="config",
-                field="--traces",
-                hint="give recorded traces for findings with --trace",
-            )
+        recordings_of(traces, [], reading)
         _findings(html, figures, results, jobs, recorded_traces(trace), reading, fresh=fresh, as_json=as_json)
         return
     study_of = studies()[_known(paper)]
     recorded = recorded_traces(trace)
+    study = Study.named(paper)
+    if traces is not None and study.traces is not None:
+        study, traces = study.with_traces(str(traces)), None
     recordings = recordings_of(traces, [study_of], reading)
-    note_reading(reading, recorded, recordings)
-    study = Study.named(paper).with_inputs(recorded).with_reading(reading.given())
+    if study.traces is None:
+        note_reading(reading, recorded, recordings)
+    study = study.with_inputs(recorded).with_reading(reading.given())
     if recordings is not None:
         study = study.with_recordings(recordings)
     found = run_with_meter(study, results / study.name, jobs, fresh)

@@ -94,8 +94,9 @@ PaperTraces = Annotated[
     typer.Option(
         "--traces",
         metavar="DIR",
-        help="The original traces of IISWC 2015, which take the place of the workloads: the folder "
-        "WorkSpace_nexus5/Trace_files of the archive at SNIA IOTTA.",
+        help="A folder with the original traces of a paper. IISWC 2015: they take the place of the workloads "
+        "(WorkSpace_nexus5/Trace_files of the archive at SNIA IOTTA). SYSTOR 2024: the study is of them "
+        "(the public repository acsl-technion/MobileBlockIOTraces).",
     ),
 ]
 
@@ -262,14 +263,17 @@ def recordings_of(folder: Path | None, papers: Sequence[Paper], reading: Reading
         return None
     if not any(paper.takes_traces for paper in papers):
         from emmclab.papers.registry import studies
+        from emmclab.studies import Study
 
         takes = [name for name, paper in studies().items() if paper.takes_traces]
+        of_folder = [name for name in studies() if Study.named(name).traces is not None]
         raise ConfigError(
-            f"{', '.join(paper.name for paper in papers)}: no original traces can take the place of "
-            "workloads",
+            f"{', '.join(paper.name for paper in papers) or 'findings'}: no original traces can take the "
+            "place of workloads",
             kind="config",
             field="--traces",
-            hint=f"--traces is for {' and '.join(takes)}; add a trace of your own with --trace FILE",
+            hint=f"--traces is for {' and '.join(takes)}, and in `emmclab reproduce` for "
+            f"{' and '.join(of_folder)}; add a trace of your own with --trace FILE",
         )
     from emmclab.papers.iiswc15.recorded import identified
 

@@ -147,10 +147,13 @@ def command_of_paper(about: Mapping[str, Any]) -> str:
     ours = {str(path) for path in bundled_by_name().values()}
     recordings = about.get("recordings", {"folder": "", "used": ()})
     ours |= {str(Path(recordings["folder"], one["file"]).resolve()) for one in recordings["used"]}
+    folder = about.get("traces_folder") or recordings["folder"]
     traces = [name for name in about.get("sources", about.get("recorded", ())) if name not in ours]
+    if about.get("traces_folder"):
+        traces = [name for name in traces if Path(name).parent != Path(folder).resolve()]
     words = ["reproduce", about["name"], *(word for trace in traces for word in ("--trace", trace))]
-    if recordings["folder"]:
-        words += ["--traces", recordings["folder"]]
+    if folder:
+        words += ["--traces", folder]
     return command_of(words, about.get("reading") or {})
 
 

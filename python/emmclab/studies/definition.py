@@ -18,6 +18,7 @@ from emmclab.studies.bundled import bundled, bundled_text
 from emmclab.studies.cell import Cell
 from emmclab.studies.cuts import Cuts, read_cuts
 from emmclab.studies.expansion import expand
+from emmclab.studies.folder_traces import FolderTraces, read_traces
 from emmclab.studies.grid import Grid
 from emmclab.studies.kinds import has_own_inputs, read_grid
 from emmclab.studies.kinds.profile import PROFILE
@@ -52,6 +53,8 @@ class Study:
     percentiles: tuple[float, ...] = ()
     #: Recorded traces that take the place of its workloads.
     recordings: Recordings | None = None
+    #: Recorded traces that it is of and that do not come with it.
+    traces: FolderTraces | None = None
     #: What `emmclab search` may choose.
     search: Space | None = None
     file: str = ""
@@ -108,6 +111,7 @@ class Study:
             grids=tuple(read_grid(part, cuts) for part in read.tables("grid")),
             reading=_reading(read),
             percentiles=_percentiles(read),
+            traces=read_traces(read),
             file=file,
             definition=hashlib.sha256(json.dumps(table, sort_keys=True, default=str).encode()).hexdigest()[
                 :16
@@ -166,6 +170,36 @@ class Study:
             recordings=found,
         )
 
+    def with_traces(self, folder: str) -> Study:
+        """Take the recorded traces that the study is of from a folder.
+
+        Raises:
+            ConfigError: the study has its own inputs alone, or the folder lacks a file.
+        """
+        if self.traces is None:
+            raise ConfigError(
+                f"{self.name} takes no folder of traces",
+                kind="config",
+                field="--traces",
+                hint="add a trace of your own with --trace FILE",
+            )
+        found = replace(self.traces, folder=folder)
+        found.refuse_missing()
+        paths = found.paths()
+
+        def placed(names: Sequence[str]) -> tuple[str, ...]:
+            return tuple(paths.get(name, name) for name in names)
+
+        grids = tuple(
+            replace(
+                grid,
+                inputs=placed(grid.inputs),
+                precondition=paths.get(grid.precondition, grid.precondition),
+            )
+            for grid in self.grids
+        )
+        return replace(self, inputs=placed(self.inputs), grids=grids, traces=found)
+
     def with_reading(self, options: Mapping[str, Setting]) -> Study:
         """Read recorded inputs with these options of `emmclab.read`, beside those of the study itself."""
         return replace(self, reading={**self.reading, **options})
@@ -198,8 +232,11 @@ class Study:
         """Expand into cells, input by input, so that an input is prepared once; profiles come first.
 
         Raises:
-            ConfigError: a device, setting or input is wrong, or there are too many cells.
+            ConfigError: a device, setting or input is wrong, there are too many cells, or the folder of the
+                recorded traces that the study is of was not named.
         """
+        if self.traces is not None:
+            self.traces.require(self.name)
         return expand(self)
 
 

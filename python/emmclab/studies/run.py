@@ -236,6 +236,7 @@ def about(study: Study, cells: Sequence[Cell]) -> dict[str, Any]:
         "sources": list(sources),
         "fitted": _fitted(cells),
         **_recordings(study, cells),
+        **({} if study.traces is None else {"traces_folder": study.traces.folder}),
         "recorded_inputs": _recorded_inputs(cells),
     }
 

@@ -9,6 +9,13 @@ pub struct MapLookedUp {
     pub hit: bool,
 }
 
+/// All map entries of a request, or of data that leaves the write buffer, were looked up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MapConsulted {
+    /// Whether a page of the map had to be read from the flash.
+    pub missed: bool,
+}
+
 /// The host of a UFS brought the map entry of a unit along with a read (HPB).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MapHinted {

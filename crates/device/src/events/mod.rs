@@ -12,7 +12,7 @@ use emmclab_base::{Modifiers, Nanos, Op};
 use crate::ids::{BlockId, Lpn, PlaneId, Ppn};
 use crate::zones::ZoneState;
 
-pub use map::{LogMerged, MapHinted, MapLookedUp, MapMispredicted, MapPrefetched, Merge};
+pub use map::{LogMerged, MapConsulted, MapHinted, MapLookedUp, MapMispredicted, MapPrefetched, Merge};
 pub use observer::{AnyObserver, Observer, OnCompletion, Quiet, Rare, Shared};
 
 /// The reason for a page read or program.

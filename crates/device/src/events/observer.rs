@@ -2,7 +2,7 @@
 
 use super::{
     BlockErased, BlockRetired, BoosterNotice, CacheFlushed, CacheRead, CommandTaken, DataMoved, GcFinished,
-    GcStarted, IdleCollected, IdleInterrupted, LinkTransfer, LogMerged, MapHinted, MapLookedUp,
+    GcStarted, IdleCollected, IdleInterrupted, LinkTransfer, LogMerged, MapConsulted, MapHinted, MapLookedUp,
     MapMispredicted, MapPrefetched, Packed, PageProgrammed, PageRead, PartOverwritten, RequestCompleted,
     Trimmed, UnitCached, UnitsFolded, UnitsPinned, UnplacedRead, UnwrittenUnits, WokeUp, ZoneBufferTaken,
     ZoneChanged,
@@ -187,6 +187,8 @@ observer! {
     unwritten_read: UnwrittenUnits;
     /// The mapping scheme looked its map up.
     map_looked_up: MapLookedUp;
+    /// The map entries of a request were looked up.
+    map_consulted: MapConsulted;
     /// The host brought a map entry along.
     map_hinted: MapHinted;
     /// Map entries came along with another.

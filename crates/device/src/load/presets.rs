@@ -49,6 +49,7 @@ pub fn presets() -> &'static [Preset] {
             "pny-c10",
             "nexusone",
         ],
+        "python/emmclab/papers/systor24/devices": ["systor24-clustered", "systor24-packed"],
         "presets/devices": ["small-1gb", "pcm-16mb"],
     }
 }

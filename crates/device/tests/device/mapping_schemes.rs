@@ -206,6 +206,27 @@ fn a_miss_brings_the_rest_of_its_request_along() {
 }
 
 #[test]
+fn misses_are_counted_alike_by_request_whatever_comes_along() {
+    let commands = [
+        command(0, Write, 0, 400),
+        command(900_000, Write, 1500, 400),
+        command(1_800_000, Read, 0, 400),
+        command(2_700_000, Read, 400, 4),
+    ];
+    // No page of the map is on the flash before changed entries leave; one read serves the 100 entries of a request.
+    for (scheme, missed) in [("dftl", 3), ("tpftl", 0), ("leaftl", 0), ("rqftl", 0)] {
+        let memory =
+            if scheme == "dftl" { ("mapping.cached_entries", "100") } else { ("mapping.map_cache_kb", "4") };
+        let (device, _) = run(&device(scheme, &[memory]), &commands);
+        let counters = device.counters();
+        assert_eq!((counters.map_requests, counters.map_missed_requests), (4, missed), "{scheme}");
+        if scheme == "dftl" {
+            assert_eq!(counters.map_misses, 301);
+        }
+    }
+}
+
+#[test]
 fn a_lookup_takes_its_time_for_every_entry() {
     for scheme in ["dftl", "tpftl", "leaftl", "rqftl"] {
         let config = device(scheme, &[("mapping.lookup_ns", "5000")]);

@@ -19,6 +19,12 @@ pub struct MapCounts {
     pub cache_hit_pct: Option<f64>,
     /// Lookups of map entries, found in memory or not; 0 where all are always in memory.
     pub lookups: u64,
+    /// Requests whose map entries were looked up; 0 where all are always in memory.
+    pub requests: u64,
+    /// Requests among them for which a page of the map had to be read from the flash.
+    pub missed_requests: u64,
+    /// Their share, in percent; `None` where all entries are always in memory.
+    pub request_miss_pct: Option<f64>,
     /// Map entries that came into memory along with others that were needed.
     pub prefetched_entries: u64,
     /// Page reads in vain, because a learned map led to another page than that of the data.
@@ -45,6 +51,10 @@ impl MapCounts {
         Self {
             ram_bytes: device.map_ram_bytes(),
             lookups: needed,
+            requests: counters.map_requests,
+            missed_requests: counters.map_missed_requests,
+            request_miss_pct: (needed > 0)
+                .then(|| share(counters.map_missed_requests, counters.map_requests)),
             prefetched_entries: counters.map_prefetched,
             double_reads: counters.map_double_reads,
             cached_bytes: figures.map(|figures| figures.cached_bytes),

@@ -4,7 +4,7 @@ use emmclab_base::Nanos;
 
 use super::io::BlockIo;
 use super::{Blocks, Place};
-use crate::events::{Cause, LatencyBreakdown, MapLookedUp, Observer, PartOverwritten};
+use crate::events::{Cause, LatencyBreakdown, MapConsulted, MapLookedUp, Observer, PartOverwritten};
 use crate::ftl::commit::{List, Programmed};
 use crate::ftl::core::Core;
 use crate::ftl::request_state::RequestState;
@@ -30,6 +30,7 @@ impl Blocks {
         }
         let shift = self.layout.page_shift;
         let row = |unit: u32| self.layout.row(self.layout.split(unit >> shift).0);
+        let mut missed = false;
         for row in row(first.0)..=row(first.0 + units - 1) {
             let map = self.scheme.tables().map_of(row);
             let hit = self.cache.touch(map);
@@ -43,7 +44,9 @@ impl Blocks {
             // The blocks of the map itself are not part of the model; their pages lie in the same plane.
             let op = Core::read_unplaced(nand, (plane, 0), request.ready, bytes, Cause::Map, log);
             request.look_up(&op);
+            missed = true;
         }
+        log.map_consulted(&MapConsulted { missed });
     }
 
     /// Writes the span of a request.

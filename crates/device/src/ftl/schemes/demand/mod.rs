@@ -16,7 +16,7 @@ mod tpftl;
 
 use emmclab_base::Nanos;
 
-use crate::events::{Cause, MapHinted, MapLookedUp, MapMispredicted, MapPrefetched, Observer};
+use crate::events::{Cause, MapConsulted, MapHinted, MapLookedUp, MapMispredicted, MapPrefetched, Observer};
 use crate::ftl::allocate::Place;
 use crate::ftl::allocation::PageRequest;
 use crate::ftl::commit::{Programmed, Run};
@@ -203,7 +203,7 @@ impl Demand {
         log: &mut L,
     ) {
         let changes = writes.is_some();
-        let mut fetched = None;
+        let mut fetched = Fetched::default();
         let mut wrong = Wrong::default();
         for i in 0..units {
             let unit = first.plus(i);
@@ -231,6 +231,7 @@ impl Demand {
                 self.read_wrong_page(core, nand, request, unit, &mut wrong, log);
             }
         }
+        log.map_consulted(&MapConsulted { missed: fetched.any });
         if let Some(op) = wrong.last {
             request.look_up(&op);
         }
@@ -243,7 +244,7 @@ impl Demand {
         nand: &mut Nand,
         request: &mut RequestState,
         wanted: Wanted,
-        (changes, fetched): (bool, &mut Option<u32>),
+        (changes, fetched): (bool, &mut Fetched),
         log: &mut L,
     ) {
         let page = self.layout.page(wanted.unit);
@@ -251,16 +252,17 @@ impl Demand {
             let Some(op) = self.write_page(core, nand, evicted, request.ready, log) else { continue };
             request.look_up(&op);
         }
-        if *fetched != Some(page)
+        if fetched.last != Some(page)
             && let Some(ppn) = core.lookup(self.home(page))
         {
             let op = read_map_page(core, nand, ppn, request.ready, log);
             request.look_up(&op);
+            fetched.any = true;
             if let Some(hints) = &mut self.hints {
                 hints.take(page);
             }
         }
-        *fetched = Some(page);
+        fetched.last = Some(page);
         let count = self.cache.load(core, wanted, changes);
         if count > 0 {
             log.map_prefetched(&MapPrefetched { count });
@@ -334,6 +336,15 @@ impl Demand {
         core.commit_page(programmed, &units, log);
         Some(next.op)
     }
+}
+
+/// The pages of the map that a request has read.
+#[derive(Default)]
+struct Fetched {
+    /// The latest page that it needed.
+    last: Option<u32>,
+    /// Whether one was on the flash to be read.
+    any: bool,
 }
 
 /// The pages that a request has read in vain.

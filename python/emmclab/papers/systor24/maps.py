@@ -1,0 +1,211 @@
+"""The measures of the claims on results of `systor24`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from statistics import fmean, median
+from typing import NamedTuple
+
+from emmclab.papers.measuring import Measurement, measure
+from emmclab.papers.systor24.curves import (
+    APPLICATIONS,
+    DEVICE,
+    PACKED,
+    Figure,
+    at,
+    map_reads,
+    miss_pct,
+    needed,
+    points,
+)
+from emmclab.studies.results import Results
+
+#: Sizes of memory that claims are judged at, KB: stated before there were results.
+SIZES_KB = (64, 128, 256, 512, 1024)
+
+
+class Found(NamedTuple):
+    """What was found for a trace with so much memory; `beyond`: more, or less, than was tried."""
+
+    application: str
+    kb: int
+    value: float
+    beyond: bool = False
+
+
+def lower_miss(results: Results, other: str, device: str = DEVICE, figure: Figure = miss_pct) -> list[Found]:
+    """By how much a figure of RQFTL is lower than that of another scheme with the same memory, percent."""
+    found = []
+    for application in APPLICATIONS:
+        ours = points(results, application, "rqftl", device)
+        theirs = points(results, application, other, device)
+        for kb in SIZES_KB:
+            base = figure(at(theirs, kb))
+            lower = 100 * (1 - figure(at(ours, kb)) / base) if base else 0.0
+            found.append(Found(application, kb, lower))
+    return found
+
+
+def effective(results: Results, other: str, device: str = DEVICE) -> list[Found]:
+    """How many times the memory of RQFTL another scheme needs for the same miss rate."""
+    found = []
+    for application in APPLICATIONS:
+        ours = points(results, application, "rqftl", device)
+        theirs = points(results, application, other, device)
+        for kb in SIZES_KB:
+            same = needed(theirs, miss_pct(at(ours, kb)))
+            found.append(Found(application, kb, same.kb / kb, same.beyond))
+    return found
+
+
+def saved(results: Results, device: str = DEVICE) -> list[Found]:
+    """Memory that RQFTL saves of that of LeaFTL at the same miss rate, percent."""
+    found = []
+    for application in APPLICATIONS:
+        ours = points(results, application, "rqftl", device)
+        theirs = points(results, application, "leaftl", device)
+        for kb in SIZES_KB:
+            same = needed(ours, miss_pct(at(theirs, kb)))
+            found.append(Found(application, kb, 100 * (1 - same.kb / kb), same.beyond))
+    return found
+
+
+def _values(found: Iterable[Found]) -> list[float]:
+    return [one.value for one in found]
+
+
+def _range(found: Iterable[Found], unit: str) -> str:
+    values = _values(found)
+    return f"{min(values):.1f} to {max(values):.1f}{unit}"
+
+
+def _by_application(found: list[Found], unit: str) -> str:
+    """Say the mean and the range of each trace."""
+    said = []
+    for application, name in APPLICATIONS.items():
+        own = [one for one in found if one.application == application]
+        said.append(f"{name} {fmean(_values(own)):.1f}{unit} ({_range(own, unit)})")
+    return ", ".join(said)
+
+
+def _beyond(found: list[Found]) -> Iterator[str]:
+    """Say how many values are bounds."""
+    count = sum(one.beyond for one in found)
+    if count:
+        yield (
+            f"In {count} of {len(found)} cases the memory lies beyond the sizes that were tried, and the "
+            "nearest counts."
+        )
+
+
+def _than(lower: float, less: str = "lower", more: str = "higher") -> str:
+    """Say by how much something is lower, or higher where the difference is negative."""
+    return f"{abs(lower):.0f} % {less if lower >= 0 else more}"
+
+
+def _miss(results: Results, other: str) -> Measurement:
+    own, packed = lower_miss(results, other), lower_miss(results, other, PACKED)
+    reads = fmean(_values(lower_miss(results, other, figure=map_reads)))
+    lower = fmean(_values(own))
+    return Measurement(
+        f"{_than(lower)} (mean of {len(own)}; reductions of {_range(own, ' %')})",
+        {"lower_pct": lower},
+        f"Reduction by trace, over {_sizes()}: {_by_application(own, ' %')}. Of page reads of the map "
+        f"there are {_than(reads, 'fewer', 'more')}. Where small writes are packed, on {PACKED}, the "
+        f"miss rate is {_than(fmean(_values(packed)))} (reductions of {_range(packed, ' %')}).",
+    )
+
+
+def _written(results: Results) -> str:
+    """Say how much of each trace is writes, and in how many cases nothing missed with either scheme."""
+    shares = ", ".join(
+        f"{name} {results.profiles[f'{application}_exec']['write_requests_pct']:.0f} %"
+        for application, name in APPLICATIONS.items()
+    )
+    return (
+        "RQFTL misses less than LeaFTL where applications mostly read, and more where they write (share of "
+        f"writes in the requests: {shares}). A small write is a run of 11 bytes for RQFTL and a segment of 8 "
+        "for LeaFTL, and a miss of LeaFTL brings the segments of 256 units along, one of RQFTL a single run."
+    )
+
+
+def _sizes() -> str:
+    return f"{SIZES_KB[0]} KB to {SIZES_KB[-1] // 1024} MB"
+
+
+@measure
+def miss_dftl(results: Results) -> Measurement:
+    """Miss rate against DFTL."""
+    return _miss(results, "dftl")
+
+
+@measure
+def miss_leaftl(results: Results) -> Measurement:
+    """Miss rate against LeaFTL."""
+    found = _miss(results, "leaftl")
+    none = sum(
+        not miss_pct(at(points(results, application, "leaftl"), kb))
+        for application in APPLICATIONS
+        for kb in SIZES_KB
+    )
+    return replace(
+        found,
+        note=f"{found.note} {_written(results)} In {none} of {len(APPLICATIONS) * len(SIZES_KB)} cases "
+        "LeaFTL misses nothing, and the reduction counts as 0.",
+    )
+
+
+@measure
+def effective_dftl(results: Results) -> Measurement:
+    """Memory that DFTL needs for the same miss rate."""
+    own, packed = effective(results, "dftl"), effective(results, "dftl", PACKED)
+    return Measurement(
+        f"{median(_values(own)):.1f} times (median of {len(own)}; {_range(own, '')})",
+        {"times": median(_values(own))},
+        " ".join(
+            [
+                f"By trace, over {_sizes()}: {_by_application(own, '')}.",
+                *_beyond(own),
+                f"On {PACKED} {median(_values(packed)):.1f} times ({_range(packed, '')}).",
+            ]
+        ),
+    )
+
+
+@measure
+def effective_leaftl(results: Results) -> Measurement:
+    """Memory that LeaFTL needs for the same miss rate."""
+    own, packed = effective(results, "leaftl"), effective(results, "leaftl", PACKED)
+    most = max(own, key=lambda one: one.value)
+    return Measurement(
+        f"up to {most.value:.1f} times ({APPLICATIONS[most.application]}, {most.kb} KB; "
+        f"median {median(_values(own)):.1f})",
+        {"most_times": most.value},
+        " ".join(
+            [
+                f"By trace, over {_sizes()}: {_by_application(own, '')}.",
+                *_beyond(own),
+                f"On {PACKED} up to {max(_values(packed)):.1f} times (median {median(_values(packed)):.1f}).",
+            ]
+        ),
+    )
+
+
+@measure
+def memory_saved(results: Results) -> Measurement:
+    """Memory that is saved against LeaFTL."""
+    own, packed = saved(results), saved(results, PACKED)
+    less = median(_values(own))
+    return Measurement(
+        f"{_than(less, 'less', 'more')} (median of {len(own)}; savings of {_range(own, ' %')})",
+        {"saved_pct": less},
+        " ".join(
+            [
+                f"Memory with which RQFTL has the miss rate of LeaFTL; by trace, over {_sizes()}: "
+                f"{_by_application(own, ' %')}.",
+                *_beyond(own),
+                f"On {PACKED} {_than(median(_values(packed)), 'less', 'more')} ({_range(packed, ' %')}).",
+            ]
+        ),
+    )

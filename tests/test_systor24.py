@@ -1,0 +1,133 @@
+"""Maps in small memory: the study of SYSTOR 2024 on the paper's traces, its claims and its page."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from conftest import Reproduced, emmclab, emmclab_json
+from emmclab.errors import ConfigError
+from emmclab.papers.claims import CANNOT, DIRECTION, NOT, REPRODUCED
+from emmclab.papers.systor24.curves import (
+    APPLICATIONS,
+    DEVICE,
+    GAMMA,
+    PACKED,
+    SCHEMES,
+    miss_pct,
+    points,
+)
+from emmclab.papers.systor24.maps import SIZES_KB
+from emmclab.studies import Results, Study
+
+#: No published figure went into them: all are tests.
+EXPECTED = {
+    "systor24-effective-dftl": REPRODUCED,
+    "systor24-effective-leaftl": REPRODUCED,
+    "systor24-miss-dftl": DIRECTION,
+    "systor24-miss-leaftl": NOT,
+    "systor24-sram": NOT,
+}
+
+
+@pytest.fixture(scope="module")
+def run(reproduced: Reproduced, shared_traces: Path) -> Path:
+    """A folder with the results of the whole study and its page."""
+    return reproduced.once("systor24-run", lambda folder: _reproduce(folder, shared_traces))
+
+
+def _reproduce(folder: Path, traces: Path) -> None:
+    done = emmclab(
+        *("reproduce", "systor24", "--traces", traces / "pixel6a", "--jobs", 2),
+        *("--results", folder / "results", "--html", folder / "page.html", "--figures", folder / "figures"),
+    )
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.slow
+def test_verdicts_are_those_that_are_explained(run: Path) -> None:
+    judged = emmclab_json("claims", "--paper", "systor24", "--results", run / "results")
+    assert {claim["id"]: claim["verdict"] for claim in judged} == EXPECTED
+    for claim in judged:
+        assert PACKED in claim["reason"], "each says what comes out where small writes are packed"
+
+
+@pytest.mark.slow
+def test_the_guide_shows_the_figures_of_the_study(run: Path) -> None:
+    results = Results.load(run / "results" / "systor24")
+    guide = (Path(__file__).parents[1] / "docs" / "guides" / "reproduce.md").read_text()
+    for scheme in set(SCHEMES) - {GAMMA}:
+        cells = []
+        for application in APPLICATIONS:
+            found = {point.kb: miss_pct(point.run) for point in points(results, application, scheme)}
+            cells.append(f"{found[128]:.1f}, {found[512]:.1f}")
+        assert f"| `{scheme}` | {' | '.join(cells)} |" in guide
+
+
+@pytest.mark.slow
+def test_memory_helps_and_exact_segments_never_lead_to_a_second_read(run: Path) -> None:
+    results = Results.load(run / "results" / "systor24")
+    for application in APPLICATIONS:
+        for scheme in SCHEMES:
+            found = points(results, application, scheme)
+            assert miss_pct(found[-1].run) < miss_pct(found[0].run)
+        for scheme in ("leaftl", GAMMA):
+            assert all(
+                point.run["map"]["double_reads"] == 0 for point in points(results, application, scheme)
+            )
+        for scheme in ("dftl", "leaftl", "rqftl"):
+            assert {*SIZES_KB} <= {point.kb for point in points(results, application, scheme, PACKED)}
+
+
+@pytest.mark.slow
+def test_the_page_shows_each_figure_of_each_trace_and_whose_mechanisms_they_are(run: Path) -> None:
+    page = (run / "page.html").read_text()
+    assert "the mechanisms are partly ours" in page and DEVICE in page and PACKED in page
+    for figure in ("misses", "p50", "p99", "double"):
+        for application in APPLICATIONS:
+            assert f'id="{figure}-{application}"' in page
+    assert len(list((run / "figures").glob("*.svg"))) == 16
+
+
+def test_without_its_traces_the_study_says_where_they_are(tmp_path: Path) -> None:
+    for command in (["reproduce", "systor24"], ["run", "systor24"]):
+        done = emmclab(*command, "--results", tmp_path / "results", cwd=tmp_path)
+        assert done.returncode == 2
+        assert "acsl-technion/MobileBlockIOTraces" in done.stderr
+        assert "cod_exec.csv.gz" in done.stderr and "--traces" in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_that_lacks_a_trace_is_refused_with_its_name(tmp_path: Path) -> None:
+    (tmp_path / "cod_exec.csv.gz").touch()
+    done = emmclab("reproduce", "systor24", "--traces", tmp_path, cwd=tmp_path)
+    assert done.returncode == 2
+    assert "cod_precond.csv.gz" in done.stderr and "cod_exec.csv.gz" not in done.stderr
+    assert [file.name for file in tmp_path.iterdir()] == ["cod_exec.csv.gz"]
+    done = emmclab("reproduce", "systor24", "--traces", tmp_path / "no", cwd=tmp_path)
+    assert done.returncode == 2 and "folder not found" in done.stderr
+
+
+def test_without_results_the_claims_name_the_command_that_measures_them(tmp_path: Path) -> None:
+    judged = emmclab_json("claims", "--paper", "systor24", "--results", tmp_path)
+    assert {claim["id"]: claim["verdict"] for claim in judged} == dict.fromkeys(EXPECTED, CANNOT)
+    assert all("emmclab reproduce systor24 --traces" in claim["reason"] for claim in judged)
+
+
+def test_any_study_may_be_of_traces_that_a_folder_has(tmp_path: Path) -> None:
+    text = (
+        'name = "mine"\ninputs = ["app.txt"]\n'
+        '[traces]\nfrom = "the archive of mine"\nfiles = ["app.txt", "aged.txt"]\n'
+        '[[grid]]\nname = "one"\ndevices = ["small-1gb"]\nprecondition = "aged.txt"\n'
+    )
+    study = Study.parse(text, "mine.toml")
+    with pytest.raises(ConfigError, match="needs recorded traces that do not come with emmclab: app"):
+        study.cells()
+    for name in ("app.txt", "aged.txt"):
+        (tmp_path / name).write_text("0 0 8 8 0\n")
+    placed = study.with_traces(str(tmp_path))
+    assert placed.inputs == (str(tmp_path / "app.txt"),)
+    assert placed.grids[0].precondition == str(tmp_path / "aged.txt")
+    with pytest.raises(ConfigError, match="takes no folder of traces"):
+        Study.parse('name = "mine"\ninputs = ["Idle"]', "mine.toml").with_traces(str(tmp_path))
