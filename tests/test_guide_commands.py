@@ -17,7 +17,7 @@ import emmclab as lab
 from conftest import ROOT, biotracer
 from emmclab.cli import application
 from emmclab.cli.spelling import spelled_out
-from pages import BLOCK, Step, run
+from pages import BLOCK, File, Step, parts, run
 from perfetto_messages import recording
 from repository import complain, place, tracked
 from test_coming_from import host_text
@@ -168,6 +168,9 @@ def bring(folder: Path) -> None:
 @pytest.mark.parametrize("page", GUIDES, ids=lambda page: page.stem)
 def test_every_command_of_a_guide_runs_or_says_why_it_does_not(page: Path, tmp_path: Path) -> None:
     bring(tmp_path)
+    for part in parts(page):
+        if isinstance(part, File):
+            (tmp_path / part.name).write_text(part.text)
     for line in lines(page):
         begin = BEGIN.search(line)
         if begin is None or any(re.match(one, line[begin.end() + len("emmclab ") :]) for one in NOT_RUN):
