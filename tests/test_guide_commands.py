@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import gzip
+import json
 import re
 import shlex
 import shutil
@@ -15,6 +16,7 @@ from typer.core import TyperGroup
 
 import emmclab as lab
 from conftest import ROOT, biotracer
+from emmclab import _core
 from emmclab.cli import application
 from emmclab.cli.spelling import spelled_out
 from pages import BLOCK, File, Step, parts, run
@@ -147,7 +149,6 @@ def bring(folder: Path) -> None:
     with gzip.open(folder / "old.Z", "wb") as packed:
         packed.write((folder / "old").read_bytes())
     shutil.copy(bundled["messages-wal"], folder / "trace.parquet")
-    shutil.copy(bundled["messages-wal"], folder / "phone.parquet")
     (folder / "chat.perfetto-trace").write_bytes(recording(host_text()))
     shutil.copy(ROOT / "crates/record/tests/fixtures/host.dat", folder / "trace.dat")
     script = '<script class="trace-data" type="application/text">\n'
@@ -161,6 +162,14 @@ def bring(folder: Path) -> None:
     for at, value in {192: 8, 194: 2, 196: 0x57, 215: 7, 251: 1, 504: 1}.items():
         register[at] = value
     (folder / "ext_csd.txt").write_text(register.hex())
+    phone = lab.read(bundled["messages-wal"])
+    files = {"disks": ["mmcblk0"], "kind": "emmc", "folder": "/sys/mmc0:0001", "gaps": []}
+    batches = list(phone.batches())
+    header = {**phone.header, "registers": json.dumps([{**files, "files": {"ext_csd": register.hex()}}])}
+    writer = _core.Writer(folder / "phone.parquet", header)
+    for batch in batches:
+        writer.write(batch)
+    writer.finish(phone.ledger, header)
     (folder / "study.toml").write_text(STUDY)
     (folder / "my-study.toml").write_text(STUDY.replace('"study"', '"my-study"'))
 

@@ -189,6 +189,7 @@ pub(crate) fn header_to_python<'py>(py: Python<'py>, header: &Header) -> PyResul
     out.set_item("reissue_window", &header.reissue_window)?;
     out.set_item("block_notes", &header.block_notes)?;
     out.set_item("activity", &header.activity)?;
+    out.set_item("registers", &header.registers)?;
     Ok(out)
 }
 

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use emmclab_registers::{Source, is_ext_csd, is_ufs, is_ufs_file};
+use emmclab_registers::{Source, is_card_file, is_ext_csd, is_ufs, is_ufs_file};
 use pyo3::prelude::*;
 
 use crate::errors::run;
@@ -26,5 +26,5 @@ pub(crate) fn are_registers(head: &[u8]) -> bool {
 /// Whether a file of a tree, by its path, is read of a device.
 #[pyfunction]
 pub(crate) fn is_register_file(path: PathBuf) -> bool {
-    path.file_name().is_some_and(|name| name == "ext_csd") || is_ufs_file(&path)
+    path.file_name().is_some_and(|name| name == "ext_csd") || is_ufs_file(&path) || is_card_file(&path)
 }

@@ -13,6 +13,7 @@ use emmclab_trace::{Activity, BATCH_ROWS, Batch, Error, Header, Kind, Ledger, Na
 use crate::disks::{Disk, Disks};
 use crate::kernel::{Files, Kernel};
 use crate::pipeline::{CpuCounts, Pipeline};
+use crate::registers;
 use crate::stats::{Meter, Stats};
 use crate::target::Target;
 use crate::transports::{self, Setup, Transport};
@@ -123,7 +124,7 @@ impl Recorder {
             return Err(Error::new(Kind::Config, "the machine has no disk to record")
                 .hint("name one with --device, for example a loop device"));
         }
-        let header = header(files, &disks);
+        let mut header = header(files, &disks);
         let local = options.target == Target::Local;
         let filter: Vec<_> = disks.iter().map(|disk| format!("dev == {}", disk.device)).collect();
         let setup = Setup {
@@ -133,8 +134,12 @@ impl Recorder {
             page_bytes: kernel.layout().page_bytes(),
             events_per_page: kernel.events_per_page(),
             interval: options.interval.unwrap_or(Duration::from_millis(if local { 20 } else { 200 })),
+            registers: registers::script(&disks),
         };
-        transport.begin(&setup)?;
+        let devices = registers::devices(&transport.begin(&setup)?);
+        if !devices.is_empty() {
+            header.registers = serde_json::to_string(&devices).ok();
+        }
         let names: BTreeMap<_, _> = disks.iter().map(|disk| (disk.device, disk.name.clone())).collect();
         let mut watched = Watched::new(names);
         watched.mounted_on(all.standing_on(&disks));
@@ -148,6 +153,7 @@ impl Recorder {
             own: BTreeMap::new(),
             stopping: false,
             disks: disks.clone(),
+            gaps: registers::remarks(&devices),
             // Without named disks, disks that appear during the recording are reported; named ones exclude others.
             before: options.devices.is_empty().then(|| all.default_disks()),
         };
@@ -239,6 +245,8 @@ struct Worker {
     stopping: bool,
     /// The disks that are recorded.
     disks: Vec<Disk>,
+    /// Registers of their devices that could not be read.
+    gaps: Vec<String>,
     /// The disks that there were at the start, where all were to be recorded.
     before: Option<Vec<Disk>>,
 }
@@ -311,11 +319,11 @@ impl Worker {
         )
     }
 
-    /// Events lost by CPU, and disks that came or went.
+    /// Registers that could not be read, events lost by CPU, and disks that came or went.
     fn remarks(&self, cpus: &[CpuCounts]) -> Vec<String> {
         let lossy = cpus.iter().filter(|counts| counts.lost > 0);
-        let mut out: Vec<_> =
-            lossy.map(|counts| format!("CPU {} lost {} events", counts.cpu, counts.lost)).collect();
+        let mut out = self.gaps.clone();
+        out.extend(lossy.map(|counts| format!("CPU {} lost {} events", counts.cpu, counts.lost)));
         if let Some(now) = self.transport.disks_now() {
             let gone = self.disks.iter().filter(|disk| !now.hold(disk));
             out.extend(gone.map(|disk| format!("{} was removed during the recording", disk.name)));

@@ -10,7 +10,7 @@ mod ufs;
 
 use emmclab_base::{Error, Kind, Result};
 
-pub use ext_csd::is_ext_csd;
+pub use ext_csd::{is_card_file, is_ext_csd};
 pub use report::{Fact, FieldRow, Report, Setting, Stated, Value};
 pub use source::Source;
 pub use ufs::{is_ufs, is_ufs_file};
@@ -25,6 +25,7 @@ pub fn read(sources: &[Source<'_>]) -> Result<Report> {
     };
     let of_ufs = sources.iter().any(|source| is_ufs_file(source.path) || is_ufs(source.bytes));
     let mut registers = sources.iter().filter(is_register).peekable();
+    let files: Vec<_> = sources.iter().filter(|source| is_card_file(source.path)).collect();
     match (registers.peek(), of_ufs, sources) {
         (Some(first), true, _) => {
             Err(Error::new(Kind::Config, "there are an EXT_CSD register and descriptors of a UFS")
@@ -32,7 +33,13 @@ pub fn read(sources: &[Source<'_>]) -> Result<Report> {
                 .hint("give the registers of one device"))
         }
         (_, true, _) => ufs::Descriptors::read(sources).map(|found| found.report()),
-        (Some(_), false, _) => one_of(registers),
+        (Some(_), false, _) => {
+            let register = one_of(registers)?;
+            register.with_files(&files).map(|found| found.report())
+        }
+        (None, false, _) if !files.is_empty() => {
+            ext_csd::ExtCsd::of_nothing().with_files(&files).map(|found| found.report())
+        }
         // A single file is a register that is damaged, or something else; the reader says what is wrong.
         (None, false, [only]) => ext_csd::ExtCsd::read(only).map(|found| found.report()),
         (None, false, _) => {
@@ -43,7 +50,7 @@ pub fn read(sources: &[Source<'_>]) -> Result<Report> {
 }
 
 /// The one register that all of these are.
-fn one_of<'a>(mut sources: impl Iterator<Item = &'a Source<'a>>) -> Result<Report> {
+fn one_of<'a>(mut sources: impl Iterator<Item = &'a Source<'a>>) -> Result<ext_csd::ExtCsd> {
     let Some(first) = sources.next() else {
         return Err(Error::new(Kind::Empty, "there is no EXT_CSD register"));
     };
@@ -55,5 +62,5 @@ fn one_of<'a>(mut sources: impl Iterator<Item = &'a Source<'a>>) -> Result<Repor
                 .hint("give the register of one device"));
         }
     }
-    Ok(found.report())
+    Ok(found)
 }

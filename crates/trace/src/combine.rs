@@ -246,6 +246,10 @@ impl Combiner {
             block_notes: headers.iter().find_map(|header| header.block_notes.clone()),
             // Each trace's own says nothing about all of them together.
             activity: None,
+            registers: headers[0]
+                .registers
+                .clone()
+                .filter(|_| headers.iter().all(|header| header.registers == headers[0].registers)),
         }
     }
 

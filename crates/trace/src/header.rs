@@ -31,6 +31,9 @@ pub struct Header {
     pub block_notes: Option<String>,
     /// The activity recorded beside the requests (commands of the driver, waits for durability), as JSON.
     pub activity: Option<String>,
+    /// What the recorded devices say of themselves (files of registers by device, and what could not be read), as JSON.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub registers: Option<String>,
 }
 
 impl Header {

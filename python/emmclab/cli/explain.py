@@ -33,7 +33,7 @@ from emmclab.cli.meter import Meter
 from emmclab.cli.names import explained_words
 from emmclab.cli.options import AsJson, Reading, with_groups
 from emmclab.cli.show import framed, show_explained
-from emmclab.cli.show_registers import explain_registers
+from emmclab.cli.show_registers import explain_registers, show_recorded
 from emmclab.cli.simulation import Capacity, configured, device_names
 from emmclab.devices.device import Device
 from emmclab.devices.register_files import holds_registers
@@ -44,12 +44,13 @@ from emmclab.errors import ConfigError, InputError
 from emmclab.runtime.quantity import size
 from emmclab.traces.profile_fields import JUMP_FIELDS, LEDGER_MEANINGS, jump_cells
 from emmclab.traces.reading import bundled_by_name, or_bundled
+from emmclab.traces.recorded_registers import recorded_devices
 
 _METAVAR = "WHAT"
 #: Why a file was read as the format it was read as.
 _SIGNS = {"content": "its content", "--format": "--format", "--columns": "--columns"}
 #: Fields of a header that are JSON themselves.
-_JSON_FIELDS = ("activity", "clock_jumps")
+_JSON_FIELDS = ("activity", "clock_jumps", "registers")
 #: Formats of traces that were not read from a file at first.
 _OWN = ("record", "synthetic")
 _CLOCKS = {
@@ -200,10 +201,13 @@ def explain(
         "columns": _core.trace_columns(),
     }
     run = run_of(trace)
+    devices = recorded_devices(source.header, str(trace))
     if as_json:
+        explained["registers"] = [device.to_dict() for device in devices]
         print_json(explained if run is None else explained | {"run": made_of(run)})
         return
     _show(stdout(), explained)
+    show_recorded(stdout(), devices, str(trace))
     if run is not None:
         stdout().print(Text("Simulated run", "bold"))
         show_made(stdout(), run)

@@ -1,4 +1,4 @@
-"""`emmclab preset --ext-csd FILE | --ufs PATH`."""
+"""`emmclab preset --ext-csd FILE | --ufs PATH | --from RECORDING`."""
 
 from __future__ import annotations
 
@@ -29,6 +29,7 @@ def register(app: typer.Typer) -> None:
             "emmclab preset --ext-csd /sys/kernel/debug/mmc0/mmc0:0001/ext_csd -o my.toml",
             "emmclab preset --ext-csd mmc-utils.txt --like emmc51-tlc -o my.toml",
             "emmclab preset --ufs /sys/devices/platform/soc/1d84000.ufshc -o my.toml",
+            "emmclab preset --from phone.parquet -o my.toml",
         )
     )(preset)
 
@@ -53,6 +54,14 @@ def preset(
             "the output of ufs-utils.",
         ),
     ] = None,
+    recording: Annotated[
+        Path | None,
+        typer.Option(
+            "--from",
+            metavar="RECORDING",
+            help="Registers that `emmclab record` has stored with a trace.",
+        ),
+    ] = None,
     like: Annotated[
         str | None,
         typer.Option(
@@ -67,7 +76,7 @@ def preset(
     as_json: AsJson = False,
 ) -> None:
     """Make a device preset of what a real device says of itself in its registers."""
-    found = _read(ext_csd, ufs)
+    found = _read(ext_csd, ufs, recording)
     made = found.preset(like=like, name=name or (output.stem if output is not None else None))
     if output is not None:
         write_whole(output, made.toml)
@@ -93,18 +102,20 @@ def preset(
     )
 
 
-def _read(ext_csd: Path | None, ufs: Path | None) -> Registers:
+def _read(ext_csd: Path | None, ufs: Path | None, recording: Path | None) -> Registers:
     """Read the registers of the one source that is given."""
-    given = [path for path in (ext_csd, ufs) if path is not None]
+    given = [path for path in (ext_csd, ufs, recording) if path is not None]
     if len(given) != 1:
         raise ConfigError(
             "give the registers of one device" if given else "the registers of a device are missing",
             kind="config",
             field="--ext-csd",
-            hint="name the EXT_CSD register of an eMMC with --ext-csd, or the descriptors of a UFS with "
-            "--ufs",
+            hint="name the EXT_CSD register of an eMMC with --ext-csd, the descriptors of a UFS with --ufs, "
+            "or a recording with --from",
         )
     found = registers(given[0])
+    if recording is not None:
+        return found
     kind = "emmc" if ext_csd is not None else "ufs"
     if found.kind != kind:
         raise ConfigError(

@@ -23,6 +23,7 @@ from emmclab.cli.options import AsJson, with_groups
 from emmclab.cli.outputs import in_a_folder, note_picture
 from emmclab.errors import ConfigError
 from emmclab.traces.ledger import ledger_line
+from emmclab.traces.recorded_registers import recorded_devices
 
 #: Longest wait for a batch; how soon an end is noticed, seconds.
 _WAIT_S = 0.1
@@ -96,8 +97,9 @@ def record(
     for remark in early + ended.remarks:
         say(f"note: {remark}")
     activity = json.loads(ended.header["activity"] or "{}")
+    devices = recorded_devices(ended.header, str(output))
     if as_json:
-        header = {name: text for name, text in ended.header.items() if name != "activity"}
+        header = {name: text for name, text in ended.header.items() if name not in ("activity", "registers")}
         print_json(
             {
                 "trace": str(output),
@@ -106,6 +108,7 @@ def record(
                 "activity": {
                     part: activity.get(part, []) for part in ("hosts", "syncs", "stalls", "journals")
                 },
+                "registers": [device.to_dict() for device in devices],
                 "ended_early": ended.early,
                 "command_status": status if command else None,
                 "remarks": ended.remarks,
@@ -113,6 +116,8 @@ def record(
         )
     else:
         stdout().print(f"{output}: {ledger_line(ended.ledger)}", markup=False, soft_wrap=True)
+        for device in devices:
+            stdout().print(device.line(), markup=False, soft_wrap=True)
         show_activity(stdout(), activity)
     if status:
         say(f"note: the command ended with status {status}; the recording is whole")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from rich.console import Console
@@ -12,6 +13,7 @@ from emmclab.cli.console import print_json, stdout
 from emmclab.cli.show import framed
 from emmclab.devices.register_preset import RegisterPreset
 from emmclab.devices.registers import Registers
+from emmclab.traces.recorded_registers import RecordedDevice
 
 #: The option of `emmclab preset` for each kind.
 _OPTIONS = {"emmc": "--ext-csd", "ufs": "--ufs"}
@@ -32,14 +34,7 @@ def explain_registers(found: Registers, as_json: bool) -> None:
         )
         return
     console = stdout()
-    what = "its EXT_CSD register says" if found.kind == "emmc" else "its descriptors say"
-    table = framed(f"{found.standard}: what {what}")
-    for heading in ("", "Says", "Field"):
-        table.add_column(heading, overflow="fold")
-    for fact in found.facts:
-        table.add_row(fact["topic"], Text(fact["text"] or "–"), Text(", ".join(fact["from"]), "dim"))
-    console.print(table)
-    _notes(console, found.notes)
+    _facts(console, "", found.report)
     console.print(
         f"`emmclab preset {_OPTIONS[found.kind]} {found.source} -o my.toml` makes a device preset of it; "
         "`--json` has every field",
@@ -47,6 +42,35 @@ def explain_registers(found: Registers, as_json: bool) -> None:
         soft_wrap=True,
         style="dim",
     )
+
+
+def show_recorded(console: Console, devices: Sequence[RecordedDevice], recording: str) -> None:
+    """Print what the devices of a recording said of themselves, and what could not be read of them."""
+    for device in devices:
+        if device.report is None:
+            _notes(console, [device.line()])
+            continue
+        _facts(console, f"{device.name}: ", device.report)
+        _notes(console, [f"not read: {gap}" for gap in device.gaps])
+    if len(devices) == 1 and devices[0].report is not None:
+        console.print(
+            f"`emmclab preset --from {recording} -o my.toml` makes a device preset of it",
+            markup=False,
+            soft_wrap=True,
+            style="dim",
+        )
+
+
+def _facts(console: Console, of: str, report: dict[str, Any]) -> None:
+    """Print the facts of a report of registers; `of` begins the title."""
+    what = "its EXT_CSD register says" if report["kind"] == "emmc" else "its descriptors say"
+    table = framed(f"{of}{report['standard']}: what {what}")
+    for heading in ("", "Says", "Field"):
+        table.add_column(heading, overflow="fold")
+    for fact in report["facts"]:
+        table.add_row(fact["topic"], Text(fact["text"] or "–"), Text(", ".join(fact["from"]), "dim"))
+    console.print(table)
+    _notes(console, report["notes"])
 
 
 def show_preset(console: Console, found: Registers, made: RegisterPreset) -> None:

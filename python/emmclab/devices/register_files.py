@@ -12,6 +12,8 @@ from pathlib import Path
 
 from emmclab import _core
 from emmclab.errors import ConfigError, FormatError, InputError
+from emmclab.traces.reading import read
+from emmclab.traces.recorded_registers import recorded_devices
 
 #: The longest file with registers that is read, bytes: logs that hold a dump are shorter.
 _MOST_BYTES = 4 << 20
@@ -27,16 +29,22 @@ _HINT = (
 )
 _ARCHIVES = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz")
 
+#: The first bytes of a Parquet file, the form of a recording.
+_PARQUET = b"PAR1"
+
 #: A path as messages name it, and the bytes of the file.
 RegisterFile = tuple[str, bytes]
 
 
 def register_files(source: Path) -> list[RegisterFile]:
-    """Read the files that hold registers: the file itself, or those of a folder or an archive; `-` is stdin.
+    """Read the files that hold registers: the file itself, or those of a folder, an archive or a recording.
+
+    `-` is stdin.
 
     Raises:
         InputError: the operating system refuses, or a file is too large.
-        FormatError: an archive is damaged, or a folder holds no registers.
+        FormatError: an archive is damaged, or a folder or a recording holds no registers.
+        ConfigError: a recording holds those of several devices.
     """
     if str(source) == "-":
         return [("-", _bounded(sys.stdin.buffer.read(_MOST_BYTES + 1), source))]
@@ -47,6 +55,8 @@ def register_files(source: Path) -> list[RegisterFile]:
                 content = file.read(_MOST_BYTES + 1)
         except OSError as error:
             raise InputError.of(error, source) from error
+        if content.startswith(_PARQUET):
+            return _of_recording(source)
         return [(str(source), _bounded(content, source))]
     files = list(held)
     if not files:
@@ -70,6 +80,36 @@ def holds_registers(source: Path) -> bool:
             return _core.are_registers(file.read(_HEAD_BYTES))
     except (OSError, FormatError, ConfigError):
         return False
+
+
+def _of_recording(source: Path) -> list[RegisterFile]:
+    """Return the register files of the device of a recording."""
+    devices = recorded_devices(read(source).header, str(source))
+    if not devices:
+        raise FormatError(
+            f"{source}: the trace has no registers of a device: it is no recording of `emmclab record`, its "
+            "disk is no eMMC or UFS, or it is older than their recording",
+            kind="unknownformat",
+            file=str(source),
+            hint="record the device again, or name its registers with --ext-csd or --ufs",
+        )
+    if len(devices) > 1:
+        names = "; ".join(device.name for device in devices)
+        raise ConfigError(
+            f"{source}: the recording has the registers of several devices ({names})",
+            kind="config",
+            file=str(source),
+            hint="record one of them, with `emmclab record --device`",
+        )
+    (device,) = devices
+    if not device.files:
+        raise FormatError(
+            f"{source}: {device.line()}",
+            kind="unknownformat",
+            file=str(source),
+            hint="make the registers readable, and record again",
+        )
+    return device.files
 
 
 def _bounded(content: bytes, source: Path) -> bytes:

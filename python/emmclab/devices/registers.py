@@ -77,7 +77,7 @@ def registers(source: str | PathLike[str]) -> Registers:
     Args:
         source: a dump of the EXT_CSD register of an eMMC (debugfs, mmc-utils, U-Boot, hexdump, 512 bytes), or
             the descriptors of a UFS: its folder in sysfs, an archive or a listing of it, or the output of
-            ufs-utils.
+            ufs-utils. Or a recording of `emmclab record`, which holds the registers of its device.
 
     Raises:
         EmmclabError: there are no registers, or they are damaged, incomplete or contradict each other.

@@ -7,6 +7,7 @@ from typing import Any
 
 from emmclab.runtime.quantity import duration, size
 from emmclab.traces.profile import Profile
+from emmclab.traces.recorded_registers import recorded_devices
 
 
 def notes(profile: Profile) -> list[tuple[str, str]]:
@@ -59,6 +60,7 @@ def notes(profile: Profile) -> list[tuple[str, str]]:
                 f"({power['wake_ups']:,} times, {power['longest_wake_up_ms']:.1f} ms at most)",
             )
         )
+    found += [("Device", device.line()) for device in recorded_devices(profile["header"], profile.name)]
     if note := profile["header"].get("note"):
         found.append(("Recording", str(note)))
     if (reissues := profile.reissues) is not None and (reissues["reissued"] or reissues["dropped"]):

@@ -50,8 +50,13 @@ echo "@@file cpus"
 for c in $I/per_cpu/cpu*; do echo "${c##*cpu}"; done
 disks
 echo "@@ready"
-# The answer: buffer size in KB, page size, most events per page, seconds between rounds, events, filter.
+# The answer: buffer size in KB, page size, most events per page, seconds between rounds, events, filter, and up to a line "."
+# what prints the registers of the devices, which would not fit into the command.
 read -r B S M N && read -r E && read -r F || exit 1
+G=
+while read -r l && [ "$l" != . ]; do G="$G$l
+"; done
+(eval "$G") 2>/dev/null
 w "$B" $I/buffer_size_kb || die buffer
 for e in $E; do
 case $F,$e in ?*,block/*) w "$F" "$I/events/$e/filter";; esac && w 1 "$I/events/$e/enable" || die "event $e"

@@ -5,6 +5,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Read};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use emmclab_trace::{Error, KernelEvent, Kind, Result};
@@ -14,6 +15,7 @@ use crate::byte_order::ByteOrder;
 use crate::disks::Disks;
 use crate::instance::{Instance, denied};
 use crate::kernel::Files;
+use crate::stream::HelperStream;
 
 use super::{Round, Setup, Transport};
 
@@ -93,7 +95,8 @@ impl Transport for Local {
         &self.files
     }
 
-    fn begin(&mut self, setup: &Setup) -> Result<()> {
+    fn begin(&mut self, setup: &Setup) -> Result<Files> {
+        let registers = registers(&setup.registers);
         self.instance.write("buffer_size_kb", &setup.buffer_kb.to_string())?;
         for event in &setup.events {
             if setup.filters(event) {
@@ -109,7 +112,8 @@ impl Transport for Local {
         }
         self.page = vec![0; setup.page_bytes];
         self.interval = setup.interval;
-        self.instance.write("tracing_on", "1")
+        self.instance.write("tracing_on", "1")?;
+        Ok(registers)
     }
 
     fn round(&mut self, page: &mut dyn FnMut(usize, &[u8])) -> Result<Round> {
@@ -164,6 +168,14 @@ impl Transport for Local {
     fn is_own(&self, task: i32) -> bool {
         Path::new(&format!("/proc/self/task/{task}")).exists()
     }
+}
+
+/// What the commands print that read the registers of devices; nothing where there is no shell.
+fn registers(commands: &str) -> Files {
+    let shell = Command::new("sh").args(["-c", commands]).stdin(Stdio::null()).stderr(Stdio::null()).output();
+    let printed = shell.map_or_else(|_| Vec::new(), |output| output.stdout);
+    let whole = [&printed[..], b"@@end\n"].concat();
+    HelperStream::new(&whole[..]).texts("end").unwrap_or_default()
 }
 
 /// The block devices of this host, in the lines of [`crate::Disks::parse`].

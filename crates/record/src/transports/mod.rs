@@ -28,6 +28,8 @@ pub(crate) struct Setup {
     pub(crate) events_per_page: usize,
     /// Pause between rounds.
     pub(crate) interval: Duration,
+    /// Commands for a shell that print the registers of the devices.
+    pub(crate) registers: String,
 }
 
 impl Setup {
@@ -51,8 +53,8 @@ pub(crate) trait Transport: Send {
     /// The texts of the machine: see [`crate::Kernel::from_files`] and [`crate::Disks::parse`].
     fn files(&self) -> &Files;
 
-    /// Starts recording.
-    fn begin(&mut self, setup: &Setup) -> Result<()>;
+    /// Reads the registers of the devices, then starts recording; the texts of [`crate::registers`].
+    fn begin(&mut self, setup: &Setup) -> Result<Files>;
 
     /// Reads every CPU once, pausing first where nothing is urgent, and gives each page with its CPU to `page`.
     fn round(&mut self, page: &mut dyn FnMut(usize, &[u8])) -> Result<Round>;

@@ -102,17 +102,17 @@ impl Transport for Remote {
         &self.files
     }
 
-    fn begin(&mut self, setup: &Setup) -> Result<()> {
+    fn begin(&mut self, setup: &Setup) -> Result<Files> {
         let mut answer = String::new();
         let (size, most) = (setup.page_bytes, setup.events_per_page);
         let _ = writeln!(answer, "{} {size} {most} {:.3}", setup.buffer_kb, setup.interval.as_secs_f64());
-        let _ = writeln!(answer, "{}\n{}", setup.events.join(" "), setup.filter);
+        let _ = writeln!(answer, "{}\n{}\n{}.", setup.events.join(" "), setup.filter, setup.registers);
         if let Some(input) = &mut self.answer {
             // Where the link is gone, the reading side says so.
             let _ = input.write_all(answer.as_bytes()).and_then(|()| input.flush());
         }
         self.page = vec![0; setup.page_bytes];
-        self.stream.texts("stream").map(drop).map_err(|error| self.explain(error))
+        self.stream.texts("stream").map_err(|error| self.explain(error))
     }
 
     fn round(&mut self, page: &mut dyn FnMut(usize, &[u8])) -> Result<Round> {

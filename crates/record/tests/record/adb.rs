@@ -39,10 +39,17 @@ struct Service {
     acknowledged: Sender<()>,
 }
 
-fn open_service(link: &Arc<Mutex<TcpStream>>, local: u32, remote: u32, name: &str) -> Service {
+fn open_service(
+    shell: &[String],
+    link: &Arc<Mutex<TcpStream>>,
+    local: u32,
+    remote: u32,
+    name: &str,
+) -> Service {
     let command = name.trim_end_matches('\0').strip_prefix("exec:").unwrap();
-    let mut child = Command::new("sh")
-        .args(["-c", command])
+    let mut child = Command::new(&shell[0])
+        .args(&shell[1..])
+        .arg(command)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
@@ -69,7 +76,7 @@ fn open_service(link: &Arc<Mutex<TcpStream>>, local: u32, remote: u32, name: &st
 }
 
 /// Serves one connection as `adbd` does, without authentication (as `ro.adb.secure=0`).
-fn phone(stream: TcpStream) {
+fn phone(shell: &[String], stream: TcpStream) {
     let mut reader = stream.try_clone().unwrap();
     let link = Arc::new(Mutex::new(stream));
     let mut services: HashMap<u32, Service> = HashMap::new();
@@ -92,7 +99,7 @@ fn phone(stream: TcpStream) {
             OPEN => {
                 let local = services.len() as u32 + 1;
                 let name = String::from_utf8(data).unwrap();
-                services.insert(local, open_service(&link, local, arg0, &name));
+                services.insert(local, open_service(shell, &link, local, arg0, &name));
             }
             WRTE => {
                 if let Some(input) = services.get_mut(&arg1).and_then(|service| service.input.as_mut()) {
@@ -118,19 +125,26 @@ fn phone(stream: TcpStream) {
 }
 
 /// Debian's adb server on a port of its own, connected to the stand-in.
-struct Server {
+pub struct Server {
     home: tempfile::TempDir,
     port: u16,
-    serial: String,
+    pub serial: String,
 }
 
 impl Server {
     fn start() -> Self {
+        Self::of(&["sh", "-c"])
+    }
+
+    /// A phone on which these words run a command.
+    pub fn of(shell: &[&str]) -> Self {
+        let shell: Arc<Vec<String>> = Arc::new(shell.iter().map(|word| (*word).to_owned()).collect());
         let phones = TcpListener::bind("127.0.0.1:0").unwrap();
         let serial = phones.local_addr().unwrap().to_string();
         std::thread::spawn(move || {
             for stream in phones.incoming().flatten() {
-                std::thread::spawn(move || phone(stream));
+                let shell = shell.clone();
+                std::thread::spawn(move || phone(&shell, stream));
             }
         });
         // Somebody else may take a port between its choice and the start of the server.
@@ -159,7 +173,7 @@ impl Server {
         String::from_utf8(output.stdout).unwrap()
     }
 
-    fn target(&self, serial: &str) -> Target {
+    pub fn target(&self, serial: &str) -> Target {
         Target::Adb { serial: Some(serial.to_owned()), port: Some(self.port) }
     }
 }

@@ -13,6 +13,7 @@ mod guest_ufs;
 mod live;
 mod others;
 mod page;
+mod registers;
 mod remote;
 mod stored;
 mod trace_dat;

@@ -133,19 +133,25 @@ fn what_cannot_be_reached_is_said_in_words() {
 }
 
 /// An ssh server of this host's own for each connection, without a port, for a key made now.
-struct Sshd {
+pub struct Sshd {
     folder: tempfile::TempDir,
 }
 
 impl Sshd {
     fn new() -> Self {
+        Self::behind("")
+    }
+
+    /// A server that runs this command in place of the one that is asked for; empty: that one.
+    pub fn behind(command: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
         for key in ["host", "user"] {
             run("ssh-keygen", &["-q", "-t", "ed25519", "-N", "", "-f", &path(key)]);
         }
+        let forced = if command.is_empty() { String::new() } else { format!("ForceCommand {command}\n") };
         let config = format!(
-            "HostKey {}\nAuthorizedKeysFile {}\nStrictModes no\nUsePAM no\n\
+            "{forced}HostKey {}\nAuthorizedKeysFile {}\nStrictModes no\nUsePAM no\n\
              PermitRootLogin yes\nPidFile none\n",
             path("host"),
             path("user.pub")
@@ -155,7 +161,7 @@ impl Sshd {
         Self { folder }
     }
 
-    fn target(&self) -> Target {
+    pub fn target(&self) -> Target {
         let key = self.folder.path().join("user");
         let server =
             format!("ProxyCommand=/usr/sbin/sshd -i -f {}", self.folder.path().join("config").display());

@@ -12,7 +12,7 @@ const ERASE_UNIT: u64 = 512 << 10;
 impl ExtCsd {
     /// Everything that it says.
     pub fn report(&self) -> Report {
-        let mut notes = Vec::new();
+        let mut notes = self.card.as_ref().map_or_else(Vec::new, |card| card.notes.clone());
         self.note_gaps(&mut notes);
         let facts = self.facts();
         let settings = settings::of(self, &mut notes);
@@ -85,13 +85,17 @@ impl ExtCsd {
             }),
             meaning: field.meaning,
         };
-        FIELDS.iter().map(row).collect()
+        let of_card = self.card.iter().flat_map(super::card::Card::rows);
+        FIELDS.iter().map(row).chain(of_card).collect()
     }
 
     fn facts(&self) -> Vec<crate::report::Fact> {
         let mut facts = Facts(Vec::new());
         let is_known = self.revision().is_some();
         facts.add("standard", is_known.then(|| self.standard()), &["EXT_CSD_REV"]);
+        if let Some(card) = &self.card {
+            facts.add("product", card.product(), &["CID"]);
+        }
         facts.add("firmware", self.firmware(), &["FIRMWARE_VERSION"]);
         self.sizes(&mut facts);
         self.durability(&mut facts);

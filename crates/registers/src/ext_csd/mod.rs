@@ -1,6 +1,7 @@
 //! The `EXT_CSD` register of an eMMC (JESD84-B51, 7.4), in the forms that programs print: 512 bytes, digits, rows and words of
 //! dumps, and the sentences of mmc-utils.
 
+mod card;
 mod describe;
 mod dump;
 pub mod fields;
@@ -10,6 +11,7 @@ mod settings;
 use emmclab_base::{Error, Kind, Result};
 
 use crate::source::{Source, text_of};
+pub use card::is_card_file;
 use fields::{Field, REGISTER_BYTES};
 
 /// The newest revision whose fields are known: that of eMMC 5.1.
@@ -22,6 +24,8 @@ const MOST: u8 = 20;
 pub(crate) struct ExtCsd {
     bytes: [u8; REGISTER_BYTES],
     known: [bool; REGISTER_BYTES],
+    /// What Linux shows of the device beside the register.
+    card: Option<card::Card>,
 }
 
 impl ExtCsd {
@@ -33,6 +37,31 @@ impl ExtCsd {
         Self::of(source.bytes).and_then(Self::checked).map_err(|error| error.in_file(source.path))
     }
 
+    /// What the files of sysfs say of a device beside its register, or in its place where that could not be read. What the
+    /// register says comes first: the kernel keeps the values of sysfs from the time at which it found the device.
+    ///
+    /// # Errors
+    /// Where a file holds something else than the kernel prints, or the files say nothing.
+    pub fn with_files(mut self, sources: &[&Source<'_>]) -> Result<Self> {
+        let Some(first) = sources.first() else { return Ok(self) };
+        let card = card::Card::read(sources)?;
+        for (field, bytes) in &card.fields {
+            if self.bytes_of(*field).is_none() {
+                self.bytes[field.range()].copy_from_slice(bytes);
+                self.known[field.range()].fill(true);
+            }
+        }
+        if card.says_something() {
+            self.card = Some(card);
+        }
+        self.checked().map_err(|error| error.in_file(first.path))
+    }
+
+    /// A register of which nothing is known.
+    pub const fn of_nothing() -> Self {
+        Self { bytes: [0; REGISTER_BYTES], known: [false; REGISTER_BYTES], card: None }
+    }
+
     fn of(bytes: &[u8]) -> Result<Self> {
         let Some(text) = text_of(bytes) else { return Self::raw(bytes) };
         let found = sentences::read(&text)?;
@@ -42,9 +71,9 @@ impl ExtCsd {
             Err(error) => return Err(error),
         };
         let mut register = match dumped {
-            Some(bytes) => Self { bytes, known: [true; REGISTER_BYTES] },
+            Some(bytes) => Self { bytes, known: [true; REGISTER_BYTES], card: None },
             None if found.is_empty() => return Err(Self::unknown(&text)),
-            None => Self { bytes: [0; REGISTER_BYTES], known: [false; REGISTER_BYTES] },
+            None => Self::of_nothing(),
         };
         for sentences::Found { field, value, line } in found {
             register.add(field, &value).map_err(|error| error.at_line(line))?;
@@ -61,7 +90,7 @@ impl ExtCsd {
                 .at_offset(bytes.len().min(REGISTER_BYTES) as u64)
                 .hint(HINT));
         };
-        Ok(Self { bytes: register, known: [true; REGISTER_BYTES] })
+        Ok(Self { bytes: register, known: [true; REGISTER_BYTES], card: None })
     }
 
     fn unknown(text: &str) -> Error {
@@ -122,7 +151,7 @@ impl ExtCsd {
                     .hint(HINT));
             }
         }
-        if self.number(fields::EXT_CSD_REV).is_none() && !self.has_any() {
+        if self.number(fields::EXT_CSD_REV).is_none() && !self.has_any() && self.card.is_none() {
             return Err(Error::new(Kind::Empty, "it names no field of the register").hint(HINT));
         }
         Ok(self)

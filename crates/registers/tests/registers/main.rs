@@ -7,6 +7,7 @@
     reason = "a test may fail"
 )]
 
+mod card;
 mod damaged;
 mod ext_csd;
 mod support;

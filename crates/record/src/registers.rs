@@ -1,0 +1,140 @@
+//! What the recorded devices say of themselves: the files of sysfs and debugfs that hold the registers of an eMMC or the
+//! descriptors of a UFS, as they were at the start of the recording. `emmclab-registers` reads their contents.
+//!
+//! The recorded machine prints for each disk a text `registers/DISK`:
+//!
+//! ```text
+//! emmc /sys/devices/...     `emmc` or `ufs`, and the folder of the device
+//! + NAME VALUE              a file of that folder and its line
+//! - NAME REASON             a file or folder that could not be read, and why
+//! ```
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use crate::disks::Disk;
+use crate::kernel::Files;
+
+/// Name of a text, before that of its disk.
+const PREFIX: &str = "registers/";
+/// How the register of an eMMC becomes readable, where it is not there.
+const NO_DEBUGFS: &str = "is not there (as root: `mount -t debugfs nodev /sys/kernel/debug`)";
+
+/// The commands for a POSIX shell that print the texts of these disks.
+pub(crate) fn script(disks: &[Disk]) -> String {
+    let is_plain =
+        |name: &&str| name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-!.".contains(&byte));
+    let names: Vec<_> = disks.iter().map(|disk| &*disk.name).filter(is_plain).collect();
+    let lines = include_str!("transports/registers.sh").lines().filter(|line| !line.starts_with('#'));
+    let lines: Vec<_> = lines.collect();
+    format!("N='{}'\n{}\n", names.join(" "), lines.join("\n"))
+}
+
+/// A device, and its files.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct DeviceRegisters {
+    /// The recorded disks that are on it.
+    pub disks: Vec<String>,
+    /// `emmc` or `ufs`.
+    pub kind: String,
+    /// Its folder on the recorded machine.
+    pub folder: String,
+    /// The files of that folder that could be read, by their path in it, and their lines.
+    pub files: BTreeMap<String, String>,
+    /// What could not be read, and why.
+    pub gaps: Vec<String>,
+}
+
+/// The devices of the texts that the recorded machine has printed.
+pub(crate) fn devices(texts: &Files) -> Vec<DeviceRegisters> {
+    let mut devices: Vec<DeviceRegisters> = Vec::new();
+    for (name, text) in texts {
+        let Some(disk) = name.strip_prefix(PREFIX) else { continue };
+        let mut lines = text.lines();
+        let Some((kind, folder)) = lines.next().and_then(|line| line.split_once(' ')) else { continue };
+        let at = devices.iter().position(|device| device.folder == folder).unwrap_or_else(|| {
+            let (kind, folder) = (kind.to_owned(), folder.to_owned());
+            devices.push(DeviceRegisters { kind, folder, ..DeviceRegisters::default() });
+            devices.len() - 1
+        });
+        let device = &mut devices[at];
+        device.disks.push(disk.to_owned());
+        let mut missing: BTreeMap<(&str, &str), Vec<&str>> = BTreeMap::new();
+        for line in lines {
+            let mut words = line.splitn(3, ' ');
+            match (words.next(), words.next(), words.next()) {
+                (Some("+"), Some(file), Some(value)) => {
+                    device.files.insert(file.to_owned(), value.trim().to_owned());
+                }
+                (Some("-"), Some(file), Some(why)) => {
+                    let (folder, file) = file.rsplit_once('/').unwrap_or(("", file));
+                    let why =
+                        if (folder, file, why) == ("", "ext_csd", "is not there") { NO_DEBUGFS } else { why };
+                    missing.entry((folder, why)).or_default().push(file);
+                }
+                _ => {}
+            }
+        }
+        device.gaps.extend(missing.iter().map(|((folder, why), files)| match *folder {
+            "" => format!("{} {why}", files.join(", ")),
+            folder => format!("{folder}: {} {why}", files.join(", ")),
+        }));
+    }
+    devices
+}
+
+/// What could not be read of each device, for people.
+pub(crate) fn remarks(devices: &[DeviceRegisters]) -> Vec<String> {
+    let of = |device: &DeviceRegisters| {
+        let lack = if device.files.is_empty() { "no registers" } else { "registers incomplete" };
+        (!device.gaps.is_empty())
+            .then(|| format!("{}: {lack}: {}", device.disks.join(", "), device.gaps.join("; ")))
+    };
+    devices.iter().filter_map(of).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn texts(texts: &[(&str, &str)]) -> Files {
+        texts.iter().map(|(name, text)| (format!("registers/{name}"), (*text).to_owned())).collect()
+    }
+
+    #[test]
+    fn logical_units_of_a_ufs_are_one_device_and_what_lacks_is_named_by_its_folder() {
+        let found = devices(&texts(&[
+            (
+                "sda",
+                "ufs /sys/x/1.ufshc\n+ flags/wb_enable true\n- flags/hpb cannot be read\n- flags/a cannot be read\n\
+                     - health_descriptor is not there\n",
+            ),
+            ("sdb", "ufs /sys/x/1.ufshc\n"),
+        ]));
+        let [device] = &found[..] else { panic!("{found:?}") };
+        assert_eq!(device.disks, ["sda", "sdb"]);
+        assert_eq!(device.files["flags/wb_enable"], "true");
+        assert_eq!(device.gaps, ["health_descriptor is not there", "flags: hpb, a cannot be read"]);
+        assert!(
+            remarks(&found)[0].starts_with("sda, sdb: registers incomplete: health"),
+            "{:?}",
+            remarks(&found)
+        );
+    }
+
+    #[test]
+    fn a_register_without_debugfs_is_a_gap_that_says_what_helps() {
+        let found =
+            devices(&texts(&[("mmcblk0", "emmc /sys/x/mmc0:0001\n+ cid 150100\n- ext_csd is not there\n")]));
+        assert!(found[0].gaps[0].contains("mount -t debugfs"), "{:?}", found[0].gaps);
+        assert_eq!(devices(&texts(&[("vda", "")])), []);
+    }
+
+    #[test]
+    fn a_name_that_a_shell_would_take_for_more_is_not_asked_for() {
+        let disk = |name: &str| Disk { name: name.to_owned(), ..Disk::default() };
+        let text = script(&[disk("mmcblk0"), disk("a'; reboot; '"), disk("sda")]);
+        assert!(text.starts_with("N='mmcblk0 sda'\n") && !text.contains("# Prints"), "{text}");
+    }
+}

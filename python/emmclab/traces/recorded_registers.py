@@ -1,0 +1,96 @@
+"""What the devices of a recording said of themselves when it began."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from emmclab import _core
+from emmclab.errors import EmmclabError
+
+#: Facts of a device that a line about it has, by their topic, in this order.
+_TOPICS = (
+    "product",
+    "capacity",
+    "volatile cache",
+    "command queue",
+    "queue",
+    "WriteBooster",
+    "life used, type A (mostly SLC)",
+    "life used, type B (mostly MLC, TLC)",
+    "spare blocks",
+)
+
+
+@dataclass(frozen=True)
+class RecordedDevice:
+    """A device of a recording.
+
+    Attributes:
+        disks: names of the recorded disks that are on it.
+        kind: `emmc` or `ufs`.
+        files: path and bytes of each file that was read of it, as messages name the path.
+        gaps: what could not be read, and why.
+        report: what the files say, as `emmclab.registers` has it; None where they are damaged or missing.
+        problem: why not; empty with a report.
+    """
+
+    disks: list[str]
+    kind: str
+    files: list[tuple[str, bytes]]
+    gaps: list[str]
+    report: dict[str, Any] | None
+    problem: str
+
+    @property
+    def name(self) -> str:
+        """The names of its disks."""
+        return ", ".join(self.disks)
+
+    def line(self) -> str:
+        """Describe it in one line: what it is and can do, and how worn it is."""
+        if self.report is None:
+            return f"{self.name}: {self.problem}" if self.disks else self.problem
+        facts = {fact["topic"]: fact["text"] for fact in self.report["facts"]}
+        known = [f"{topic}: {text}" for topic in _TOPICS if (text := facts.get(topic))]
+        return f"{self.name}: " + "; ".join([self.report["standard"], *known])
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it for JSON."""
+        report = self.report or {}
+        said = {name: report.get(name) for name in ("standard", "facts", "fields", "notes")}
+        head = {"disks": self.disks, "kind": self.kind, "gaps": self.gaps}
+        return {**head, "problem": self.problem or None, **said}
+
+
+def recorded_devices(header: Mapping[str, str | None], recording: str) -> list[RecordedDevice]:
+    """Read the registers that `emmclab record` has stored with a trace; none where there are none.
+
+    Args:
+        header: that of the trace.
+        recording: the file, which messages name.
+
+    >>> recorded_devices({"registers": None}, "phone.parquet")
+    []
+    """
+    try:
+        stored = json.loads(header.get("registers") or "[]")
+        return [_device(one, recording) for one in stored]
+    except (ValueError, TypeError, AttributeError, KeyError):
+        return [RecordedDevice([], "", [], [], None, "the registers in the header of the trace are damaged")]
+
+
+def _device(stored: dict[str, Any], recording: str) -> RecordedDevice:
+    disks, kind, gaps = list(stored["disks"]), str(stored["kind"]), [str(gap) for gap in stored["gaps"]]
+    folder = str(stored["folder"]).rsplit("/", 1)[-1]
+    files = [(f"{recording}/{folder}/{file}", str(text).encode()) for file, text in stored["files"].items()]
+    if not files:
+        problem = f"no register could be read: {'; '.join(gaps)}"
+        return RecordedDevice(disks, kind, files, gaps, None, problem)
+    try:
+        report = json.loads(_core.read_registers(files))
+    except EmmclabError as error:
+        return RecordedDevice(disks, kind, files, gaps, None, str(error))
+    return RecordedDevice(disks, kind, files, gaps, report, "")
