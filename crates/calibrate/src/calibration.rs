@@ -5,6 +5,9 @@ use serde::Serialize;
 /// Sizes with fewer held-out requests are left out of the summary of errors.
 pub const ENOUGH: usize = 5;
 
+/// Fewer requests of an operation do not determine its times.
+pub const FEW: usize = 50;
+
 /// Options of a calibration.
 #[derive(Clone, Debug)]
 pub struct CalibrateOptions {
@@ -30,18 +33,31 @@ pub struct Figure {
     pub high: Option<f64>,
 }
 
-/// Requests that ask for durability, which are no part of the fit of plain reads and writes.
+/// Requests that are no part of the fit of plain reads and writes.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct DurabilityRow {
-    /// `flush`, `preflush` (the flush before the data of a write) or `fua` (a write that is durable on completion).
+    /// `flush`, `preflush` (the flush before the data of a write), `fua` (a write that is durable on completion) or `discard`.
     pub kind: &'static str,
     /// Number of requests.
     pub requests: usize,
-    /// Median time: of a flush from start to completion, of a preflush from start to issue, of a FUA write from issue to
+    /// Median time: of a flush or discard from start to completion, of a preflush from start to issue, of a FUA write from issue to
     /// completion.
     pub median_us: f64,
-    /// The setting that was fitted to it; `None` where the simulated device has none.
+    /// The setting that was fitted to it; `None` where there are fewer than [`ENOUGH`], or the flushes before data were not needed.
     pub setting: Option<&'static str>,
+}
+
+/// Requests that took at least twice the time of their operation and size.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct StallRow {
+    /// Operation.
+    pub op: &'static str,
+    /// Requests of the operation.
+    pub requests: usize,
+    /// How many of them took so long.
+    pub stalls: usize,
+    /// Their median time beyond the predicted one.
+    pub median_us: f64,
 }
 
 /// Measured and predicted service times of one size, in us; medians.
@@ -91,8 +107,16 @@ pub struct Calibration {
     pub requests: usize,
     /// Requests left out because they waited for the device to wake up, after an idle gap.
     pub woken: usize,
-    /// Requests that ask for durability.
+    /// Flushes, durable writes and discards.
     pub durability: Vec<DurabilityRow>,
+    /// Stalls of reads and writes, where there are enough requests and stalls.
+    pub stalls: Vec<StallRow>,
+    /// Requests that the device serves at once.
+    pub queue_depth: usize,
+    /// Requests whose service began while that of others ran, which `queue_depth` rests on; 0 where it is 1.
+    pub overlapping: usize,
+    /// What the samples do not determine, and what was assumed in its place, in words.
+    pub warnings: Vec<String>,
     /// Packed commands left out; 0 unless `skip_packed`.
     pub packed: usize,
 }

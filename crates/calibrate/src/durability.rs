@@ -1,9 +1,12 @@
-//! Requests that ask for durability: flushes, and writes with a flush before them or with forced unit access (FUA).
+//! Requests that are no plain reads and writes: flushes, writes with a flush before them or with forced unit access (FUA),
+//! and discards.
 
 use emmclab_trace::{Flags, Op, Request};
 
 use crate::calibration::{DurabilityRow, ENOUGH};
-use crate::statistics::median;
+use rand_pcg::Pcg64;
+
+use crate::statistics::{median, resampled};
 
 /// The times of such requests, us.
 #[derive(Clone, Debug, Default)]
@@ -12,14 +15,19 @@ pub(crate) struct Durability {
     preflushes: Vec<f64>,
     /// FUA writes: sectors, and time from issue on.
     fua: Vec<(u32, f64)>,
+    discards: Vec<f64>,
 }
 
 impl Durability {
-    /// Takes a request that asks for durability, which took `service_us` from start to completion; false for others.
+    /// Takes such a request, which took `service_us` from start to completion; false for others.
     pub fn take(&mut self, request: &Request, service_us: f64) -> bool {
         let (preflush, fua) = (request.flags.contains(Flags::PREFLUSH), request.flags.contains(Flags::FUA));
         if request.op == Op::Flush {
             self.flushes.push(service_us);
+            return true;
+        }
+        if request.op == Op::Discard {
+            self.discards.push(service_us);
             return true;
         }
         if !preflush && !fua {
@@ -43,19 +51,50 @@ impl Durability {
         (extra.len() >= ENOUGH).then(|| median(&mut extra).max(0.0))
     }
 
+    /// Time of a flush on top of `fixed_us`, that of a command; from the flushes before the data of writes where there are too few others.
+    /// `None` where these are too few, too.
+    pub fn flush_us(&self, fixed_us: f64) -> Option<f64> {
+        beyond(&self.flushes, fixed_us).or_else(|| beyond(&self.preflushes, fixed_us))
+    }
+
+    /// Time of a discard on top of `fixed_us`, that of a command; `None` with too few.
+    pub fn discard_us(&self, fixed_us: f64) -> Option<f64> {
+        beyond(&self.discards, fixed_us)
+    }
+
+    /// As many of each kind, drawn with replacement.
+    pub fn resampled(&self, random: &mut Pcg64) -> Self {
+        Self {
+            flushes: resampled(&self.flushes, random),
+            preflushes: resampled(&self.preflushes, random),
+            fua: resampled(&self.fua, random),
+            discards: resampled(&self.discards, random),
+        }
+    }
+
     /// Counts and medians of the kinds that occurred.
     pub fn rows(&self) -> Vec<DurabilityRow> {
         let fua: Vec<f64> = self.fua.iter().map(|(_, us)| *us).collect();
-        let setting = (fua.len() >= ENOUGH).then_some("controller.reliable_write_us");
-        [("flush", &self.flushes, None), ("preflush", &self.preflushes, None), ("fua", &fua, setting)]
-            .into_iter()
-            .filter(|(_, times, _)| !times.is_empty())
-            .map(|(kind, times, setting)| DurabilityRow {
-                kind,
-                requests: times.len(),
-                median_us: median(&mut times.clone()),
-                setting,
-            })
-            .collect()
+        let preflush = if self.flushes.len() < ENOUGH { "cache.flush_us" } else { "" };
+        [
+            ("flush", &self.flushes, "cache.flush_us"),
+            ("preflush", &self.preflushes, preflush),
+            ("fua", &fua, "controller.reliable_write_us"),
+            ("discard", &self.discards, "controller.discard_us"),
+        ]
+        .into_iter()
+        .filter(|(_, times, _)| !times.is_empty())
+        .map(|(kind, times, setting)| DurabilityRow {
+            kind,
+            requests: times.len(),
+            median_us: median(&mut times.clone()),
+            setting: Some(setting).filter(|setting| times.len() >= ENOUGH && !setting.is_empty()),
+        })
+        .collect()
     }
+}
+
+/// The median beyond a time; `None` with too few.
+fn beyond(times_us: &[f64], fixed_us: f64) -> Option<f64> {
+    (times_us.len() >= ENOUGH).then(|| (median(&mut times_us.to_vec()) - fixed_us).max(0.0))
 }

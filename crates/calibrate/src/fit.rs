@@ -3,10 +3,12 @@
 use emmclab_trace::{Error, Kind, Op, Result, interrupt};
 use rand_pcg::Pcg64;
 
-use crate::calibration::{CalibrateOptions, Calibration, ENOUGH, Figure, SizeRow};
+use crate::calibration::{CalibrateOptions, Calibration, ENOUGH, FEW, Figure, SizeRow};
+use crate::durability::Durability;
 use crate::model::{Shape, Timing};
 use crate::power::PowerFit;
 use crate::samples::{Group, Samples};
+use crate::stalls::{self, Stalls};
 use crate::statistics::median;
 use crate::{preset, search};
 
@@ -36,24 +38,34 @@ pub fn calibrate(samples: &Samples, options: &CalibrateOptions) -> Result<Calibr
     }
     let mut random = Pcg64::new(u128::from(options.seed), 0x00CA_11B8);
     let tried = if half.len() < 3 { &all } else { &half };
-    let (shape, half_timing) = search::best_shape(tried, &mut random)?;
-    let timing = search::refine(&shape, &half_timing, &all, &mut random);
+    let mut warnings = Vec::new();
+    let link = assumed_link(&all, &mut warnings);
+    let (shape, half_timing) = search::best_shape(tried, link, &mut random)?;
+    let timing = search::refine(&shape, &half_timing, &all, link, &mut random);
     let reads = all.len() > writes;
-    let fitted = |timing: Timing, fetch_us, power| {
+    let fitted = |timing: Timing, durability: &Durability, fetch_us, power| {
         let plain_us = |sectors: u32| timing.service_us(&shape, Op::Write, f64::from(sectors) / 2.0);
         let reliable_us = samples.durability().reliable_us(plain_us);
-        Fitted { timing, reads, fetch_us, reliable_us, power }
+        let (flush_us, discard_us) =
+            (durability.flush_us(timing.write_overhead), durability.discard_us(timing.write_overhead));
+        Fitted { timing, reads, link: link.is_none(), fetch_us, reliable_us, flush_us, discard_us, power }
     };
-    let found = fitted(timing, samples.fetch_us(), samples.power().cloned());
+    let found = fitted(timing, samples.durability(), samples.fetch_us(), samples.power().cloned());
     let mut refits = Vec::new();
+    let mut lot = Pcg64::new(u128::from(options.seed), 0x000F_1005);
     for _ in 0..RESAMPLES {
         interrupt::check()?;
         let resampled: Vec<Group> = all.iter().map(|group| group.resampled(&mut random)).collect();
-        let refit = search::refine(&shape, &found.timing, &resampled, &mut random);
+        let refit = search::refine(&shape, &found.timing, &resampled, link, &mut random);
         let power = samples.resampled_power(&mut random);
-        refits.push(fitted(refit, samples.resampled_fetch_us(&mut random), power));
+        let durability = samples.durability().resampled(&mut lot);
+        refits.push(fitted(refit, &durability, samples.resampled_fetch_us(&mut random), power));
     }
     let figures = figures(&shape, &found, &refits);
+    let stalls: Vec<Stalls> = [Op::Read, Op::Write]
+        .into_iter()
+        .filter_map(|op| stalls::of(op, &all, |group| found.timing.service_us(&shape, group.op, group.kb())))
+        .collect();
     let mut sizes = Vec::new();
     for group in &all {
         let held = rest.iter().find(|held| (held.op, held.sectors) == (group.op, group.sectors));
@@ -96,10 +108,39 @@ pub fn calibrate(samples: &Samples, options: &CalibrateOptions) -> Result<Calibr
         requests: all.iter().map(|group| group.count).sum(),
         woken: samples.woken(),
         durability: samples.durability().rows(),
+        stalls: stalls.iter().map(|one| one.row.clone()).collect(),
+        queue_depth: samples.queue().depth,
+        overlapping: samples.queue().overlapping,
+        warnings,
         packed: samples.left_packed(),
     };
-    out.toml = preset::toml(&out, &shape, &found, options);
+    out.toml = preset::toml(&out, (&shape, &found, &stalls), options);
     Ok(out)
+}
+
+/// Time of a KB on the bus of mode HS200, 200 million bytes a second, us.
+const HS200_US_PER_KB: f64 = 5.12;
+
+/// The time of a KB between host and device, where the samples do not tell it from that of the flash: reads and writes share it, and
+/// have times of the flash of their own, so that it takes enough of both.
+fn assumed_link(groups: &[Group], warnings: &mut Vec<String>) -> Option<f64> {
+    let count = |op| groups.iter().filter(|group| group.op == op).map(|group| group.count).sum::<usize>();
+    let (reads, writes) = (count(Op::Read), count(Op::Write));
+    if reads.min(writes) >= FEW {
+        return None;
+    }
+    let least = groups.iter().map(|group| group.median_us / group.kb()).fold(f64::INFINITY, f64::min);
+    let us = HS200_US_PER_KB.min(least / 2.0);
+    warnings.push(format!(
+        "{reads} reads and {writes} writes: at least {FEW} of each are needed to tell the transfer of a KB from its time in the flash. \
+         host_us_per_kb = {us:.2} is assumed: bus mode HS200 ({HS200_US_PER_KB} us/KB), and at most half of the least time per KB of a size"
+    ));
+    for (op, count) in [("reads", reads), ("writes", writes)] {
+        if (1..FEW).contains(&count) {
+            warnings.push(format!("the times of {op} rest on {count} requests"));
+        }
+    }
+    Some(us)
 }
 
 /// All that is fitted; `None` where the samples hold nothing for it.
@@ -107,18 +148,24 @@ pub(crate) struct Fitted {
     pub timing: Timing,
     /// Whether there are reads.
     pub reads: bool,
+    /// Whether the time between host and device is measured.
+    pub link: bool,
     pub fetch_us: Option<f64>,
     pub reliable_us: Option<f64>,
+    pub flush_us: Option<f64>,
+    pub discard_us: Option<f64>,
     pub power: Option<PowerFit>,
 }
 
 impl Fitted {
     /// Name, unit and value of every figure, always in the same order.
     fn named(&self, shape: &Shape) -> Vec<(String, &'static str, Option<f64>)> {
-        let mut out = self.timing.named(shape, self.reads);
+        let mut out = self.timing.named(shape, self.reads, self.link);
         let power = |get: fn(&PowerFit) -> f64| self.power.as_ref().map(get);
         out.extend([
             ("reliable_write_us".to_owned(), "us", self.reliable_us),
+            ("flush_us".to_owned(), "us", self.flush_us),
+            ("discard_us".to_owned(), "us", self.discard_us),
             ("fetch_us".to_owned(), "us", self.fetch_us),
             ("sleep_after_us".to_owned(), "us", power(|fit| fit.sleep_after_us)),
             ("wake_us".to_owned(), "us", power(|fit| fit.wake_us)),

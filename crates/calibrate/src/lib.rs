@@ -10,11 +10,13 @@ mod fit;
 mod model;
 mod power;
 mod preset;
+mod queue;
 mod samples;
 mod search;
+mod stalls;
 mod statistics;
 
-pub use calibration::{CalibrateOptions, Calibration, DurabilityRow, ENOUGH, Figure, SizeRow};
+pub use calibration::{CalibrateOptions, Calibration, DurabilityRow, ENOUGH, FEW, Figure, SizeRow, StallRow};
 pub use fio::samples_of_fio;
 pub use fit::calibrate;
 pub use model::{Shape, Timing};

@@ -66,12 +66,18 @@ impl Timing {
             .chain(&mut self.program)
     }
 
-    /// Name, unit and value of every parameter, in the order of [`Timing::values`]. Without `reads` those of reads have no value.
-    pub(crate) fn named(&self, shape: &Shape, reads: bool) -> Vec<(String, &'static str, Option<f64>)> {
+    /// Name, unit and value of every parameter, in the order of [`Timing::values`]. Without `reads` those of reads have no value, and without
+    /// `link` the time between host and device.
+    pub(crate) fn named(
+        &self,
+        shape: &Shape,
+        reads: bool,
+        link: bool,
+    ) -> Vec<(String, &'static str, Option<f64>)> {
         let mut out = vec![
             ("read_overhead_us".to_owned(), "us", reads.then_some(self.read_overhead)),
             ("write_overhead_us".to_owned(), "us", Some(self.write_overhead)),
-            ("host_us_per_kb".to_owned(), "us/KB", Some(self.host_per_kb)),
+            ("host_us_per_kb".to_owned(), "us/KB", link.then_some(self.host_per_kb)),
         ];
         for (what, values, measured) in [("read", &self.read, reads), ("program", &self.program, true)] {
             for (kb, value) in shape.page_kb.iter().zip(values) {

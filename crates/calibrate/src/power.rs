@@ -78,7 +78,7 @@ const LONGEST: usize = 3;
 const STEP: f64 = 3.0;
 
 /// The distribution of ascending times.
-fn quantiles(times: &[f64]) -> Vec<(f64, f64)> {
+pub(crate) fn quantiles(times: &[f64]) -> Vec<(f64, f64)> {
     let count = times.len();
     let mut ranks: Vec<usize> = SHARES.iter().map(|share| (share * count as f64).ceil() as usize).collect();
     ranks.extend(count.saturating_sub(LONGEST)..=count);

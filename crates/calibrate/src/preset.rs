@@ -5,6 +5,7 @@ use std::fmt::Write;
 use crate::calibration::{CalibrateOptions, Calibration, ENOUGH, Figure};
 use crate::fit::Fitted;
 use crate::model::Shape;
+use crate::stalls::Stalls;
 
 const PAGES_PER_BLOCK: u32 = 256;
 const OVER_PROVISIONING_PCT: u32 = 7;
@@ -16,8 +17,7 @@ macro_rules! line {
 
 pub(crate) fn toml(
     found: &Calibration,
-    shape: &Shape,
-    fitted: &Fitted,
+    (shape, fitted, stalls): (&Shape, &Fitted, &[Stalls]),
     options: &CalibrateOptions,
 ) -> String {
     let mut out = String::new();
@@ -58,7 +58,7 @@ pub(crate) fn toml(
         "# sizes met within 10 %. Behind each figure stands the range of 90 % of refits to resampled requests."
     );
     for row in &found.durability {
-        let price = row.setting.map_or_else(|| "not modelled".to_owned(), |setting| format!("see {setting}"));
+        let price = row.setting.map_or_else(|| "not fitted".to_owned(), |setting| format!("see {setting}"));
         line!(
             out,
             "# {}: {} requests, {:.0} us in the median; {price}.",
@@ -73,6 +73,9 @@ pub(crate) fn toml(
             "# No reads were recorded: read_us and read_overhead_us are not measured, and reads take no time"
         );
         line!(out, "# but that of their transfer until these are set by hand.");
+    }
+    for warning in &found.warnings {
+        line!(out, "# warning: {warning}.");
     }
     if found.packed > 0 {
         line!(out, "# {} packed commands are left out.", found.packed);
@@ -140,16 +143,25 @@ pub(crate) fn toml(
         "\n[timing]\nparallelism = {parallelism:?} # {} unit(s) at once fit best of 1, 2, 4",
         shape.units
     );
-    line!(out, "\n[controller]\nqueue_depth = 1");
+    line!(out, "\n[controller]\nqueue_depth = {}{}", found.queue_depth, queue_note(found));
     if fitted.reads {
         line!(out, "read_overhead_us = {:.1} # {}", timing.read_overhead, bar("read_overhead_us"));
     } else {
         line!(out, "# read_overhead_us is not measured");
     }
     line!(out, "write_overhead_us = {:.1} # {}", timing.write_overhead, bar("write_overhead_us"));
-    line!(out, "host_us_per_kb = {:.2} # {}", timing.host_per_kb, bar("host_us_per_kb"));
+    let link = if fitted.link { bar("host_us_per_kb") } else { "assumed, see above".to_owned() };
+    line!(out, "host_us_per_kb = {:.2} # {link}", timing.host_per_kb);
     if let Some(us) = fitted.reliable_us {
         line!(out, "reliable_write_us = {us:.1} # {}", bar("reliable_write_us"));
+    }
+    if let Some(us) = fitted.discard_us {
+        line!(out, "discard_us = {us:.1} # {}; of {}", bar("discard_us"), requests_of(found, &["discard"]));
+    }
+    stalls.iter().for_each(|one| write_stalls(&mut out, one));
+    if let Some(us) = fitted.flush_us {
+        let of = requests_of(found, &["flush", "preflush"]);
+        line!(out, "\n[cache]\nflush_us = {us:.1} # {}; of {of}", bar("flush_us"));
     }
     if let Some(us) = fitted.fetch_us {
         line!(
@@ -174,4 +186,35 @@ pub(crate) fn toml(
         line!(out, "]");
     }
     out
+}
+
+/// The distribution of the time that stalls take.
+fn write_stalls(out: &mut String, Stalls { op, row, points }: &Stalls) {
+    let name = op.name();
+    line!(
+        out,
+        "# {} of {} {name}s took at least twice the time of their size, {:.0} us more in the median; drawn from this:",
+        row.stalls,
+        row.requests,
+        row.median_us
+    );
+    line!(out, "{name}_stalls = [");
+    for (share, us) in points {
+        line!(out, "    {{ up_to_pct = {share:.4}, us = {us:.0} }},");
+    }
+    line!(out, "]");
+}
+
+/// What the queue depth rests on.
+fn queue_note(found: &Calibration) -> String {
+    match found.overlapping {
+        0 => String::new(),
+        count => format!(" # {count} requests began while others were served"),
+    }
+}
+
+/// The number of requests that a setting was fitted to: of the first of these kinds that has one.
+fn requests_of(found: &Calibration, kinds: &[&str]) -> String {
+    let fitted = |kind: &&str| found.durability.iter().find(|row| row.kind == *kind && row.setting.is_some());
+    kinds.iter().find_map(fitted).map_or_else(String::new, |row| format!("{} requests", row.requests))
 }

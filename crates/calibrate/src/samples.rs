@@ -5,9 +5,11 @@ use std::collections::BTreeMap;
 use emmclab_trace::{Combiner, Error, Flags, Kind, Nanos, Op, Request, Result};
 use rand_pcg::Pcg64;
 
+use crate::calibration::FEW;
 use crate::durability::Durability;
 use crate::power::{self, PowerFit, Wait};
-use crate::statistics::{below, mean, median};
+use crate::queue::{self, Queue};
+use crate::statistics::{below, mean, median, resampled};
 
 /// Seed of the random split into halves.
 const HALVES: u128 = 1;
@@ -34,6 +36,11 @@ impl Group {
     /// Absolute errors of a prediction for each of its requests, in percent.
     pub fn errors_pct(&self, predicted_us: f64) -> impl Iterator<Item = f64> {
         self.times_us.iter().map(move |time| 100.0 * (predicted_us / time - 1.0).abs())
+    }
+
+    /// The times of its requests.
+    pub fn times_us(&self) -> &[f64] {
+        &self.times_us
     }
 
     /// A bootstrap sample: as many requests, drawn with replacement.
@@ -85,6 +92,7 @@ pub struct Samples {
     /// Requests of a trace until it has been read.
     requests: Vec<Timed>,
     durability: Durability,
+    queue: Queue,
     power: Option<PowerFit>,
     /// Leave packed commands out: their entries are programmed one by one.
     skip_packed: bool,
@@ -108,17 +116,21 @@ impl Samples {
         self.requests.push(Timed { request: *request, begin, complete, gap_ns });
     }
 
-    /// Makes samples of the requests. The driver fetches the next request while a command runs, so the service of a request
-    /// begins at its start or at the completion before its own, whichever is later.
+    /// Makes samples of the requests. Without a queue in the device the driver fetches the next request while a command runs, so
+    /// the service of a request begins at its start or at the completion before its own, whichever is later. With a queue, services
+    /// overlap and lengthen each other: the time of one request is that of those that begin alone.
     fn measure(&mut self) {
         let requests = std::mem::take(&mut self.requests);
+        self.queue = queue::of(requests.iter().map(|timed| (&timed.request, timed.begin, timed.complete)));
+        let alone = queue::alone(requests.iter().map(|timed| (timed.begin, timed.complete)));
+        let only_alone = self.queue.depth > 1 && alone.iter().filter(|alone| **alone).count() >= FEW;
         let mut completions: Vec<Nanos> = requests.iter().map(|timed| timed.complete).collect();
         completions.sort_unstable();
-        for Timed { request, begin, complete, gap_ns } in requests {
+        for (Timed { request, begin, complete, gap_ns }, alone) in requests.into_iter().zip(alone) {
             let earlier = completions.partition_point(|end| *end < complete);
-            let free = if earlier > 0 { completions[earlier - 1] } else { begin };
+            let free = if earlier > 0 && self.queue.depth == 1 { completions[earlier - 1] } else { begin };
             let service_us = (complete - begin.max(free)).0 as f64 / 1e3;
-            if request.flags.contains(Flags::FAILED) {
+            if request.flags.contains(Flags::FAILED) || only_alone && !alone {
                 continue;
             }
             if service_us <= 0.0 || self.durability.take(&request, service_us) || !request.op.has_data() {
@@ -260,14 +272,14 @@ impl Samples {
         self.measured.iter().filter_map(|sample| sample.fetch_us).collect()
     }
 
+    /// Requests in service at once.
+    pub(crate) fn queue(&self) -> Queue {
+        self.queue
+    }
+
     pub(crate) fn durability(&self) -> &Durability {
         &self.durability
     }
-}
-
-/// As many values, drawn with replacement.
-fn resampled<T: Copy>(values: &[T], random: &mut Pcg64) -> Vec<T> {
-    (0..values.len()).map(|_| values[below(random, values.len())]).collect()
 }
 
 /// Collects the samples of traces. With `skip_packed` those of packed commands are left out of the fit: a device may

@@ -20,12 +20,14 @@ const LATER_STEP: f64 = 0.1;
 const LAST_STEP: f64 = 0.001;
 /// Starting points of each search.
 const STARTS: usize = 3;
+/// The time of a KB between host and device at each of them, us.
+const HOST_PER_KB: [f64; STARTS] = [10.0, 3.0, 20.0];
 
-/// The shape and timing of the least error.
+/// The shape and timing of the least error; `link` is the time of a KB between host and device where it is assumed, us.
 ///
 /// # Errors
 /// Where the work is interrupted.
-pub(crate) fn best_shape(groups: &[Group], random: &mut Pcg64) -> Result<(Shape, Timing)> {
+pub(crate) fn best_shape(groups: &[Group], link: Option<f64>, random: &mut Pcg64) -> Result<(Shape, Timing)> {
     let mut best: Option<(f64, Shape, Timing)> = None;
     for pages in 1..8u32 {
         let page_kb: Vec<u32> = [16u32, 8, 4].into_iter().filter(|kb| pages & (kb / 4) != 0).collect();
@@ -34,7 +36,11 @@ pub(crate) fn best_shape(groups: &[Group], random: &mut Pcg64) -> Result<(Shape,
             let price = 1.0 + PRICE * (3 + 2 * page_kb.len()) as f64;
             for start in 0..STARTS {
                 interrupt::check()?;
-                let timing = descend(&shape, first(&shape, groups, start), groups, FIRST_STEP, random);
+                let begin = Timing {
+                    host_per_kb: link.unwrap_or(HOST_PER_KB[start]),
+                    ..first(&shape, groups, start)
+                };
+                let timing = descend(&shape, begin, groups, (FIRST_STEP, link), random);
                 let cost = error(&shape, &timing, groups) * price;
                 if best.as_ref().is_none_or(|(least, ..)| cost < *least) {
                     best = Some((cost, shape.clone(), timing));
@@ -53,8 +59,14 @@ pub(crate) fn best_shape(groups: &[Group], random: &mut Pcg64) -> Result<(Shape,
 }
 
 /// The timing of a shape, refitted to other samples.
-pub(crate) fn refine(shape: &Shape, from: &Timing, groups: &[Group], random: &mut Pcg64) -> Timing {
-    descend(shape, from.clone(), groups, LATER_STEP, random)
+pub(crate) fn refine(
+    shape: &Shape,
+    from: &Timing,
+    groups: &[Group],
+    link: Option<f64>,
+    random: &mut Pcg64,
+) -> Timing {
+    descend(shape, from.clone(), groups, (LATER_STEP, link), random)
 }
 
 /// A starting point: the shortest service time, divided between overhead and page in one of three ratios.
@@ -74,7 +86,7 @@ fn first(shape: &Shape, groups: &[Group], start: usize) -> Timing {
     Timing {
         read_overhead: share * read,
         write_overhead: share * write,
-        host_per_kb: [10.0, 3.0, 20.0][start % 3],
+        host_per_kb: HOST_PER_KB[start % STARTS],
         read: per_page(read),
         program: per_page(write),
     }
@@ -90,7 +102,13 @@ fn error(shape: &Shape, timing: &Timing, groups: &[Group]) -> f64 {
         .sum()
 }
 
-fn descend(shape: &Shape, mut at: Timing, groups: &[Group], step: f64, random: &mut Pcg64) -> Timing {
+fn descend(
+    shape: &Shape,
+    mut at: Timing,
+    groups: &[Group],
+    (step, link): (f64, Option<f64>),
+    random: &mut Pcg64,
+) -> Timing {
     let mut least = error(shape, &at, groups);
     let (mut step, mut failures) = (step, 0);
     while step > LAST_STEP {
@@ -103,6 +121,9 @@ fn descend(shape: &Shape, mut at: Timing, groups: &[Group], step: f64, random: &
                 *value = (*value + 0.05) * (step * dice).exp() - 0.05;
                 *value = value.clamp(0.0, 1e6);
             }
+        }
+        if let Some(us) = link {
+            next.host_per_kb = us;
         }
         let found = error(shape, &next, groups);
         if found < least {

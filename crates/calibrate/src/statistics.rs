@@ -22,3 +22,8 @@ pub(crate) fn median(values: &mut [f64]) -> f64 {
         count => f64::midpoint(values[count / 2 - 1], values[count / 2]),
     }
 }
+
+/// As many values, drawn with replacement.
+pub(crate) fn resampled<T: Copy>(values: &[T], random: &mut Pcg64) -> Vec<T> {
+    (0..values.len()).map(|_| values[below(random, values.len())]).collect()
+}

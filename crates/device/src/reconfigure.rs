@@ -17,6 +17,7 @@ pub const CHANGEABLE: &[&str] = &[
     "cache.lies",
     "cache.write_back",
     "controller.bus_mode",
+    "controller.discard_us",
     "controller.host_us_per_kb",
     "controller.read_overhead_us",
     "controller.reliable_write_us",

@@ -16,7 +16,7 @@ pub struct CacheSettings {
     pub write_back: WriteBack,
     /// Idle time after which written data goes to the flash, with `write_back` = "idle".
     pub idle_after_us: f64,
-    /// Fixed time that a flush takes on top of the programs that it waits for.
+    /// Fixed time that a flush takes on top of the programs that it waits for, with or without a cache.
     pub flush_us: f64,
     /// Room for data that was read, replaced by LRU; 0 = none.
     pub read_kb: u32,

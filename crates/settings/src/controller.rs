@@ -3,6 +3,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::power::TimeQuantile;
+
 /// The command path.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
@@ -22,6 +24,13 @@ pub struct ControllerSettings {
     pub bus_mode: BusMode,
     /// Time that a reliable write takes on top, for keeping the old data until the new is whole.
     pub reliable_write_us: f64,
+    /// Time that a discard takes on top of the fixed time of a write command.
+    pub discard_us: f64,
+    /// Distribution of the time that a read takes on top: what a real device does now and then (collection, folding of its SLC cache)
+    /// and the model of it does not. Points in rising order, the last at 100 %, straight lines between them; drawn by `power.seed`.
+    pub read_stalls: Vec<TimeQuantile>,
+    /// The same of a write.
+    pub write_stalls: Vec<TimeQuantile>,
     /// The data of a packed write is programmed as one stream, so that a page may hold units of several entries; otherwise
     /// each entry fills pages of its own. The standard (eMMC 5.1, 6.6.29) says how a pack is transferred, not how it lies.
     pub share_packed_pages: bool,

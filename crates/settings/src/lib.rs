@@ -32,7 +32,7 @@ pub use geometry::{BlockGroup, CapacitySettings, CellMode, GeometrySettings};
 pub use host::{HostSettings, KernelEra, KernelRules};
 pub use interface::{Gear, InterfaceKind, InterfaceSettings};
 pub use mapping::{Clustering, MappingSettings, UnwrittenRead};
-pub use power::{PowerSettings, WakeQuantile};
+pub use power::{PowerSettings, TimeQuantile};
 pub use slc::{ALWAYS, WHOLE};
 pub use slc::{BoosterFlush, BoosterResize, PartialFlush, SlcMode, SlcSettings};
 pub use timing::{Parallelism, TimingSettings, WriteComplete};

@@ -13,8 +13,8 @@ pub struct PowerSettings {
     pub wake_us: f64,
     /// Distribution of the time to wake up instead of `wake_us`: points in rising order, the last at 100 %, straight lines
     /// between them.
-    pub wake_quantiles: Vec<WakeQuantile>,
-    /// Seed of the wake-up times.
+    pub wake_quantiles: Vec<TimeQuantile>,
+    /// Seed of the wake-up times, and of `controller.read_stalls` and `controller.write_stalls`.
     pub seed: u64,
     /// Power while working, on top of what the flash takes.
     pub active_mw: f64,
@@ -26,12 +26,12 @@ pub struct PowerSettings {
     pub waking_mw: f64,
 }
 
-/// A point of the distribution of wake-up times.
+/// A point of a distribution of times.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-pub struct WakeQuantile {
-    /// Share of wake-ups that take at most `us`.
+pub struct TimeQuantile {
+    /// Share that takes at most `us`.
     pub up_to_pct: f64,
-    /// Time to wake up.
+    /// Time.
     pub us: f64,
 }

@@ -106,11 +106,25 @@ def _show(console: Console, found: dict[str, Any]) -> None:
         table.add_row(figure["name"], f"{figure['value']:,.1f}", span, figure["unit"])
     console.print(table)
     for row in found["durability"]:
-        price = f"see {row['setting']}" if row["setting"] else "not modelled"
+        price = f"see {row['setting']}" if row["setting"] else "not fitted"
         console.print(
             f"{row['kind']}: {row['requests']:,} requests, {row['median_us']:,.0f} us in the median; {price}",
             soft_wrap=True,
         )
+    for row in found["stalls"]:
+        console.print(
+            f"stalls: {row['stalls']:,} of {row['requests']:,} {row['op']}s took at least twice their time, "
+            f"{row['median_us']:,.0f} us more in the median; see controller.{row['op']}_stalls",
+            soft_wrap=True,
+        )
+    if found["queue_depth"] > 1:
+        console.print(
+            f"queue of {found['queue_depth']}: {found['overlapping']:,} requests began while others were "
+            "served; see controller.queue_depth",
+            soft_wrap=True,
+        )
+    for warning in found["warnings"]:
+        console.print(f"warning: {warning}", soft_wrap=True, markup=False)
     console.print(
         f"held-out half: requests met within {found['held_out_request_error_pct']:.1f} % in the median, "
         f"sizes within {found['held_out_median_error_pct']:.1f} %; "

@@ -35,8 +35,11 @@ def calibrate(
 
     Returns:
         `toml` (the preset, commented), `figures` (name, unit, value, low, high; None where nothing shows it),
-        `durability` (flushes and the like: kind, requests, median, setting), `sizes` (measured, predicted
-        and held-out service times in us) and the held-out errors in percent.
+        `durability` (flushes, durable writes and discards: kind, requests, median, setting), `queue_depth`
+        (and `overlapping`, the requests it rests on), `stalls` (requests that took at least twice the time of
+        their size: op, requests, stalls, median_us), `warnings` (what was assumed because the samples do not
+        show it), `sizes` (measured, predicted and held-out service times in us) and the held-out errors in
+        percent.
 
     Raises:
         EmmclabError: there are no service times in it, or too few sizes.

@@ -119,12 +119,13 @@ class Recording:
         )
         return Spread(*row)
 
-    def kinds(self, before: int) -> dict[str, int]:
-        """Return how many judged requests of each operation stand before a row, the most frequent first."""
+    def kinds(self, *, since: int = 0, before: int | None = None) -> dict[str, int]:
+        """Return how many judged requests of each operation are in some rows, the most frequent first."""
+        end = self.facts.requests if before is None else before
         rows = self._asked.execute(
-            """select kind, count(*) as count from recorded where is_judged and row < ?
+            """select kind, count(*) as count from recorded where is_judged and row >= ? and row < ?
             group by kind order by count desc, kind""",
-            [before],
+            [since, end],
         ).fetchall()
         return dict(rows)
 

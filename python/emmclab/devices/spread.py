@@ -130,7 +130,9 @@ def is_random(settings: Mapping[str, Any], precondition: str) -> bool:
     if not isinstance(found, Path) and found.is_random:
         return True
     wakes = settings.get("power", {}).get("wake_quantiles")
-    return bool(wakes) or "seed" in settings.get("gc", {})
+    controller = settings.get("controller", {})
+    stalls = controller.get("read_stalls") or controller.get("write_stalls")
+    return bool(wakes or stalls) or "seed" in settings.get("gc", {})
 
 
 def is_random_run(result: Result) -> bool:

@@ -59,6 +59,8 @@ class Cut(NamedTuple):
     """Whether the device had nothing left to do."""
     first_by_operation: dict[str, int]
     """Requests with completions of each operation before it, the most frequent one first."""
+    second_by_operation: dict[str, int]
+    """The same from it on."""
 
 
 @dataclass(frozen=True)
@@ -314,7 +316,14 @@ def _cut(trace: Trace, recording: Recording) -> Cut:
             kind="unsupported",
             hint="give a recording with completions to its end, or cut it with `--only to=TIME`",
         )
-    return Cut(row, recording.facts.requests - row, after_ns / 1e9, is_idle, recording.kinds(row))
+    return Cut(
+        row,
+        recording.facts.requests - row,
+        after_ns / 1e9,
+        is_idle,
+        recording.kinds(before=row),
+        recording.kinds(since=row),
+    )
 
 
 def _under_its_name(error: EmmclabError, recording: Recording, trace: Trace) -> str:

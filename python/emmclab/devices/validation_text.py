@@ -73,6 +73,18 @@ def method(found: Validation) -> str:
 def notes(found: Validation) -> list[str]:
     """Return what limits the judgement."""
     said = [f"{model.name}: {model.note}" for model in found.models if model.note]
+    if found.calibration is not None:
+        said += [f"calibrated: {warning}" for warning in found.calibration["warnings"]]
+        unknown = {
+            kind: count
+            for kind, count in found.cut.second_by_operation.items()
+            if kind not in found.cut.first_by_operation
+        }
+        said += [
+            f"calibrated: the first half has no {several(kind)}; what the {count:,} of the second half take "
+            "is not fitted"
+            for kind, count in unknown.items()
+        ]
     said += [f"not tried: {name}: {reason}" for name, reason in found.refused.items()]
     if (judged := found.main.judgement.response.recorded.requests) < _FEW_FOR_P99:
         said.append(f"p99: fewer than 10 of {judged:,} requests lie above it")

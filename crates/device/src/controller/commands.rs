@@ -2,6 +2,7 @@
 
 use emmclab_base::{Nanos, SECTOR_BYTES};
 
+use super::draws::{Draws, mix};
 use super::slots::Slots;
 use crate::geometry::nanos;
 use emmclab_settings::Settings;
@@ -19,6 +20,10 @@ pub(crate) struct Commands {
     pub reliable: Nanos,
     /// Time that a flush takes on top.
     pub flush: Nanos,
+    /// Time that a discard takes on top.
+    pub discard: Nanos,
+    read_stalls: Draws,
+    write_stalls: Draws,
     /// The slots of the queue; none where there is no limit.
     slots: Slots,
 }
@@ -41,17 +46,28 @@ impl Commands {
                 controller.reliable_write_us
             }),
             flush: nanos(settings.cache.flush_us),
+            discard: nanos(settings.controller.discard_us),
+            read_stalls: Draws::new(&controller.read_stalls, mix(settings.power.seed ^ u64::from(b'r'))),
+            write_stalls: Draws::new(&controller.write_stalls, mix(settings.power.seed ^ u64::from(b'w'))),
             slots: Slots::new(controller.queue_depth as usize),
         }
     }
 
     /// Commands that come from now on take the times of these settings.
     pub fn reconfigure(&mut self, settings: &Settings) {
-        *self = Self { slots: std::mem::take(&mut self.slots), ..Self::new(settings) };
+        let mut new = Self { slots: std::mem::take(&mut self.slots), ..Self::new(settings) };
+        for (old, new) in
+            [(&self.read_stalls, &mut new.read_stalls), (&self.write_stalls, &mut new.write_stalls)]
+        {
+            new.continue_from(old);
+        }
+        *self = new;
     }
 
     pub fn rewind(&mut self) {
         self.slots.rewind();
+        self.read_stalls.rewind();
+        self.write_stalls.rewind();
     }
 
     /// Whether the queue has a limit.
@@ -92,6 +108,18 @@ impl Commands {
     /// How many commands the queue holds; 0 where there is no limit.
     pub fn depth(&self) -> usize {
         self.slots.len()
+    }
+
+    /// Time that the next read takes on top.
+    #[inline]
+    pub fn read_stall(&mut self) -> Nanos {
+        self.read_stalls.draw()
+    }
+
+    /// Time that the next write takes on top.
+    #[inline]
+    pub fn write_stall(&mut self) -> Nanos {
+        self.write_stalls.draw()
     }
 
     /// Time between start and flash for a write or other command of `sectors`.

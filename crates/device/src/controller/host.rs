@@ -26,7 +26,7 @@ impl Controller {
     #[inline]
     pub(super) fn take_data<L: Observer>(&mut self, request: &mut RequestState, below: &mut Below<'_, L>) {
         let sectors = request.event.sectors;
-        request.spend(self.commands.before_write(sectors));
+        request.spend(self.commands.before_write(sectors) + self.commands.write_stall());
         if let Some(link) = &mut self.link {
             link.receive(request, sectors, below.log);
         }
@@ -34,7 +34,7 @@ impl Controller {
 
     #[inline]
     pub(super) fn read<L: Observer>(&mut self, request: &mut RequestState, below: &mut Below<'_, L>) {
-        request.spend(self.commands.before_read());
+        request.spend(self.commands.before_read() + self.commands.read_stall());
         self.read_data(request, below);
         let sectors = request.event.sectors;
         request.spend_after(self.commands.host(sectors));
@@ -65,7 +65,7 @@ impl Controller {
     /// Forgets the units that lie wholly in the range.
     pub(super) fn discard<L: Observer>(&mut self, request: &mut RequestState, below: &mut Below<'_, L>) {
         let (sector, sectors) = (request.event.sector, request.event.sectors);
-        request.spend(self.commands.before_write(0));
+        request.spend(self.commands.before_write(0) + self.commands.discard);
         let unit = u64::from(below.ftl.geometry().unit_sectors);
         let first = sector.div_ceil(unit) as u32;
         let end = ((sector + u64::from(sectors)) / unit) as u32;

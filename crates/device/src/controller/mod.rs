@@ -7,6 +7,7 @@ mod below;
 mod buffered;
 mod commands;
 mod dispatch;
+mod draws;
 mod host;
 mod link;
 mod packed;

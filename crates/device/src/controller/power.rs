@@ -2,48 +2,38 @@
 
 use emmclab_base::Nanos;
 
+use super::draws::Draws;
 use crate::geometry::nanos;
 use emmclab_settings::Settings;
-
-/// Equal steps that a distribution of wake-up times is cut into; a wake-up draws one of them.
-const STEPS: u32 = 1 << 16;
 
 /// The power state.
 #[derive(Clone, Debug)]
 pub(crate) struct Power {
     sleep_after: Nanos,
     wake: Nanos,
-    /// Share of wake-ups up to each time, in [`STEPS`], and the time; empty = always `wake`.
-    quantiles: Vec<(u32, Nanos)>,
-    seed: u64,
-    /// Wake-ups so far.
-    drawn: u64,
+    /// Times to wake up; empty = always `wake`.
+    wakes: Draws,
 }
 
 impl Power {
     pub fn new(settings: &Settings) -> Self {
         let power = &settings.power;
-        let step = |pct: f64| (pct / 100.0 * f64::from(STEPS)).round() as u32;
         Self {
             sleep_after: nanos(power.sleep_after_us),
             wake: nanos(power.wake_us),
-            quantiles: power
-                .wake_quantiles
-                .iter()
-                .map(|point| (step(point.up_to_pct), nanos(point.us)))
-                .collect(),
-            seed: power.seed,
-            drawn: 0,
+            wakes: Draws::new(&power.wake_quantiles, power.seed),
         }
     }
 
     /// Other times from now on; the draws of wake-up times go on.
     pub fn reconfigure(&mut self, settings: &Settings) {
-        *self = Self { drawn: self.drawn, ..Self::new(settings) };
+        let mut new = Self::new(settings);
+        new.wakes.continue_from(&self.wakes);
+        *self = new;
     }
 
     pub fn rewind(&mut self) {
-        self.drawn = 0;
+        self.wakes.rewind();
     }
 
     /// Whether the device ever sleeps.
@@ -62,27 +52,10 @@ impl Power {
         (asleep > Nanos::ZERO).then(|| (asleep, self.draw()))
     }
 
-    /// The next time to wake up: the inverse of the distribution at a number drawn from the seed and the count so far.
+    /// The next time to wake up.
     fn draw(&mut self) -> Nanos {
-        if self.quantiles.is_empty() {
-            return self.wake;
-        }
-        let drawn = (mix(self.seed ^ mix(self.drawn)) >> 48) as u32;
-        self.drawn += 1;
-        let at = self.quantiles.partition_point(|(up_to, _)| *up_to <= drawn).min(self.quantiles.len() - 1);
-        let (to, most) = self.quantiles[at];
-        let (from, least) = if at == 0 { (0, most) } else { self.quantiles[at - 1] };
-        least
-            + Nanos((most - least).0 * i64::from(drawn.saturating_sub(from)) / i64::from((to - from).max(1)))
+        if self.wakes.is_empty() { self.wake } else { self.wakes.draw() }
     }
-}
-
-/// A bijection that spreads neighbouring numbers over all 64 bits (the finaliser of `SplitMix64`).
-fn mix(value: u64) -> u64 {
-    let value = value.wrapping_add(0x9E37_79B9_7F4A_7C15);
-    let value = (value ^ (value >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    let value = (value ^ (value >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-    value ^ (value >> 31)
 }
 
 #[cfg(test)]

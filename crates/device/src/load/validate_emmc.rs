@@ -1,7 +1,7 @@
 //! Checks of the settings of an eMMC: bus mode, packing, cache, idle collection, SLC mode, waking.
 
 use super::faults::Faults;
-use emmclab_settings::{BusMode, Lie, MOST_PACKED, Scheduling, Settings, SlcMode, WriteBack};
+use emmclab_settings::{BusMode, Lie, MOST_PACKED, Scheduling, Settings, SlcMode, TimeQuantile, WriteBack};
 
 /// Depth of the command queue of eMMC 5.1.
 const MOST_QUEUED: u32 = 32;
@@ -30,6 +30,9 @@ fn controller(settings: &Settings, faults: &mut Faults) {
         faults.add("`controller.host_us_per_kb` contradicts `controller.bus_mode`; set one of them to 0 or \"given\"");
     }
     faults.amount("controller.reliable_write_us", controller.reliable_write_us);
+    faults.amount("controller.discard_us", controller.discard_us);
+    distribution("controller.read_stalls", &controller.read_stalls, faults);
+    distribution("controller.write_stalls", &controller.write_stalls, faults);
 }
 
 fn host(settings: &Settings, faults: &mut Faults) {
@@ -135,9 +138,6 @@ fn cache(settings: &Settings, faults: &mut Faults) {
         faults.add("`cache.idle_after_us` is given but nothing waits for idle time: set cache.size_kb and cache.write_back = \"idle\"");
     }
     faults.amount("cache.flush_us", cache.flush_us);
-    if cache.flush_us > 0.0 && cache.size_kb == 0 {
-        faults.add("`cache.flush_us` is given but there is no cache to flush: set cache.size_kb");
-    }
     if matches!(cache.lies, Lie::Flush | Lie::EarlyFlush | Lie::Reorder | Lie::Fua | Lie::Barrier)
         && cache.size_kb == 0
     {
@@ -274,17 +274,25 @@ fn waking(settings: &Settings, faults: &mut Faults) {
     if power.wake_us > 0.0 {
         faults.add("`power.wake_us` contradicts `power.wake_quantiles`; give one of them");
     }
+    distribution("power.wake_quantiles", points, faults);
+}
+
+/// Whether these points are a distribution of times; empty is none.
+fn distribution(key: &str, points: &[TimeQuantile], faults: &mut Faults) {
+    if points.is_empty() {
+        return;
+    }
     if points.len() > 1000 {
-        faults.add(format!("`power.wake_quantiles` has {} points; at most 1000", points.len()));
+        faults.add(format!("`{key}` has {} points; at most 1000", points.len()));
     }
     for (i, point) in points.iter().enumerate() {
-        faults.amount(&format!("power.wake_quantiles.{i}.up_to_pct"), point.up_to_pct);
-        faults.amount(&format!("power.wake_quantiles.{i}.us"), point.us);
+        faults.amount(&format!("{key}.{i}.up_to_pct"), point.up_to_pct);
+        faults.amount(&format!("{key}.{i}.us"), point.us);
     }
     let rising =
         points.windows(2).all(|pair| pair[0].up_to_pct < pair[1].up_to_pct && pair[0].us <= pair[1].us);
     let ends = points.last().is_some_and(|last| (last.up_to_pct - 100.0).abs() < 1e-9);
     if !rising || !ends {
-        faults.add("`power.wake_quantiles` must rise in both columns and end at up_to_pct = 100");
+        faults.add(format!("`{key}` must rise in both columns and end at up_to_pct = 100"));
     }
 }

@@ -161,6 +161,7 @@ fn contradictions_and_impossible_values_are_refused() {
         (&[("geometry.block_groups.0.pages_per_block", "1")], "frees no page"),
         (&[("power.sleep_after_us", "9"), ("power.wake_quantiles", "[{up_to_pct=50, us=1}]")], "end at"),
         (&[("power.wake_quantiles", "[{up_to_pct=100, us=1}]")], "never sleeps"),
+        (&[("controller.write_stalls", "[{up_to_pct=50, us=1}]")], "`controller.write_stalls` must rise"),
         (
             &[
                 ("power.sleep_after_us", "9"),

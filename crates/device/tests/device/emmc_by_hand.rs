@@ -79,6 +79,33 @@ fn a_reliable_write_pays_its_own_time() {
 }
 
 #[test]
+fn a_flush_and_a_discard_pay_their_own_time_also_without_a_cache() {
+    let settings = [
+        ("cache.flush_us", "3000"),
+        ("controller.discard_us", "12000"),
+        ("controller.write_overhead_us", "50"),
+    ];
+    let commands = [command(0, Write, 0, 4), command(2_000, Flush, 0, 0), command(10_000, Op::Discard, 0, 4)];
+    assert_eq!(responses_us(&run(&config(&settings), &commands).1), [1050.0, 3050.0, 12_050.0]);
+}
+
+#[test]
+fn one_write_in_four_stalls_and_the_same_ones_each_time() {
+    let points = "[{up_to_pct=75, us=0}, {up_to_pct=75.01, us=500}, {up_to_pct=100, us=500}]";
+    let writes: Vec<_> = (0..400).map(|i| command(i * 50_000, Write, 0, 4)).collect();
+    let usual = responses_us(&run(&config(&[]), &writes).1);
+    let stalling = config(&[("controller.write_stalls", points)]);
+    let times = responses_us(&run(&stalling, &writes).1);
+    let beyond: Vec<_> = times.iter().zip(&usual).map(|(time, usual)| time - usual).collect();
+    let stalls = beyond.iter().filter(|us| **us == 500.0).count();
+    assert!((80..120).contains(&stalls) && beyond.iter().filter(|us| **us == 0.0).count() + stalls >= 399);
+    assert_eq!(responses_us(&run(&stalling, &writes).1), times);
+    let reads: Vec<_> = (1..40).map(|i| command(i * 50_000, Read, 0, 4)).collect();
+    let times = responses_us(&run(&stalling, &[&writes[..1], &reads[..]].concat()).1);
+    assert!(times[1..].iter().all(|us| *us == 100.0), "{times:?}");
+}
+
+#[test]
 fn where_reliable_writes_and_barriers_are_missing_a_flush_takes_their_place() {
     let last_us = |settings: &[(&str, &str)], op, modifiers| {
         let cached =

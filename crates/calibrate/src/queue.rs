@@ -1,0 +1,103 @@
+//! How many requests a device serves at once, from services that overlap.
+
+use std::collections::BTreeMap;
+
+use emmclab_trace::{Nanos, Op, Request};
+
+use crate::calibration::ENOUGH;
+use crate::statistics::median;
+
+/// The most commands that the queue of a simulated eMMC holds.
+const MOST: usize = 32;
+/// A device serves requests at once where those that overlap end within this share of the time of one alone after the end of the one
+/// before. Where they take all of it, the device serves one at a time, and the driver has only handed over the next one early.
+const AT_ONCE: f64 = 0.75;
+
+/// Requests in service at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Queue {
+    /// The number that at least [`ENOUGH`] requests found or made; 1 on a device without a queue.
+    pub depth: usize,
+    /// Requests whose service began while that of others ran.
+    pub overlapping: usize,
+}
+
+impl Default for Queue {
+    fn default() -> Self {
+        Self { depth: 1, overlapping: 0 }
+    }
+}
+
+/// The service of a request: it begins at the issue.
+struct Service {
+    kind: (Op, u32),
+    begin: Nanos,
+    complete: Nanos,
+}
+
+/// The queue that these requests show, with begin and completion of each.
+pub(crate) fn of<'a>(requests: impl Iterator<Item = (&'a Request, Nanos, Nanos)>) -> Queue {
+    let mut services: Vec<Service> = requests
+        .map(|(request, begin, complete)| Service {
+            kind: (request.op, request.sectors),
+            begin: request.issue.unwrap_or(begin),
+            complete,
+        })
+        .filter(|service| service.begin < service.complete)
+        .collect();
+    services.sort_by_key(|service| (service.begin, service.complete));
+    let mut ends: Vec<Nanos> = Vec::new();
+    let mut found = vec![0; MOST + 1];
+    for service in &services {
+        ends.retain(|end| *end > service.begin);
+        ends.push(service.complete);
+        found[ends.len().min(MOST)] += 1;
+    }
+    let with_at_least = |depth: usize| found[depth..].iter().sum::<usize>();
+    let depth = (1..=MOST).rev().find(|depth| with_at_least(*depth) >= ENOUGH).unwrap_or(1);
+    if depth > 1 && serves_at_once(&services) {
+        Queue { depth, overlapping: with_at_least(2) }
+    } else {
+        Queue::default()
+    }
+}
+
+/// Whether requests that overlap end sooner after the one before than one alone takes, in the median over those whose operation and size
+/// was also served alone.
+fn serves_at_once(services: &[Service]) -> bool {
+    let is_alone = alone(services.iter().map(|service| (service.begin, service.complete)));
+    let mut ends: Vec<Nanos> = services.iter().map(|service| service.complete).collect();
+    ends.sort_unstable();
+    let mut by_kind: BTreeMap<(Op, u32), (Vec<f64>, Vec<f64>)> = BTreeMap::new();
+    for (service, is_alone) in services.iter().zip(is_alone) {
+        let (alone, overlapping) = by_kind.entry(service.kind).or_default();
+        if is_alone {
+            alone.push((service.complete - service.begin).0 as f64);
+        } else {
+            let earlier = ends.partition_point(|end| *end < service.complete);
+            let before = if earlier > 0 { ends[earlier - 1].max(service.begin) } else { service.begin };
+            overlapping.push((service.complete - before).0 as f64);
+        }
+    }
+    let mut shares = Vec::new();
+    for (mut alone, overlapping) in by_kind.into_values().filter(|(alone, _)| !alone.is_empty()) {
+        let usual = median(&mut alone);
+        shares.extend(overlapping.iter().map(|time| time / usual));
+    }
+    shares.len() >= ENOUGH && median(&mut shares) <= AT_ONCE
+}
+
+/// Whether each service, in the order given, begins while no other runs.
+pub(crate) fn alone(services: impl Iterator<Item = (Nanos, Nanos)>) -> Vec<bool> {
+    let services: Vec<_> = services.collect();
+    let mut order: Vec<usize> = (0..services.len()).collect();
+    order.sort_by_key(|at| services[*at]);
+    let mut out = vec![false; services.len()];
+    let mut busy_until = Nanos(i64::MIN);
+    for at in order {
+        let (begin, complete) = services[at];
+        out[at] = begin >= busy_until;
+        busy_until = busy_until.max(complete);
+    }
+    out
+}
