@@ -176,9 +176,9 @@ def advise(
             wrap_addresses=wrap_addresses,
             images=images,
         )
-    reading.note_changed(advised.base["trace"], advised.base["ledger"])
+    reading.note_changed(advised.base.fields["trace"], advised.base.fields["ledger"])
     together = None
-    if deep and not advised.base["run.stopped"]:
+    if deep and not advised.base.fields["run"]["stopped"]:
         together = run_deep(
             device,
             traces,
@@ -191,10 +191,10 @@ def advise(
             capacity=capacity or "",
             reading=reading.given(),
             mode=mode,
-            precondition=advised.base["options"]["precondition"],
+            precondition=advised.base.fields["options"]["precondition"],
             wrap_addresses=wrap_addresses,
         )
-    base_made = advised.base["provenance"]
+    base_made = advised.base.fields["provenance"]
     if html is not None:
         from emmclab.pages.advice import write_advice
 

@@ -107,7 +107,7 @@ def compare(
                 "layer_settings": settings_of(above, layer_settings),
             }
             results.append(way.run(device, [source], pictures=pictures, **software))
-        reading.note_changed(results[-1]["trace"], results[-1]["ledger"])
+        reading.note_changed(results[-1].fields["trace"], results[-1].fields["ledger"])
     # The runs have hashed the traces.
     made = Provenance(configurations, sources).to_dict()
     if html is not None:
@@ -142,8 +142,13 @@ def _gains(results: list[Result]) -> list[tuple[Result, float]]:
     """Put to each result how much better it uses its space than the first device, as a ratio - 1."""
     first: dict[str, float] = {}
     for result in results:
-        first.setdefault(result["trace"], result["space.space_utilisation"])
+        first.setdefault(result.fields["trace"], result.fields["space"]["space_utilisation"])
     return [
-        (result, result["space.space_utilisation"] / base - 1 if (base := first[result["trace"]]) else 0.0)
+        (
+            result,
+            result.fields["space"]["space_utilisation"] / base - 1
+            if (base := first[result.fields["trace"]])
+            else 0.0,
+        )
         for result in results
     ]

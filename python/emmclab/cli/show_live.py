@@ -57,7 +57,7 @@ def live_view(live: Any, figures: dict[str, Any], took_s: float) -> Group:
 def _prepared(live: Any) -> str:
     """Say what came before the run and is not counted: making and mounting the file system, and its end."""
     result, settled = live.prepared, live.settled
-    requests, seconds = result["requests"], result["run"]["simulated_s"]
+    requests, seconds = result.fields["requests"], result.fields["run"]["simulated_s"]
     line = (
         f"making and mounting the file system came before and is not counted: {requests['total']:,} "
         f"requests, {size(requests['bytes_written'])} written, "
@@ -71,7 +71,7 @@ def _prepared(live: Any) -> str:
 
 def _moved(result: Result) -> str:
     """Say what share of the pages was programmed to move data, some of which may be older than the run."""
-    by_cause = result["flash.page_programs"]
+    by_cause = result.fields["flash"]["page_programs"]
     moved = by_cause["gc"] + by_cause["wear"]
     if not moved:
         return ""
@@ -91,7 +91,7 @@ def show_served(live: Any, result: Result, as_json: bool, made: dict[str, Any]) 
         parts = {name: None if one is None else one.to_dict() for name, one in before.items()}
         print_json({"live": None} | result.to_dict() | parts | {"provenance": made})
         return
-    if result["requests"]["total"] == 0:
+    if result.fields["requests"]["total"] == 0:
         say("no request arrived")
     else:
         from emmclab.cli.show_runs import show_result

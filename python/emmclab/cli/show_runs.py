@@ -33,13 +33,15 @@ def show_provenance(console: Console, results: Sequence[Result]) -> None:
     """Print the ledger of each trace and the conditions of the run."""
     seen: set[str] = set()
     for result in results:
-        if result["trace"] not in seen:
-            seen.add(result["trace"])
+        if result.fields["trace"] not in seen:
+            seen.add(result.fields["trace"])
             console.print(
-                Text.assemble((result["trace"], "bold"), f"  ledger: {ledger_line(result['ledger'])}")
+                Text.assemble(
+                    (result.fields["trace"], "bold"), f"  ledger: {ledger_line(result.fields['ledger'])}"
+                )
             )
     first = results[0]
-    seeds = list(dict.fromkeys(str(result["options"]["seed"]) for result in results))
+    seeds = list(dict.fromkeys(str(result.fields["options"]["seed"]) for result in results))
     console.print(
         Text(
             f"{mode_line(first)}, {device_before(first)}, "
@@ -53,7 +55,7 @@ def show_provenance(console: Console, results: Sequence[Result]) -> None:
 def show_warnings(console: Console, results: Sequence[Result]) -> None:
     """Print warnings about the figures."""
     for result in results:
-        where = f"{result['trace']} on {result.run_name} " if len(results) > 1 else ""
+        where = f"{result.fields['trace']} on {result.run_name} " if len(results) > 1 else ""
         for text in warnings(result):
             console.print(Text(f"warning: {where}{text}", "yellow"), soft_wrap=True)
 
@@ -124,13 +126,13 @@ def show_result(console: Console, result: Result) -> None:
     show_warnings(console, [result])
     console.print(Text(f"{result.run_name}: {headline(result)}", "bold"), soft_wrap=True)
     show_provenance(console, [result])
-    if result["recorded.response.all.recorded_ms"] is not None:
+    if result.fields["recorded"]["response"]["all"]["recorded_ms"] is not None:
         show_beside(
             console, beside_rows(result), ("", "Recorded", "Simulated", "Error"), beside_notes([result])
         )
     console.print()
-    parallel = f"parallelism {result['configuration.parallelism']}"
-    title = f"{result['device']}: {parallel}, writes complete {completion(result)}"
+    parallel = f"parallelism {result.fields['configuration']['parallelism']}"
+    title = f"{result.fields['device']}: {parallel}, writes complete {completion(result)}"
     table = framed(title)
     for heading in ("", "Value", "Unit"):
         table.add_column(heading, justify="right" if heading == "Value" else "left")
@@ -143,9 +145,9 @@ def show_result(console: Console, result: Result) -> None:
                     table.add_row(f"{percentile_label(percent)} response", _P99.text(time), _P99.unit)
             continue
         _add_figure(table, result, field.path)
-    if result["run.drain_s"] is not None:
+    if result.fields["run"]["drain_s"] is not None:
         _add_figure(table, result, "run.drain_s")
-    if life := result["wear.lifetime"]:
+    if life := result.fields["wear"]["lifetime"]:
         left_out = without_slc(result)
         field = result_field("wear.lifetime.even_host_bytes")
         table.add_row(
@@ -189,8 +191,12 @@ def _add_figure(table: Table, result: Result, path: str) -> None:
 def utilisation_gains(results: Sequence[Result]) -> list[str]:
     """Return the gain of the best space utilisation over the worst by trace (IISWC 2015, Figure 9)."""
     lines = []
-    for trace in dict.fromkeys(result["trace"] for result in results):
-        rows = [result for result in results if result["trace"] == trace and result["requests.bytes_written"]]
+    for trace in dict.fromkeys(result.fields["trace"] for result in results):
+        rows = [
+            result
+            for result in results
+            if result.fields["trace"] == trace and result.fields["requests"]["bytes_written"]
+        ]
         if len(rows) < 2:
             continue
         # The last of equals: the paper compares its last device with the one before.
@@ -232,7 +238,7 @@ def _show_layer(console: Console, layer: Mapping[str, Any]) -> None:
 
 def _percentile_times(result: Result) -> list[float]:
     """Return the percentiles of the comparison: the requested ones, or the 99th."""
-    return [row["response_ms"] for row in _chosen(result)] or [result["response.p99_ms"]]
+    return [row["response_ms"] for row in _chosen(result)] or [result.fields["response"]["p99_ms"]]
 
 
 def show_comparison_headlines(console: Console, results: Sequence[Result]) -> None:
@@ -246,8 +252,8 @@ def show_compared_results(console: Console, results: Sequence[Result]) -> None:
     show_warnings(console, results)
     show_comparison_headlines(console, results)
     show_provenance(console, results)
-    for trace in dict.fromkeys(result["trace"] for result in results):
-        _show_compared(console, [result for result in results if result["trace"] == trace])
+    for trace in dict.fromkeys(result.fields["trace"] for result in results):
+        _show_compared(console, [result for result in results if result.fields["trace"] == trace])
     for line in () if _by_layers(results) else utilisation_gains(results):
         console.print(Text(line), soft_wrap=True)
 
@@ -277,7 +283,7 @@ def _work(results: Sequence[Result]) -> tuple[ResultField, ...]:
 
 def _by_layers(results: Sequence[Result]) -> bool:
     """Return whether runs differ in their layers."""
-    return len({tuple(result["options"].get("layers", ())) for result in results}) > 1
+    return len({tuple(result.fields["options"].get("layers", ())) for result in results}) > 1
 
 
 def _show_compared(console: Console, results: Sequence[Result]) -> None:
@@ -290,12 +296,15 @@ def _show_compared(console: Console, results: Sequence[Result]) -> None:
         table.add_column(heading, justify="left" if left else "right", no_wrap=not left)
     base = results[0]["response.mean_response_ms"]
     for result in results:
-        mean, error = result["response.mean_response_ms"], result["recorded.response.all.error_pct"]
+        mean, error = (
+            result.fields["response"]["mean_response_ms"],
+            result.fields["recorded"]["response"]["all"]["error_pct"],
+        )
         marks = [
             word
             for word, shown in (
-                ("ended early", result["run.stopped"]),
-                ("overloaded", result["run.load.overloaded"]),
+                ("ended early", result.fields["run"]["stopped"]),
+                ("overloaded", result.fields["run"]["load"]["overloaded"]),
             )
             if shown
         ]

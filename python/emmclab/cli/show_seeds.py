@@ -60,13 +60,13 @@ def show_compared_seeds(console: Console, results: Sequence[Result]) -> None:
     """Print a comparison of devices over several seeds: means, ranges, and intervals of the changes."""
     for result in results:
         if not trusted(result):
-            where = f"{result['trace']} on {result.run_name}, seed {result['options']['seed']}"
+            where = f"{result.fields['trace']} on {result.run_name}, seed {result.fields['options']['seed']}"
             text = f"warning: {where}: {ended_early(result) or 'overloaded'}"
             console.print(Text(text, "yellow"), soft_wrap=True)
     show_comparison_headlines(console, results)
     show_provenance(console, results)
-    for trace in dict.fromkeys(result["trace"] for result in results):
-        runs = runs_by_device([result for result in results if result["trace"] == trace])
+    for trace in dict.fromkeys(result.fields["trace"] for result in results):
+        runs = runs_by_device([result for result in results if result.fields["trace"] == trace])
         base = means_by_seed(runs[0][1])
         table = framed(f"{trace}: mean response over {len(base)} seeds, change against the first")
         table.add_column("Device\n")
@@ -88,7 +88,7 @@ def show_compared_seeds(console: Console, results: Sequence[Result]) -> None:
             bounds = "–"
             if interval is not None and min(*base.values(), *values.values()) > 0:
                 bounds = " to ".join(f"{100 * math.expm1(min(bound, 100.0)):+.1f}" for bound in interval)
-            p99 = spread([one["response.p99_ms"] for one in found])
+            p99 = spread([one.fields["response"]["p99_ms"] for one in found])
             table.add_row(
                 Text(name),
                 response.text(mean),

@@ -89,13 +89,13 @@ def simulate(
         return
     pictures = html is not None
     result = replay.run(configuration, opened, events, pictures=pictures, perfetto=perfetto, **software)
-    reading.note_changed(result["trace"], result["ledger"])
+    reading.note_changed(result.fields["trace"], result.fields["ledger"])
     if perfetto is not None:
         say(f"picture: {perfetto}")
     if html is not None:
         from emmclab.pages.simulation import write_simulation_report
 
-        write_simulation_report([result], [configuration], html, made=result["provenance"])
+        write_simulation_report([result], [configuration], html, made=result.fields["provenance"])
         say(f"report: {html}")
     replay.write([result])
     if as_json:
@@ -116,7 +116,7 @@ def _show_seeds(runs: list[Any], as_json: bool) -> None:
         figures = {path: None if one is None else one._asdict() for path, one in figures_spread(runs).items()}
         spread = beside_spread(runs) | {"figures": figures}
         found = {"spread": spread, "runs": [run.to_dict() for run in runs]}
-        print_json(found | {"provenance": runs[0]["provenance"]})
+        print_json(found | {"provenance": runs[0].fields["provenance"]})
         return
     from emmclab.cli.show_seeds import show_spread
 

@@ -171,7 +171,7 @@ def refuse_single_outputs(*outputs: tuple[str, object]) -> None:
 
 def end(results: Sequence[Result]) -> None:
     """Exit with the status of runs that ended early, if any did."""
-    if any(result["run.stopped"] for result in results):
+    if any(result.fields["run"]["stopped"] for result in results):
         raise typer.Exit(EARLY_END)
 
 
@@ -179,7 +179,7 @@ def warn(results: Sequence[Result]) -> None:
     """Print warnings about results to stderr."""
     for result in results:
         for text in warnings_of(result):
-            say(f"warning: {result['trace']} on {result.run_name}: {text}")
+            say(f"warning: {result.fields['trace']} on {result.run_name}: {text}")
 
 
 class _SimulationMeter(Meter):

@@ -145,7 +145,7 @@ class Advised:
     def cautions(self) -> list[str]:
         """Warnings about the ranking: runs that ended early or were overloaded, wrapped addresses."""
         found = [text] if (text := self.state.caution) else []
-        if self.base["run.load"]["overloaded"]:
+        if self.base.fields["run"]["load"]["overloaded"]:
             found.append(
                 f"{_overload(self.base)}, so the ranking compares devices that are too slow for the trace; "
                 "use a lower --rate or --mode closed"
@@ -360,30 +360,33 @@ def _prepare(device: Device, replay: Mapping[str, Any]) -> None:
 def _life(
     device: Device, layers: Sequence[str], traces: Sequence[Trace], base: Result, replay: Mapping[str, Any]
 ) -> Life | None:
-    written = base["requests.bytes_written"]
+    written = base.fields["requests"]["bytes_written"]
     if not written:
         return None
-    passes = min(_MOST_PASSES, math.ceil(_LIFE_SHARE * base["configuration.capacity_bytes"] / written))
+    passes = min(
+        _MOST_PASSES, math.ceil(_LIFE_SHARE * base.fields["configuration"]["capacity_bytes"] / written)
+    )
     aged: dict[str, Any] = {
         name: replay.get(name) for name in ("images", "images_limit", "precondition", "seed")
     }
     run = device.simulate(*traces, passes=passes, layers=layers, wrap_addresses=True, **aged)
-    if not run["wear.lifetime"] or run["run.stopped"]:
+    lifetime = run.fields["wear"]["lifetime"]
+    if not lifetime or run.fields["run"]["stopped"]:
         return None
-    host_bytes = run["wear.lifetime.even_host_bytes"]
+    host_bytes = lifetime["even_host_bytes"]
     # As fast as possible is not the trace's own rate.
-    seconds = 0.0 if base["run.mode"] == "back_to_back" else base["run.simulated_s"]
+    seconds = 0.0 if base.fields["run"]["mode"] == "back_to_back" else base.fields["run"]["simulated_s"]
     years = host_bytes / (written / seconds) / _YEAR_S if seconds else None
-    waf = run["write_amplification.waf"]
-    return Life(waf, host_bytes / 2**30, years, passes, str(run["options.precondition"]))
+    waf = run.fields["write_amplification"]["waf"]
+    return Life(waf, host_bytes / 2**30, years, passes, str(run.fields["options"]["precondition"]))
 
 
 def said(life: Life, base: Result) -> str:
     """Say in a sentence where a lifetime comes from."""
     times = "once" if life.passes == 1 else f"{life.passes} times"
     rate = (
-        base["requests.bytes_written"] / base["run.simulated_s"] * 86400 / 2**30
-        if base["run.simulated_s"]
+        base.fields["requests"]["bytes_written"] / base.fields["run"]["simulated_s"] * 86400 / 2**30
+        if base.fields["run"]["simulated_s"]
         else 0.0
     )
     own = "" if life.years is None else f"; years at the trace's own rate of {rate:,.1f} GB a day"
@@ -438,7 +441,7 @@ def _advice(option: Option, base: Runs, runs: Runs, by: str) -> Advice:
     every = list(runs.by_seed.values())
     doubts = dict.fromkeys(text for run in every for text in (ended_early(run), _overload(run)) if text)
     device = next(iter(base.by_seed.values()))
-    energy = [run["energy.total_mj"] for run in every]
+    energy = [total for run in every if (total := run.fields["energy"]["total_mj"]) is not None]
     return Advice(
         option=option.name,
         about=option.about,
@@ -449,9 +452,9 @@ def _advice(option: Option, base: Runs, runs: Runs, by: str) -> Advice:
         p99_change_pct=change("response.p99_ms"),
         waf=runs.mean("write_amplification.waf"),
         life=runs.life,
-        energy_mj=None if None in energy else sum(energy) / len(energy),
+        energy_mj=sum(energy) / len(energy) if len(energy) == len(every) else None,
         capacity_change_pct=change("configuration.capacity_bytes"),
-        ram_kb=every[0]["configuration.ram_kb"] - device["configuration.ram_kb"],
+        ram_kb=every[0].fields["configuration"]["ram_kb"] - device.fields["configuration"]["ram_kb"],
         trusted=all(map(trusted, every)),
         note="; ".join([*doubts, *filter(None, [_NOTES.get(name, "")])]),
         by_seed=runs.values(by),
@@ -459,7 +462,7 @@ def _advice(option: Option, base: Runs, runs: Runs, by: str) -> Advice:
 
 
 def _overload(run: Result) -> str:
-    return f"overloaded: {offered(run)} it serves" if run["run.load.overloaded"] else ""
+    return f"overloaded: {offered(run)} it serves" if run.fields["run"]["load"]["overloaded"] else ""
 
 
 def _order(advice: Advice, by: str) -> float:

@@ -112,7 +112,7 @@ def advise_journal(
                 )
                 for seed in base
             }
-            if not any(run["layers"][0]["commits"] for run in runs.values()):
+            if not any(run.fields["layers"][0]["commits"] for run in runs.values()):
                 return JournalAdvice(reason="the trace has no commit of a journal")
             found.append(_advice(mode, base, runs, life_gb(layers)))
         except ConfigError as error:
@@ -123,7 +123,7 @@ def advise_journal(
 
 def _wrapped(base: Result, run: Result) -> str:
     """Say what share of the requests lies where the layer has its log; empty where none does."""
-    share = run["requests.wrapped_pct"] - base["requests.wrapped_pct"]
+    share = run.fields["requests"]["wrapped_pct"] - base.fields["requests"]["wrapped_pct"]
     return f"{share:.2g} % of the requests lie where the layer has its log and were wrapped" if share else ""
 
 
@@ -150,5 +150,5 @@ def _advice(
         life_gb=life_gb,
         trusted=all(map(trusted, runs.values())),
         note="; ".join(dict.fromkeys(filter(None, doubts))),
-        by_seed={seed: run["run.simulated_s"] for seed, run in runs.items()},
+        by_seed={seed: run.fields["run"]["simulated_s"] for seed, run in runs.items()},
     )

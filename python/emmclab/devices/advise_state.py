@@ -169,11 +169,11 @@ def _state(
     tried: Iterable[TriedState] = (),
     alike: tuple[str, ...] = (),
 ) -> State:
-    beside = base["recorded.response.all"]
+    beside = base.fields["recorded"]["response"]["all"]
     return State(
-        precondition=str(base["options.precondition"]),
+        precondition=str(base.fields["options"]["precondition"]),
         chosen=chosen,
-        simulated_ms=base["response.mean_response_ms"],
+        simulated_ms=base.fields["response"]["mean_response_ms"],
         recorded_ms=beside["recorded_ms"],
         error_pct=beside["error_pct"],
         reason=reason,
@@ -184,7 +184,7 @@ def _state(
 
 def _unlike(new: Result, replay: Mapping[str, Any]) -> str:
     """Say why the recording does not speak for a state of the device; empty where it may."""
-    beside = new["recorded.response.all"]
+    beside = new.fields["recorded"]["response"]["all"]
     if beside["error_pct"] is None:
         return "no response times are recorded"
     paced = replay.get("mode") == "back_to_back" or replay.get("rate", 1.0) != 1.0
@@ -216,6 +216,7 @@ def _sound(runs: Mapping[str, Result | str]) -> dict[str, Result]:
 
 
 def _error(run: Result) -> float:
+    """Return the error in percent of a run with recorded times, which `_unlike` has checked."""
     return float(run["recorded.response.all.error_pct"])
 
 
@@ -224,7 +225,7 @@ def _described(name: str, run: Result | str) -> TriedState:
         return TriedState(name, None, None, run)
     if not trusted(run):
         return TriedState(name, None, None, "ended early or was overloaded")
-    return TriedState(name, run["response.mean_response_ms"], _error(run))
+    return TriedState(name, run.fields["response"]["mean_response_ms"], _error(run))
 
 
 def collects(device: Device) -> bool:

@@ -46,10 +46,11 @@ def fitted_note(result: Result) -> str:
     ''
     """
     devices = (result.get("provenance") or {}).get("devices") or ()
-    if not any(result["trace"] in Fitted.of(device["settings"]).sources for device in devices[:1]):
+    if not any(result.fields["trace"] in Fitted.of(device["settings"]).sources for device in devices[:1]):
         return ""
     return (
-        f"{result['device']} was fitted to this trace: that they agree in the mean does not test the preset"
+        f"{result.fields['device']} was fitted to this trace: "
+        "that they agree in the mean does not test the preset"
     )
 
 

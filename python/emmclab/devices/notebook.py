@@ -23,17 +23,17 @@ def result_html(result: Result) -> str:
     for op, title in (("", "all"), ("read.", "reads"), ("write.", "writes")):
         mean = result.shown(f"response.{op}mean_ms" if op else "response.mean_response_ms")
         p50, p99, most = (result.shown(f"response.{op}{name}") for name in ("p50_ms", "p99_ms", "max_ms"))
-        count = result["requests"][op.rstrip(".") or "total"]
+        count = result[f"requests.{op.rstrip('.') or 'total'}"]
         rows.append([title, f"{count:,}", *(milliseconds_text(value) for value in (mean, p50, p99, most))])
-    amplification = result["write_amplification"]
+    amplification = result.fields["write_amplification"]
     facts = [
-        ("no wait", share_text(result["requests.no_wait_pct"])),
-        ("flushes and discards", f"{result['requests.other']:,}"),
+        ("no wait", share_text(result.fields["requests"]["no_wait_pct"])),
+        ("flushes and discards", f"{result.fields['requests']['other']:,}"),
         ("flushes and synchronous writes, 99 %", milliseconds_text(result.shown("durable.p99_ms"))),
         ("write amplification", cell_text(amplification["waf"])),
-        ("preconditioned", str(result["options"]["precondition"])),
-        ("mode", str(result["options"]["mode"])),
+        ("preconditioned", str(result.fields["options"]["precondition"])),
+        ("mode", str(result.fields["options"]["mode"])),
     ]
     headings = ["requests of", "count", "mean", "median", "99 %", "longest"]
-    title = heading_html("Result", f"{result['trace']} on {result.run_name}")
+    title = heading_html("Result", f"{result.fields['trace']} on {result.run_name}")
     return title + grid_html(headings, rows, "Response times") + pairs_html(facts)

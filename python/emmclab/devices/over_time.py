@@ -25,7 +25,7 @@ def over_time_rows(found: Sequence[Profile | Result]) -> Rows:
         if isinstance(one, Profile):
             rows += [{"trace": one.name, **row} for row in one.figure("io_over_time")]
         else:
-            names = {"trace": one["trace"], "device": one.run_name}
+            names = {"trace": one.fields["trace"], "device": one.run_name}
             rows += [{**names, **row} for row in one.get("over_time", ())]
     return rows
 

@@ -38,13 +38,13 @@ def headline(result: Result) -> str:
     >>> headline(result).startswith("mean response ") and ", recorded " in headline(result)
     True
     """
-    if not result["requests.total"]:
+    if not result.fields["requests"]["total"]:
         return "no request was served"
     if not result.timed():
         return "no read or write was served"
-    mean, beside = result["response.mean_response_ms"], result["recorded.response.all"]
+    mean, beside = result.fields["response"]["mean_response_ms"], result.fields["recorded"]["response"]["all"]
     if beside["recorded_ms"] is None:
-        p99 = _ms(result["response.p99_ms"])
+        p99 = _ms(result.fields["response"]["p99_ms"])
         return f"mean response {_ms(mean)}, p99 {p99}; no response times are recorded"
     return beside_text(mean, beside["recorded_ms"], beside["error_pct"])
 
@@ -71,11 +71,11 @@ def comparison_headlines(results: Sequence[Result]) -> list[str]:
     >>> "fastest" in comparison_headlines(results)[0]
     True
     """
-    traces = list(dict.fromkeys(result["trace"] for result in results))
+    traces = list(dict.fromkeys(result.fields["trace"] for result in results))
     lines = []
     for trace in traces:
         name = f"{trace}: " if len(traces) > 1 else ""
-        lines.append(name + _fastest([run for run in results if run["trace"] == trace]))
+        lines.append(name + _fastest([run for run in results if run.fields["trace"] == trace]))
     return lines
 
 
@@ -86,8 +86,10 @@ def runs_by_device(results: Sequence[Result]) -> list[tuple[str, list[Result]]]:
     """
     found: dict[tuple[str, int], list[Result]] = {}
     for run in results:
-        seed, number = run["options"].get("seed", 1), 0
-        while any(one["options"].get("seed", 1) == seed for one in found.get((run.run_name, number), ())):
+        seed, number = run.fields["options"].get("seed", 1), 0
+        while any(
+            one.fields["options"].get("seed", 1) == seed for one in found.get((run.run_name, number), ())
+        ):
             number += 1
         found.setdefault((run.run_name, number), []).append(run)
     return [(name, runs) for (name, _), runs in found.items()]
@@ -95,7 +97,7 @@ def runs_by_device(results: Sequence[Result]) -> list[tuple[str, list[Result]]]:
 
 def means_by_seed(runs: Sequence[Result]) -> dict[int, float]:
     """Return the mean response of runs of one device by their seed."""
-    return {run["options"].get("seed", 1): run["response.mean_response_ms"] for run in runs}
+    return {run.fields["options"].get("seed", 1): run.fields["response"]["mean_response_ms"] for run in runs}
 
 
 def _fastest(results: Sequence[Result]) -> str:
@@ -150,22 +152,23 @@ def without_slc(result: Result) -> str:
 
 def trusted(result: Result) -> bool:
     """Tell whether a run served its trace: to the end, and at least as fast as the requests came."""
-    return not result["run.stopped"] and not result["run.load"]["overloaded"]
+    return not result.fields["run"]["stopped"] and not result.fields["run"]["load"]["overloaded"]
 
 
 def ended_early(result: Result) -> str:
     """Say that a run ended early; empty where it did not."""
-    if not (reason := result["run.stopped"]):
+    if not (reason := result.fields["run"]["stopped"]):
         return ""
-    return f"ended early, after {result['requests.total']:,} requests: {reason}"
+    return f"ended early, after {result.fields['requests']['total']:,} requests: {reason}"
 
 
 def much_wrapped(result: Result) -> str:
     """Say that many requests were wrapped into a smaller device; empty where few were."""
-    if (wrapped := result["requests.wrapped_pct"]) <= _MUCH_WRAPPED_PCT:
+    if (wrapped := result.fields["requests"]["wrapped_pct"]) <= _MUCH_WRAPPED_PCT:
         return ""
     return (
-        f"{wrapped:.1f} % of the requests lie beyond the {result['device']} device and were wrapped into it: "
+        f"{wrapped:.1f} % of the requests lie beyond the {result.fields['device']} device and "
+        "were wrapped into it: "
         "distant addresses share pages, which changes overwrites and write amplification; "
         "take a larger device"
     )
@@ -187,11 +190,11 @@ def warnings(result: Result) -> list[str]:
         found.append(text)
     if text := ended_early(result):
         found.append(text)
-    if (lie := result["configuration.lies"]) != "none":
+    if (lie := result.fields["configuration"]["lies"]) != "none":
         found.append(f"this device breaks a promise on purpose: cache.lies = {lie}")
     if changes := result.get("setting_changes"):
         found.append(f"settings changed during the run: {changes_line(changes)}")
-    load, recorded = result["run.load"], result["recorded"]
+    load, recorded = result.fields["run"]["load"], result.fields["recorded"]
     completions = recorded["response"]["all"]["recorded_ms"] is not None
     closed = "--mode closed" if completions else ""
     if load["overloaded"]:
@@ -199,7 +202,7 @@ def warnings(result: Result) -> list[str]:
     if wrapped := much_wrapped(result):
         found.append(wrapped)
     dependent = recorded["dependent_pct"]
-    if result["run.mode"] == "open" and dependent is not None and dependent > DEPENDENT_PCT:
+    if result.fields["run"]["mode"] == "open" and dependent is not None and dependent > DEPENDENT_PCT:
         found.append(
             f"open loop, but {dependent:.0f} % of the recorded requests come within 1 ms of the device "
             "going idle: they seem to wait for it, which open loop ignores; use --mode closed"
@@ -232,7 +235,7 @@ def lateness(result: Result) -> str:
 
 def _much_late(result: Result) -> str:
     """Say that software saw other response times than the device had; empty where they are about the same."""
-    live, mean_ms = result.get("live") or {}, result["response.mean_response_ms"]
+    live, mean_ms = result.get("live") or {}, result.fields["response"]["mean_response_ms"]
     late = lateness(result) if result.timed() else ""
     if not late or live["late_p50_us"] < _MUCH_LATE * 1000 * mean_ms:
         return ""
@@ -245,16 +248,21 @@ def _much_late(result: Result) -> str:
 
 def offered(result: Result) -> str:
     """Say how much work the requests of an overloaded run offer: in all, or else while the queue grew."""
-    load = result["run.load"]
-    if load["offered_pct"] > 100:
-        return f"{load['offered_pct']:,.0f} % of what"
-    return f"at times more (on average {load['offered_pct']:,.0f} %) than"
+    offered_pct = _offered_pct(result)
+    if offered_pct > 100:
+        return f"{offered_pct:,.0f} % of what"
+    return f"at times more (on average {offered_pct:,.0f} %) than"
+
+
+def _offered_pct(result: Result) -> float:
+    """Return the load that an overloaded run offers; only a run that is not overloaded has none."""
+    return result.fields["run"]["load"]["offered_pct"] or 0.0
 
 
 def _overload(result: Result, closed: str) -> str:
     """Say how much work requests offered, how long its queue became, and what helps."""
-    load = result["run.load"]
-    if load["offered_pct"] > 100:
+    load = result.fields["run"]["load"]
+    if _offered_pct(result) > 100:
         left = (
             f"{load['backlog_s']:,.1f} s of work is left at the last arrival, so that response times grow "
             "with the length of the trace"
@@ -266,24 +274,24 @@ def _overload(result: Result, closed: str) -> str:
         )
     cures = ", ".join(filter(None, (closed, f"--rate {_lighter(result):.2g} or less")))
     return (
-        f"overloaded: the requests offer {offered(result)} {result['device']} can serve, and {left}; "
+        f"overloaded: the requests offer {offered(result)} {result.fields['device']} can serve, and {left}; "
         f"use {cures} or a faster device"
     )
 
 
 def _lighter(result: Result) -> float:
     """Return a rate at which the device keeps up."""
-    load = result["run.load"]
-    span_s = result["run.simulated_s"] - load["backlog_s"]
+    load = result.fields["run"]["load"]
+    span_s = result.fields["run"]["simulated_s"] - load["backlog_s"]
     # Either the queue does not grow, or it stays far shorter than the trace.
     short_s = min(_BURST_S, _BURST_SHARE * span_s)
     rates = [_COMFORTABLE * short_s / max(load["peak_backlog_s"], load["backlog_s"])]
     if load["peak_offered_pct"] is not None:
         rates.append(_COMFORTABLE * 100 / load["peak_offered_pct"])
-    rate: float = max(rates)
-    if load["offered_pct"] > 100:
-        rate = min(rate, _COMFORTABLE * 100 / load["offered_pct"])
-    return rate * float(result["options"]["rate"])
+    rate = max(rates)
+    if (offered_pct := _offered_pct(result)) > 100:
+        rate = min(rate, _COMFORTABLE * 100 / offered_pct)
+    return rate * float(result.fields["options"]["rate"])
 
 
 def changes_line(changes: Sequence[Mapping[str, Any]]) -> str:
@@ -307,11 +315,13 @@ def mode_line(result: Result) -> str:
     >>> mode_line(emmclab.Device.preset("nexus5").simulate(emmclab.read(emmclab.bundled()[0])))
     'closed loop (completions are recorded)'
     """
-    name = mode_name(result["run.mode"])
-    line = f"{name} ({reason})" if (reason := result["run.mode_reason"]) else name
+    name = mode_name(result.fields["run"]["mode"])
+    line = f"{name} ({reason})" if (reason := result.fields["run"]["mode_reason"]) else name
     if clock := (result.get("live") or {}).get("clock"):
         # In idle time a device writes its cache back, so that flushes find less.
-        idle = "no idle time" if clock == "free" and not result["options"].get("think") else "idle time"
+        idle = (
+            "no idle time" if clock == "free" and not result.fields["options"].get("think") else "idle time"
+        )
         line += f", clock {clock} ({idle} between requests)"
     return line
 
@@ -332,7 +342,7 @@ def device_before(result: Result) -> str:
     >>> device_before(emmclab.Device.preset("nexus5").simulate(emmclab.read(emmclab.bundled()[0])))
     'device: new (empty)'
     """
-    return f"device: {state_text(str(result['options']['precondition']))}"
+    return f"device: {state_text(str(result.fields['options']['precondition']))}"
 
 
 def state_text(precondition: str) -> str:
@@ -421,7 +431,7 @@ def beside_rows(result: Result) -> list[tuple[str, ...]]:
     """
     rows: list[tuple[str, ...]] = []
     for row in BESIDE:
-        recorded, simulated, error = row.of(result["recorded"])
+        recorded, simulated, error = row.of(result.fields["recorded"])
         rows.append((row.label, row.text(recorded), row.text(simulated), row.error_text(error)))
     return rows
 
@@ -438,7 +448,7 @@ def beside_notes(results: Sequence[Result]) -> list[str]:
     first = results[0]
     notes = []
     for op in ("read", "write"):
-        count = first["requests"][op]
+        count = first.fields["requests"][op]
         if 0 < count < _FEW:
             reach = count - math.ceil(0.99 * count) + 1
             notes.append(f"p99 response of {op}s: {reach:,} of {count:,} {op}s reach it")

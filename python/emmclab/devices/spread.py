@@ -140,7 +140,7 @@ def is_random_run(result: Result) -> bool:
     devices = (result.get("provenance") or {}).get("devices")
     if not devices:
         return True
-    precondition = str(result["options"]["precondition"])
+    precondition = str(result.fields["options"]["precondition"])
     return any(is_random(one["settings"], precondition) for one in devices)
 
 
@@ -188,7 +188,7 @@ def beside_spread(results: Sequence[Result]) -> dict[str, dict[str, dict[str, An
     found: dict[str, dict[str, dict[str, Any]]] = {}
     for group, unit in (("response", "ms"), ("response_p99", "ms"), ("service", "ms"), ("no_wait", "pct")):
         for op in ("all", "read", "write"):
-            fields = [result["recorded"][group][op] for result in results]
+            fields = [result[f"recorded.{group}.{op}"] for result in results]
             was, over = fields[0][f"recorded_{unit}"], spread([one[f"simulated_{unit}"] for one in fields])
             error = None
             if over and fields[0]["error_pct" if unit == "ms" else "error_points"] is not None:

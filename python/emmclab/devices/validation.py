@@ -343,10 +343,10 @@ def _no_model(trace: Trace, refused: Mapping[str, str]) -> UnsupportedError:
 def _note(result: Result, device: Device, trace: Trace) -> str:
     """Return what stands against trusting a comparison with a device; empty where nothing does."""
     notes = []
-    if stopped := result["run.stopped"]:
+    if stopped := result.fields["run"]["stopped"]:
         notes.append(f"stopped before the end: {stopped}")
     if trace.name in Fitted.device(device).sources:
         notes.append("was fitted to this recording, its second half, too")
-    if wrapped := result["requests.wrapped_pct"]:
+    if wrapped := result.fields["requests"]["wrapped_pct"]:
         notes.append(f"{wrapped:.1f} % of the requests lie beyond the device and were wrapped")
     return "; ".join(notes)

@@ -24,7 +24,7 @@ def write_advice(advised: Advised, html: Path) -> None:
     """Write the page; the same results give the same bytes."""
     base, found = advised.base, advised.options
     rows = [
-        {"trace": base["trace"], "option": advice.option, "time": kind, "change_pct": change}
+        {"trace": base.fields["trace"], "option": advice.option, "time": kind, "change_pct": change}
         for advice in found
         for kind, change in (("mean", advice.mean_change_pct), ("p99", advice.p99_change_pct))
     ]
@@ -43,7 +43,7 @@ def write_advice(advised: Advised, html: Path) -> None:
             "advice.html.j2",
             [figure],
             {"changes": rows},
-            [base["trace"]],
+            [base.fields["trace"]],
             title=f"Advice for {base['trace']}",
             base=base,
             options=found,
@@ -56,7 +56,9 @@ def write_advice(advised: Advised, html: Path) -> None:
             mode_fields=dict(zip(("time", "mean", "flushes", "pages"), MODE_FIGURES, strict=True)),
             head=_head(advised),
             provenance=Provenance(
-                ledger_line(base["ledger"]), lost=lost([base["ledger"]]), made=base.get("provenance") or {}
+                ledger_line(base.fields["ledger"]),
+                lost=lost([base.fields["ledger"]]),
+                made=base.get("provenance") or {},
             ),
         ),
     )

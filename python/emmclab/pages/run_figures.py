@@ -18,13 +18,13 @@ _STEP = (
 
 
 def _mean(result: Result, first: Result) -> Rows:
-    base, mean = first["response.mean_response_ms"], result["response.mean_response_ms"]
+    base, mean = first.fields["response"]["mean_response_ms"], result.fields["response"]["mean_response_ms"]
     return [{"mean_response_ms": mean, "against_first_pct": 100 * mean / base if base else None}]
 
 
 def _space(result: Result, _first: Result) -> Rows:
-    used = result["space.space_utilisation"]
-    return [{"space_utilisation": used}] if result["requests.bytes_written"] else []
+    used = result.fields["space"]["space_utilisation"]
+    return [{"space_utilisation": used}] if result.fields["requests"]["bytes_written"] else []
 
 
 def _cdf(result: Result, _first: Result) -> Rows:
@@ -55,12 +55,12 @@ def _steps_of_time(result: Result, _first: Result) -> Rows:
 def _waits(result: Result, _first: Result) -> Rows:
     return [
         {"cause": name.removesuffix("_ms").replace("_", "-"), "wait_ms": value}
-        for name, value in result["waits"].items()
+        for name, value in result.fields["waits"].items()
     ]
 
 
 def _programmed(result: Result, _first: Result) -> Rows:
-    shares = dict(result["write_amplification"])
+    shares = dict(result.fields["write_amplification"])
     return [
         {"cause": cause, "waf": share} for cause, share in shares.items() if cause != "waf" and shares["waf"]
     ]
@@ -71,7 +71,7 @@ def _busy(result: Result, _first: Result) -> Rows:
     return [
         {"part": f"{part} {number}", "busy_pct": share}
         for part, field in parts
-        for number, share in enumerate(result["utilisation"][field])
+        for number, share in enumerate(result[f"utilisation.{field}"])
     ]
 
 
@@ -187,9 +187,9 @@ def rows_of(results: list[Result], first: dict[str, Result]) -> dict[str, Rows]:
     """Return the rows of all figures; `first` is the first run of each trace."""
     return {
         name: [
-            {"trace": result["trace"], "device": result.run_name, **row}
+            {"trace": result.fields["trace"], "device": result.run_name, **row}
             for result in results
-            for row in rows(result, first[result["trace"]])
+            for row in rows(result, first[result.fields["trace"]])
         ]
         for name, rows in _ROWS.items()
     }

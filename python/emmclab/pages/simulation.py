@@ -93,8 +93,8 @@ def render(
 
     `made` is the group `provenance` of results of the command line.
     """
-    traces = list(dict.fromkeys(result["trace"] for result in results))
-    first = {result["trace"]: result for result in reversed(results)}
+    traces = list(dict.fromkeys(result.fields["trace"] for result in results))
+    first = {result.fields["trace"]: result for result in reversed(results)}
     one = len(results) == 1
     return assemble(
         "simulation.html.j2",
@@ -106,13 +106,13 @@ def render(
         provenance=_provenance(results, first, made or _made(results)),
         one=one,
         besides=[
-            (result["trace"], result.run_name, beside_rows(result))
+            (result.fields["trace"], result.run_name, beside_rows(result))
             for result in results
-            if result["recorded.response.all.recorded_ms"] is not None
+            if result.fields["recorded"]["response"]["all"]["recorded_ms"] is not None
         ],
         links=[
             (
-                result["trace"],
+                result.fields["trace"],
                 result.run_name,
                 [
                     (field.label, field.text(value), field.shown_unit)
@@ -123,7 +123,7 @@ def render(
             if "ufs" in result
         ],
         columns=_COLUMNS,
-        runs=[_run(result, first[result["trace"]]) for result in results],
+        runs=[_run(result, first[result.fields["trace"]]) for result in results],
         events=_events(results, traces),
         devices=[_device(device) for device in devices],
     )
@@ -138,7 +138,7 @@ def _head(results: Sequence[Result], first: dict[str, Result]) -> Head:
     one = len(results) == 1
     run = results[0]
     answers = [f"{run.run_name}: {headline(run)}"] if one else comparison_headlines(results)
-    options = run["options"]
+    options = run.fields["options"]
     passes = options["passes"]
     checked = ", every operation checked against a reference model" if options["check"] else ""
     return Head(
@@ -151,7 +151,7 @@ def _head(results: Sequence[Result], first: dict[str, Result]) -> Head:
         ],
         notices=[
             *(
-                Notice("caution", f"{result['trace']} on {result.run_name}: {text}")
+                Notice("caution", f"{result.fields['trace']} on {result.run_name}: {text}")
                 for result in results
                 for text in warnings(result)
             ),
@@ -163,7 +163,7 @@ def _head(results: Sequence[Result], first: dict[str, Result]) -> Head:
 
 
 def _provenance(results: Sequence[Result], first: dict[str, Result], made: Mapping[str, Any]) -> Provenance:
-    ledgers = {trace: result["ledger"] for trace, result in first.items()}
+    ledgers = {trace: result.fields["ledger"] for trace, result in first.items()}
     lines = [(f"Ledger of {trace}", ledger_line(ledger)) for trace, ledger in ledgers.items()]
     digests = [(f"Result of {run['trace']} on {run.run_name}", f"SHA-256 {_digest(run)}") for run in results]
     summary = lines[0][1] if len(lines) == 1 else f"{len(lines)} traces: ledger of each"
@@ -173,7 +173,7 @@ def _provenance(results: Sequence[Result], first: dict[str, Result], made: Mappi
 
 def _made(results: Sequence[Result]) -> dict[str, Any]:
     """Return the provenance of all runs as one, where Python calls."""
-    parts = [result["provenance"] for result in results if "provenance" in result]
+    parts = [result.fields["provenance"] for result in results if "provenance" in result]
     if not parts:
         return {}
     inputs = {json.dumps(one, sort_keys=True): one for part in parts for one in part["inputs"]}
@@ -189,18 +189,19 @@ def _events(results: Sequence[Result], traces: Sequence[str]) -> dict[str, Any]:
         if any(counts):
             rows.append((field.label, [field.text(count) for count in counts]))
     names = [
-        result.run_name if len(traces) == 1 else f"{result['trace']}, {result.run_name}" for result in results
+        result.run_name if len(traces) == 1 else f"{result.fields['trace']}, {result.run_name}"
+        for result in results
     ]
     return {"runs": names, "rows": rows}
 
 
 def _run(result: Result, first: Result) -> dict[str, Any]:
-    base = first["response.mean_response_ms"]
+    base = first.fields["response"]["mean_response_ms"]
     return {
-        "trace": result["trace"],
+        "trace": result.fields["trace"],
         "device": result.run_name,
         "cells": [(value, field.text(value)) for field in _COLUMNS for value in [result.shown(field.path)]],
-        "change_pct": 100 * (result["response.mean_response_ms"] / base - 1)
+        "change_pct": 100 * (result.fields["response"]["mean_response_ms"] / base - 1)
         if base and result is not first
         else None,
     }
@@ -224,8 +225,8 @@ def _tiles(results: Sequence[Result], first: dict[str, Result]) -> list[Tile]:
         return [tile(field.label, results[0].shown(field.path), field.unit) for field in _MAIN]
     tiles = []
     for result in results[:_TILES]:
-        change = _run(result, first[result["trace"]])["change_pct"]
-        name = result.run_name if len(first) == 1 else f"{result['trace']} on {result.run_name}"
+        change = _run(result, first[result.fields["trace"]])["change_pct"]
+        name = result.run_name if len(first) == 1 else f"{result.fields['trace']} on {result.run_name}"
         mean = result_field("response.mean_response_ms")
         note = mean.name + ("" if change is None else f", {change:+.1f} %")
         tiles.append(tile(name, result[mean.path], mean.unit, note=note))

@@ -1,0 +1,475 @@
+"""Types of the groups of a result, so that mypy finds a key that no result has.
+
+The structs of `crates/replay/src/result` have the same fields. `data/result-fields.toml` gives the unit and
+the meaning of each.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Generic, NotRequired, TypedDict, TypeVar
+
+T = TypeVar("T")
+
+
+class ByOperation(TypedDict, Generic[T]):
+    """Figures of all requests, of reads and of writes."""
+
+    all: T
+    read: T
+    write: T
+
+
+#: Number of blocks by a count: `blocks[i]` of them have at least `from[i]`, and less than `from[i + 1]`.
+Distribution = TypedDict(
+    "Distribution",
+    {"min": int, "max": int, "mean": float, "deviation": float, "from": list[int], "blocks": list[int]},
+)
+
+#: A change of a setting of a served device: simulated time, key, and values as TOML.
+SettingChange = TypedDict("SettingChange", {"at_s": float, "key": str, "from": str, "to": str})
+
+
+class Configuration(TypedDict):
+    """The settings of the device that decide most."""
+
+    capacity_bytes: int
+    ram_kb: int
+    parallelism: str
+    mapping_scheme: str
+    write_complete: str
+    lies: str
+
+
+class Load(TypedDict):
+    """Load of an open loop."""
+
+    offered_pct: float | None
+    backlog_s: float
+    peak_backlog_s: float
+    peak_offered_pct: float | None
+    overloaded: bool
+
+
+class Run(TypedDict):
+    """How the workload was driven, and how that ended."""
+
+    mode: str
+    mode_reason: str | None
+    load: Load
+    stopped: str | None
+    simulated_s: float
+    throughput_mb_per_s: float
+    drain_s: float | None
+
+
+class Requests(TypedDict):
+    """Requests completed."""
+
+    total: int
+    read: int
+    write: int
+    other: int
+    no_wait_pct: float
+    begun_at_once_pct: float
+    bytes_read: int
+    bytes_written: int
+    wrapped_pct: float
+
+
+class Percentiles(TypedDict):
+    """Percentiles of times, ms."""
+
+    p50_ms: float
+    p90_ms: float
+    p99_ms: float
+    p999_ms: float
+    max_ms: float
+
+
+class Times(Percentiles):
+    """Times of an operation, ms."""
+
+    mean_ms: float
+
+
+class ResponseTimes(Percentiles):
+    """Response times of reads and writes, ms."""
+
+    mean_response_ms: float
+    read: Times
+    write: Times
+
+
+class PercentileRow(TypedDict):
+    """A percentile that was asked for."""
+
+    op: str
+    percentile: float
+    response_ms: float
+
+
+class ResponseRow(TypedDict):
+    """A class of the distribution of response times."""
+
+    op: str
+    up_to_ms: float
+    requests: int
+    cumulative_pct: float
+
+
+class DurableTimes(Times):
+    """Flushes and writes that promise durability or an order."""
+
+    requests: int
+
+
+class ServiceTimes(Percentiles):
+    """Service times of reads and writes, ms."""
+
+    mean_service_ms: float
+    read: Times
+    write: Times
+
+
+class WaitTimes(TypedDict):
+    """Mean of each part of the response time, ms."""
+
+    queue_ms: float
+    controller_ms: float
+    bus_ms: float
+    array_ms: float
+    gc_ms: float
+    wake_up_ms: float
+
+
+class TimeBeside(TypedDict):
+    """A recorded and a simulated time."""
+
+    recorded_ms: float | None
+    simulated_ms: float | None
+    error_pct: float | None
+
+
+class ShareBeside(TypedDict):
+    """A recorded and a simulated share."""
+
+    recorded_pct: float | None
+    simulated_pct: float | None
+    error_points: float | None
+
+
+class RecordedBeside(TypedDict):
+    """Recorded and simulated times of the replayed requests."""
+
+    response: ByOperation[TimeBeside]
+    response_p99: ByOperation[TimeBeside]
+    service: ByOperation[TimeBeside]
+    no_wait: ByOperation[ShareBeside]
+    dependent_pct: float | None
+
+
+class Space(TypedDict):
+    """Use of the flash space by host data."""
+
+    space_utilisation: float
+    gain_difference: float
+    gain_ratio: NotRequired[float]
+
+
+class WriteAmplification(TypedDict):
+    """Bytes programmed over bytes that the host wrote, in all and by cause."""
+
+    waf: float
+    host: float
+    gc: float
+    wear: float
+    map: float
+
+
+class PageOperations(TypedDict):
+    """Page operations by cause."""
+
+    total: int
+    host: int
+    read_modify_write: int
+    gc: int
+    wear: int
+    map: int
+
+
+class FlashOperations(TypedDict):
+    """Page and block operations."""
+
+    page_reads: PageOperations
+    page_programs: PageOperations
+    block_erases: int
+
+
+class Utilisation(TypedDict):
+    """Share of the simulated time in which each part was busy, %."""
+
+    channels_pct: list[float]
+    dies_pct: list[float]
+    planes_pct: list[float]
+
+
+class LogBlockMerges(TypedDict):
+    """Merges of log blocks by kind."""
+
+    switch: int
+    partial: int
+    full: int
+
+
+class MapCounts(TypedDict):
+    """The map from logical to physical addresses."""
+
+    ram_bytes: int
+    cache_hit_pct: float | None
+    lookups: int
+    prefetched_entries: int
+    double_reads: int
+    cached_bytes: int | None
+    segments: int | None
+    segment_units: int | None
+    unwritten_unit_reads: int
+    discarded_units: int
+    log_block_merges: LogBlockMerges
+
+
+class Collection(TypedDict):
+    """Garbage collection."""
+
+    blocks: int
+    idle_blocks: int
+    interruptions: int
+    busy_s: float
+    idle_busy_s: float
+    valid_units: Distribution
+
+
+class Lifetime(TypedDict):
+    """Bytes that the host can write until blocks reach their erase limit."""
+
+    even_host_bytes: float
+    first_block_host_bytes: float
+    used_pct: float
+
+
+class Wear(TypedDict):
+    """Wear of the blocks."""
+
+    moved_blocks: int
+    bad_blocks: int
+    erase_counts: Distribution
+    lifetime: Lifetime | None
+
+
+class SlcCounts(TypedDict):
+    """Blocks in SLC mode."""
+
+    folded_blocks: int
+
+
+class CacheCounts(TypedDict):
+    """Write buffer and read cache."""
+
+    units_written: int
+    write_hit_pct: float
+    units_read: int
+    read_hit_pct: float
+    flushes: int
+
+
+class LinkDirection(TypedDict):
+    """One direction of the link."""
+
+    bytes: int
+    busy_pct: float
+    wait_ms: float
+
+
+class WriteBoosterUse(TypedDict):
+    """WriteBooster."""
+
+    size_bytes: int
+    bytes_written: int
+    bytes_past_it: int
+    flushed_blocks: int
+    life_used_pct: float | None
+    current_size_bytes: int
+    bytes_read: int
+    read_hit_pct: float
+    migrated_bytes: int
+    pinned_bytes: int
+    flush_needed: int
+    pinned_full: int
+    grown: int
+    shrunk: int
+
+
+class ZoneUse(TypedDict):
+    """Zones that are written in order."""
+
+    count: int
+    size_bytes: int
+    resets: int
+    opened: int
+    closed: int
+    filled: int
+    most_open: int
+    most_active: int
+    slc_bytes: int
+    buffer_conflicts: int
+    premature_flushes: int
+    premature_bytes: int
+
+
+class UfsUse(TypedDict):
+    """Link, queues, WriteBooster and hibernation of a UFS."""
+
+    lanes: int
+    gear: str
+    link_mb_per_s: float
+    to_device: LinkDirection
+    to_host: LinkDirection
+    tags: int
+    most_in_flight: int
+    tag_wait_ms: float
+    queues: int
+    queue_wait_ms: float
+    write_booster: WriteBoosterUse | None
+    zones: ZoneUse | None
+    map_hints: int
+    hibernated_pct: float
+    hibernate_exits: int
+    hibernate_exit_ms: float
+
+
+class PowerStates(TypedDict):
+    """Time in each power state."""
+
+    active_s: float
+    idle_s: float
+    asleep_s: float
+    waking_s: float
+    wake_ups: int
+
+
+class Energy(TypedDict):
+    """Energy, mJ; None where the device has no figures for it."""
+
+    total_mj: float | None
+    flash_mj: float | None
+    map_mj: float | None
+    active_mj: float | None
+    idle_mj: float | None
+    asleep_mj: float | None
+    waking_mj: float | None
+
+
+class DriverCounts(TypedDict):
+    """The host driver's treatment of flags."""
+
+    kernel: str
+    flushes: int
+    barriers: int
+    reliable_writes: int
+    without_command: int
+
+
+class HostCounts(TypedDict):
+    """Queue of the host above the device."""
+
+    commands: int
+    merged: int
+    packs: int
+    packed_requests: int
+    packs_by_entries: list[int]
+    largest_command_bytes: int
+    driver: DriverCounts | None
+
+
+class SecondDevice(TypedDict):
+    """Counts of the second device."""
+
+    device: str
+    host_bytes_read: int
+    host_bytes_written: int
+    page_programs: int
+    block_erases: int
+    waf: float
+    host: NotRequired[HostCounts]
+
+
+class Computing(TypedDict):
+    """Cost of the run on this computer."""
+
+    wall_s: float
+    page_operations_per_s: float
+
+
+class InputRecord(TypedDict):
+    """A trace that went into a result; `sha256` is its first 16 digits, None without a file."""
+
+    name: str
+    path: str | None
+    sha256: str | None
+
+
+class DeviceRecord(TypedDict):
+    """A device and all of its settings, as its TOML has them."""
+
+    name: str
+    settings: dict[str, Any]
+
+
+class MadeFrom(TypedDict, total=False):
+    """What a result was made of."""
+
+    version: str
+    command: str
+    inputs: list[InputRecord]
+    aged_by: list[InputRecord]
+    settings: dict[str, dict[str, Any]]
+    devices: list[DeviceRecord]
+
+
+class ResultFields(TypedDict):
+    """Fields of a result, by group, as `emmclab simulate --json` prints them."""
+
+    trace: str
+    device: str
+    configuration: Configuration
+    run: Run
+    requests: Requests
+    response: ResponseTimes
+    percentiles: NotRequired[list[PercentileRow]]
+    response_distribution: NotRequired[list[ResponseRow]]
+    over_time: NotRequired[list[dict[str, Any]]]
+    service: ServiceTimes
+    waits: WaitTimes
+    recorded: RecordedBeside
+    space: Space
+    write_amplification: WriteAmplification
+    flash: FlashOperations
+    utilisation: Utilisation
+    map: MapCounts
+    gc: Collection
+    wear: Wear
+    slc: SlcCounts
+    cache: CacheCounts | None
+    ufs: NotRequired[UfsUse]
+    power: PowerStates
+    energy: Energy
+    host: HostCounts | None
+    ledger: dict[str, int]
+    layers: NotRequired[list[dict[str, Any]]]
+    durable: NotRequired[DurableTimes]
+    first_writes: NotRequired[list[tuple[int, int]]]
+    setting_changes: NotRequired[list[SettingChange]]
+    second_device: NotRequired[SecondDevice]
+    computing: Computing
+    #: How the run was asked for; the keys are those of `run_options`, without `_ns`.
+    options: dict[str, Any]
+    provenance: NotRequired[MadeFrom]

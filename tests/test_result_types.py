@@ -1,0 +1,79 @@
+"""The types of a result (`emmclab.devices.result_types`) are those of the results of the core."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Iterator
+from typing import Any, TypeVar, get_args, get_origin, get_type_hints, is_typeddict
+
+import msgspec
+import pytest
+
+import emmclab as lab
+from emmclab.devices.result_fields import result_fields
+from emmclab.devices.result_types import ResultFields
+
+#: Runs that have every group of a result.
+RUNS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
+    "an eMMC": ("nexus5", {}, {"percentiles": [99.9], "distribution": True, "over_time": True}),
+    "a host that packs": ("nexus5", {"host.kernel": "linux_4.9"}, {"first_writes": 3}),
+    "a UFS": ("ufs31", {}, {"mode": "open"}),
+    "zones": ("zufs", {}, {"layers": ["lfs"]}),
+    "two devices": (
+        "nexus5",
+        {},
+        {
+            "layers": ["pair"],
+            "layer_settings": {"pair.routing": "striping"},
+            "second": "ufs31",
+            "drain": True,
+        },
+    ),
+}
+
+
+def _generic(hint: Any) -> tuple[Any, dict[Any, Any]]:
+    """Return the class of a type, without None, and what its type variables are."""
+    if get_origin(hint) is types.UnionType:
+        (hint,) = [one for one in get_args(hint) if one is not type(None)]
+    origin = get_origin(hint)
+    if not is_typeddict(origin):
+        return hint, {}
+    return origin, dict(zip(origin.__parameters__, get_args(hint), strict=True))
+
+
+def _fields(hint: Any, name: str = "") -> Iterator[str]:
+    """Give the paths of all fields of a type, groups included."""
+    group, variables = _generic(hint)
+    yield name
+    if is_typeddict(group):
+        for field, one in get_type_hints(group).items():
+            taken = variables[one] if isinstance(one, TypeVar) else one
+            yield from _fields(taken, f"{name}.{field}".lstrip("."))
+
+
+def _keys(value: Any, hint: Any, name: str = "") -> Iterator[str]:
+    """Give the paths of all keys of a value below its typed groups."""
+    group, variables = _generic(hint)
+    yield name
+    if is_typeddict(group) and value is not None:
+        hints = get_type_hints(group)
+        for key, one in value.items():
+            hint = hints.get(key, Any)
+            taken = variables[hint] if isinstance(hint, TypeVar) else hint
+            yield from _keys(one, taken, f"{name}.{key}".lstrip("."))
+
+
+def test_a_declared_field_has_a_type() -> None:
+    typed = set(_fields(ResultFields))
+    assert [field.path for field in result_fields() if field.path not in typed] == []
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_a_result_has_the_typed_fields_and_no_other(name: str) -> None:
+    preset, settings, options = RUNS[name]
+    trace = lab.read(next(path for path in lab.bundled() if path.stem == "messages-wal"))
+    result = lab.Device.preset(preset).set(settings).simulate(trace, wrap_addresses=True, **options)
+    msgspec.convert(result.to_dict(), ResultFields)
+    assert set(_keys(result.to_dict(), ResultFields)) - set(_fields(ResultFields)) == set()
+    assert result.fields["requests"]["total"] == result["requests.total"]
