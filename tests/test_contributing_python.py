@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import subprocess
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -21,11 +23,12 @@ def package(tmp_path: Path) -> Path:
     return tmp_path / "python" / "emmclab"
 
 
-def blocks(title: str) -> list[str]:
-    """The Python blocks of a page."""
+def blocks(title: str, language: str = "python") -> list[str]:
+    """The blocks of a page in a language, a pattern."""
     page = (ROOT / "CONTRIBUTING.md").read_text().split(f"## {title}\n")[1].split("\n## ")[0]
     # They stand in items of a list, three blanks deep.
-    return [re.sub(r"(?m)^ {3}", "", text) for text in re.findall(r"```python\n(.*?)```", page, re.DOTALL)]
+    found = re.findall(rf"```(?:{language})\n(.*?)```", page, re.DOTALL)
+    return [re.sub(r"(?m)^ {3}", "", text) for text in found]
 
 
 def insert(path: Path, before: str, text: str) -> None:
@@ -78,3 +81,21 @@ def test_an_option_of_a_run_is_declared_and_has_an_effect(package: Path, trace: 
     run(package, "run", study, "--results", tmp_path / "results")
     asked = ("query", "select requests_total from runs", "--csv", "--results", tmp_path / "results")
     assert run(package, *asked).split() == ["requests_total", "1200"]
+
+
+def test_a_paper_is_a_folder(package: Path, tmp_path: Path) -> None:
+    folder = package / "papers" / "queues26"
+    folder.mkdir()
+    for text in blocks("Add a paper, a study or a claim", "toml|python|jinja"):
+        name = re.match(r"\W+ (\S+)", text)
+        assert name
+        (folder / name[1]).write_text(text)
+    assert len(list(folder.iterdir())) == 6
+    assert "queues26" in run(package, "papers")
+    page = tmp_path / "page.html"
+    results = ("--results", tmp_path / "results")
+    run(package, "reproduce", "queues26", "--html", page, *results)
+    assert re.search(r"At least \d+ % do not wait\.", page.read_text())
+    assert "Requests without a wait" in page.read_text()
+    (claim,) = json.loads(run(package, "claims", "--paper", "queues26", "--json", *results))
+    assert claim["verdict"] == tomllib.loads((folder / "claims.toml").read_text())["claim"][0]["expected"]

@@ -89,7 +89,8 @@ class Rule:
 
     `study` and `measure` say what computes it; `printed_in` names the published columns and claims in which
     its figures stand, beside its own id. `cannot` gives the reason if no part can be checked, `not_yet` if
-    the system that it is about is still to come, `unchecked` the part that no check covers.
+    the system that it is about is still to come, `unchecked` the part that no check covers. `expected` is the
+    verdict that it has; `tests/test_claims.py` compares it with that of the results.
     """
 
     id: str
@@ -105,6 +106,7 @@ class Rule:
     cannot: str = ""
     not_yet: str = ""
     unchecked: str = ""
+    expected: str = ""
     #: Further studies that measure it by other means, each with `study`, `measure` and what else differs.
     again: tuple[Mapping[str, Any], ...] = ()
 
