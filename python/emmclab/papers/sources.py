@@ -15,7 +15,6 @@ import tomllib
 from emmclab.apps.closed_loop import hosts
 from emmclab.devices.device import Device
 from emmclab.papers.measuring import Reads
-from emmclab.studies.in_place import RECORDED_AS
 from emmclab.studies.tables import Run
 from emmclab.traces.workload import PARAMETERS_OF, Workload, benchmark_sources, workloads
 
@@ -79,13 +78,13 @@ def recorded_in(reads: Reads) -> set[str]:
     """Return the names of the recorded traces that were read."""
     synthetic = set(workloads())
     of_profiles = {name for name, _ in reads.profiles if name not in synthetic}
-    return of_profiles | {run[RECORDED_AS] for run in reads.runs.values() if RECORDED_AS in run}
+    return of_profiles | {run["recorded_as"] for run in reads.runs.values() if "recorded_as" in run}
 
 
 def made_in(reads: Reads) -> set[str]:
     """Return the names of the synthetic workloads that were read."""
     names = {name for name, _ in reads.profiles}
-    names |= {run["input"] for run in reads.runs.values() if RECORDED_AS not in run}
+    names |= {run["input"] for run in reads.runs.values() if "recorded_as" not in run}
     return names & set(workloads())
 
 
@@ -105,7 +104,7 @@ def restated(reads: Reads, own: frozenset[str]) -> str:
     working = [run for run in reads.runs.values() if not _idle(run)]
     devices = {*reads.devices, *itertools.chain(*map(_devices, working))}
     fitted = {device for device in devices if fitted_to(device) & own}
-    inputs = {run["input"] for run in working if RECORDED_AS not in run}
+    inputs = {run["input"] for run in working if "recorded_as" not in run}
     made = {name for name in inputs if _sources_of_input(name) & own}
     on = {host for host in map(_host, working) if _hosts_from().get(host, frozenset()) & own}
     if (working or reads.devices) and not (fitted or made or on):

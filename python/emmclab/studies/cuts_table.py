@@ -11,7 +11,7 @@ import msgspec
 from emmclab.studies.cut_result import DOCUMENTED, KEPT, LOST, RULE, VERDICTS, CutCell, CutResult
 from emmclab.studies.results import Results
 from emmclab.studies.summary import written
-from emmclab.studies.tables import Run
+from emmclab.studies.tables import KeptCell
 
 #: The verdict on a cell that failed: its states were not judged.
 NOT_JUDGED = "not judged"
@@ -96,7 +96,7 @@ def _both(one: Verdict, other: Verdict) -> Verdict:
     )
 
 
-def cell_of(failure: Run) -> CutCell:
+def cell_of(failure: KeptCell) -> CutCell:
     """Return the cell of a run that failed."""
     return msgspec.convert(failure, CutCell)
 

@@ -8,9 +8,6 @@ from dataclasses import replace
 from emmclab.studies.results import Results
 from emmclab.studies.tables import Run
 
-#: The key of a run of a recorded trace under the name of its workload: the name of the trace.
-RECORDED_AS = "recorded_as"
-
 
 def stand_ins(results: Results) -> dict[str, str]:
     """Return the workloads whose place recorded traces take, by the names of the traces as inputs."""
@@ -42,7 +39,11 @@ def in_place(results: Results) -> Results:
 
     def placed(run: Run) -> Run:
         name = run["input"]
-        return {**run, "input": workload_of[name], RECORDED_AS: name} if name in workload_of else run
+        if name not in workload_of:
+            return run
+        moved = run.copy()
+        moved["input"], moved["recorded_as"] = workload_of[name], name
+        return moved
 
     runs = [placed(run) for run in results.runs if (run["grid"], run["input"]) not in replaced]
     return replace(results, profiles=profiles, runs=runs)

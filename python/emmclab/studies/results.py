@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from emmclab.errors import EmmclabError
 from emmclab.runtime.place import Place
@@ -16,7 +16,7 @@ from emmclab.studies.cut_result import CutRun
 from emmclab.studies.kinds import PROFILES, kind_of_cell
 from emmclab.studies.kinds.kind import RUNS
 from emmclab.studies.store import Store
-from emmclab.studies.tables import Digest, Run
+from emmclab.studies.tables import Digest, KeptCell, Run
 from emmclab.traces.profile import Profile
 from emmclab.traces.workload import workload_groups, workloads
 
@@ -30,9 +30,9 @@ class Results:
     runs: list[Run]
     digest: str
     """SHA-256 of everything, first 16 digits."""
-    failures: list[Run] = field(default_factory=list)
+    failures: list[KeptCell] = field(default_factory=list)
     """Cells that failed, each with `message` and `hint`."""
-    cuts: list[Run] = field(default_factory=list)
+    cuts: list[KeptCell] = field(default_factory=list)
     """Cells that cut power; they are not among the runs."""
 
     @staticmethod
@@ -71,11 +71,12 @@ class Results:
             if not again or of_run is None:
                 self.profiles[name] = Profile({**entry["result"], "name": name})
         else:
-            run = {**entry["result"], **cell}
+            kept = {**entry["result"], **cell}
             if RUNS in kind.tables:
+                run = cast("Run", kept)
                 self.runs.append(of_run(run) if of_run else run)
             else:
-                self.cuts.append(run)
+                self.cuts.append(kept)
 
     def cut_runs(self) -> list[CutRun]:
         """Return the results of the cells that cut power."""

@@ -26,7 +26,7 @@ from emmclab.studies.cell import Cell
 from emmclab.studies.kept import Kept, PartWriter, ask, keys_of, undamaged, write_joined
 from emmclab.studies.kinds import TABLES
 from emmclab.studies.kinds.kind import Images
-from emmclab.studies.tables import Digest, Run, kept_rows
+from emmclab.studies.tables import Digest, KeptCell, kept_rows
 
 #: Most bytes of preconditioned devices in the results folder of a study, where nothing else is said.
 IMAGES_BYTES = 4 << 30
@@ -68,11 +68,11 @@ class Finished:
     #: Numbers of results by table: `runs`, `cuts`, `profiles`, `failures`.
     counts: dict[str, int] = field(default_factory=dict)
     #: Flat rows of cells that failed, and of runs whose device stopped early.
-    failures: list[Run] = field(default_factory=list)
-    early: list[Run] = field(default_factory=list)
+    failures: list[KeptCell] = field(default_factory=list)
+    early: list[KeptCell] = field(default_factory=list)
     #: How many runs were overloaded, and the rows of the first of them, at most `MOST_OVERLOADED`.
     overloaded_runs: int = 0
-    overloaded: list[Run] = field(default_factory=list)
+    overloaded: list[KeptCell] = field(default_factory=list)
     missing: list[Missing] = field(default_factory=list)
 
 

@@ -6,7 +6,7 @@ import functools
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from emmclab.devices.intervals import Interval, difference_interval
 from emmclab.devices.result import at
@@ -129,12 +129,13 @@ def summed(run: Run) -> Run:
     >>> summed({"grid": "g", "seed": 1, "run": {"stopped": None, "seconds": 2.0}, "waits": {"gc_ms": 1.0}})
     {'grid': 'g', 'seed': 1, 'run': {'stopped': None}}
     """
-    part = {}
+    part: dict[str, Any] = {}
+    whole: Mapping[str, Any] = run
     for name, fields in _fields_read().items():
-        if name in run:
-            value = run[name]
+        if name in whole:
+            value = whole[name]
             part[name] = {one: value[one] for one in fields if one in value} if fields and value else value
-    return part
+    return cast("Run", part)
 
 
 def metrics_of(percentiles: Iterable[float]) -> tuple[Metric, ...]:
@@ -235,7 +236,7 @@ class Summary:
 def summaries(results: Results) -> list[Summary]:
     """Sum up each grid of a study, in its order."""
     grids: dict[str, list[Run]] = {}
-    for run in (*results.runs, *results.failures):
+    for run in (*results.runs, *cast("list[Run]", results.failures)):
         if run["grid"] != PROFILE:
             grids.setdefault(run["grid"], []).append(run)
     metrics = metrics_of(results.about.get("percentiles", ()))

@@ -5,14 +5,40 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, NotRequired
 
+from emmclab.devices.result_types import ResultFields
 from emmclab.runtime.parquet import Line, Row, form_of, text_of
 from emmclab.studies.flat import flat, with_settings
 from emmclab.studies.kinds import kind_of_cell
 
-#: A result as it is kept, with its cell.
-Run = dict[str, Any]
+
+class Run(ResultFields):
+    """A result as it is kept, with its cell."""
+
+    grid: str
+    input: str
+    input_digest: str
+    synthetic: bool
+    requests_asked: int | None
+    seed: int
+    reading: NotRequired[dict[str, Any]]
+    device_digest: str
+    settings: dict[str, Any]
+    second_digest: NotRequired[str]
+    precondition_digest: NotRequired[str]
+    #: Of an application: its times and its I/O.
+    app: NotRequired[dict[str, Any]]
+    #: Of a program on a served device: host and file system.
+    live: NotRequired[dict[str, Any]]
+    #: The recorded trace that takes the place of the workload `input`.
+    recorded_as: NotRequired[str]
+    #: Why the cell failed; it then has no result.
+    message: NotRequired[str]
+
+
+#: A cell with what is kept of it in another form: why it failed, its power cuts, or its flat row.
+KeptCell = dict[str, Any]
 
 
 class Digest:

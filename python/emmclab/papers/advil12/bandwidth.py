@@ -11,6 +11,7 @@ from typing import Any
 from emmclab.devices.device import Device
 from emmclab.papers.measuring import Measurement, measure, table
 from emmclab.studies.results import Results
+from emmclab.studies.tables import Run
 
 #: Labels of the grids of the study.
 VARIANTS = {
@@ -39,7 +40,7 @@ TABLE2_SMALL = ((0, "random_write_mb_s"), (3, "seq_write_mb_s"))
 _SECTION_BYTES = (128 << 20) * 7 // 10
 
 
-def bandwidth(run: dict[str, Any], *, drained: bool = False) -> float:
+def bandwidth(run: Run, *, drained: bool = False) -> float:
     """MB that the workload wrote per second of its replay, without or with the time to drain the layers.
 
     The paper replays a workload and says nothing of what its log still holds at the end.
@@ -134,7 +135,7 @@ def lengths(results: Results) -> list[dict[str, Any]]:
     return sorted(rows, key=lambda row: (row["requests"], row["layer"]))
 
 
-def _collecting(run: dict[str, Any]) -> str:
+def _collecting(run: Run) -> str:
     """Return the share of the mean response time that is waiting for garbage collection."""
     return f"{100 * run['waits']['gc_ms'] / run['response']['mean_response_ms']:.0f} %"
 

@@ -170,8 +170,8 @@ def ram_for_data(results: Results) -> Measurement:
     reads = by_input(results, "ram-read", cache__read_kb=_RAM_KB)
     new = by_input(results, "new")
     names = _workloads(results, writes)
-    write_hit = statistics.median(writes[name]["cache"]["write_hit_pct"] for name in names)
-    read_hit = statistics.median(reads[name]["cache"]["read_hit_pct"] for name in names)
+    write_hit = statistics.median(at(writes[name], "cache.write_hit_pct") for name in names)
+    read_hit = statistics.median(at(reads[name], "cache.read_hit_pct") for name in names)
     gains = {name: change_pct(new[name], writes[name]) for name in writes}
     read_gains = [change_pct(new[name], reads[name]) for name in names]
     return Measurement(

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import altair as alt
 
+from emmclab.devices.result import at
 from emmclab.pages.plots import Rows, dots
 from emmclab.papers.claims import Claim
 from emmclab.papers.drawing import Drawing
@@ -57,7 +58,7 @@ def drawings(results: Results) -> list[Drawing]:
         {
             "trace": run["input"],
             "option": f"{kind} {run['configuration']['ram_kb'] / 1024:g} MB",
-            "value": run["cache"][field],
+            "value": at(run, f"cache.{field}"),
         }
         for kind, grid, field in (
             ("written", "ram-write", "write_hit_pct"),

@@ -7,9 +7,9 @@ import math
 import statistics
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from typing import Any
 
 from emmclab.studies.results import Results
+from emmclab.studies.tables import Run
 
 #: The paper's -24.0, -61.9 and -86 %, over 18 applications.
 PUBLISHED = {"worst": 24.0, "mean": 61.9, "best": 86.0}
@@ -69,9 +69,7 @@ _SSDSIM = {
 }
 
 
-def _runs(
-    results: Results, reading: Reading, device: str, among: Collection[str] | None
-) -> dict[str, dict[str, Any]]:
+def _runs(results: Results, reading: Reading, device: str, among: Collection[str] | None) -> dict[str, Run]:
     if reading.ssdsim:
         return {
             run["input"]: run

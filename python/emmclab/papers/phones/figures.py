@@ -6,6 +6,7 @@ from typing import Any
 
 import altair as alt
 
+from emmclab.devices.result import at
 from emmclab.pages.plots import Chart, Rows, chart_of, dots, in_order, tooltip
 from emmclab.papers.drawing import Drawing
 from emmclab.papers.measuring import share
@@ -115,7 +116,7 @@ def _size(rows: Rows, title: str) -> alt.X:
 
 def _responses(results: Results, name: str, field: str) -> Drawing:
     rows = [
-        {"trace": workload, "device": device, f"{name}_ms": runs[workload]["response"][field]}
+        {"trace": workload, "device": device, f"{name}_ms": at(runs[workload], f"response.{field}")}
         for device in new_devices(results)
         for runs in [on_new(results, device)]
         for workload in workloads_of(results)
@@ -137,16 +138,17 @@ def _waits(results: Results) -> Drawing:
     for workload in workloads_of(results):
         for device in new_devices(results):
             run = on_new(results, device).get(workload)
-            whole = run and sum(run["waits"][part] for part in WAITS)
-            if not run or not whole:
+            waits: dict[str, float] = {part: at(run, f"waits.{part}") for part in WAITS} if run else {}
+            whole = sum(waits.values())
+            if not whole:
                 continue
             rows += [
                 {
                     "trace": workload,
                     "place": f"{workload} on {device}",
                     "part": words,
-                    "ms": run["waits"][part],
-                    "pct": 100 * run["waits"][part] / whole,
+                    "ms": waits[part],
+                    "pct": 100 * waits[part] / whole,
                 }
                 for part, words in WAITS.items()
             ]
@@ -220,15 +222,15 @@ def _booster_rows(results: Results) -> Rows:
     """Return the runs without WriteBooster and with each of its sizes, on a device that is 80 % full."""
     rows: Rows = []
     for run in (*results.select("no-booster"), *results.select("booster")):
-        booster = run["ufs"]["write_booster"] or {}
+        booster = run["ufs"]["write_booster"]
         host = run["requests"]["bytes_written"]
         rows.append(
             {
                 "trace": run["input"],
-                "size_gb": round((booster.get("size_bytes") or 0) / 2**30, 2),
+                "size_gb": round((booster["size_bytes"] if booster else 0) / 2**30, 2),
                 "mean_ms": mean_ms(run),
                 "p99_ms": run["response"]["p99_ms"],
-                "past_it_pct": 100 * (booster.get("bytes_past_it") or 0) / max(host, 1),
+                "past_it_pct": 100 * (booster["bytes_past_it"] if booster else 0) / max(host, 1),
                 "waf": run["write_amplification"]["waf"],
                 "booster_life_tb": booster_life_tb(run),
                 "cells_life_tb": cells_life_tb(run),
@@ -261,7 +263,7 @@ def fill_levels(results: Results) -> Rows:
             "full_pct": level,
             "mean_ms": mean_ms(run),
             "p99_ms": run["response"]["p99_ms"],
-            "past_it_mb": run["ufs"]["write_booster"]["bytes_past_it"] / 1e6,
+            "past_it_mb": at(run, "ufs.write_booster.bytes_past_it") / 1e6,
         }
         for grid, settings, level in _FILLED
         for name, run in by_input(results, grid, UFS, **settings).items()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 
+from emmclab.devices.result import at
 from emmclab.papers.phones.judging import NO, STILL, Finding, by_majority, of_parts
 from emmclab.papers.phones.runs import UFS, by_input, mean_ms, on_new
 from emmclab.studies.results import Results
@@ -43,8 +44,7 @@ def _card(results: Results) -> Finding:
 def _pauses(results: Results) -> Finding:
     runs = by_input(results, "filled", UFS)
     unfelt = sum(run["waits"]["gc_ms"] < _UNFELT_MS for run in runs.values())
-    boosted = [run["ufs"]["write_booster"] for run in runs.values()]
-    emptied = sum(booster["bytes_past_it"] == 0 for booster in boosted)
+    emptied = sum(at(run, "ufs.write_booster.bytes_past_it") == 0 for run in runs.values())
     asleep = statistics.median(run["ufs"]["hibernated_pct"] for run in runs.values())
     new = on_new(results, UFS)
     slower = {name: mean_ms(run) / mean_ms(new[name]) for name, run in runs.items()}
@@ -64,8 +64,8 @@ def _pauses(results: Results) -> Finding:
 
 def _ram(results: Results) -> Finding:
     runs = by_input(results, "ram", UFS)
-    write = statistics.median(run["cache"]["write_hit_pct"] for run in runs.values())
-    reading = [run["cache"]["read_hit_pct"] for run in runs.values() if run["requests"]["read"]]
+    write = statistics.median(at(run, "cache.write_hit_pct") for run in runs.values())
+    reading = [at(run, "cache.read_hit_pct") for run in runs.values() if run["requests"]["read"]]
     read = statistics.median(reading) if reading else 0.0
     base = on_new(results, UFS)
     slower = statistics.median(mean_ms(run) / mean_ms(base[name]) for name, run in runs.items())

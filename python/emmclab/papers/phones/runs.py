@@ -7,6 +7,7 @@ import tomllib
 from typing import Any
 
 from emmclab.devices.device import Device
+from emmclab.devices.result_types import WriteBoosterUse
 from emmclab.studies.results import Results
 from emmclab.studies.tables import Run
 from emmclab.traces.workload import workload_groups
@@ -103,15 +104,19 @@ def _settings(device: str) -> dict[str, Any]:
     return tomllib.loads(Device.preset(device).to_toml())
 
 
+def _booster(run: Run) -> WriteBoosterUse | None:
+    return run["ufs"]["write_booster"] if "ufs" in run else None
+
+
 def booster_life_tb(run: Run) -> float | None:
     """Return the TB that the host can write until the blocks of WriteBooster have had all their erases.
 
     As much as they hold in all their erases, over what the run wrote to them for each byte of the host;
     None without WriteBooster or without a byte written.
     """
-    booster = (run.get("ufs") or {}).get("write_booster") or {}
+    booster = _booster(run)
     limit = _settings(device_of(run))["slc"]["erase_limit"]
-    if not booster.get("size_bytes") or not booster["bytes_written"]:
+    if not booster or not booster["size_bytes"] or not booster["bytes_written"]:
         return None
     per_byte = booster["bytes_written"] / run["requests"]["bytes_written"]
     return float(booster["size_bytes"] * limit / per_byte / 1e12)
@@ -122,8 +127,8 @@ def cells_life_tb(run: Run) -> float | None:
 
     None where nothing reached them.
     """
-    booster = (run.get("ufs") or {}).get("write_booster") or {}
-    reached = programmed(run) - (booster.get("bytes_written") or 0)
+    booster = _booster(run)
+    reached = programmed(run) - (booster["bytes_written"] if booster else 0)
     if reached <= 0:
         return None
     given = _settings(device_of(run))

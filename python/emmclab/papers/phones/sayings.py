@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable, Iterable
 
+from emmclab.devices.result import at
 from emmclab.pages.plots import Rows
 from emmclab.papers.phones.figures import file_system_blocks, fill_levels, page_layouts
 from emmclab.papers.phones.runs import (
@@ -96,9 +97,9 @@ def booster(results: Results) -> list[str]:
     cliffs = []
     for blocks in swept(results, "booster", "slc.blocks"):
         runs = by_input(results, "booster", slc__blocks=blocks)
-        past = {name: run["ufs"]["write_booster"]["bytes_past_it"] for name, run in runs.items()}
+        past = {name: at(run, "ufs.write_booster.bytes_past_it") for name, run in runs.items()}
         full = [name for name in past if past[name]]
-        size = next(iter(runs.values()))["ufs"]["write_booster"]["size_bytes"] / 2**30
+        size = at(next(iter(runs.values())), "ufs.write_booster.size_bytes") / 2**30
         if full:
             cliffs.append(
                 f"{size:.1f} GB are too little for {', '.join(full)} "
