@@ -13,8 +13,8 @@ use crate::statistics::{median, resampled};
 pub(crate) struct Durability {
     flushes: Vec<f64>,
     preflushes: Vec<f64>,
-    /// FUA writes: sectors, and time from issue on.
-    fua: Vec<(u32, f64)>,
+    /// FUA writes: sectors, time from issue on, and whether a flush before the data is in it.
+    fua: Vec<(u32, f64, bool)>,
     discards: Vec<f64>,
 }
 
@@ -40,14 +40,18 @@ impl Durability {
         }
         if fua && (!preflush || before.is_some()) {
             let before = if preflush { before.unwrap_or(0.0) } else { 0.0 };
-            self.fua.push((request.sectors, service_us - before));
+            self.fua.push((request.sectors, service_us - before, preflush && before <= 0.0));
         }
         true
     }
 
-    /// Time of a FUA write on top of a plain one, for which `plain_us` gives the time by sectors; `None` with too few.
-    pub fn reliable_us(&self, plain_us: impl Fn(u32) -> f64) -> Option<f64> {
-        let mut extra: Vec<f64> = self.fua.iter().map(|(sectors, us)| us - plain_us(*sectors)).collect();
+    /// Time of a FUA write on top of a plain one, for which `plain_us` gives the time by sectors, and of a flush before its data, where
+    /// that is in its time; `None` with too few.
+    pub fn reliable_us(&self, plain_us: impl Fn(u32) -> f64, flush_us: f64) -> Option<f64> {
+        let beyond = |(sectors, us, flushes): &(u32, f64, bool)| {
+            us - plain_us(*sectors) - if *flushes { flush_us } else { 0.0 }
+        };
+        let mut extra: Vec<f64> = self.fua.iter().map(beyond).collect();
         (extra.len() >= ENOUGH).then(|| median(&mut extra).max(0.0))
     }
 
@@ -74,7 +78,7 @@ impl Durability {
 
     /// Counts and medians of the kinds that occurred.
     pub fn rows(&self) -> Vec<DurabilityRow> {
-        let fua: Vec<f64> = self.fua.iter().map(|(_, us)| *us).collect();
+        let fua: Vec<f64> = self.fua.iter().map(|(_, us, _)| *us).collect();
         let preflush = if self.flushes.len() < ENOUGH { "cache.flush_us" } else { "" };
         [
             ("flush", &self.flushes, "cache.flush_us"),
