@@ -30,6 +30,8 @@ pub struct Counters {
     pub group_programs: Vec<u64>,
     /// Blocks erased, by block group.
     pub group_erases: Vec<u64>,
+    /// Valid map units when counting began, by block group.
+    pub group_valid_before: Vec<u64>,
     /// Bytes that the host read from pages, by block group.
     pub group_bytes_read: Vec<u64>,
     /// Bytes over the flash bus.
@@ -176,6 +178,7 @@ impl Counters {
             group_reads: vec![0; groups],
             group_programs: vec![0; groups],
             group_erases: vec![0; groups],
+            group_valid_before: vec![0; groups],
             group_bytes_read: vec![0; groups],
             ..Self::default()
         }

@@ -253,13 +253,25 @@ impl Device {
         self.ftl.rewind();
         self.controller.rewind();
         self.controller.restore_zones(&self.ftl);
-        self.counters = Counters::new(self.geometry().groups.len());
+        self.begin_counting();
     }
 
     /// Counts of work and busy times start from 0; data, wear and times stay.
     pub fn clear_counters(&mut self) {
-        self.counters = Counters::new(self.geometry().groups.len());
+        self.begin_counting();
         self.nand.clear_load();
+    }
+
+    fn begin_counting(&mut self) {
+        let groups = self.geometry().groups.len();
+        let valid = (0..groups).map(|group| self.valid_units(group)).collect();
+        self.counters = Counters { group_valid_before: valid, ..Counters::new(groups) };
+    }
+
+    /// Valid map units in the blocks of a group.
+    pub fn valid_units(&self, group: usize) -> u64 {
+        let own = self.blocks().filter(|block| usize::from(block.group) == group);
+        own.map(|block| u64::from(block.valid)).sum()
     }
 
     /// Has victims of collection chosen by `policy` from now on, in place of the policy of the settings; on a device with data, the

@@ -16,7 +16,7 @@ from emmclab.devices.advise_state import State, collects, settle, state_of_life
 from emmclab.devices.device import Device
 from emmclab.devices.result import Result
 from emmclab.devices.result_fields import result_field
-from emmclab.devices.result_text import ended_early, much_wrapped, offered, trusted
+from emmclab.devices.result_text import ended_early, much_wrapped, offered, trusted, without_slc
 from emmclab.devices.spread import is_random_run, order_of, untested
 from emmclab.errors import ConfigError, EmmclabError
 from emmclab.runtime.threads import threads
@@ -47,7 +47,8 @@ class Life:
 
     #: Write amplification there.
     waf: float
-    #: Bytes that the host can write until every block has reached its erase limit (perfect levelling), in GB.
+    #: Bytes that the host can write until all blocks of one kind have reached their erase limit (perfect
+    #: levelling), in GB.
     host_gb: float
     #: The same in years at the trace's own rate, bytes over duration; None where that lasts no time.
     years: float | None
@@ -120,14 +121,14 @@ class Advised:
         if self.by == "lifetime":
             if best.life is None or self.life is None or not self.life.host_gb:
                 return "No lifetime is known: the device does not collect, or has no erase limit"
-            unit, digits = " GB", 0
+            unit, digits, scale = " TB", 2, 1 / 1024
         else:
-            field = FIGURES[self.by]
+            field, scale = FIGURES[self.by], 1.0
             # Times in a sentence are rounded; the table has all digits.
             unit, digits = (f" {field.unit}", 2) if field.unit else ("", field.digits)
         before, after = _mean(self.base_by_seed), _mean(best.by_seed)
         change = 100 * (after / before - 1) if before else 0.0
-        numbers = f"{before:,.{digits}f} -> {after:,.{digits}f}{unit}"
+        numbers = f"{scale * before:,.{digits}f} -> {scale * after:,.{digits}f}{unit}"
         line = f"{best.option}: {change:+.1f} % {metric} ({numbers})"
         is_random, highest = is_random_run(self.base), self.by == "lifetime"
         known = [one for one in sound if one.by_seed]
@@ -212,6 +213,8 @@ def options(device: Device) -> list[Option]:
                 "slc.read_us": number(group + "read_us") / 2,
                 "slc.program_us": number(group + "program_us") / 3,
                 "slc.erase_us": number(group + "erase_us") / 3,
+                # A limit is known of these blocks, too, where one is known of the others.
+                "slc.erase_limit": _SLC_ERASES if number(group + "erase_limit") else 0,
                 "slc.fold_after_us": 10000,
             },
         ),
@@ -232,6 +235,8 @@ def _changes(option: Option, values: dict[str, str]) -> bool:
 #: Most bytes of the devices in use that runs share.
 _IMAGES_BYTES = 4 << 30
 _YEAR_S = 365.25 * 86400
+#: Erases that a block stands with one bit in its cells, as `slc.erase_limit` of emmc51-cache (assumed).
+_SLC_ERASES = 30_000
 #: Share of the capacity that a trace has to write for an estimate of the lifetime, and the most passes.
 _LIFE_SHARE = 0.01
 _MOST_PASSES = 100
@@ -389,10 +394,12 @@ def said(life: Life, base: Result) -> str:
         if base.fields["run"]["simulated_s"]
         else 0.0
     )
+    left_out = f"; {text}" if (text := without_slc(base)) else ""
     own = "" if life.years is None else f"; years at the trace's own rate of {rate:,.1f} GB a day"
     return (
-        "Lifetime: bytes that the host can write until every block has reached its erase limit, on a device "
-        f"in use (`--precondition {life.precondition}`, then this trace {times}){own}."
+        "Lifetime: bytes that the host can write until all blocks of one kind (of a block group, or in SLC "
+        "mode) have reached their erase limit, on a device in use "
+        f"(`--precondition {life.precondition}`, then this trace {times}){own}{left_out}."
     )
 
 

@@ -254,7 +254,7 @@ impl SimulationResult {
             utilisation: Utilisation::new(device, elapsed + after),
             map: MapCounts::new(device),
             gc: Collection::new(device),
-            wear: Wear::new(device),
+            wear: Wear::new(settings, device),
             slc: SlcCounts { folded_blocks: counters.folds },
             cache: CacheCounts::of(settings, counters),
             ufs: UfsUse::of(settings, device, elapsed + after),

@@ -1,6 +1,6 @@
 //! Wear: moves for levelling, erase counts, lifetime.
 
-use emmclab_device::{Device, Geometry};
+use emmclab_device::{Device, Settings, SlcMode};
 use serde::Serialize;
 
 use super::distribution::Distribution;
@@ -19,20 +19,21 @@ pub struct Wear {
 }
 
 impl Wear {
-    pub(super) fn new(device: &Device) -> Self {
+    pub(super) fn new(settings: &Settings, device: &Device) -> Self {
         Self {
             moved_blocks: device.counters().wear_moves,
             bad_blocks: device.counters().bad_blocks,
             erase_counts: Distribution::of(device.blocks().map(|block| block.erases)),
-            lifetime: Lifetime::of(device, device.geometry()),
+            lifetime: Lifetime::of(settings, device),
         }
     }
 }
 
-/// Bytes that the host can write to the device in its life.
+/// Bytes that the host can write to the device in its life, which ends with that of the first kind of block (block group, those in SLC mode
+/// among them). Blocks without an erase limit are left out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Lifetime {
-    /// Until every block has reached its erase limit: perfect levelling.
+    /// Until every block of one kind has reached its erase limit: perfect levelling among them.
     pub even_host_bytes: f64,
     /// Until the most worn block reaches its limit: the work of the run, as unevenly spread as all wear of the device so far.
     pub first_block_host_bytes: f64,
@@ -41,26 +42,72 @@ pub struct Lifetime {
 }
 
 impl Lifetime {
-    fn of(device: &Device, geometry: &Geometry) -> Option<Self> {
-        let counters = device.counters();
-        let written = counters.host_bytes_written as f64;
-        let limit = |group: usize| f64::from(geometry.groups[group].erase_limit);
-        let limited = |group: &usize| limit(*group) > 0.0;
-        let budget: f64 = (0..geometry.groups.len())
-            .map(|group| limit(group) * f64::from(geometry.groups[group].blocks) * f64::from(geometry.planes))
-            .sum();
-        // Of the run; the blocks may have seen more before.
-        let erases: u64 =
-            (0..geometry.groups.len()).filter(limited).map(|group| counters.group_erases[group]).sum();
-        let (mut worst, mut all_erases) = (0.0_f64, 0_u64);
-        for block in device.blocks().filter(|block| limited(&usize::from(block.group))) {
-            worst = worst.max(f64::from(block.erases) / limit(usize::from(block.group)));
-            all_erases += u64::from(block.erases);
-        }
-        (erases > 0 && worst > 0.0).then(|| Self {
-            even_host_bytes: written * budget / erases as f64,
-            first_block_host_bytes: written / worst * (all_erases as f64 / erases as f64),
-            used_pct: 100.0 * worst,
+    fn of(settings: &Settings, device: &Device) -> Option<Self> {
+        let groups = &device.geometry().groups;
+        let kinds: Vec<_> = (0..groups.len())
+            .filter(|group| groups[*group].erase_limit > 0)
+            .map(|group| KindLife::of(settings, device, group))
+            .collect();
+        let least = |life: fn(&KindLife) -> f64| kinds.iter().map(life).fold(f64::INFINITY, f64::min);
+        let used = kinds.iter().map(|kind| kind.used).fold(0.0, f64::max);
+        let erased = kinds.iter().any(|kind| kind.erases > 0);
+        let even = least(|kind| kind.even);
+        (erased && used > 0.0).then(|| Self {
+            even_host_bytes: even,
+            first_block_host_bytes: least(|kind| kind.first_block).min(even),
+            used_pct: 100.0 * used,
         })
     }
+}
+
+/// The life of the blocks of one group, in bytes that the host writes to the device; endless where the run did not touch them.
+struct KindLife {
+    even: f64,
+    first_block: f64,
+    /// What the most worn block has of its limit.
+    used: f64,
+    /// Of the run; the blocks may have seen more before.
+    erases: u64,
+}
+
+impl KindLife {
+    fn of(settings: &Settings, device: &Device, number: usize) -> Self {
+        let (counters, geometry) = (device.counters(), device.geometry());
+        let group = &geometry.groups[number];
+        let (written, limit) = (counters.host_bytes_written as f64, f64::from(group.erase_limit));
+        let blocks = f64::from(group.blocks) * f64::from(geometry.planes);
+        let erases = counters.group_erases[number];
+        // A block is erased once for each time that it is filled: the run may have filled free ones, or erased those that are still free.
+        let block_bytes = f64::from(group.pages_per_block) * f64::from(group.page_bytes);
+        let filled = counters.group_programs[number] as f64 / f64::from(group.pages_per_block)
+            + still_to_fold(settings, device, number) / block_bytes;
+        let (mut most, mut all) = (0_u32, 0_u64);
+        for block in device.blocks().filter(|block| usize::from(block.group) == number) {
+            most = most.max(block.erases);
+            all += u64::from(block.erases);
+        }
+        let used = f64::from(most) / limit;
+        Self {
+            even: written * limit * blocks / filled.max(erases as f64),
+            first_block: if erases > 0 {
+                written / used * (all as f64 / erases as f64)
+            } else {
+                f64::INFINITY
+            },
+            used,
+            erases,
+        }
+    }
+}
+
+/// Bytes that the run left in the SLC cache, from which they have yet to be folded into blocks of this group.
+fn still_to_fold(settings: &Settings, device: &Device, number: usize) -> f64 {
+    let slc = &settings.slc;
+    if slc.mode != SlcMode::Cache || slc.group as usize != number {
+        return 0.0;
+    }
+    let geometry = device.geometry();
+    let cache = geometry.groups.len() - 1;
+    let more = device.valid_units(cache).saturating_sub(device.counters().group_valid_before[cache]);
+    more as f64 * f64::from(geometry.unit_bytes)
 }

@@ -11,6 +11,7 @@ mod host_queue;
 mod iiswc15_golden;
 mod images;
 mod layered;
+mod life;
 mod live_stack;
 mod nexus5_fit;
 mod pair;

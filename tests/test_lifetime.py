@@ -1,0 +1,75 @@
+"""No lifetime is longer than what the blocks stand, whatever the device is made of."""
+
+from __future__ import annotations
+
+import tomllib
+
+import pytest
+
+import emmclab
+from emmclab.devices.device import presets
+from emmclab.devices.result_text import without_slc
+from emmclab.errors import ConfigError
+from emmclab.traces.made import pattern
+
+#: Small devices are used in a few seconds.
+_CAPACITY = "1GB"
+
+
+def _sized(name: str) -> emmclab.Device:
+    try:
+        return emmclab.Device.preset(name).with_capacity(_CAPACITY)
+    except ConfigError:
+        return emmclab.Device.preset(name)
+
+
+def _stands(device: emmclab.Device) -> float:
+    """Return the bytes that all blocks with an erase limit can be filled with until they reach it."""
+    settings = tomllib.loads(device.to_toml())
+    geometry, slc = settings["geometry"], settings["slc"]
+    planes = 1
+    for part in ("channels", "chips_per_channel", "dies_per_chip", "planes_per_die"):
+        planes *= geometry[part]
+    stands = 0.0
+    for number, group in enumerate(geometry["block_groups"]):
+        block = 1024.0 * group["page_kb"] * group["pages_per_block"]
+        own = slc["blocks"] if slc["mode"] != "off" and slc["group"] == number else 0
+        stands += block * (group["blocks"] - own) * group["erase_limit"] + block * own * slc["erase_limit"]
+    return planes * stands
+
+
+def _used(device: emmclab.Device) -> emmclab.Result:
+    writes = pattern(30_000, reads_pct=0, size=16 * 1024, span=512 * 2**20)
+    return device.simulate(writes, precondition="steady:1", mode="back_to_back", wrap_addresses=True)
+
+
+def _of_wearing_presets() -> list[str]:
+    devices = {name: tomllib.loads(emmclab.Device.preset(name).to_toml()) for name in presets()}
+    return [
+        name
+        for name, settings in devices.items()
+        if any(group["erase_limit"] for group in settings["geometry"]["block_groups"])
+        # Its zones are written in order, which the trace does not do.
+        and name != "zufs"
+    ]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", _of_wearing_presets())
+def test_the_lifetime_of_a_preset_is_below_what_its_blocks_stand(name: str) -> None:
+    device = _sized(name)
+    result = _used(device)
+    assert without_slc(result) == "", "every preset says how often its SLC blocks can be erased"
+    life = result["wear.lifetime"]
+    assert life is not None
+    most = _stands(device) / result["write_amplification.waf"]
+    assert life["first_block_host_bytes"] <= life["even_host_bytes"] <= most
+
+
+def test_a_lifetime_without_that_of_the_slc_blocks_says_so() -> None:
+    device = emmclab.Device.preset("emmc51-cache").with_capacity(_CAPACITY)
+    known, unknown = _used(device), _used(device.set({"slc.erase_limit": 0}))
+    assert without_slc(known) == ""
+    assert "slc.erase_limit is not set" in without_slc(unknown)
+    # A limit of more blocks never lengthens a life.
+    assert known["wear.lifetime.even_host_bytes"] <= unknown["wear.lifetime.even_host_bytes"]
