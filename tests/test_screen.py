@@ -207,6 +207,17 @@ def test_only_the_requests_that_are_wanted_are_kept(conditions: list[str], reque
     assert lab.read(two, only=conditions).ledger["kept"] == requests
 
 
+def test_what_was_left_out_when_the_file_was_made_is_counted_apart(two: Path, tmp_path: Path) -> None:
+    stored = tmp_path / "one.parquet"
+    assert emmclab("convert", two, stored, "--only", "device=sda").returncode == 0
+    ledger = profiled(stored)["ledger"]
+    assert (ledger["filtered"], ledger["filtered_before"]) == (0, 100)
+    ledger = profiled(stored, "--only", "op=write")["ledger"]
+    assert ledger["filtered"] > 0 and ledger["filtered_before"] == 100
+    said = emmclab("profile", stored).stdout
+    assert "100 left out when the file was made" in " ".join(said.split()) and "--only" not in said
+
+
 def test_only_is_taken_in_python_as_text_texts_or_a_mapping(two: Path) -> None:
     for only in (
         "device=sda,process=app|kworker/*,to=5s",

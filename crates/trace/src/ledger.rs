@@ -86,6 +86,8 @@ ledger! {
     dropped_reissues: u64, "of them dropped";
     /// Requests left out under `--only`.
     filtered: u64, "left out by --only";
+    /// Requests left out before, when the file was made: it holds their number.
+    filtered_before: u64, "left out when the file was made";
     /// Requests whose block notes were left out under `--mend-clock`.
     notes_left_out: u64, "without their block notes";
     /// Packed-command header blocks taken off a request's size.

@@ -102,6 +102,7 @@ LEDGER_MEANINGS = {
     "completions are recorded",
     "dropped_reissues": "those of them that were dropped under `--drop-reissued`",
     "filtered": "requests left out under `--only`",
+    "filtered_before": "requests that were left out when the file was made, as it says",
     "notes_left_out": "requests whose block notes were left out under `--mend-clock`",
     "headers_stripped": "header blocks of packed commands, subtracted from the size of a request",
     "rounded": "requests of bytes that do not begin and end at sectors of 512 bytes, and were rounded",

@@ -154,6 +154,8 @@ impl ParquetSource {
             || Ok(Ledger { seen: rows, kept: rows, ..Ledger::default() }),
             |json| described(LEDGER_KEY, &json),
         )?;
+        // What a choice of this reading leaves out is counted beside what was left out when the file was written.
+        ledger.filtered_before += std::mem::take(&mut ledger.filtered);
         // Other tools that cut a trace in parts give each of them the metadata of the whole.
         let whole = Some(ledger.kept).filter(|kept| *kept > rows);
         ledger.kept = ledger.kept.min(rows);
