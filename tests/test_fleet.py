@@ -455,3 +455,24 @@ def test_a_recording_that_is_replaced_by_one_of_the_same_size_and_time_is_profil
     other.replace(recording)
     assert (recording.stat().st_size, recording.stat().st_mtime_ns) == (before.st_size, before.st_mtime_ns)
     assert profiled(folder, table) == 1
+
+
+def test_a_table_without_units_has_a_row_with_the_reason_and_the_others_are_profiled(tmp_path: Path) -> None:
+    folder = tmp_path / "mixed"
+    folder.mkdir()
+    (folder / "phone.txt").write_text(biotracer(40, first_s=1_400_000_000))
+    (folder / "bare.csv").write_text("arrival,op,sector,sectors\n1,R,0,8\n2000,W,8,8\n")
+    (folder / "stated.csv").write_text("arrival_us,op,sector,sectors\n1,R,0,8\n2000,W,8,8\n")
+    done = emmclab("fleet", folder, "-o", "fleet.parquet", cwd=tmp_path)
+    assert done.returncode == 1, done.stderr
+    refused = {row["path"]: row["refused"] for row in rows(tmp_path / "fleet.parquet")}
+    assert {path for path, why in refused.items() if why} == {"bare.csv"}
+    assert "does not say its unit; give --time-unit" in refused["bare.csv"]
+    # The unit goes to the file that needs it.
+    done = emmclab("fleet", folder, "-o", "fleet.parquet", "--time-unit", "us", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    by_path = {row["path"]: row for row in rows(tmp_path / "fleet.parquet")}
+    assert by_path["bare.csv"]["timing_duration_s"] == by_path["stated.csv"]["timing_duration_s"]
+    # A unit that there is not is an error of the command.
+    done = emmclab("fleet", folder, "-o", "fleet.parquet", "--time-unit", "fortnight", cwd=tmp_path)
+    assert done.returncode == 2 and "fortnight" in done.stderr

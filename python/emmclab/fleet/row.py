@@ -12,6 +12,7 @@ from emmclab.errors import ConfigError, EmmclabError, InputError
 from emmclab.runtime.files import digest, printable
 from emmclab.traces.reading import read
 from emmclab.traces.recordings import metadata
+from emmclab.traces.trace import Trace
 
 Row = dict[str, Any]
 
@@ -26,6 +27,10 @@ FIXED = {
 }
 #: How the name of the column of a histogram begins.
 HISTOGRAM = "histogram_"
+#: The field of an error in the heading of a file, which says nothing against the options.
+_HEADING = "heading"
+#: Options of reading that apply to the files that do not state the unit, with their values.
+_UNITS = {"time_unit": ("s", "ms", "us", "ns"), "size_unit": ("sector", "byte", "kb", "page")}
 #: Parts of a profile, and of its groups, that are no figures, or stand in the row under another name.
 _NO_FIGURES = {"name", "header", "figures", "findings", "by_operation", "assumed"}
 #: Rows of figures that are named by what they are of: the fields that name them, and those that are numbers.
@@ -47,14 +52,17 @@ def row_of(place: Path, path: str, options: Mapping[str, Any]) -> Row:
     """
     row = _empty(path)
     try:
-        trace = read(place, **options)
+        trace = _read(place, options)
         profiler = _core.Profiler(trace.name)
         for batch in trace.batches():
             profiler.update(batch)
         profile = json.loads(profiler.finish(trace.ledger, trace.header, distributions=False))
         histograms = json.loads(profiler.histograms())
-    except ConfigError:
-        raise
+    except ConfigError as error:
+        if error.field != _HEADING:
+            raise
+        why = reason(error, str(place), path)
+        return refused_row(place, path, f"{why}; {error.hint}" if error.hint else why)
     except (EmmclabError, OSError) as error:
         refusal = error if isinstance(error, EmmclabError) else InputError.of(error, place)
         return refused_row(place, path, reason(refusal, str(place), path))
@@ -69,6 +77,17 @@ def row_of(place: Path, path: str, options: Mapping[str, Any]) -> Row:
     _refuse_keys(path, {*FIXED, *numbers})
     counts = {f"{HISTOGRAM}{one['name']}": one["counts"] for one in histograms}
     return row | numbers | counts
+
+
+def _read(place: Path, options: Mapping[str, Any]) -> Trace:
+    """Open a recording; a unit that its format or its heading states already is left out."""
+    try:
+        return read(place, **options)
+    except ConfigError as error:
+        unit = (error.field or "").removeprefix("--").replace("-", "_")
+        if options.get(unit) not in _UNITS.get(unit, ()):
+            raise
+        return _read(place, {name: value for name, value in options.items() if name != unit})
 
 
 def refused_row(place: Path | None, path: str, reason: str) -> Row:

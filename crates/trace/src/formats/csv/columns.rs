@@ -246,6 +246,11 @@ fn size_unit(name: &str) -> Result<u64> {
     }
 }
 
+const TIME_UNIT_HINT: &str =
+    "give --time-unit s, ms, us or ns, or name the column with its unit, as arrival_us";
+const SIZE_UNIT_HINT: &str =
+    "give --size-unit sector, byte, kb or page, or name the column with its unit, as size_kb";
+
 /// The meanings of the columns in `list`; units that no name states come from the options.
 ///
 /// # Errors
@@ -255,10 +260,11 @@ pub(super) fn meanings(list: &str, separator: u8, options: &ReadOptions) -> Resu
     let unit = options.time_unit.as_deref().map(TimeUnit::by_name).transpose()?.map(Scale::Decimal);
     let size_unit = options.size_unit.as_deref().map(size_unit).transpose()?;
     let (mut unit_used, mut size_unit_used) = (false, false);
+    let named_in = if options.columns.is_some() { "--columns" } else { "heading" };
     let mut columns = Vec::new();
     for (i, name) in names(list, separator).enumerate() {
-        let place = |error: Error| error.of_field("--columns", i as u64 + 1, name.as_bytes());
-        let no_unit = || place(config("does not say its unit".into()));
+        let place = |error: Error| error.of_field(named_in, i as u64 + 1, name.as_bytes());
+        let no_unit = |hint: &str| place(config("does not say its unit".into())).hint(hint);
         let column = match named(name) {
             None => {
                 return Err(place(config("is not a column name".into())).hint(HINT));
@@ -266,11 +272,11 @@ pub(super) fn meanings(list: &str, separator: u8, options: &ReadOptions) -> Resu
             Some(Named::Known(column)) => column,
             Some(Named::TimeWithoutUnit(moment)) => {
                 unit_used = true;
-                Meaning::Time(moment, unit.ok_or_else(|| no_unit().hint("give --time-unit s, ms, us or ns"))?)
+                Meaning::Time(moment, unit.ok_or_else(|| no_unit(TIME_UNIT_HINT))?)
             }
             Some(Named::PlaceWithoutUnit(meaning)) => {
                 size_unit_used = true;
-                meaning(size_unit.ok_or_else(|| no_unit().hint("give --size-unit sector, byte, kb or page"))?)
+                meaning(size_unit.ok_or_else(|| no_unit(SIZE_UNIT_HINT))?)
             }
         };
         if column != Meaning::Ignored && columns.iter().any(|other| same(*other, column)) {
@@ -289,12 +295,12 @@ pub(super) fn meanings(list: &str, separator: u8, options: &ReadOptions) -> Resu
                 .hint("leave the option out, or take the unit off the column's name"));
         }
     }
-    check_needed(list, &columns)?;
+    check_needed(list, &columns, named_in)?;
     Ok(columns)
 }
 
 /// Refuses columns that do not tell when, where, how much and what.
-fn check_needed(list: &str, columns: &[Meaning]) -> Result<()> {
+fn check_needed(list: &str, columns: &[Meaning], named_in: &str) -> Result<()> {
     let has = |needed: Meaning| columns.iter().any(|column| same(*column, needed));
     let time = |moment| has(Meaning::Time(moment, Scale::Decimal(TimeUnit::Nanos)));
     let by_completion = time(Moment::Complete) && (time(Moment::Response) || time(Moment::Service));
@@ -307,7 +313,7 @@ fn check_needed(list: &str, columns: &[Meaning]) -> Result<()> {
     ] {
         if !found {
             let missing = Error::new(Kind::Config, format!("there is no column {name}"));
-            return Err(missing.of_field("--columns", 0, list.as_bytes()).hint(HINT));
+            return Err(missing.of_field(named_in, 0, list.as_bytes()).hint(HINT));
         }
     }
     Ok(())
