@@ -212,7 +212,7 @@ def test_the_device_of_an_application_passes_every_check(small: Path) -> None:
 
 
 BAD: list[tuple[str, str, str]] = [
-    ("{ cpu = { ms = 2 } }", "{ cup = { ms = 2 } }", "16: unknown variant `cup`"),
+    ("{ cpu = { ms = 2 } }", "{ cup = { ms = 2 } }", "16: unknown name `cup`"),
     ('"notes.db", pages', '"other.db", pages', "`other.db`: is not defined in this program"),
     ('partition = "data"', 'partition = "elsewhere"', "`elsewhere`"),
     ("times = 10, steps", "steps", "repeats steps for ever"),

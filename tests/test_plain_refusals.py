@@ -1,4 +1,4 @@
-"""Refusals say what was given in the words of the option."""
+"""Refusals say what was given in the words of the option, before anything is made ready."""
 
 from __future__ import annotations
 
@@ -21,8 +21,11 @@ from conftest import emmclab
         ),
         (("simulate", "chat", "--device", "shelf"), "shelf is a folder", "or give a TOML file"),
         (("simulate", "chat", "--events", "rows.csv"), "rows.csv", "ends in .parquet"),
+        (("simulate", "chat", "--precondition", "steady:0"), "0 capacities is impossible", "more than 0"),
+        (("simulate", "chat", "--capacity", "1MB"), "not a possible capacity", "is possible"),
         (("simulate", "chat", "--capacity", "big"), "`big` is not a size", "128GB"),
         (("profile", "chat", "--bin", "1s"), "figures over time", "--over-time"),
+        (("profile", "bare.csv"), "field `heading` (column 1): `arrival`", "arrival_us"),
         (("profile", "shelf"), "shelf is read as one trace in parts: ", "emmclab fleet"),
         (("fleet", "nowhere"), "nowhere: folder not found", "check the path"),
         (("crash", "--device", "emmc51-cache"), "no workload is given", "sqlite"),
@@ -32,9 +35,29 @@ def test_a_refusal_names_the_value_and_what_to_give(
     words: tuple[str, ...], problem: str, hint: str, tmp_path: Path
 ) -> None:
     (tmp_path / "notes.txt").write_text("no device")
+    (tmp_path / "bare.csv").write_text("arrival,op,sector,sectors\n1,R,0,8\n")
     (tmp_path / "shelf").mkdir()
     (tmp_path / "shelf" / "app.toml").write_text('name = "app"\n')
     done = emmclab(*words, cwd=tmp_path)
     assert done.returncode == 2
     error, _, advice = done.stderr.partition("\nhint: ")
     assert problem in error and hint in advice, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (("--tcp", "nowhere"), "`nowhere` is not an address and a port"),
+        (("--clock", "slow", "--nbd", "s.sock"), "slow"),
+        (("--mkfs", "ext5"), "there is no file system `ext5`"),
+        (("--mount", "nowhere"), "nowhere: folder not found"),
+        (("--nbd", "nowhere/s.sock"), "folder not found"),
+        (("--nbd", "s.sock", "--", "no-such-command"), "no-such-command: command not found"),
+    ],
+)
+def test_serve_refuses_its_options_before_the_device_is_made_ready(
+    words: tuple[str, ...], problem: str, tmp_path: Path
+) -> None:
+    done = emmclab("serve", "small-1gb", *words, cwd=tmp_path)
+    assert done.returncode == 2 and problem in done.stderr
+    assert "ready" not in done.stderr

@@ -55,7 +55,9 @@ impl TryFrom<Given> for Size {
     fn try_from(given: Given) -> Result<Self, String> {
         match given {
             Given::Bytes(bytes) => Ok(Self(bytes)),
-            Given::Text(text) => text.parse(),
+            Given::Text(text) => text
+                .parse()
+                .map_err(|problem| format!("{problem}; write it as 256MiB, 32KB or a number of bytes")),
         }
     }
 }
@@ -63,7 +65,7 @@ impl TryFrom<Given> for Size {
 impl std::str::FromStr for Size {
     type Err = String;
     fn from_str(text: &str) -> Result<Self, String> {
-        let none = || format!("`{text}` is not a size; write it as 256MiB, 32KB or a number of bytes");
+        let none = || format!("`{text}` is not a size");
         let split = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
         let number: u64 = text[..split].parse().map_err(|_| none())?;
         let unit = text[split..].trim().to_ascii_uppercase().replace("IB", "B");

@@ -5,7 +5,7 @@ use std::process::Command;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use emmclab_device::{CHANGEABLE, Capabilities};
-use emmclab_live::{LiveDevice, LiveOptions};
+use emmclab_live::{LiveDevice, LiveOptions, Pace};
 use emmclab_replay::ReplayOptions;
 use emmclab_serve::nbd::{Listen, Options, Server};
 use emmclab_serve::{
@@ -132,6 +132,16 @@ impl PyLive {
                 is_emmc,
                 news: Arc::default(),
             })
+        })
+    }
+
+    /// Refuses a clock, or an address of an NBD server, that there cannot be, before a device is made ready.
+    #[staticmethod]
+    #[pyo3(signature = (*, clock, tcp=None))]
+    fn require(py: Python<'_>, clock: &str, tcp: Option<&str>) -> PyResult<()> {
+        run(py, || {
+            clock.parse::<Pace>()?;
+            tcp.map_or(Ok(()), |text| Listen::tcp(text).map(|_| ()))
         })
     }
 

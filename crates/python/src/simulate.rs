@@ -66,7 +66,7 @@ impl PyDeviceConfig {
     fn with_capacity(&self, py: Python<'_>, capacity: &str) -> PyResult<Self> {
         run(py, || {
             let bytes = capacity.parse::<Size>().map_err(|problem| {
-                Error::new(Kind::Config, problem).hint("write it as 128GB; 1 GB is 1,024 MB")
+                Error::new(Kind::Config, problem).hint("write it as 128GB; 1 GB is 1,024 MB (GiB)")
             })?;
             self.0.with_capacity(bytes.0, capacity).map(Self)
         })

@@ -1,7 +1,7 @@
 //! Requests beyond the device: refused, or their addresses wrapped into it.
 
 use emmclab_device::Command;
-use emmclab_trace::{Error, Kind, Nanos, Request, Result};
+use emmclab_trace::{Bytes, Error, Kind, Nanos, Request, Result, SECTOR_BYTES};
 
 /// Makes commands of requests, and counts them.
 #[derive(Clone, Copy, Debug)]
@@ -56,9 +56,10 @@ pub(crate) fn place(sector: u64, sectors: u32, capacity: u64, wrap: bool) -> Res
 
 #[cold]
 fn beyond(end: u64, capacity: u64) -> Error {
+    let needed = Bytes(end.saturating_mul(SECTOR_BYTES));
     Error::new(Kind::Value, format!("a request ends behind the last sector ({capacity}) of the device"))
         .of_field("sector", 0, end.to_string().as_bytes())
-        .hint("take a larger device (--capacity; a layer with a log of its own keeps the end of one), or wrap the addresses into this one (--wrap-addresses; the ledger counts them)")
+        .hint(format!("take a device of at least {needed} (--capacity; more under a layer with a log of its own, which keeps the end of one), or wrap the addresses into this one (--wrap-addresses; the ledger counts them)"))
 }
 
 #[cfg(test)]

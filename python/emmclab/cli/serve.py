@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import time
@@ -84,7 +85,10 @@ def serve(
     capacity: Capacity = None,
     layers: Layers = [],  # noqa: B006
     second: Second = None,
-    nbd: Annotated[Path | None, option("Unix socket of an NBD server.", _WHERE, metavar="SOCKET")] = None,
+    nbd: Annotated[
+        Path | None,
+        option("Unix socket of an NBD server.", _WHERE, metavar="SOCKET"),
+    ] = None,
     tcp: Annotated[
         str | None, option("Loopback address of an NBD server.", _WHERE, metavar="127.0.0.1:PORT")
     ] = None,
@@ -127,7 +131,11 @@ def serve(
     ] = None,
     control: Annotated[
         Path | None,
-        option("Unix socket for `emmclab control`: status, cut, restore, set.", _WHERE, metavar="SOCKET"),
+        option(
+            "Unix socket for `emmclab control`: status, cut, restore, set.",
+            _WHERE,
+            metavar="SOCKET",
+        ),
     ] = None,
     clock: Annotated[
         str,
@@ -193,13 +201,28 @@ def serve(
     """Serve a simulated eMMC as a block device of this machine, until Ctrl-C or the end of CMD.
 
     CMD finds the device as EMMCLAB_DEVICE, and the exit status is that of CMD; with --json, its output goes
-    to stderr. Without a place for clients, the device is a loop device for root, else a file.
+    to stderr. Without --nbd, --tcp, --sdhci, --loop, --ublk and --file, the device is a loop device
+    for root, otherwise a file.
     """
     own, layer_settings = layered(settings, layers)
     configuration = configured(device, own, capacity)
     beside = None if second is None else configured(second, [])
+    from emmclab.live.serve import require_servable
     from emmclab.live.serve import serve as start
 
+    require_servable(clock=clock, tcp=tcp, mkfs=mkfs, mount=mount)
+    for socket in (nbd, sdhci, control):
+        in_a_folder(socket)
+    if capacity is not None:
+        has = size(configuration.capacity_bytes)
+        say(f"note: --capacity {capacity} is rounded up to whole blocks in every plane: the device has {has}")
+    if command and shutil.which(command[0]) is None:
+        raise ConfigError(
+            f"{command[0]}: command not found",
+            kind="config",
+            field="CMD",
+            hint="check its name, or give its path",
+        )
     if recover_only:
         _check_recovery(image, layers, command, mkfs, mount)
         with (

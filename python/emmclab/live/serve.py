@@ -19,7 +19,7 @@ from emmclab import _core
 from emmclab.devices.device import Device
 from emmclab.devices.layers import Setting, stack
 from emmclab.devices.preconditioning import no_trace
-from emmclab.errors import ConfigError, UnsupportedError
+from emmclab.errors import ConfigError, InputError, UnsupportedError
 from emmclab.live.device import LiveDevice
 from emmclab.live.qemu import qemu_command
 
@@ -122,6 +122,7 @@ def serve(
     ...     disk.path.startswith("nbd+unix://")
     True
     """
+    require_servable(clock=clock, tcp=tcp, mkfs=mkfs, mount=mount)
     config = Device.named(device) if isinstance(device, str) else device
     aging = no_trace(precondition, "a served device").text
     beside = Device.named(second) if isinstance(second, str) else second
@@ -141,13 +142,6 @@ def serve(
             kind="config",
             field="loop",
             hint="give --loop or --ublk, as root",
-        )
-    if mkfs is not None and mkfs not in FILE_SYSTEMS:
-        raise ConfigError(
-            f"there is no file system `{mkfs}`",
-            kind="config",
-            field="mkfs",
-            hint=f"use {', '.join(FILE_SYSTEMS)}",
         )
     file = file or not (nbd or tcp or sdhci or loop or ublk)
     live = _core.Live(
@@ -207,6 +201,38 @@ def serve(
         served.stop()
         raise
     return served
+
+
+def require_servable(
+    *, clock: str, tcp: str | None, mkfs: str | None, mount: str | PathLike[str] | None
+) -> None:
+    """Refuse options of `serve` that cannot be met, before the device is made ready.
+
+    Raises:
+        ConfigError: there is no such clock, address or file system.
+        InputError: there is no such folder.
+
+    >>> require_servable(clock="real", tcp="127.0.0.1:10809", mkfs="ext4", mount=None)
+    >>> require_servable(clock="real", tcp=None, mkfs="ext5", mount=None)
+    Traceback (most recent call last):
+        ...
+    emmclab.errors.ConfigError: there is no file system `ext5`
+    """
+    _core.Live.require(clock=clock, tcp=tcp)
+    if mkfs is not None and mkfs not in FILE_SYSTEMS:
+        raise ConfigError(
+            f"there is no file system `{mkfs}`",
+            kind="config",
+            field="mkfs",
+            hint=f"use {', '.join(FILE_SYSTEMS)}",
+        )
+    if mount is not None and not Path(mount).is_dir():
+        raise InputError(
+            f"{fspath(mount)}: folder not found",
+            kind="io",
+            file=fspath(mount),
+            hint="make it, or check the path",
+        )
 
 
 def require_loop() -> None:

@@ -21,7 +21,7 @@ fn a_fault_is_named_with_its_line() {
     let file = "[[file]]\nname = \"f\"\npartition = \"data\"\n";
     for (rest, steps, word, line) in [
         ("", "{ cpu = { ms = 1 },", "", Some(9)),
-        ("", "{ cup = { ms = 1 } }", "unknown variant `cup`", Some(8)),
+        ("", "{ cup = { ms = 1 } }", "unknown name `cup`", Some(8)),
         ("", "{ cpu = { ms = 1, s = 2 } }", "unexpected keys in table: s", Some(8)),
         ("", "{ cpu = { ms = \"long\" } }", "a value", Some(8)),
         ("", "{ cpu = { ms = -1 } }", "a time lies between 0", Some(6)),

@@ -171,17 +171,29 @@ impl DeviceConfig {
     /// that software which writes several at once finds enough of them.
     ///
     /// # Errors
-    /// [`Kind::Config`] where no number of blocks gives a possible device.
+    /// [`Kind::Config`] where no number of blocks gives a possible device; the hint has the present capacity, and a larger one that is possible.
     pub fn with_capacity(&self, bytes: u64, label: &str) -> Result<Self> {
+        self.scaled_to(bytes, label).map_err(|error| {
+            let now = Bytes(Geometry::new(&self.settings).capacity().0);
+            let nearer = format!("give a capacity nearer to {now}, which `{}` has", self.name());
+            error.hint(match self.possible_above(bytes, now.0) {
+                Some(least) => format!("{nearer}; {least} is possible"),
+                None => nearer,
+            })
+        })
+    }
+
+    /// The first power of two above `bytes` that is a possible capacity below `now`.
+    fn possible_above(&self, bytes: u64, now: u64) -> Option<Bytes> {
+        let sizes = (20..u64::BITS).map(|bits| 1 << bits).take_while(|size| *size < now);
+        sizes.filter(|size| *size > bytes).find(|size| self.scaled_to(*size, "").is_ok()).map(Bytes)
+    }
+
+    fn scaled_to(&self, bytes: u64, label: &str) -> Result<Self> {
         let now = Geometry::new(&self.settings).capacity().0;
         let groups = &self.settings.geometry.block_groups;
-        let impossible = |problem: String| {
-            Error::new(Kind::Config, problem).of_field("capacity", 0, label.as_bytes()).hint(format!(
-                "give a capacity nearer to {1}, which `{0}` has",
-                self.name(),
-                Bytes(now)
-            ))
-        };
+        let impossible =
+            |problem: String| Error::new(Kind::Config, problem).of_field("capacity", 0, label.as_bytes());
         if bytes == 0 {
             return Err(impossible("is not a capacity".to_owned()));
         }

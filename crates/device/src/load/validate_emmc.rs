@@ -221,7 +221,7 @@ fn slc(settings: &Settings, collects: bool, faults: &mut Faults) {
     let needed = working_blocks(settings);
     if slc.blocks < needed {
         faults.add(format!(
-            "`slc.blocks` is {}; a plane needs {needed} of them to write and collect",
+            "`slc.blocks` is {}; a plane needs {needed} of them to write and collect; slc.mode = \"off\" for none",
             slc.blocks
         ));
     }

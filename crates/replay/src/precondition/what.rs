@@ -56,10 +56,14 @@ impl Precondition {
             Self::Sequential(share) | Self::Random(share) if !(0.0..=100.0).contains(share) => {
                 Err(bad(format!("{share} % of the capacity cannot be filled"), "give 0 to 100 %"))
             }
-            Self::SteadyState { most_capacities } if !(0.0..=1000.0).contains(most_capacities) => Err(bad(
-                format!("a limit of {most_capacities} capacities is impossible"),
-                "give 0 to 1000 times the capacity",
-            )),
+            Self::SteadyState { most_capacities }
+                if !(*most_capacities > 0.0 && *most_capacities <= 1000.0) =>
+            {
+                Err(bad(
+                    format!("a limit of {most_capacities} capacities is impossible"),
+                    "give more than 0, and at most 1000 times the capacity",
+                ))
+            }
             Self::None | Self::Sequential(_) | Self::Random(_) | Self::SteadyState { .. } => Ok(()),
             Self::Used(usage) => usage.check(),
         }
