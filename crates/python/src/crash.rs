@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use emmclab_crash::log::{Port, dm};
 use emmclab_crash::{
-    Broken, ExploreOptions, Explorer, HostView, Judge, KnownReads, Level, Problem, Recovered, Run, State, Ways, What,
-    journal_rules,
+    Broken, ExploreOptions, Explorer, HostView, Judge, KnownReads, Level, Problem, Recovered, Run, State,
+    Ways, What, journal_rules,
 };
 use emmclab_trace::{Error, Kind, SECTOR_BYTES};
 use pyo3::prelude::*;

@@ -227,6 +227,9 @@ class MapCounts(TypedDict):
     ram_bytes: int
     cache_hit_pct: float | None
     lookups: int
+    requests: int
+    missed_requests: int
+    request_miss_pct: float | None
     prefetched_entries: int
     double_reads: int
     cached_bytes: int | None
