@@ -66,6 +66,16 @@ def test_a_module_is_loaded_behind_those_that_it_needs(tmp_path: Path) -> None:
         assert names.index(f"{before}.ko") < names.index(f"{behind}.ko")
 
 
+def test_an_algorithm_may_be_named_by_its_alias(tmp_path: Path) -> None:
+    more = {
+        "fs/ext4/ext4.ko": b"softdep=pre: crypto-crc32c\0depends=",
+        "crypto/crc32c_generic.ko": b"alias=crypto-crc32c\0depends=",
+    }
+    file = made_kernel(tmp_path, disk_modules() | more, built_in="kernel/drivers/char/virtio_console.ko\n")
+    names = [path.name for path in Kernel.of(str(file)).files_of("ext4")]
+    assert names[-2:] == ["crc32c_generic.ko", "ext4.ko"]
+
+
 def test_a_packed_module_is_unpacked(tmp_path: Path) -> None:
     import lzma
 

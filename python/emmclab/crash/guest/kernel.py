@@ -90,7 +90,7 @@ class Kernel:
         """Name a module that provides an algorithm; `""` where there is none."""
         for folder in _ALGORITHMS:
             for path in sorted((self.modules / folder).rglob("*.ko*")):
-                if f"crypto-{name}" in _about(contents(path)).get("alias", ()):
+                if {name, f"crypto-{name}"} & {*_about(contents(path)).get("alias", ())}:
                     return _plain(path.name)
         return ""
 
