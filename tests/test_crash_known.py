@@ -54,7 +54,8 @@ TWICE = {
 def mounts(name: str) -> list[str]:
     """The first line of the runner, on each file system that had a bug."""
     # Without this mode, f2fs may lose a renamed file whose old name a new one has.
-    return [f"mount {kind} rw,fsync_mode=strict" for kind in known.declared()[name]["file_system"].split(", ")]
+    kinds = known.declared()[name]["file_system"].split(", ")
+    return [f"mount {kind} rw,fsync_mode=strict" for kind in kinds]
 
 
 def after(program: Program) -> dict[str, Node]:
