@@ -82,6 +82,8 @@ printf "\n== Simulations, whole processes (EMMCLAB_SSDSIM=FOLDER: beside SSDsim)
 .venv/bin/python benches/whole_process.py
 printf "\n== Presets of real devices\n"
 .venv/bin/python benches/real_presets.py
+printf "\n== Maps on the flash: speed, and memory of a device of 128 GB\n"
+.venv/bin/python benches/map_schemes.py
 printf "\n== What each option of the device costs, in instructions\n"
 .venv/bin/python benches/off_cost.py
 printf '\n== Start of the command line\n'

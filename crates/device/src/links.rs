@@ -84,6 +84,13 @@ impl<T: Copy> Links<T> {
         std::iter::successors(next(list.oldest), move |place| next(self.nodes[*place as usize].newer))
     }
 
+    /// Place of the next newer value of the same list; [`NONE`] behind the newest.
+    #[inline]
+    pub fn newer(&self, place: u32) -> u32 {
+        self.nodes[place as usize].newer
+    }
+
+    #[inline]
     fn link(&mut self, list: &mut List, place: u32) {
         let older = std::mem::replace(&mut list.newest, place);
         let node = &mut self.nodes[place as usize];
@@ -95,6 +102,7 @@ impl<T: Copy> Links<T> {
         }
     }
 
+    #[inline]
     fn unlink(&mut self, list: &mut List, place: u32) {
         let Node { newer, older, .. } = self.nodes[place as usize];
         if older == NONE {

@@ -94,9 +94,7 @@ impl MapCache for MappingCache {
     fn wrote(&mut self, _: &Core, _: (Lpn, u32), _: &mut Stale) {}
 
     fn written(&mut self, _: &Core, page: u32) {
-        for unit in self.layout.units_of(page) {
-            self.changed.remove(unit);
-        }
+        self.changed.remove_range(self.layout.units_of(page));
     }
 
     fn ram_bytes(&self) -> u64 {

@@ -17,6 +17,8 @@ pub(super) struct Places {
     stride_shift: u32,
     /// First block of each group in a plane, and the logarithm of the units in a page of it.
     groups: Vec<(u32, u32)>,
+    /// Bits of a place within the smallest page.
+    within: u32,
 }
 
 impl Places {
@@ -30,6 +32,7 @@ impl Places {
             planes: geometry.stripe.clone(),
             blocks_per_plane: geometry.blocks_per_plane,
             stride_shift: geometry.stride_shift,
+            within: (1 << geometry.groups.iter().map(|group| group.page_shift).min().unwrap_or(0)) - 1,
             groups: geometry.groups.iter().map(|group| (group.first_block, group.page_shift)).collect(),
         }
     }
@@ -44,6 +47,19 @@ impl Places {
         let row = (index << (self.stride_shift - shift)) | (offset >> shift);
         let page = row * self.planes.len() as u32 + self.positions[plane as usize];
         (page << shift) | (offset & ((1 << shift) - 1))
+    }
+
+    /// Number of a place, counted up where it is the next one of the same page as the place `before`, which it becomes.
+    #[inline]
+    pub fn next_number(&self, before: &mut Option<(Ppn, u32)>, ppn: Option<Ppn>) -> u32 {
+        let Some(at) = ppn else { return NOWHERE };
+        // Every page begins at a multiple of the fewest units that one has.
+        let number = match *before {
+            Some((last, number)) if at.0 & self.within != 0 && last.0 + 1 == at.0 => number + 1,
+            _ => self.number(ppn),
+        };
+        *before = Some((at, number));
+        number
     }
 
     /// Number of the page that holds the place `number`, for pages of the same block group as that of `ppn`.
@@ -89,6 +105,15 @@ mod tests {
             .map(|(at, page, unit)| places.number(ppn(at, page, unit)))
             .collect();
         assert_eq!(first, (0..first.len() as u32).collect::<Vec<_>>());
+        // Counted up or not, the numbers are the same.
+        let mut before = None;
+        let all = (0..2).flat_map(|page| {
+            (0..geometry.planes).flat_map(move |at| (0..units).map(move |unit| (at, page, unit)))
+        });
+        let counted: Vec<u32> =
+            all.map(|(at, page, unit)| places.next_number(&mut before, ppn(at, page, unit))).collect();
+        assert_eq!(counted, first);
+        assert_eq!(places.next_number(&mut before, ppn(0, 0, 1)), places.number(ppn(0, 0, 1)));
         let last = ppn(3, 1, 0).unwrap();
         let page = places.page(places.number(Some(last)), last);
         assert_eq!((page, places.plane(page)), (geometry.planes + 3, geometry.striped(3)));

@@ -76,7 +76,12 @@ struct Ranges {
     used: List,
     /// Places in `runs` by page of the map, in order of units.
     pages: Vec<Vec<u32>>,
+    /// First unit and number of units of the run that was used last; none where it may have changed since.
+    last: (u32, u32),
 }
+
+/// No units.
+const NO_RUN: (u32, u32) = (0, 0);
 
 impl Ranges {
     fn new(options: &PolicyOptions, geometry: &Geometry, layout: Layout) -> Self {
@@ -90,6 +95,7 @@ impl Ranges {
             runs: Links::new(most),
             used: List::EMPTY,
             pages: vec![Vec::new(); layout.pages() as usize],
+            last: NO_RUN,
         }
     }
 
@@ -107,6 +113,7 @@ impl Ranges {
 
     /// Puts a run in, in place of what there was of its units, and joins it to its neighbours where it goes on with them.
     fn put(&mut self, mut run: Run) {
+        self.last = NO_RUN;
         let page = self.layout.page(Lpn(run.first)) as usize;
         let mut list = std::mem::take(&mut self.pages[page]);
         let mut from = list.partition_point(|place| self.runs.get(*place).end() <= run.first);
@@ -166,9 +173,16 @@ impl Ranges {
 impl MapCache for Ranges {
     /// What is about to change stays as it is: the write puts a run of its own in.
     fn touch(&mut self, unit: Lpn, _: bool) -> bool {
+        let (first, count) = self.last;
+        if unit.0.wrapping_sub(first) < count {
+            // It is the newest already.
+            return true;
+        }
         let Some(at) = self.find(unit.0) else { return false };
         let place = self.pages[self.layout.page(unit) as usize][at];
         self.runs.renew(&mut self.used, place);
+        let run = self.runs.get(place);
+        self.last = (run.first, run.count);
         true
     }
 
@@ -176,11 +190,13 @@ impl MapCache for Ranges {
     fn make_room(&mut self, _: &Core, wanted: Option<Wanted>) -> Option<u32> {
         let most = self.most - usize::from(wanted.is_some());
         while self.runs.len() > most {
+            self.last = NO_RUN;
             let place = self.used.oldest;
-            let run = self.runs.remove(&mut self.used, place);
-            let page = self.layout.page(Lpn(run.first));
+            let first = self.runs.get(place).first;
+            let page = self.layout.page(Lpn(first));
             let list = &mut self.pages[page as usize];
-            list.retain(|other| *other != place);
+            list.remove(list.partition_point(|other| self.runs.get(*other).first < first));
+            let run = self.runs.remove(&mut self.used, place);
             if run.changed {
                 return Some(page);
             }
@@ -234,15 +250,24 @@ impl MapCache for Ranges {
     /// Everything that was written is in memory, whether its entries before still were or not.
     fn wrote(&mut self, core: &Core, (first, units): (Lpn, u32), _: &mut Stale) {
         let end = first.0 + units;
-        let mut at = first.0;
-        while at < end {
-            let page_end = self.layout.units_of(self.layout.page(Lpn(at))).end.min(end);
-            let mut run = Run { first: at, count: 1, place: self.number(core, at), changed: true };
-            while run.end() < page_end && run.is_continued_at(self.number(core, run.end())) {
+        let mut from = first.0;
+        while from < end {
+            let page_end = self.layout.units_of(self.layout.page(Lpn(from))).end.min(end);
+            let mut run = Run { first: from, count: 0, place: NOWHERE, changed: true };
+            let mut before = None;
+            for unit in from..page_end {
+                let place = self.places.next_number(&mut before, core.lookup(Lpn(unit)));
+                if run.count > 0 && !run.is_continued_at(place) {
+                    self.put(run);
+                    run.count = 0;
+                }
+                if run.count == 0 {
+                    run = Run { first: unit, place, ..run };
+                }
                 run.count += 1;
             }
-            at = run.end();
             self.put(run);
+            from = page_end;
         }
     }
 

@@ -13,7 +13,7 @@ use super::cache::{
 use crate::bit_set::BitSet;
 use crate::ftl::core::Core;
 use crate::ids::Lpn;
-use crate::links::{Links, List};
+use crate::links::{Links, List, NONE};
 use crate::lru::Lru;
 use emmclab_settings::PolicyKind;
 
@@ -40,6 +40,8 @@ const THRESHOLD: i32 = 3;
 #[derive(Clone, Copy)]
 struct Node {
     entries: List,
+    /// Every older entry than this one has changed; [`NONE`]: all have.
+    unchanged: u32,
     count: u32,
     changed: u32,
 }
@@ -80,7 +82,7 @@ impl TwoLevels {
             entries: Links::new((budget / ENTRY_BYTES).min(u64::from(layout.units)) as usize),
             places: vec![0; layout.units as usize],
             changed: BitSet::new(layout.units),
-            nodes: vec![Node { entries: List::EMPTY, count: 0, changed: 0 }; pages],
+            nodes: vec![Node { entries: List::EMPTY, unchanged: NONE, count: 0, changed: 0 }; pages],
             pages: Lru::new(pages, 0),
             plan: None,
             balance: 0,
@@ -122,25 +124,45 @@ impl TwoLevels {
         page + (1 + u64::from(extra)) * ENTRY_BYTES
     }
 
-    /// Puts an entry in.
-    fn add(&mut self, unit: u32) {
-        let page = self.layout.page(Lpn(unit));
+    /// Puts an entry into its page, which is among those used last.
+    fn add(&mut self, page: u32, unit: u32) {
+        let node = &mut self.nodes[page as usize];
+        node.count += 1;
+        let place = self.entries.add(&mut node.entries, unit);
+        if node.unchanged == NONE {
+            node.unchanged = place;
+        }
+        self.places[unit as usize] = place + 1;
+    }
+
+    /// Uses a page, which may have no entries yet.
+    fn use_page(&mut self, page: u32) {
         if !self.pages.touch(page) {
             self.pages.push(page);
             self.count_page(1);
         }
+    }
+
+    /// The entry of a page that makes room best: the unchanged one that was used longest ago, or, where all have changed, just the one.
+    fn coldest(&mut self, page: u32) -> u32 {
         let node = &mut self.nodes[page as usize];
-        node.count += 1;
-        self.places[unit as usize] = self.entries.add(&mut node.entries, unit) + 1;
+        if node.changed == node.count {
+            return node.entries.oldest;
+        }
+        while self.changed.has(self.entries.get(node.unchanged)) {
+            node.unchanged = self.entries.newer(node.unchanged);
+        }
+        node.unchanged
     }
 
     /// Takes the entry out of a page that makes room best; returns whether its page has to be written first.
     fn evict(&mut self, page: u32) -> bool {
-        let node = &self.nodes[page as usize];
-        let all_changed = node.changed == node.count;
-        let clean = |place: &u32| all_changed || !self.changed.has(self.entries.get(*place));
-        let Some(place) = self.entries.places(node.entries).find(clean) else { return false };
+        let place = self.coldest(page);
         let node = &mut self.nodes[page as usize];
+        let all_changed = node.changed == node.count;
+        if node.unchanged == place {
+            node.unchanged = self.entries.newer(place);
+        }
         let unit = self.entries.remove(&mut node.entries, place);
         node.count -= 1;
         let emptied = node.count == 0;
@@ -170,7 +192,11 @@ impl MapCache for TwoLevels {
         let Some(place) = self.places[unit.index()].checked_sub(1) else { return false };
         let page = self.layout.page(unit);
         self.pages.touch(page);
-        self.entries.renew(&mut self.nodes[page as usize].entries, place);
+        let node = &mut self.nodes[page as usize];
+        if node.unchanged == place && node.entries.newest != place {
+            node.unchanged = self.entries.newer(place);
+        }
+        self.entries.renew(&mut node.entries, place);
         if changes {
             self.mark(unit.0);
         }
@@ -202,17 +228,19 @@ impl MapCache for TwoLevels {
     fn load(&mut self, _: &Core, wanted: Wanted, changes: bool) -> u32 {
         let plan = self.plan.take().unwrap_or(Plan { reach: 0, extra: 0, victim: None });
         let unit = wanted.unit.0;
+        let page = self.layout.page(wanted.unit);
+        self.use_page(page);
         let mut count = 0;
         for other in unit + 1..=unit + plan.reach {
             if count == plan.extra {
                 break;
             }
             if !self.holds(other) {
-                self.add(other);
+                self.add(page, other);
                 count += 1;
             }
         }
-        self.add(unit);
+        self.add(page, unit);
         if changes {
             self.mark(unit);
         }
@@ -232,10 +260,10 @@ impl MapCache for TwoLevels {
     fn wrote(&mut self, _: &Core, _: (Lpn, u32), _: &mut Stale) {}
 
     fn written(&mut self, _: &Core, page: u32) {
-        if std::mem::take(&mut self.nodes[page as usize].changed) > 0 {
-            for unit in self.layout.units_of(page) {
-                self.changed.remove(unit);
-            }
+        let node = &mut self.nodes[page as usize];
+        if std::mem::take(&mut node.changed) > 0 {
+            node.unchanged = node.entries.oldest;
+            self.changed.remove_range(self.layout.units_of(page));
         }
     }
 
@@ -267,11 +295,12 @@ impl MapCache for TwoLevels {
             let (page, count) = (words.next()?, words.next()?);
             let known = page < self.layout.pages() && !self.pages.holds(page) && count > 0;
             known.then_some(())?;
+            self.use_page(page);
             for _ in 0..count {
                 let (unit, changed) = (words.next()?, words.next()?);
                 let own = self.layout.units_of(page).contains(&unit) && !self.holds(unit);
                 own.then_some(())?;
-                self.add(unit);
+                self.add(page, unit);
                 if changed == 1 {
                     self.mark(unit);
                 }

@@ -1,7 +1,11 @@
 //! The segments of 256 units, newer ones above older ones, and the table of the units that approximate segments give.
 
-use super::super::places::NOWHERE;
 use super::segment::{Bits, GROUP, Point, Segment, ends, learn, set, without};
+
+/// Segments up to which memory doubles as usual. Behind them it grows by a part of itself, as most groups of a device that was overwritten
+/// at random have a segment for nearly every unit.
+const FEW: usize = 16;
+const SPARE: usize = 16;
 
 /// The conflict resolution buffer: which approximate segment gives a unit. A unit belongs to one of them, which its first unit names.
 #[derive(Clone)]
@@ -52,8 +56,25 @@ impl Group {
 
     /// Units that are found.
     pub fn units(&self) -> u64 {
-        (0..=u8::MAX).filter(|unit| self.find(*unit).is_some_and(|found| found.place != NOWHERE)).count()
-            as u64
+        let (mut seen, mut count) = ([0; 4], 0);
+        for segment in &self.segments {
+            let own = self.units_of(*segment);
+            if !segment.is_discard() {
+                count += without(own, seen).iter().map(|word| u64::from(word.count_ones())).sum::<u64>();
+            }
+            (0..4).for_each(|word| seen[word] |= own[word]);
+        }
+        count
+    }
+
+    /// Whether some places are approximate.
+    pub fn is_approximate(&self) -> bool {
+        self.approximate > 0
+    }
+
+    /// Units that a segment gives, as far as no newer one does.
+    fn units_of(&self, segment: Segment) -> Bits {
+        if segment.is_approximate() { self.owned_by(segment.start) } else { segment.units() }
     }
 
     fn level(&self, level: usize) -> std::ops::Range<usize> {
@@ -129,10 +150,7 @@ impl Group {
         if self.levels.is_empty() {
             self.levels.push(0);
         }
-        let mut units = [0; 4];
-        for (unit, _) in points {
-            set(&mut units, *unit);
-        }
+        let units = self.units_of(segment);
         // A segment that only goes on where another ends becomes a part of it.
         let top = self.level(0);
         let after = self.segments[top.clone()].partition_point(|other| other.start < segment.start);
@@ -184,6 +202,10 @@ impl Group {
     fn add(&mut self, level: usize, segment: Segment) {
         let range = self.level(level);
         let at = range.start + self.segments[range].partition_point(|other| other.start < segment.start);
+        let (len, room) = (self.segments.len(), self.segments.capacity());
+        if len == room && len >= FEW {
+            self.segments.reserve_exact(len / SPARE);
+        }
         self.segments.insert(at, segment);
         self.levels[level..].iter_mut().for_each(|end| *end += 1);
     }
@@ -242,7 +264,7 @@ impl Group {
                 }
                 segment = Segment::point((segment.start, place(segment.start)));
             }
-            let own = if segment.is_approximate() { self.owned_by(segment.start) } else { segment.units() };
+            let own = self.units_of(segment);
             let fresh = without(own, seen);
             if !segment.is_approximate() {
                 let Some((first, last)) = ends(fresh) else { continue };
@@ -262,6 +284,9 @@ impl Group {
             self.segments.push(*segment);
             self.levels[usize::from(*level)] = self.segments.len() as u16;
         }
+        if self.segments.capacity() > FEW.max(self.segments.len() + 2 * self.segments.len() / SPARE) {
+            self.segments.shrink_to_fit();
+        }
         if self.approximate == 0 {
             self.owners = None;
         }
@@ -274,7 +299,7 @@ impl Group {
         }
         let mut under = [0; 4];
         for (segment, mark) in kept.iter_mut().rev() {
-            let own = if segment.is_approximate() { self.owned_by(segment.start) } else { segment.units() };
+            let own = self.units_of(*segment);
             if segment.is_discard() && (0..4).all(|word| own[word] & under[word] == 0) {
                 *mark = 1;
                 continue;
@@ -368,6 +393,7 @@ fn stack(kept: &mut [(Segment, u16)]) {
 
 #[cfg(test)]
 mod tests {
+    use super::super::super::places::NOWHERE;
     use super::*;
     use proptest::prelude::*;
 

@@ -174,9 +174,10 @@ impl MapCache for Learned {
         while at < first.0 + units {
             let end = ((at / GROUP + 1) * GROUP).min(first.0 + units);
             self.points.clear();
+            let mut before = None;
             for unit in at..end {
-                let point = self.point(core, Lpn(unit));
-                self.points.push(point);
+                let place = self.places.next_number(&mut before, core.lookup(Lpn(unit)));
+                self.points.push(((unit % GROUP) as u8, place));
             }
             self.learn(core, at / GROUP, stale);
             at = end;
@@ -195,6 +196,9 @@ impl MapCache for Learned {
     }
 
     fn wrong_page(&self, core: &Core, unit: Lpn) -> Option<WrongPage> {
+        if !self.groups[group_of(unit) as usize].is_approximate() {
+            return None;
+        }
         let Found { place, exact: false } = self.find(unit) else { return None };
         let ppn = core.lookup(unit)?;
         let page = self.places.page(place, ppn);

@@ -1,5 +1,7 @@
 //! Learned segments: where the units of a part of a group lie, in eight bytes, and how they are learned.
 
+use std::cmp::Ordering;
+
 use super::super::places::NOWHERE;
 
 /// Units of a group.
@@ -80,6 +82,9 @@ impl Segment {
 
     /// Its units, where it is accurate.
     pub fn units(self) -> Bits {
+        if self.stride() == 1 {
+            return between(self.start, self.end());
+        }
         let mut bits = [0; 4];
         for unit in (self.start..=self.end()).step_by(usize::from(self.stride())) {
             set(&mut bits, unit);
@@ -128,6 +133,21 @@ impl Segment {
 
 pub fn set(bits: &mut Bits, unit: u8) {
     bits[usize::from(unit >> 6)] |= 1 << (unit & 63);
+}
+
+/// The units from one to another, both included.
+pub fn between(first: u8, last: u8) -> Bits {
+    let upto = |word: u8| match (last >> 6).cmp(&word) {
+        Ordering::Less => 0,
+        Ordering::Equal => u64::MAX >> (63 - (last & 63)),
+        Ordering::Greater => u64::MAX,
+    };
+    let from = |word: u8| match (first >> 6).cmp(&word) {
+        Ordering::Less => u64::MAX,
+        Ordering::Equal => u64::MAX << (first & 63),
+        Ordering::Greater => 0,
+    };
+    [0, 1, 2, 3].map(|word| upto(word) & from(word))
 }
 
 pub fn without(bits: Bits, other: Bits) -> Bits {
@@ -243,6 +263,13 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn units_between_two_are_those_of_one_by_one(first in any::<u8>(), last in any::<u8>()) {
+            let mut bits = [0; 4];
+            (first..=last).for_each(|unit| set(&mut bits, unit));
+            prop_assert_eq!(if first <= last { between(first, last) } else { [0; 4] }, bits);
+        }
+
         #[test]
         fn every_place_is_within_the_bound(
             units in prop::collection::btree_set(any::<u8>(), 1..256),
