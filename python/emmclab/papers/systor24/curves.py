@@ -37,8 +37,8 @@ Figure = Callable[[Run], float]
 
 
 def miss_pct(run: Run) -> float:
-    """Share of requests for which a page of the map was read, percent."""
-    return float(run["map"]["request_miss_pct"])
+    """Share of requests for which a page of the map was read, percent; 0 where the whole map is in memory."""
+    return float(run["map"]["request_miss_pct"] or 0.0)
 
 
 def map_reads(run: Run) -> float:
