@@ -280,7 +280,7 @@ def test_a_file_that_is_no_table_is_not_overwritten(folder: Path, trace: Path, t
 
 def test_impossible_folders_and_keys_are_refused_before_the_work(folder: Path, tmp_path: Path) -> None:
     for words, said in (
-        ((tmp_path / "gone",), "file not found"),
+        ((tmp_path / "gone",), "folder not found"),
         ((folder, "--files", "*.none"), "there is no recording"),
         ((folder, "--by", "color"), "recordings have no key `color`"),
         ((folder, "--against", folder), "both fleets would have this table"),
@@ -472,7 +472,7 @@ def test_a_table_without_units_has_a_row_with_the_reason_and_the_others_are_prof
     done = emmclab("fleet", folder, "-o", "fleet.parquet", "--time-unit", "us", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     by_path = {row["path"]: row for row in rows(tmp_path / "fleet.parquet")}
-    assert by_path["bare.csv"]["timing_duration_s"] == by_path["stated.csv"]["timing_duration_s"]
+    assert by_path["bare.csv"]["duration_s"] == by_path["stated.csv"]["duration_s"]
     # A unit that there is not is an error of the command.
     done = emmclab("fleet", folder, "-o", "fleet.parquet", "--time-unit", "fortnight", cwd=tmp_path)
     assert done.returncode == 2 and "fortnight" in done.stderr
