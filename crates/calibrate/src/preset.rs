@@ -158,7 +158,9 @@ pub(crate) fn toml(
     if let Some(us) = fitted.discard_us {
         line!(out, "discard_us = {us:.1} # {}; of {}", bar("discard_us"), requests_of(found, &["discard"]));
     }
-    stalls.iter().for_each(|one| write_stalls(&mut out, one));
+    for one in stalls {
+        write_stalls(&mut out, one);
+    }
     if let Some(us) = fitted.flush_us {
         let of = requests_of(found, &["flush", "preflush"]);
         line!(out, "\n[cache]\nflush_us = {us:.1} # {}; of {of}", bar("flush_us"));

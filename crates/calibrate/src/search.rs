@@ -34,12 +34,9 @@ pub(crate) fn best_shape(groups: &[Group], link: Option<f64>, random: &mut Pcg64
         for units in [1, 2, 4] {
             let shape = Shape { page_kb: page_kb.clone(), units };
             let price = 1.0 + PRICE * (3 + 2 * page_kb.len()) as f64;
-            for start in 0..STARTS {
+            for (start, usual) in HOST_PER_KB.into_iter().enumerate() {
                 interrupt::check()?;
-                let begin = Timing {
-                    host_per_kb: link.unwrap_or(HOST_PER_KB[start]),
-                    ..first(&shape, groups, start)
-                };
+                let begin = Timing { host_per_kb: link.unwrap_or(usual), ..first(&shape, groups, start) };
                 let timing = descend(&shape, begin, groups, (FIRST_STEP, link), random);
                 let cost = error(&shape, &timing, groups) * price;
                 if best.as_ref().is_none_or(|(least, ..)| cost < *least) {

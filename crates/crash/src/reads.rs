@@ -47,14 +47,11 @@ impl KnownReads {
         blocks.dedup();
         let Some(digest) = Digests::of(state).over(&blocks) else { return };
         let sets = self.sets.entry(asked.to_owned()).or_default();
-        match sets.iter_mut().find(|set| *set.blocks == *blocks) {
-            Some(set) => {
-                set.outcomes.insert(digest, outcome);
-            }
-            None => {
-                let outcomes = [(digest, outcome)].into_iter().collect();
-                sets.insert(0, ReadSet { blocks: blocks.into(), outcomes });
-            }
+        if let Some(set) = sets.iter_mut().find(|set| *set.blocks == *blocks) {
+            set.outcomes.insert(digest, outcome);
+        } else {
+            let outcomes = [(digest, outcome)].into_iter().collect();
+            sets.insert(0, ReadSet { blocks: blocks.into(), outcomes });
         }
     }
 }
@@ -72,7 +69,7 @@ impl<'a> Digests<'a> {
 
     /// The digest of what blocks hold; `None` if one of them cannot be read.
     fn over(&self, blocks: &[u64]) -> Option<u128> {
-        let mut bytes = Vec::with_capacity(blocks.len() * size_of::<u64>());
+        let mut bytes = Vec::with_capacity(size_of_val(blocks));
         for block in blocks {
             bytes.extend_from_slice(&self.block(*block)?.to_le_bytes());
         }

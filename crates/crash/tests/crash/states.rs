@@ -188,15 +188,14 @@ proptest! {
                 outcome.push(buffer[0]);
                 at = (at + u64::from(buffer[0])) % BLOCKS;
             }
-            match known.outcome("all", &host) {
-                Some(number) => prop_assert_eq!(&outcomes[number], &outcome),
-                None => {
-                    known.learn("all", &host, reads, outcomes.len());
-                    outcomes.push(outcome);
-                    prop_assert_eq!(known.outcome("all", &host), Some(outcomes.len() - 1));
-                    prop_assert_eq!(known.outcome("other", &host), None);
-                }
+            if let Some(number) = known.outcome("all", &host) {
+                prop_assert_eq!(&outcomes[number], &outcome);
+                continue;
             }
+            known.learn("all", &host, reads, outcomes.len());
+            outcomes.push(outcome);
+            prop_assert_eq!(known.outcome("all", &host), Some(outcomes.len() - 1));
+            prop_assert_eq!(known.outcome("other", &host), None);
         }
     }
 

@@ -101,7 +101,10 @@ fn one_write_in_four_stalls_and_the_same_ones_each_time() {
     let beyond: Vec<_> = times.iter().zip(&usual).map(|(time, usual)| time - usual).collect();
     let stalls = beyond.iter().filter(|us| **us == 500.0).count();
     let usually = beyond.iter().filter(|us| **us == 0.0).count();
-    assert!((80..120).contains(&stalls) && usually + stalls >= 399, "{stalls} stalls, {usually} usual: {beyond:?}");
+    assert!(
+        (80..120).contains(&stalls) && usually + stalls >= 399,
+        "{stalls} stalls, {usually} usual: {beyond:?}"
+    );
     assert_eq!(responses_us(&run(&stalling, &writes).1), times);
     let reads: Vec<_> = (1..40).map(|i| command(i * 50_000, Read, 0, 4)).collect();
     let times = responses_us(&run(&stalling, &[&writes[..1], &reads[..]].concat()).1);

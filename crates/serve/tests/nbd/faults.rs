@@ -188,7 +188,9 @@ fn long_requests_beyond_the_memory_budget_wait_for_their_turn() {
     let device = memory(1 << 16);
     let server = Server::start(device, &Listen::Unix(socket.clone()), options()).unwrap();
     let mut clients: Vec<Client> = (0..12).map(|_| Client::connect(&socket).ready(false)).collect();
-    clients.iter_mut().for_each(|client| client.send(READ, 0, 1, 0, 32 << 20, &[]));
+    for client in &mut clients {
+        client.send(READ, 0, 1, 0, 32 << 20, &[]);
+    }
     // The last ones wait until the first have read; requests that fit into a client's own part do not wait.
     let mut modest = Client::connect(&socket).ready(false);
     assert_eq!(modest.write(0, 0, &pattern(1, 4096)), 0);
