@@ -419,6 +419,8 @@ def ended(crash: Runs, number: int, *, worker: bool, jobs: str) -> None:
     """Begin an exploration by mounts, and end it, or a process of it, while a state is mounted."""
     log = str(crash.folder / "run.log")
     arguments = ["--log", log, "--check", "files", "--cuts", "1000", "--jobs", jobs, "--recovery", "mount"]
+    # Every state is mounted, so that it takes long enough.
+    arguments.append("--no-prune")
     process = crash.begin(*arguments)
     mounts, end = Path("/proc/mounts"), time.monotonic() + PATIENCE_S
     while str(crash.folder) not in mounts.read_text():

@@ -69,7 +69,7 @@ class Memory:
                     self._program(at + begin)
 
     def _program(self, at: int) -> None:
-        place = (at + BLOCK) % self.size if self.lie == "astray" and self._dice.random() < 0.01 else at
+        place = (at + BLOCK) % self.size if self.lie == "astray" and self._dice.random() < 0.05 else at
         self.cells[place : place + BLOCK] = self.cache.pop(at)
 
     def clear(self, kind: Kind, at: int, length: int) -> None:

@@ -225,7 +225,7 @@ def test_recordings_that_overlap_are_no_parts_of_a_trace(whole: Path, tmp_path: 
         profile_parts(folder, 2)
     done = emmclab("profile", folder)
     assert done.returncode == 2
-    assert "hint: profile recordings that are not parts of one trace each by itself" in done.stderr
+    assert "profile recordings that are not parts of one trace each by itself" in done.stderr
 
 
 def test_a_folder_without_requests_and_a_part_that_is_none_are_refused(tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ OTHERS = {
     # Applications and advice begin on another device, and are checked otherwise.
     *((command, name) for command in ("apps", "advise") for name in ("seed", "precondition", "check")),
     # Other things.
-    *(("devices", "check"), ("crash", "check"), ("crash", "second")),
+    *(("devices", "check"), ("crash", "check"), ("crash", "second"), ("durability", "check")),
 }
 #: Values of the command line that stand for those of Python.
 SAME: dict[Any, Any] = {(): []}

@@ -299,7 +299,7 @@ def test_a_command_is_a_client_of_the_socket_where_there_is_no_disk(folder: Path
     assert f"at nbd+unix:///?socket={folder}/nbd.sock" in done.stdout
     assert emmclab(*words, "--", "sh", "-c", "kill -9 $$").returncode == 137
     done = emmclab(*words, "--", "no-such-command")
-    assert done.returncode == 2 and "`no-such-command` cannot be run" in done.stderr
+    assert done.returncode == 2 and "no-such-command: command not found" in done.stderr
     assert not (folder / "nbd.sock").exists()
 
 

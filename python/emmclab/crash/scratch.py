@@ -47,7 +47,12 @@ def scratch(parent: Path | None = None) -> Iterator[Path]:
 
 
 def in_memory(size: int = 0) -> Path | None:
-    """Return a folder in memory with plenty of room for files of `size` bytes; `None` if there is none."""
+    """Return a folder in memory with plenty of room for files of `size` bytes; `None` if there is none.
+
+    There is none either if the user says where temporary files are to be, by `TMPDIR`.
+    """
+    if os.environ.get("TMPDIR"):
+        return None
     try:
         free = os.statvfs(_MEMORY)
         lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()

@@ -226,9 +226,10 @@ def require_servable(
             field="mkfs",
             hint=f"use {', '.join(FILE_SYSTEMS)}",
         )
-    if mount is not None and not Path(mount).is_dir():
+    # The folder itself is made where it is missing.
+    if mount is not None and not Path(mount).absolute().parent.is_dir():
         raise InputError(
-            f"{fspath(mount)}: folder not found",
+            f"{fspath(mount)}: the folder that it is to be made in was not found",
             kind="io",
             file=fspath(mount),
             hint="make it, or check the path",
