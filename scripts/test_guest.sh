@@ -31,7 +31,10 @@ esac
 EMMCLAB_GUEST_KERNEL=$(find "$EMMCLAB_GUEST/kernel" -name 'vmlinuz-*' | head -1)
 export EMMCLAB_GUEST_KERNEL
 scripts/setup.sh dev
-.venv/bin/python -m pytest -q tests/test_crash_guest.py || exit
+# The core of the tests, as in scripts/test.sh.
+rust --tests --no-run || exit
+core=$(realpath "${CARGO_TARGET_DIR:-target}")/debug/deps/lib_core.so
+EMMCLAB_TESTED_CORE=$core PYTHONPATH=$PWD/python:$PWD/tests/tested_core .venv/bin/python -m pytest -q tests/test_crash_guest.py || exit
 rust --test record -- guest:: guest_reissues:: --test-threads 1 --nocapture || exit
 EMMCLAB_QEMU=$(scripts/qemu_new.sh "$EMMCLAB_GUEST/qemu")
 case $? in
