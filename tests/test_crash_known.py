@@ -1,4 +1,4 @@
-"""Programs that found bugs in file systems: each runs, and a state that shows its bug is found."""
+"""Published programs that exposed bugs in file systems: each runs, and a state with its bug is found."""
 
 from __future__ import annotations
 

@@ -17,15 +17,13 @@ from emmclab.crash.block_reads import BlockReads
 from emmclab.crash.found import Files, Lost, Taken
 from emmclab.crash.guest.states import GuestMounts
 from emmclab.crash.mounted_files import Mounted, UnreadableError
-from emmclab.crash.mounting import NotMountedError, mounted
+from emmclab.crash.mounting import KIND_BLOCKS, NotMountedError, mounted
 from emmclab.crash.scratch import in_memory, scratch
 
 #: Time for a mount, seconds.
 _PATIENCE_S = 120.0
 #: Most bytes of files that are kept of states that were mounted.
 _MOST_KEPT = 256 << 20
-#: The blocks of 4 KiB that are looked at before the kernel is asked: the kind of file system is told by them.
-_SUPERBLOCKS = (0, 16)
 #: What was found: files, a broken promise, or nothing wrong.
 Outcome = Taken | Lost | None
 
@@ -117,6 +115,7 @@ class ByMount:
         if self._bytes + size > _MOST_KEPT:
             self._explorer.forget_reads()
             self._outcomes, self._bytes = [], 0
-        self._explorer.learn_reads(asked, [*read, *_SUPERBLOCKS], len(self._outcomes))
+        # The kind of file system is told by blocks that are read before the kernel is asked.
+        self._explorer.learn_reads(asked, [*read, *KIND_BLOCKS], len(self._outcomes))
         self._outcomes.append(found)
         self._bytes += size

@@ -1,4 +1,4 @@
-"""What the kernel says of a device in its log."""
+"""Messages of the kernel log about a device."""
 
 from __future__ import annotations
 

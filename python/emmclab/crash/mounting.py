@@ -32,6 +32,8 @@ _MAGIC = (
     *((0, b"XFSB", "xfs"), (0x10040, b"_BHRfS_M", "btrfs"), (0x400, b"\x10\x20\xf5\xf2", "f2fs")),
     *((0x438, b"\x53\xef", "ext4"), (0x36, b"FAT1", "vfat"), (0x52, b"FAT32", "vfat")),
 )
+#: The blocks of 4 KiB that hold these words.
+KIND_BLOCKS = tuple({offset // 4096 for offset, _, _ in _MAGIC})
 
 
 class NotMountedError(Exception):

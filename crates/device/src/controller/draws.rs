@@ -11,7 +11,7 @@ const STEPS: u32 = 1 << 16;
 /// A distribution, and the draws so far.
 #[derive(Clone, Debug)]
 pub(crate) struct Draws {
-    /// Share of the draws up to each time, in [`STEPS`], and the time.
+    /// The cumulative share of the draws, in units of 1 / [`STEPS`], and the time up to which it counts.
     points: Vec<(u32, Nanos)>,
     seed: u64,
     drawn: u64,

@@ -24,7 +24,7 @@ struct Common {
     line: VecDeque<Arc<OwnedFd>>,
 }
 
-/// What one client holds of the common part; it goes back when the share is dropped.
+/// The memory of the common part that one client holds; it is returned when the share is dropped.
 pub(super) struct Share {
     budget: Arc<Budget>,
     /// Wakes the thread of the client.

@@ -15,7 +15,7 @@ class GuestMounts:
     """Mounts an image, which is overwritten between two mounts; a context manager that ends the guest."""
 
     def __init__(self, kernel: str, disk: Path) -> None:
-        """Know the kernel file, and the image, in whose folder the guest has its files."""
+        """Store the paths of the kernel and of the image; files of the guest go into the image's folder."""
         self._kernel, self._disk = kernel, disk
         self._guest: Guest | None = None
         self._end = ExitStack()

@@ -110,7 +110,7 @@ class Nbd:
         return self._ask(_READ, at, length)
 
     def can(self, kind: Kind) -> bool:
-        """Whether the server takes trims, or writes of zeros."""
+        """Whether the server supports trim, or write zeroes."""
         return bool(self._flags & (_CAN_TRIM if kind is Kind.TRIM else _CAN_ZERO))
 
     def known(self) -> dict[str, Any]:
@@ -144,7 +144,7 @@ def _negotiated(connection: socket.socket, export: str) -> tuple[int, int]:
         raise OSError(errno.EPROTO, "this is no NBD server with options")
     name = export.encode()
     body = struct.pack(">I", len(name)) + name + struct.pack(">H", 0)
-    # The client takes of the server's flags those that it knows: fixed newstyle, no zeros.
+    # Of the server's handshake flags the client accepts the two that it knows: fixed newstyle, and no zeroes.
     connection.sendall(struct.pack(">I", offered & 3) + _OPTION.pack(_OPTION_MAGIC, _GO, len(body)) + body)
     found = None
     while True:
