@@ -135,6 +135,12 @@ fn allowed(run: &Run, cut: usize) -> Vec<Vec<u8>> {
         .collect()
 }
 
+/// An exploration of all cuts, with states that are chosen in every way.
+fn all_ways(run: &Arc<Run>) -> Explorer {
+    let ways = "device,boundary,omit1:99,only1:99,pairs:20,random:20".parse().unwrap();
+    Explorer::new(run, &ExploreOptions { ways, ..ExploreOptions::default() }).unwrap()
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(96))]
 
@@ -143,9 +149,7 @@ proptest! {
         let file = tempfile::NamedTempFile::new().unwrap();
         let run = run_of(&steps, false, file.path());
         prop_assume!(!run.moments().is_empty());
-        let ways = "device,boundary,omit1:99,only1:99,pairs:20,random:20".parse().unwrap();
-        let options = ExploreOptions { ways, ..ExploreOptions::default() };
-        let mut explorer = Explorer::new(&run, &options).unwrap();
+        let mut explorer = all_ways(&run);
         while let Some(state) = explorer.next_state() {
             prop_assert!(state.broken.is_empty(), "an honest device breaks {:?} at {}", state.broken, state.cut);
             let mut disk = filled(0, BLOCKS as u32 * 8);
@@ -172,9 +176,7 @@ proptest! {
         let file = tempfile::NamedTempFile::new().unwrap();
         let run = run_of(&steps, false, file.path());
         prop_assume!(!run.moments().is_empty());
-        let ways = "device,boundary,omit1:99,only1:99,pairs:20,random:20".parse().unwrap();
-        let options = ExploreOptions { ways, ..ExploreOptions::default() };
-        let mut explorer = Explorer::new(&run, &options).unwrap();
+        let mut explorer = all_ways(&run);
         let (mut known, mut outcomes) = (KnownReads::default(), Vec::new());
         while let Some(state) = explorer.next_state() {
             let below = run.header().below();
