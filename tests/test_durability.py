@@ -479,7 +479,8 @@ def test_another_empty_or_smaller_device_is_refused_unless_it_is_known_to_be_the
     with pytest.raises(ConfigError, match="it has 524,288 bytes"):
         judge(run, Memory(size=MB // 2))
     everything = judge(run, Memory(), same_device=True)
-    assert everything.lost + everything.lost_through > 50
+    # Blocks that a writer may have been zeroing hold what they should.
+    assert everything.lost + everything.lost_through > 0
     smaller = judge(run, Memory(size=MB // 2), same_device=True)
     assert smaller.lost and smaller.corrupt
 

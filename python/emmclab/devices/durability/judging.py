@@ -7,15 +7,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from emmclab.devices.durability.log import Run, boot
+from emmclab.devices.durability.log import MOST_LINES, Run, boot
 from emmclab.devices.durability.pattern import Kind, Plan, Step, steps
 from emmclab.devices.durability.records import BLOCK, GARBAGE, SECTORS, ZERO, Content, Stamp, contents
 from emmclab.devices.durability.targets import LONGEST, Target, lost_io
 from emmclab.devices.durability.verdict import Verdict
 from emmclab.errors import ConfigError
 
-#: Flushes after the last known step of a writer whose steps may have begun.
-_FLUSHES_BEYOND = 2
+#: Syncs that a writer may have begun after the last one known: the one in progress, and where the end of the
+#: log is missing those whose lines waited for its disk, or for room in its queue.
+_SYNCS_OF_A_WHOLE_LOG = 1
+_SYNCS_OF_A_TORN_LOG = _SYNCS_OF_A_WHOLE_LOG + MOST_LINES + 1
 #: Findings of which a verdict gives an example.
 _EXAMPLES = 5
 #: Names by which a device is recognised.
@@ -171,7 +173,7 @@ class _Judging:
         )
         acknowledged = set(run.acknowledged[number])
         known = max([newest, *acknowledged])
-        begun = list(_begun(self.plan, number, known))
+        begun = list(_begun(run, number, known))
         writer = _Writer(newest=newest, known=known)
         for step in begun:
             if step.number in acknowledged and step.kind.is_flush:
@@ -245,12 +247,14 @@ class _Judging:
         return f"step {sector.number:,}" if sector.number else "the first pass"
 
 
-def _begun(plan: Plan, writer: int, known: int) -> Iterator[Step]:
-    """Yield the steps of a writer that may have begun: those known, and all up to the flush after them."""
-    flushes = 0
-    for step in steps(plan, writer):
-        if step.number > known and step.kind.is_flush:
-            flushes += 1
-            if flushes == _FLUSHES_BEYOND:
-                return
+def _begun(run: Run, writer: int, known: int) -> Iterator[Step]:
+    """Yield the steps of a writer that may have begun: those known, and all up to the syncs in progress.
+
+    Steps that are missing in the log matter where they left zeros, which do not tell the step that wrote them.
+    """
+    left = _SYNCS_OF_A_WHOLE_LOG if run.is_whole else _SYNCS_OF_A_TORN_LOG
+    for step in steps(run.plan, writer):
         yield step
+        left -= step.number > known and step.kind.is_sync
+        if not left:
+            return

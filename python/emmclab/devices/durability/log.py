@@ -32,8 +32,8 @@ STREAM = Path("-")
 _MOST_BYTES = 1 << 30
 #: Most blocks of a run: 64 GB.
 _MOST_BLOCKS = 1 << 24
-#: Lines that may wait for the disk of the log before writers wait, too.
-_MOST_LINES = 64
+#: Lines that may wait for the disk of the log before writers wait, too; so many may be missing at its end.
+MOST_LINES = 64
 
 
 def line(*parts: Any) -> str:
@@ -73,6 +73,7 @@ class Run:
         acknowledged: of each writer, the steps whose sync has returned; 0 is the first pass over all blocks.
         end: why it ended; None if the log does not say.
         verdict: what a check found.
+        damaged: number of damaged lines between its first line and that of the next run.
     """
 
     plan: Plan
@@ -81,6 +82,12 @@ class Run:
     acknowledged: list[list[int]]
     end: dict[str, Any] | None = None
     verdict: Verdict | None = None
+    damaged: int = 0
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the log holds every sync that the run acknowledged."""
+        return self.end is not None and not self.damaged
 
     @property
     def was_filled(self) -> bool:
@@ -120,6 +127,8 @@ def read_log(path: Path, text: bytes | None = None) -> Session:
         parts = parts_of(one)
         if parts is None or not _take(parts, runs):
             session.damaged += 1
+            if runs:
+                runs[next(reversed(runs))].damaged += 1
     session.runs = list(runs.values())
     if not session.runs:
         raise _no_run(path, len(lines))
@@ -224,7 +233,7 @@ class Log:
             self._changed.notify_all()
             self._changed.wait_for(
                 lambda: (
-                    self._fault is not None or not self._lines or not (wait or len(self._lines) > _MOST_LINES)
+                    self._fault is not None or not self._lines or not (wait or len(self._lines) > MOST_LINES)
                 )
             )
             if self._fault is not None:

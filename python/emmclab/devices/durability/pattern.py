@@ -30,6 +30,11 @@ class Kind(StrEnum):
         """Whether the step makes all earlier ones of its writer durable."""
         return self in (Kind.FSYNC, Kind.FDATASYNC)
 
+    @property
+    def is_sync(self) -> bool:
+        """Whether the step promises something when it returns, so that the log has a line of it."""
+        return self.is_flush or self is Kind.THROUGH
+
 
 class Step(NamedTuple):
     """One step of a writer.

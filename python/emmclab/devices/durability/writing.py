@@ -60,7 +60,7 @@ class _Work:
                 if self.over.is_set():
                     return
                 self._take(step)
-                if step.kind.is_flush or step.kind is Kind.THROUGH:
+                if step.kind.is_sync:
                     self.log.add("ack", self.plan.run, writer, step.number, wait=False)
                     self.syncs[writer] += 1
         except InputError as error:  # Of the log.
