@@ -241,11 +241,13 @@ root = pytest.mark.skipif(os.geteuid() != 0, reason="mounts a served device")
 
 
 @root
-@pytest.mark.parametrize("lie", ["flush", "early_flush", "reorder", "recent"])
+@pytest.mark.parametrize("lie", ["flush", "early_flush", "reorder", "recent", "late_trim"])
 def test_generated_programs_lose_nothing_on_an_honest_device_and_all_on_a_liar(
     tmp_path: Path, lie: str
 ) -> None:
     words = ("crash", "--device", "emmc51-cache", "--workload", "ace:2:25", "--cuts", "150", "--json")
+    if lie == "late_trim":
+        words += ("--mount-options", "discard")
     honest = emmclab_json(*words, "--results", tmp_path / "honest")
     assert honest["states"] > 100 and honest["findings"] == []
     liar = emmclab(*words, "--set", f"cache.lies={lie}", "--results", tmp_path / "liar")

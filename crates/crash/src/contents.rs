@@ -1,5 +1,7 @@
 //! Contents of a disk as places in the spool.
 
+use std::ops::Range;
+
 use rustc_hash::FxHashMap;
 use xxhash_rust::xxh3::xxh3_128;
 
@@ -59,15 +61,22 @@ impl Contents {
         }
     }
 
+    /// Blocks that were ever set and have sectors in a range, with their sources; costs at most the blocks that were ever set.
+    pub fn blocks_in(&self, sectors: &Range<u64>) -> Vec<(u64, Block)> {
+        let blocks = sectors.start / BLOCK..sectors.end.div_ceil(BLOCK);
+        if blocks.end - blocks.start < self.blocks.len() as u64 {
+            blocks.filter_map(|block| Some((block, *self.blocks.get(&block)?))).collect()
+        } else {
+            self.blocks()
+                .filter(|(block, _)| blocks.contains(block))
+                .map(|(block, all)| (block, *all))
+                .collect()
+        }
+    }
+
     /// Sectors hold nothing any more; costs at most the blocks that were ever set.
     pub fn clear(&mut self, spool: &Spool, first: u64, end: u64) {
-        let inside = |block: u64| block * BLOCK < end && (block + 1) * BLOCK > first;
-        let blocks: Vec<u64> = if (end - first) / BLOCK < self.blocks.len() as u64 {
-            (first / BLOCK..end.div_ceil(BLOCK)).filter(|block| self.blocks.contains_key(block)).collect()
-        } else {
-            self.blocks.keys().copied().filter(|block| inside(*block)).collect()
-        };
-        for block in blocks {
+        for (block, _) in self.blocks_in(&(first..end)) {
             for sector in first.max(block * BLOCK)..end.min((block + 1) * BLOCK) {
                 self.set(spool, sector, Source::ZEROS);
             }

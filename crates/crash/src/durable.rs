@@ -1,14 +1,18 @@
 //! Contents of the device's cells during a run, and the promises that they break.
 
-use std::collections::BTreeMap;
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ops::Range;
 use std::sync::Arc;
 
+use emmclab_base::Nanos;
 use emmclab_device::contract::Version;
+use emmclab_device::is_late;
 use rustc_hash::FxHashMap;
 
 use crate::contents::{BLOCK, Block, Contents};
 use crate::run::Logged;
-use crate::spool::Spool;
+use crate::spool::{Source, Spool};
 
 /// A promise of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -67,16 +71,55 @@ pub(crate) struct Durable {
     missing: BTreeMap<u64, (Version, Promise)>,
     /// Programs under way: command, sector, sectors; kept for a device that tears.
     under_way: Vec<(u32, u64, u32)>,
+    /// Of a device that repeats them after a cut: the late discards.
+    repeated: Option<LateTrims>,
+}
+
+/// The discards that a cut may repeat, and the promises that are met by what was written after them.
+#[derive(Default)]
+struct LateTrims {
+    /// Time, first sector, end, version.
+    trims: VecDeque<(Nanos, u64, u64, Version)>,
+    /// By sector.
+    met: BTreeMap<u64, (Version, Promise)>,
+}
+
+impl LateTrims {
+    fn discarded(&mut self, at: Nanos, (first, end): (u64, u64), version: Version) {
+        while self.trims.front().is_some_and(|(before, ..)| !is_late(*before, at)) {
+            self.trims.pop_front();
+        }
+        if self.trims.is_empty() {
+            self.met.clear();
+        }
+        self.met.retain(|sector, _| !(first..end).contains(sector));
+        self.trims.push_back((at, first, end, version));
+    }
+
+    /// The cells hold what is promised of a sector.
+    fn met(&mut self, sector: u64, version: Version, promise: Promise) {
+        if self.trims.iter().any(|(_, first, end, trim)| (*first..*end).contains(&sector) && *trim < version)
+        {
+            self.met.insert(sector, (version, promise));
+        }
+    }
+
+    /// The ranges of sectors that a cut takes.
+    fn taken(&self, cut: Nanos) -> impl Iterator<Item = Range<u64>> {
+        self.trims.iter().filter(move |(at, ..)| is_late(*at, cut)).map(|(_, first, end, _)| *first..*end)
+    }
 }
 
 impl Durable {
-    pub fn new(base: &Arc<Contents>) -> Self {
+    /// Cells at the begin of a run, of a device that `repeats` discards after a cut or not.
+    pub fn new(base: &Arc<Contents>, repeats: bool) -> Self {
         Self {
             contents: base.clone(),
             versions: FxHashMap::default(),
             discards: Vec::new(),
             missing: BTreeMap::new(),
             under_way: Vec::new(),
+            repeated: repeats.then(LateTrims::default),
         }
     }
 
@@ -96,8 +139,11 @@ impl Durable {
     }
 
     /// Sectors hold nothing any more, by command `command`, and nothing is promised of them.
-    pub fn discarded(&mut self, spool: &Spool, command: u32, (first, end): (u64, u64)) {
+    pub fn discarded(&mut self, spool: &Spool, command: u32, at: Nanos, (first, end): (u64, u64)) {
         let version = Version::from(command) + 1;
+        if let Some(late) = &mut self.repeated {
+            late.discarded(at, (first, end), version);
+        }
         self.discards.retain(|(from, to, _)| *from < first || *to > end);
         self.discards.push((first, end, version));
         Arc::make_mut(&mut self.contents).clear(spool, first, end);
@@ -116,8 +162,13 @@ impl Durable {
                 let block = self.versions.entry(sector / BLOCK).or_default();
                 block[(sector % BLOCK) as usize] = version;
                 Arc::make_mut(&mut self.contents).set(spool, sector, logged.source_of(sector));
-                if self.missing.get(&sector).is_some_and(|(promised, _)| *promised <= version) {
+                if let Some((promised, promise)) = self.missing.get(&sector).copied()
+                    && promised <= version
+                {
                     self.missing.remove(&sector);
+                    if let Some(late) = &mut self.repeated {
+                        late.met(sector, promised, promise);
+                    }
                 }
             }
         }
@@ -128,15 +179,28 @@ impl Durable {
         for sector in first..end {
             if self.version(sector) < version {
                 self.missing.insert(sector, (version, promise));
+            } else if let Some(late) = &mut self.repeated {
+                late.met(sector, version, promise);
             }
         }
     }
 
-    /// The promises that the cells do not keep, neighbours together; with tears, reliable writes of which a cut leaves a part too.
-    pub fn broken(&self, reliable: impl Fn(u32) -> bool) -> Vec<Broken> {
+    /// The promises that the cells do not keep after a cut, neighbours together; with tears, reliable writes of which it leaves a part
+    /// too.
+    pub fn broken(&self, cut: Nanos, reliable: impl Fn(u32) -> bool) -> Vec<Broken> {
         let mut all: Vec<Broken> = Vec::new();
-        for (sector, (version, promise)) in &self.missing {
-            let found = self.version(*sector);
+        let mut lost = Cow::Borrowed(&self.missing);
+        let mut taken = BTreeSet::new();
+        for (late, range) in
+            self.repeated.iter().flat_map(|late| late.taken(cut).map(move |range| (late, range)))
+        {
+            for (sector, promised) in late.met.range(range) {
+                lost.to_mut().entry(*sector).or_insert(*promised);
+                taken.insert(*sector);
+            }
+        }
+        for (sector, (version, promise)) in lost.as_ref() {
+            let found = if taken.contains(sector) { 0 } else { self.version(*sector) };
             match all.last_mut() {
                 Some(last)
                     if last.sector + last.sectors == *sector
@@ -164,9 +228,18 @@ impl Durable {
         all
     }
 
-    /// Blocks that differ from the contents because programs under way leave the first half of their sectors.
-    pub fn torn(&self, commands: &[Logged]) -> BTreeMap<u64, Block> {
+    /// Blocks that differ from the contents after a cut: programs under way leave the first half of their sectors, and discards are
+    /// repeated.
+    pub fn cut(&self, cut: Nanos, commands: &[Logged]) -> BTreeMap<u64, Block> {
         let mut changes = BTreeMap::new();
+        for range in self.repeated.iter().flat_map(|late| late.taken(cut)) {
+            for (block, sources) in self.contents.blocks_in(&range) {
+                let sources: &mut Block = changes.entry(block).or_insert(sources);
+                for sector in range.start.max(block * BLOCK)..range.end.min((block + 1) * BLOCK) {
+                    sources[(sector % BLOCK) as usize] = Source::ZEROS;
+                }
+            }
+        }
         for (command, first, sectors) in &self.under_way {
             for sector in *first..first + u64::from(sectors / 2) {
                 if self.version(sector) <= Version::from(*command) {

@@ -58,6 +58,8 @@ impl Default for ExploreOptions {
 /// Requests before a cut whose sectors are all looked at after layers have recovered; of the other blocks one in so many is.
 const HOST_RECENT: usize = 64;
 const HOST_SHARE: u64 = 16;
+/// Neighbouring states that a share has in a row: they differ in little, so that the outcome of one often follows from another's.
+const STATES_TOGETHER: u64 = 8;
 
 /// A state that a cut may leave.
 #[derive(Clone)]
@@ -167,7 +169,7 @@ impl Explorer {
             options: options.clone(),
             cuts,
             place: 0,
-            durable: Durable::new(run.base()),
+            durable: Durable::new(run.base(), run.header().device.lies == "late_trim"),
             legal: Legal::new(run, Port::Device, options.tear),
             host: (!run.header().layers.is_empty()).then(|| Legal::new(run, Port::Host, options.tear)),
             judged_above: metadata_blocks(run)?,
@@ -313,7 +315,7 @@ impl Explorer {
                     }
                 }
                 What::Discarded { command, sector, sectors } => {
-                    self.durable.discarded(spool, command, (sector, sector + sectors));
+                    self.durable.discarded(spool, command, moment.at, (sector, sector + sectors));
                 }
                 What::Acknowledged(_) => self.acknowledged += 1,
                 What::Arrives(Port::Host, command) => {
@@ -369,8 +371,9 @@ impl Explorer {
             let Some(levels) = levels else {
                 let commands = run.commands(Port::Device);
                 let reliable = |command: u32| commands[command as usize].command.modifiers.durable();
-                let broken = self.durable.broken(reliable);
-                let mut changes = self.durable.torn(commands);
+                let at = run.moments()[cut].at;
+                let broken = self.durable.broken(at, reliable);
+                let mut changes = self.durable.cut(at, commands);
                 if let Some(zones) = &run.header().device.zones {
                     keep_beginnings(zones, self.durable.contents(), &mut changes);
                 }
@@ -408,7 +411,7 @@ impl Explorer {
         let index = self.next_index;
         self.next_index += 1;
         let (share, shares) = self.options.share;
-        if index % shares != share {
+        if index / STATES_TOGETHER % shares != share {
             return;
         }
         self.chosen.push_back(State {

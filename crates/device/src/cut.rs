@@ -2,12 +2,16 @@
 //!
 //! The tables enter a program when it is planned; its cells are written later. After a cut, the map entries of pages that were
 //! not yet programmed return to the version before, where the flash and the mapping scheme still hold that, or to nothing. Moves by
-//! collection and wear levelling stay as they are: either copy holds the same data.
+//! collection and wear levelling stay as they are: either copy holds the same data. A device that repeats its late discards
+//! (`cache.lies = "late_trim"`) does so at last.
+
+use std::collections::VecDeque;
 
 use emmclab_base::Nanos;
+use emmclab_settings::LATE_TRIM_MS;
 
 use crate::device::Device;
-use crate::events::{BlockErased, Cause, Observer, PageProgrammed};
+use crate::events::{BlockErased, Cause, Observer, PageProgrammed, Trimmed};
 use crate::ids::{BlockId, Lpn, Ppn};
 
 /// A unit of a page that may not count yet ([`PageProgrammed::durable`]).
@@ -22,13 +26,14 @@ struct Planned {
     carried: bool,
 }
 
-/// The host's page programs that may not count yet; listens to a device. Its size is bounded by the programs that count only
-/// after the time given last to [`UndoLog::retire`].
+/// The host's page programs that may not count yet, and the discards that a cut may repeat; listens to a device. Its size is bounded
+/// by those that a cut after the time given last to [`UndoLog::retire`] may concern.
 pub struct UndoLog {
     /// Base-2 logarithms: places of a block, and of a page by block group.
     stride_shift: u32,
     page_shifts: Vec<u32>,
     planned: Vec<Planned>,
+    trims: VecDeque<Trimmed>,
 }
 
 impl UndoLog {
@@ -39,16 +44,29 @@ impl UndoLog {
             stride_shift: geometry.stride_shift,
             page_shifts: geometry.groups.iter().map(|group| group.page_shift).collect(),
             planned: Vec::new(),
+            trims: VecDeque::new(),
         }
     }
 
-    /// Forgets programs that count by `now`: no cut will come before.
+    /// Forgets programs that count by `now`, and discards that are no longer late then: no cut will come before.
     pub fn retire(&mut self, now: Nanos) {
         self.planned.retain(|planned| planned.durable > now);
+        while self.trims.front().is_some_and(|trim| !is_late(trim.at, now)) {
+            self.trims.pop_front();
+        }
     }
 }
 
+/// Whether a device that lies so ([`emmclab_settings::Lie::LateTrim`]) repeats a discard of time `at` after a cut at `cut`.
+pub fn is_late(at: Nanos, cut: Nanos) -> bool {
+    cut.saturating_sub(at) < Nanos::from_millis(LATE_TRIM_MS)
+}
+
 impl Observer for UndoLog {
+    fn trimmed(&mut self, event: &Trimmed) {
+        self.trims.push_back(*event);
+    }
+
     fn page_programmed(&mut self, event: &PageProgrammed<'_>) {
         if event.cause != Cause::Host {
             return;
@@ -85,6 +103,11 @@ impl Device {
         // The newest first, so that each finds the map as it left it.
         for Planned { lpn, to, from, .. } in undone.collect::<Vec<_>>().into_iter().rev() {
             self.ftl.take_back(&self.nand, lpn, to, from);
+        }
+        for trim in undo.trims.drain(..) {
+            if self.controller.repeats_late_trims() && is_late(trim.at, at) {
+                self.ftl.unmap((trim.first, trim.count));
+            }
         }
         self.nand.cut();
         self.ftl.power_cycle();

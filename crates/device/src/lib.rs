@@ -33,7 +33,7 @@ mod zones;
 pub use capabilities::{Capabilities, ExtCsdField};
 pub use command::Command;
 pub use counters::{BoosterCounts, CommandLoad, Counters, LinkLoad, ZoneCounts};
-pub use cut::UndoLog;
+pub use cut::{UndoLog, is_late};
 pub use device::{Block, Device};
 pub use emmclab_base::Modifiers;
 pub use emmclab_settings::*;

@@ -1,11 +1,11 @@
 //! Data on its way from the host to the image.
 
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BinaryHeap, VecDeque};
 use std::io;
 
 use emmclab_base::{Nanos, Ranges, SECTOR_BYTES};
-use emmclab_device::{Cause, Device, Lpn, Observer, PageProgrammed, Trimmed, UnitCached};
+use emmclab_device::{Cause, Device, Lie, Lpn, Observer, PageProgrammed, Trimmed, UnitCached, is_late};
 use rustc_hash::FxHashMap;
 
 use crate::image::{Image, Run};
@@ -95,6 +95,8 @@ pub struct Media {
     cached: FxHashMap<Lpn, Box<[u64]>>,
     landings: BinaryHeap<Reverse<Landing>>,
     numbered: u64,
+    /// Discards that a cut may repeat: time, first sector, end.
+    trims: VecDeque<(Nanos, u64, u64)>,
     /// The first error of the image that a discard met.
     failed: Option<io::Error>,
     /// Changes since they were last taken, where an observer takes them.
@@ -112,6 +114,7 @@ impl Media {
             cached: FxHashMap::default(),
             landings: BinaryHeap::new(),
             numbered: 0,
+            trims: VecDeque::new(),
             failed: None,
             changes: None,
         }
@@ -201,6 +204,9 @@ impl Media {
         if let Some(error) = self.failed.take() {
             return Err(error);
         }
+        while self.trims.front().is_some_and(|(at, ..)| !is_late(*at, now)) {
+            self.trims.pop_front();
+        }
         while let Some(Reverse(landing)) = self.landings.peek().copied().filter(|next| next.0.durable <= now)
         {
             let Landing { command, first, last, .. } = landing;
@@ -215,14 +221,19 @@ impl Media {
         Ok(())
     }
 
-    /// Power was lost at `at`: everything that was not programmed is gone. Where the device tears (`cache.lies = "tear"`), programs
-    /// under way leave the first half of their sectors.
+    /// Power was lost at `at`: everything that was not programmed is gone. A device that lies ([`Lie::Tear`]) keeps the first half of
+    /// programs under way, or ([`Lie::LateTrim`]) repeats discards.
     ///
     /// # Errors
     /// As [`Media::land`].
-    pub fn cut(&mut self, at: Nanos, tears: bool) -> io::Result<()> {
+    pub fn cut(&mut self, at: Nanos, lies: Lie) -> io::Result<()> {
         self.land(at)?;
-        if tears {
+        for (_, first, end) in
+            self.trims.drain(..).filter(|(trimmed, ..)| lies == Lie::LateTrim && is_late(*trimmed, at))
+        {
+            self.image.discard(first, end - first)?;
+        }
+        if lies == Lie::Tear {
             for Landing { begin, end, command, first, last, .. } in self.in_order() {
                 if begin <= at && at < end {
                     self.write(command, first, first + (last - first) / 2)?;
@@ -365,6 +376,7 @@ impl Observer for Media {
                 }
             }
         }
+        self.trims.push_back((event.at, first, end));
         self.unland(first, end);
         self.newest.remove(first, end);
         if let Err(error) = self.image.discard(first, end - first) {

@@ -4,7 +4,7 @@
 use emmclab_base::{Nanos, Op, SECTOR_BYTES};
 use emmclab_device::contract::Version;
 use emmclab_device::persistence::Persistence;
-use emmclab_device::{Command, Device, DeviceConfig, Modifiers, Scheduling, UndoLog};
+use emmclab_device::{Command, Device, DeviceConfig, Lie, Modifiers, Scheduling, UndoLog};
 use emmclab_media::{Image, Media};
 use proptest::prelude::*;
 
@@ -159,7 +159,7 @@ proptest! {
             let Some(later) = cut else { continue };
             now += Nanos::from_micros(i64::from(later));
             device.advance(now, &mut (&mut persistence, (&mut undo, &mut media)));
-            media.cut(now, false).unwrap();
+            media.cut(now, Lie::None).unwrap();
             device.cut(now, &mut undo);
             prop_assert_eq!(media.volatile_bytes(), 0);
             for (sector, version) in (0..).zip(&mut model) {

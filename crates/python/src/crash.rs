@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use emmclab_crash::log::{Port, dm};
 use emmclab_crash::{
@@ -222,7 +222,7 @@ impl PyCrashRun {
 type OmittedRow = (u64, i64, u64, u64, bool);
 
 /// Goes along a run and leaves states.
-#[pyclass(name = "Explorer", module = "emmclab._core", unsendable)]
+#[pyclass(name = "Explorer", module = "emmclab._core")]
 pub(crate) struct PyExplorer {
     explorer: Explorer,
     judge: Judge,
@@ -230,21 +230,39 @@ pub(crate) struct PyExplorer {
     /// The state as it was chosen, and as it is tried.
     chosen: Option<State>,
     state: Option<State>,
+    /// The disk that a host sees of the state, once it was asked for.
+    host: Mutex<Option<io::Result<HostView>>>,
 }
 
 impl PyExplorer {
     fn state(&self) -> Result<&State, Error> {
-        self.state
-            .as_ref()
-            .ok_or_else(|| Error::new(Kind::Config, "there is no state: ask for the next one first"))
+        self.state.as_ref().ok_or_else(no_state)
     }
 
-    /// The disk that a host sees of the state; the inner error is that of layers that cannot recover.
-    fn host_view(&self) -> Result<io::Result<HostView>, Error> {
-        let header = self.explorer.run().header();
-        let view = self.explorer.view(self.state()?);
-        HostView::recover(view, (&header.layers, &header.below()), header.sectors, None)
+    fn set_state(&mut self, state: Option<State>) {
+        self.state = state;
+        *self.host.get_mut().unwrap_or_else(PoisonError::into_inner) = None;
     }
+
+    /// The disk that a host sees of the state, and what is known of reads; the inner error is that of layers that cannot recover.
+    fn host_view(&mut self) -> Result<(&io::Result<HostView>, &mut KnownReads), Error> {
+        let host = self.host.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let host = match host.take() {
+            Some(known) => host.insert(known),
+            None => {
+                let header = self.explorer.run().header();
+                let state = self.state.as_ref().ok_or_else(no_state)?;
+                let view = self.explorer.view(state);
+                let layers = (header.layers.as_slice(), &header.below());
+                host.insert(HostView::recover(view, layers, header.sectors, None)?)
+            }
+        };
+        Ok((host, &mut self.reads))
+    }
+}
+
+fn no_state() -> Error {
+    Error::new(Kind::Config, "there is no state: ask for the next one first")
 }
 
 #[pymethods]
@@ -273,13 +291,14 @@ impl PyExplorer {
             reads: KnownReads::default(),
             chosen: None,
             state: None,
+            host: Mutex::default(),
         })
     }
 
     /// The next state of this share, as JSON; `None` at the end.
     fn next_state(&mut self) -> PyResult<Option<String>> {
         self.chosen = self.explorer.next_state();
-        self.state.clone_from(&self.chosen);
+        self.set_state(self.chosen.clone());
         let Some(state) = &self.state else { return Ok(None) };
         let chosen = Chosen {
             cut: state.cut,
@@ -328,16 +347,18 @@ impl PyExplorer {
 
     /// From now on the state lacks only the writes of these places of what it lacked when it was chosen.
     fn keep_omitted(&mut self, places: Vec<usize>) {
-        self.state = self.chosen.as_ref().map(|chosen| self.explorer.with_omitted(chosen, &places));
+        self.set_state(self.chosen.as_ref().map(|chosen| self.explorer.with_omitted(chosen, &places)));
     }
 
     /// Writes what the host sees of the state to an image, which is made anew; with `replayed`, as the replay of an ext4's journal leaves it,
     /// so that the kernel has nothing to recover. Where ext4 cannot be recovered, gives the problem as JSON.
     #[pyo3(signature = (path, *, replayed=false))]
-    fn write_image(&self, py: Python<'_>, path: PathBuf, replayed: bool) -> PyResult<Option<String>> {
-        let write = || {
+    fn write_image(&mut self, py: Python<'_>, path: PathBuf, replayed: bool) -> PyResult<Option<String>> {
+        let mut write = || {
             let fail = |error| Error::io(&path, error);
-            let host = self.host_view()?.map_err(fail)?;
+            let (host, _) = self.host_view()?;
+            let host =
+                host.as_ref().map_err(|error| fail(io::Error::new(error.kind(), error.to_string())))?;
             let mut options = File::options();
             let file =
                 options.read(true).write(true).create(true).truncate(true).open(&path).map_err(fail)?;
@@ -356,14 +377,15 @@ impl PyExplorer {
 
     /// The outcome that `learn_reads` was given for an earlier state, if a recovery of this state would read the same; `None` otherwise.
     fn known_outcome(&mut self, py: Python<'_>, asked: &str) -> PyResult<Option<usize>> {
-        let host = self.host_view().map_err(|error| to_python(py, &error))?;
-        Ok(host.ok().and_then(|host| self.reads.outcome(asked, &host)))
+        let (host, reads) = self.host_view().map_err(|error| to_python(py, &error))?;
+        Ok(host.as_ref().ok().and_then(|host| reads.outcome(asked, host)))
     }
 
     /// Notes that the recovery of the state read these blocks of 4 KiB of the host's disk, and the number of its outcome.
     fn learn_reads(&mut self, py: Python<'_>, asked: &str, blocks: Vec<u64>, outcome: usize) -> PyResult<()> {
-        if let Ok(host) = self.host_view().map_err(|error| to_python(py, &error))? {
-            self.reads.learn(asked, &host, blocks, outcome);
+        let (host, reads) = self.host_view().map_err(|error| to_python(py, &error))?;
+        if let Ok(host) = host {
+            reads.learn(asked, host, blocks, outcome);
         }
         Ok(())
     }

@@ -40,7 +40,7 @@ pub(crate) struct Disk {
 struct Contents {
     media: Media,
     undo: UndoLog,
-    tears: bool,
+    lies: Lie,
     tapped: Option<Tapped>,
 }
 
@@ -86,7 +86,7 @@ impl Disk {
         let contents = Contents {
             media: Media::new(&device, image),
             undo: UndoLog::of(&device),
-            tears: settings.cache.lies == Lie::Tear,
+            lies: settings.cache.lies,
             tapped: None,
         };
         let disk = Self {
@@ -152,7 +152,7 @@ impl Disk {
     ) -> Result<Vec<SettingChange>> {
         let changes = self.device.reconfigure(from, to, at)?;
         if let Some(contents) = &mut self.contents {
-            contents.tears = to.settings().cache.lies == Lie::Tear;
+            contents.lies = to.settings().cache.lies;
         }
         Ok(changes)
     }
@@ -175,7 +175,7 @@ impl Disk {
     pub fn cut(&mut self, at: Nanos) -> io::Result<()> {
         self.completed.clear();
         if let Some(contents) = &mut self.contents {
-            contents.media.cut(at, contents.tears)?;
+            contents.media.cut(at, contents.lies)?;
             self.device.cut(at, &mut contents.undo);
         }
         if self.checker.is_some() {

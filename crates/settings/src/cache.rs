@@ -39,6 +39,9 @@ impl CacheSettings {
 /// How far before a cut a device with [`Lie::Recent`] loses what it programmed, ms.
 pub const RECENT_MS: i64 = 10;
 
+/// How far before a cut a device with [`Lie::LateTrim`] repeats discards, ms.
+pub const LATE_TRIM_MS: i64 = 100;
+
 /// A promise that a device breaks, as defective ones do: the control of every test of power cuts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -66,6 +69,10 @@ pub enum Lie {
     /// Discard and secure erase complete, but the old data stays: it is read, and is there after a cut. Linux does not send secure
     /// commands to some Samsung and Micron eMMC (`MMC_QUIRK_SEC_ERASE_TRIM_BROKEN`).
     Trim,
+    /// A cut of the power repeats the discards of the last 100 ms (`LATE_TRIM_MS`), so that data is lost which was written after them,
+    /// whatever was promised of it. How the SSDs fail whose queued trims destroy data is not published; Linux sends them none
+    /// (`ATA_QUIRK_NO_NCQ_TRIM`: Micron M500, Samsung 840 and others).
+    LateTrim,
     /// The power takes back what was programmed in the last 10 ms (`RECENT_MS`), whatever was promised of it, as firmware does whose map
     /// is saved from time to time only.
     Recent,

@@ -23,7 +23,7 @@ use serde::{Deserialize, Serialize};
 use toml::Table;
 
 pub use allocation::{AllocationSettings, StripeOrder};
-pub use cache::{CachePolicy, CacheSettings, Lie, RECENT_MS, WriteBack};
+pub use cache::{CachePolicy, CacheSettings, LATE_TRIM_MS, Lie, RECENT_MS, WriteBack};
 pub use controller::{BusMode, ControllerSettings, Scheduling};
 pub use features::FeatureSettings;
 pub use features::MOST_PACKED;

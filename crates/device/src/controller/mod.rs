@@ -249,6 +249,11 @@ impl Controller {
         self.background.replace_with(background, idle_from);
     }
 
+    /// Whether a cut of the power repeats discards.
+    pub fn repeats_late_trims(&self) -> bool {
+        self.lies == Lie::LateTrim
+    }
+
     /// Power was lost at `at`: what waited in RAM is gone, and nothing is under way.
     pub fn cut(&mut self, at: Nanos) {
         self.first_since_power_on = None;

@@ -328,6 +328,8 @@ pub struct Trimmed {
     pub count: u32,
     /// Number of them that the flash held.
     pub mapped: u32,
+    /// From when on they hold nothing.
+    pub at: Nanos,
 }
 
 /// Written data of a unit came into the write buffer; it is durable only once it is programmed.

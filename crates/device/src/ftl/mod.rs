@@ -237,6 +237,13 @@ impl Ftl {
         ready: Nanos,
         log: &mut L,
     ) {
+        let mapped = self.unmap((first, count));
+        self.scheme.discarded(&mut self.core, nand, (first, count), ready, log);
+        log.trimmed(&Trimmed { first, count, mapped, at: ready });
+    }
+
+    /// Takes units out of the map; gives the number of those that were in it.
+    pub fn unmap(&mut self, (first, count): (Lpn, u32)) -> u32 {
         let mut mapped = 0;
         for lpn in (first.0..first.0 + count).map(Lpn) {
             if self.core.tables.unmap(lpn) {
@@ -246,8 +253,7 @@ impl Ftl {
                 }
             }
         }
-        self.scheme.discarded(&mut self.core, nand, (first, count), ready, log);
-        log.trimmed(&Trimmed { first, count, mapped });
+        mapped
     }
 
     /// When a page program counts as complete.

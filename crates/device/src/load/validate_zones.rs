@@ -2,7 +2,7 @@
 
 use super::faults::Faults;
 use crate::geometry::Geometry;
-use emmclab_settings::{CachePolicy, Levelling, Scheduling, Settings, SlcMode, ZoneSettings};
+use emmclab_settings::{CachePolicy, Levelling, Lie, Scheduling, Settings, SlcMode, ZoneSettings};
 
 pub(super) fn faults(settings: &Settings, faults: &mut Faults) {
     let ZoneSettings { blocks, max_open, max_active, conventional, write_buffers } = settings.zones;
@@ -44,6 +44,11 @@ pub(super) fn faults(settings: &Settings, faults: &mut Faults) {
     }
     if settings.controller.scheduling == Scheduling::ReadFirst {
         faults.add("`controller.scheduling` = \"read_first\" lets writes wait out of their order, which zones must keep: set it to \"fifo\"");
+    }
+    if settings.cache.lies == Lie::LateTrim {
+        faults.add(
+            "`cache.lies` = \"late_trim\" repeats discards, but zones are reset instead: take another lie",
+        );
     }
     if settings.wear.levelling == Levelling::Static {
         faults.add("`wear.levelling` = \"static\" moves data, but that of zones stays where the host wrote it: set it to \"dynamic\"");

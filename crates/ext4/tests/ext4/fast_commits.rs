@@ -10,6 +10,7 @@ use crate::support::journal::{crc32c, journal_blocks, set_recovery};
 use crate::support::tree::{self, Tree};
 use crate::support::{Images, can_run, text, try_run};
 use emmclab_ext4::{Filesystem, Recovery};
+use rustix::fs::XattrFlags;
 
 /// A small generator of numbers, always the same.
 struct Numbers(u64);
@@ -38,7 +39,7 @@ fn change(numbers: &mut Numbers, folder: &Path) {
     let (one, other) = (name(numbers, folder), name(numbers, folder));
     let block = numbers.below(24) * 4096;
     let open = || OpenOptions::new().create(true).truncate(false).write(true).open(&one);
-    match numbers.below(12) {
+    match numbers.below(15) {
         0..=2 => drop(open().map(|file| file.write_all_at(&vec![7; 1 + block as usize / 3], block))),
         3 => drop(
             open()
@@ -50,7 +51,13 @@ fn change(numbers: &mut Numbers, folder: &Path) {
         7 | 8 => drop(fs::rename(&one, &other)),
         9 => drop(fs::create_dir(folder.join(format!("made-{}", block / 4096 % 2)))),
         10 => drop(fs::remove_dir(folder.join(format!("made-{}", block / 4096 % 2)))),
-        _ => drop(symlink("short", &one)),
+        11 => drop(symlink("short", &one)),
+        12 | 13 => {
+            let name = ["user.short", "user.of-a-long-name"][block as usize / 4096 % 2];
+            let value = vec![b'a'; 1 + block as usize / 40];
+            drop(rustix::fs::lsetxattr(&one, name, &value, XattrFlags::empty()));
+        }
+        _ => drop(rustix::fs::lremovexattr(&one, "user.short")),
     }
     match numbers.below(3) {
         0 => {}

@@ -80,8 +80,10 @@ impl NvmBufferSettings {
         let disk = if second_device { below.second.unwrap_or(u64::MAX) } else { below.main };
         let whole = Size(disk.saturating_mul(512) / ALIGN * ALIGN);
         let size = self.size.unwrap_or(if second_device { whole } else { Size::mb(16) });
+        // All of a second device that is missing has no size to judge.
+        let is_known = self.size.is_some() || !second_device || below.second.is_some();
         need(
-            size.0.is_multiple_of(ALIGN) && size.0 < 1 << 40,
+            !is_known || size.0.is_multiple_of(ALIGN) && size.0 < 1 << 40,
             format!("`size` is {size}; it must be a multiple of 4KB, and less than 1024GB"),
         );
         need(size <= whole, format!("`size` is {size}; the disk that it lies on has {whole}"));

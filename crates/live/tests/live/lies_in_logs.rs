@@ -159,7 +159,15 @@ fn each_lie_is_caught_as_the_promise_that_it_breaks() {
     let early = [Ask::Flush, Ask::Write(0, 8, plain), Ask::Flush, Ask::Write(8, 8, plain)];
     let erased =
         [Ask::Write(0, 8, plain), Ask::Flush, Ask::SecureErase(0, 8), Ask::Write(8, 8, plain), Ask::Flush];
-    let cases: [(&str, &[Ask], Promise); 8] = [
+    let late = [
+        Ask::Write(0, 8, plain),
+        Ask::Discard(0, 8),
+        Ask::Write(0, 8, plain),
+        Ask::Flush,
+        Ask::Write(8, 8, plain),
+    ];
+    let cases: [(&str, &[Ask], Promise); 9] = [
+        ("late_trim", &late, Promise::Flush),
         ("early_flush", &early, Promise::Flush),
         ("reorder", &one, Promise::Flush),
         ("recent", &one, Promise::Flush),

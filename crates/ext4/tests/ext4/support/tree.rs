@@ -1,6 +1,7 @@
 //! A folder of files of every kind, and the comparison of a folder with a file system.
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt, symlink};
@@ -8,15 +9,18 @@ use std::path::Path;
 
 use emmclab_ext4::{Blocks, FileKind, Filesystem, Inode};
 
-/// What a name leads to: mode, links of files, seconds of the last change, and contents or target.
+/// What a name leads to: mode, links of files, seconds of the last change, extended attributes of users, and contents or target.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Seen {
     mode: u16,
     size: Option<u64>,
     links: Option<u16>,
     modified: i64,
+    attributes: Attributes,
     contents: Vec<u8>,
 }
+
+type Attributes = BTreeMap<Vec<u8>, Vec<u8>>;
 
 impl Seen {
     pub fn contents(&self) -> &[u8] {
@@ -111,6 +115,7 @@ pub fn of_folder(folder: &Path) -> Tree {
                     size: (!is_dir).then_some(about.size()),
                     links: (!is_dir).then_some(about.nlink() as u16),
                     modified: about.mtime(),
+                    attributes: attributes_of(&path),
                     contents,
                 },
             );
@@ -120,6 +125,21 @@ pub fn of_folder(folder: &Path) -> Tree {
         }
     }
     out
+}
+
+/// The attributes of users, by the kernel; a symbolic link has none.
+fn attributes_of(path: &Path) -> Attributes {
+    let mut names = vec![0; 1 << 16];
+    let length = rustix::fs::llistxattr(path, &mut names[..]).unwrap();
+    let users = names[..length].split(|byte| *byte == 0).filter(|name| name.starts_with(b"user."));
+    users
+        .map(|name| {
+            let mut value = vec![0; 1 << 16];
+            let length = rustix::fs::lgetxattr(path, OsStr::from_bytes(name), &mut value[..]).unwrap();
+            value.truncate(length);
+            (name.to_vec(), value)
+        })
+        .collect()
 }
 
 /// What is in a file system, by this crate.
@@ -159,6 +179,12 @@ fn seen<B: Blocks>(files: &Filesystem<B>, inode: &Inode) -> Seen {
         size: (!is_dir).then_some(inode.size()),
         links: (!is_dir).then_some(inode.links()),
         modified: inode.modified().0,
+        attributes: files
+            .attributes(inode)
+            .unwrap()
+            .into_iter()
+            .filter(|(name, _)| name.starts_with(b"user."))
+            .collect(),
         contents,
     }
 }
@@ -169,7 +195,11 @@ pub fn assert_same(left: &Tree, right: &Tree, about: &str) {
         let (one, other) = (left.get(name), right.get(name));
         if one != other {
             let brief = |seen: Option<&Seen>| {
-                seen.map(|seen| (seen.mode, seen.size, seen.links, seen.modified, seen.contents.len()))
+                seen.map(|seen| {
+                    let attributes: Vec<_> =
+                        seen.attributes.iter().map(|(name, value)| (name.clone(), value.len())).collect();
+                    (seen.mode, seen.size, seen.links, seen.modified, attributes, seen.contents.len())
+                })
             };
             let name = String::from_utf8_lossy(name);
             panic!("{about}: {name}: {:?} and {:?}", brief(one), brief(other));
