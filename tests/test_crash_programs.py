@@ -103,6 +103,24 @@ def test_an_operation_that_is_under_way_may_be_done_or_not() -> None:
     assert judged([*lines, "sync"], after(MADE)) == "fsync", "what was removed and synced returns"
 
 
+@pytest.mark.parametrize(
+    ("move", "write", "before"),
+    [("insert_range 4096 4096", (8192, 8192), 4096), ("collapse_range 4096 4096", (4096, 8192), 8192)],
+)
+def test_an_overwrite_may_be_where_its_blocks_were_before_they_moved_until_that_is_durable(
+    move: str, write: tuple[int, int], before: int
+) -> None:
+    made = ["create foo", "write foo 0 16384", "sync"]
+    lines = [*made, f"fallocate foo {move}", f"write foo {write[0]} {write[1]}"]
+    old, new = (after(steps).inodes[1].versions[-1].data for steps in (made, lines))
+    data = new[write[0] : sum(write)]
+    unmoved = {"foo": old[:before] + data + old[before + len(data) :]}
+    assert judged(lines, after(lines), unmoved) is None
+    wrong = {"foo": data + old[len(data) :]}
+    assert judged(lines, after(lines), wrong) == "garbage"
+    assert judged([*lines, "fdatasync foo"], after(lines), unmoved) == "fsync"
+
+
 def test_fsync_makes_data_and_the_last_change_of_the_file_durable() -> None:
     lines = ["create foo", "write foo 0 5000", "fsync foo"]
     assert judged(lines, after(lines)) is None

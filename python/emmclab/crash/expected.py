@@ -326,11 +326,13 @@ def _contents(
         node = nodes.get(path)
         if named.kind != "file" or node is None:
             continue
-        versions = history.tree.inodes[named.inode].versions
+        inode = history.tree.inodes[named.inode]
+        versions = inode.versions
         durable = history.durable.get(named.inode, -1)
         before = [version for version in versions if version.index <= durable]
         since = [before[-1] if before else versions[0]]
         since += [version for version in versions if version.index > durable]
+        since += [version for shift in inode.shifts if shift.index > durable for version in shift.versions]
         broken = _unlike_all(node.data, [version.data for version in since])
         if broken is not None:
             promise, reason = broken

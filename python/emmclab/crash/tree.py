@@ -31,6 +31,39 @@ class Version:
 
 
 @dataclass
+class Shift:
+    """Bytes of a file from an offset on have moved, and what the file holds on the disk until that is durable.
+
+    A file system that overwrites in place may write data to blocks that have moved before it commits the move
+    (ext4(5), `data=ordered`: data is written before the metadata is committed). If the power is cut between
+    them, the file has this data where the blocks were before.
+
+    Attributes:
+        index: the operation that moved them.
+        offset: the first byte that moved, before the operation.
+        by: how far it moved, bytes; negative towards the beginning.
+        versions: contents of the file without the move.
+    """
+
+    index: int
+    offset: int
+    by: int
+    versions: list[Version]
+
+    def write(self, index: int, pieces: list[tuple[int, bytes]]) -> list[tuple[int, bytes]]:
+        """Write pieces, given by offset, to where their blocks were before the move; return them as they lie there."""
+        stays, first = self.offset + min(self.by, 0), self.offset + self.by
+        stay = [(at, data[: max(0, stays - at)]) for at, data in pieces]
+        moved = [(max(at, first) - self.by, data[max(0, first - at) :]) for at, data in pieces]
+        before = [(at, data) for at, data in stay + moved if data]
+        contents = self.versions[-1].data
+        for at, data in before:
+            contents = contents[:at] + data[: max(0, len(contents) - at)] + contents[at + len(data) :]
+        self.versions.append(Version(index, contents))
+        return before
+
+
+@dataclass
 class Inode:
     """A file, folder or link.
 
@@ -39,6 +72,7 @@ class Inode:
         names: of a folder, what it holds.
         target: of a link.
         versions: of a file, all contents that it had, the first one empty.
+        shifts: of a file, the operations that moved its bytes.
         attributes: extended attributes by name, without `user.`.
         changed: the last operation that changed the inode or a name of it.
         replaced: the operation that last gave it the name of another file, and -1 before that.
@@ -48,6 +82,7 @@ class Inode:
     names: dict[str, int] = field(default_factory=dict)
     target: str = ""
     versions: list[Version] = field(default_factory=list)
+    shifts: list[Shift] = field(default_factory=list)
     attributes: dict[str, bytes] = field(default_factory=dict)
     changed: int = -1
     replaced: int = -1
@@ -241,6 +276,9 @@ class Tree:
         if not grows and at + len(data) > len(old):
             raise RefusedError
         self._change(index, path, lambda old: old[:at].ljust(at, b"\0") + data + old[at + len(data) :])
+        pieces = [(at, data)]
+        for shift in reversed(self._file(path).shifts):
+            pieces = shift.write(index, pieces)
 
     def _allocate(self, index: int, path: str, mode: str, offset: int, length: int) -> None:
         old = self._file(path).versions[-1].data
@@ -260,13 +298,21 @@ class Tree:
             "insert_range": old[:offset] + bytes(length) + old[offset:],
         }[mode]
         self._change(index, path, lambda _old: made)
+        if mode in ("collapse_range", "insert_range"):
+            at, by = (end, -length) if mode == "collapse_range" else (offset, length)
+            self._file(path).shifts.append(Shift(index, at, by, [Version(index, old)]))
 
     def copy(self) -> Tree:
         """Return a copy that goes its own way."""
         other = Tree()
         other._next = self._next
         other.inodes = {
-            number: replace(one, names=dict(one.names), versions=list(one.versions))
+            number: replace(
+                one,
+                names=dict(one.names),
+                versions=list(one.versions),
+                shifts=[replace(shift, versions=list(shift.versions)) for shift in one.shifts],
+            )
             for number, one in self.inodes.items()
         }
         return other
