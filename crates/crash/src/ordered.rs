@@ -3,8 +3,9 @@
 //! ext4 promises it for regular files whose data is not journaled (Linux `fs/ext4/inode.c`, `ext4_jbd2_inode_add_write`; `fs/jbd2/commit.c`,
 //! `journal_finish_inode_data_buffers`): a block that becomes mapped, initialised and inside of the file's size was written and is
 //! durable. Blocks that stay mapped and are written again have no such promise. A block that is freed is written by its next owner only
-//! after the transaction that freed it is committed, so writes before that are the former owner's. Not judged: blocks that the
-//! journal holds, and those that were discarded and not written since, as zeros may be discards.
+//! after the transaction that freed it is committed, so writes before that are the former owner's. A block that only becomes unwritten
+//! (zeroed in place) stays with its owner, who may write it at once. Not judged: blocks that the journal holds, and those that were
+//! discarded and not written since, as zeros may be discards.
 
 use std::io;
 
@@ -23,6 +24,51 @@ const ORDERED: u8 = 0x40;
 
 /// Blocks of a disk, in order and apart from each other: first and end.
 type Extents = Vec<(u64, u64)>;
+
+/// The data blocks of a file: those that can be read, and those that read as zeros until they are written.
+#[derive(Default)]
+struct Mapped {
+    readable: Extents,
+    unwritten: Extents,
+}
+
+/// The writes of sectors that have made their present contents.
+#[derive(Default)]
+struct Writes {
+    /// By sector: the first write since its block was freed or became unwritten, and the last one.
+    sectors: FxHashMap<u64, (Version, Version)>,
+    newest: Version,
+    /// The newest writes at the last commit but one, and at the last.
+    commits: [Version; 2],
+}
+
+impl Writes {
+    fn add(&mut self, (first, end): (u64, u64), version: Version) {
+        self.newest = self.newest.max(version);
+        for sector in first..end {
+            self.sectors.entry(sector).or_insert((version, version)).1 = version;
+        }
+    }
+
+    fn first(&self, sector: u64) -> Option<Version> {
+        self.sectors.get(&sector).map(|(first, _)| *first)
+    }
+
+    /// Sectors can no longer be read as data after a transaction. Their block `stays` with its owner or is freed. While the transaction was
+    /// open, from the end of the last commit but one, the owner may have written its new data already.
+    fn leave(&mut self, (first, end): (u64, u64), stays: bool) {
+        for sector in first..end {
+            match self.sectors.get_mut(&sector) {
+                Some((first, last)) if stays && *last > self.commits[0] => *first = *last,
+                _ => drop(self.sectors.remove(&sector)),
+            }
+        }
+    }
+
+    fn committed(&mut self) {
+        self.commits = [self.commits[1], self.newest];
+    }
+}
 
 /// The metadata of a file system as its committed transactions leave it.
 struct Metadata {
@@ -60,8 +106,7 @@ pub(crate) struct OrderedData {
     inode_bytes: u64,
     /// By inode: the blocks that can be read as its data, where that is known.
     readable: FxHashMap<u32, Extents>,
-    /// By sector: the first write since the block was freed.
-    written: FxHashMap<u64, Version>,
+    written: Writes,
     /// Blocks that were discarded since they were freed.
     discarded: FxHashSet<u64>,
     /// By transaction: what it logged so far.
@@ -90,7 +135,7 @@ impl OrderedData {
             tables,
             inode_bytes,
             readable: FxHashMap::default(),
-            written: FxHashMap::default(),
+            written: Writes::default(),
             discarded: FxHashSet::default(),
             open: FxHashMap::default(),
         }))
@@ -103,9 +148,7 @@ impl OrderedData {
 
     /// Sectors are written in place.
     pub fn written(&mut self, (first, end): (u64, u64), version: Version) {
-        for sector in first..end {
-            self.written.entry(sector).or_insert(version);
-        }
+        self.written.add((first, end), version);
     }
 
     /// Sectors are discarded, or set to zero without data.
@@ -116,7 +159,7 @@ impl OrderedData {
 
     /// The run begins: what was written before is in the file system that this began with, unless it waits in the journal.
     pub fn begin(&mut self) {
-        self.written.clear();
+        self.written = Writes::default();
         self.discarded.clear();
         self.readable.clear();
     }
@@ -138,13 +181,17 @@ impl OrderedData {
         let mut before = Vec::new();
         for inode in &inodes {
             let known = self.readable.remove(inode);
-            before.push(known.map_or_else(|| self.readable_now(*inode), |known| Ok(Some(known)))?);
+            let now = || Ok(self.mapped_now(*inode)?.map(|mapped| mapped.readable));
+            before.push(known.map_or_else(now, |known| Ok(Some(known)))?);
         }
         let journaled: FxHashSet<u64> = blocks.keys().copied().collect();
         self.metadata.logged.extend(blocks);
         let mut after = Vec::new();
+        let mut unwritten = Vec::new();
         for inode in &inodes {
-            after.push(self.readable_now(*inode)?);
+            let mapped = self.mapped_now(*inode)?;
+            unwritten.extend(mapped.iter().flat_map(|mapped| &mapped.unwritten).copied());
+            after.push(mapped.map(|mapped| mapped.readable));
         }
         let was = union(before.iter().flatten());
         let is = union(after.iter().flatten());
@@ -160,7 +207,7 @@ impl OrderedData {
                     return false;
                 }
                 let mut writes = (block * sectors..(block + 1) * sectors)
-                    .filter_map(|sector| Some((sector, *self.written.get(&sector)?)))
+                    .filter_map(|sector| Some((sector, self.written.first(sector)?)))
                     .peekable();
                 if writes.peek().is_none() {
                     return !self.discarded.contains(block);
@@ -178,10 +225,10 @@ impl OrderedData {
         }
         for block in minus(&was, &is).iter().flat_map(|(first, end)| *first..*end) {
             self.discarded.remove(&block);
-            for sector in block * sectors..(block + 1) * sectors {
-                self.written.remove(&sector);
-            }
+            let stays = unwritten.iter().any(|(first, end)| (*first..*end).contains(&block));
+            self.written.leave((block * sectors, (block + 1) * sectors), stays);
         }
+        self.written.committed();
         Ok(fault)
     }
 
@@ -200,24 +247,25 @@ impl OrderedData {
         inodes
     }
 
-    /// The blocks that can be read as data of an inode; none of what is no regular file, `None` where it cannot be told.
-    fn readable_now(&self, inode: u32) -> Result<Option<Extents>> {
+    /// The data blocks of an inode; none of what is no regular file, `None` where it cannot be told.
+    fn mapped_now(&self, inode: u32) -> Result<Option<Mapped>> {
         let filesystem = Filesystem::open(&self.metadata)?;
+        let mut mapped = Mapped::default();
         if self.is_blank(inode) {
-            return Ok(Some(Vec::new()));
+            return Ok(Some(mapped));
         }
         let Ok(found) = filesystem.inode(inode) else { return Ok(None) };
         if found.kind() != FileKind::Regular {
-            return Ok(Some(Vec::new()));
+            return Ok(Some(mapped));
         }
-        let mut extents = Vec::new();
         for run in filesystem.map(&found) {
             let Ok(run) = run else { return Ok(None) };
-            if let Some(first) = run.physical.filter(|_| !run.unwritten) {
-                extents.push((first, first + run.blocks));
-            }
+            let Some(first) = run.physical else { continue };
+            let extents = if run.unwritten { &mut mapped.unwritten } else { &mut mapped.readable };
+            extents.push((first, first + run.blocks));
         }
-        Ok(Some(union(std::iter::once(&extents))))
+        mapped.readable = union(std::iter::once(&mapped.readable));
+        Ok(Some(mapped))
     }
 
     /// Whether an inode was never used: its bytes are zeros.
@@ -265,6 +313,23 @@ fn minus(set: &Extents, other: &Extents) -> Extents {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_block_that_becomes_unwritten_keeps_what_was_written_while_its_transaction_was_open() {
+        let mut writes = Writes::default();
+        writes.add((0, 24), 1);
+        writes.committed();
+        writes.committed();
+        writes.add((8, 24), 2);
+        writes.add((8, 16), 3);
+        writes.leave((0, 16), true);
+        writes.leave((16, 24), false);
+        writes.committed();
+        assert_eq!([0, 8, 16].map(|sector| writes.first(sector)), [None, Some(3), None]);
+        writes.committed();
+        writes.leave((8, 16), true);
+        assert_eq!(writes.first(8), None);
+    }
 
     #[test]
     fn sets_of_blocks_are_joined_and_taken_from_each_other() {
