@@ -103,6 +103,8 @@ impl Blocks for Metadata {
 pub(crate) struct OrderedData {
     metadata: Metadata,
     tables: Vec<InodeTable>,
+    /// The first inode of users; those before are the file system's own.
+    first_inode: u32,
     inode_bytes: u64,
     /// By inode: the blocks that can be read as its data, where that is known.
     readable: FxHashMap<u32, Extents>,
@@ -128,11 +130,13 @@ impl OrderedData {
             return Ok(None);
         }
         let tables = filesystem.inode_tables()?;
+        let first_inode = filesystem.superblock().first_inode;
         let block_bytes = u64::from(filesystem.superblock().block_size);
         let inode_bytes = u64::from(filesystem.superblock().inode_size);
         Ok(Some(Self {
             metadata: Metadata { base, block_bytes, logged: FxHashMap::default() },
             tables,
+            first_inode,
             inode_bytes,
             readable: FxHashMap::default(),
             written: Writes::default(),
@@ -178,18 +182,14 @@ impl OrderedData {
     ) -> Result<Option<String>> {
         let Some(blocks) = self.open.remove(&transaction) else { return Ok(None) };
         let inodes = self.inodes_of(blocks.keys().copied());
-        let mut before = Vec::new();
-        for inode in &inodes {
-            let known = self.readable.remove(inode);
-            let now = || Ok(self.mapped_now(*inode)?.map(|mapped| mapped.readable));
-            before.push(known.map_or_else(now, |known| Ok(Some(known)))?);
-        }
+        let known: Vec<_> = inodes.iter().map(|inode| self.readable.remove(inode)).collect();
+        let unknown = inodes.iter().zip(&known).filter(|(_, known)| known.is_none()).map(|(inode, _)| *inode);
+        let mut now = self.mapped(unknown)?.into_iter().map(|mapped| mapped.map(|mapped| mapped.readable));
+        let before: Vec<_> = known.into_iter().map(|known| known.or_else(|| now.next().flatten())).collect();
         let journaled: FxHashSet<u64> = blocks.keys().copied().collect();
         self.metadata.logged.extend(blocks);
-        let mut after = Vec::new();
-        let mut unwritten = Vec::new();
-        for inode in &inodes {
-            let mapped = self.mapped_now(*inode)?;
+        let (mut after, mut unwritten) = (Vec::new(), Vec::new());
+        for mapped in self.mapped(inodes.iter().copied())? {
             unwritten.extend(mapped.iter().flat_map(|mapped| &mapped.unwritten).copied());
             after.push(mapped.map(|mapped| mapped.readable));
         }
@@ -232,14 +232,17 @@ impl OrderedData {
         Ok(fault)
     }
 
-    /// The inodes that lie in these blocks, in order.
+    /// The inodes of users that lie in these blocks, in order.
     fn inodes_of(&self, blocks: impl Iterator<Item = u64>) -> Vec<u32> {
         let in_block = self.metadata.block_bytes / self.inode_bytes;
         let mut inodes: Vec<u32> = blocks
             .filter_map(|block| {
                 let table = self.tables.iter().find(|table| table.blocks.contains(&block))?;
                 let first = table.first_inode + ((block - table.blocks.start) * in_block) as u32;
-                Some((first..first + in_block as u32).filter(|inode| table.holds(*inode)))
+                Some(
+                    (first..first + in_block as u32)
+                        .filter(|inode| table.holds(*inode) && *inode >= self.first_inode),
+                )
             })
             .flatten()
             .collect();
@@ -247,25 +250,29 @@ impl OrderedData {
         inodes
     }
 
-    /// The data blocks of an inode; none of what is no regular file, `None` where it cannot be told.
-    fn mapped_now(&self, inode: u32) -> Result<Option<Mapped>> {
+    /// The data blocks of inodes; none of what is no regular file, `None` where it cannot be told.
+    fn mapped(&self, inodes: impl Iterator<Item = u32>) -> Result<Vec<Option<Mapped>>> {
         let filesystem = Filesystem::open(&self.metadata)?;
-        let mut mapped = Mapped::default();
-        if self.is_blank(inode) {
-            return Ok(Some(mapped));
-        }
-        let Ok(found) = filesystem.inode(inode) else { return Ok(None) };
-        if found.kind() != FileKind::Regular {
-            return Ok(Some(mapped));
-        }
-        for run in filesystem.map(&found) {
-            let Ok(run) = run else { return Ok(None) };
-            let Some(first) = run.physical else { continue };
-            let extents = if run.unwritten { &mut mapped.unwritten } else { &mut mapped.readable };
-            extents.push((first, first + run.blocks));
-        }
-        mapped.readable = union(std::iter::once(&mapped.readable));
-        Ok(Some(mapped))
+        Ok(inodes
+            .map(|inode| {
+                let mut mapped = Mapped::default();
+                if self.is_blank(inode) {
+                    return Some(mapped);
+                }
+                let found = filesystem.inode(inode).ok()?;
+                if found.kind() != FileKind::Regular {
+                    return Some(mapped);
+                }
+                for run in filesystem.map(&found) {
+                    let run = run.ok()?;
+                    let Some(first) = run.physical else { continue };
+                    let extents = if run.unwritten { &mut mapped.unwritten } else { &mut mapped.readable };
+                    extents.push((first, first + run.blocks));
+                }
+                mapped.readable = union(std::iter::once(&mapped.readable));
+                Some(mapped)
+            })
+            .collect())
     }
 
     /// Whether an inode was never used: its bytes are zeros.

@@ -116,7 +116,7 @@ pub struct Superblock {
     pub(crate) disk_blocks: u64,
     pub(crate) seed: u32,
     /// The first inode that is not the file system's own.
-    pub(crate) first_inode: u32,
+    pub first_inode: u32,
     /// The first table block of descriptors that stands in the groups that it describes.
     pub(crate) first_meta_group: u32,
     /// Blocks behind the descriptors, kept for those of groups to come.

@@ -217,7 +217,7 @@ def explore(
     explorer = _core.Explorer(run, options.core())
     found, begun = before or Exploration(), time.monotonic() - (before.took_s if before else 0.0)
     done, pruned = found.last, found.pruned
-    reported = begun
+    reported, acknowledged = begun, lines[:0]
     rules, lies = rules_of(run), json.loads(run.facts())["lies"]
     with judge_of(explorer, rules, options, lies) as judge:
         while (text := explorer.next_state()) is not None:
@@ -226,7 +226,10 @@ def explore(
                 continue
             found.states += 1
             found.last = state["index"]
-            lost = judge.verdict(state, lines[: state["acknowledged"]])
+            # The states of a cut share these lines, of which a recording may have hundreds of thousands.
+            if len(acknowledged) != state["acknowledged"]:
+                acknowledged = lines[: state["acknowledged"]]
+            lost = judge.verdict(state, acknowledged)
             found.pruned = pruned + judge.pruned
             tally = found.verdicts.setdefault(state["cut"], CutTally(state["at_ns"]))
             tally.states += 1
