@@ -1,5 +1,7 @@
 //! Sets of numbers below a bound, one bit each.
 
+use std::ops::Range;
+
 const WORD: u32 = u64::BITS;
 
 /// A set of numbers.
@@ -12,6 +14,21 @@ const fn word(number: u32) -> usize {
 
 const fn bit(number: u32) -> u64 {
     1 << (number % WORD)
+}
+
+/// The words that hold the numbers of a range, and the bits of those in each.
+fn words(range: Range<u32>) -> impl Iterator<Item = (usize, u64)> {
+    let (mut at, end) = (range.start, range.end);
+    std::iter::from_fn(move || {
+        if at >= end {
+            return None;
+        }
+        let stop = (at - at % WORD).saturating_add(WORD).min(end);
+        let bits = u64::MAX >> (WORD - (stop - at)) << (at % WORD);
+        let word = word(at);
+        at = stop;
+        Some((word, bits))
+    })
 }
 
 impl BitSet {
@@ -35,22 +52,21 @@ impl BitSet {
         self.0[word(number)] &= !bit(number);
     }
 
+    /// Puts in the numbers of a range, word by word; returns how many were not there.
+    pub fn insert_range(&mut self, range: Range<u32>) -> u32 {
+        let mut fresh = 0;
+        for (word, bits) in words(range) {
+            fresh += (bits & !self.0[word]).count_ones();
+            self.0[word] |= bits;
+        }
+        fresh
+    }
+
     /// Takes out the numbers of a range, word by word.
-    pub fn remove_range(&mut self, range: std::ops::Range<u32>) {
-        if range.is_empty() {
-            return;
+    pub fn remove_range(&mut self, range: Range<u32>) {
+        for (word, bits) in words(range) {
+            self.0[word] &= !bits;
         }
-        let (first, last) = (word(range.start), word(range.end - 1));
-        // What stays: the numbers below the range in its first word, and those behind it in its last.
-        let below = bit(range.start) - 1;
-        let above = !(bit(range.end - 1) | (bit(range.end - 1) - 1));
-        if first == last {
-            self.0[first] &= below | above;
-            return;
-        }
-        self.0[first] &= below;
-        self.0[first + 1..last].fill(0);
-        self.0[last] &= above;
     }
 
     /// Takes out every number.
@@ -72,6 +88,16 @@ mod tests {
             (0..300).for_each(|number| set.insert(number));
             set.remove_range(from..to);
             prop_assert!((0..300).all(|number| set.has(number) != (from..to).contains(&number)));
+        }
+
+        #[test]
+        fn a_range_is_put_in_and_what_was_not_there_is_counted(from in 0u32..300, to in 0u32..300, step in 1usize..9) {
+            let mut set = BitSet::new(300);
+            (0..300).step_by(step).for_each(|number| set.insert(number));
+            let fresh = (from..to).filter(|number| !set.has(*number)).count();
+            prop_assert_eq!(set.insert_range(from..to) as usize, fresh);
+            let there = |number: u32| number.is_multiple_of(step as u32) || (from..to).contains(&number);
+            prop_assert!((0..300).all(|number| set.has(number) == there(number)));
         }
     }
 }

@@ -25,17 +25,19 @@ impl List {
 #[derive(Clone, Debug)]
 pub(crate) struct Links<T> {
     nodes: Vec<Node<T>>,
-    spare: Vec<u32>,
+    /// The place given up last, from which `newer` leads to those before, and how many there are.
+    spare: u32,
+    spares: usize,
 }
 
 impl<T: Copy> Links<T> {
     /// An empty store with memory for `most` values.
     pub fn new(most: usize) -> Self {
-        Self { nodes: Vec::with_capacity(most), spare: Vec::with_capacity(most) }
+        Self { nodes: Vec::with_capacity(most), spare: NONE, spares: 0 }
     }
 
     pub fn len(&self) -> usize {
-        self.nodes.len() - self.spare.len()
+        self.nodes.len() - self.spares
     }
 
     #[inline]
@@ -49,32 +51,70 @@ impl<T: Copy> Links<T> {
     }
 
     /// Adds a value to a list as its newest; returns its place.
+    #[inline]
     pub fn add(&mut self, list: &mut List, value: T) -> u32 {
-        let node = Node { value, newer: NONE, older: NONE };
-        let place = if let Some(place) = self.spare.pop() {
-            self.nodes[place as usize] = node;
-            place
-        } else {
-            self.nodes.push(node);
-            self.nodes.len() as u32 - 1
-        };
-        self.link(list, place);
+        let place = self.spare;
+        if place == NONE {
+            return self.append(list, value);
+        }
+        let node = &mut self.nodes[place as usize];
+        node.value = value;
+        self.spare = node.newer;
+        self.spares -= 1;
+        self.link(list, place, place);
+        place
+    }
+
+    fn append(&mut self, list: &mut List, value: T) -> u32 {
+        let place = self.nodes.len() as u32;
+        self.nodes.push(Node { value, newer: NONE, older: NONE });
+        self.link(list, place, place);
         place
     }
 
     /// Takes a value out of its list.
+    #[inline]
     pub fn remove(&mut self, list: &mut List, place: u32) -> T {
-        self.unlink(list, place);
-        self.spare.push(place);
+        self.remove_chain(list, (place, place), 1);
         self.get(place)
+    }
+
+    /// Takes `count` values that follow each other, from one to another, out of their list.
+    #[inline]
+    pub fn remove_chain(&mut self, list: &mut List, (first, last): (u32, u32), count: u32) {
+        self.unlink(list, first, last);
+        self.nodes[last as usize].newer = std::mem::replace(&mut self.spare, first);
+        self.spares += count as usize;
     }
 
     /// Makes a value the newest of its list.
     #[inline]
     pub fn renew(&mut self, list: &mut List, place: u32) {
-        if list.newest != place {
-            self.unlink(list, place);
-            self.link(list, place);
+        self.renew_chain(list, place, place);
+    }
+
+    /// Makes values of a list its newest, in the order in which their places are given.
+    #[inline]
+    pub fn renew_all(&mut self, list: &mut List, mut places: impl Iterator<Item = u32>) {
+        let Some(mut first) = places.next() else { return };
+        let mut last = first;
+        // Those that follow each other already move together.
+        for place in places {
+            if self.newer(last) != place {
+                self.renew_chain(list, first, last);
+                first = place;
+            }
+            last = place;
+        }
+        self.renew_chain(list, first, last);
+    }
+
+    /// Makes the values from one to another of a list its newest.
+    #[inline]
+    fn renew_chain(&mut self, list: &mut List, first: u32, last: u32) {
+        if list.newest != last {
+            self.unlink(list, first, last);
+            self.link(list, first, last);
         }
     }
 
@@ -90,21 +130,23 @@ impl<T: Copy> Links<T> {
         self.nodes[place as usize].newer
     }
 
+    /// Puts values that follow each other, from one to another, into a list as its newest.
     #[inline]
-    fn link(&mut self, list: &mut List, place: u32) {
-        let older = std::mem::replace(&mut list.newest, place);
-        let node = &mut self.nodes[place as usize];
-        (node.newer, node.older) = (NONE, older);
+    fn link(&mut self, list: &mut List, first: u32, last: u32) {
+        let older = std::mem::replace(&mut list.newest, last);
+        self.nodes[last as usize].newer = NONE;
+        self.nodes[first as usize].older = older;
         if older == NONE {
-            list.oldest = place;
+            list.oldest = first;
         } else {
-            self.nodes[older as usize].newer = place;
+            self.nodes[older as usize].newer = first;
         }
     }
 
+    /// Takes the values from one to another out of a list.
     #[inline]
-    fn unlink(&mut self, list: &mut List, place: u32) {
-        let Node { newer, older, .. } = self.nodes[place as usize];
+    fn unlink(&mut self, list: &mut List, first: u32, last: u32) {
+        let (older, newer) = (self.nodes[first as usize].older, self.nodes[last as usize].newer);
         if older == NONE {
             list.oldest = newer;
         } else {
@@ -120,7 +162,32 @@ impl<T: Copy> Links<T> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::{Links, List};
+
+    proptest! {
+        #[test]
+        fn values_that_move_together_stand_as_if_each_had_moved_by_itself(
+            moves in prop::collection::vec((0usize..12, 1usize..6), 1..20),
+        ) {
+            let (mut together, mut single) = (Links::new(12), Links::new(12));
+            let (mut list, mut other) = (List::EMPTY, List::EMPTY);
+            let places: Vec<u32> = (0..12).map(|i| together.add(&mut list, i)).collect();
+            (0..12).for_each(|i| assert_eq!(single.add(&mut other, i), places[i as usize]));
+            for (from, count) in moves {
+                let moved = &places[from..(from + count).min(12)];
+                together.renew_all(&mut list, moved.iter().copied());
+                moved.iter().for_each(|place| single.renew(&mut other, *place));
+                prop_assert_eq!(together.places(list).collect::<Vec<_>>(), single.places(other).collect::<Vec<_>>());
+            }
+            let chain: Vec<u32> = together.places(list).skip(3).take(4).collect();
+            together.remove_chain(&mut list, (chain[0], chain[3]), 4);
+            prop_assert_eq!((together.places(list).count(), together.len()), (8, 8));
+            (0..5).for_each(|i| { together.add(&mut list, i); });
+            prop_assert_eq!((together.places(list).count(), together.len()), (13, 13));
+        }
+    }
 
     #[test]
     fn each_list_keeps_the_order_of_use_of_its_own_values() {

@@ -85,6 +85,15 @@ impl Lru {
         true
     }
 
+    /// Makes keys from one on the newest, in order, up to the first that is not there; returns how many, at most `most`.
+    #[inline]
+    pub fn touch_all(&mut self, key: u32, most: u32) -> u32 {
+        let indices = &self.indices[key as usize..][..most as usize];
+        let there = indices.iter().take_while(|index| **index != 0).count();
+        self.nodes.renew_all(&mut self.order, indices[..there].iter().map(|index| index - 1));
+        there as u32
+    }
+
     /// Takes out the oldest key.
     pub fn pop(&mut self) -> Option<u32> {
         let key = self.oldest()?;
@@ -101,7 +110,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_is_a_list_in_order_of_use(steps in prop::collection::vec((0u8..4, 0u32..12), 1..200)) {
+        fn it_is_a_list_in_order_of_use(steps in prop::collection::vec((0u8..5, 0u32..12), 1..200)) {
             let mut set = Lru::new(12, 4);
             let mut model: Vec<u32> = Vec::new();
             for (step, key) in steps {
@@ -123,6 +132,13 @@ mod tests {
                         if there {
                             model.push(key);
                         }
+                    }
+                    4 => {
+                        let most = (12 - key).min(3);
+                        let there = (key..key + most).take_while(|key| model.contains(key)).count() as u32;
+                        prop_assert_eq!(set.touch_all(key, most), there);
+                        model.retain(|other| !(key..key + there).contains(other));
+                        model.extend(key..key + there);
                     }
                     3 => {
                         let wanted = (!model.is_empty()).then(|| model.remove(0));

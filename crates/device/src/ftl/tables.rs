@@ -67,6 +67,14 @@ impl Tables {
         self.map[lpn.index()].checked_sub(1).map(Ppn)
     }
 
+    /// How many of at most `most` units from one on lie behind each other; 0 where the first lies nowhere.
+    #[inline]
+    pub fn consecutive(&self, lpn: Lpn, most: u32) -> u32 {
+        let entries = &self.map[lpn.index()..][..most as usize];
+        let Some(first) = entries.first().filter(|entry| **entry != 0) else { return 0 };
+        entries.iter().zip(*first..).take_while(|(entry, next)| *entry == next).count() as u32
+    }
+
     /// How many logical units there are, those of a map on the flash included.
     pub fn units(&self) -> usize {
         self.map.len()

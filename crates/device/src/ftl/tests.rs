@@ -16,6 +16,10 @@ fn small(settings: &[(&str, &str)]) -> (Ftl, Nand) {
     let mut config = DeviceConfig::preset("small-1gb").unwrap();
     let base = [("geometry.block_groups.0.blocks", "12"), ("geometry.block_groups.0.pages_per_block", "16")];
     config.set_all(&[&base, settings].concat()).unwrap();
+    new(&config)
+}
+
+fn new(config: &DeviceConfig) -> (Ftl, Nand) {
     let geometry = Geometry::new(config.settings());
     let nand = Nand::new(config.settings(), &geometry);
     (Ftl::new(config.settings(), &geometry, &nand), nand)
@@ -24,6 +28,11 @@ fn small(settings: &[(&str, &str)]) -> (Ftl, Nand) {
 /// The core of a new device.
 pub(crate) fn core() -> super::Core {
     small(&[]).0.core
+}
+
+/// The core of a new device of these settings.
+pub(crate) fn core_of(config: &DeviceConfig) -> super::Core {
+    new(config).0.core
 }
 
 fn request(op: Op, sector: u64, sectors: u32, at: Nanos) -> RequestState {

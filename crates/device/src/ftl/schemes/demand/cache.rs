@@ -57,25 +57,37 @@ pub(super) const CACHE_KB: PolicySetting = PolicySetting {
 pub(super) struct Layout {
     /// Units of the host.
     pub units: u32,
-    /// Of them, those whose entries are in one page of the map.
-    pub per_page: u32,
+    /// Logarithm of the units whose entries are in one page of the map.
+    shift: u32,
 }
 
 impl Layout {
+    /// A map with the entries of `per_page` units in each page: a power of two, as pages and entries are.
+    pub fn new(units: u32, per_page: u32) -> Self {
+        debug_assert!(per_page.is_power_of_two());
+        Self { units, shift: per_page.trailing_zeros() }
+    }
+
+    /// Units whose entries are in one page of the map.
+    pub fn per_page(self) -> u32 {
+        1 << self.shift
+    }
+
     /// Page of the map with the entry of a unit.
     #[inline]
     pub fn page(self, unit: Lpn) -> u32 {
-        unit.0 / self.per_page
+        unit.0 >> self.shift
     }
 
     /// Units of a page of the map.
+    #[inline]
     pub fn units_of(self, page: u32) -> std::ops::Range<u32> {
-        let first = page * self.per_page;
-        first..(first + self.per_page).min(self.units)
+        let first = page << self.shift;
+        first..(first + self.per_page()).min(self.units)
     }
 
     pub fn pages(self) -> u32 {
-        self.units.div_ceil(self.per_page)
+        self.units.div_ceil(self.per_page())
     }
 }
 
@@ -149,8 +161,9 @@ impl Stale {
 /// The part of the map in memory. The places themselves are in the core's tables, which `core` shows: a policy keeps which of them are
 /// in memory, and what it says of them.
 pub(super) trait MapCache: Send + Sync {
-    /// Uses the entry of a unit, which the host is about to change where `changes`; false where it is not in memory.
-    fn touch(&mut self, unit: Lpn, changes: bool) -> bool;
+    /// Uses the entries of units from one on, which the host is about to change where `changes`, up to the first that is not in memory;
+    /// returns how many, at most `most`.
+    fn touch(&mut self, unit: Lpn, most: u32, changes: bool) -> u32;
 
     /// Makes room for an entry that is wanted and what comes with it, or, without one, for what has grown. Returns a page of the map that
     /// has to be written first, after which it is asked again; `None` where there is room.
@@ -167,6 +180,11 @@ pub(super) trait MapCache: Send + Sync {
 
     /// A page of the map was written with every change.
     fn written(&mut self, core: &Core, page: u32);
+
+    /// Whether entries may lead to another page than that of their unit.
+    fn may_mislead(&self) -> bool {
+        false
+    }
 
     /// The page that a read of a unit goes to first where its entry leads to another than that of the unit.
     fn wrong_page(&self, _core: &Core, _unit: Lpn) -> Option<WrongPage> {

@@ -54,10 +54,10 @@ impl MappingCache {
 }
 
 impl MapCache for MappingCache {
-    fn touch(&mut self, unit: Lpn, changes: bool) -> bool {
-        let there = self.entries.touch(unit.0);
-        if there && changes {
-            self.mark(unit);
+    fn touch(&mut self, unit: Lpn, most: u32, changes: bool) -> u32 {
+        let there = self.entries.touch_all(unit.0, most);
+        if changes {
+            self.changed.insert_range(unit.0..unit.0 + there);
         }
         there
     }

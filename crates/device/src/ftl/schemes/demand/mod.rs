@@ -59,6 +59,8 @@ pub(crate) struct Demand {
     cache: Box<dyn MapCache>,
     /// Entries that the host holds.
     hints: Option<Hints>,
+    /// Whether entries may lead to another page than that of their unit.
+    may_mislead: bool,
     /// Units of the host; those of the map lie behind them.
     layout: Layout,
     /// Map units in a page of the map.
@@ -82,11 +84,13 @@ impl Demand {
         let policy = find(&settings.mapping.scheme)?;
         let group = geometry.by_size[geometry.by_size.len() - 1];
         let kind = &geometry.groups[usize::from(group)];
-        let layout = Layout { units: geometry.logical_units, per_page: kind.page_bytes / policy.flash_bytes };
+        let layout = Layout::new(geometry.logical_units, kind.page_bytes / policy.flash_bytes);
         let options = &settings.mapping.options;
+        let cache = (policy.make)(settings, geometry, layout);
         Some(Self {
-            cache: (policy.make)(settings, geometry, layout),
-            hints: Hints::new(HPB_PAGES.count(options), layout.per_page, layout.pages() as usize),
+            may_mislead: cache.may_mislead(),
+            cache,
+            hints: Hints::new(HPB_PAGES.count(options), layout.per_page(), layout.pages() as usize),
             layout,
             units: kind.units_per_page(),
             group,
@@ -205,35 +209,65 @@ impl Demand {
         let changes = writes.is_some();
         let mut fetched = Fetched::default();
         let mut wrong = Wrong::default();
-        for i in 0..units {
-            let unit = first.plus(i);
-            if !changes && self.hints.as_mut().is_some_and(|hints| hints.gives(unit.0)) {
-                log.map_hinted(&MapHinted { lpn: unit });
-                continue;
+        // Whether there is nothing else to do for an entry than to find it.
+        let plain = self.hints.is_none() && !self.may_mislead;
+        let (mut unit, end) = (first, first.plus(units));
+        while unit < end {
+            let mut most = end.0 - unit.0;
+            if !changes && let Some(hints) = &mut self.hints {
+                if hints.gives(unit.0) {
+                    log.map_hinted(&MapHinted { lpn: unit });
+                    unit = unit.plus(1);
+                    continue;
+                }
+                // The host may hold the next entry.
+                most = 1;
             }
-            request.spend(self.lookup);
-            let hit = self.cache.touch(unit, changes);
-            log.map_looked_up(&MapLookedUp { hit });
-            if !hit {
-                self.fetch(
-                    core,
-                    nand,
-                    request,
-                    Wanted { unit, rest: units - i },
-                    (changes, &mut fetched),
-                    log,
-                );
+            let found = self.cache.touch(unit, most, changes);
+            if plain {
+                request.spend(Nanos(self.lookup.0 * i64::from(found)));
+                (0..found).for_each(|_| log.map_looked_up(&MapLookedUp { hit: true }));
+            } else {
+                for unit in (unit.0..unit.0 + found).map(Lpn) {
+                    request.spend(self.lookup);
+                    log.map_looked_up(&MapLookedUp { hit: true });
+                    self.use_entry(core, nand, request, (unit, writes), &mut wrong, log);
+                }
             }
-            if changes && let Some(hints) = &mut self.hints {
-                hints.change(unit.0);
-            }
-            if reads(core, unit, writes) {
-                self.read_wrong_page(core, nand, request, unit, &mut wrong, log);
+            unit = unit.plus(found);
+            if found < most {
+                request.spend(self.lookup);
+                log.map_looked_up(&MapLookedUp { hit: false });
+                let wanted = Wanted { unit, rest: end.0 - unit.0 };
+                self.fetch(core, nand, request, wanted, (changes, &mut fetched), log);
+                self.use_entry(core, nand, request, (unit, writes), &mut wrong, log);
+                unit = unit.plus(1);
             }
         }
         log.map_consulted(&MapConsulted { missed: fetched.any });
         if let Some(op) = wrong.last {
             request.look_up(&op);
+        }
+    }
+
+    /// Goes where the entry of a unit leads.
+    #[inline]
+    fn use_entry<L: Observer>(
+        &mut self,
+        core: &Core,
+        nand: &mut Nand,
+        request: &RequestState,
+        (unit, writes): (Lpn, Option<Span>),
+        wrong: &mut Wrong,
+        log: &mut L,
+    ) {
+        if writes.is_some()
+            && let Some(hints) = &mut self.hints
+        {
+            hints.change(unit.0);
+        }
+        if self.may_mislead && reads(core, unit, writes) {
+            self.read_wrong_page(core, nand, request, unit, wrong, log);
         }
     }
 

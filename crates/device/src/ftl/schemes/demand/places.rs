@@ -1,8 +1,9 @@
 //! Places of the flash numbered in the order in which striped writes fill them, so that data that was written in one go has consecutive
 //! numbers. A map that describes runs of places instead of single ones counts in these numbers.
 
+use crate::ftl::core::Core;
 use crate::geometry::Geometry;
-use crate::ids::{PlaneId, Ppn};
+use crate::ids::{Lpn, PlaneId, Ppn};
 
 /// The number of a unit that holds no data.
 pub(super) const NOWHERE: u32 = u32::MAX;
@@ -49,6 +50,29 @@ impl Places {
         (page << shift) | (offset & ((1 << shift) - 1))
     }
 
+    /// The number of a unit's place, and how many units from it on, up to `end`, have the numbers that follow, or lie nowhere as it does.
+    pub fn run(&self, core: &Core, unit: u32, end: u32) -> (u32, u32) {
+        let Some(first) = core.lookup(Lpn(unit)) else {
+            let empty = (unit..end).take_while(|unit| core.lookup(Lpn(*unit)).is_none());
+            return (NOWHERE, empty.count() as u32);
+        };
+        let number = self.number(Some(first));
+        let (mut at, mut ppn) = (unit, first);
+        loop {
+            let most = (self.within + 1 - (ppn.0 & self.within)).min(end - at);
+            let count = core.tables.consecutive(Lpn(at), most);
+            at += count;
+            if count < most || at == end {
+                break;
+            }
+            match core.lookup(Lpn(at)) {
+                Some(next) if self.number(Some(next)) == number + (at - unit) => ppn = next,
+                _ => break,
+            }
+        }
+        (number, at - unit)
+    }
+
     /// Number of a place, counted up where it is the next one of the same page as the place `before`, which it becomes.
     #[inline]
     pub fn next_number(&self, before: &mut Option<(Ppn, u32)>, ppn: Option<Ppn>) -> u32 {
@@ -59,6 +83,17 @@ impl Places {
             _ => self.number(ppn),
         };
         *before = Some((at, number));
+        number
+    }
+
+    /// Number of a place, counted down where it is the one before the place `behind` in the same page, which it becomes.
+    #[inline]
+    pub fn previous_number(&self, behind: &mut (Ppn, u32), ppn: Ppn) -> u32 {
+        let number = match *behind {
+            (next, number) if next.0 & self.within != 0 && ppn.0 + 1 == next.0 => number - 1,
+            _ => self.number(Some(ppn)),
+        };
+        *behind = (ppn, number);
         number
     }
 
@@ -114,6 +149,21 @@ mod tests {
             all.map(|(at, page, unit)| places.next_number(&mut before, ppn(at, page, unit))).collect();
         assert_eq!(counted, first);
         assert_eq!(places.next_number(&mut before, ppn(0, 0, 1)), places.number(ppn(0, 0, 1)));
+        // Units at these places, the fifth and the sixth exchanged.
+        let mut core = crate::ftl::tests::core_of(&config);
+        let mut lpns: Vec<u32> = (0..counted.len() as u32).collect();
+        lpns.swap(5, 6);
+        for (lpn, at) in lpns.iter().zip((0..2).flat_map(|page| {
+            (0..geometry.planes).flat_map(move |at| (0..units).map(move |unit| (at, page, unit)))
+        })) {
+            core.tables.restore_entry(Lpn(*lpn), ppn(at.0, at.1, at.2).unwrap());
+        }
+        let end = counted.len() as u32;
+        assert_eq!(places.run(&core, 0, end), (0, 5));
+        assert_eq!(places.run(&core, 5, end), (6, 1));
+        assert_eq!(places.run(&core, 7, end), (7, end - 7));
+        assert_eq!(places.run(&core, 7, 9), (7, 2));
+        assert_eq!(places.run(&core, end, end + 3), (NOWHERE, 3));
         let last = ppn(3, 1, 0).unwrap();
         let page = places.page(places.number(Some(last)), last);
         assert_eq!((page, places.plane(page)), (geometry.planes + 3, geometry.striped(3)));

@@ -15,6 +15,7 @@ use crate::geometry::Geometry;
 use crate::ids::Lpn;
 use crate::links::{Links, List};
 use emmclab_settings::{PolicyKind, PolicyOptions, PolicySetting};
+use std::ops::Range;
 
 pub(super) const POLICY: Policy = Policy {
     kind: PolicyKind {
@@ -65,6 +66,15 @@ impl Run {
     }
 }
 
+/// A run in the list of its page.
+#[derive(Clone, Copy)]
+struct Indexed {
+    /// Its first unit, so that a search stays in the list.
+    first: u32,
+    /// Its place in the store.
+    place: u32,
+}
+
 #[derive(Clone)]
 struct Ranges {
     layout: Layout,
@@ -74,8 +84,8 @@ struct Ranges {
     budget: u64,
     runs: Links<Run>,
     used: List,
-    /// Places in `runs` by page of the map, in order of units.
-    pages: Vec<Vec<u32>>,
+    /// Runs by page of the map, in order of units.
+    pages: Vec<Vec<Indexed>>,
     /// First unit and number of units of the run that was used last; none where it may have changed since.
     last: (u32, u32),
 }
@@ -99,91 +109,129 @@ impl Ranges {
         }
     }
 
-    /// Position of the run with a unit in the list of its page.
-    fn find(&self, unit: u32) -> Option<usize> {
-        let page = &self.pages[self.layout.page(Lpn(unit)) as usize];
-        let after = page.partition_point(|place| self.runs.get(*place).first <= unit);
-        let at = after.checked_sub(1)?;
-        (unit < self.runs.get(page[at]).end()).then_some(at)
+    /// Number of runs in the list of a unit's page that do not begin behind the unit.
+    #[inline]
+    fn up_to(&self, unit: u32) -> usize {
+        self.pages[self.layout.page(Lpn(unit)) as usize].partition_point(|run| run.first <= unit)
+    }
+
+    /// Place of the run with a unit, which would be the last of the first `up_to` in the list of its page.
+    #[inline]
+    fn with(&self, unit: u32, up_to: usize) -> Option<u32> {
+        let place = self.pages[self.layout.page(Lpn(unit)) as usize][up_to.checked_sub(1)?].place;
+        (unit < self.runs.get(place).end()).then_some(place)
+    }
+
+    /// Place of the run with a unit.
+    #[inline]
+    fn find(&self, unit: u32) -> Option<u32> {
+        self.with(unit, self.up_to(unit))
     }
 
     fn number(&self, core: &Core, unit: u32) -> u32 {
         self.places.number(core.lookup(Lpn(unit)))
     }
 
+    /// The longest run around a unit within a range, as the tables have it.
+    fn run_around(&self, core: &Core, unit: u32, range: Range<u32>) -> Run {
+        let (number, count) = self.places.run(core, unit, range.end);
+        let lookup = |other: u32| core.lookup(Lpn(other));
+        let before = (range.start..unit).rev();
+        let down = if let Some(at) = lookup(unit) {
+            let mut next = (at, number);
+            let follows = |(other, number): &(u32, u32)| {
+                lookup(*other).is_some_and(|at| self.places.previous_number(&mut next, at) == *number)
+            };
+            before.zip((0..number).rev()).take_while(follows).count()
+        } else {
+            before.take_while(|other| lookup(*other).is_none()).count()
+        };
+        let down = down as u32;
+        let place = if number == NOWHERE { NOWHERE } else { number - down };
+        Run { first: unit - down, count: down + count, place, changed: false }
+    }
+
     /// Puts a run in, in place of what there was of its units, and joins it to its neighbours where it goes on with them.
-    fn put(&mut self, mut run: Run) {
+    fn put(&mut self, run: Run) {
+        self.put_at(run, self.up_to(run.first));
+    }
+
+    /// Puts a run in whose first unit has `up_to` runs up to it.
+    fn put_at(&mut self, mut run: Run, up_to: usize) {
         self.last = NO_RUN;
-        let page = self.layout.page(Lpn(run.first)) as usize;
-        let mut list = std::mem::take(&mut self.pages[page]);
-        let mut from = list.partition_point(|place| self.runs.get(*place).end() <= run.first);
+        let list = &mut self.pages[self.layout.page(Lpn(run.first)) as usize];
+        let mut from = up_to;
         // A run that reaches in from below keeps its beginning.
-        if let Some(place) = list.get(from).copied() {
+        if let Some(Indexed { first, place }) = up_to.checked_sub(1).map(|at| list[at]) {
             let old = self.runs.get(place);
             if old.first < run.first && old.end() > run.end() {
                 let tail = self.runs.add(&mut self.used, old.part(run.end(), old.end()));
-                list.insert(from + 1, tail);
+                list.insert(from, Indexed { first: run.end(), place: tail });
             }
-            if old.first < run.first {
-                *self.runs.get_mut(place) = old.part(old.first, run.first);
-                from += 1;
+            if first == run.first {
+                from -= 1;
+            } else if old.end() > run.first {
+                *self.runs.get_mut(place) = old.part(first, run.first);
             }
         }
         let mut to = from;
-        while let Some(place) = list.get(to).copied() {
-            let old = self.runs.get(place);
-            if old.first >= run.end() {
+        while let Some(Indexed { first, place }) = list.get_mut(to) {
+            if *first >= run.end() {
                 break;
             }
+            let old = self.runs.get(*place);
             if old.end() > run.end() {
-                *self.runs.get_mut(place) = old.part(run.end(), old.end());
+                *self.runs.get_mut(*place) = old.part(run.end(), old.end());
+                *first = run.end();
                 break;
             }
-            self.runs.remove(&mut self.used, place);
+            self.runs.remove(&mut self.used, *place);
             to += 1;
         }
-        if let Some(before) = from.checked_sub(1).map(|at| self.runs.get(list[at]))
+        if let Some(before) = from.checked_sub(1).map(|at| self.runs.get(list[at].place))
             && before.end() == run.first
             && before.is_continued_at(run.place)
         {
             from -= 1;
-            self.runs.remove(&mut self.used, list[from]);
+            self.runs.remove(&mut self.used, list[from].place);
             let changed = run.changed || before.changed;
             run = Run { first: before.first, count: before.count + run.count, place: before.place, changed };
         }
-        if let Some(after) = list.get(to).map(|place| self.runs.get(*place))
+        if let Some(after) = list.get(to).map(|next| self.runs.get(next.place))
             && after.first == run.end()
             && run.is_continued_at(after.place)
         {
-            self.runs.remove(&mut self.used, list[to]);
+            self.runs.remove(&mut self.used, list[to].place);
             to += 1;
             run = Run { count: run.count + after.count, changed: run.changed || after.changed, ..run };
         }
-        let place = self.runs.add(&mut self.used, run);
+        let indexed = Indexed { first: run.first, place: self.runs.add(&mut self.used, run) };
         if from < to {
-            list[from] = place;
+            list[from] = indexed;
             list.drain(from + 1..to);
         } else {
-            list.insert(from, place);
+            list.insert(from, indexed);
         }
-        self.pages[page] = list;
     }
 }
 
 impl MapCache for Ranges {
     /// What is about to change stays as it is: the write puts a run of its own in.
-    fn touch(&mut self, unit: Lpn, _: bool) -> bool {
-        let (first, count) = self.last;
-        if unit.0.wrapping_sub(first) < count {
-            // It is the newest already.
-            return true;
+    fn touch(&mut self, unit: Lpn, most: u32, _: bool) -> u32 {
+        let (mut at, end) = (unit.0, unit.0 + most);
+        while at < end {
+            let (first, count) = self.last;
+            if at.wrapping_sub(first) < count {
+                // It is the newest already.
+                at = first + count;
+                continue;
+            }
+            let Some(place) = self.find(at) else { break };
+            self.runs.renew(&mut self.used, place);
+            let run = self.runs.get(place);
+            self.last = (run.first, run.count);
         }
-        let Some(at) = self.find(unit.0) else { return false };
-        let place = self.pages[self.layout.page(unit) as usize][at];
-        self.runs.renew(&mut self.used, place);
-        let run = self.runs.get(place);
-        self.last = (run.first, run.count);
-        true
+        at.min(end) - unit.0
     }
 
     /// Gives up the runs used longest ago; changed ones are written back.
@@ -195,7 +243,7 @@ impl MapCache for Ranges {
             let first = self.runs.get(place).first;
             let page = self.layout.page(Lpn(first));
             let list = &mut self.pages[page as usize];
-            list.remove(list.partition_point(|other| self.runs.get(*other).first < first));
+            list.remove(list.partition_point(|other| other.first < first));
             let run = self.runs.remove(&mut self.used, place);
             if run.changed {
                 return Some(page);
@@ -207,40 +255,26 @@ impl MapCache for Ranges {
     /// Takes up the longest run around the unit of which nothing is in memory.
     fn load(&mut self, core: &Core, wanted: Wanted, _: bool) -> u32 {
         let unit = wanted.unit.0;
-        let number = self.number(core, unit);
         let page = self.layout.page(wanted.unit);
         let (mut range, list) = (self.layout.units_of(page), &self.pages[page as usize]);
-        let after = list.partition_point(|place| self.runs.get(*place).first <= unit);
-        if let Some(before) = after.checked_sub(1) {
-            range.start = self.runs.get(list[before]).end();
+        let up_to = self.up_to(unit);
+        if let Some(before) = up_to.checked_sub(1) {
+            range.start = self.runs.get(list[before].place).end();
         }
-        if let Some(next) = list.get(after) {
-            range.end = self.runs.get(*next).first;
+        if let Some(next) = list.get(up_to) {
+            range.end = next.first;
         }
-        let lies = |other: u32, number: u32| self.number(core, other) == number;
-        let at = |up: bool, by: u32| match number {
-            NOWHERE => Some(NOWHERE),
-            _ if up => number.checked_add(by),
-            _ => number.checked_sub(by),
-        };
-        let more = (unit + 1..range.end)
-            .zip(1..)
-            .take_while(|(other, by)| at(true, *by).is_some_and(|n| lies(*other, n)));
-        let end = unit + 1 + more.count() as u32;
-        let more = (range.start..unit)
-            .rev()
-            .zip(1..)
-            .take_while(|(other, by)| at(false, *by).is_some_and(|n| lies(*other, n)));
-        let first = unit - more.count() as u32;
-        let place = if number == NOWHERE { NOWHERE } else { number - (unit - first) };
-        self.put(Run { first, count: end - first, place, changed: false });
-        end - first - 1
+        let run = self.run_around(core, unit, range);
+        self.put_at(run, up_to);
+        run.count - 1
     }
 
     fn changed(&mut self, core: &Core, units: &mut Vec<Lpn>, stale: &mut Stale) {
         for unit in units.drain(..) {
-            if self.find(unit.0).is_some() {
-                self.put(Run { first: unit.0, count: 1, place: self.number(core, unit.0), changed: true });
+            let up_to = self.up_to(unit.0);
+            if self.with(unit.0, up_to).is_some() {
+                let place = self.number(core, unit.0);
+                self.put_at(Run { first: unit.0, count: 1, place, changed: true }, up_to);
             } else {
                 stale.add(self.layout.page(unit));
             }
@@ -253,27 +287,15 @@ impl MapCache for Ranges {
         let mut from = first.0;
         while from < end {
             let page_end = self.layout.units_of(self.layout.page(Lpn(from))).end.min(end);
-            let mut run = Run { first: from, count: 0, place: NOWHERE, changed: true };
-            let mut before = None;
-            for unit in from..page_end {
-                let place = self.places.next_number(&mut before, core.lookup(Lpn(unit)));
-                if run.count > 0 && !run.is_continued_at(place) {
-                    self.put(run);
-                    run.count = 0;
-                }
-                if run.count == 0 {
-                    run = Run { first: unit, place, ..run };
-                }
-                run.count += 1;
-            }
-            self.put(run);
-            from = page_end;
+            let (place, count) = self.places.run(core, from, page_end);
+            self.put(Run { first: from, count, place, changed: true });
+            from += count;
         }
     }
 
     fn written(&mut self, _: &Core, page: u32) {
-        for place in &self.pages[page as usize] {
-            self.runs.get_mut(*place).changed = false;
+        for run in &self.pages[page as usize] {
+            self.runs.get_mut(run.place).changed = false;
         }
     }
 
@@ -311,12 +333,12 @@ impl MapCache for Ranges {
             let fits = place == NOWHERE || place.checked_add(count).is_some();
             (whole && fits).then_some(())?;
             let at = self.runs.add(&mut self.used, Run { first, count, place, changed });
-            self.pages[self.layout.page(Lpn(first)) as usize].push(at);
+            self.pages[self.layout.page(Lpn(first)) as usize].push(Indexed { first, place: at });
         }
         let runs = &self.runs;
         for list in &mut self.pages {
-            list.sort_unstable_by_key(|place| runs.get(*place).first);
-            let apart = |pair: &[u32]| runs.get(pair[0]).end() <= runs.get(pair[1]).first;
+            list.sort_unstable_by_key(|run| run.first);
+            let apart = |pair: &[Indexed]| runs.get(pair[0].place).end() <= pair[1].first;
             list.windows(2).all(apart).then_some(())?;
         }
         Some(())
@@ -348,7 +370,7 @@ mod tests {
             puts in prop::collection::vec((0u32..100, 1u32..30, 0u32..3), 1..40),
         ) {
             let config = DeviceConfig::preset("small-1gb").unwrap();
-            let layout = Layout { units: 128, per_page: 64 };
+            let layout = Layout::new(128, 64);
             let mut ranges = Ranges::new(&PolicyOptions::new(), &Geometry::new(config.settings()), layout);
             let mut truth = [None; 128];
             for (first, count, base) in puts {
@@ -358,7 +380,7 @@ mod tests {
                 ranges.put(run);
                 (first..end).for_each(|unit| truth[unit as usize] = Some(run.place_of(unit)));
                 for unit in 0..128u32 {
-                    let found = ranges.find(unit).map(|at| ranges.runs.get(ranges.pages[(unit / 64) as usize][at]));
+                    let found = ranges.find(unit).map(|place| ranges.runs.get(place));
                     prop_assert_eq!(found.map(|run| run.place_of(unit)), truth[unit as usize]);
                 }
                 let goes_on = |unit: usize| !unit.is_multiple_of(64) && match (truth[unit - 1], truth[unit]) {

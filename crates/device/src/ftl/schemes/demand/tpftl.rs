@@ -16,6 +16,7 @@ use crate::ids::Lpn;
 use crate::links::{Links, List, NONE};
 use crate::lru::Lru;
 use emmclab_settings::PolicyKind;
+use std::ops::Range;
 
 pub(super) const POLICY: Policy = Policy {
     kind: PolicyKind {
@@ -114,7 +115,8 @@ impl TwoLevels {
             reach = reach.max(before as u32);
         }
         let reach = reach.min(page.end - 1 - unit);
-        let extra = (unit + 1..=unit + reach).filter(|unit| !self.holds(*unit)).count() as u32;
+        let behind = &self.places[unit as usize + 1..][..reach as usize];
+        let extra = behind.iter().filter(|place| **place == 0).count() as u32;
         Plan { reach, extra, victim: None }
     }
 
@@ -125,6 +127,7 @@ impl TwoLevels {
     }
 
     /// Puts an entry into its page, which is among those used last.
+    #[inline]
     fn add(&mut self, page: u32, unit: u32) {
         let node = &mut self.nodes[page as usize];
         node.count += 1;
@@ -143,39 +146,68 @@ impl TwoLevels {
         }
     }
 
-    /// The entry of a page that makes room best: the unchanged one that was used longest ago, or, where all have changed, just the one.
-    fn coldest(&mut self, page: u32) -> u32 {
+    /// Uses entries of a page, all of them in memory.
+    fn use_entries(&mut self, page: u32, units: Range<u32>, changes: bool) {
+        self.pages.touch(page);
         let node = &mut self.nodes[page as usize];
-        if node.changed == node.count {
-            return node.entries.oldest;
+        let places = &self.places[units.start as usize..units.end as usize];
+        // What lies in front of the oldest unchanged entry does so still when these are behind it.
+        let mut unchanged = node.unchanged;
+        while unchanged != NONE && units.contains(&self.entries.get(unchanged)) {
+            unchanged = self.entries.newer(unchanged);
         }
-        while self.changed.has(self.entries.get(node.unchanged)) {
-            node.unchanged = self.entries.newer(node.unchanged);
+        if node.unchanged != NONE {
+            node.unchanged = if unchanged == NONE { places[0] - 1 } else { unchanged };
         }
-        node.unchanged
+        self.entries.renew_all(&mut node.entries, places.iter().map(|place| place - 1));
+        if changes {
+            node.changed += self.changed.insert_range(units);
+        }
     }
 
-    /// Takes the entry out of a page that makes room best; returns whether its page has to be written first.
-    fn evict(&mut self, page: u32) -> bool {
-        let place = self.coldest(page);
+    /// Takes entries out of a page, `most` at most: unchanged ones, from the one used longest ago on. Where all have changed it takes the
+    /// one used longest ago and returns false: the page has to be written first.
+    fn give_up(&mut self, page: u32, most: u32) -> bool {
         let node = &mut self.nodes[page as usize];
-        let all_changed = node.changed == node.count;
-        if node.unchanged == place {
-            node.unchanged = self.entries.newer(place);
-        }
-        let unit = self.entries.remove(&mut node.entries, place);
-        node.count -= 1;
-        let emptied = node.count == 0;
-        self.places[unit as usize] = 0;
-        if all_changed {
+        let unchanged = node.count - node.changed;
+        if unchanged == 0 {
+            let oldest = node.entries.oldest;
+            if node.unchanged == oldest {
+                node.unchanged = self.entries.newer(oldest);
+            }
+            let unit = self.entries.remove(&mut node.entries, oldest);
+            self.places[unit as usize] = 0;
             self.changed.remove(unit);
-            self.nodes[page as usize].changed -= 1;
+            node.changed -= 1;
+            node.count -= 1;
         }
-        if emptied {
+        let mut left = unchanged.min(most);
+        node.count -= left;
+        let mut place = node.unchanged;
+        while left > 0 {
+            while self.changed.has(self.entries.get(place)) {
+                place = self.entries.newer(place);
+            }
+            let (first, mut last, mut count) = (place, place, 0);
+            while count < left {
+                let unit = self.entries.get(place);
+                if self.changed.has(unit) {
+                    break;
+                }
+                self.places[unit as usize] = 0;
+                last = place;
+                place = self.entries.newer(place);
+                count += 1;
+            }
+            self.entries.remove_chain(&mut node.entries, (first, last), count);
+            left -= count;
+        }
+        node.unchanged = place;
+        if node.count == 0 {
             self.pages.remove(page);
             self.count_page(-1);
         }
-        all_changed
+        unchanged > 0
     }
 
     fn count_page(&mut self, change: i32) {
@@ -188,19 +220,22 @@ impl TwoLevels {
 }
 
 impl MapCache for TwoLevels {
-    fn touch(&mut self, unit: Lpn, changes: bool) -> bool {
-        let Some(place) = self.places[unit.index()].checked_sub(1) else { return false };
-        let page = self.layout.page(unit);
-        self.pages.touch(page);
-        let node = &mut self.nodes[page as usize];
-        if node.unchanged == place && node.entries.newest != place {
-            node.unchanged = self.entries.newer(place);
+    fn touch(&mut self, unit: Lpn, most: u32, changes: bool) -> u32 {
+        let (mut at, end) = (unit.0, unit.0 + most);
+        while at < end {
+            let page = self.layout.page(Lpn(at));
+            let page_end = self.layout.units_of(page).end.min(end);
+            let places = &self.places[at as usize..page_end as usize];
+            let there = places.iter().take_while(|place| **place != 0).count();
+            if there > 0 {
+                self.use_entries(page, at..at + there as u32, changes);
+            }
+            at += there as u32;
+            if at < page_end {
+                break;
+            }
         }
-        self.entries.renew(&mut node.entries, place);
-        if changes {
-            self.mark(unit.0);
-        }
-        true
+        at - unit.0
     }
 
     fn make_room(&mut self, _: &Core, wanted: Option<Wanted>) -> Option<u32> {
@@ -216,7 +251,8 @@ impl MapCache for TwoLevels {
                 plan.victim = Some(coldest);
                 continue;
             }
-            if self.evict(coldest) {
+            let missing = self.bytes() + self.needed(wanted.unit, plan.extra) - self.budget;
+            if !self.give_up(coldest, missing.div_ceil(ENTRY_BYTES) as u32) {
                 page_to_write = Some(coldest);
                 break;
             }
@@ -230,21 +266,34 @@ impl MapCache for TwoLevels {
         let unit = wanted.unit.0;
         let page = self.layout.page(wanted.unit);
         self.use_page(page);
-        let mut count = 0;
+        let node = &mut self.nodes[page as usize];
+        let (mut list, mut loaded) = (node.entries, 0);
         for other in unit + 1..=unit + plan.reach {
-            if count == plan.extra {
+            if loaded == plan.extra {
                 break;
             }
-            if !self.holds(other) {
-                self.add(page, other);
-                count += 1;
+            let place = &mut self.places[other as usize];
+            if *place == 0 {
+                *place = self.entries.add(&mut list, other) + 1;
+                loaded += 1;
             }
         }
-        self.add(page, unit);
+        let place = self.entries.add(&mut list, unit);
+        self.places[unit as usize] = place + 1;
+        if node.unchanged == NONE {
+            // Those that came along are in front of the entry itself.
+            node.unchanged = if node.entries.newest == NONE {
+                list.oldest
+            } else {
+                self.entries.newer(node.entries.newest)
+            };
+        }
+        node.entries = list;
+        node.count += loaded + 1;
         if changes {
             self.mark(unit);
         }
-        count
+        loaded
     }
 
     fn changed(&mut self, _: &Core, units: &mut Vec<Lpn>, stale: &mut Stale) {
@@ -321,14 +370,14 @@ mod tests {
 
     /// Memory for so many entries of pages of 1,024.
     fn cache(entries: u64, pages: u64) -> TwoLevels {
-        let layout = Layout { units: 8192, per_page: 1024 };
+        let layout = Layout::new(8192, 1024);
         TwoLevels::new(entries * ENTRY_BYTES + pages * PAGE_BYTES, layout)
     }
 
     /// Looks units up as a request does, and returns the page written back, if one was.
     fn miss(cache: &mut TwoLevels, core: &Core, unit: u32, rest: u32, changes: bool) -> (Option<u32>, u32) {
         let wanted = Wanted { unit: Lpn(unit), rest };
-        assert!(!cache.touch(wanted.unit, changes));
+        assert_eq!(cache.touch(wanted.unit, 1, changes), 0);
         let page = cache.make_room(core, Some(wanted));
         if let Some(page) = page {
             cache.written(core, page);
@@ -341,7 +390,7 @@ mod tests {
     fn a_miss_brings_the_entries_of_its_request_along_up_to_the_end_of_the_page() {
         let (mut cache, core) = (cache(100, 2), crate::ftl::tests::core());
         assert_eq!(miss(&mut cache, &core, 1020, 10, false), (None, 3));
-        assert!((1020..1024).all(|unit| cache.touch(Lpn(unit), false)) && !cache.holds(1024));
+        assert_eq!(cache.touch(Lpn(1020), 10, false), 4);
     }
 
     #[test]
@@ -365,7 +414,7 @@ mod tests {
         }
         assert!(!cache.follows);
         for unit in 1..12 {
-            if !cache.touch(Lpn(5 * 1024 + unit), false) {
+            if cache.touch(Lpn(5 * 1024 + unit), 1, false) == 0 {
                 miss(&mut cache, &core, 5 * 1024 + unit, 1, false);
             }
         }

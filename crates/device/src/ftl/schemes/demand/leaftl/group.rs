@@ -114,21 +114,29 @@ impl Group {
 
     /// Units that an approximate segment gives.
     fn owned_by(&self, first: u8) -> Bits {
-        let mut bits = [0; 4];
-        for unit in (0..=u8::MAX).filter(|unit| self.owner(*unit) == Some(first)) {
-            set(&mut bits, unit);
-        }
-        bits
+        let mut own = [0; 4];
+        let Some(owners) = &self.owners else { return own };
+        let named = |unit: &u8| owners.first[usize::from(*unit)] == first;
+        bits(owners.owned).filter(named).for_each(|unit| set(&mut own, unit));
+        own
     }
 
     /// Learns where some units lie from now on, given in order.
     pub fn learn(&mut self, mut points: &[Point], gamma: u32) {
         while !points.is_empty() {
             let (segment, count) = learn(points, gamma);
-            self.insert(segment, &points[..count]);
+            let mut units = [0; 4];
+            points[..count].iter().for_each(|(unit, _)| set(&mut units, *unit));
+            self.insert(segment, units);
             points = &points[count..];
             self.learned = self.learned.saturating_add(1);
         }
+    }
+
+    /// Learns a run.
+    pub fn learn_run(&mut self, run: Segment) {
+        self.insert(run, run.units());
+        self.learned = self.learned.saturating_add(1);
     }
 
     /// Whether so many segments were learned since the levels were merged.
@@ -136,21 +144,21 @@ impl Group {
         self.learned >= learned
     }
 
-    fn insert(&mut self, mut segment: Segment, points: &[Point]) {
-        self.release(points);
+    /// Puts in a segment that gives these units.
+    fn insert(&mut self, mut segment: Segment, units: Bits) {
+        self.release(units);
         if segment.is_approximate() {
             let none = Owners { owned: [0; 4], first: [0; GROUP as usize] };
             let owners = self.owners.get_or_insert_with(|| Box::new(none));
-            for (unit, _) in points {
-                set(&mut owners.owned, *unit);
-                owners.first[usize::from(*unit)] = segment.start;
+            for unit in bits(units) {
+                set(&mut owners.owned, unit);
+                owners.first[usize::from(unit)] = segment.start;
             }
             self.approximate += 1;
         }
         if self.levels.is_empty() {
             self.levels.push(0);
         }
-        let units = self.units_of(segment);
         // A segment that only goes on where another ends becomes a part of it.
         let top = self.level(0);
         let after = self.segments[top.clone()].partition_point(|other| other.start < segment.start);
@@ -216,16 +224,13 @@ impl Group {
     }
 
     /// Takes units from the approximate segments that give them.
-    fn release(&mut self, points: &[Point]) {
+    fn release(&mut self, units: Bits) {
         let Some(owners) = &mut self.owners else { return };
         let mut losers = [0; 4];
-        for (unit, _) in points {
-            let (word, bit) = (usize::from(unit >> 6), 1 << (unit & 63));
-            if owners.owned[word] & bit != 0 {
-                owners.owned[word] &= !bit;
-                set(&mut losers, owners.first[usize::from(*unit)]);
-            }
+        for unit in bits(std::array::from_fn(|word| units[word] & owners.owned[word])) {
+            set(&mut losers, owners.first[usize::from(unit)]);
         }
+        owners.owned = without(owners.owned, units);
         for first in bits(losers) {
             self.rename(first);
         }
@@ -252,6 +257,20 @@ impl Group {
     /// that is the last of an approximate segment, which is shorter as a point.
     pub fn compact(&mut self, place: impl Fn(u8) -> u32, scratch: &mut Scratch) {
         self.learned = 0;
+        // One level of accurate segments with data is as short as it gets.
+        let discards = || self.segments.iter().any(|segment| segment.is_discard());
+        if self.levels.len() != 1 || self.segments.is_empty() || self.approximate > 0 || discards() {
+            self.merge(place, scratch);
+        }
+        if self.segments.capacity() > FEW.max(self.segments.len() + 2 * self.segments.len() / SPARE) {
+            self.segments.shrink_to_fit();
+        }
+        if self.approximate == 0 {
+            self.owners = None;
+        }
+    }
+
+    fn merge(&mut self, place: impl Fn(u8) -> u32, scratch: &mut Scratch) {
         let kept = &mut scratch.kept;
         kept.clear();
         let mut seen = [0; 4];
@@ -283,12 +302,6 @@ impl Group {
             }
             self.segments.push(*segment);
             self.levels[usize::from(*level)] = self.segments.len() as u16;
-        }
-        if self.segments.capacity() > FEW.max(self.segments.len() + 2 * self.segments.len() / SPARE) {
-            self.segments.shrink_to_fit();
-        }
-        if self.approximate == 0 {
-            self.owners = None;
         }
     }
 
@@ -377,7 +390,16 @@ impl Group {
 
 /// Units of a set.
 fn bits(set: Bits) -> impl Iterator<Item = u8> {
-    (0..=u8::MAX).filter(move |unit| set[usize::from(unit >> 6)] & (1 << (unit & 63)) != 0)
+    let (mut word, mut left) = (0, set[0]);
+    std::iter::from_fn(move || {
+        while left == 0 {
+            word += 1;
+            left = *set.get(word)?;
+        }
+        let unit = (word as u32 * 64 + left.trailing_zeros()) as u8;
+        left &= left - 1;
+        Some(unit)
+    })
 }
 
 /// Gives segments, the newest first, the uppermost level below every newer one that they overlap, and sorts them by it.
@@ -442,6 +464,17 @@ mod tests {
                 prop_assert_eq!(given.next(), None);
                 prop_assert_eq!(again, words);
             }
+        }
+    }
+
+    #[test]
+    fn a_run_is_learned_as_its_points_are() {
+        let (mut runs, mut points) = (Group::default(), Group::default());
+        for (first, count, place) in [(0u8, 256u32, 1000u32), (40, 8, 5000), (44, 1, 7000), (48, 4, 5008)] {
+            runs.learn_run(Segment::run(first, count, place));
+            let units = (0..count).map(|i| (first + i as u8, place + i));
+            points.learn(&units.collect::<Vec<_>>(), 0);
+            assert_eq!((&runs.segments, &runs.levels), (&points.segments, &points.levels));
         }
     }
 

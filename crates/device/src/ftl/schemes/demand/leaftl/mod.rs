@@ -19,7 +19,7 @@ use crate::ids::Lpn;
 use crate::lru::Lru;
 use emmclab_settings::{PolicyKind, PolicyOptions, PolicySetting};
 use group::{Found, Group, Scratch};
-use segment::{GROUP, Point};
+use segment::{GROUP, Point, Segment};
 
 pub(super) const POLICY: Policy = Policy {
     kind: PolicyKind {
@@ -95,10 +95,13 @@ impl Learned {
         GROUP_BYTES + self.groups[group as usize].bytes()
     }
 
-    /// Teaches a group the places in `points`.
-    fn learn(&mut self, core: &Core, group: u32, stale: &mut Stale) {
+    /// Teaches a group a run or, without one, the places in `points`.
+    fn learn(&mut self, core: &Core, group: u32, run: Option<Segment>, stale: &mut Stale) {
         let before = self.size(group);
-        self.groups[group as usize].learn(&self.points, self.gamma);
+        match run {
+            Some(run) => self.groups[group as usize].learn_run(run),
+            None => self.groups[group as usize].learn(&self.points, self.gamma),
+        }
         if self.groups[group as usize].is_due(self.compact_after) {
             self.compact(core, group);
         }
@@ -127,11 +130,13 @@ impl Learned {
 }
 
 impl MapCache for Learned {
-    fn touch(&mut self, unit: Lpn, changes: bool) -> bool {
-        let group = group_of(unit);
-        let there = self.cached.touch(group);
-        self.dirty[group as usize] |= there && changes;
-        there
+    fn touch(&mut self, unit: Lpn, most: u32, changes: bool) -> u32 {
+        let mut group = group_of(unit);
+        while group * GROUP < unit.0 + most && self.cached.touch(group) {
+            self.dirty[group as usize] |= changes;
+            group += 1;
+        }
+        (group * GROUP).saturating_sub(unit.0).min(most)
     }
 
     /// Gives up the groups used longest ago; changed ones are written back.
@@ -165,7 +170,7 @@ impl MapCache for Learned {
                 let point = self.point(core, *unit);
                 self.points.push(point);
             }
-            self.learn(core, group_of(run[0]), stale);
+            self.learn(core, group_of(run[0]), None, stale);
         }
     }
 
@@ -173,13 +178,19 @@ impl MapCache for Learned {
         let mut at = first.0;
         while at < first.0 + units {
             let end = ((at / GROUP + 1) * GROUP).min(first.0 + units);
-            self.points.clear();
-            let mut before = None;
-            for unit in at..end {
-                let place = self.places.next_number(&mut before, core.lookup(Lpn(unit)));
-                self.points.push(((unit % GROUP) as u8, place));
+            let (place, count) = self.places.run(core, at, end);
+            if count == end - at && place != NOWHERE {
+                let run = Segment::run((at % GROUP) as u8, count, place);
+                self.learn(core, at / GROUP, Some(run), stale);
+            } else {
+                self.points.clear();
+                let (places, mut before) = (&self.places, None);
+                self.points.extend((at..end).map(|unit| {
+                    let place = places.next_number(&mut before, core.lookup(Lpn(unit)));
+                    ((unit % GROUP) as u8, place)
+                }));
+                self.learn(core, at / GROUP, None, stale);
             }
-            self.learn(core, at / GROUP, stale);
             at = end;
         }
     }
@@ -193,6 +204,10 @@ impl MapCache for Learned {
                 self.bytes += self.size(group);
             }
         }
+    }
+
+    fn may_mislead(&self) -> bool {
+        self.gamma > 0
     }
 
     fn wrong_page(&self, core: &Core, unit: Lpn) -> Option<WrongPage> {

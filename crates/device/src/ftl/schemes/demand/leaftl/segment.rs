@@ -81,13 +81,16 @@ impl Segment {
     }
 
     /// Its units, where it is accurate.
+    #[inline]
     pub fn units(self) -> Bits {
         if self.stride() == 1 {
             return between(self.start, self.end());
         }
         let mut bits = [0; 4];
-        for unit in (self.start..=self.end()).step_by(usize::from(self.stride())) {
-            set(&mut bits, unit);
+        let (mut unit, end) = (u16::from(self.start), u16::from(self.end()));
+        while unit <= end {
+            set(&mut bits, unit as u8);
+            unit += self.stride();
         }
         bits
     }
@@ -114,6 +117,11 @@ impl Segment {
         segment
     }
 
+    /// Units from one on at consecutive places.
+    pub fn run(start: u8, count: u32, place: u32) -> Self {
+        Self::accurate(start, start + (count - 1) as u8, 1, place)
+    }
+
     /// One unit at one place.
     pub fn point((unit, place): Point) -> Self {
         Self::accurate(unit, unit, u16::from(place != NOWHERE), place)
@@ -131,6 +139,7 @@ impl Segment {
     }
 }
 
+#[inline]
 pub fn set(bits: &mut Bits, unit: u8) {
     bits[usize::from(unit >> 6)] |= 1 << (unit & 63);
 }
@@ -181,11 +190,8 @@ pub fn learn(points: &[Point], gamma: u32) -> (Segment, usize) {
 /// The longest accurate segment from the first unit on.
 fn accurate(points: &[Point]) -> (Segment, usize) {
     let (first, place) = points[0];
-    let run = |follows: &dyn Fn(Point, Point) -> bool| {
-        1 + points.windows(2).take_while(|pair| follows(pair[0], pair[1])).count()
-    };
     if place == NOWHERE {
-        let count = run(&|(a, _), (b, place)| place == NOWHERE && b - a == 1);
+        let count = run(points, |(a, _), (b, place)| place == NOWHERE && b - a == 1);
         return (Segment::accurate(first, points[count - 1].0, 0, place), count);
     }
     let Some(&(next, then)) = points.get(1).filter(|(_, then)| *then != NOWHERE) else {
@@ -198,8 +204,14 @@ fn accurate(points: &[Point]) -> (Segment, usize) {
         _ => return (Segment::point(points[0]), 1),
     };
     let count =
-        run(&|(a, at), (b, then)| then != NOWHERE && b - a == stride && then.wrapping_sub(at) == step);
+        run(points, |(a, at), (b, then)| then != NOWHERE && b - a == stride && then.wrapping_sub(at) == step);
     (Segment::accurate(first, points[count - 1].0, slope, place), count)
+}
+
+/// How many points from the first on follow each other.
+#[inline]
+fn run(points: &[Point], follows: impl Fn(Point, Point) -> bool) -> usize {
+    1 + points.windows(2).take_while(|pair| follows(pair[0], pair[1])).count()
 }
 
 /// The longest approximate segment from the first unit on; `None` if it has one unit only.
