@@ -22,7 +22,7 @@ def copy(cargo: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("copy")
     for name in ("Cargo.toml", "Cargo.lock"):
         shutil.copy(ROOT / name, folder)
-    for name in (".cargo", "crates", "presets", "benches", "python/emmclab/papers"):
+    for name in (".cargo", "crates", "presets", "benches", "fuzz/corpus", "python/emmclab/papers"):
         shutil.copytree(ROOT / name, folder / name)
     # What is built here runs for seconds, and is built for minutes where it is optimized as the release is.
     manifest = (folder / "Cargo.toml").read_text()
@@ -85,6 +85,23 @@ def _add_scheme(device: Path, page: str) -> None:
     _replace(known, '"superblock"];', '"superblock", "lone"];')
 
 
+def _add_figure(copy: Path, page: str) -> None:
+    field, event, test, result, filled = _blocks(page, "rust")
+    counters = copy / "crates" / "device" / "src" / "counters.rs"
+    before = "    /// Of these, while the device was idle.\n    pub gc_idle_count: u64,\n"
+    _replace(counters, before, f"{before}{field}")
+    begin = "    fn gc_started(&mut self, event: &GcStarted) {\n"
+    _replace(counters, begin, f"{begin}{event}")
+    counters.write_text(f"{counters.read_text()}\n{test}")
+    group = copy / "crates" / "replay" / "src" / "result" / "ftl.rs"
+    _replace(
+        group,
+        "    /// Requests that interrupted idle collection.\n",
+        f"{result}    /// Requests that interrupted idle collection.\n",
+    )
+    _replace(group, "            interruptions: counters", f"{filled}            interruptions: counters")
+
+
 def _target() -> Path:
     """The folder of the build, shared with the workspace."""
     return Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
@@ -129,12 +146,30 @@ def test_what_the_pages_say_is_added_to_a_copy_of_the_workspace_works(copy: Path
     _replace(layers / "lib.rs", "mod layer;", "mod halves;\nmod layer;")
     _replace(layers / "registry.rs", "crate::journal::KIND,", "crate::journal::KIND, crate::halves::KIND,")
 
-    pages = victim + allocation + scheme + preset + layer
+    figure = _page("Add a figure of a result")
+    _add_figure(copy, figure)
+
+    pages = victim + allocation + scheme + preset + layer + figure
     commands = list(dict.fromkeys(re.findall(r"`(cargo test [^`]+)`", pages)))
-    assert len(commands) == 7
+    assert len(commands) == 8
     for line in commands:
         assert re.search(r"test result: ok. [1-9]", _run([*line.split(), "--locked"], copy)), line
     tries = re.findall(r"Try it: `(emmclab simulate [^`]+)`", victim + allocation + scheme)
     assert len(tries) == 3
     for line in tries:
         assert "400 requests on" in _try(line, copy, trace), line
+
+
+def test_what_the_page_says_of_a_trace_format_is_read_from_damaged_and_impossible_input(copy: Path) -> None:
+    page = _page("Add a trace format")
+    reader, sample = _blocks(page, "rust")
+    trace = copy / "crates" / "trace"
+    formats = trace / "src" / "formats"
+    (formats / "oplog.rs").write_text(reader)
+    _replace(formats / "mod.rs", "mod parquet;", "mod oplog;\nmod parquet;")
+    _replace(formats / "mod.rs", "    &mqsim::FORMAT,\n", "    &oplog::FORMAT,\n    &mqsim::FORMAT,\n")
+    samples = trace / "tests" / "trace" / "support" / "mod.rs"
+    _replace(samples, "pub const SAMPLES: &[Sample] = &[\n", f"pub const SAMPLES: &[Sample] = &[\n{sample}")
+    (line,) = re.findall(r"`(cargo test [^`]+)`", page)
+    found = re.search(r"test result: ok. (\d+)", _run([*line.split(), "--locked"], copy))
+    assert found and int(found[1]) > 50

@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -99,3 +100,55 @@ def test_a_paper_is_a_folder(package: Path, tmp_path: Path) -> None:
     assert "Requests without a wait" in page.read_text()
     (claim,) = json.loads(run(package, "claims", "--paper", "queues26", "--json", *results))
     assert claim["verdict"] == tomllib.loads((folder / "claims.toml").read_text())["claim"][0]["expected"]
+
+
+def test_a_declared_figure_is_in_every_output(package: Path, trace: Path, tmp_path: Path) -> None:
+    title = "Add a figure of a result"
+    (declaration,) = blocks(title, "toml")
+    field, path = blocks(title)
+    insert(package / "data" / "result-fields.toml", '    { path = "gc.busy_s"', declaration)
+    insert(package / "devices" / "result_types.py", "    busy_s: float\n", field)
+    for table in ("cli/show_runs.py", "pages/simulation.py"):
+        insert(package / table, '        "energy.total_mj",\n', path)
+    # The field of the core, which is not built here.
+    counted = '        result["gc"]["moved_units"] = 31_000 * len(traces)\n'
+    insert(package / "devices" / "device.py", '        return Result({"trace"', counted)
+    declared = tomllib.loads(f"fields = [{declaration}]")["fields"][0]
+    label, about = declared["label"], declared["about"]
+
+    page, results = tmp_path / "page.html", [tmp_path / name for name in ("one.json", "two.json")]
+    on = ("--device", "nexus5", "--mode", "open")
+    assert re.search(rf"{label} +31,000\b", run(package, "simulate", trace, *on, "--html", page))
+    assert f'<th scope="col">{label}' in page.read_text() and ">31,000</td>" in page.read_text()
+    for count, result in enumerate(results, 1):
+        result.write_text(run(package, "simulate", *[trace] * count, *on, "--json"))
+    assert about in run(package, "explain", declared["path"])
+    different = json.loads(run(package, "explain", *results, "--json"))["figures"]
+    (moved,) = [one for one in different if one["path"] == declared["path"]]
+    assert (moved["first"], moved["second"], moved["unit"]) == (31_000, 62_000, "map unit")
+
+    study = tmp_path / "small.toml"
+    study.write_text(
+        f'name = "small"\ninputs = ["{trace}"]\n[[grid]]\nname = "g"\ndevices = ["nexus5"]\n'
+        'modes = ["open"]\n[search]\n[[search.setting]]\nname = "gc.policy"\nchoices = ["greedy", "fifo"]\n'
+    )
+    kept = ("--results", tmp_path / "results")
+    run(package, "run", study, *kept)
+    asked = run(package, "query", "select gc_moved_units from runs", "--csv", *kept)
+    assert asked.split() == ["gc_moved_units", "31000"]
+    assert "gc_moved_units 31,000" in run(
+        package, "search", study, "--minimize", "gc_moved_units", "--budget", 1, *kept
+    )
+    env = environment() | {"PYTHONPATH": f"{package.parent}:{PYTHONPATH}"}
+    line = "import generate_reference; print(generate_reference.result_page())"
+    done = subprocess.run(
+        [sys.executable, "-c", line],
+        env=env,
+        cwd=ROOT / "scripts",
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert (
+        f"| `{declared['path']}` | map unit | {about} | {label} | lower | `gc_moved_units` |" in done.stdout
+    )
