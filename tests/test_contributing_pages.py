@@ -6,7 +6,6 @@ import os
 import re
 import shutil
 import subprocess
-import textwrap
 from itertools import pairwise
 from pathlib import Path
 
@@ -41,7 +40,8 @@ def _page(title: str) -> str:
 def _blocks(page: str, language: str) -> list[str]:
     found = re.findall(rf"```{language}\n(.*?)```", page, re.DOTALL)
     assert found, f"the page has no {language} block"
-    return [textwrap.dedent("   " + text) for text in found]
+    # They stand in items of a list, three blanks deep.
+    return [re.sub(r"(?m)^ {3}", "", text) for text in found]
 
 
 def _steps(page: str) -> int:
