@@ -353,6 +353,13 @@ def test_the_headline_of_a_run_is_its_mean_beside_the_recorded_one(trace: Path) 
     assert headline(result) in emmclab("simulate", trace, "--device", "nexus5").stdout.splitlines()[0]
 
 
+def test_seeds_of_a_trace_without_reads_and_writes_say_so(tmp_path: Path) -> None:
+    flushes = tmp_path / "flushes.csv"
+    flushes.write_text("arrival_s,op,sector,sectors\n0.0,flush,0,0\n0.5,flush,0,0\n")
+    done = emmclab("simulate", flushes, "--device", "small-1gb", "--seeds", 2, "--used", "1d")
+    assert done.stdout.startswith("small-1gb, 2 seeds: no read or write was served\n")
+
+
 def test_several_seeds_show_what_only_the_device_has(trace: Path) -> None:
     words = ("simulate", trace, "--device", "small-1gb", "--precondition", "random:80", "--wrap-addresses")
     found = emmclab_json(*words, "--seeds", 2)

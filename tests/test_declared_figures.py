@@ -11,13 +11,16 @@ import pytest
 import emmclab as lab
 from conftest import ROOT, emmclab, emmclab_json
 from emmclab.cli import show_runs
-from emmclab.devices.advise import FIGURES, ORDERS
+from emmclab.devices import result_text
+from emmclab.devices.advise import FIGURES, LIFETIME, ORDERS
 from emmclab.devices.advise_journal import MODE_FIGURES
+from emmclab.devices.beside import BESIDE
 from emmclab.devices.one_at_a_time import MAIN
-from emmclab.devices.result import at, ufs_figures
-from emmclab.devices.result_fields import ResultField, result_field, result_fields
-from emmclab.devices.result_text import BESIDE
+from emmclab.devices.result import _WAITS, at, ufs_figures
+from emmclab.devices.result_fields import ResultField, result_field, result_fields, shown_fields
+from emmclab.devices.spread import SPREAD_FIGURES
 from emmclab.pages import simulation
+from emmclab.pages.plots import simulated
 from emmclab.studies.summary import METRICS
 
 #: Tables of figures, on the terminal and on pages.
@@ -33,6 +36,11 @@ TABLES = {
     "advice": tuple(FIGURES.values()),
     "modes of the journal": MODE_FIGURES,
     "one change at a time": MAIN,
+    "parts of the mean response": shown_fields(_WAITS),
+    "lifetime": (LIFETIME,),
+    "figures over seeds": SPREAD_FIGURES,
+    "charts of runs": (simulated._MEAN, simulated._SPACE, simulated._WAF),
+    "the answer of a run": (result_text._MEAN, result_text._P99),
 }
 
 

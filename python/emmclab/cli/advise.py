@@ -33,7 +33,7 @@ from emmclab.cli.simulation import (
 from emmclab.cli.studies import RESULTS, executor
 from emmclab.cli.study_meter import StudyMeter
 from emmclab.cli.used import Used, preconditioned
-from emmclab.devices.advise import FIGURES, ORDERS, Advised, Life, said
+from emmclab.devices.advise import FIGURES, LIFETIME, ORDERS, Advised, Life, lifetime_text, said
 from emmclab.devices.advise import advise as try_options
 from emmclab.devices.advise_journal import MODE_FIGURES
 from emmclab.devices.advise_state import AUTO, USED
@@ -297,7 +297,7 @@ def _options_table(advised: Advised) -> Table:
     ram = result_field("configuration.ram_kb")
     headings = (mean.head, "\n%", p99.head, "\n%", waf.head, "Size\n%", ram.head)
     table = _table(
-        f"Options by {ORDERS[advised.by]}", (("Life\nTB", "\n%") if by_lifetime else ()) + headings
+        f"Options by {ORDERS[advised.by]}", ((LIFETIME.head, "\n%") if by_lifetime else ()) + headings
     )
 
     def life(one: Life | None) -> tuple[str, ...]:
@@ -307,7 +307,7 @@ def _options_table(advised: Advised) -> Table:
             return "–", "–"
         first = advised.life
         change = "" if one is first or not first else f"{100 * (one.host_gb / first.host_gb - 1):+.1f}"
-        return f"{one.host_gb / 1024:,.2f}", change
+        return one.text, change
 
     table.add_row(
         Text(f"{base['device']} as it is", "bold"),
@@ -342,7 +342,7 @@ def _show_journal(console: Console, advised: Advised) -> None:
     if journal.modes:
         time, mean, flushes, pages = MODE_FIGURES
         headings: tuple[str, ...] = (time.head, "\n%", mean.head, "\n%", flushes.head, pages.head, "\n%")
-        headings += ("Life\nTB",) if advised.life else ()
+        headings += (LIFETIME.head,) if advised.life else ()
         table = _table("Modes of the layer journal by time", headings)
         table.columns[0].header = "Mode"
         values = [base[field.path] for field in MODE_FIGURES]
@@ -378,20 +378,18 @@ def _show_journal(console: Console, advised: Advised) -> None:
 
 
 def _terabytes(advised: Advised, life_gb: float | None) -> tuple[str, ...]:
-    if not advised.life:
-        return ()
-    return ("–" if life_gb is None else f"{life_gb / 1024:,.2f}",)
+    return (lifetime_text(life_gb),) if advised.life else ()
 
 
 def _show_lives(console: Console, advised: Advised) -> None:
-    table = _table("Lifetime", ("WAF in use", "TB", "years"))
+    table = _table("Lifetime", (f"{FIGURES['waf'].short} in use", LIFETIME.shown_unit, "years"))
 
     def add(name: Text, life: Life | None) -> None:
         if life is None:
             table.add_row(name, "–", "–", "–")
             return
         years = "–" if life.years is None else f"{life.years:,.2f}"
-        table.add_row(name, FIGURES["waf"].text(life.waf), f"{life.host_gb / 1024:,.2f}", years)
+        table.add_row(name, FIGURES["waf"].text(life.waf), life.text, years)
 
     add(Text(f"{advised.base['device']} as it is", "bold"), advised.life)
     for advice in advised.options:

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from emmclab.cli.bars import bar
 from emmclab.cli.show import framed
-from emmclab.devices.result import DURABILITY, Result, ufs_figures
+from emmclab.devices.result import DURABILITY, Result, ufs_figures, wait_figures
 from emmclab.devices.result_fields import ResultField, result_field, shown_fields
 from emmclab.devices.result_text import (
     beside_notes,
@@ -152,23 +152,16 @@ def show_result(console: Console, result: Result) -> None:
         field = result_field("wear.lifetime.even_host_bytes")
         table.add_row(
             field.label,
-            f"{life['even_host_bytes'] / 2**40:,.2f}",
-            f"TB written by the host{left_out and f' {left_out}'}",
+            field.text(life["even_host_bytes"]),
+            f"{field.shown_unit} written by the host{left_out and f' {left_out}'}",
         )
     console.print(table)
     if ufs := result.get("ufs"):
         console.print()
         console.print(_ufs_table(ufs))
-    waits = {name.removesuffix("_ms"): value for name, value in result["waits"].items()}
-    most = max(waits.values(), default=0.0)
-    if most > 0:
+    if (most := max(value for _, value in wait_figures(result))) > 0:
         console.print()
-        table = framed("Parts of the mean response time")
-        for heading in ("", "", "ms"):
-            table.add_column(heading, justify="right" if heading == "ms" else "left")
-        for cause, value in waits.items():
-            table.add_row(cause.replace("_", "-"), Text(bar(value, most, 24), "cyan"), f"{value:.3f}")
-        console.print(table)
+        console.print(_waits_table(result, most))
     for layer in result.get("layers", ()):
         console.print()
         _show_layer(console, layer)
@@ -181,6 +174,16 @@ def show_result(console: Console, result: Result) -> None:
             if name != "device":
                 table.add_row(_words(name), f"{value:,.4f}" if isinstance(value, float) else f"{value:,}")
         console.print(table)
+
+
+def _waits_table(result: Result, most: float) -> Table:
+    """Show the parts of the mean response, the longest with the longest bar."""
+    table = framed("Parts of the mean response time")
+    for heading in ("", "", _P99.unit):
+        table.add_column(heading, justify="right" if heading else "left")
+    for field, value in wait_figures(result):
+        table.add_row(field.short, Text(bar(value, most, 24), "cyan"), field.text(value))
+    return table
 
 
 def _add_figure(table: Table, result: Result, path: str) -> None:

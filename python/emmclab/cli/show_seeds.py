@@ -10,18 +10,18 @@ from rich.text import Text
 
 from emmclab.cli.show import framed
 from emmclab.cli.show_runs import durability_table, show_beside, show_comparison_headlines, show_provenance
+from emmclab.devices.beside import BESIDE, BesideSpread, beside_spread
 from emmclab.devices.intervals import CONFIDENCE_TEXT, difference_interval
 from emmclab.devices.result import Result
 from emmclab.devices.result_fields import result_field
 from emmclab.devices.result_text import (
-    BESIDE,
     beside_notes,
     ended_early,
     means_by_seed,
     runs_by_device,
     trusted,
 )
-from emmclab.devices.spread import SPREAD_FIGURES, beside_spread, figures_spread, spread
+from emmclab.devices.spread import SPREAD_FIGURES, figures_spread, spread
 
 
 def show_spread(console: Console, results: Sequence[Result]) -> None:
@@ -30,9 +30,7 @@ def show_spread(console: Console, results: Sequence[Result]) -> None:
     for text in sorted(ended):
         console.print(Text(f"warning: {text}", "yellow"), soft_wrap=True)
     found = beside_spread(results)
-    mean = found["response"]["all"]
-    error = "" if mean["error"] is None else f", recorded {mean['recorded']:,.2f} ms ({mean['error']:+.1f} %)"
-    line = f"mean response {mean['mean']:,.2f} ms ({mean['low']:,.2f} to {mean['high']:,.2f}){error}"
+    line = _headline(found["response"]["all"])
     console.print(Text(f"{results[0]['device']}, {len(results)} seeds: {line}", "bold"), soft_wrap=True)
     show_provenance(console, results)
     rows = []
@@ -40,7 +38,7 @@ def show_spread(console: Console, results: Sequence[Result]) -> None:
         row = found[one.group][one.op]
         low, high = one.field.text(row["low"]), one.field.text(row["high"])
         span = "–" if row["low"] is None else f"{low} to {high}"
-        was, middle = (one.text(row[name]) for name in ("recorded", "mean"))
+        was, middle = one.text(row["recorded"]), one.text(row["mean"])
         rows.append((one.label, was, middle, span, one.error_text(row["error"])))
     show_beside(console, rows, ("", "Recorded", "Mean", "Range", "Mean off by"), beside_notes(results))
     table = framed("Figures of the device")
@@ -54,6 +52,18 @@ def show_spread(console: Console, results: Sequence[Result]) -> None:
             table.add_row(Text(f"{field.label}{unit}"), field.text(over.mean), span)
     console.print()
     console.print(table)
+
+
+def _headline(over: BesideSpread) -> str:
+    """Return the mean response over the seeds, and the recorded one."""
+    field = result_field("response.mean_response_ms")
+    mean, low, high, was, error = (over[key] for key in ("mean", "low", "high", "recorded", "error"))
+    if mean is None or low is None or high is None:
+        return "no read or write was served"
+    line = f"{field.name} {field.in_words(mean)} ({field.rounded(low)} to {field.rounded(high)})"
+    if was is None or error is None:
+        return line
+    return f"{line}, recorded {field.in_words(was)} ({error:+.1f} %)"
 
 
 def show_compared_seeds(console: Console, results: Sequence[Result]) -> None:

@@ -109,12 +109,13 @@ def simulate(
 
 
 def _show_seeds(runs: list[Any], as_json: bool) -> None:
-    from emmclab.devices.spread import beside_spread, figures_spread
+    from emmclab.devices.beside import beside_spread
+    from emmclab.devices.spread import figures_spread
 
     if as_json:
         warn(runs)
         figures = {path: None if one is None else one._asdict() for path, one in figures_spread(runs).items()}
-        spread = beside_spread(runs) | {"figures": figures}
+        spread = {**beside_spread(runs), "figures": figures}
         found = {"spread": spread, "runs": [run.to_dict() for run in runs]}
         print_json(found | {"provenance": runs[0].fields["provenance"]})
         return

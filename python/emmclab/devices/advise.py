@@ -30,6 +30,9 @@ FIGURES = {
 }
 #: All that options can be ranked by, with their names; the longest lifetime comes first.
 ORDERS = {**{by: field.name for by, field in FIGURES.items()}, "lifetime": "lifetime"}
+#: The lifetime, in bytes that the host can write.
+LIFETIME = result_field("wear.lifetime.even_host_bytes")
+_GB = 1 << 30
 
 
 @dataclass(frozen=True)
@@ -56,6 +59,20 @@ class Life:
     passes: int
     #: What the device held before.
     precondition: str
+
+    @property
+    def text(self) -> str:
+        """The bytes that the host can write, as the lifetime of a run is shown."""
+        return lifetime_text(self.host_gb)
+
+
+def lifetime_text(host_gb: float | None) -> str:
+    """Return bytes that the host can write, as the lifetime of a run is shown; a dash where unknown.
+
+    >>> lifetime_text(5120.0), lifetime_text(None)
+    ('5.00', '–')
+    """
+    return LIFETIME.text(None if host_gb is None else host_gb * _GB)
 
 
 @dataclass(frozen=True)
@@ -121,14 +138,12 @@ class Advised:
         if self.by == "lifetime":
             if best.life is None or self.life is None or not self.life.host_gb:
                 return "No lifetime is known: the device does not collect, or has no erase limit"
-            unit, digits, scale = " TB", 2, 1 / 1024
+            field, scale = LIFETIME, _GB
         else:
-            field, scale = FIGURES[self.by], 1.0
-            # Times in a sentence are rounded; the table has all digits.
-            unit, digits = (f" {field.unit}", 2) if field.unit else ("", field.digits)
+            field, scale = FIGURES[self.by], 1
         before, after = _mean(self.base_by_seed), _mean(best.by_seed)
         change = 100 * (after / before - 1) if before else 0.0
-        numbers = f"{scale * before:,.{digits}f} -> {scale * after:,.{digits}f}{unit}"
+        numbers = f"{field.rounded(scale * before)} -> {field.in_words(scale * after)}"
         line = f"{best.option}: {change:+.1f} % {metric} ({numbers})"
         is_random, highest = is_random_run(self.base), self.by == "lifetime"
         known = [one for one in sound if one.by_seed]
@@ -383,7 +398,7 @@ def _life(
     seconds = 0.0 if base.fields["run"]["mode"] == "back_to_back" else base.fields["run"]["simulated_s"]
     years = host_bytes / (written / seconds) / _YEAR_S if seconds else None
     waf = run.fields["write_amplification"]["waf"]
-    return Life(waf, host_bytes / 2**30, years, passes, str(run.fields["options"]["precondition"]))
+    return Life(waf, host_bytes / _GB, years, passes, str(run.fields["options"]["precondition"]))
 
 
 def said(life: Life, base: Result) -> str:

@@ -23,6 +23,8 @@ _UFS = (
     *("ufs.most_in_flight", "ufs.tag_wait_ms", "ufs.queue_wait_ms"),
     *("ufs.hibernated_pct", "ufs.hibernate_exits", "ufs.hibernate_exit_ms"),
 )
+#: Parts of the mean response.
+_WAITS = tuple(f"waits.{part}_ms" for part in ("queue", "controller", "bus", "array", "gc", "wake_up"))
 _ZONES = tuple(
     f"ufs.zones.{name}"
     for name in (
@@ -89,6 +91,17 @@ def ufs_figures(ufs: Mapping[str, Any]) -> list[tuple[ResultField, float | None]
     return [(field, at({"ufs": ufs}, field.path)) for field in shown_fields(paths)]
 
 
+def wait_figures(result: Result) -> list[tuple[ResultField, float]]:
+    """Return the parts of the mean response of reads and writes.
+
+    >>> import emmclab
+    >>> result = emmclab.Device.preset("nexus5").simulate(emmclab.read(emmclab.bundled()[0]))
+    >>> [field.short for field, _ in wait_figures(result)]
+    ['queue', 'controller', 'bus', 'array', 'gc', 'wake-up']
+    """
+    return [(field, result[field.path]) for field in shown_fields(_WAITS)]
+
+
 class Result(Document):
     """Result of a run; a mapping of the groups of fields that `emmclab simulate --json` prints.
 
@@ -122,8 +135,10 @@ class Result(Document):
         return field in self._fields
 
     def __repr__(self) -> str:
-        mean = f"{self['response.mean_response_ms']:.2f} ms mean response"
-        return f"<Result {self['trace']!r} on {self.run_name!r}: {mean}>"
+        (mean,) = shown_fields(("response.mean_response_ms",))
+        return (
+            f"<Result {self['trace']!r} on {self.run_name!r}: {mean.in_words(self[mean.path])} {mean.name}>"
+        )
 
     @property
     def run_name(self) -> str:

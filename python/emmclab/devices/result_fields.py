@@ -8,7 +8,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 _FILE = Path(__file__).parents[1] / "data" / "result-fields.toml"
-_MB = 1 << 20
+#: Units that bytes are shown in.
+_BYTES = {"MB": 1 << 20, "TB": 1 << 40}
+#: Units that are shown as others, or not at all, because the label says what is counted.
+_SHOWN_AS = {"byte": "MB", "block": "", "map unit": ""}
+#: Digits of a figure in a sentence.
+_IN_WORDS = 2
 
 
 class ResultField(NamedTuple):
@@ -26,11 +31,13 @@ class ResultField(NamedTuple):
     digits: int = 0
     #: `lower` or `higher`; empty where neither is better.
     better: str = ""
+    #: The unit in which the figure is shown, where it is not that which all figures of its unit are shown in.
+    shown_in: str = ""
 
     @property
     def shown_unit(self) -> str:
         """The unit in which the figure is shown: bytes are shown in MB, and a label says what is counted."""
-        return {"byte": "MB", "block": "", "map unit": ""}.get(self.unit, self.unit)
+        return self.shown_in or _SHOWN_AS.get(self.unit, self.unit)
 
     @property
     def name(self) -> str:
@@ -53,15 +60,45 @@ class ResultField(NamedTuple):
             return f"{label}\n{self.shown_unit}"
         return label.replace(" ", "\n", 1) if " " in label else f"{label}\n"
 
+    @property
+    def axis(self) -> str:
+        """The title of an axis: the label inside a sentence, and the unit.
+
+        >>> result_field("response.mean_response_ms").axis, result_field("write_amplification.waf").axis
+        ('mean response, ms', 'write amplification')
+        """
+        return f"{self.name}, {self.shown_unit}" if self.shown_unit else self.name
+
     def text(self, value: float | None) -> str:
         """Return the figure in its digits, as text; a dash if it is unknown.
 
         >>> result_field("response.p99_ms").text(1234.5), result_field("response.p99_ms").text(None)
         ('1,234.500', '–')
+        >>> result_field("wear.lifetime.even_host_bytes").text(5e12)
+        '4.55'
         """
-        if value is None:
-            return "–"
-        return f"{value / _MB if self.unit == 'byte' else value:,.{self.digits}f}"
+        return "–" if value is None else self._number(value, self.digits)
+
+    def in_words(self, value: float) -> str:
+        """Return a figure as in a sentence: with its unit, a time rounded; tables have all digits.
+
+        >>> result_field("response.p99_ms").in_words(1234.5678)
+        '1,234.57 ms'
+        >>> result_field("write_amplification.waf").in_words(1.2345)
+        '1.234'
+        """
+        return f"{self.rounded(value)} {self.shown_unit}".strip()
+
+    def rounded(self, value: float) -> str:
+        """Return a figure as in a sentence, without its unit.
+
+        >>> result_field("response.p99_ms").rounded(1234.5678)
+        '1,234.57'
+        """
+        return self._number(value, min(self.digits, _IN_WORDS) if self.shown_unit else self.digits)
+
+    def _number(self, value: float, digits: int) -> str:
+        return f"{value / _BYTES[self.shown_unit] if self.unit == 'byte' else value:,.{digits}f}"
 
 
 class ResultGroup(NamedTuple):

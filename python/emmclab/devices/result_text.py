@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any
 
+from emmclab.devices.beside import BESIDE
 from emmclab.devices.fitted import fitted_note, runs_note
 from emmclab.devices.result import Result
-from emmclab.devices.result_fields import ResultField, result_field
+from emmclab.devices.result_fields import result_field
 from emmclab.devices.spread import is_random_run, order_of, untested
 from emmclab.runtime.quantity import duration
+
+#: The figures of the answer.
+_MEAN, _P99 = map(result_field, ("response.mean_response_ms", "response.p99_ms"))
 
 #: Share of recorded requests within 1 ms of the device going idle above which open loop misleads.
 DEPENDENT_PCT = 25.0
@@ -44,8 +48,8 @@ def headline(result: Result) -> str:
         return "no read or write was served"
     mean, beside = result.fields["response"]["mean_response_ms"], result.fields["recorded"]["response"]["all"]
     if beside["recorded_ms"] is None:
-        p99 = _ms(result.fields["response"]["p99_ms"])
-        return f"mean response {_ms(mean)}, p99 {p99}; no response times are recorded"
+        p99 = f"{_P99.short} {_P99.in_words(result.fields['response']['p99_ms'])}"
+        return f"{_mean(mean)}, {p99}; no response times are recorded"
     return beside_text(mean, beside["recorded_ms"], beside["error_pct"])
 
 
@@ -56,7 +60,7 @@ def beside_text(simulated_ms: float, recorded_ms: float, error_pct: float | None
     'mean response 1.90 ms, recorded 1.88 ms (+0.9 %)'
     """
     error = "" if error_pct is None else f" ({error_pct:+,.1f} %)"
-    return f"mean response {_ms(simulated_ms)}, recorded {_ms(recorded_ms)}{error}"
+    return f"{_mean(simulated_ms)}, recorded {_MEAN.in_words(recorded_ms)}{error}"
 
 
 def comparison_headlines(results: Sequence[Result]) -> list[str]:
@@ -114,24 +118,24 @@ def _fastest(results: Sequence[Result]) -> str:
     if len(names) == 1:
         others = len(runs_by_device(results)) > 1
         only = f"only {best} served the whole trace and kept up with it" if others else best
-        line = f"{only}: mean response {_ms(least)}"
+        line = f"{only}: {_mean(least)}"
     elif alike and most == least:
-        line = f"{together} are equally fast: mean response {_ms(least)}"
+        line = f"{together} are equally fast: {_mean(least)}"
     elif alike and order.seeds > 1:
-        line = f"{order.seeds} seeds do not tell {together} apart: mean response {_ms(least)} to {_ms(most)}"
+        line = f"{order.seeds} seeds do not tell {together} apart: {_mean(least)} to {_MEAN.in_words(most)}"
     elif alike:
-        line = f"{together} are not told apart: mean response {_ms(least)} to {_ms(most)}"
+        line = f"{together} are not told apart: {_mean(least)} to {_MEAN.in_words(most)}"
     else:
         doubt = " in the simulation; the order of the real devices is not known" if runs_note(results) else ""
-        line = f"{best} is the fastest{doubt}: mean response {_ms(least)}"
+        line = f"{best} is the fastest{doubt}: {_mean(least)}"
         rest = sorted((place for place in range(len(names)) if place != order.best), key=means.__getitem__)
         if rest and least:
             times = means[rest[0]] / least
             # Two digits say nothing of a difference below half a percent.
             said = f"{times:.2f} times" if times >= _TWO_DIGITS else f"{100 * (times - 1):+.2g} %"
-            line += f", {names[rest[0]]} {_ms(means[rest[0]])} ({said})"
+            line += f", {names[rest[0]]} {_MEAN.in_words(means[rest[0]])} ({said})"
     recorded = results[0]["recorded.response.all"]["recorded_ms"]
-    line += "" if recorded is None else f"; recorded {_ms(recorded)}"
+    line += "" if recorded is None else f"; recorded {_MEAN.in_words(recorded)}"
     if len(names) > 1 and not order.is_tested:
         line += f"; {untested('--seeds 5')}"
     return line
@@ -382,45 +386,6 @@ def completion_of(write_complete: str, buffered: bool) -> str:
     return f"in the write buffer, durable ones {when}" if buffered else when
 
 
-class Beside(NamedTuple):
-    """A row of the table of recorded beside simulated figures: its label, and the figure that it is."""
-
-    label: str
-    field: ResultField
-    group: str
-    op: str
-
-    def text(self, value: float | None) -> str:
-        """Return a value with its unit; a dash where it is not known."""
-        return "–" if value is None else f"{self.field.text(value)} {self.field.unit}"
-
-    def error_text(self, value: float | None) -> str:
-        """Return the error of a simulated value, in percent, or in points where the figure is a share."""
-        return "–" if value is None else f"{value:+,.1f} {'points' if self.field.unit == '%' else '%'}"
-
-    def of(self, recorded: Mapping[str, Any]) -> tuple[float | None, float | None, float | None]:
-        """Return the recorded and the simulated value, and the error."""
-        values = recorded[self.group][self.op]
-        kind, error = ("pct", "error_points") if self.field.unit == "%" else ("ms", "error_pct")
-        return values[f"recorded_{kind}"], values[f"simulated_{kind}"], values[error]
-
-
-def _besides() -> Iterator[Beside]:
-    for group, path in (
-        ("response", "response.mean_response_ms"),
-        ("response_p99", "response.p99_ms"),
-        ("service", "service.mean_service_ms"),
-        ("no_wait", "requests.no_wait_pct"),
-    ):
-        field = result_field(path)
-        for op, which in (("all", ""), ("read", " of reads"), ("write", " of writes")):
-            yield Beside(f"{field.label}{which}", field, group, op)
-
-
-#: Rows of the table of recorded beside simulated figures.
-BESIDE = tuple(_besides())
-
-
 def beside_rows(result: Result) -> list[tuple[str, ...]]:
     """Return label, recorded, simulated and error of each figure, as text; a dash where nothing is known.
 
@@ -431,7 +396,7 @@ def beside_rows(result: Result) -> list[tuple[str, ...]]:
     """
     rows: list[tuple[str, ...]] = []
     for row in BESIDE:
-        recorded, simulated, error = row.of(result.fields["recorded"])
+        recorded, simulated, error = row.of(result)
         rows.append((row.label, row.text(recorded), row.text(simulated), row.error_text(error)))
     return rows
 
@@ -455,5 +420,5 @@ def beside_notes(results: Sequence[Result]) -> list[str]:
     return [text for text in (fitted_note(first), *notes) if text]
 
 
-def _ms(value: float) -> str:
-    return f"{value:,.2f} ms"
+def _mean(value: float) -> str:
+    return f"{_MEAN.name} {_MEAN.in_words(value)}"

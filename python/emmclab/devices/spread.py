@@ -178,21 +178,3 @@ def spread(values: Sequence[float | None]) -> Spread | None:
 def figures_spread(results: Sequence[Result]) -> dict[str, Spread | None]:
     """Return the spread of the figures of runs that have no recorded counterpart, by their paths."""
     return {field.path: spread([one.shown(field.path) for one in results]) for field in SPREAD_FIGURES}
-
-
-def beside_spread(results: Sequence[Result]) -> dict[str, dict[str, dict[str, Any]]]:
-    """Put the mean and the range of each simulated figure beside the recorded one, by group and operation.
-
-    `error` is that of the mean: in percent for times, in points for shares; None where nothing is recorded.
-    """
-    found: dict[str, dict[str, dict[str, Any]]] = {}
-    for group, unit in (("response", "ms"), ("response_p99", "ms"), ("service", "ms"), ("no_wait", "pct")):
-        for op in ("all", "read", "write"):
-            fields = [result[f"recorded.{group}.{op}"] for result in results]
-            was, over = fields[0][f"recorded_{unit}"], spread([one[f"simulated_{unit}"] for one in fields])
-            error = None
-            if over and fields[0]["error_pct" if unit == "ms" else "error_points"] is not None:
-                error = 100 * (over.mean / was - 1) if unit == "ms" else over.mean - was
-            simulated = over._asdict() if over else dict.fromkeys(Spread._fields)
-            found.setdefault(group, {})[op] = {"recorded": was, **simulated, "error": error}
-    return found

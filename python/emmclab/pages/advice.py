@@ -6,7 +6,7 @@ from pathlib import Path
 
 import altair as alt
 
-from emmclab.devices.advise import FIGURES, ORDERS, Advised, said
+from emmclab.devices.advise import FIGURES, LIFETIME, ORDERS, Advised, lifetime_text, said
 from emmclab.devices.advise_journal import MODE_FIGURES
 from emmclab.devices.result_fields import result_field
 from emmclab.devices.result_text import device_before, mode_line
@@ -52,7 +52,9 @@ def write_advice(advised: Advised, html: Path) -> None:
             life=advised.life,
             reasoning=said(advised.life, base) if advised.life else "",
             metric=ORDERS[advised.by],
-            fields={**FIGURES, "ram": result_field("configuration.ram_kb")},
+            fields={**FIGURES, "ram": result_field("configuration.ram_kb"), "life": LIFETIME},
+            life_head=f"{LIFETIME.short}, {LIFETIME.shown_unit}",
+            lifetime_text=lifetime_text,
             mode_fields=dict(zip(("time", "mean", "flushes", "pages"), MODE_FIGURES, strict=True)),
             head=_head(advised),
             provenance=Provenance(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 
-from emmclab.devices.result import Result
+from emmclab.devices.result import Result, wait_figures
 from emmclab.pages.plots import Figure, Row, Rows, simulated
 from emmclab.pages.plots.time_line import time_line
 
@@ -53,10 +53,7 @@ def _steps_of_time(result: Result, _first: Result) -> Rows:
 
 
 def _waits(result: Result, _first: Result) -> Rows:
-    return [
-        {"cause": name.removesuffix("_ms").replace("_", "-"), "wait_ms": value}
-        for name, value in result.fields["waits"].items()
-    ]
+    return [{"cause": field.short, "wait_ms": value} for field, value in wait_figures(result)]
 
 
 def _programmed(result: Result, _first: Result) -> Rows:

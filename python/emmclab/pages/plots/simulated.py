@@ -6,10 +6,14 @@ from typing import Any
 
 import altair as alt
 
+from emmclab.devices.result_fields import shown_fields
 from emmclab.pages.plots.figure import Chart, Rows
 from emmclab.pages.plots.marks import chart_of, in_order, op_colour, symlog, tooltip, traces_of
 from emmclab.pages.theme import CAUSE_COLOURS
 
+_MEAN, _SPACE, _WAF = shown_fields(
+    ("response.mean_response_ms", "space.space_utilisation", "write_amplification.waf")
+)
 #: Ratio of means from which the axis is logarithmic.
 _FAR_APART = 50
 
@@ -46,12 +50,12 @@ def mean_response(rows: Rows) -> Chart:
     # As the paper does it: workloads far apart need a logarithmic axis.
     far_apart = max(values) > _FAR_APART * min((value for value in values if value > 0), default=1)
     scale = symlog(rows, "mean_response_ms", 1.0) if far_apart else {"scale": alt.Scale(zero=True)}
-    return _by_device(rows, "mean_response_ms", "mean response, ms", **scale)
+    return _by_device(rows, "mean_response_ms", _MEAN.axis, **scale)
 
 
 def space_utilisation(rows: Rows) -> Chart:
     """Figure 9 (IISWC 2015, section V-B): space utilisation by trace and device."""
-    return _by_device(rows, "space_utilisation", "space utilisation", scale=alt.Scale(domain=[0, 1]))
+    return _by_device(rows, "space_utilisation", _SPACE.axis, scale=alt.Scale(domain=[0, 1]))
 
 
 def response_cdf(rows: Rows) -> Chart:
@@ -128,12 +132,12 @@ def _stacked(rows: Rows, value: str, title: str) -> Chart:
 
 def waits(rows: Rows) -> Chart:
     """Parts of the mean response time, in ms: a longer bar is a slower device."""
-    return _stacked(rows, "wait_ms", "mean response, ms")
+    return _stacked(rows, "wait_ms", _MEAN.axis)
 
 
 def waf_by_cause(rows: Rows) -> Chart:
     """Parts of the write amplification."""
-    return _stacked(rows, "waf", "write amplification")
+    return _stacked(rows, "waf", _WAF.axis)
 
 
 def utilisation(rows: Rows) -> Chart:

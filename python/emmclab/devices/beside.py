@@ -1,0 +1,88 @@
+"""The rows of recorded beside simulated figures, of one run and of runs that differ by their seed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple, TypedDict
+
+from emmclab.devices.result import Result
+from emmclab.devices.result_fields import ResultField, result_field
+from emmclab.devices.spread import spread
+
+
+class Beside(NamedTuple):
+    """A row of the table of recorded beside simulated figures: its label, and the figure that it is."""
+
+    label: str
+    field: ResultField
+    group: str
+    op: str
+
+    @property
+    def is_share(self) -> bool:
+        """Whether the figure is a share, whose error is in points."""
+        return self.field.unit == "%"
+
+    def text(self, value: float | None) -> str:
+        """Return a value with its unit; a dash where it is not known."""
+        return "–" if value is None else f"{self.field.text(value)} {self.field.unit}"
+
+    def error_text(self, value: float | None) -> str:
+        """Return the error of a simulated value, in percent, or in points where the figure is a share."""
+        return "–" if value is None else f"{value:+,.1f} {'points' if self.is_share else '%'}"
+
+    def of(self, result: Result) -> tuple[float | None, float | None, float | None]:
+        """Return the recorded and the simulated value, and the error."""
+        values = result[f"recorded.{self.group}.{self.op}"]
+        kind, error = ("pct", "error_points") if self.is_share else ("ms", "error_pct")
+        return values[f"recorded_{kind}"], values[f"simulated_{kind}"], values[error]
+
+    def error_of(self, simulated: float, recorded: float) -> float:
+        """Return the error of a simulated value, in percent, or in points where the figure is a share."""
+        return simulated - recorded if self.is_share else 100 * (simulated / recorded - 1)
+
+
+def _besides() -> Iterator[Beside]:
+    for group, path in (
+        ("response", "response.mean_response_ms"),
+        ("response_p99", "response.p99_ms"),
+        ("service", "service.mean_service_ms"),
+        ("no_wait", "requests.no_wait_pct"),
+    ):
+        field = result_field(path)
+        for op, which in (("all", ""), ("read", " of reads"), ("write", " of writes")):
+            yield Beside(f"{field.label}{which}", field, group, op)
+
+
+#: Rows of the table of recorded beside simulated figures.
+BESIDE = tuple(_besides())
+
+
+class BesideSpread(TypedDict):
+    """A recorded figure, mean and range of the simulated one over the seeds, and the error of the mean."""
+
+    recorded: float | None
+    mean: float | None
+    low: float | None
+    high: float | None
+    error: float | None
+
+
+def beside_spread(results: Sequence[Result]) -> dict[str, dict[str, BesideSpread]]:
+    """Put the mean and the range of each simulated figure beside the recorded one, by group and operation.
+
+    `error` is that of the mean: in percent for times, in points for shares; None where nothing is recorded.
+    """
+    found: dict[str, dict[str, BesideSpread]] = {}
+    for row in BESIDE:
+        values = [row.of(result) for result in results]
+        was, _, first_error = values[0]
+        over = spread([simulated for _, simulated, _ in values])
+        error = None
+        if over is not None and was is not None and first_error is not None:
+            error = row.error_of(over.mean, was)
+        mean, low, high = over or (None, None, None)
+        found.setdefault(row.group, {})[row.op] = BesideSpread(
+            recorded=was, mean=mean, low=low, high=high, error=error
+        )
+    return found
