@@ -1,4 +1,4 @@
-"""The types of a result (`emmclab.devices.result_types`) are those of the results of the core."""
+"""The types of results, of runs and of applications, are those of the results of the core."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ import msgspec
 import pytest
 
 import emmclab as lab
+from emmclab.apps.closed_loop import run_application
+from emmclab.apps.result_types import AppFields
 from emmclab.devices.result_fields import result_fields
 from emmclab.devices.result_types import ResultFields
 
@@ -77,3 +79,10 @@ def test_a_result_has_the_typed_fields_and_no_other(name: str) -> None:
     msgspec.convert(result.to_dict(), ResultFields)
     assert set(_keys(result.to_dict(), ResultFields)) - set(_fields(ResultFields)) == set()
     assert result.fields["requests"]["total"] == result["requests.total"]
+
+
+def test_a_result_of_an_application_has_the_typed_fields_and_no_other() -> None:
+    result = run_application("email", "nexus5").to_dict()
+    del result["options"]
+    msgspec.convert(result, AppFields)
+    assert set(_keys(result, AppFields)) - set(_fields(AppFields)) == set()

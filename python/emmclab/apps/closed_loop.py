@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, fields
 from os import PathLike, fspath
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from emmclab import _core
 from emmclab.devices.device import Device
@@ -18,6 +18,10 @@ from emmclab.devices.preconditioning import no_trace
 from emmclab.devices.result import Result
 from emmclab.runtime.document import Document
 from emmclab.runtime.files import written
+
+if TYPE_CHECKING:
+    from emmclab.apps.result_types import AppFields, AppRun
+    from emmclab.devices.result_types import DeviceFields
 
 #: States of a thread, as results name them, with the words for people.
 STATES = dict(_core.app_states())
@@ -75,6 +79,16 @@ class AppResult(Document):
     """
 
     @property
+    def app(self) -> AppRun:
+        """Where the time went."""
+        return cast("AppFields", self._fields)["app"]
+
+    @property
+    def device(self) -> DeviceFields:
+        """The result of the device."""
+        return cast("AppFields", self._fields)["device"]
+
+    @property
     def options(self) -> AppOptions:
         """How it was run."""
         said = self["options"]
@@ -85,20 +99,18 @@ class AppResult(Document):
     @property
     def runtime_s(self) -> float:
         """What the user waited for, in s."""
-        seconds: float = self["app"]["runtime_ns"] / 1e9
-        return seconds
+        return self.app["runtime_ns"] / 1e9
 
     @property
     def storage_s(self) -> float:
         """The part of it that the device is the cause of, in s."""
-        nanoseconds: int = sum(self["app"]["states"][state] for state in STORAGE)
-        return nanoseconds / 1e9
+        return sum(self.app["states"][state] for state in STORAGE) / 1e9
 
     @property
     def sync_mean_ms(self) -> float | None:
         """The mean time of a sync of a file, over all threads; None where none was asked for."""
-        syncs: int = self["app"]["file_syncs"]
-        waited = sum(thread["states"]["fsync"] for thread in self["app"]["threads"])
+        syncs = self.app["file_syncs"]
+        waited = sum(thread["states"]["fsync"] for thread in self.app["threads"])
         return waited / syncs / 1e6 if syncs else None
 
     @property
@@ -108,11 +120,11 @@ class AppResult(Document):
         under = f" under {'+'.join(options.layers)}" if options.layers else ""
         under += f" with {', '.join(options.filesystems)}" if options.filesystems else ""
         under += f" syncing {', '.join(options.synced)}" if options.synced is not None else ""
-        over = f" over {self['app']['network']}" if self["app"]["network_bytes"] else ""
-        return f"{self['device']['device']}{under}{over}"
+        over = f" over {self.app['network']}" if self.app["network_bytes"] else ""
+        return f"{self.device['device']}{under}{over}"
 
     def __repr__(self) -> str:
-        return f"<AppResult {self['app']['program']!r} on {self.run_name!r}: {self.runtime_s:.2f} s>"
+        return f"<AppResult {self.app['program']!r} on {self.run_name!r}: {self.runtime_s:.2f} s>"
 
 
 def applications() -> list[dict[str, str]]:
@@ -341,8 +353,9 @@ def parts_of(result: AppResult) -> list[str]:
 
     Each can be given as `what_if`.
     """
-    partitions = {part["partition"] for part in result["app"]["spent"] if part["partition"]}
-    classes = result["app"]["requests"]["classes"]
+    partitions = {part["partition"] for part in result.app["spent"] if part["partition"]}
+    requests = result.app["requests"]
+    classes = requests["classes"] if requests else ()
     return [
         *(f"partition={name}" for name in sorted(partitions)),
         *(f"class={name}" for name in classes),
@@ -356,7 +369,7 @@ def dominating(result: AppResult) -> tuple[str, float]:
     Storage is named with the class of files and the partition.
     """
     shares: dict[str, int] = {}
-    for part in result["app"]["spent"]:
+    for part in result.app["spent"]:
         words = STATES[part["state"]]
         if part["class"]:
             words = f"{words} of {part['class'].replace('_', ' ')} files on {part['partition']}"
@@ -364,17 +377,17 @@ def dominating(result: AppResult) -> tuple[str, float]:
     if not shares:
         return "nothing", 0.0
     words = max(shares, key=lambda word: shares[word])
-    return words, 100 * shares[words] / result["app"]["runtime_ns"]
+    return words, 100 * shares[words] / result.app["runtime_ns"]
 
 
 def durability_line(result: AppResult) -> str:
     """Return in a line what durability cost: syncs of files, then flushes and synchronous writes."""
-    counts, device = result["app"]["requests"], Result(result["device"])
+    counts, device = result.app["requests"], Result(result["device"])
     points = device.shown("durable.requests") if counts is None else counts["sync_points"]
     flushes = device["requests.other"] if counts is None else counts["flushes"]
     mean, p99 = (device.shown(f"durable.{name}") for name in ("mean_ms", "p99_ms"))
     return (
-        f"{result['app']['file_syncs']:,} syncs of files, mean {_ms(result.sync_mean_ms)}; "
+        f"{result.app['file_syncs']:,} syncs of files, mean {_ms(result.sync_mean_ms)}; "
         f"{flushes:,} {'flushes and discards' if counts is None else 'flushes'}; "
         f"flushes, FUA and synchronous writes: {'–' if points is None else f'{points:,}'}, "
         f"mean {_ms(mean)}, p99 {_ms(p99)}"
@@ -384,7 +397,7 @@ def durability_line(result: AppResult) -> str:
 def order_note_of(results: Sequence[AppResult], made: Mapping[str, Any]) -> str:
     """Return `runs_note` of runs on the devices of `made`, the group `provenance` of all of them."""
     known = {device["name"]: device for device in made.get("devices", ())}
-    found = [run["device"] for run in results]
+    found = [run.device for run in results]
     return runs_note(
         [
             {**one, "provenance": {"devices": [known[one["device"]]]}}
@@ -400,18 +413,17 @@ def _ms(value: float | None) -> str:
 
 def requests_line(result: AppResult) -> str:
     """Return in a line what reached the device."""
-    counts = result["app"]["requests"]
+    counts = result.app["requests"]
     if counts is None:
         # A live run has those that the device counted.
-        found = result["device"]["requests"]
+        found = result.device["requests"]
         sizes = (
-            (op, found[op], found[key]) for op, key in (("read", "bytes_read"), ("write", "bytes_written"))
+            ("reads", found["read"], found["bytes_read"]),
+            ("writes", found["write"], found["bytes_written"]),
         )
-        parts = [f"{count:,} {op}s, {size / 2**20:,.1f} MB" for op, count, size in sizes]
-        return "; ".join(parts)
+        return "; ".join(f"{count:,} {ops}, {size / 2**20:,.1f} MB" for ops, count, size in sizes)
     parts = []
-    for op in ("read", "write"):
-        group = counts["all"][op]
+    for op, group in (("read", counts["all"]["read"]), ("write", counts["all"]["write"])):
         line = f"{group['requests']:,} {op}s, {group['bytes'] / 2**20:,.1f} MB"
         if group["requests"]:
             line += f", {100 * group['sequential'] / group['requests']:.0f} % sequential"

@@ -20,6 +20,7 @@ from emmclab.apps.closed_loop import (
     program_of,
     setup_of,
 )
+from emmclab.apps.result_types import Agreement
 from emmclab.devices.device import Device
 from emmclab.devices.layers import Setting
 from emmclab.errors import ConfigError
@@ -138,20 +139,20 @@ def run_live(
     return AppResult({"app": app, "device": found.to_dict(), "options": said})
 
 
-def agreement(live: AppResult, model: AppResult) -> list[dict[str, Any]]:
+def agreement(live: AppResult, model: AppResult) -> list[Agreement]:
     """Hold a live run against the model's: name, unit, `live`, `model` and `difference_pct` of each figure.
 
     The difference is None where the live figure is 0.
     """
     figures: dict[tuple[str, str], Callable[[AppResult], float]] = {
         ("runtime", "s"): lambda run: run.runtime_s,
-        ("reads", ""): lambda run: run["device"]["requests"]["read"],
-        ("writes", ""): lambda run: run["device"]["requests"]["write"],
-        ("read", "MB"): lambda run: run["device"]["requests"]["bytes_read"] / 2**20,
-        ("written", "MB"): lambda run: run["device"]["requests"]["bytes_written"] / 2**20,
-        ("syncs of files", ""): lambda run: run["app"]["file_syncs"],
+        ("reads", ""): lambda run: run.device["requests"]["read"],
+        ("writes", ""): lambda run: run.device["requests"]["write"],
+        ("read", "MB"): lambda run: run.device["requests"]["bytes_read"] / 2**20,
+        ("written", "MB"): lambda run: run.device["requests"]["bytes_written"] / 2**20,
+        ("syncs of files", ""): lambda run: run.app["file_syncs"],
     }
-    rows = []
+    rows: list[Agreement] = []
     for (name, unit), figure in figures.items():
         real, modelled = figure(live), figure(model)
         difference = 100 * (modelled / real - 1) if real else None

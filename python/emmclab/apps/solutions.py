@@ -146,15 +146,15 @@ def compare_solutions(
             )
         rows.append(
             {
-                "application": result["app"]["program"],
-                "device": result["device"]["device"],
-                "network": result["app"]["network"],
+                "application": result.app["program"],
+                "device": result.device["device"],
+                "network": result.app["network"],
                 "solution": solution.name,
                 "runtime_s": result.runtime_s,
                 "storage_s": result.storage_s,
                 "gain": beside.runtime_s / result.runtime_s if result.runtime_s else None,
                 **_wear(solution, result),
-                "plain_page_programs": beside["device"]["flash"]["page_programs"]["total"],
+                "plain_page_programs": beside.device["flash"]["page_programs"]["total"],
             }
         )
     used = {solution.name: solution for solution, _ in runs}
@@ -184,12 +184,12 @@ def _order(solution: Solution) -> int:
 
 
 def _place(result: AppResult) -> tuple[str, ...]:
-    return (result["app"]["program"], result["device"]["device"], result["app"]["network"])
+    return (result.app["program"], result.device["device"], result.app["network"])
 
 
 def _wear(solution: Solution, result: AppResult) -> dict[str, int]:
     """Return what wears out devices of the plain one's kind, and what went to another kind."""
-    device = result["device"]
+    device = result.device
     flash, second = device["flash"], device.get("second_device")
     programs, erases, other = flash["page_programs"]["total"], flash["block_erases"], 0
     if second and solution.second == SAME:

@@ -438,10 +438,9 @@ class MadeFrom(TypedDict, total=False):
     devices: list[DeviceRecord]
 
 
-class ResultFields(TypedDict):
-    """Fields of a result, by group, as `emmclab simulate --json` prints them."""
+class DeviceFields(TypedDict):
+    """Fields of what a device did, by group."""
 
-    trace: str
     device: str
     configuration: Configuration
     run: Run
@@ -466,13 +465,20 @@ class ResultFields(TypedDict):
     power: PowerStates
     energy: Energy
     host: HostCounts | None
-    ledger: dict[str, int]
+    #: What became of each record of the input; `reissued` is None where nothing tells re-issues.
+    ledger: dict[str, int | None]
     layers: NotRequired[list[dict[str, Any]]]
     durable: NotRequired[DurableTimes]
     first_writes: NotRequired[list[tuple[int, int]]]
     setting_changes: NotRequired[list[SettingChange]]
     second_device: NotRequired[SecondDevice]
     computing: Computing
+    provenance: NotRequired[MadeFrom]
+
+
+class ResultFields(DeviceFields):
+    """Fields of a result, by group, as `emmclab simulate --json` prints them."""
+
+    trace: str
     #: How the run was asked for; the keys are those of `run_options`, without `_ns`.
     options: dict[str, Any]
-    provenance: NotRequired[MadeFrom]

@@ -14,6 +14,7 @@ from emmclab.apps.closed_loop import (
     order_note_of,
     requests_line,
 )
+from emmclab.apps.result_types import Lane
 from emmclab.pages.assemble import assemble
 from emmclab.pages.head import Head, Provenance, noted, tile
 from emmclab.pages.plots.applications import FIGURES
@@ -36,7 +37,7 @@ def render(
     """
     one = len(results) == 1
     names = [_name(result) for result in results]
-    programs = list(dict.fromkeys(result["app"]["program"] for result in results))
+    programs = list(dict.fromkeys(result.app["program"] for result in results))
     app = results[0]["app"]
     facts = f"host {app['host']}, {app['era']}, seed {app['seed']}"
     figures = [figure for figure in FIGURES if not (one and figure.name == "runtimes")]
@@ -57,9 +58,7 @@ def render(
             made=made or {},
         ),
         one=one,
-        states=[
-            label for state, label in STATES.items() if any(run["app"]["states"][state] for run in results)
-        ],
+        states=[label for state, label in STATES.items() if any(run.app["states"][state] for run in results)],
         runs=[_table_row(result, results) for result in results],
         requests=[
             (_name(result), f"{requests_line(result)}; {durability_line(result)}") for result in results
@@ -75,10 +74,10 @@ def _head(results: Sequence[AppResult], programs: Sequence[str], facts: str, not
     answers = (
         [_headline(first)]
         if one
-        else [_spread([run for run in results if run["app"]["program"] == name]) for name in programs]
+        else [_spread([run for run in results if run.app["program"] == name]) for name in programs]
     )
     if one:
-        states = first["app"]["states"]
+        states = first.app["states"]
         largest = sorted(states, key=lambda state: -states[state])[:_MOST_STATES]
         tiles = [tile("Runtime", first.runtime_s, "s"), tile("Storage", first.storage_s, "s")]
         tiles += [tile(STATES[state], states[state] / 1e9, "s") for state in largest if states[state]]
@@ -102,27 +101,27 @@ def _storage(run: AppResult) -> str:
 
 
 def _name(result: AppResult) -> str:
-    return f"{result['app']['program']}: {result.run_name}"
+    return f"{result.app['program']}: {result.run_name}"
 
 
 def _headline(result: AppResult) -> str:
     words, share = dominating(result)
-    name = f"{result['app']['program']} on {result.run_name}"
+    name = f"{result.app['program']} on {result.run_name}"
     return f"{name}: {result.runtime_s:,.2f} s; {share:.0f} % of it is {words}"
 
 
 def _spread(runs: Sequence[AppResult]) -> str:
     fastest, slowest = (choose(runs, key=lambda run: run.runtime_s) for choose in (min, max))
-    name = f"{fastest['app']['program']}: {fastest.runtime_s:,.2f} s on {fastest.run_name}"
+    name = f"{fastest.app['program']}: {fastest.runtime_s:,.2f} s on {fastest.run_name}"
     if fastest is slowest or not fastest.runtime_s:
         return name
     more = 100 * (slowest.runtime_s / fastest.runtime_s - 1)
     return f"{name}, {slowest.runtime_s:,.2f} s on {slowest.run_name} ({more:+.0f} %)"
 
 
-def _bins(result: AppResult, lane: dict[str, Any]) -> list[tuple[float, float, dict[str, int]]]:
+def _bins(result: AppResult, lane: Lane) -> list[tuple[float, float, dict[str, int]]]:
     """Return each bin of a lane: from, to, and the time in it by state."""
-    width, end = result["app"]["over_time"]["bin_ns"], result["app"]["runtime_ns"]
+    width, end = result.app["over_time"]["bin_ns"], result.app["runtime_ns"]
     count = max((len(times) for times in lane["states"].values()), default=0)
     bins = []
     for number in range(count):
@@ -134,7 +133,7 @@ def _bins(result: AppResult, lane: dict[str, Any]) -> list[tuple[float, float, d
 
 def _path(result: AppResult) -> Rows:
     rows = []
-    for begin, end, times in _bins(result, result["app"]["over_time"]["lanes"][0]):
+    for begin, end, times in _bins(result, result.app["over_time"]["lanes"][0]):
         whole, below = sum(times.values()), 0
         for state in sorted(times, key=lambda state: _ORDER[STATES[state]]):
             bounds = (100 * below / whole, 100 * (below + times[state]) / whole)
@@ -154,7 +153,7 @@ def _path(result: AppResult) -> Rows:
 
 def _threads(result: AppResult) -> Rows:
     rows: Rows = []
-    for lane in result["app"]["over_time"]["lanes"][1:]:
+    for lane in result.app["over_time"]["lanes"][1:]:
         last: dict[str, Any] | None = None
         for begin, end, times in _bins(result, lane):
             if not times:
@@ -177,7 +176,7 @@ def _threads(result: AppResult) -> Rows:
 
 
 def _runtimes(result: AppResult) -> Rows:
-    app = result["app"]
+    app = result.app
     return [
         {
             "trace": _name(result),
@@ -192,11 +191,11 @@ def _runtimes(result: AppResult) -> Rows:
 
 
 def _table_row(result: AppResult, results: Sequence[AppResult]) -> dict[str, Any]:
-    app = result["app"]
-    used = [state for state in STATES if any(run["app"]["states"][state] for run in results)]
+    app = result.app
+    used = [state for state in STATES if any(run.app["states"][state] for run in results)]
     return {
         "program": app["program"],
-        "device": result["device"]["device"],
+        "device": result.device["device"],
         "layers": "+".join(result.options.layers) or "none",
         "network": app["network"] if app["network_bytes"] else "–",
         "runtime": result.runtime_s,
@@ -209,7 +208,7 @@ def _table_row(result: AppResult, results: Sequence[AppResult]) -> dict[str, Any
 
 def _spent(result: AppResult) -> list[tuple[str, str, str, float, float]]:
     """Return the parts of storage: what was waited for, files, partition, s, %."""
-    runtime = max(result["app"]["runtime_ns"], 1)
+    runtime = max(result.app["runtime_ns"], 1)
     return [
         (
             part["wait"].replace("_", " "),
@@ -218,7 +217,7 @@ def _spent(result: AppResult) -> list[tuple[str, str, str, float, float]]:
             part["ns"] / 1e9,
             100 * part["ns"] / runtime,
         )
-        for part in result["app"]["spent"]
+        for part in result.app["spent"]
         if part["wait"]
     ]
 
@@ -226,7 +225,7 @@ def _spent(result: AppResult) -> list[tuple[str, str, str, float, float]]:
 def _what_if(result: AppResult, faster: Sequence[AppResult]) -> list[tuple[str, float, float]]:
     """Return each part that was infinitely fast, the runtime then, and the gain in s; the most gain first."""
     ordered = sorted(faster, key=lambda run: run.runtime_s)
-    return [(run["app"]["what_if"][0], run.runtime_s, result.runtime_s - run.runtime_s) for run in ordered]
+    return [(run.app["what_if"][0], run.runtime_s, result.runtime_s - run.runtime_s) for run in ordered]
 
 
 def write_apps_report(

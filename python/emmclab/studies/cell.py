@@ -17,6 +17,7 @@ from emmclab.runtime.build import build_digest
 from emmclab.runtime.local_copies import file_digest, located
 from emmclab.studies.grid import FILES
 from emmclab.studies.input import Input
+from emmclab.studies.kept_types import CellFields, Entry
 from emmclab.studies.kinds import kind_of_cell
 from emmclab.studies.kinds.kind import CellKind, Images, Work
 
@@ -37,9 +38,9 @@ class Cell:
     device_digest: str = ""
     options: str = "{}"
 
-    def identity(self) -> dict[str, Any]:
+    def identity(self) -> CellFields:
         """Return everything that determines the result, but for the version."""
-        said: dict[str, Any] = {
+        said: CellFields = {
             "grid": self.grid,
             "input": self.input.name,
             "input_digest": self.input.digest,
@@ -50,15 +51,14 @@ class Cell:
         if self.input.reading != "{}":
             said["reading"] = json.loads(self.input.reading)
         if self.device:
-            said |= {
-                "device": self.device_name,
-                "device_digest": self.device_digest,
-                "settings": json.loads(self.settings),
-                "options": json.loads(self.options),
-            }
-            if second := said["options"].get("second"):
+            options = json.loads(self.options)
+            said["device"] = self.device_name
+            said["device_digest"] = self.device_digest
+            said["settings"] = json.loads(self.settings)
+            said["options"] = options
+            if second := options.get("second"):
                 said["second_digest"] = Device.named(located(second)).digest
-            aging = said["options"]["precondition"]
+            aging = options["precondition"]
             if Path(located(aging)).is_file():
                 said["precondition_digest"] = file_digest(aging)
         elif self.options != "{}":
@@ -104,19 +104,18 @@ class Cell:
             # The run finds the same, and fails.
             return True
 
-    def outcome(self, images: Images | None = None) -> dict[str, Any]:
+    def outcome(self, images: Images | None = None) -> Entry:
         """Do the work; give all that determines the result as `cell`, and the `result`.
 
         It is the same on every computer, with and without `images`. What the inputs or settings make
         impossible is a result too: the cell has `failed`.
         """
         try:
-            came = {"result": self._result(images)}
+            return {"cell": self.identity(), "result": self._result(images)}
         except EmmclabError as error:
             if isinstance(error, (InputError, UnsupportedError)) or error.errno is not None:
                 raise
-            came = {"failed": {"message": str(error), "hint": error.hint}}
-        return {"cell": self.identity(), **came}
+            return {"cell": self.identity(), "failed": {"message": str(error), "hint": error.hint}}
 
     def files(self) -> list[str]:
         """Return the files that the cell reads: trace or model, devices, and a trace for preconditioning."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import json
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from emmclab.devices.result_fields import result_fields
 from emmclab.runtime.parquet import Row
@@ -18,7 +18,7 @@ _OPTIONAL_GROUPS = ("cache", "host", "wear.lifetime")
 _LEFT_OUT = ("app.requests", "app.over_time")
 
 
-def with_settings(row: Row, cell: Row) -> Row:
+def with_settings(row: Row, cell: Mapping[str, Any]) -> Row:
     """Return a column for each setting of a cell, its device and its layers: `gc.policy` is `gc_policy`.
 
     Where a field of the result has that name, the column is `set_gc_policy`.
@@ -60,7 +60,7 @@ def run_columns() -> dict[str, str]:
     return {field.path: field.column for field in result_fields()}
 
 
-def flat(row: Row, *, is_run: bool = False) -> Row:
+def flat(row: Mapping[str, Any], *, is_run: bool = False) -> Row:
     """Flatten groups into columns, named by the path with `_` for `.`; lists stay out, settings are JSON."""
     columns: Row = {}
     _flatten(row, _Group.top(is_run=is_run), columns)
@@ -104,7 +104,7 @@ class _Field(NamedTuple):
     group: _Group | None
 
 
-def _flatten(row: Row, group: _Group, flat: Row) -> None:
+def _flatten(row: Mapping[str, Any], group: _Group, flat: Row) -> None:
     for name, value in row.items():
         kind = type(value)
         if kind is list:

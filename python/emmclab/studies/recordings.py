@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
+from emmclab.studies.kept_types import RecordingsAbout
 from emmclab.traces.workload import workload_groups
 
 
@@ -37,12 +37,18 @@ class Recordings:
     def _path(self, one: StandIn) -> str:
         return str(Path(self.folder, one.file))
 
-    def about(self, inputs: Mapping[str, str]) -> dict[str, Any]:
+    def about(self, inputs: Mapping[str, str]) -> RecordingsAbout:
         """Return what the results of a study say of them; `inputs` are names of inputs by resolved path."""
         return {
             "folder": self.folder,
             "used": [
-                {**asdict(one), "input": inputs[str(Path(self._path(one)).resolve())]} for one in self.used
+                {
+                    "file": one.file,
+                    "workload": one.workload,
+                    "how": one.how,
+                    "input": inputs[str(Path(self._path(one)).resolve())],
+                }
+                for one in self.used
             ],
             "left_out": [list(one) for one in self.left_out],
         }

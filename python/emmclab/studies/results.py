@@ -13,6 +13,7 @@ from typing import Any, cast
 from emmclab.errors import EmmclabError
 from emmclab.runtime.place import Place
 from emmclab.studies.cut_result import CutRun
+from emmclab.studies.kept_types import About, Entry
 from emmclab.studies.kinds import PROFILES, kind_of_cell
 from emmclab.studies.kinds.kind import RUNS
 from emmclab.studies.store import Store
@@ -25,7 +26,7 @@ from emmclab.traces.workload import workload_groups, workloads
 class Results:
     """Profiles by input (further seeds are named so) and runs, in the order of the study."""
 
-    about: dict[str, Any]
+    about: About
     profiles: dict[str, Profile]
     runs: list[Run]
     digest: str
@@ -50,7 +51,7 @@ class Results:
 
     @staticmethod
     def of_entries(
-        about: dict[str, Any], texts: Iterable[str], *, of_run: Callable[[Run], Run] | None = None
+        about: About, texts: Iterable[str], *, of_run: Callable[[Run], Run] | None = None
     ) -> Results:
         """Make them of results as they are kept, in the order of the study."""
         digest = Digest()
@@ -60,7 +61,7 @@ class Results:
             found._take(json.loads(text), of_run)
         return replace(found, digest=digest.text)
 
-    def _take(self, entry: dict[str, Any], of_run: Callable[[Run], Run] | None) -> None:
+    def _take(self, entry: Entry, of_run: Callable[[Run], Run] | None) -> None:
         cell = entry["cell"]
         kind = kind_of_cell(cell)
         if "failed" in entry:

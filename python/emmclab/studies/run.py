@@ -6,7 +6,6 @@ import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from emmclab import __version__
 from emmclab.devices.device import Device
@@ -21,6 +20,7 @@ from emmclab.studies.cell import Cell
 from emmclab.studies.definition import Study
 from emmclab.studies.freshness import made_of
 from emmclab.studies.input import Input
+from emmclab.studies.kept_types import About, FittedTo, FurtherAbout
 from emmclab.studies.kinds.kind import CellKind
 from emmclab.studies.results import Results
 from emmclab.studies.store import IMAGES_BYTES, Finished, Keeper, Store
@@ -221,7 +221,7 @@ def require_all(cells: Sequence[Cell], executor: Executor) -> None:
         kind.require(list(named))
 
 
-def about(study: Study, cells: Sequence[Cell]) -> dict[str, Any]:
+def about(study: Study, cells: Sequence[Cell]) -> About:
     """Say what results are of."""
     sources = dict.fromkeys(printable(cell.input.source) for cell in cells if not cell.input.synthetic)
     return {
@@ -236,7 +236,6 @@ def about(study: Study, cells: Sequence[Cell]) -> dict[str, Any]:
         "sources": list(sources),
         "fitted": _fitted(cells),
         **_recordings(study, cells),
-        **({} if study.traces is None else {"traces_folder": study.traces.folder}),
         "recorded_inputs": _recorded_inputs(cells),
     }
 
@@ -247,15 +246,22 @@ def _recorded_inputs(cells: Sequence[Cell]) -> list[str]:
     return list(dict.fromkeys(name for name, source in files if run_of(Path(source)) is None))
 
 
-def _recordings(study: Study, cells: Sequence[Cell]) -> dict[str, Any]:
-    """Say which recorded traces take the place of workloads; nothing where none does."""
-    if study.recordings is None:
-        return {}
-    inputs = {cell.input.source: cell.input.name for cell in cells if not cell.input.synthetic}
-    return {"recordings": study.recordings.about(inputs)}
+def _recordings(study: Study, cells: Sequence[Cell]) -> FurtherAbout:
+    """Say which recorded traces take the place of workloads, and where those of the study are."""
+    said: FurtherAbout = {}
+    if study.recordings is not None:
+        inputs = {cell.input.source: cell.input.name for cell in cells if not cell.input.synthetic}
+        said["recordings"] = study.recordings.about(inputs)
+    if study.traces is not None:
+        said["traces_folder"] = study.traces.folder
+    return said
 
 
-def _fitted(cells: Sequence[Cell]) -> dict[str, Any]:
+def _fitted(cells: Sequence[Cell]) -> dict[str, FittedTo]:
     """Return by name what each device of a study was fitted to."""
     devices = dict.fromkeys((cell.device_name, cell.device) for cell in cells if cell.device)
-    return {name: Fitted.device(Device.named(located(device)))._asdict() for name, device in devices}
+    found: dict[str, FittedTo] = {}
+    for name, device in devices:
+        fitted = Fitted.device(Device.named(located(device)))
+        found[name] = {"sources": list(fitted.sources), "costs_us": list(fitted.costs_us)}
+    return found

@@ -10,9 +10,9 @@ import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from emmclab.errors import InputError
 from emmclab.runtime.build import build_digest
@@ -24,6 +24,7 @@ from emmclab.runtime.place import Folder, Place
 from emmclab.runtime.seal import is_whole
 from emmclab.studies.cell import Cell
 from emmclab.studies.kept import Kept, PartWriter, ask, keys_of, undamaged, write_joined
+from emmclab.studies.kept_types import About, Index, MissingCell
 from emmclab.studies.kinds import TABLES
 from emmclab.studies.kinds.kind import Images
 from emmclab.studies.tables import Digest, KeptCell, kept_rows
@@ -58,12 +59,23 @@ class Missing:
         """Name a cell."""
         return Missing(cell.key, cell.grid, cell.input.name, cell.input.seed, cell.device_name, reason)
 
+    def to_dict(self) -> MissingCell:
+        """Return all fields."""
+        return {
+            "key": self.key,
+            "grid": self.grid,
+            "input": self.input,
+            "seed": self.seed,
+            "device": self.device,
+            "reason": self.reason,
+        }
+
 
 @dataclass
 class Finished:
     """What a run came to, without the results themselves, of which there may be a million."""
 
-    about: dict[str, Any]
+    about: About
     digest: str = ""
     #: Numbers of results by table: `runs`, `cuts`, `profiles`, `failures`.
     counts: dict[str, int] = field(default_factory=dict)
@@ -230,7 +242,7 @@ class Store:
 
     def finish(
         self,
-        about: dict[str, Any],
+        about: About,
         cells: Iterable[Cell],
         reasons: Mapping[str, str],
         made_of: Mapping[str, str],
@@ -263,15 +275,15 @@ class Store:
                     self.place.remove(f"{name}.parquet")
         found.digest = digest.text
         if found.missing:
-            found.about = about | {"missing": len(found.missing)}
+            found.about = {**about, "missing": len(found.missing)}
         without = {one.key for one in found.missing}
-        index: dict[str, Any] = {"study": found.about, "cells": [key for key in by_key if key not in without]}
+        index: Index = {"study": found.about, "cells": [key for key in by_key if key not in without]}
         if found.missing:
-            index["missing"] = [asdict(one) for one in found.missing]
+            index["missing"] = [one.to_dict() for one in found.missing]
         self.place.write("index.json", checked(index))
         return found
 
-    def index(self) -> dict[str, Any]:
+    def index(self) -> Index:
         """Read the index of the last finished run.
 
         Raises:
@@ -293,7 +305,7 @@ class Store:
                 file=path,
                 hint="run the study again (`emmclab run STUDY`), which makes it of the cells that are kept",
             )
-        return index
+        return cast("Index", index)
 
     def results(self) -> Iterator[str]:
         """Yield the results of the last finished run as JSON, in the order of the study; also of failures.

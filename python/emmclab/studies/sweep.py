@@ -9,12 +9,13 @@ import time
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from emmclab.runtime.executors import Crash, Executor
 from emmclab.runtime.local_copies import scratch
 from emmclab.studies.cell import Cell
 from emmclab.studies.kept import Kept
+from emmclab.studies.kept_types import Entry
 from emmclab.studies.kinds.kind import Images
 from emmclab.studies.store import images_beside
 from emmclab.studies.tables import lines_of
@@ -77,7 +78,7 @@ class _Done(NamedTuple):
     """A cell that was run: its result, the same as JSON, and the time that both took."""
 
     key: str
-    entry: dict[str, Any]
+    entry: Entry
     text: str
     took_s: float
 

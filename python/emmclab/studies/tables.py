@@ -4,29 +4,21 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any, NotRequired
 
 from emmclab.devices.result_types import ResultFields
 from emmclab.runtime.parquet import Line, Row, form_of, text_of
 from emmclab.studies.flat import flat, with_settings
+from emmclab.studies.kept_types import Asked, Entry
 from emmclab.studies.kinds import kind_of_cell
 
 
-class Run(ResultFields):
+class Run(ResultFields, Asked):
     """A result as it is kept, with its cell."""
 
-    grid: str
-    input: str
-    input_digest: str
-    synthetic: bool
-    requests_asked: int | None
-    seed: int
-    reading: NotRequired[dict[str, Any]]
     device_digest: str
     settings: dict[str, Any]
-    second_digest: NotRequired[str]
-    precondition_digest: NotRequired[str]
     #: Of an application: its times and its I/O.
     app: NotRequired[dict[str, Any]]
     #: Of a program on a served device: host and file system.
@@ -58,7 +50,7 @@ class Digest:
         return self._hash.hexdigest()[:16]
 
 
-def lines_of(entry: Mapping[str, Any]) -> str:
+def lines_of(entry: Entry) -> str:
     """Return the flat rows of a result as text, a line each, which tables take as they are."""
     return "\n".join(f"{table} {form_of(row)} {text_of(row)}" for table, row in rows_of(entry))
 
@@ -75,7 +67,7 @@ def row_of_cell(text: str) -> tuple[str, Row]:
     return line.table, json.loads(line.row)
 
 
-def rows_of(entry: Mapping[str, Any]) -> Iterator[tuple[str, Row]]:
+def rows_of(entry: Entry) -> Iterator[tuple[str, Row]]:
     """Yield the flat rows of a result, each with the name of its table; first that of the cell."""
     cell = entry["cell"]
     if "failed" in entry:

@@ -219,7 +219,7 @@ def show_results(
         found: Any = runs[0] if len(runs) == 1 else {"runs": runs}
         if faster:
             found["what_if"] = [
-                {"part": run["app"]["what_if"][0], "runtime_ns": run["app"]["runtime_ns"]} for run in faster
+                {"part": run.app["what_if"][0], "runtime_ns": run.app["runtime_ns"]} for run in faster
             ]
         print_json(found | {"provenance": made})
         say_note(order_note_of(results, made), aside=True)

@@ -17,6 +17,7 @@ from emmclab.apps.closed_loop import (
     durability_line,
     requests_line,
 )
+from emmclab.apps.result_types import Agreement, Spent, Thread
 from emmclab.cli.bars import bar
 from emmclab.cli.show import framed
 
@@ -57,7 +58,7 @@ def show_hosts(console: Console, rows: Sequence[Mapping[str, Any]]) -> None:
 
 def show_run(console: Console, result: AppResult) -> None:
     """Print one run: summary, parts of the runtime, threads, requests."""
-    app = result["app"]
+    app = result.app
     runtime = app["runtime_ns"]
     words, share = dominating(result)
     answer = f"{app['program']} on {result.run_name}: {result.runtime_s:,.2f} s"
@@ -106,7 +107,7 @@ def show_run(console: Console, result: AppResult) -> None:
 
 def _energy(result: AppResult) -> str:
     """Return what the device took; a dash where it has no figures of power."""
-    total = (result["device"].get("energy") or {}).get("total_mj")
+    total = (result.device.get("energy") or {}).get("total_mj")
     return "–, as it has no figures of power" if total is None else f"{total:,.1f} mJ"
 
 
@@ -114,13 +115,13 @@ def _time_and_share(nanoseconds: int, runtime: int) -> tuple[str, str]:
     return f"{nanoseconds / 1e9:,.3f}", f"{100 * nanoseconds / max(runtime, 1):.1f}"
 
 
-def _show_storage(console: Console, parts: Sequence[Mapping[str, Any]], runtime: int) -> None:
+def _show_storage(console: Console, parts: Sequence[Spent], runtime: int) -> None:
     table = framed("Storage, by file and partition")
     for heading in ("Waited for", "Files", "Partition", "s", "%"):
         table.add_column(heading, justify="right" if heading in ("s", "%") else "left")
     for part in parts[:_PARTS]:
         table.add_row(
-            part["wait"].replace("_", " "),
+            (part["wait"] or "").replace("_", " "),
             (part["class"] or "all").replace("_", " "),
             part["partition"] or "all",
             *_time_and_share(part["ns"], runtime),
@@ -132,7 +133,7 @@ def _show_storage(console: Console, parts: Sequence[Mapping[str, Any]], runtime:
     console.print(table)
 
 
-def _show_threads(console: Console, threads: Sequence[Mapping[str, Any]]) -> None:
+def _show_threads(console: Console, threads: Sequence[Thread]) -> None:
     table = framed("Threads, each with its own time, s")
     table.add_column("Thread", no_wrap=True)
     used = [state for state in STATES if any(thread["states"][state] for thread in threads)]
@@ -201,7 +202,7 @@ def show_learned(console: Console, found: LearnedProgram, output: Path, cpu_fact
     )
 
 
-def show_agreement(console: Console, rows: Sequence[Mapping[str, Any]]) -> None:
+def show_agreement(console: Console, rows: Sequence[Agreement]) -> None:
     """Print a live run next to that of the model."""
     console.print()
     table = framed("Live and in the model")
@@ -209,7 +210,7 @@ def show_agreement(console: Console, rows: Sequence[Mapping[str, Any]]) -> None:
         table.add_column(heading, justify="right" if heading else "left")
     for row in rows:
         digits = 2 if row["unit"] else 0
-        values = (f"{row[side]:,.{digits}f}" for side in ("live", "model"))
+        values = (f"{value:,.{digits}f}" for value in (row["live"], row["model"]))
         difference = "–" if row["difference_pct"] is None else f"{row['difference_pct']:+.1f}"
         label = f"{row['name']}, {row['unit']}" if row["unit"] else row["name"]
         table.add_row(label, *values, difference)
@@ -218,8 +219,8 @@ def show_agreement(console: Console, rows: Sequence[Mapping[str, Any]]) -> None:
 
 def show_runs(console: Console, results: Sequence[AppResult]) -> None:
     """Print a comparison of applications, devices and networks."""
-    for name in dict.fromkeys(result["app"]["program"] for result in results):
-        runs = [result for result in results if result["app"]["program"] == name]
+    for name in dict.fromkeys(result.app["program"] for result in results):
+        runs = [result for result in results if result.app["program"] == name]
         slowest = max(runs, key=lambda run: run.runtime_s)
         fastest = min(runs, key=lambda run: run.runtime_s)
         ratio = slowest.runtime_s / fastest.runtime_s if fastest.runtime_s else 1.0
@@ -228,17 +229,17 @@ def show_runs(console: Console, results: Sequence[AppResult]) -> None:
             line += f", {slowest.runtime_s:,.2f} s on {slowest.run_name}: {100 * (ratio - 1):+.0f} %"
         console.print(Text(line, "bold"), soft_wrap=True)
         table = framed("Runtime, and its parts along the critical path, s")
-        networked = any(run["app"]["network_bytes"] for run in runs)
+        networked = any(run.app["network_bytes"] for run in runs)
         table.add_column("Device and network" if networked else "Device")
         for heading in ("Runtime", "Syncs", "Mean\nsync, ms"):
             table.add_column(heading, justify="right", no_wrap=True)
-        used = [state for state in STATES if any(run["app"]["states"][state] for run in runs)]
+        used = [state for state in STATES if any(run.app["states"][state] for run in runs)]
         for state in used:
             table.add_column(STATES[state].replace(" ", "\n"), justify="right", no_wrap=True)
         for run in runs:
-            times = (run["app"]["states"][state] / 1e9 for state in used)
+            times = (run.app["states"][state] / 1e9 for state in used)
             sync = "–" if run.sync_mean_ms is None else f"{run.sync_mean_ms:,.3f}"
-            figures = (f"{run.runtime_s:,.2f}", f"{run['app']['file_syncs']:,}", sync)
+            figures = (f"{run.runtime_s:,.2f}", f"{run.app['file_syncs']:,}", sync)
             table.add_row(run.run_name, *figures, *(f"{time:,.2f}" for time in times))
         console.print(table)
         console.print()
@@ -252,13 +253,11 @@ def show_what_if(console: Console, result: AppResult, faster: Sequence[AppResult
     for run in sorted(faster, key=lambda run: run.runtime_s):
         gain = result.runtime_s - run.runtime_s
         share = 100 * gain / result.runtime_s if result.runtime_s else 0.0
-        table.add_row(run["app"]["what_if"][0], f"{run.runtime_s:,.2f}", f"{gain:+,.2f}", f"{share:.1f}")
+        table.add_row(run.app["what_if"][0], f"{run.runtime_s:,.2f}", f"{gain:+,.2f}", f"{share:.1f}")
     console.print()
     console.print(table)
     best: dict[str, AppResult] = {}
     for run in sorted(faster, key=lambda run: run.runtime_s):
-        best.setdefault(run["app"]["what_if"][0].partition("=")[0], run)
-    gains = [
-        f"{run['app']['what_if'][0]} ({result.runtime_s - run.runtime_s:,.2f} s)" for run in best.values()
-    ]
+        best.setdefault(run.app["what_if"][0].partition("=")[0], run)
+    gains = [f"{run.app['what_if'][0]} ({result.runtime_s - run.runtime_s:,.2f} s)" for run in best.values()]
     console.print(Text(f"dominates: {', '.join(gains)}", "bold"), soft_wrap=True)

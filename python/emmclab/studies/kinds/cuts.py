@@ -36,6 +36,7 @@ from emmclab.studies.cuts import Cuts, host, workload_digest
 from emmclab.studies.flat import flat, with_settings
 from emmclab.studies.grid import Grid, shared_fields
 from emmclab.studies.input import Input, Sources
+from emmclab.studies.kept_types import CellFields
 from emmclab.studies.kinds.kind import Common, GridKind, Work
 
 #: The folder of a run, and its disk.
@@ -105,7 +106,7 @@ class PowerCuts(GridKind):
         require_loop()
         require_tools({"mkfs.ext4": "e2fsprogs"})
 
-    def rows(self, cell: Row, result: Row) -> Iterator[tuple[str, Row]]:
+    def rows(self, cell: CellFields, result: Row) -> Iterator[tuple[str, Row]]:
         """Yield the row of the verdict."""
         yield "cuts", with_settings(flat({**result, **cell}), cell)
 

@@ -15,6 +15,7 @@ from emmclab.studies.cuts import Cuts
 from emmclab.studies.flat import flat, percentile_columns, with_settings
 from emmclab.studies.grid import Grid
 from emmclab.studies.input import Input, Sources
+from emmclab.studies.kept_types import CellFields
 
 #: The table of runs on simulated or served devices.
 RUNS = "runs"
@@ -72,7 +73,7 @@ class CellKind(ABC):
         """Return the result of a cell."""
 
     @abstractmethod
-    def rows(self, cell: Row, result: Row) -> Iterator[tuple[str, Row]]:
+    def rows(self, cell: CellFields, result: Row) -> Iterator[tuple[str, Row]]:
         """Yield the flat rows of a result, each with the name of its table; first that of the cell."""
 
     def require(self, inputs: Sequence[Input]) -> None:  # noqa: B027 - most kinds need nothing.
@@ -124,7 +125,7 @@ class GridKind(CellKind):
         """Return the options of the cells of a variant."""
         return dict(common.percentiles)
 
-    def rows(self, cell: Row, result: Row) -> Iterator[tuple[str, Row]]:
+    def rows(self, cell: CellFields, result: Row) -> Iterator[tuple[str, Row]]:
         """Yield the row of a run."""
         row = flat({**result, **cell}, is_run=True) | percentile_columns(result.get("percentiles", ()))
         yield RUNS, with_settings(row, cell)

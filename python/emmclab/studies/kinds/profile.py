@@ -8,6 +8,7 @@ from typing import Any
 from emmclab.runtime.parquet import Row
 from emmclab.studies.flat import flat, percentile_columns
 from emmclab.studies.held import opened
+from emmclab.studies.kept_types import CellFields
 from emmclab.studies.kinds.kind import CellKind, Work
 
 #: What stands for the grid of these cells.
@@ -31,7 +32,7 @@ class Profiles(CellKind):
         """Profile the input."""
         return opened(work.input).profile(**work.options).to_dict()
 
-    def rows(self, cell: Row, result: Row) -> Iterator[tuple[str, Row]]:
+    def rows(self, cell: CellFields, result: Row) -> Iterator[tuple[str, Row]]:
         """Yield the row of the profile, then the rows of its figures."""
         shown = {name: value for name, value in result.items() if name not in ("name", "figures")}
         chosen = [

@@ -1,0 +1,115 @@
+"""Types of the result of an application, so that mypy finds a key that no result has.
+
+The structs of `crates/apps/src/result.rs` and `requests.rs` have the same fields.
+"""
+
+from __future__ import annotations
+
+from typing import TypedDict
+
+from emmclab.devices.result_types import DeviceFields
+
+#: A part of the time that the user waited for; of storage, also the cause of the wait, and the file.
+Spent = TypedDict(
+    "Spent",
+    {"state": str, "wait": str | None, "class": str | None, "partition": str | None, "ns": int},
+)
+
+
+class Thread(TypedDict):
+    """A thread: its time by state, in ns."""
+
+    name: str
+    alive_ns: int
+    states: dict[str, int]
+
+
+class Lane(TypedDict):
+    """The time of a thread, or of the critical path, in each bin by state, in ns."""
+
+    name: str
+    states: dict[str, list[int]]
+
+
+class OverTime(TypedDict):
+    """The run in bins of equal width; first the critical path, then each thread."""
+
+    bin_ns: int
+    lanes: list[Lane]
+
+
+class RequestGroup(TypedDict):
+    """Requests of one sort; times are summed over them."""
+
+    requests: int
+    bytes: int
+    sequential: int
+    sequential_bytes: int
+    device_ns: int
+    sequential_device_ns: int
+
+
+class ReadsWrites(TypedDict):
+    """Reads and writes of one class of files."""
+
+    read: RequestGroup
+    write: RequestGroup
+
+
+class WrittenRole(TypedDict):
+    """Bytes that were written as blocks of a role."""
+
+    role: str
+    bytes: int
+
+
+class RequestCounts(TypedDict):
+    """Requests that reached the device."""
+
+    all: ReadsWrites
+    discards: int
+    flushes: int
+    sync_points: int
+    classes: dict[str, ReadsWrites]
+    causes: dict[str, int]
+    roles: list[WrittenRole]
+
+
+class AppRun(TypedDict):
+    """Where the time of an application went; None are figures that a live run does not have."""
+
+    program: str
+    host: str
+    era: str
+    network: str
+    seed: int
+    what_if: list[str]
+    runtime_ns: int
+    user_waits_for: str
+    states: dict[str, int]
+    spent: list[Spent]
+    threads: list[Thread]
+    cpu_ns: int
+    kernel_cpu_ns: int | None
+    network_bytes: int
+    file_operations: int
+    file_syncs: int
+    requests: RequestCounts | None
+    over_time: OverTime
+
+
+class AppFields(TypedDict):
+    """The groups of the result of an application, without its options."""
+
+    app: AppRun
+    device: DeviceFields
+
+
+class Agreement(TypedDict):
+    """A figure of a live run and of the model's; the difference is None where the live figure is 0."""
+
+    name: str
+    unit: str
+    live: float
+    model: float
+    difference_pct: float | None

@@ -1,0 +1,31 @@
+"""The types of what is kept of a study are those of the files of its results."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from conftest import emmclab
+from emmclab.runtime.place import Folder
+from emmclab.studies.kept_types import Entry, Index
+from emmclab.studies.store import Store
+
+
+def test_index_and_cells_have_the_typed_fields_and_no_other(trace: Path, tmp_path: Path) -> None:
+    study = tmp_path / "small.toml"
+    # The small device does not hold the workload, so that its cells fail.
+    study.write_text(
+        f'name = "small"\ninputs = ["{trace}", "Idle"]\nseeds = [1, 2]\n[[grid]]\nname = "g"\n'
+        'devices = ["nexus5"]\nmodes = ["open"]\n[grid.axes]\n"gc.policy" = ["greedy", "fifo"]\n'
+        '[[grid]]\nname = "fails"\ndevices = ["small-1gb"]\nmodes = ["open"]\nwrap_addresses = false\n'
+    )
+    emmclab("run", study, "--results", tmp_path / "results")
+    store = Store(Folder(tmp_path / "results" / "small"))
+    index = msgspec.json.decode(msgspec.json.encode(store.index()), type=Index)
+    assert index == store.index()
+    kept = list(store.results())
+    entries = [msgspec.json.decode(text, type=Entry) for text in kept]
+    assert [msgspec.json.decode(text) for text in kept] == entries
+    assert {"failed", "result"} <= {name for entry in entries for name in entry}
+    assert {"device" in entry["cell"] for entry in entries} == {False, True}
