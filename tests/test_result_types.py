@@ -14,6 +14,7 @@ from emmclab.apps.closed_loop import run_application
 from emmclab.apps.result_types import AppFields
 from emmclab.devices.result_fields import result_fields
 from emmclab.devices.result_types import ResultFields
+from emmclab.devices.setting_types import Capabilities, ExplainedSetting, FittedFigure
 
 #: Runs that have every group of a result.
 RUNS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
@@ -86,3 +87,16 @@ def test_a_result_of_an_application_has_the_typed_fields_and_no_other() -> None:
     del result["options"]
     msgspec.convert(result, AppFields)
     assert set(_keys(result, AppFields)) - set(_fields(AppFields)) == set()
+
+
+def test_what_a_device_says_of_its_settings_has_the_typed_fields_and_no_other() -> None:
+    ufs, emmc = map(lab.Device.preset, ("ufs31", "nexus5"))
+    for said, kind in (
+        (ufs.explain(), list[ExplainedSetting]),
+        (ufs.fitted_figures(), list[FittedFigure]),
+        (ufs.capabilities, Capabilities),
+        (emmc.capabilities, Capabilities),
+    ):
+        assert said
+        # Keys that the type does not have are left out here.
+        assert msgspec.convert(msgspec.to_builtins(said), kind) == said

@@ -75,8 +75,8 @@ class RequestCounts(TypedDict):
     roles: list[WrittenRole]
 
 
-class AppRun(TypedDict):
-    """Where the time of an application went; None are figures that a live run does not have."""
+class AppTimes(TypedDict):
+    """Where the time of an application went."""
 
     program: str
     host: str
@@ -90,12 +90,26 @@ class AppRun(TypedDict):
     spent: list[Spent]
     threads: list[Thread]
     cpu_ns: int
-    kernel_cpu_ns: int | None
     network_bytes: int
     file_operations: int
     file_syncs: int
-    requests: RequestCounts | None
     over_time: OverTime
+
+
+class AppRun(AppTimes):
+    """A run in the model, or live; None are figures that a live run does not have."""
+
+    kernel_cpu_ns: int | None
+    requests: RequestCounts | None
+
+
+class KeptAppRun(AppTimes):
+    """A run in the model as a study keeps it."""
+
+    kernel_cpu_ns: int
+    requests: RequestCounts
+    runtime_s: float
+    storage_s: float
 
 
 class AppFields(TypedDict):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 import typer
@@ -16,6 +17,7 @@ from emmclab.cli.show import framed
 from emmclab.cli.simulation import Capacity, device_names
 from emmclab.cli.working import Working
 from emmclab.devices.device import Device, presets
+from emmclab.devices.setting_types import FittedFigure
 from emmclab.errors import ConfigError
 
 
@@ -96,7 +98,7 @@ def _check(name: str, as_json: bool) -> None:
     console.print("an agreement is not evidence; the device file says why others deviate", style="dim")
 
 
-def _within(rows: list[dict[str, Any]]) -> str:
+def _within(rows: Sequence[FittedFigure]) -> str:
     """Count the figures within their bounds, and name the others with their deviation, the largest first."""
     outside = [row for row in rows if not row["least"] <= row["here"] <= row["most"]]
     line = f"{len(rows) - len(outside)} of {len(rows)} figures are within their bounds"
@@ -107,7 +109,7 @@ def _within(rows: list[dict[str, Any]]) -> str:
     return f"{line}; not: {', '.join(named)}"
 
 
-def _checked(title: str, rows: list[dict[str, Any]], source: str) -> Table:
+def _checked(title: str, rows: Sequence[FittedFigure], source: str) -> Table:
     """Return the figures of one source."""
     table = framed(title)
     for heading in ("Figure", "Unit", "Published", "Bounds", "Here", "Deviation\n%"):

@@ -39,6 +39,7 @@ from emmclab.devices.device import Device
 from emmclab.devices.register_files import holds_registers
 from emmclab.devices.registers import registers
 from emmclab.devices.result_text import completion_of
+from emmclab.devices.setting_types import ExplainedSetting
 from emmclab.devices.stored import holds_results, run_of, stored_in
 from emmclab.errors import ConfigError, InputError
 from emmclab.runtime.quantity import size
@@ -166,8 +167,8 @@ def explain(
         return
     if not trace.exists():
         is_path = "/" in str(trace) or str(trace) == "-"
-        if define(str(trace)) is None and not is_path and (rows := named(str(trace))):
-            explain_named(rows, as_json)
+        if define(str(trace)) is None and not is_path and (meanings := named(str(trace))):
+            explain_named(meanings, as_json)
             return
         if str(trace) not in bundled_by_name() and _is_word(str(trace)):
             _explain_word(str(trace), as_json)
@@ -295,7 +296,7 @@ def _explain_device(device: Device, as_json: bool, *, changed: bool) -> None:
     )
 
 
-def _completion(settings: Sequence[dict[str, Any]]) -> str:
+def _completion(settings: Sequence[ExplainedSetting]) -> str:
     """Describe when a write is complete, as the result of a run does."""
     values = {row["key"]: row["value"] for row in settings}
     return completion_of(values["timing.write_complete"].strip('"'), values["cache.size_kb"] != "0")

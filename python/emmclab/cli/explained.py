@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypedDict
 
 from rich.console import Console
 from rich.text import Text
@@ -19,6 +19,7 @@ from emmclab.devices.layers import layers as layer_kinds
 from emmclab.devices.result_fields import result_fields
 from emmclab.devices.result_text import completion
 from emmclab.devices.run_options import RUN_OPTIONS
+from emmclab.devices.setting_types import ExplainedSetting
 from emmclab.devices.stored import Stored
 from emmclab.traces.profile_fields import KEY_FIELDS, TABLES, Field
 
@@ -51,14 +52,26 @@ def keys() -> list[str]:
     return [*devices, *layers, *RUN_OPTIONS, *fields]
 
 
-def named(name: str) -> list[dict[str, Any]]:
+class Meaning(TypedDict):
+    """What a name stands for; `presets` are the values of a setting by the presets that set it."""
+
+    kind: str
+    key: str
+    unit: str
+    allowed: str
+    meaning: str
+    default: str | None
+    presets: dict[str, list[str]]
+
+
+def named(name: str) -> list[Meaning]:
     """Return what a name stands for: a setting, all of a group (`gc`), an option of runs, or a field.
 
     Each has `kind`, `key`, `unit`, `meaning`, `allowed`, and of settings `default` and the values of the
     `presets` that name one.
     """
     wanted = _plain(name.strip("."))
-    found: dict[str, dict[str, Any]] = {}
+    found: dict[str, Meaning] = {}
     for preset in presets():
         for row in Device.preset(preset).explain():
             key = _plain(row["key"])
@@ -76,19 +89,16 @@ def named(name: str) -> list[dict[str, Any]]:
             if _belongs(key, wanted):
                 # A default of None follows from other settings.
                 default = None if one["default"] is None else json.dumps(one["default"])
-                words = {"kind": "setting of a layer", "key": key, "unit": "", "allowed": one["unit"]}
-                rows.append({**words, "meaning": one["about"], "default": default, "presets": {}})
+                rows.append(_meaning("setting of a layer", key, "", one["unit"], one["about"], default))
     if option := RUN_OPTIONS.get(wanted.removeprefix("--").replace("-", "_")):
-        words = {"kind": _OPTION, "key": option.name, "unit": "", "allowed": option.range}
-        rows.append({**words, "meaning": option.about, "default": json.dumps(option.default), "presets": {}})
+        default = json.dumps(option.default)
+        rows.append(_meaning(_OPTION, option.name, "", option.range, option.about, default))
     for field in result_fields():
         if _belongs(field.path, wanted):
-            words = {"kind": "field of a result", "key": field.path, "unit": field.unit, "allowed": ""}
-            rows.append({**words, "meaning": field.about, "default": None, "presets": {}})
+            rows.append(_meaning("field of a result", field.path, field.unit, "", field.about))
     for of_profile in _profile_fields():
         if of_profile.name == wanted:
-            words = {"kind": "field of a profile", "key": wanted, "unit": of_profile.unit, "allowed": ""}
-            rows.append({**words, "meaning": of_profile.about, "default": None, "presets": {}})
+            rows.append(_meaning("field of a profile", wanted, of_profile.unit, "", of_profile.about))
     return rows
 
 
@@ -101,19 +111,33 @@ def _belongs(key: str, wanted: str) -> bool:
     return key == wanted or key.startswith(f"{wanted}.")
 
 
-def _setting(key: str, row: Mapping[str, str]) -> dict[str, Any]:
+def _setting(key: str, row: ExplainedSetting) -> Meaning:
+    return _meaning(_OF_A_DEVICE, key, row["unit"], row["allowed"], row["doc"])
+
+
+def _meaning(
+    kind: str, key: str, unit: str, allowed: str, meaning: str, default: str | None = None
+) -> Meaning:
     return {
-        "kind": _OF_A_DEVICE,
+        "kind": kind,
         "key": key,
-        "unit": row["unit"],
-        "allowed": row["allowed"],
-        "meaning": row["doc"],
-        "default": None,
+        "unit": unit,
+        "allowed": allowed,
+        "meaning": meaning,
+        "default": default,
         "presets": {},
     }
 
 
-def option_meanings(option: str) -> list[dict[str, Any]]:
+class OptionMeaning(TypedDict):
+    """What an option of the command line means, and the commands that have it with this meaning."""
+
+    option: str
+    meaning: str
+    commands: list[str]
+
+
+def option_meanings(option: str) -> list[OptionMeaning]:
     """Return what an option of the command line means: each meaning once, with the commands that have it."""
     from emmclab.cli import application
     from emmclab.cli.listing import walked
@@ -126,7 +150,7 @@ def option_meanings(option: str) -> list[dict[str, Any]]:
     return [{"option": option, "meaning": text, "commands": commands} for text, commands in found.items()]
 
 
-def explain_option(rows: Sequence[dict[str, Any]], as_json: bool) -> None:
+def explain_option(rows: Sequence[OptionMeaning], as_json: bool) -> None:
     """Print what an option means, and which commands have it."""
     if as_json:
         print_json(rows)
@@ -137,7 +161,7 @@ def explain_option(rows: Sequence[dict[str, Any]], as_json: bool) -> None:
         stdout().print(text)
 
 
-def explain_named(rows: Sequence[dict[str, Any]], as_json: bool) -> None:
+def explain_named(rows: Sequence[Meaning], as_json: bool) -> None:
     """Print settings and fields by name: each in full where it is one, else a table."""
     if as_json:
         print_json(rows)
@@ -179,7 +203,7 @@ def difference_of(first: Device, second: Device) -> list[dict[str, str | None]]:
         pair = [part.get(key) for part in rows]
         values = [None if row is None else row["value"] for row in pair]
         if values[0] != values[1] and key.partition(".")[0] not in NAMES:
-            about = pair[0] or pair[1] or {}
+            about = next(row for row in pair if row is not None)
             words = {"key": key, "first": values[0], "second": values[1]}
             found.append({**words, "unit": about["unit"], "meaning": about["doc"]})
     return found

@@ -11,6 +11,7 @@ from emmclab.cli.console import print_json, say, stdout
 from emmclab.cli.show import framed
 from emmclab.devices.result import Result
 from emmclab.devices.result_text import lateness, refusals_text, warnings
+from emmclab.devices.result_types import FlashOperations, ResultFields
 from emmclab.runtime.quantity import duration, size
 
 
@@ -56,14 +57,16 @@ def live_view(live: Any, figures: dict[str, Any], took_s: float) -> Group:
 
 def _prepared(live: Any) -> str:
     """Say what came before the run and is not counted: making and mounting the file system, and its end."""
-    result, settled = live.prepared, live.settled
-    requests, seconds = result.fields["requests"], result.fields["run"]["simulated_s"]
+    result: ResultFields = live.prepared.fields
+    flash: FlashOperations = live.settled.fields["flash"]
+    requests, seconds = result["requests"], result["run"]["simulated_s"]
     line = (
         f"making and mounting the file system came before and is not counted: {requests['total']:,} "
         f"requests, {size(requests['bytes_written'])} written, "
-        f"{result['flash.page_programs.total']:,} pages programmed, {duration(seconds)} of simulated time"
+        f"{result['flash']['page_programs']['total']:,} pages programmed, "
+        f"{duration(seconds)} of simulated time"
     )
-    moved, erased = settled["flash.page_programs.total"], settled["flash.block_erases"]
+    moved, erased = flash["page_programs"]["total"], flash["block_erases"]
     if moved or erased:
         line += f"; the device then moved its data while idle: {moved:,} pages programmed, {erased:,} erases"
     return line

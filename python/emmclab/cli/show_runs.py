@@ -24,6 +24,7 @@ from emmclab.devices.result_text import (
     warnings,
     without_slc,
 )
+from emmclab.devices.result_types import PercentileRow, UfsUse
 from emmclab.devices.spread import spread
 from emmclab.traces.ledger import ledger_line
 from emmclab.traces.profile_options import percentile_label
@@ -45,7 +46,8 @@ def show_provenance(console: Console, results: Sequence[Result]) -> None:
     console.print(
         Text(
             f"{mode_line(first)}, {device_before(first)}, "
-            f"rate x{first['options']['rate']:g}, seed{'s' if len(seeds) > 1 else ''} {', '.join(seeds)}",
+            f"rate x{first.fields['options']['rate']:g}, "
+            f"seed{'s' if len(seeds) > 1 else ''} {', '.join(seeds)}",
             "dim",
         ),
         soft_wrap=True,
@@ -105,12 +107,12 @@ _P99 = result_field("response.p99_ms")
 _USUAL_PERCENTILES = ("response.p50_ms", "response.p99_ms")
 
 
-def _chosen(result: Result) -> list[dict[str, Any]]:
+def _chosen(result: Result) -> list[PercentileRow]:
     """Return the requested percentiles of reads and writes together."""
-    return [row for row in result.get("percentiles", ()) if row["op"] == "all"]
+    return [row for row in result.fields.get("percentiles", ()) if row["op"] == "all"]
 
 
-def _ufs_table(ufs: dict[str, Any]) -> Table:
+def _ufs_table(ufs: UfsUse) -> Table:
     """Show the cost of link, queues, WriteBooster and hibernation of a UFS."""
     lanes = f"{ufs['lanes']} lane{'s' if ufs['lanes'] > 1 else ''} of {ufs['gear'].replace('_', '-').upper()}"
     table = framed(f"Link of {lanes}, {ufs['link_mb_per_s']:,.0f} MB/s each way; {ufs['tags']} tags")
@@ -156,16 +158,16 @@ def show_result(console: Console, result: Result) -> None:
             f"{field.shown_unit} written by the host{left_out and f' {left_out}'}",
         )
     console.print(table)
-    if ufs := result.get("ufs"):
+    if ufs := result.fields.get("ufs"):
         console.print()
         console.print(_ufs_table(ufs))
     if (most := max(value for _, value in wait_figures(result))) > 0:
         console.print()
         console.print(_waits_table(result, most))
-    for layer in result.get("layers", ()):
+    for layer in result.fields.get("layers", ()):
         console.print()
         _show_layer(console, layer)
-    if second := result.get("second_device"):
+    if second := result.fields.get("second_device"):
         console.print()
         table = framed(f"Second device: {second['device']}")
         for heading in ("", "Value"):
@@ -191,6 +193,10 @@ def _add_figure(table: Table, result: Result, path: str) -> None:
     table.add_row(field.label, field.text(result.shown(path)), field.shown_unit)
 
 
+def _space_utilisation(result: Result) -> float:
+    return result.fields["space"]["space_utilisation"]
+
+
 def utilisation_gains(results: Sequence[Result]) -> list[str]:
     """Return the gain of the best space utilisation over the worst by trace (IISWC 2015, Figure 9)."""
     lines = []
@@ -203,9 +209,9 @@ def utilisation_gains(results: Sequence[Result]) -> list[str]:
         if len(rows) < 2:
             continue
         # The last of equals: the paper compares its last device with the one before.
-        best = max(reversed(rows), key=lambda row: row["space.space_utilisation"])
-        worst = min(rows, key=lambda row: row["space.space_utilisation"])
-        high, low = best["space.space_utilisation"], worst["space.space_utilisation"]
+        best = max(reversed(rows), key=_space_utilisation)
+        worst = min(rows, key=_space_utilisation)
+        high, low = _space_utilisation(best), _space_utilisation(worst)
         if high > low:
             ratio, points = 100 * (high / low - 1), 100 * (high - low)
             lines.append(
@@ -290,14 +296,14 @@ def _by_layers(results: Sequence[Result]) -> bool:
 
 
 def _show_compared(console: Console, results: Sequence[Result]) -> None:
-    recorded = results[0]["recorded.response.all.recorded_ms"]
+    recorded = results[0].fields["recorded"]["response"]["all"]["recorded_ms"]
     beside = "" if recorded is None else f"; recorded mean {recorded:,.3f} ms"
     first = "run" if _by_layers(results) else "device"
-    table = framed(f"{results[0]['trace']}: mean response, change against the first {first}{beside}")
+    table = framed(f"{results[0].fields['trace']}: mean response, change against the first {first}{beside}")
     for heading in _headings(results):
         left = heading.startswith("Device")
         table.add_column(heading, justify="left" if left else "right", no_wrap=not left)
-    base = results[0]["response.mean_response_ms"]
+    base = results[0].fields["response"]["mean_response_ms"]
     for result in results:
         mean, error = (
             result.fields["response"]["mean_response_ms"],

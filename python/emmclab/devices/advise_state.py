@@ -217,7 +217,10 @@ def _sound(runs: Mapping[str, Result | str]) -> dict[str, Result]:
 
 def _error(run: Result) -> float:
     """Return the error in percent of a run with recorded times, which `_unlike` has checked."""
-    return float(run["recorded.response.all.error_pct"])
+    error = run.fields["recorded"]["response"]["all"]["error_pct"]
+    if error is None:
+        raise ValueError("no response times are recorded")
+    return error
 
 
 def _described(name: str, run: Result | str) -> TriedState:

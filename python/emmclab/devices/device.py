@@ -14,6 +14,7 @@ from emmclab.devices.preconditioning import parse_precondition
 from emmclab.devices.provenance import Provenance
 from emmclab.devices.result import Result
 from emmclab.devices.run_options import OptionsOfAnyLayers, RunOptions, SimulationProgress, checked
+from emmclab.devices.setting_types import Capabilities, ExplainedSetting, FittedFigure
 from emmclab.errors import ConfigError
 from emmclab.runtime.files import written
 from emmclab.traces.profile_options import bin_ns, percentiles_of
@@ -126,20 +127,20 @@ class Device:
         return self._config.capacity
 
     @property
-    def capabilities(self) -> dict[str, Any]:
+    def capabilities(self) -> Capabilities:
         """What the device can do, as its EXT_CSD register says it (JESD84-B51, 7.4).
 
-        `values` has `cache_kb`, `cache_in_order`, `barrier`, `reliable_write`, `packed_writes`,
-        `packed_reads` and `queue_depth`; `ext_csd` the fields of the register: `name`, lowest `byte`,
-        number of `bytes`, `value`.
+        `values` has `interface`, `sectors`, `cache_kb`, `cache_in_order`, `barrier`, `reliable_write`,
+        `packed_writes`, `packed_reads` and `queue_depth`; `ext_csd` the fields of the register: `name`,
+        lowest `byte`, number of `bytes`, `value`.
 
         >>> Device.preset("emmc50-cache").capabilities["values"]["barrier"]
         False
         """
-        capabilities: dict[str, Any] = json.loads(self._config.capabilities())
+        capabilities: Capabilities = json.loads(self._config.capabilities())
         return capabilities
 
-    def fitted_figures(self) -> list[dict[str, Any]]:
+    def fitted_figures(self) -> list[FittedFigure]:
         """Measure the published figures that a preset was fitted to, beside the device's own.
 
         Gives rows of `source` (a table of `emmclab.traces.published`), `figure`, `unit`, `published`, `here`,
@@ -154,7 +155,7 @@ class Device:
         ...
         emmclab.errors.ConfigError: `small-1gb` was not fitted to published figures...
         """
-        rows: list[dict[str, Any]] = json.loads(_core.fitted_figures(self._config))
+        rows: list[FittedFigure] = json.loads(_core.fitted_figures(self._config))
         return rows
 
     def set(self, values: Mapping[str, str | float | bool]) -> Device:
@@ -199,7 +200,7 @@ class Device:
         """
         return self._config.to_toml()
 
-    def explain(self) -> list[dict[str, Any]]:
+    def explain(self) -> list[ExplainedSetting]:
         """Return every setting with its value, default, unit, origin, meaning, and what it allows.
 
         `default` is None for entries of lists, which have none.
@@ -207,7 +208,7 @@ class Device:
         >>> sorted(Device.preset("nexus5").explain()[0])
         ['allowed', 'default', 'doc', 'key', 'origin', 'unit', 'value']
         """
-        rows: list[dict[str, Any]] = json.loads(self._config.explain())
+        rows: list[ExplainedSetting] = json.loads(self._config.explain())
         return rows
 
     @property

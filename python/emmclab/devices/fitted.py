@@ -45,7 +45,8 @@ def fitted_note(result: Result) -> str:
     >>> fitted_note(emmclab.Device.preset("nexus5").simulate(emmclab.read(emmclab.bundled()[0])))
     ''
     """
-    devices = (result.get("provenance") or {}).get("devices") or ()
+    made = result.fields.get("provenance")
+    devices = made.get("devices", ()) if made else ()
     if not any(result.fields["trace"] in Fitted.of(device["settings"]).sources for device in devices[:1]):
         return ""
     return (

@@ -10,7 +10,7 @@ from emmclab.devices.result_fields import ResultField, shown_fields
 from emmclab.runtime.document import Document
 
 if TYPE_CHECKING:
-    from emmclab.devices.result_types import ResultFields
+    from emmclab.devices.result_types import ResultFields, UfsUse
 
 #: The group of a result that differs from run to run: the cost on this computer.
 WALL_GROUP = "computing"
@@ -79,10 +79,10 @@ def at(fields: Mapping[str, Any], path: str) -> Any:
     return value
 
 
-def ufs_figures(ufs: Mapping[str, Any]) -> list[tuple[ResultField, float | None]]:
+def ufs_figures(ufs: UfsUse | None) -> list[tuple[ResultField, float | None]]:
     """Return what link, queues, zones, WriteBooster and hibernation of a UFS cost.
 
-    >>> ufs_figures({})
+    >>> ufs_figures(None)
     []
     """
     if not ufs:
@@ -163,7 +163,7 @@ class Result(Document):
             return None
         if (group in ("response", "service") or path == "requests.no_wait_pct") and not self.timed():
             return None
-        if group == "space" and not self["requests.total"]:
+        if group == "space" and not self.fields["requests"]["total"]:
             return None
         if group == "durable":
             durable = self.get(group) or {}
@@ -180,7 +180,7 @@ class Result(Document):
         >>> result.timed() == result["requests.read"] + result["requests.write"]
         True
         """
-        requests: dict[str, int] = self["requests"]
+        requests = self.fields["requests"]
         return requests["read"] + requests["write"] if "read" in requests else requests["total"]
 
     def deterministic(self) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from emmclab.devices.beside import BESIDE
 from emmclab.devices.fitted import fitted_note, runs_note
 from emmclab.devices.result import Result
 from emmclab.devices.result_fields import result_field
+from emmclab.devices.result_types import SettingChange
 from emmclab.devices.spread import is_random_run, order_of, untested
 from emmclab.runtime.quantity import duration
 
@@ -134,7 +135,7 @@ def _fastest(results: Sequence[Result]) -> str:
             # Two digits say nothing of a difference below half a percent.
             said = f"{times:.2f} times" if times >= _TWO_DIGITS else f"{100 * (times - 1):+.2g} %"
             line += f", {names[rest[0]]} {_MEAN.in_words(means[rest[0]])} ({said})"
-    recorded = results[0]["recorded.response.all"]["recorded_ms"]
+    recorded = results[0].fields["recorded"]["response"]["all"]["recorded_ms"]
     line += "" if recorded is None else f"; recorded {_MEAN.in_words(recorded)}"
     if len(names) > 1 and not order.is_tested:
         line += f"; {untested('--seeds 5')}"
@@ -148,7 +149,8 @@ def without_slc(result: Result) -> str:
     >>> without_slc(emmclab.Device.preset("nexus5").simulate(emmclab.read(emmclab.bundled()[0])))
     ''
     """
-    devices = (result.get("provenance") or {}).get("devices") or ()
+    made = result.fields.get("provenance")
+    devices = made.get("devices", ()) if made else ()
     slc = devices[0]["settings"]["slc"] if devices else {}
     is_unknown = slc.get("mode", "off") != "off" and not slc.get("erase_limit")
     return "without the SLC blocks, whose slc.erase_limit is not set" if is_unknown else ""
@@ -196,7 +198,7 @@ def warnings(result: Result) -> list[str]:
         found.append(text)
     if (lie := result.fields["configuration"]["lies"]) != "none":
         found.append(f"this device breaks a promise on purpose: cache.lies = {lie}")
-    if changes := result.get("setting_changes"):
+    if changes := result.fields.get("setting_changes"):
         found.append(f"settings changed during the run: {changes_line(changes)}")
     load, recorded = result.fields["run"]["load"], result.fields["recorded"]
     completions = recorded["response"]["all"]["recorded_ms"] is not None
@@ -298,18 +300,21 @@ def _lighter(result: Result) -> float:
     return rate * float(result.fields["options"]["rate"])
 
 
-def changes_line(changes: Sequence[Mapping[str, Any]]) -> str:
+def changes_line(changes: Sequence[SettingChange]) -> str:
     """Name settings that changed while a device was served, each with its simulated time.
 
     >>> changes_line([{"at_s": 1.5, "key": "cache.lies", "from": '"none"', "to": '"flush"'}])
     'cache.lies from none to flush at 1.500 s'
     """
     return ", ".join(
-        "{key} from {} to {} at {at_s:.3f} s".format(
-            *(change[side].strip('"') for side in ("from", "to")), key=change["key"], at_s=change["at_s"]
-        )
+        f"{change['key']} from {_bare(change['from'])} to {_bare(change['to'])} at {change['at_s']:.3f} s"
         for change in changes
     )
+
+
+def _bare(value: str) -> str:
+    """Return a value of TOML without quotes."""
+    return value.strip('"')
 
 
 def mode_line(result: Result) -> str:

@@ -7,6 +7,7 @@ import json
 from collections.abc import Iterator
 from typing import Any, NotRequired
 
+from emmclab.apps.result_types import KeptAppRun
 from emmclab.devices.result_types import ResultFields
 from emmclab.runtime.parquet import Line, Row, form_of, text_of
 from emmclab.studies.flat import flat, with_settings
@@ -20,7 +21,7 @@ class Run(ResultFields, Asked):
     device_digest: str
     settings: dict[str, Any]
     #: Of an application: its times and its I/O.
-    app: NotRequired[dict[str, Any]]
+    app: NotRequired[KeptAppRun]
     #: Of a program on a served device: host and file system.
     live: NotRequired[dict[str, Any]]
     #: The recorded trace that takes the place of the workload `input`.

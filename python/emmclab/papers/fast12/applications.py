@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from statistics import median
-from typing import Any
 
+from emmclab.apps.result_types import RequestGroup
 from emmclab.papers.measuring import Measurement, measure, table
 from emmclab.studies.results import Results
 from emmclab.studies.tables import Run
@@ -51,7 +51,7 @@ _START = 0.25
 
 def seconds(run: Run) -> float:
     """What the user waited for."""
-    return float(run["app"]["runtime_s"])
+    return run["app"]["runtime_s"]
 
 
 def runs_of(results: Results, name: str, network: str, log_blocks: int = 0) -> dict[str, Run]:
@@ -151,9 +151,8 @@ def network(results: Results) -> Measurement:
     )
 
 
-def _writes(run: Run) -> dict[str, Any]:
-    group: dict[str, Any] = run["app"]["requests"]["all"]["write"]
-    return group
+def _writes(run: Run) -> RequestGroup:
+    return run["app"]["requests"]["all"]["write"]
 
 
 def _ratio(run: Run) -> float:

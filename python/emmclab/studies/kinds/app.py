@@ -65,5 +65,5 @@ class Apps(GridKind):
         found = run_application(
             work.input.source, work.device(), seed=work.input.seed, **chosen, **work.image_options
         )
-        app = {**found["app"], "runtime_s": found.runtime_s, "storage_s": found.storage_s}
+        app = {**found.app, "runtime_s": found.runtime_s, "storage_s": found.storage_s}
         return {**Result(found["device"]).deterministic(), "app": app}
