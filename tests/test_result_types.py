@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import ast
 import types
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints, is_typeddict
 
 import msgspec
 import pytest
 
 import emmclab as lab
+from conftest import ROOT
 from emmclab.apps.closed_loop import run_application
 from emmclab.apps.result_types import AppFields
 from emmclab.devices.result_fields import result_fields
 from emmclab.devices.result_types import ResultFields
 from emmclab.devices.setting_types import Capabilities, ExplainedSetting, FittedFigure
+from emmclab.traces.inputs import inputs_of
+from emmclab.traces.profile_types import ClockJump, InputRecord, Judged, Reissues
 
 #: Runs that have every group of a result.
 RUNS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
@@ -100,3 +105,34 @@ def test_what_a_device_says_of_its_settings_has_the_typed_fields_and_no_other() 
         assert said
         # Keys that the type does not have are left out here.
         assert msgspec.convert(msgspec.to_builtins(said), kind) == said
+
+
+def test_parts_of_a_profile_have_the_typed_fields_and_no_other(tmp_path: Path) -> None:
+    paused = tmp_path / "paused.csv"
+    lines = [f"{second},write,{8 * number},8" for number, second in enumerate((0.0, 0.5, 90_000.0, 90_000.5))]
+    paused.write_text("\n".join(["arrival_s,op,sector,sectors", *lines]) + "\n")
+    profile = lab.read(paused).profile()
+    made = inputs_of([lab.read(paused, only="op=write")])
+    for said, kind in (
+        (profile.clock_jumps, list[ClockJump]),
+        (profile.findings, list[Judged]),
+        (lab.profile(lab.bundled()[0]).reissues, Reissues),
+        (made, list[InputRecord]),
+    ):
+        assert said
+        assert msgspec.convert(msgspec.to_builtins(said), kind) == said
+
+
+def test_the_package_reads_a_result_by_its_typed_fields() -> None:
+    """A path stands only where it comes from the declaration, so that mypy sees every other key."""
+    paths = {field.path for field in result_fields() if "." in field.path}
+    paths |= {path.rpartition(".")[0] for path in paths if path.count(".") > 1}
+    found = [
+        f"{file.relative_to(ROOT)}:{node.lineno}"
+        for file in (ROOT / "python" / "emmclab").rglob("*.py")
+        for node in ast.walk(ast.parse(file.read_text()))
+        if isinstance(node, ast.Subscript)
+        and isinstance(node.slice, ast.Constant)
+        and node.slice.value in paths
+    ]
+    assert found == []

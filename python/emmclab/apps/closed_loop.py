@@ -384,7 +384,7 @@ def durability_line(result: AppResult) -> str:
     """Return in a line what durability cost: syncs of files, then flushes and synchronous writes."""
     counts, device = result.app["requests"], Result(result["device"])
     points = device.shown("durable.requests") if counts is None else counts["sync_points"]
-    flushes = device["requests.other"] if counts is None else counts["flushes"]
+    flushes = device.fields["requests"]["other"] if counts is None else counts["flushes"]
     mean, p99 = (device.shown(f"durable.{name}") for name in ("mean_ms", "p99_ms"))
     return (
         f"{result.app['file_syncs']:,} syncs of files, mean {_ms(result.sync_mean_ms)}; "

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from rich.console import Console
 from rich.text import Text
@@ -11,12 +10,11 @@ from rich.text import Text
 from emmclab.cli.show import framed
 from emmclab.traces.profile import Profile
 from emmclab.traces.profile_fields import TABLES
+from emmclab.traces.profile_types import FieldDifference
 from emmclab.traces.workload import difference_text
 
 
-def show_differences(
-    console: Console, profiles: Sequence[Profile], rows: Sequence[Mapping[str, Any]]
-) -> None:
+def show_differences(console: Console, profiles: Sequence[Profile], rows: Sequence[FieldDifference]) -> None:
     """Print the fields of Tables III and IV of two profiles, with their differences."""
     fields = {field.name: field for _, fields in TABLES for field in fields}
     table = framed("Profiles compared")

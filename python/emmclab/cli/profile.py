@@ -35,6 +35,7 @@ from emmclab.runtime.files import printable
 from emmclab.runtime.lists import once
 from emmclab.traces.inputs import inputs_of, made_here
 from emmclab.traces.profile import Profile
+from emmclab.traces.profile_types import InputRecord
 from emmclab.traces.reading import bundled, combine, join_parts
 from emmclab.traces.trace import Trace
 
@@ -97,7 +98,7 @@ class _Profiled(NamedTuple):
     """A profile and what it was made from."""
 
     profile: Profile
-    inputs: list[dict[str, Any]]
+    inputs: list[InputRecord]
 
 
 def register(app: typer.Typer) -> None:
@@ -254,8 +255,13 @@ def _in_parts(place: Path, jobs: int, reading: Reading, **measures: Any) -> _Pro
             field=error.field,
             hint=f"name single files, or use `emmclab fleet` to profile each of them; {error.hint}",
         ) from error
-    whence = {"name": found.name, "path": printable(place), "sha256": found["trace_digest"]}
-    return _Profiled(found, [{**whence, "reading": reading.given()}])
+    whence: InputRecord = {
+        "name": found.name,
+        "path": printable(place),
+        "sha256": found["trace_digest"],
+        "reading": reading.given(),
+    }
+    return _Profiled(found, [whence])
 
 
 def _other(name: str, seed: int, jobs: int, reading: Reading, **measures: Any) -> _Profiled:

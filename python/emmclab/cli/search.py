@@ -27,6 +27,7 @@ from emmclab.cli.studies import (
 from emmclab.cli.study_meter import StudyMeter
 from emmclab.runtime.files import digest, printable
 from emmclab.traces.inputs import inputs_of, made_here
+from emmclab.traces.profile_types import InputRecord
 from emmclab.traces.reading import read
 
 if TYPE_CHECKING:
@@ -135,13 +136,13 @@ def search(
             put(f"report: {html}")
 
 
-def _inputs(found: Found) -> list[dict[str, Any]]:
+def _inputs(found: Found) -> list[InputRecord]:
     """Return the file of the study and its recorded inputs, as results name what they were made of."""
     from emmclab.studies.bundled import bundled
 
     study = found.study
     file = [] if study.name in bundled() else [Path(study.file)]
-    whence: list[dict[str, Any]] = [
+    whence: list[InputRecord] = [
         {"name": study.name, "path": printable(path), "sha256": digest([path]), "reading": {}}
         for path in file
     ]

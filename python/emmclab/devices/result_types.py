@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Any, Generic, NotRequired, TypedDict, TypeVar
 
+from emmclab.traces.profile_types import InputRecord
+
 T = TypeVar("T")
 
 
@@ -410,14 +412,6 @@ class Computing(TypedDict):
 
     wall_s: float
     page_operations_per_s: float
-
-
-class InputRecord(TypedDict):
-    """A trace that went into a result; `sha256` is its first 16 digits, None without a file."""
-
-    name: str
-    path: str | None
-    sha256: str | None
 
 
 class DeviceRecord(TypedDict):

@@ -9,6 +9,7 @@ from typing import Any
 
 from emmclab import _core
 from emmclab.errors import ConfigError, EmmclabError, InputError
+from emmclab.fleet.table_types import Bins
 from emmclab.runtime.files import digest, printable
 from emmclab.traces.reading import read
 from emmclab.traces.recordings import metadata
@@ -99,7 +100,7 @@ def _empty(path: str) -> Row:
     return {"path": printable(path), "refused": None, "digest": None, "bytes": None, **metadata(path)}
 
 
-def bins() -> dict[str, dict[str, Any]]:
+def bins() -> dict[str, Bins]:
     """Describe the histograms by their columns: what is counted, unit and upper edges of the ranges."""
     return {
         f"{HISTOGRAM}{one['name']}": {

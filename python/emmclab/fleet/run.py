@@ -19,6 +19,7 @@ from emmclab.fleet.row import bins, reason, refused_row, row_of
 from emmclab.fleet.source import Source, source_of
 from emmclab.fleet.state import Profiled, State, state_of
 from emmclab.fleet.table import DamagedError, Table, write
+from emmclab.fleet.table_types import Description, Identity
 from emmclab.runtime.build import build_digest
 from emmclab.runtime.executors import Crash, Executor
 from emmclab.runtime.files import digest, printable, sweep
@@ -80,11 +81,11 @@ def profile_fleet(
         ConfigError: another process is working on the table, or an option has no meaning.
     """
     options = dict(options or {})
-    identity = {"version": __version__, "build": build_digest(), "reading": options}
+    identity: Identity = {"version": __version__, "build": build_digest(), "reading": options}
     source, copy = source_of(folder), Copy(table)
     own = copy.name if "://" in copy.name else str(copy.path.absolute())
     found = [one for one in source.recordings(files) if source.named(one.path) != own]
-    description = {"identity": identity, "metadata": metadata_keys(found), "bins": bins()}
+    description: Description = {"identity": identity, "metadata": metadata_keys(found), "bins": bins()}
     if not found:
         raise InputError(
             f"{source}: there is no recording",
@@ -125,7 +126,7 @@ def _brought_up(
     copy: Copy,
     state: State,
     found: Sequence[Recording],
-    description: Mapping[str, Any],
+    description: Description,
     former: Table | None,
     executor: Executor,
     progress: FleetProgress | None,
@@ -171,7 +172,7 @@ def _brought_up(
     return profiled
 
 
-def _former(copy: Copy, identity: Mapping[str, Any]) -> tuple[Table | None, bool]:
+def _former(copy: Copy, identity: Identity) -> tuple[Table | None, bool]:
     """Open the table of an earlier run where its rows are what this run would make; say if it is damaged."""
     if not copy.path.exists():
         return None, False

@@ -13,9 +13,10 @@ import json
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any, NamedTuple, Self
+from typing import IO, NamedTuple, Self
 
 from emmclab.errors import ConfigError, InputError
+from emmclab.fleet.table_types import Identity
 from emmclab.runtime.files import lock
 from emmclab.traces.recordings import Recording
 
@@ -56,7 +57,7 @@ def busy(table: object) -> ConfigError:
 class State:
     """The state of one table; while it is open, no other process works on that table."""
 
-    def __init__(self, table: Path, identity: dict[str, Any]) -> None:
+    def __init__(self, table: Path, identity: Identity) -> None:
         """Name the table, and what decides a row beside the recording."""
         self.path = state_of(table)
         self._table = table

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import duckdb
 
 from emmclab.errors import FormatError, InputError
 from emmclab.fleet.figures import FIGURES
 from emmclab.fleet.row import FIXED, HISTOGRAM
+from emmclab.fleet.table_types import Description
 from emmclab.runtime import seal
 from emmclab.runtime.files import folder_aside, put_in_place, written
 from emmclab.runtime.parquet import quoted
@@ -101,7 +102,7 @@ class Table:
 
 def write(
     path: Path,
-    description: Mapping[str, Any],
+    description: Description,
     rows: Iterable[str],
     former: Table | None = None,
     kept: Iterable[tuple[str, str]] = (),
@@ -157,7 +158,7 @@ def _in_order(database: duckdb.DuckDBPyConnection, metadata: Sequence[str]) -> l
     return [*first, *others]
 
 
-def _description(path: Path, name: str) -> dict[str, Any]:
+def _description(path: Path, name: str) -> Description:
     try:
         path.open("rb").close()
     except OSError as error:
@@ -168,7 +169,7 @@ def _description(path: Path, name: str) -> dict[str, Any]:
             (found,) = database.execute(ask, {"path": str(path), "key": _KEY}).fetchone() or (None,)
         described = json.loads(found or b"null")
         if isinstance(described, dict) and {"metadata", "bins", "identity"} <= set(described):
-            return described
+            return cast("Description", described)
     except (duckdb.Error, ValueError):
         pass
     raise FormatError(

@@ -12,6 +12,7 @@ from emmclab.fleet.comparison import Comparison
 from emmclab.fleet.figures import EXTENTS, FIGURES
 from emmclab.fleet.summary import ALL, NONE, Group, Summary, shown
 from emmclab.fleet.table import Table
+from emmclab.fleet.table_types import Bins
 from emmclab.pages.assemble import assemble
 from emmclab.pages.head import Head, Notice, Provenance, Tile
 from emmclab.pages.plots import Figure, Row, Rows
@@ -231,7 +232,7 @@ def _over_requests(
         yield Figure(column, title, about, functools.partial(over_requests, title=f"up to, {unit}")), rows
 
 
-def _cumulative(name: str, counts: Sequence[int], bins: dict[str, Any]) -> Iterator[Row]:
+def _cumulative(name: str, counts: Sequence[int], bins: Bins) -> Iterator[Row]:
     """Yield the share up to each upper edge, from the first bin that counts anything to the last."""
     total, below = sum(counts), 0
     for edge, count in zip(bins["upper_edges"], counts, strict=False):

@@ -28,6 +28,7 @@ from emmclab.traces.profile_fields import (
 )
 from emmclab.traces.profile_notes import notes
 from emmclab.traces.profile_options import percentile_label
+from emmclab.traces.profile_types import ClockJump
 from emmclab.traces.published import doubts, published_row
 
 #: Times whose percentiles are shown, with their heading.
@@ -193,7 +194,7 @@ def _trace(profile: Profile) -> dict[str, Any]:
     }
 
 
-def _clock(jumps: Sequence[dict[str, Any]]) -> str:
+def _clock(jumps: Sequence[ClockJump]) -> str:
     """Count the jumps in words; empty where there are none."""
     if not jumps:
         return ""

@@ -7,10 +7,11 @@ from typing import Any
 
 from emmclab._core import __version__
 from emmclab.runtime.command import command_line
+from emmclab.traces.profile_types import InputRecord
 from emmclab.traces.trace import Trace
 
 
-def inputs_of(traces: Sequence[Trace]) -> list[dict[str, Any]]:
+def inputs_of(traces: Sequence[Trace]) -> list[InputRecord]:
     """Return `name`, `path`, `sha256` and `reading` of each trace, as results hold them.
 
     `path` is as it was given; None, as `sha256`, where the trace is no file or cannot be read again.
@@ -28,7 +29,7 @@ def inputs_of(traces: Sequence[Trace]) -> list[dict[str, Any]]:
     ]
 
 
-def made_here(inputs: Sequence[dict[str, Any]]) -> dict[str, Any]:
+def made_here(inputs: Sequence[InputRecord]) -> dict[str, Any]:
     """Return `version`, `command` and `inputs` of a result; `command` where a command makes it."""
     command = command_line()
     said = {} if command is None else {"command": command}

@@ -17,6 +17,7 @@ from emmclab.errors import ConfigError, EmmclabError, FormatError, InputError
 from emmclab.runtime.files import digest, printable
 from emmclab.traces.profile import Profile
 from emmclab.traces.profile_options import profiler
+from emmclab.traces.profile_types import Estimate
 from emmclab.traces.reading import read, read_slice, trace_name
 from emmclab.traces.recordings import recordings
 from emmclab.traces.trace import Header, Ledger, Trace
@@ -278,7 +279,7 @@ def _refuse_nothing(place: Path, ledger: Ledger) -> None:
         )
 
 
-def estimates(fields: Mapping[str, Any], parts: int) -> list[dict[str, Any]]:
+def estimates(fields: Mapping[str, Any], parts: int) -> list[Estimate]:
     """Name the figures of a profile in parts that are estimates, with the cause, and the error where known.
 
     `error_pct` of reuse distances is the share of page touches that count as a first touch and are none,

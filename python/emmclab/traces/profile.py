@@ -11,6 +11,7 @@ from emmclab.traces.journal import Journal
 from emmclab.traces.ledger import ledger_line
 from emmclab.traces.notebook import profile_html
 from emmclab.traces.profile_fields import JUMP_FIELDS, KEY_FIELDS, TABLES, jump_cells
+from emmclab.traces.profile_types import ClockJump, Judged, Reissues
 
 
 class Text(str):
@@ -40,7 +41,7 @@ class Profile(Document):
         return str(self["name"])
 
     @property
-    def findings(self) -> list[dict[str, Any]]:
+    def findings(self) -> list[Judged]:
         """The paper's six characteristics and five implications, judged on this trace.
 
         >>> import emmclab
@@ -50,7 +51,7 @@ class Profile(Document):
         return list(self["findings"])
 
     @property
-    def clock_jumps(self) -> list[dict[str, Any]]:
+    def clock_jumps(self) -> list[ClockJump]:
         """Places where the clock jumps or the recording paused: direction, time_s, request, length_s, mended.
 
         >>> import emmclab
@@ -60,14 +61,14 @@ class Profile(Document):
         return list(self["clock_jumps"])
 
     @property
-    def reissues(self) -> dict[str, Any] | None:
+    def reissues(self) -> Reissues | None:
         """Suspected re-issues, and the figures with and without; None where the trace does not show them.
 
         >>> import emmclab
         >>> emmclab.profile(emmclab.bundled()[0]).reissues["reissued"]
         0
         """
-        found: dict[str, Any] | None = self["reissues"]
+        found: Reissues | None = self["reissues"]
         return found
 
     @property

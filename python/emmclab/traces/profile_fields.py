@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from emmclab.runtime.quantity import significant
+from emmclab.traces.profile_types import ClockJump
 
 
 class Field(NamedTuple):
@@ -161,16 +162,17 @@ JUMP_FIELDS = (
 )
 
 
-def jump_cells(jump: Mapping[str, Any]) -> list[str]:
+def jump_cells(jump: ClockJump) -> list[str]:
     """Print a jump of `clock_jumps`, in the order of `JUMP_FIELDS`.
 
     >>> jump = {"direction": "forward", "time_s": 12.04, "request": 1234, "length_s": 3600.0, "mended": False}
     >>> jump_cells(jump)
     ['forward', '12.0', '1,234', '3,600.0', 'no']
     """
+    values: Mapping[str, Any] = {**jump}
     shown = []
     for field in JUMP_FIELDS:
-        value = jump[field.name]
+        value = values[field.name]
         if isinstance(value, bool):
             value = "yes" if value else "no"
         shown.append(value if isinstance(value, str) else field.text(value))

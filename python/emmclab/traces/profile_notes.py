@@ -7,6 +7,7 @@ from typing import Any
 
 from emmclab.runtime.quantity import duration, size
 from emmclab.traces.profile import Profile
+from emmclab.traces.profile_types import Estimate, Reissues
 from emmclab.traces.recorded_registers import recorded_devices
 
 
@@ -95,7 +96,7 @@ def doubts(ledger: Mapping[str, Any]) -> list[str]:
     return [f"{events} lost while recording: requests are missing, so rates are too low and gaps too long"]
 
 
-def _parts(parts: int, estimates: list[dict[str, Any]]) -> str:
+def _parts(parts: int, estimates: list[Estimate]) -> str:
     """Say which figures of a trace that was profiled in parts are estimates."""
     causes = "; ".join(f"{one['figure']} ({one['why']}{_error(one['error_pct'])})" for one in estimates)
     return (
@@ -108,7 +109,7 @@ def _error(error_pct: float | None) -> str:
     return "" if error_pct is None else f": {error_pct:.2f} % of the touches"
 
 
-def _reissues(found: dict[str, Any], window: str | None) -> str:
+def _reissues(found: Reissues, window: str | None) -> str:
     """Describe suspected re-issues, and what they show of the device's link."""
     if not found["reissued"]:
         return f"{found['dropped']:,} were dropped on reading"

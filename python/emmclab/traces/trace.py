@@ -19,6 +19,7 @@ from emmclab.traces.kernel_threads import kernel_threads
 from emmclab.traces.notebook import trace_html
 from emmclab.traces.profile import Profile
 from emmclab.traces.profile_options import profiler
+from emmclab.traces.profile_types import ClockJump
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -177,7 +178,7 @@ class Trace:
         return None if self._ledger is None else dict(self._ledger)
 
     @property
-    def clock_jumps(self) -> list[dict[str, Any]]:
+    def clock_jumps(self) -> list[ClockJump]:
         """Places where the clock jumps or the recording paused; the first 64. Reads the trace once.
 
         Each has `direction` (`forward` or `backward`), `time_s` (last arrival before it, seconds from the
@@ -460,7 +461,7 @@ class Trace:
         return self.to_arrow().to_pandas(types_mapper=library("pandas").ArrowDtype)
 
 
-def jumps_of(header: Header) -> list[dict[str, Any]]:
+def jumps_of(header: Header) -> list[ClockJump]:
     """Return the clock jumps that a header holds as JSON, in seconds.
 
     >>> jumps_of({"clock_jumps": None})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import Any, cast
@@ -14,6 +14,7 @@ from emmclab.errors import ConfigError
 from emmclab.runtime.quantity import duration
 from emmclab.traces.profile import Profile
 from emmclab.traces.profile_fields import TABLES, counted_jumps
+from emmclab.traces.profile_types import ClockJump, FieldDifference
 from emmclab.traces.trace import Progress, Trace
 
 
@@ -235,7 +236,7 @@ def fit(trace: Trace, progress: Progress | None = None, *, name: str = FITTED) -
     return Workload(fitter.finish())
 
 
-def differences(first: Profile, second: Profile) -> list[dict[str, Any]]:
+def differences(first: Profile, second: Profile) -> list[FieldDifference]:
     """Return every field of Tables III and IV of two profiles with the difference, second less first.
 
     `difference_points` is that of shares, in percentage points, `difference_pct` that of other fields, in
@@ -248,7 +249,7 @@ def differences(first: Profile, second: Profile) -> list[dict[str, Any]]:
     >>> max(abs(row["difference_pct"] or row["difference_points"] or 0) for row in rows) < 2
     True
     """
-    rows = []
+    rows: list[FieldDifference] = []
     for title, fields in TABLES:
         for field in fields:
             a, b = (_without_jumps(profile, field.name) for profile in (first, second))
@@ -276,13 +277,12 @@ def _without_jumps(profile: Profile, field: str) -> Any:
     return found[field] if found and field in found else profile[field]
 
 
-def difference_text(row: Mapping[str, Any]) -> str:
+def difference_text(row: FieldDifference) -> str:
     """Return the difference of a row of `differences` with its unit.
 
-    >>> difference_text({"difference_pct": None, "difference_points": 27.73})
-    '+27.73 points'
-    >>> difference_text({"difference_pct": -49.19, "difference_points": None})
-    '-49.19 %'
+    >>> twins = [Workload.preset("Email").trace(seed).profile() for seed in (1, 2)]
+    >>> [difference_text(row) for row in differences(*twins)][1]
+    '+0.00 %'
     """
     if row["difference_points"] is not None:
         return f"{row['difference_points']:+.2f} points"
@@ -312,7 +312,7 @@ def jump_notes(profiles: Sequence[Profile]) -> list[str]:
     return notes
 
 
-def _seconds(jumps: Sequence[Mapping[str, Any]]) -> str:
+def _seconds(jumps: Sequence[ClockJump]) -> str:
     return duration(sum(jump["length_s"] for jump in jumps))
 
 

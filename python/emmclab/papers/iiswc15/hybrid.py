@@ -194,9 +194,10 @@ def split_20k(_results: Results) -> Measurement:
         path.write_text("0,write,0,40\n")
         trace = read(path, format="csv", columns="arrival,op,sector,sectors", time_unit="s")
         eight, hybrid = (simulated(name, trace) for name in ("iiswc15-8ps", "iiswc15-hps"))
-    used = 100 * eight["space.space_utilisation"]
-    programs = hybrid["flash.page_programs.total"]
+    used = 100 * eight.fields["space"]["space_utilisation"]
+    programs = hybrid.fields["flash"]["page_programs"]["total"]
+    of_hybrid = 100 * hybrid.fields["space"]["space_utilisation"]
     return Measurement(
-        f"{used:.1f}%; hybrid pages: {programs} programs, {100 * hybrid['space.space_utilisation']:.0f}%",
+        f"{used:.1f}%; hybrid pages: {programs} programs, {of_hybrid:.0f}%",
         {"used": used, "programs": programs},
     )

@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TypedDict
 
 from emmclab.papers.iiswc15.readings import EIGHT, FOUR, HYBRID, PRIMARY, STRICT, Reading, mean_responses
 from emmclab.studies.in_place import stand_ins
 from emmclab.studies.results import Results
+from emmclab.traces.profile_types import FieldDifference
 from emmclab.traces.workload import differences
 
 _READINGS = (STRICT, Reading("both", "programmed", "open"), PRIMARY)
+
+
+class TwinResponse(TypedDict):
+    """Simulated mean responses of a recording and of its twin, by reading and device."""
+
+    reading: str
+    device: str
+    recorded_ms: float
+    synthetic_ms: float
+    difference_pct: float
 
 
 @dataclass(frozen=True)
@@ -19,16 +30,16 @@ class Twin:
 
     recorded: str
     synthetic: str
-    profile: list[dict[str, Any]]
+    profile: list[FieldDifference]
     """Fields of Tables III and IV, as `emmclab.traces.workload.differences` gives them."""
-    responses: list[dict[str, Any]]
+    responses: list[TwinResponse]
     """Simulated mean responses in ms by reading and device."""
 
     gain: tuple[float, float]
     """Percent by which hybrid pages shorten the mean response: recorded, synthetic (Figure 8)."""
 
     @property
-    def worst(self) -> dict[str, Any]:
+    def worst(self) -> TwinResponse:
         """The simulated response that differs most."""
         return max(self.responses, key=lambda row: abs(row["difference_pct"]))
 
@@ -45,8 +56,8 @@ def twins(results: Results) -> list[Twin]:
     return found
 
 
-def _responses(results: Results, recorded: str, synthetic: str) -> list[dict[str, Any]]:
-    rows = []
+def _responses(results: Results, recorded: str, synthetic: str) -> list[TwinResponse]:
+    rows: list[TwinResponse] = []
     for reading in _READINGS:
         for device in (FOUR, EIGHT, HYBRID):
             means = mean_responses(results, reading, device)

@@ -1,0 +1,72 @@
+"""Types of parts of a profile, as the core gives them."""
+
+from __future__ import annotations
+
+from typing import Literal, TypedDict
+
+
+class ClockJump(TypedDict):
+    """A place where the clock jumps or the recording paused; `direction` is forward, back or pause."""
+
+    direction: str
+    time_s: float
+    request: int
+    length_s: float
+    mended: bool
+
+
+class Judged(TypedDict):
+    """A characteristic or an implication of the paper, judged on a trace."""
+
+    id: str
+    kind: str
+    number: int
+    title: str
+    rule: str
+    #: None where the trace does not hold what it takes.
+    measured: float | None
+    unit: str
+    shown: Literal["yes", "no", "partly", "unknown"]
+    meaning: str
+
+
+class Reissues(TypedDict):
+    """Suspected re-issues: how many, what they show of the link, and figures with and without them."""
+
+    reissued: int
+    reissued_pct: float
+    dropped: int
+    awake_up_to_ms: float | None
+    asleep_from_ms: float | None
+    median_until_again_ms: float | None
+    figures: dict[str, float | None]
+    figures_without: dict[str, float | None] | None
+
+
+class Estimate(TypedDict):
+    """A figure of a profile in parts that is an estimate, with the cause, and the error where it is known."""
+
+    figure: str
+    why: str
+    error_pct: float | None
+
+
+class FieldDifference(TypedDict):
+    """A field of two profiles; the difference is in points of shares, else in percent of the first."""
+
+    table: str
+    field: str
+    first: float | None
+    second: float | None
+    difference_pct: float | None
+    difference_points: float | None
+
+
+class InputRecord(TypedDict):
+    """A trace that went into a result; `sha256` is its first 16 digits, None without a file."""
+
+    name: str
+    path: str | None
+    sha256: str | None
+    #: Options of `emmclab.read` that differ from the defaults.
+    reading: dict[str, str | int | float | bool]
