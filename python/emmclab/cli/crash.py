@@ -306,7 +306,8 @@ def _end(tried: Sequence[Tried], options: Options, as_json: bool, html: Path | N
 
         # The page is of one recording: the first that shows a finding, else the first.
         one = next((one for one in tried if one.found.findings()), tried[0])
-        said = summary(one.kept, options, one.found, one.minimal) | {"recordings": len(tried)}
+        said = summary(one.kept, options, one.found, one.minimal)
+        said["recordings"] = len(tried)
         write_crash_report(said, one.kept, one.found, html, results=named_folder(results))
         say(f"report: {html}")
     _show(tried, options, as_json)

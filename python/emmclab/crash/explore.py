@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from emmclab import _core
 from emmclab.crash.finding import COMMANDS, LEVELS, CutTally, Finding
 from emmclab.crash.found import Lost
+from emmclab.crash.json_types import Covered, Facts, State
 from emmclab.crash.judging import Judge, RuleBreak, require, rules_of
 from emmclab.crash.recording import MOUNTED
 from emmclab.errors import ConfigError, EmmclabError, UnsupportedError
@@ -91,7 +92,7 @@ class Exploration:
     #: Number of the last state that was judged; -1 = none.
     last: int = -1
     took_s: float = 0.0
-    covered: dict[str, Any] = field(default_factory=dict)
+    covered: Covered = field(default_factory=lambda: Covered())
     #: By level, promise, whether documentation excludes it, and whether commands break it, not a state.
     kinds: dict[tuple[str, str, bool, bool], Finding] = field(default_factory=dict)
     #: By cut; a cut whose states all equal earlier ones has none.
@@ -121,7 +122,7 @@ class Exploration:
         self.took_s = max(self.took_s, other.took_s)
         # Each share goes through all cuts: the slowest says how far all are.
         reports = [covered for covered in (self.covered, other.covered) if covered]
-        self.covered = min(reports, key=lambda covered: covered["cuts"], default={})
+        self.covered = min(reports, key=lambda covered: covered["cuts"], default=Covered())
         self.finished &= other.finished
         for finding in other.kinds.values():
             self.add(replace(finding))
@@ -134,10 +135,10 @@ class Exploration:
         return sorted(chosen, key=lambda one: (LEVELS.index(one.level), one.index))
 
 
-def open_run(log: str, *, base: str | None = None) -> tuple[_core.CrashRun, dict[str, Any]]:
+def open_run(log: str, *, base: str | None = None) -> tuple[_core.CrashRun, Facts]:
     """Open a crash log, or one of dm-log-writes for a device that held `base`; also give what it says."""
     run = _core.CrashRun(log, base=base)
-    facts: dict[str, Any] = json.loads(run.facts())
+    facts: Facts = json.loads(run.facts())
     return run, facts
 
 
@@ -248,12 +249,19 @@ def explore(
     return found
 
 
-def _covered(explorer: _core.Explorer) -> dict[str, Any]:
-    names = ("moments", "cuts", "legal_log10", "chosen", "equal", "most_unpromised")
-    return dict(zip(names, explorer.covered(), strict=True))
+def _covered(explorer: _core.Explorer) -> Covered:
+    moments, cuts, legal_log10, chosen, equal, most_unpromised = explorer.covered()
+    return {
+        "moments": moments,
+        "cuts": cuts,
+        "legal_log10": legal_log10,
+        "chosen": chosen,
+        "equal": equal,
+        "most_unpromised": most_unpromised,
+    }
 
 
-def _finding(state: Mapping[str, Any], lost: Lost) -> Finding:
+def _finding(state: State, lost: Lost) -> Finding:
     return Finding(
         promise=lost.promise,
         level=lost.level,

@@ -7,12 +7,11 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import Any
 
 from emmclab import _core
 from emmclab.crash.by_mount import ByMount
@@ -21,6 +20,7 @@ from emmclab.crash.finding import COMMANDS, Finding
 from emmclab.crash.found import Files, Image, Lost, Taken
 from emmclab.crash.grounds import command_of
 from emmclab.crash.guest import machine
+from emmclab.crash.json_types import State
 from emmclab.crash.mounted_files import Mounted
 from emmclab.crash.recording import MOUNTED
 from emmclab.crash.tools import TOOLS_PATH, run_tool
@@ -165,7 +165,7 @@ class Judge:
         self._check = None
         self._end.close()
 
-    def verdict(self, state: Mapping[str, Any], lines: Sequence[str]) -> Lost | None:
+    def verdict(self, state: State, lines: Sequence[str]) -> Lost | None:
         """Return the promise that a state breaks, the lowest one; `None` where it breaks none."""
         if state["problem"] is not None:
             return Lost(**state["problem"])

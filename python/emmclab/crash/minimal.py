@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
-from typing import Any
+from dataclasses import dataclass, replace
 
 from emmclab import _core
 from emmclab.crash.explore import Options, judge_of
 from emmclab.crash.finding import COMMANDS, Finding
+from emmclab.crash.json_types import MinimalState, MissingWrite, State
 from emmclab.crash.judging import Judge, rules_of
 from emmclab.crash.recording import MOUNTED
 
@@ -29,6 +29,16 @@ class Missing:
     sectors: int
     garbled: bool = False
 
+    def as_json(self) -> MissingWrite:
+        """Return the write as a dictionary of JSON values."""
+        return {
+            "command": self.command,
+            "at_ns": self.at_ns,
+            "sector": self.sector,
+            "sectors": self.sectors,
+            "garbled": self.garbled,
+        }
+
 
 @dataclass(frozen=True)
 class Minimal:
@@ -45,9 +55,17 @@ class Minimal:
     #: Of a generated program, the fewest operations that show the finding in a recording of their own.
     program: tuple[str, ...] = ()
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> MinimalState:
         """Return the result as a dictionary of JSON values."""
-        return asdict(self)
+        return {
+            "cut": self.cut,
+            "state": self.state,
+            "detail": self.detail,
+            "missing": [one.as_json() for one in self.missing],
+            "before": self.before,
+            "tries": self.tries,
+            "program": list(self.program),
+        }
 
 
 class Search:
@@ -68,7 +86,7 @@ class Search:
         """Return a judge of the states of an explorer."""
         return judge_of(explorer, self._rules, self._options, self._lies)
 
-    def shows(self, judge: Judge, state: dict[str, Any]) -> str | None:
+    def shows(self, judge: Judge, state: State) -> str | None:
         """Return how a state breaks the promise of the finding; `None` if it does not."""
         lost = judge.verdict(state, self._lines[: state["acknowledged"]])
         finding = self._finding
@@ -76,13 +94,13 @@ class Search:
             return None
         return lost.detail if (lost.documented is None) == (finding.documented is None) else None
 
-    def first(self, explorer: _core.Explorer, most: int) -> tuple[tuple[dict[str, Any], str] | None, int]:
+    def first(self, explorer: _core.Explorer, most: int) -> tuple[tuple[State, str] | None, int]:
         """Return the first state that shows the finding, and how; and how many states were judged."""
         judged = 0
         with self.judge(explorer) as judge:
             while judged < most and (text := explorer.next_state()) is not None:
                 judged += 1
-                state = json.loads(text)
+                state: State = json.loads(text)
                 if (detail := self.shows(judge, state)) is not None:
                     return (state, detail), judged
         return None, judged

@@ -12,6 +12,7 @@ from pathlib import Path
 from emmclab.crash import generated, known, programs, workloads
 from emmclab.crash.guest.machine import Guest
 from emmclab.crash.guest.running import mounted_in_guest
+from emmclab.crash.json_types import RecordedWorkload
 from emmclab.crash.running import Recorded, run_here, run_in_guest
 from emmclab.crash.scratch import scratch
 from emmclab.devices.device import Device, lie_of
@@ -55,6 +56,17 @@ class Workload:
     seed: int = 1
     timeout_s: float = 300.0
     thinks: int = 0
+
+    def as_json(self) -> RecordedWorkload:
+        """Return the workload as a dictionary of JSON values."""
+        return {
+            "name": self.name,
+            "command": list(self.command),
+            "operations": self.operations,
+            "seed": self.seed,
+            "timeout_s": self.timeout_s,
+            "thinks": self.thinks,
+        }
 
     def require(self) -> None:
         """Refuse a workload that is not known before there is anything for it to run on.

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from emmclab.crash.explore import Exploration, Options
 from emmclab.crash.finding import COMMANDS, LEVELS, Finding
+from emmclab.crash.json_types import AllRecordings, CrashSummary, FindingFields
 from emmclab.crash.minimal import Minimal
 from emmclab.crash.session import Kept
 from emmclab.crash.summary import shown, summary
@@ -55,16 +55,18 @@ def findings_of(tried: Sequence[Tried]) -> int:
 
 def pauses_of(kept: Kept) -> int:
     """Tell how often the workload of a recording paused."""
-    return int(kept.made.get("pauses", 0))
+    return kept.made.get("pauses", 0)
 
 
-def together(tried: Sequence[Tried], options: Options) -> dict[str, Any]:
+def together(tried: Sequence[Tried], options: Options) -> AllRecordings:
     """Return everything that was found as JSON: that of all, and that of each recording."""
 
-    def one_of_all(kind: Kind) -> dict[str, Any]:
-        minimal = {} if kind.minimal is None else {"minimal": kind.minimal.as_json()}
-        counts = {"states": kind.count, "recordings": kind.recordings}
-        return shown(kind.kept, options, kind.first) | counts | minimal
+    def one_of_all(kind: Kind) -> FindingFields:
+        said = shown(kind.kept, options, kind.first)
+        said["states"], said["recordings"] = kind.count, kind.recordings
+        if kind.minimal is not None:
+            said["minimal"] = kind.minimal.as_json()
+        return said
 
     return {
         "cuts": sum(one.found.covered.get("cuts", 0) for one in tried),
@@ -76,7 +78,7 @@ def together(tried: Sequence[Tried], options: Options) -> dict[str, Any]:
     }
 
 
-def as_json_of(tried: Sequence[Tried], options: Options) -> dict[str, Any]:
+def as_json_of(tried: Sequence[Tried], options: Options) -> CrashSummary | AllRecordings:
     """Return what was found as JSON: of one recording, or of all."""
     if len(tried) == 1:
         return summary(tried[0].kept, options, tried[0].found, tried[0].minimal)

@@ -12,6 +12,7 @@ from typing import Any
 from emmclab import _core
 from emmclab.crash.explore import Exploration, Options, open_run
 from emmclab.crash.grounds import contents_of, digest, grounds
+from emmclab.crash.json_types import Facts, Made
 from emmclab.crash.recording import Workload, record_run
 from emmclab.crash.timeline import DM_WRITER
 from emmclab.crash.work import explore_in_parallel
@@ -52,9 +53,9 @@ class Kept:
     log: Path
     base: str | None
     identity: str
-    facts: Mapping[str, Any]
+    facts: Facts
     #: How the run was made; empty for a log from elsewhere.
-    made: Mapping[str, Any]
+    made: Made
 
     @property
     def short(self) -> str:
@@ -121,7 +122,7 @@ def _changed(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
     return ", ".join(name for name in before if name != "command" and before[name] != now.get(name))
 
 
-def open_whole(log: Path, base: str | None) -> tuple[_core.CrashRun, dict[str, Any]]:
+def open_whole(log: Path, base: str | None) -> tuple[_core.CrashRun, Facts]:
     """Open a log with its base image; its identity is that of both.
 
     Raises:
@@ -142,7 +143,7 @@ def open_whole(log: Path, base: str | None) -> tuple[_core.CrashRun, dict[str, A
         both = f"{facts['identity']} {contents_of(Path(base))}"
     except OSError as error:
         raise InputError.of(error, base) from error
-    return run, facts | {"identity": hashlib.sha256(both.encode()).hexdigest()[:16]}
+    return run, {**facts, "identity": hashlib.sha256(both.encode()).hexdigest()[:16]}
 
 
 class Session:
@@ -191,7 +192,7 @@ class Session:
             )
             for note in recorded.notes:
                 said(f"note: {note}")
-            made = {
+            made: Made = {
                 "device": device if isinstance(device, str) else device.name,
                 "layers": list(layers),
                 "second": second.name if isinstance(second, Device) else second,
@@ -199,7 +200,7 @@ class Session:
                 "mkfs_options": list(mkfs_options),
                 "mount_options": mount_options,
                 "guest": guest,
-                "workload": asdict(workload),
+                "workload": workload.as_json(),
                 "status": recorded.status,
                 "pauses": recorded.pauses,
                 "notes": list(recorded.notes),
@@ -220,7 +221,7 @@ class Session:
         _, facts = open_whole(log, named)
         folder = self._folder / facts["identity"][:_SHORT]
         folder.mkdir(parents=True, exist_ok=True)
-        made: dict[str, Any] = {}
+        made: Made = {}
         if (folder / _RUN).exists() and (folder / _LOG).exists():
             # Without it, the log is explored as one from elsewhere.
             made = (_kept_in(folder / _RUN) or {"made": made})["made"]

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict
-from typing import Any
+from typing import cast
 
 from emmclab.crash.explore import Exploration, Options
 from emmclab.crash.finding import COMMANDS, Finding
+from emmclab.crash.json_types import CrashSummary, FindingFields, OptionFields
 from emmclab.crash.minimal import Minimal
 from emmclab.crash.session import Kept
 
@@ -21,9 +22,9 @@ def verdict(found: Exploration) -> str:
     return f"promises were broken by: {levels}"
 
 
-def shown(kept: Kept, options: Options, one: Finding) -> dict[str, Any]:
-    """Return a finding as JSON."""
-    return {
+def shown(kept: Kept, options: Options, one: Finding, minimal: Minimal | None = None) -> FindingFields:
+    """Return a finding as JSON, with the smallest state that shows it."""
+    said: FindingFields = {
         "promise": one.promise,
         "level": one.level,
         "cut": one.cut,
@@ -35,12 +36,15 @@ def shown(kept: Kept, options: Options, one: Finding) -> dict[str, Any]:
         "chosen_by": one.way,
         "at_ns": one.at_ns,
         "acknowledged": one.acknowledged,
-    } | ({"documented": one.documented} if one.documented else {})
+    }
+    if one.documented:
+        said["documented"] = one.documented
+    if minimal is not None:
+        said["minimal"] = minimal.as_json()
+    return said
 
 
-def summary(
-    kept: Kept, options: Options, found: Exploration, minimal: Mapping[int, Minimal]
-) -> dict[str, Any]:
+def summary(kept: Kept, options: Options, found: Exploration, minimal: Mapping[int, Minimal]) -> CrashSummary:
     """Return everything that was found as JSON."""
     return {
         "cuts": found.covered.get("cuts", 0),
@@ -49,13 +53,12 @@ def summary(
         "pruned_states": found.pruned,
         "states_per_s": round(found.states / found.took_s, 1) if found.took_s else None,
         "findings": [
-            shown(kept, options, one) | ({"minimal": minimal[number].as_json()} if number in minimal else {})
-            for number, one in enumerate(found.findings())
+            shown(kept, options, one, minimal.get(number)) for number, one in enumerate(found.findings())
         ],
         "documented": [shown(kept, options, one) for one in found.findings(documented=True)],
         "covered": found.covered,
         "seed": options.seed,
         "log": {**kept.facts, "path": str(kept.log)},
-        "run": dict(kept.made),
-        "options": asdict(options),
+        "run": {**kept.made},
+        "options": cast("OptionFields", asdict(options)),
     }

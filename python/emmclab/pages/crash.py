@@ -13,6 +13,7 @@ from markupsafe import Markup
 
 from emmclab.crash.explore import Exploration, open_run
 from emmclab.crash.finding import CutTally
+from emmclab.crash.json_types import CrashSummary, FindingFields
 from emmclab.crash.session import Kept
 from emmclab.crash.timeline import (
     DM_ENTRY_NS,
@@ -65,7 +66,7 @@ _DM_CLOCK = _Clock(DM_ENTRY_NS, "entry of the log, which has no times", "entries
 
 
 def write_crash_report(
-    summary: Mapping[str, Any], kept: Kept, found: Exploration, path: Path, *, results: Path | None = None
+    summary: CrashSummary, kept: Kept, found: Exploration, path: Path, *, results: Path | None = None
 ) -> None:
     """Write the page; the file appears when it is whole, and never otherwise.
 
@@ -83,7 +84,7 @@ def write_crash_report(
     write_whole(path, render(summary, scene, results=results))
 
 
-def render(summary: Mapping[str, Any], scene: Scene, *, results: Path | None = None) -> str:
+def render(summary: CrashSummary, scene: Scene, *, results: Path | None = None) -> str:
     """Return the page; the same findings give the same bytes."""
     log = summary["log"]
     clock = _DM_CLOCK if log["writer"] == DM_WRITER else _DEVICE_CLOCK
@@ -112,12 +113,12 @@ def render(summary: Mapping[str, Any], scene: Scene, *, results: Path | None = N
     )
 
 
-def _shown_cut(finding: Mapping[str, Any]) -> int:
+def _shown_cut(finding: FindingFields) -> int:
     """The cut that is drawn: that of the smallest state."""
-    return int(finding.get("minimal", finding)["cut"])
+    return finding["minimal"]["cut"] if "minimal" in finding else finding["cut"]
 
 
-def _head(summary: Mapping[str, Any]) -> Head:
+def _head(summary: CrashSummary) -> Head:
     log, file_system = summary["log"], summary["run"].get("file_system")
     below = f" below {', '.join(log['layers'])}" if log["layers"] else ""
     on = f", {file_system}" if file_system else ""
@@ -133,7 +134,7 @@ def _head(summary: Mapping[str, Any]) -> Head:
     )
 
 
-def _tiles(summary: Mapping[str, Any]) -> list[Tile]:
+def _tiles(summary: CrashSummary) -> list[Tile]:
     covered, documented = summary["covered"], len(summary["documented"])
     losses = f"{documented} documented, no defect" if documented else ""
     return [
@@ -152,7 +153,7 @@ def _power(factor: str, power: str) -> Markup | str:
     return Markup("{} &times; 10<sup>{}</sup>").format(factor, power) if power else factor
 
 
-def _shown(summary: Mapping[str, Any], finding: Mapping[str, Any], results: Path | None) -> dict[str, Any]:
+def _shown(summary: CrashSummary, finding: FindingFields, results: Path | None) -> dict[str, Any]:
     command = ["emmclab", "crash", "--again", finding["again"] or ""]
     if results is not None:
         command += ["--results", str(results)]
@@ -194,7 +195,7 @@ def _commands_figure(number: int, clock: _Clock) -> Figure:
     )
 
 
-def _line_rows(name: str, summary: Mapping[str, Any], scene: Scene, clock: _Clock) -> Rows:
+def _line_rows(name: str, summary: CrashSummary, scene: Scene, clock: _Clock) -> Rows:
     """Return the marks of the time line, those of one place as one."""
     times = [tally.at_ns for tally in scene.verdicts.values()] + list(scene.acknowledged_ns)
     times += [at_ns for at_ns, _ in scene.before]
@@ -236,10 +237,10 @@ def _line_rows(name: str, summary: Mapping[str, Any], scene: Scene, clock: _Cloc
 
 
 def _command_rows(
-    name: str, finding: Mapping[str, Any], cut_ns: int, before: Sequence[LoggedCommand], clock: _Clock
+    name: str, finding: FindingFields, cut_ns: int, before: Sequence[LoggedCommand], clock: _Clock
 ) -> Rows:
     """Return the commands that are drawn: the last ones, and the missing ones from before."""
-    missing = {one["command"] for one in finding.get("minimal", {}).get("missing", ())}
+    missing = {one["command"] for one in finding["minimal"]["missing"]} if "minimal" in finding else set()
     # Reads leave nothing behind.
     before = [one for one in before if one.op != "read"]
     earlier = [one for one in before[:-_MOST_COMMANDS] if one.number in missing]
@@ -274,9 +275,9 @@ def _state(command: LoggedCommand, missing: bool) -> str:
     return "flush, FUA or barrier" if promises else "complete"
 
 
-def _provenance(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
+def _provenance(summary: CrashSummary) -> list[tuple[str, str]]:
     log, run, options = summary["log"], summary["run"], summary["options"]
-    about = run.get("workload") or {}
+    about = run.get("workload")
     rows = [
         ("Log", f"{log['identity']}, {log['path']}"),
         ("Written by", log["writer"]),
@@ -287,9 +288,10 @@ def _provenance(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
         ("Options of mount", run.get("mount_options") or "none"),
         ("Workload", words.workload(summary)),
     ]
-    if about.get("name"):
+    if about is not None and about["name"]:
         rows.append(("Its operations and seed", f"{about['operations']:,}, {about['seed']}"))
     rows.append(("Log holds", f"{log['commands']:,} commands, {log['moments']:,} moments"))
     keys = ("cuts", "states", "seed", "tear", "recovery", "check", "recovery_cuts")
-    rows.append(("Options", ", ".join(f"{key} = {options[key]}" for key in keys)))
+    values = dict(options)
+    rows.append(("Options", ", ".join(f"{key} = {values[key]}" for key in keys)))
     return rows

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from math import floor
-from typing import Any
 
 from emmclab.crash.finding import COMMANDS
-
-Summary = Mapping[str, Any]
+from emmclab.crash.json_types import CrashSummary, FindingFields
 
 #: What it means that a promise is broken, by level and promise.
 _BROKEN = {
@@ -44,12 +41,12 @@ _RECOVERIES = {
 }
 
 
-def broken(finding: Mapping[str, Any]) -> str:
+def broken(finding: FindingFields) -> str:
     """Say what it means that this promise is broken."""
     return _BROKEN.get((finding["level"], finding["promise"]), f"the promise `{finding['promise']}`")
 
 
-def who(level: str, summary: Summary) -> str:
+def who(level: str, summary: CrashSummary) -> str:
     """Name whose promise it is."""
     run, log = summary["run"], summary["log"]
     system = run.get("file_system", "ext4")
@@ -63,15 +60,15 @@ def who(level: str, summary: Summary) -> str:
     }[level]
 
 
-def workload(summary: Summary) -> str:
+def workload(summary: CrashSummary) -> str:
     """Name what ran."""
     about = summary["run"].get("workload")
     if about is None:
         return "of the log"
-    return " ".join(about["command"]) or str(about["name"])
+    return " ".join(about["command"]) or about["name"]
 
 
-def headline(summary: Summary) -> str:
+def headline(summary: CrashSummary) -> str:
     """Answer in one sentence."""
     states, findings = summary["states"], summary["findings"]
     if findings:
@@ -88,19 +85,19 @@ def headline(summary: Summary) -> str:
     return f"No acknowledged data was lost in {tried}"
 
 
-def shown_in(finding: Mapping[str, Any], states: int) -> str:
+def shown_in(finding: FindingFields, states: int) -> str:
     """Say in how many states a finding shows; a rule of the journal is broken by commands."""
     if is_of_commands(finding):
         return f"by {finding['states']:,} command{'s' if finding['states'] != 1 else ''}"
     return f"in {finding['states']:,} of {states:,} states"
 
 
-def is_of_commands(finding: Mapping[str, Any]) -> bool:
+def is_of_commands(finding: FindingFields) -> bool:
     """Whether commands break the promise, whatever states show."""
-    return bool(finding["chosen_by"] == COMMANDS)
+    return finding["chosen_by"] == COMMANDS
 
 
-def cautions(summary: Summary) -> list[str]:
+def cautions(summary: CrashSummary) -> list[str]:
     """Say what a reader has to know before the answer is believed."""
     log, (number, shares) = summary["log"], summary["options"]["share"]
     said = []
@@ -128,7 +125,7 @@ def power_of_ten(logarithm: float) -> tuple[str, str]:
     return f"{10.0 ** (logarithm - power):.1f}", str(power)
 
 
-def covered(summary: Summary) -> list[tuple[str, str]]:
+def covered(summary: CrashSummary) -> list[tuple[str, str]]:
     """List what was tried."""
     options, tried = summary["options"], summary["covered"]
     digits, power = power_of_ten(tried["legal_log10"])
@@ -164,7 +161,7 @@ def covered(summary: Summary) -> list[tuple[str, str]]:
     return rows
 
 
-def not_covered(summary: Summary) -> list[str]:
+def not_covered(summary: CrashSummary) -> list[str]:
     """List what was not tried, and the option that tries it."""
     options, tried, log = summary["options"], summary["covered"], summary["log"]
     left = []

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from emmclab.crash.json_types import FindingFields
 from emmclab.pages.assemble import assemble
 from emmclab.pages.head import Head, Tile
 from emmclab.pages.study import incomplete, provenance
@@ -73,7 +74,7 @@ def _shown(table: Table) -> dict[str, Any]:
     return {"columns": table.columns, "rows": rows}
 
 
-def _finding(cell: CutCell, one: dict[str, Any]) -> dict[str, Any]:
+def _finding(cell: CutCell, one: FindingFields) -> dict[str, Any]:
     return {
         "documented": "",
         **one,

@@ -7,6 +7,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from emmclab.crash.json_types import FindingFields
+
 #: Verdicts on a cell, the best first.
 KEPT, DOCUMENTED, RULE, LOST = "kept", "documented", "rule broken", "lost"
 VERDICTS = (KEPT, DOCUMENTED, RULE, LOST)
@@ -54,8 +56,8 @@ class CutResult(msgspec.Struct, frozen=True, kw_only=True):
     lost: dict[str, bool]
     first: FirstLoss
     #: Findings as `emmclab crash --json` prints them.
-    findings: list[dict[str, Any]]
-    documented: list[dict[str, Any]]
+    findings: list[FindingFields]
+    documented: list[FindingFields]
     #: The software of the machine, by name.
     host: dict[str, str]
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from emmclab.crash.json_types import FindingFields
 from emmclab.studies.cut_result import DOCUMENTED, KEPT, LOST, RULE, VERDICTS, CutCell, CutResult
 from emmclab.studies.results import Results
 from emmclab.studies.summary import written
@@ -150,7 +151,7 @@ def headline(results: Results) -> str:
     return f"{lost:,} of {len(runs):,} runs lost acknowledged data: {states:,} states after {cuts:,} cuts"
 
 
-def findings(results: Results, *, documented: bool = False) -> list[tuple[CutCell, dict[str, Any]]]:
+def findings(results: Results, *, documented: bool = False) -> list[tuple[CutCell, FindingFields]]:
     """Return every finding with its cell; with `documented`, documented losses instead."""
     return [
         (cell, one)

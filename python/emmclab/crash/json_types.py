@@ -1,0 +1,172 @@
+"""Types of what is known of a crash log, and of what `emmclab crash --json` prints."""
+
+from __future__ import annotations
+
+from typing import NotRequired, TypedDict
+
+
+class Facts(TypedDict):
+    """What a log says of itself."""
+
+    identity: str
+    device: str
+    lies: str
+    layers: list[str]
+    writer: str
+    moments: int
+    commands: int
+    acknowledgements: int
+    truncated: bool
+
+
+class LogFacts(Facts):
+    """The same, and where the log is."""
+
+    path: str
+
+
+class RecordedWorkload(TypedDict):
+    """The workload of a recording: a command, or one that comes with emmclab."""
+
+    name: str
+    command: list[str]
+    operations: int
+    seed: int
+    timeout_s: float
+    thinks: int
+
+
+class Made(TypedDict, total=False):
+    """How a run was recorded; nothing is known of a log from elsewhere."""
+
+    device: str
+    layers: list[str]
+    second: str | None
+    file_system: str
+    mkfs_options: list[str]
+    mount_options: str | None
+    guest: str | None
+    workload: RecordedWorkload
+    status: int | None
+    pauses: int
+    notes: list[str]
+
+
+class Covered(TypedDict, total=False):
+    """What an exploration tried; nothing before it begins."""
+
+    moments: int
+    cuts: int
+    #: Logarithm (10) of the states that the contract allows at these cuts, at most.
+    legal_log10: float
+    chosen: int
+    equal: int
+    most_unpromised: int
+
+
+class Told(TypedDict):
+    """A promise of the device that a state breaks."""
+
+    level: str
+    promise: str
+    detail: str
+
+
+class State(TypedDict):
+    """A state that is judged; `index` counts all states, `number` those of its cut."""
+
+    cut: int
+    number: int
+    index: int
+    at_ns: int
+    way: str
+    acknowledged: int
+    problem: Told | None
+
+
+class MissingWrite(TypedDict):
+    """A write that a state lacks, or in whose place it has garbage."""
+
+    command: int
+    at_ns: int
+    sector: int
+    sectors: int
+    garbled: bool
+
+
+class MinimalState(TypedDict):
+    """The smallest state that was found to show a finding."""
+
+    cut: int
+    state: int
+    detail: str
+    missing: list[MissingWrite]
+    before: int
+    tries: int
+    program: list[str]
+
+
+class FindingFields(TypedDict):
+    """A promise that states, or commands, break."""
+
+    promise: str
+    level: str
+    cut: int
+    state: int
+    #: The name of the state for `--again`; None where commands break the promise.
+    again: str | None
+    states: int
+    detail: str
+    chosen_by: str
+    at_ns: int
+    acknowledged: int
+    documented: NotRequired[str]
+    #: Recordings that show it, where there are several.
+    recordings: NotRequired[int]
+    minimal: NotRequired[MinimalState]
+
+
+class OptionFields(TypedDict):
+    """The options of an exploration, as `emmclab.crash.explore.Options`."""
+
+    cuts: int
+    states: str
+    seed: int
+    tear: str
+    recovery: str
+    check: str | None
+    recovery_cuts: int
+    share: tuple[int, int]
+    only: tuple[int, int | None] | None
+    prune: bool
+    guest: str | None
+
+
+class CrashSummary(TypedDict):
+    """Everything that was found in one recording."""
+
+    cuts: int
+    states: int
+    reused_states: int
+    pruned_states: int
+    states_per_s: float | None
+    findings: list[FindingFields]
+    documented: list[FindingFields]
+    covered: Covered
+    seed: int
+    log: LogFacts
+    run: Made
+    options: OptionFields
+    #: How many recordings the page of this one is of.
+    recordings: NotRequired[int]
+
+
+class AllRecordings(TypedDict):
+    """Everything that was found in several recordings of one workload."""
+
+    cuts: int
+    states: int
+    findings: list[FindingFields]
+    documented: list[FindingFields]
+    seed: int
+    recordings: list[CrashSummary]

@@ -1,0 +1,21 @@
+"""The types of what is known of a crash log and of what was found are those of the JSON output."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from conftest import emmclab
+from emmclab.crash.json_types import CrashSummary
+
+
+@pytest.mark.usefixtures("root")
+def test_a_summary_has_the_typed_fields_and_no_other(tmp_path: Path) -> None:
+    lying = ("--device", "emmc51-cache", "--set", "cache.lies=flush")
+    words = ("--workload", "sqlite-wal-full", "--operations", 5, "--cuts", 5, "--states", "device", "--json")
+    done = emmclab("crash", *lying, *words, cwd=tmp_path)
+    found = msgspec.json.decode(done.stdout, type=CrashSummary)
+    assert msgspec.json.decode(msgspec.json.encode(found)) == msgspec.json.decode(done.stdout)
+    assert found["findings"] and "minimal" in found["findings"][0]
