@@ -15,9 +15,14 @@ import emmclab as lab
 from conftest import ROOT
 from emmclab.apps.closed_loop import run_application
 from emmclab.apps.result_types import AppFields
+from emmclab.devices.calibration import calibrate
+from emmclab.devices.calibration_types import Calibration
+from emmclab.devices.layers import LayerKind, layers
 from emmclab.devices.result_fields import result_fields
 from emmclab.devices.result_types import ResultFields
 from emmclab.devices.setting_types import Capabilities, ExplainedSetting, FittedFigure
+from emmclab.live.serve import serve
+from emmclab.live.status_types import FoundImage, LiveStatus
 from emmclab.traces.inputs import inputs_of
 from emmclab.traces.profile_types import ClockJump, InputRecord, Judged, Reissues
 
@@ -94,13 +99,15 @@ def test_a_result_of_an_application_has_the_typed_fields_and_no_other() -> None:
     assert set(_keys(result, AppFields)) - set(_fields(AppFields)) == set()
 
 
-def test_what_a_device_says_of_its_settings_has_the_typed_fields_and_no_other() -> None:
+def test_what_the_core_says_of_devices_and_layers_has_the_typed_fields_and_no_other() -> None:
     ufs, emmc = map(lab.Device.preset, ("ufs31", "nexus5"))
     for said, kind in (
         (ufs.explain(), list[ExplainedSetting]),
         (ufs.fitted_figures(), list[FittedFigure]),
         (ufs.capabilities, Capabilities),
         (emmc.capabilities, Capabilities),
+        (layers(), list[LayerKind]),
+        (calibrate(lab.bundled()[2]), Calibration),
     ):
         assert said
         # Keys that the type does not have are left out here.
@@ -136,3 +143,9 @@ def test_the_package_reads_a_result_by_its_typed_fields() -> None:
         and node.slice.value in paths
     ]
     assert found == []
+
+
+def test_figures_of_a_served_device_have_the_typed_fields_and_no_other() -> None:
+    with serve("small-1gb", clock="free", nbd="auto") as disk:
+        said = disk.stats(), disk.found
+    assert msgspec.convert(msgspec.to_builtins(said), tuple[LiveStatus, FoundImage]) == said

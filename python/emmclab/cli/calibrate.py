@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.console import Console
@@ -17,6 +17,7 @@ from emmclab.cli.show import framed
 from emmclab.cli.working import Working
 from emmclab.devices.calibration import calibrate as calibrate_device
 from emmclab.devices.calibration import is_fio
+from emmclab.devices.calibration_types import Calibration
 from emmclab.errors import ConfigError
 from emmclab.runtime.files import write_whole
 
@@ -93,7 +94,7 @@ def calibrate(
     say(line)
 
 
-def _show(console: Console, found: dict[str, Any]) -> None:
+def _show(console: Console, found: Calibration) -> None:
     pages = " + ".join(str(kb) for kb in found["page_kb"])
     table = framed(f"Pages of {pages} KB, {found['units']}-way")
     for heading in ("Figure", "Value", "90 % range", "Unit"):
@@ -111,10 +112,10 @@ def _show(console: Console, found: dict[str, Any]) -> None:
             f"{row['kind']}: {row['requests']:,} requests, {row['median_us']:,.0f} us in the median; {price}",
             soft_wrap=True,
         )
-    for row in found["stalls"]:
+    for one in found["stalls"]:
         console.print(
-            f"stalls: {row['stalls']:,} of {row['requests']:,} {row['op']}s took at least twice their time, "
-            f"{row['median_us']:,.0f} us more in the median; see controller.{row['op']}_stalls",
+            f"stalls: {one['stalls']:,} of {one['requests']:,} {one['op']}s took at least twice their time, "
+            f"{one['median_us']:,.0f} us more in the median; see controller.{one['op']}_stalls",
             soft_wrap=True,
         )
     if found["queue_depth"] > 1:

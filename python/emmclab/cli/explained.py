@@ -84,12 +84,12 @@ def named(name: str) -> list[Meaning]:
                     values.append(row["value"])
     rows = list(found.values())
     for kind in layer_kinds():
-        for one in kind["settings"]:
-            key = f"{kind['name']}.{one['name']}"
+        for own in kind["settings"]:
+            key = f"{kind['name']}.{own['name']}"
             if _belongs(key, wanted):
                 # A default of None follows from other settings.
-                default = None if one["default"] is None else json.dumps(one["default"])
-                rows.append(_meaning("setting of a layer", key, "", one["unit"], one["about"], default))
+                default = None if own["default"] is None else json.dumps(own["default"])
+                rows.append(_meaning("setting of a layer", key, "", own["unit"], own["about"], default))
     if option := RUN_OPTIONS.get(wanted.removeprefix("--").replace("-", "_")):
         default = json.dumps(option.default)
         rows.append(_meaning(_OPTION, option.name, "", option.range, option.about, default))

@@ -12,6 +12,7 @@ from emmclab.cli.show import framed
 from emmclab.devices.result import Result
 from emmclab.devices.result_text import lateness, refusals_text, warnings
 from emmclab.devices.result_types import FlashOperations, ResultFields
+from emmclab.live.status_types import LiveStatus
 from emmclab.runtime.quantity import duration, size
 
 
@@ -19,7 +20,7 @@ def _time(us: float | None) -> str:
     return "–" if us is None else duration(us / 1e6)
 
 
-def live_view(live: Any, figures: dict[str, Any], took_s: float) -> Group:
+def live_view(live: Any, figures: LiveStatus, took_s: float) -> Group:
     """Draw a device's figures (`LiveDevice.stats`) over the last `took_s` seconds of the host."""
     table = framed()
     heads = ("requests/s", "MB/s", "p50", "p99", "open", "not durable", "WAF", "free blocks", "erases")

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from os import PathLike
 from pathlib import Path
-from typing import Any
 
 from emmclab import _core
+from emmclab.devices.calibration_types import Calibration
 from emmclab.errors import ConfigError, UnsupportedError
 from emmclab.traces.reading import read
 from emmclab.traces.trace import Trace
@@ -23,7 +23,7 @@ def calibrate(
     capacity_gb: int = 32,
     seed: int = 1,
     skip_packed: bool = False,
-) -> dict[str, Any]:
+) -> Calibration:
     """Fit a device to measured service times: timing, parallelism and power, with error bars.
 
     Args:
@@ -79,6 +79,6 @@ def is_fio(path: Path) -> bool:
         return _FIO_MARK in file.read(_HEAD_BYTES)
 
 
-def _result(text: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(text)
+def _result(text: str) -> Calibration:
+    found: Calibration = json.loads(text)
     return found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TypedDict
 
 from emmclab import _core
 from emmclab.errors import ConfigError
@@ -14,7 +14,24 @@ from emmclab.runtime.lists import once
 Setting = str | int | float | bool
 
 
-def layers() -> list[dict[str, Any]]:
+class LayerSetting(TypedDict):
+    """A setting of a layer; its default is None where it is worked out."""
+
+    name: str
+    default: Setting | None
+    unit: str
+    about: str
+
+
+class LayerKind(TypedDict):
+    """A layer."""
+
+    name: str
+    about: str
+    settings: list[LayerSetting]
+
+
+def layers() -> list[LayerKind]:
     """List the layers there are: `name`, `about` and `settings`.
 
     Each setting has `name`, `default`, `unit` and `about`; one without default (`None`) is worked out from
@@ -23,7 +40,7 @@ def layers() -> list[dict[str, Any]]:
     >>> [layer["name"] for layer in layers()]
     ['pass-through', 'advil', 'ressd', 'pair', 'nvm-buffer', 'journal', 'lfs']
     """
-    found: list[dict[str, Any]] = json.loads(_core.layer_kinds())
+    found: list[LayerKind] = json.loads(_core.layer_kinds())
     return found
 
 

@@ -10,7 +10,7 @@ from emmclab.devices.beside import BESIDE
 from emmclab.devices.fitted import fitted_note, runs_note
 from emmclab.devices.result import Result
 from emmclab.devices.result_fields import result_field
-from emmclab.devices.result_types import SettingChange
+from emmclab.devices.result_types import Refusal, SettingChange
 from emmclab.devices.spread import is_random_run, order_of, untested
 from emmclab.runtime.quantity import duration
 
@@ -216,7 +216,7 @@ def warnings(result: Result) -> list[str]:
     return found
 
 
-def refusals_text(refused: Sequence[Mapping[str, Any]]) -> str:
+def refusals_text(refused: Sequence[Refusal]) -> str:
     """Return how many requests of a served device were refused, and why, by the rule that they break.
 
     >>> refusals_text([{"requests": 2, "first": "zone 7 is full"}, {"requests": 1, "first": "too long"}])

@@ -31,6 +31,13 @@ Distribution = TypedDict(
 SettingChange = TypedDict("SettingChange", {"at_s": float, "key": str, "from": str, "to": str})
 
 
+class Refusal(TypedDict):
+    """Requests that a device does not take as they came, because they break one rule."""
+
+    requests: int
+    first: str
+
+
 class Configuration(TypedDict):
     """The settings of the device that decide most."""
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from emmclab.devices.calibration import calibrate
+from emmclab.devices.calibration_types import Calibration
 from emmclab.devices.device import Device
 from emmclab.devices.fitted import Fitted
 from emmclab.devices.judgement import Judgement, Spread
@@ -107,7 +108,7 @@ class Validation:
     cut: Cut
     first: Spread
     second: Spread
-    calibration: Mapping[str, Any] | None
+    calibration: Calibration | None
     models: Sequence[Model]
     refused: Mapping[str, str]
 
@@ -219,7 +220,7 @@ class _Replay:
         self.models: list[Model] = []
         self.refused: dict[str, str] = {}
 
-    def calibrated(self, seed: int) -> dict[str, Any] | None:
+    def calibrated(self, seed: int) -> Calibration | None:
         """Return the calibration on the first half; None where it does not determine a device."""
         self._step(f"calibrate on the first half of {self._trace.name}")
         capacity = min(_MOST_GB, max(_USUAL_GB, self._recording.facts.span_gb))

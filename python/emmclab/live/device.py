@@ -16,6 +16,7 @@ from emmclab.devices.device import Device
 from emmclab.devices.layers import refuse_lines
 from emmclab.devices.result import Result
 from emmclab.live.span import keep_from
+from emmclab.live.status_types import FoundImage, LiveStatus
 
 #: The clock on which a device ends its own work.
 _FAST = "x0.0001"
@@ -94,7 +95,7 @@ class LiveDevice:
         return self._live.capacity
 
     @property
-    def found(self) -> dict[str, Any]:
+    def found(self) -> FoundImage:
         """What was found of an earlier run: `image`, `clean`, `units_entered`.
 
         >>> import emmclab
@@ -102,10 +103,10 @@ class LiveDevice:
         ...     disk.found["image"]
         False
         """
-        found: dict[str, Any] = json.loads(self._live.found())
+        found: FoundImage = json.loads(self._live.found())
         return found
 
-    def stats(self) -> dict[str, Any]:
+    def stats(self) -> LiveStatus:
         """Return figures: totals, and those of the time since the last call (`interval_*`, `response_*`).
 
         Raises:
@@ -117,7 +118,7 @@ class LiveDevice:
         True
         """
         self._live.check()
-        status: dict[str, Any] = json.loads(self._live.status())
+        status: LiveStatus = json.loads(self._live.status())
         return status
 
     def result(self) -> Result:
