@@ -8,12 +8,14 @@ import tarfile
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import emmclab as api
 from conftest import emmclab, emmclab_json
+from emmclab.traces.register_types import RegisterReport
 
 #: Fields of an 8 GB eMMC 5.1 as (lowest byte, bytes, value).
 _FIELDS = {
@@ -350,6 +352,14 @@ def test_options_that_contradict_each_other_are_refused(
     assert done.returncode == 2 and not (tmp_path / "my.toml").exists(), done.stderr
     for word in ("hint: ", *words):
         assert word in done.stderr, (word, done.stderr)
+
+
+def test_a_report_has_the_typed_fields_and_no_other(tmp_path: Path) -> None:
+    dump = tmp_path / "ext_csd"
+    dump.write_bytes(register())
+    report = api.registers(dump).report
+    assert report["capacity"] and report["facts"] and report["settings"]
+    assert msgspec.convert(msgspec.to_builtins(report), RegisterReport) == report
 
 
 def test_other_commands_name_the_commands_that_read_registers(tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from rich.console import Console
 from rich.table import Table
@@ -14,6 +13,7 @@ from emmclab.cli.show import framed
 from emmclab.devices.register_preset import RegisterPreset
 from emmclab.devices.registers import Registers
 from emmclab.traces.recorded_registers import RecordedDevice
+from emmclab.traces.register_types import RegisterReport, RegisterSetting
 
 #: The option of `emmclab preset` for each kind.
 _OPTIONS = {"emmc": "--ext-csd", "ufs": "--ufs"}
@@ -61,7 +61,7 @@ def show_recorded(console: Console, devices: Sequence[RecordedDevice], recording
         )
 
 
-def _facts(console: Console, of: str, report: dict[str, Any]) -> None:
+def _facts(console: Console, of: str, report: RegisterReport) -> None:
     """Print the facts of a report of registers; `of` begins the title."""
     what = "its EXT_CSD register says" if report["kind"] == "emmc" else "its descriptors say"
     table = framed(f"{of}{report['standard']}: what {what}")
@@ -86,7 +86,7 @@ def _settings(title: str, made: RegisterPreset) -> Table:
     table = framed(title)
     for heading in ("Setting", "Value", "From"):
         table.add_column(heading, overflow="fold")
-    rows: list[dict[str, Any]] = [
+    rows: list[RegisterSetting] = [
         {"key": "capacity", "value": f"{made.device.capacity_bytes:,} B", "from": ""},
         *made.settings,
     ]

@@ -12,6 +12,7 @@ from emmclab import __version__
 from emmclab.devices.device import Device
 from emmclab.errors import ConfigError
 from emmclab.runtime.quantity import size
+from emmclab.traces.register_types import RegisterReport, RegisterSetting
 
 #: The largest cache that the model has, KB.
 _MOST_CACHE_KB = 1 << 20
@@ -38,7 +39,7 @@ class RegisterPreset:
     device: Device
     toml: str
     like: str
-    settings: list[dict[str, str]]
+    settings: list[RegisterSetting]
     notes: list[str]
 
 
@@ -66,7 +67,7 @@ class _Draft:
         return found
 
 
-def preset_of(report: dict[str, Any], base: Device, source: str, name: str) -> RegisterPreset:
+def preset_of(report: RegisterReport, base: Device, source: str, name: str) -> RegisterPreset:
     """Make the preset of a report of registers, with `base` for what no register says.
 
     Raises:
@@ -106,12 +107,14 @@ def preset_of(report: dict[str, Any], base: Device, source: str, name: str) -> R
         draft.notes.append(
             f"no register gives the capacity: {size(device.capacity_bytes)} are those of {base.name}"
         )
-    read = [{"key": key, "value": draft.values[key], "from": whence} for key, whence in draft.whence.items()]
+    read: list[RegisterSetting] = [
+        {"key": key, "value": draft.values[key], "from": whence} for key, whence in draft.whence.items()
+    ]
     text = _toml(device, base, report, draft, shown)
     return RegisterPreset(device, text, base.name, read, draft.notes)
 
 
-def _refuse_other_kind(report: dict[str, Any], base: Device, draft: _Draft) -> None:
+def _refuse_other_kind(report: RegisterReport, base: Device, draft: _Draft) -> None:
     kind = draft.base["interface"]["kind"]
     if kind != report["kind"]:
         raise ConfigError(
@@ -163,7 +166,7 @@ def _fit_packing(draft: _Draft) -> None:
             draft.set(f"host.{name}", taken, draft.whence.get(key, "the base preset"))
 
 
-def _fit_slc(draft: _Draft, report: dict[str, Any]) -> bool:
+def _fit_slc(draft: _Draft, report: RegisterReport) -> bool:
     """Prepare blocks in SLC mode; True where all flash is in SLC mode, which needs none of them."""
     mode = draft.value("slc.mode")
     if report["kind"] != "emmc" or mode != "region" or report["slc"] is None:
@@ -189,7 +192,7 @@ def _first_slc_blocks(draft: _Draft, whence: str) -> None:
         draft.set("slc.blocks", draft.base["gc"]["low_watermark"] + 3, whence)
 
 
-def _toml(device: Device, base: Device, report: dict[str, Any], draft: _Draft, source: str) -> str:
+def _toml(device: Device, base: Device, report: RegisterReport, draft: _Draft, source: str) -> str:
     """Write the settings that are not defaults, each with where it is from."""
     defaults = {row["key"]: row["value"] == row["default"] for row in device.explain()}
     of_base = {row["key"]: row["value"] for row in base.explain()}
@@ -223,7 +226,7 @@ def _toml(device: Device, base: Device, report: dict[str, Any], draft: _Draft, s
 
 
 def _comment(
-    key: str, value: str, of_base: dict[str, str], report: dict[str, Any], draft: _Draft, like: str
+    key: str, value: str, of_base: dict[str, str], report: RegisterReport, draft: _Draft, like: str
 ) -> str:
     """Say where a value is from."""
     if key in ("name", "about"):

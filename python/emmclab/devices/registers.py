@@ -6,13 +6,13 @@ import json
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from typing import Any
 
 from emmclab import _core
 from emmclab.devices.device import Device
 from emmclab.devices.register_files import register_files
 from emmclab.devices.register_preset import RegisterPreset, preset_of
 from emmclab.runtime.files import printable
+from emmclab.traces.register_types import Fact, RegisterReport, RegisterRow
 
 
 @dataclass(frozen=True)
@@ -30,25 +30,25 @@ class Registers:
     """
 
     source: str
-    report: dict[str, Any]
+    report: RegisterReport
 
     @property
     def kind(self) -> str:
         """`emmc` or `ufs`."""
-        return str(self.report["kind"])
+        return self.report["kind"]
 
     @property
     def standard(self) -> str:
         """The standard that the device follows."""
-        return str(self.report["standard"])
+        return self.report["standard"]
 
     @property
-    def facts(self) -> list[dict[str, Any]]:
+    def facts(self) -> list[Fact]:
         """What the device is and can do."""
         return list(self.report["facts"])
 
     @property
-    def fields(self) -> list[dict[str, Any]]:
+    def fields(self) -> list[RegisterRow]:
         """Every field, by its name in the standard."""
         return list(self.report["fields"])
 
@@ -67,7 +67,7 @@ class Registers:
         Raises:
             ConfigError: the base is of the other kind, or the model cannot have what the registers say.
         """
-        base = Device.named(like or str(self.report["like"]))
+        base = Device.named(like or self.report["like"])
         return preset_of(self.report, base, self.source, printable(name or "own-device"))
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from emmclab import _core
 from emmclab.errors import EmmclabError
+from emmclab.traces.register_types import RegisterReport
 
 #: Facts of a device that a line about it has, by their topic, in this order.
 _TOPICS = (
@@ -41,7 +42,7 @@ class RecordedDevice:
     kind: str
     files: list[tuple[str, bytes]]
     gaps: list[str]
-    report: dict[str, Any] | None
+    report: RegisterReport | None
     problem: str
 
     @property
@@ -59,7 +60,7 @@ class RecordedDevice:
 
     def to_dict(self) -> dict[str, Any]:
         """Return it for JSON."""
-        report = self.report or {}
+        report: Mapping[str, Any] = self.report or {}
         said = {name: report.get(name) for name in ("standard", "facts", "fields", "notes")}
         head = {"disks": self.disks, "kind": self.kind, "gaps": self.gaps}
         return {**head, "problem": self.problem or None, **said}

@@ -1,0 +1,41 @@
+"""Types of what the registers of a device say (`crates/registers/src/report.rs`)."""
+
+from __future__ import annotations
+
+from typing import TypedDict
+
+#: What the device is or can do; None where it is not known. `from` names the fields that say so.
+Fact = TypedDict("Fact", {"topic": str, "text": str | None, "from": list[str]})
+
+#: A setting of a device that a register gives: its key, its value as TOML, and the fields with their values.
+RegisterSetting = TypedDict("RegisterSetting", {"key": str, "value": str, "from": str})
+
+#: An amount in bytes that registers state, and the fields with their values.
+Stated = TypedDict("Stated", {"bytes": int, "from": str})
+
+
+class RegisterRow(TypedDict):
+    """A field by its name in the standard; a value is None where it is not known."""
+
+    name: str
+    register: str
+    place: str
+    value: int | str | None
+    meaning: str
+
+
+class RegisterReport(TypedDict):
+    """Everything that is read from the registers of a device."""
+
+    #: `emmc` or `ufs`.
+    kind: str
+    standard: str
+    #: The preset of the same class.
+    like: str
+    facts: list[Fact]
+    fields: list[RegisterRow]
+    settings: list[RegisterSetting]
+    capacity: Stated | None
+    #: Flash in SLC mode: the enhanced area, or WriteBooster.
+    slc: Stated | None
+    notes: list[str]
