@@ -24,7 +24,8 @@ from emmclab.devices.setting_types import Capabilities, ExplainedSetting, Fitted
 from emmclab.live.serve import serve
 from emmclab.live.status_types import FoundImage, LiveStatus
 from emmclab.traces.inputs import inputs_of
-from emmclab.traces.profile_types import ClockJump, InputRecord, Judged, Reissues
+from emmclab.traces.made_types import InputRecord
+from emmclab.traces.profile_types import ClockJump, Judged, Reissues
 
 #: Runs that have every group of a result.
 RUNS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {

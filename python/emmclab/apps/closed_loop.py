@@ -18,6 +18,7 @@ from emmclab.devices.preconditioning import no_trace
 from emmclab.devices.result import Result
 from emmclab.runtime.document import Document
 from emmclab.runtime.files import written
+from emmclab.traces.made_types import MadeFrom
 
 if TYPE_CHECKING:
     from emmclab.apps.result_types import AppFields, AppRun
@@ -394,7 +395,7 @@ def durability_line(result: AppResult) -> str:
     )
 
 
-def order_note_of(results: Sequence[AppResult], made: Mapping[str, Any]) -> str:
+def order_note_of(results: Sequence[AppResult], made: MadeFrom) -> str:
     """Return `runs_note` of runs on the devices of `made`, the group `provenance` of all of them."""
     known = {device["name"]: device for device in made.get("devices", ())}
     found = [run.device for run in results]

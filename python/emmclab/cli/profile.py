@@ -34,8 +34,8 @@ from emmclab.errors import ConfigError, EmmclabError, FormatError
 from emmclab.runtime.files import printable
 from emmclab.runtime.lists import once
 from emmclab.traces.inputs import inputs_of, made_here
+from emmclab.traces.made_types import InputRecord
 from emmclab.traces.profile import Profile
-from emmclab.traces.profile_types import InputRecord
 from emmclab.traces.reading import bundled, combine, join_parts
 from emmclab.traces.trace import Trace
 

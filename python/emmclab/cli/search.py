@@ -27,7 +27,7 @@ from emmclab.cli.studies import (
 from emmclab.cli.study_meter import StudyMeter
 from emmclab.runtime.files import digest, printable
 from emmclab.traces.inputs import inputs_of, made_here
-from emmclab.traces.profile_types import InputRecord
+from emmclab.traces.made_types import InputRecord
 from emmclab.traces.reading import read
 
 if TYPE_CHECKING:

@@ -14,6 +14,7 @@ from emmclab.devices.result_text import lateness, refusals_text, warnings
 from emmclab.devices.result_types import FlashOperations, ResultFields
 from emmclab.live.status_types import LiveStatus
 from emmclab.runtime.quantity import duration, size
+from emmclab.traces.made_types import MadeFrom
 
 
 def _time(us: float | None) -> str:
@@ -86,7 +87,7 @@ def _moved(result: Result) -> str:
     )
 
 
-def show_served(live: Any, result: Result, as_json: bool, made: dict[str, Any]) -> None:
+def show_served(live: Any, result: Result, as_json: bool, made: MadeFrom) -> None:
     """Print the sum of the run of a served device."""
     if as_json:
         for text in warnings(result):

@@ -5,9 +5,10 @@ from __future__ import annotations
 import threading
 import tomllib
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from emmclab.traces.inputs import inputs_of, made_here
+from emmclab.traces.made_types import MadeFrom
 
 if TYPE_CHECKING:
     from emmclab.devices.device import Device
@@ -30,7 +31,7 @@ class Provenance:
         self._hashing = threading.Thread(target=lambda: [trace.digest for trace in every], daemon=True)
         self._hashing.start()
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> MadeFrom:
         """Return the group `provenance` of a result.
 
         It has `version`, `command` (of a command), `inputs`, `aged_by` (the trace that preconditioned the

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Generic, NotRequired, TypedDict, TypeVar
 
-from emmclab.traces.profile_types import InputRecord
+from emmclab.traces.made_types import MadeFrom
 
 T = TypeVar("T")
 
@@ -419,24 +419,6 @@ class Computing(TypedDict):
 
     wall_s: float
     page_operations_per_s: float
-
-
-class DeviceRecord(TypedDict):
-    """A device and all of its settings, as its TOML has them."""
-
-    name: str
-    settings: dict[str, Any]
-
-
-class MadeFrom(TypedDict, total=False):
-    """What a result was made of."""
-
-    version: str
-    command: str
-    inputs: list[InputRecord]
-    aged_by: list[InputRecord]
-    settings: dict[str, dict[str, Any]]
-    devices: list[DeviceRecord]
 
 
 class DeviceFields(TypedDict):

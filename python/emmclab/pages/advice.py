@@ -60,7 +60,7 @@ def write_advice(advised: Advised, html: Path) -> None:
             provenance=Provenance(
                 ledger_line(base.fields["ledger"]),
                 lost=lost([base.fields["ledger"]]),
-                made=base.get("provenance") or {},
+                made=base.fields.get("provenance", {}),
             ),
         ),
     )

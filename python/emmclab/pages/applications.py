@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from emmclab.pages.plots.applications import FIGURES
 from emmclab.pages.plots.figure import Rows
 from emmclab.pages.theme import STATE_COLOURS
 from emmclab.runtime.files import write_whole
+from emmclab.traces.made_types import MadeFrom
 
 #: States and runs on the first screen.
 _MOST_STATES, _MOST_TILES = 4, 6
@@ -28,9 +29,7 @@ _MOST_STATES, _MOST_TILES = 4, 6
 _ORDER = {name: number for number, name in enumerate(STATE_COLOURS)}
 
 
-def render(
-    results: Sequence[AppResult], faster: Sequence[AppResult], made: Mapping[str, Any] | None = None
-) -> str:
+def render(results: Sequence[AppResult], faster: Sequence[AppResult], made: MadeFrom | None = None) -> str:
     """Return the page; the same results give the same bytes.
 
     `made` is the group `provenance` of results of the command line.
@@ -232,7 +231,7 @@ def write_apps_report(
     results: Sequence[AppResult],
     faster: Sequence[AppResult],
     path: str | Path,
-    made: Mapping[str, Any] | None = None,
+    made: MadeFrom | None = None,
 ) -> None:
     """Write the page for runs of applications; the file appears when it is whole, and never otherwise."""
     write_whole(path, render(results, faster, made))

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from emmclab.runtime.quantity import duration, significant, size
+from emmclab.traces.made_types import MadeFrom
 from emmclab.traces.profile_fields import Field
 
 #: Units that a larger or smaller one may replace, with their length in seconds or bytes.
@@ -52,15 +53,18 @@ class Provenance:
     summary: str
     lines: Sequence[tuple[str, Any]] = ()
     lost: str = ""
-    made: Mapping[str, Any] = field(default_factory=dict)
+    made: MadeFrom = field(default_factory=lambda: MadeFrom())
     results: Sequence[Mapping[str, Any]] = ()
 
     @property
     def made_lines(self) -> list[tuple[str, str]]:
         """Label and text of the command, the inputs and the changed settings."""
         lines = [("Command", self.made["command"])] if self.made.get("command") else []
-        for group, word in (("inputs", "Input"), ("aged_by", "Preconditioned by")):
-            for one in self.made.get(group, ()):
+        for word, inputs in (
+            ("Input", self.made.get("inputs", [])),
+            ("Preconditioned by", self.made.get("aged_by", [])),
+        ):
+            for one in inputs:
                 known = one["sha256"] or "not known: no file that can be read again"
                 read = "".join(f", {key} = {value}" for key, value in one.get("reading", {}).items())
                 lines.append((f"{word} {one['name']}", f"SHA-256 {known}{read}"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from emmclab.pages.plots import FIGURES
 from emmclab.runtime.files import write_whole
 from emmclab.traces.activity import activity_tables
 from emmclab.traces.ledger import ledger_line
+from emmclab.traces.made_types import MadeFrom
 from emmclab.traces.profile import Profile
 from emmclab.traces.profile_fields import (
     DEVICE_FIELDS,
@@ -49,7 +50,7 @@ _POINTS = {
 }
 
 
-def render(profiles: Sequence[Profile], made: Mapping[str, Any] | None = None) -> str:
+def render(profiles: Sequence[Profile], made: MadeFrom | None = None) -> str:
     """Return the page for one or several traces; the same profiles give the same bytes.
 
     `made` is the group `provenance` of profiles of the command line.
@@ -262,8 +263,6 @@ def _time_rows(profiles: Sequence[Profile], field: str) -> list[dict[str, Any]]:
     ]
 
 
-def write_report(
-    profiles: Sequence[Profile], path: str | Path, made: Mapping[str, Any] | None = None
-) -> None:
+def write_report(profiles: Sequence[Profile], path: str | Path, made: MadeFrom | None = None) -> None:
     """Write the report page for `profiles`; the file appears when it is whole, and never otherwise."""
     write_whole(path, render(profiles, made))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +15,13 @@ from emmclab.pages.plots.searched import best_so_far, over_objectives
 from emmclab.runtime.files import write_whole
 from emmclab.studies.search import WAYS, Found, Objective, Trial, alike, dominates, seeds_of
 from emmclab.studies.summary import written
+from emmclab.traces.made_types import MadeFrom
 
 #: Rows of the table of the front.
 _MOST_ROWS = 200
 
 
-def write_search_report(found: Found, path: Path, made: Mapping[str, Any] | None = None) -> None:
+def write_search_report(found: Found, path: Path, made: MadeFrom | None = None) -> None:
     """Write the page; the file appears when it is whole, and never otherwise.
 
     `made` is the group `provenance` of a search by the command line.
@@ -29,7 +29,7 @@ def write_search_report(found: Found, path: Path, made: Mapping[str, Any] | None
     write_whole(path, render(found, made))
 
 
-def render(found: Found, made: Mapping[str, Any] | None = None) -> str:
+def render(found: Found, made: MadeFrom | None = None) -> str:
     """Return the page; the same trials give the same bytes."""
     drawn = _figures(found)
     front = found.front()

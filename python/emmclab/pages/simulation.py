@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,7 @@ from emmclab.pages.head import Head, Notice, Provenance, Tile, lost, noted, tile
 from emmclab.pages.run_figures import FIGURES, OF_SEVERAL, rows_of
 from emmclab.runtime.files import write_whole
 from emmclab.traces.ledger import ledger_line
+from emmclab.traces.made_types import MadeFrom
 
 _COLUMNS = shown_fields(
     (
@@ -86,9 +87,7 @@ _MAIN = shown_fields(
 _TILES = 6
 
 
-def render(
-    results: Sequence[Result], devices: Sequence[Device], made: Mapping[str, Any] | None = None
-) -> str:
+def render(results: Sequence[Result], devices: Sequence[Device], made: MadeFrom | None = None) -> str:
     """Return the page for runs of one or several traces on one or several devices; same results, same bytes.
 
     `made` is the group `provenance` of results of the command line.
@@ -162,7 +161,7 @@ def _head(results: Sequence[Result], first: dict[str, Result]) -> Head:
     )
 
 
-def _provenance(results: Sequence[Result], first: dict[str, Result], made: Mapping[str, Any]) -> Provenance:
+def _provenance(results: Sequence[Result], first: dict[str, Result], made: MadeFrom) -> Provenance:
     ledgers = {trace: result.fields["ledger"] for trace, result in first.items()}
     lines = [(f"Ledger of {trace}", ledger_line(ledger)) for trace, ledger in ledgers.items()]
     digests = [(f"Result of {run['trace']} on {run.run_name}", f"SHA-256 {_digest(run)}") for run in results]
@@ -171,7 +170,7 @@ def _provenance(results: Sequence[Result], first: dict[str, Result], made: Mappi
     return Provenance(summary, [*lines, *digests], lost(ledgers.values()), made, kept)
 
 
-def _made(results: Sequence[Result]) -> dict[str, Any]:
+def _made(results: Sequence[Result]) -> MadeFrom:
     """Return the provenance of all runs as one, where Python calls."""
     parts = [result.fields["provenance"] for result in results if "provenance" in result]
     if not parts:
@@ -247,7 +246,7 @@ def write_simulation_report(
     results: Sequence[Result],
     devices: Sequence[Device],
     path: str | Path,
-    made: Mapping[str, Any] | None = None,
+    made: MadeFrom | None = None,
 ) -> None:
     """Write the page for simulated runs; the file appears when it is whole, and never otherwise."""
     write_whole(path, render(results, devices, made))

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from statistics import median
-from typing import Any
 
 from emmclab.apps.solutions import Comparison
 from emmclab.pages.assemble import assemble
@@ -13,12 +11,13 @@ from emmclab.pages.head import Head, Provenance, Tile, tile
 from emmclab.pages.plots.figure import Rows
 from emmclab.pages.plots.solutions import FIGURES
 from emmclab.runtime.files import write_whole
+from emmclab.traces.made_types import MadeFrom
 
 #: Solutions on the first screen, those that gain most.
 _MOST_TILES = 5
 
 
-def render(found: Comparison, made: Mapping[str, Any] | None = None) -> str:
+def render(found: Comparison, made: MadeFrom | None = None) -> str:
     """Return the page; the same comparison gives the same bytes.
 
     `made` is the group `provenance` of a comparison by the command line.
@@ -117,8 +116,6 @@ def _headline(found: Comparison, application: str) -> str:
     return f"{application}: {best['gain']:.2f} x on {place} with {best['solution']}"
 
 
-def write_solutions_report(
-    found: Comparison, path: str | Path, made: Mapping[str, Any] | None = None
-) -> None:
+def write_solutions_report(found: Comparison, path: str | Path, made: MadeFrom | None = None) -> None:
     """Write the page for solutions; the file appears when it is whole, and never otherwise."""
     write_whole(path, render(found, made))

@@ -32,6 +32,7 @@ from emmclab.studies.summary import (
     written,
 )
 from emmclab.traces.ledger import ledger_line
+from emmclab.traces.made_types import MadeFrom
 from emmclab.traces.profile_fields import TABLES
 
 #: Rows of one table; more are on the page of nobody who reads it, but in the tables that `query` asks.
@@ -171,14 +172,14 @@ def provenance(results: Results, study: str = "", **further: str) -> Provenance:
     return Provenance(summary, lines, lost(ledgers), made_of(results, command))
 
 
-def made_of(results: Results, command: str) -> dict[str, Any]:
+def made_of(results: Results, command: str) -> MadeFrom:
     """Return the group `provenance` of a study: the command that runs it, and its recorded inputs."""
     recorded = [one for one in results.inputs_once() if one.get("trace_digest")]
-    return {
-        "version": __version__,
-        **({"command": command} if command else {}),
-        "inputs": [{"name": one.name, "sha256": one["trace_digest"]} for one in recorded],
-    }
+    said: MadeFrom = {"version": __version__}
+    if command:
+        said["command"] = command
+    said["inputs"] = [{"name": one.name, "sha256": one["trace_digest"]} for one in recorded]
+    return said
 
 
 def command_of(command: Sequence[str], reading: dict[str, Any]) -> str:

@@ -17,6 +17,7 @@ from emmclab.pages.head import Head, Notice, Provenance, Tile, lost, tile
 from emmclab.pages.plots import Chart, Figure, Rows
 from emmclab.runtime.files import write_whole
 from emmclab.traces.ledger import ledger_line
+from emmclab.traces.made_types import MadeFrom
 
 #: Name of the recorded times beside those of models.
 _RECORDED = "recorded"
@@ -34,7 +35,7 @@ _AXES = {
 
 
 def write_validation(
-    found: Sequence[Validation], html: Path, made: Mapping[str, Any], refused: Sequence[Mapping[str, Any]]
+    found: Sequence[Validation], html: Path, made: MadeFrom, refused: Sequence[Mapping[str, Any]]
 ) -> None:
     """Write the page; the same findings give the same bytes."""
     rows = {"curves": list(_curves(found)), **{name: list(_errors(found, name)) for name in _AXES}}

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from emmclab._core import __version__
 from emmclab.runtime.command import command_line
-from emmclab.traces.profile_types import InputRecord
+from emmclab.traces.made_types import InputRecord, MadeFrom
 from emmclab.traces.trace import Trace
 
 
@@ -29,8 +28,10 @@ def inputs_of(traces: Sequence[Trace]) -> list[InputRecord]:
     ]
 
 
-def made_here(inputs: Sequence[InputRecord]) -> dict[str, Any]:
+def made_here(inputs: Sequence[InputRecord]) -> MadeFrom:
     """Return `version`, `command` and `inputs` of a result; `command` where a command makes it."""
-    command = command_line()
-    said = {} if command is None else {"command": command}
-    return {"version": __version__, **said, "inputs": list(inputs)}
+    said: MadeFrom = {"version": __version__}
+    if (command := command_line()) is not None:
+        said["command"] = command
+    said["inputs"] = list(inputs)
+    return said

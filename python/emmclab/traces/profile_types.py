@@ -60,13 +60,3 @@ class FieldDifference(TypedDict):
     second: float | None
     difference_pct: float | None
     difference_points: float | None
-
-
-class InputRecord(TypedDict):
-    """A trace that went into a result; `sha256` is its first 16 digits, None without a file."""
-
-    name: str
-    path: str | None
-    sha256: str | None
-    #: Options of `emmclab.read` that differ from the defaults.
-    reading: dict[str, str | int | float | bool]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -28,6 +28,7 @@ from emmclab.cli.outputs import in_a_folder
 from emmclab.cli.simulation import Capacity, DeviceName, Layers, Second, Settings, configured, layered
 from emmclab.cli.working import Working
 from emmclab.devices.provenance import Provenance
+from emmclab.traces.made_types import MadeFrom
 
 
 def register(app: typer.Typer) -> None:
@@ -86,7 +87,7 @@ def live(
     _show(found, model, as_json, made)
 
 
-def _show(found: AppResult, model: AppResult, as_json: bool, made: dict[str, Any]) -> None:
+def _show(found: AppResult, model: AppResult, as_json: bool, made: MadeFrom) -> None:
     if as_json:
         both = {"live": found.to_dict(), "model": model.to_dict(), "agreement": agreement(found, model)}
         print_json(both | {"provenance": made})

@@ -18,6 +18,7 @@ from emmclab.cli.simulation import DEVICE_OPTION, Images, configured, device_nam
 from emmclab.cli.used import Used, preconditioned
 from emmclab.cli.working import Working
 from emmclab.errors import ConfigError
+from emmclab.traces.made_types import MadeFrom
 
 if TYPE_CHECKING:
     from emmclab.apps.solutions import Solution
@@ -200,7 +201,7 @@ def require_single(command: str, device: str, network: str) -> None:
 
 
 def write_page(
-    results: Sequence[AppResult], faster: Sequence[AppResult], html: Path | None, made: dict[str, Any]
+    results: Sequence[AppResult], faster: Sequence[AppResult], html: Path | None, made: MadeFrom
 ) -> None:
     """Write the page of runs if one was asked for."""
     if html is not None:
@@ -211,7 +212,7 @@ def write_page(
 
 
 def show_results(
-    results: Sequence[AppResult], faster: Sequence[AppResult], as_json: bool, made: dict[str, Any]
+    results: Sequence[AppResult], faster: Sequence[AppResult], as_json: bool, made: MadeFrom
 ) -> None:
     """Print runs, and the same run with faster parts of the storage."""
     if as_json:
