@@ -2,34 +2,32 @@
 
 from __future__ import annotations
 
-from emmclab.traces.profile_fields import SIZE_FIELDS, TIMING_FIELDS, Field
-
-_KNOWN = {field.name: field for field in (*SIZE_FIELDS, *TIMING_FIELDS)}
+from emmclab.traces.profile_fields import RESPONSE_P99, TABLE_FIELDS, Field
 
 #: How much was recorded: shown, but no property of the workload that two fleets are compared by.
-EXTENTS = tuple(_KNOWN[name] for name in ("data_size_kb", "duration_s"))
+EXTENTS = tuple(TABLE_FIELDS[name] for name in ("data_size_kb", "duration_s"))
 
 #: Totals of a recording: what a change of software saves, where recordings are of the same activity.
 TOTALS = (
-    _KNOWN["requests"],
+    TABLE_FIELDS["requests"],
     Field("write_data_kb", "Data written", "KB", 0, "bytes written"),
     Field("fsyncs", "Fsyncs", "", 0, "calls of fsync, fdatasync and sync that were recorded"),
 )
 
 #: Figures that two fleets are compared by.
 COMPARED = (
-    _KNOWN["mean_response_ms"],
-    Field("all_response_p99_ms", "p99 response", "ms", 2, "99th percentile of complete - arrival"),
-    _KNOWN["mean_service_ms"],
-    _KNOWN["no_wait_pct"],
-    _KNOWN["arrival_rate_per_s"],
-    _KNOWN["access_rate_kb_per_s"],
-    _KNOWN["mean_read_kb"],
-    _KNOWN["mean_write_kb"],
-    _KNOWN["write_requests_pct"],
-    _KNOWN["written_bytes_pct"],
-    _KNOWN["spatial_locality_pct"],
-    _KNOWN["temporal_locality_pct"],
+    TABLE_FIELDS["mean_response_ms"],
+    RESPONSE_P99,
+    TABLE_FIELDS["mean_service_ms"],
+    TABLE_FIELDS["no_wait_pct"],
+    TABLE_FIELDS["arrival_rate_per_s"],
+    TABLE_FIELDS["access_rate_kb_per_s"],
+    TABLE_FIELDS["mean_read_kb"],
+    TABLE_FIELDS["mean_write_kb"],
+    TABLE_FIELDS["write_requests_pct"],
+    TABLE_FIELDS["written_bytes_pct"],
+    TABLE_FIELDS["spatial_locality_pct"],
+    TABLE_FIELDS["temporal_locality_pct"],
     *TOTALS,
 )
 

@@ -80,18 +80,16 @@ class Summary:
         if len(known) < 2:
             of = len(self.whole.values[field.name])
             if of == 1:
-                return f"The one recording has a {_lower(field.label)} of {middle}"
-            return f"Half of {of:,} recordings have a {_lower(field.label)} of at most {middle}"
+                return f"The one recording has a {field.in_words} of {middle}"
+            return f"Half of {of:,} recordings have a {field.in_words} of at most {middle}"
         order = sorted(known, key=lambda one: (one.median(field.name) or 0.0, one.name))
         low, high = order[0], order[-1]
         least, most = shown(field, low.median(field.name)), shown(field, high.median(field.name))
         if least == most:
-            return (
-                f"Recordings of every {' and '.join(self.by)} have a median {_lower(field.label)} of {least}"
-            )
+            return f"Recordings of every {' and '.join(self.by)} have a median {field.in_words} of {least}"
         overlap = "; the middle halves of both overlap" if _overlap(low, high, field.name) else ""
         return (
-            f"{high.name} has the highest {_lower(field.label)}, {most}; {low.name} the lowest, {least} "
+            f"{high.name} has the highest {field.in_words}, {most}; {low.name} the lowest, {least} "
             f"(medians over recordings){overlap}"
         )
 
@@ -208,7 +206,3 @@ def _group(group: Group) -> dict[str, Any]:
 
 def _counted(count: int, what: str) -> str:
     return f"{count:,} {what}{'s' if count != 1 else ''}"
-
-
-def _lower(label: str) -> str:
-    return label[:1].lower() + label[1:]

@@ -22,6 +22,8 @@ from emmclab.traces.profile_fields import (
     JUMP_FIELDS,
     KEY_FIELDS,
     REISSUE_FIELDS,
+    RESPONSE_P99,
+    TABLE_FIELDS,
     TABLES,
     Field,
     counted_jumps,
@@ -32,6 +34,8 @@ from emmclab.traces.profile_options import percentile_label
 from emmclab.traces.profile_types import ClockJump
 from emmclab.traces.published import doubts, published_row
 
+#: What a trace is summed up by: the mean response, or else the mean size.
+_MEAN, _SIZE = TABLE_FIELDS["mean_response_ms"], TABLE_FIELDS["mean_size_kb"]
 #: Times whose percentiles are shown, with their heading.
 _TIMES = (
     ("response_ms", "Response time, ms (complete - arrival); all: reads and writes"),
@@ -159,16 +163,14 @@ def _answer(profile: Profile) -> str:
 
 def _range(profiles: Sequence[Profile]) -> str:
     """Say how far the traces are apart, in mean responses where they are recorded, else in sizes."""
-    for name, words, unit in (
-        ("mean_response_ms", "mean response", "ms"),
-        ("mean_size_kb", "mean size", "KB"),
-    ):
+    for field in (_MEAN, _SIZE):
+        name, unit = field.name, field.unit
         known = sorted((one for one in profiles if one[name] is not None), key=lambda one: one[name])
         if len(known) > 1:
             least, most = known[0], known[-1]
             return (
-                f"{len(profiles)} traces: {words} from {amount(least[name], unit)} ({least.name}) to "
-                f"{amount(most[name], unit)} ({most.name})"
+                f"{len(profiles)} traces: {field.in_words} from {amount(least[name], unit)} ({least.name}) "
+                f"to {amount(most[name], unit)} ({most.name})"
             )
     return f"{len(profiles)} traces"
 
@@ -177,9 +179,9 @@ def _means(profiles: Sequence[Profile]) -> list[Tile]:
     """Return for the first traces what their requests took, or how large they are."""
     tiles = []
     for profile in profiles[:_MOST_TILES]:
-        mean, kb = profile["mean_response_ms"], profile["mean_size_kb"]
-        shown = tile(profile.name, kb, "KB") if mean is None else tile(profile.name, mean, "ms")
-        tiles.append(replace(shown, note="mean size" if mean is None else "mean response"))
+        field = _SIZE if profile[_MEAN.name] is None else _MEAN
+        shown = tile(profile.name, profile[field.name], field.unit)
+        tiles.append(replace(shown, note=field.in_words))
     return tiles
 
 
@@ -206,7 +208,6 @@ def _clock(jumps: Sequence[ClockJump]) -> str:
 
 def _tiles(profile: Profile) -> list[Tile]:
     """Pick the figures that a reader wants first."""
-    shown = {field.name: field for _, fields in TABLES for field in fields}
     names = (
         "requests",
         "data_size_kb",
@@ -215,10 +216,10 @@ def _tiles(profile: Profile) -> list[Tile]:
         "no_wait_pct",
         "mean_response_ms",
     )
-    tiles = [tile_of(shown[name], profile[name]) for name in names if profile[name] is not None]
+    tiles = [tile_of(TABLE_FIELDS[name], profile[name]) for name in names if profile[name] is not None]
     for row in profile["by_operation"]:
         if row["op"] == "all" and row["response_ms"]:
-            tiles.append(tile("p99 response", row["response_ms"]["p99"], "ms"))
+            tiles.append(tile(RESPONSE_P99.label, row["response_ms"]["p99"], RESPONSE_P99.unit))
     return tiles
 
 

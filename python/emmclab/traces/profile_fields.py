@@ -19,6 +19,15 @@ class Field(NamedTuple):
     about: str
 
     @property
+    def in_words(self) -> str:
+        """The label inside a sentence.
+
+        >>> TABLE_FIELDS["mean_response_ms"].in_words, RESPONSE_P99.in_words
+        ('mean response', 'p99 response')
+        """
+        return self.label[:1].lower() + self.label[1:]
+
+    @property
     def heading(self) -> str:
         """The label with its unit."""
         return f"{self.label}, {self.unit}" if self.unit else self.label
@@ -118,6 +127,11 @@ LEDGER_MEANINGS = {
 
 #: Both tables with their titles.
 TABLES = (("Table III: sizes", SIZE_FIELDS), ("Table IV: timing and locality", TIMING_FIELDS))
+
+#: The columns of both tables by their names.
+TABLE_FIELDS = {field.name: field for field in (*SIZE_FIELDS, *TIMING_FIELDS)}
+#: The 99th percentile of responses, beside the mean of the tables; its name is that in the table of a fleet.
+RESPONSE_P99 = Field("all_response_p99_ms", "p99 response", "ms", 2, "99th percentile of complete - arrival")
 
 #: Figures that a jump of the clock distorts, with and without it: the fields of `key_figures` and of
 #: `key_figures_without_jumps`.
