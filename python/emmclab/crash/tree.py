@@ -51,7 +51,7 @@ class Shift:
     versions: list[Version]
 
     def write(self, index: int, pieces: list[tuple[int, bytes]]) -> list[tuple[int, bytes]]:
-        """Write pieces, given by offset, to where their blocks were before the move; return them as they lie there."""
+        """Write pieces, given by offset, where they lay before the move; return them as they lie there."""
         stays, first = self.offset + min(self.by, 0), self.offset + self.by
         stay = [(at, data[: max(0, stays - at)]) for at, data in pieces]
         moved = [(max(at, first) - self.by, data[max(0, first - at) :]) for at, data in pieces]

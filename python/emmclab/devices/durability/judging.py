@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from emmclab.devices.durability.log import MOST_LINES, Run, boot
-from emmclab.devices.durability.pattern import Kind, Plan, Step, steps
+from emmclab.devices.durability.pattern import Kind, Step, steps
 from emmclab.devices.durability.records import BLOCK, GARBAGE, SECTORS, ZERO, Content, Stamp, contents
 from emmclab.devices.durability.targets import LONGEST, Target, lost_io
 from emmclab.devices.durability.verdict import Verdict
@@ -250,7 +250,7 @@ class _Judging:
 def _begun(run: Run, writer: int, known: int) -> Iterator[Step]:
     """Yield the steps of a writer that may have begun: those known, and all up to the syncs in progress.
 
-    Steps that are missing in the log matter where they left zeros, which do not tell the step that wrote them.
+    Steps that are missing in the log matter if they left zeros, which do not tell the step that wrote them.
     """
     left = _SYNCS_OF_A_WHOLE_LOG if run.is_whole else _SYNCS_OF_A_TORN_LOG
     for step in steps(run.plan, writer):
