@@ -358,7 +358,10 @@ def durability_table(found: Sequence[tuple[str, Sequence[Result]]], first: str) 
         )
     table.caption = "Cache flushes: flushes and preflushes that found data in the write buffer"
     if all(run.fields["run"]["mode"] == "open" for _, runs in found for run in runs):
-        table.caption += ". In open loop the time is that of the trace; --mode back_to_back tells how long the devices need"
+        table.caption += (
+            ". In open loop the time is that of the trace; "
+            "--mode back_to_back tells how long the devices need"
+        )
     table.caption_justify = "left"
     return table
 
