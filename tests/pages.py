@@ -22,7 +22,7 @@ FILE = re.compile(r"# ([\w-]+\.\w+)\n")
 PROMPT = re.compile(r"^(\$ |# (?=emmclab ))", re.MULTILINE)
 #: What a command says while it works for longer than a second.
 PROGRESS = re.compile(
-    r".*(?:[\d,]+ requests, [\d.]+ M/s|[\d,]+ of [\d,]+ (?:cells|simulations of options)(?:, .* left)?"
+    r".*(?:[\d,]+ requests, [\d.,]+(?: M)?/s|[\d,]+ of [\d,]+ (?:cells|simulations of options)(?:, .* left)?"
     r"|: [\d]+ (?:s|min|h) so far(?:, .*)?)\n"
 )
 

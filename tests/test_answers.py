@@ -211,7 +211,7 @@ def test_an_early_end_stands_at_the_top_and_is_exit_status_3(
     done = emmclab("simulate", *arguments, "--device", tiny, "--json")
     assert done.returncode == 3 and "ended early" in done.stderr and json.loads(done.stdout)["run"]["stopped"]
     done = emmclab("compare", *arguments, "--devices", f"small-1gb,{tiny}")
-    assert done.returncode == 3 and "tiny ended early, after 128 requests" in done.stdout.splitlines()[0]
+    assert done.returncode == 3 and "tiny: ended early, after 128 requests" in done.stdout.splitlines()[0]
     assert "only small-1gb served the whole trace and kept up with it" in done.stdout
     assert emmclab("advise", *arguments, "--device", tiny).returncode == 3
     for command in ("simulate", "compare", "advise", "run"):

@@ -520,6 +520,29 @@ def test_a_check_of_the_user_judges_what_is_mounted(crash: Runs) -> None:
     assert any("is lost" in one["detail"] for one in result["findings"])
 
 
+@pytest.mark.parametrize("words", [("--", "./own.sh"), ("--check", "own.sh", "--", "true")])
+def test_a_program_beside_the_user_is_to_be_named_by_its_whole_path(
+    crash: Runs, words: tuple[str, ...]
+) -> None:
+    own = crash.folder / "own.sh"
+    own.write_text("#!/bin/sh\n")
+    own.chmod(0o755)
+    done = crash.run(*DEVICE, *words)
+    assert done.returncode == 2 and f"give the whole path, as {own}" in done.stderr, done.stderr
+    own.unlink()
+    nothing_left(crash.folder)
+
+
+def test_without_a_check_no_verdict_on_what_was_acknowledged_is_given(crash: Runs) -> None:
+    few = ("--cuts", "5", "--states", "boundary")
+    done = crash.run(*DEVICE, *few, "--", "sh", "-c", "echo 1 > f; echo 1")
+    assert "nothing checked the data of the workload" in done.stdout, done.stderr
+    assert "only a check can tell: --check sqlite" in done.stdout
+    assert "no acknowledged data was lost" not in done.stdout
+    done = crash.run(*DEVICE, *few, "--check", "true", "--", "sh", "-c", "echo 1 > f; echo 1")
+    assert "no acknowledged data was lost" in done.stdout and "only a check" not in done.stdout
+
+
 def test_a_file_system_without_a_journal_is_explored(crash: Runs) -> None:
     options = [
         "--mkfs-option",

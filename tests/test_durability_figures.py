@@ -62,6 +62,16 @@ def test_figures_that_a_run_does_not_measure_are_a_dash(synced: Path) -> None:
             assert shown[label] is None and _row(text, label)[0] == "–"
 
 
+@pytest.mark.parametrize(("mode", "said"), [("open", True), ("back_to_back", False)])
+def test_the_total_time_of_an_open_loop_is_said_to_be_that_of_the_trace(
+    synced: Path, mode: str, said: bool
+) -> None:
+    done = emmclab("compare", synced, "--devices", "emmc51-cache,ufs31", "--mode", mode)
+    assert ("In open loop the time is that of the trace" in " ".join(done.stdout.split())) is said, (
+        done.stderr
+    )
+
+
 def test_a_comparison_shows_total_time_throughput_and_flushes(synced: Path, tmp_path: Path) -> None:
     page = tmp_path / "page.html"
     command = ("compare", synced, "--devices", "emmc51-cache,iiswc15-4ps", "--mode", "back_to_back")

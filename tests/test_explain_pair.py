@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 from conftest import emmclab, emmclab_json
+from emmclab.cli.explain_pair import _show_figures
 from emmclab.devices.device import Device
-from emmclab.devices.difference import figure
+from emmclab.devices.difference import figure, figure_differences
 
 FIFO = ("--set", "gc.policy=fifo")
 BUFFER = ("--set", "cache.size_kb=512")
@@ -188,3 +191,13 @@ def test_a_device_is_made_again_of_the_settings_in_a_result() -> None:
     for name in ("nexus5", "ufs31", "pixel6a", "emmc51-cache", "galaxys2"):
         device = Device.preset(name)
         assert device_from(settings_of_device(device).table).digest == device.digest
+
+
+def test_numbers_that_differ_look_different_and_rounding_is_no_difference() -> None:
+    first = {"run": {"simulated_s": 1.0}, "waits": {"queue_ms": 100.00001}}
+    second = {"run": {"simulated_s": 1.0 + 1e-15}, "waits": {"queue_ms": 100.00002}}
+    (found,) = figure_differences(first, second)
+    assert found.path == "waits.queue_ms"
+    out = StringIO()
+    _show_figures(Console(file=out, width=120), [found])
+    assert "100.00001" in out.getvalue() and "100.00002" in out.getvalue() and "< 0.01 %" in out.getvalue()

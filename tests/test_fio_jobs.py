@@ -182,3 +182,12 @@ def test_figures_out_of_range_are_refused_in_python() -> None:
     for wrong in ({"iops": float("nan")}, {"size": 1000}, {"span": 0}, {"reads_pct": 101}, {"size": -1}):
         with pytest.raises(ConfigError):
             pattern(10, **wrong)
+
+
+def test_the_output_of_a_job_or_of_requests_of_one_kind_may_stand_by_itself(tmp_path: Path) -> None:
+    (tmp_path / "job.fio").write_text("[a]\nrw=write\nbs=4k\nsize=64k\n")
+    for words in (("--fio", "job.fio"), ("--reads", "30", "--requests", "20")):
+        made = emmclab("synth", *words, "made.parquet", cwd=tmp_path)
+        assert made.returncode == 0 and made.stderr.startswith("made.parquet: "), made.stderr
+    refused = emmclab("synth", "--fio", "job.fio", "Facebook", "-o", "made.parquet", cwd=tmp_path)
+    assert "--fio says what the trace is made of, and so does `Facebook`" in refused.stderr

@@ -90,7 +90,10 @@ def test_too_few_recordings_are_said_with_p_and_the_number_that_is_needed(pages:
     assert found["headline"].startswith("Too few recordings to tell few-before from few-after: 3 and 3")
     assert "fewer than 6 of each" in found["headline"]
     shown = emmclab("fleet", "few-before", "--against", "few-after", cwd=pages).stdout
-    assert "(6 of each needed)" in " ".join(shown.split())
+    heads = [line for line in shown.splitlines() if line.startswith("Figure")]
+    assert "Verdict" in heads[0] and heads[-1].split()[-1] == "Needed"
+    first = next(line for line in shown.splitlines() if line.startswith("Mean response"))
+    assert "too few recordings " in first, "a verdict is one line in 80 columns"
 
 
 def test_what_is_not_told_apart_is_grey_and_never_the_colour_of_a_verdict() -> None:

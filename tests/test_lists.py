@@ -73,3 +73,26 @@ def test_figures_sizes_and_policies_named_twice_are_taken_once() -> None:
 def test_a_list_without_a_name_is_refused(text: str) -> None:
     with pytest.raises(Exception, match="there is no device to compare"):
         listed(text, "device to compare", "--devices", "nexus5,ufs31")
+
+
+@pytest.mark.parametrize(
+    ("words", "option"),
+    [
+        (("compare", "chat", "--devices", "nexus5,,ufs31"), "--devices"),
+        (("compare", "chat", "--devices", "nexus5", "--layers", "none,"), "--layers"),
+        (("apps", "compare", "facebook", "--devices", "nexus5,"), "--device"),
+        (("apps", "compare", "facebook", "--networks", ",wifi"), "--network"),
+        (("profile", "chat", "--percentiles", "50,"), "percentiles"),
+        (("profile", "chat", "--cache-policies", "lru,"), "cache-policies"),
+        (("profile", "chat", "--cache-policies", "lru", "--cache-sizes", "4MB,"), "cache-sizes"),
+        (("convert", "chat", "chat", "-o", "two.parquet", "--offset", "0s,"), "--offset"),
+        (("fleet", ".", "--by", "model,"), "--by"),
+    ],
+)
+def test_an_empty_member_of_a_list_is_refused_with_its_place(
+    words: tuple[str, ...], option: str, tmp_path: Path
+) -> None:
+    done = emmclab(*words, cwd=tmp_path)
+    assert done.returncode == 2 and not list(tmp_path.iterdir())
+    assert done.stderr.startswith(f"error: {option}: member ") and " of the list `" in done.stderr
+    assert "is empty\nhint: take out the comma" in done.stderr

@@ -27,6 +27,8 @@ from conftest import emmclab
         (("profile", "chat", "--bin", "1s"), "figures over time", "--over-time"),
         (("profile", "bare.csv"), "field `heading` (column 1): `arrival`", "arrival_us"),
         (("profile", "shelf"), "shelf is read as one trace in parts: ", "emmclab fleet"),
+        (("simulate", "own.csv", "--device", "zufs"), "own.csv: ", "--layer lfs"),
+        (("compare", "own.csv", "--devices", "ufs31,zufs"), "zone 20 is written in order", "--layer lfs"),
         (("fleet", "nowhere"), "nowhere: folder not found", "check the path"),
         (("crash", "--device", "emmc51-cache"), "no workload is given", "sqlite"),
     ],
@@ -36,6 +38,7 @@ def test_a_refusal_names_the_value_and_what_to_give(
 ) -> None:
     (tmp_path / "notes.txt").write_text("no device")
     (tmp_path / "bare.csv").write_text("arrival,op,sector,sectors\n1,R,0,8\n")
+    (tmp_path / "own.csv").write_text("arrival_us,op,sector,sectors\n1,W,8000000,8\n")
     (tmp_path / "shelf").mkdir()
     (tmp_path / "shelf" / "app.toml").write_text('name = "app"\n')
     done = emmclab(*words, cwd=tmp_path)

@@ -521,3 +521,25 @@ def test_a_trace_and_its_twin_are_told_apart(trace: Path, tmp_path: Path) -> Non
         "chat (behaviour.toml)",
         "chat (behaviour.toml) (seed 2)",
     ]
+
+
+@pytest.mark.parametrize(
+    ("key", "hint"),
+    [
+        ("precondition", "a [[grid]] with its own `precondition` for each value"),
+        ("modes", "`modes = [...]` of the grid"),
+    ],
+)
+def test_a_key_of_the_grid_among_the_axes_is_refused_with_its_place(key: str, hint: str) -> None:
+    text = f"""
+name = "swept"
+inputs = ["CallIn"]
+[[grid]]
+name = "g"
+devices = ["nexus5"]
+[grid.axes]
+{key} = ["a", "b"]
+"""
+    with pytest.raises(ConfigError, match=f"axes.{key}") as refused:
+        Study.parse(text, "swept.toml")
+    assert refused.value.hint == f"write {hint}"

@@ -64,8 +64,11 @@ def test_the_verdict_of_power_cuts_names_the_layers_above_the_device() -> None:
         "findings": [],
         "documented": [],
         "log": facts | {"acknowledgements": 1},
+        "options": {"check": "sqlite"},
     }
     assert crash_words.headline(summary).endswith("of 2 cuts below journal:aware")
+    unchecked = crash_words.headline(summary | {"options": {"check": None}})
+    assert unchecked.endswith("; nothing checked the data of the workload")
 
 
 def test_the_time_of_a_collection_is_said_to_be_assumed(trace: Path) -> None:

@@ -105,6 +105,24 @@ class EmmclabError(Exception):
         self.hint = None if hint is None else _message(hint)
         self.errno = errno
 
+    def in_file(self, file: str) -> Self:
+        """Return the same error with the file that it is about, where it names none yet.
+
+        >>> str(FormatError("field `sector`: zone 7 is full").in_file("a.txt"))
+        'a.txt: field `sector`: zone 7 is full'
+        """
+        if self.file is not None:
+            return self
+        return type(self)(
+            f"{file}: {self}",
+            kind=self.kind,
+            file=file,
+            line=self.line,
+            field=self.field,
+            hint=self.hint,
+            errno=self.errno,
+        )
+
 
 class InputError(EmmclabError, OSError):
     """A file cannot be read or written."""

@@ -39,6 +39,7 @@ from emmclab.devices.advise_journal import MODE_FIGURES
 from emmclab.devices.advise_state import AUTO, USED
 from emmclab.devices.result_fields import result_field
 from emmclab.devices.spread import check_random
+from emmclab.runtime.signed import signed
 
 if TYPE_CHECKING:
     from emmclab.studies.advise_deep import Deep
@@ -256,9 +257,9 @@ def _show_together(console: Console, together: Deep) -> None:
         table.add_row(
             Text(" + ".join(taken(trial)) or "as it is"),
             figure.text(trial.figures[together.metric]),
-            f"{together.change_pct(trial):+.1f}",
+            signed(together.change_pct(trial)),
             f"{trial.figures[RAM] - base_kb:+,.0f}",
-            f"{together.change_pct(trial, CAPACITY):+.1f}",
+            signed(together.change_pct(trial, CAPACITY)),
         )
     console.print(table)
     more = f", {len(front) - _SHOWN:,} more of them in --json" if len(front) > _SHOWN else ""
@@ -306,7 +307,7 @@ def _options_table(advised: Advised) -> Table:
         if one is None:
             return "–", "–"
         first = advised.life
-        change = "" if one is first or not first else f"{100 * (one.host_gb / first.host_gb - 1):+.1f}"
+        change = "" if one is first or not first else signed(100 * (one.host_gb / first.host_gb - 1))
         return one.text, change
 
     table.add_row(
@@ -325,11 +326,11 @@ def _options_table(advised: Advised) -> Table:
             Text(advice.option),
             *life(advice.life),
             mean.text(advice.mean_response_ms),
-            f"{advice.mean_change_pct:+.1f}",
+            signed(advice.mean_change_pct),
             p99.text(advice.p99_response_ms),
-            f"{advice.p99_change_pct:+.1f}",
+            signed(advice.p99_change_pct),
             waf.text(advice.waf),
-            f"{advice.capacity_change_pct:+.1f}",
+            signed(advice.capacity_change_pct),
             f"{advice.ram_kb:+d}" if advice.ram_kb else "0",
         )
     return table
@@ -361,12 +362,12 @@ def _show_journal(console: Console, advised: Advised) -> None:
             table.add_row(
                 Text(one.mode),
                 time.text(one.run_s),
-                f"{one.run_change_pct:+.1f}",
+                signed(one.run_change_pct),
                 mean.text(one.mean_response_ms),
-                f"{one.mean_change_pct:+.1f}",
+                signed(one.mean_change_pct),
                 flushes.text(one.flushes),
                 pages.text(one.page_programs),
-                f"{one.page_programs_change_pct:+.1f}",
+                signed(one.page_programs_change_pct),
                 *_terabytes(advised, one.life_gb),
             )
         console.print(table)

@@ -15,6 +15,7 @@ from emmclab.cli.meter import Meter
 from emmclab.cli.options import AsJson, Reading, one_per_recording, with_groups
 from emmclab.cli.outputs import To, note_picture, report, to_stdout
 from emmclab.errors import ConfigError
+from emmclab.runtime.lists import between_commas
 from emmclab.traces.ledger import ledger_line
 from emmclab.traces.reading import combine
 from emmclab.traces.trace import Trace
@@ -120,7 +121,7 @@ def _source(traces: list[Trace], offset: str | None) -> Trace:
     """Return one trace of all, each from its start time."""
     if offset is None:
         return traces[0] if len(traces) == 1 else combine(traces)
-    times = [text.strip() for text in offset.split(",")]
+    times = between_commas(offset, "--offset")
     seconds = [0.0 if text in ("0", "0s") else parse_duration(text, "--offset") for text in times]
     if len(traces) == 1:
         raise ConfigError(

@@ -19,6 +19,7 @@ from emmclab.cli.working import Working
 from emmclab.devices.device import Device, presets
 from emmclab.devices.setting_types import FittedFigure
 from emmclab.errors import ConfigError
+from emmclab.runtime.signed import signed
 
 
 def register(app: typer.Typer) -> None:
@@ -105,7 +106,7 @@ def _within(rows: Sequence[FittedFigure]) -> str:
     if not outside:
         return line
     outside.sort(key=lambda row: -abs(row["deviation_pct"]))
-    named = ("{figure} ({deviation_pct:+.1f} %)".format(**row) for row in outside)
+    named = (f"{row['figure']} ({signed(row['deviation_pct'])} %)" for row in outside)
     return f"{line}; not: {', '.join(named)}"
 
 
@@ -122,7 +123,7 @@ def _checked(title: str, rows: Sequence[FittedFigure], source: str) -> Table:
                 _figure(row["published"]),
                 f"{_figure(row['least'])} – {_figure(row['most'])}",
                 _figure(row["here"]),
-                f"{row['deviation_pct']:+.1f}",
+                signed(row["deviation_pct"]),
             )
     return table
 

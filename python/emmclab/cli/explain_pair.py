@@ -28,6 +28,10 @@ from emmclab.devices.fitted import pair_note, runs_note
 from emmclab.devices.one_at_a_time import MAIN, Moved, OneAtATime, one_at_a_time
 from emmclab.devices.stored import Stored, stored
 from emmclab.errors import ConfigError
+from emmclab.runtime.signed import signed
+
+#: The least change that is printed as it is, percent.
+_LEAST_PCT = 0.01
 
 
 @dataclass(frozen=True)
@@ -178,10 +182,10 @@ def _show_figures(console: Console, figures: Sequence[FigureDifference]) -> None
         right = heading in ("A", "B", "Change")
         table.add_column(heading, overflow="fold", justify="right" if right else "left")
     for one in figures:
-        change = "–" if one.difference_pct is None else f"{one.difference_pct:+,.2f} %"
+        change = "–" if one.difference_pct is None else _percent(one.difference_pct)
         if one.difference_points is not None:
-            change = f"{one.difference_points:+,.2f} points"
-        table.add_row(one.path, _number(one.first), _number(one.second), one.unit, change)
+            change = f"{signed(one.difference_points, 2)} points"
+        table.add_row(one.path, *_apart(one.first, one.second), one.unit, change)
     show_explained(console, table, [Text(one.label, "dim") for one in figures])
 
 
@@ -201,7 +205,7 @@ def _show_alone(console: Console, alone: OneAtATime) -> None:
         if not one.reason and _moves(one):
             cells = (_moved(one.figures[path], one.share_pct[path]) for path in paths)
             table.add_row(Text(f"{one.label}: {one.first} -> {one.second}"), *cells)
-    parts = (f"{alone.together_pct[path] or 0.0:+.1f} %" for path in paths)
+    parts = (f"{signed(alone.together_pct[path] or 0.0)} %" for path in paths)
     table.add_row(Text("interaction of the changes", "italic"), *parts)
     table.add_row(Text("B", "bold"), *(_number(alone.second[path]) for path in paths))
     console.print(table)
@@ -219,8 +223,19 @@ def _moves(one: Moved) -> bool:
 
 
 def _moved(value: float | None, share: float | None) -> str:
-    return _number(value) if share is None else f"{_number(value)} ({share:+.1f} %)"
+    return _number(value) if share is None else f"{_number(value)} ({signed(share)} %)"
 
 
-def _number(value: float | None) -> str:
-    return "–" if value is None else f"{value:,}" if isinstance(value, int) else f"{value:,.6g}"
+def _percent(change: float) -> str:
+    """Return a change in percent; of a small one, that it is small."""
+    return f"{signed(change, 2)} %" if abs(change) >= _LEAST_PCT else f"< {_LEAST_PCT} %"
+
+
+def _apart(first: float | None, second: float | None) -> tuple[str, str]:
+    """Return two different numbers, with as many digits as tell them apart."""
+    digits = next((n for n in range(6, 17) if _number(first, n) != _number(second, n)), 6)
+    return _number(first, digits), _number(second, digits)
+
+
+def _number(value: float | None, digits: int = 6) -> str:
+    return "–" if value is None else f"{value:,}" if isinstance(value, int) else f"{value:,.{digits}g}"

@@ -17,7 +17,7 @@ from emmclab.cli.outputs import in_a_folder
 from emmclab.cli.studies import Jobs, executor
 from emmclab.errors import ConfigError, EmmclabError, InputError
 from emmclab.runtime.files import refuse_other_endings, write_whole
-from emmclab.runtime.lists import once
+from emmclab.runtime.lists import between_commas, once
 
 if TYPE_CHECKING:
     from emmclab.fleet import Counts, Table
@@ -95,7 +95,7 @@ def fleet(
 
     if output is not None:
         refuse_other_endings(output, (".parquet",), "--output")
-    keys = once(key.strip() for key in by.split(",") if key.strip())
+    keys = once(between_commas(by, "--by"))
     if against is not None and keys:
         raise ConfigError(
             "two fleets are compared as a whole",

@@ -19,6 +19,7 @@ _SILENCE_S = 1.0
 _LINE_S = 5.0
 #: Tasks after which the time for the rest is estimated: the first may do what the others share.
 _LEAST_TASKS = 3
+_MILLION = 10**6
 
 
 class Meter(Working):
@@ -45,7 +46,7 @@ class Meter(Working):
         self._told = f", {requests:,} requests"
         if now < self._next:
             return
-        rate = f"{requests:,} requests, {requests / (now - self._started) / 1e6:.1f} M/s"
+        rate = f"{requests:,} requests, {speed(requests / (now - self._started))}"
         if sys.stderr.isatty():
             self._next = now + 0.1
             self._update_bar(done, total, rate)
@@ -85,6 +86,17 @@ class Meter(Working):
             self._bar.start()
             self._bar.add_task(self.what, rate=rate)
         self._bar.update(self._bar.task_ids[0], completed=done, total=total, rate=rate)
+
+
+def speed(per_s: float) -> str:
+    """Return how many requests pass in a second.
+
+    >>> speed(8_340_000), speed(5_702), speed(8.4)
+    ('8.3 M/s', '5,700/s', '8/s')
+    """
+    if per_s >= _MILLION / 10:
+        return f"{per_s / _MILLION:.1f} M/s"
+    return f"{float(f'{per_s:.2g}'):,.0f}/s"
 
 
 class Counter(Working):

@@ -17,7 +17,7 @@ from emmclab.cli.console import say
 from emmclab.cli.names import format_names, one_of
 from emmclab.cli.outputs import in_a_folder
 from emmclab.errors import ConfigError
-from emmclab.runtime.lists import once
+from emmclab.runtime.lists import between_commas, once
 from emmclab.traces.profile_fields import counted_jumps
 from emmclab.traces.profile_options import bin_ns
 from emmclab.traces.reading import or_bundled, read, reading_options
@@ -231,9 +231,9 @@ def listed(text: str, what: str, option: str, example: str) -> list[str]:
     ['nexus5', 'ufs31']
 
     Raises:
-        ConfigError: there is none.
+        ConfigError: there is none, or one is empty.
     """
-    names = once(name.strip() for name in text.split(",") if name.strip())
+    names = once(between_commas(text, option))
     if not names:
         hint = f"name some, as `{option} {example}`"
         raise ConfigError(f"there is no {what}", kind="config", field=option, hint=hint)

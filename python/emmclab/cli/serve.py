@@ -198,7 +198,7 @@ def serve(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Serve a simulated eMMC as a block device of this machine, until Ctrl-C or the end of CMD.
+    """Serve a simulated eMMC or UFS as a block device of this machine, until Ctrl-C or the end of CMD.
 
     CMD finds the device as EMMCLAB_DEVICE, and the exit status is that of CMD; with --json, its output goes
     to stderr. Without --nbd, --tcp, --sdhci, --loop, --ublk and --file, the device is a loop device

@@ -46,7 +46,7 @@ def _put(console: Console, line: str, style: str | None = None) -> None:
 def _show_one(console: Console, tried: Tried, options: Options) -> None:
     kept, found = tried.kept, tried.found
     covered, findings = found.covered, found.findings()
-    _put(console, f"{_device(kept)}: {verdict(found)}", "red" if findings else "green")
+    _put(console, f"{_device(kept)}: {verdict(found, options.check)}", "red" if findings else "green")
     rate = found.states / found.took_s if found.took_s else 0.0
     _put(
         console,
@@ -59,11 +59,22 @@ def _show_one(console: Console, tried: Tried, options: Options) -> None:
         _show_finding(console, Kind(one, kept, tried.minimal.get(number), 1, one.count), options)
     for one in found.findings(documented=True):
         _show_documented(console, one, one.count)
+    _show_unchecked(console, found, options)
     if not findings and kept.made.get("workload"):
         _put(
             console,
             "This is one recording, with one timing: --repeat 5 makes five, with other think times of the "
             "workload.",
+        )
+
+
+def _show_unchecked(console: Console, found: Exploration, options: Options) -> None:
+    if not found.findings() and options.check is None:
+        _put(
+            console,
+            "Whether what the workload acknowledged is still there, only a check can tell: --check sqlite, "
+            "files, append-log, or a command.",
+            "yellow",
         )
 
 
@@ -75,7 +86,7 @@ def _show_several(console: Console, tried: Sequence[Tried], options: Options) ->
     broken = kinds(tried)
     levels = ", ".join(dict.fromkeys(kind.first.level for kind in broken))
     said = f"promises were broken by: {levels}, in {findings_of(tried)} of {len(tried)} recordings"
-    answer = said if broken else f"{verdict(tried[0].found)} in {len(tried)} recordings"
+    answer = said if broken else f"{verdict(tried[0].found, options.check)} in {len(tried)} recordings"
     _put(console, f"{_device(tried[0].kept)}: {answer}", "red" if broken else "green")
     for one in tried:
         covered = one.found.covered

@@ -26,6 +26,7 @@ from emmclab.devices.result_text import (
 )
 from emmclab.devices.result_types import PercentileRow, UfsUse
 from emmclab.devices.spread import spread
+from emmclab.runtime.signed import signed
 from emmclab.traces.ledger import ledger_line
 from emmclab.traces.profile_options import percentile_label
 
@@ -57,7 +58,7 @@ def show_provenance(console: Console, results: Sequence[Result]) -> None:
 def show_warnings(console: Console, results: Sequence[Result]) -> None:
     """Print warnings about the figures."""
     for result in results:
-        where = f"{result.fields['trace']} on {result.run_name} " if len(results) > 1 else ""
+        where = f"{result.fields['trace']} on {result.run_name}: " if len(results) > 1 else ""
         for text in warnings(result):
             console.print(Text(f"warning: {where}{text}", "yellow"), soft_wrap=True)
 
@@ -216,7 +217,7 @@ def utilisation_gains(results: Sequence[Result]) -> list[str]:
             ratio, points = 100 * (high / low - 1), 100 * (high - low)
             lines.append(
                 f"{trace}: space utilisation of {best.run_name} over {worst.run_name}: "
-                f"{ratio:+.2f} % as a ratio, {points:+.2f} points as a difference"
+                f"{signed(ratio, 2)} % as a ratio, {signed(points, 2)} points as a difference"
             )
     return lines
 
@@ -320,8 +321,8 @@ def _show_compared(console: Console, results: Sequence[Result]) -> None:
         table.add_row(
             Text(result.run_name + (f" ({', '.join(marks)})" if marks else "")),
             result_field("response.mean_response_ms").text(mean),
-            f"{100 * (mean / base - 1):+.1f}" if base else "–",
-            "–" if error is None else f"{error:+.1f}",
+            signed(100 * (mean / base - 1)) if base else "–",
+            "–" if error is None else signed(error),
             *map(_P99.text, _percentile_times(result)),
             *(field.text(result.shown(field.path)) for field in _work(results)),
         )
@@ -352,10 +353,15 @@ def durability_table(found: Sequence[tuple[str, Sequence[Result]]], first: str) 
         table.add_row(
             Text(name),
             time.text(took),
-            f"{100 * (took / base - 1):+.1f}" if base else "–",
+            signed(100 * (took / base - 1)) if base else "–",
             *(field.text(_mean_of(runs, field)) for field in _TIME_AND_DURABILITY),
         )
     table.caption = "Cache flushes: flushes and preflushes that found data in the write buffer"
+    if all(run.fields["run"]["mode"] == "open" for _, runs in found for run in runs):
+        table.caption += (
+            ". In open loop the time is that of the trace; "
+            "--mode back_to_back tells how long the devices need"
+        )
     table.caption_justify = "left"
     return table
 

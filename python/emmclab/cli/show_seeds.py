@@ -22,6 +22,7 @@ from emmclab.devices.result_text import (
     trusted,
 )
 from emmclab.devices.spread import SPREAD_FIGURES, figures_spread, spread
+from emmclab.runtime.signed import signed
 
 
 def show_spread(console: Console, results: Sequence[Result]) -> None:
@@ -63,7 +64,7 @@ def _headline(over: BesideSpread) -> str:
     line = f"{field.name} {field.in_words(mean)} ({field.rounded(low)} to {field.rounded(high)})"
     if was is None or error is None:
         return line
-    return f"{line}, recorded {field.in_words(was)} ({error:+.1f} %)"
+    return f"{line}, recorded {field.in_words(was)} ({signed(error)} %)"
 
 
 def show_compared_seeds(console: Console, results: Sequence[Result]) -> None:
@@ -97,13 +98,13 @@ def show_compared_seeds(console: Console, results: Sequence[Result]) -> None:
             interval = difference_interval(base, values, len(runs) - 1, ratio=True)
             bounds = "–"
             if interval is not None and min(*base.values(), *values.values()) > 0:
-                bounds = " to ".join(f"{100 * math.expm1(min(bound, 100.0)):+.1f}" for bound in interval)
+                bounds = " to ".join(signed(100 * math.expm1(min(bound, 100.0))) for bound in interval)
             p99 = spread([one.fields["response"]["p99_ms"] for one in found])
             table.add_row(
                 Text(name),
                 response.text(mean),
                 f"{response.text(low)} to {response.text(high)}",
-                f"{100 * (mean / first - 1):+.1f}" if first else "–",
+                signed(100 * (mean / first - 1)) if first else "–",
                 "–" if values == base else bounds,
                 tail.text(p99.mean if p99 else None),
             )

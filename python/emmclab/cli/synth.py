@@ -50,9 +50,7 @@ def synth(
     ] = None,
     output: Annotated[
         Path | None,
-        typer.Option(
-            "--output", "-o", metavar="OUT", help="The same for --fio and --reads, which take no NAME."
-        ),
+        typer.Option("--output", "-o", metavar="OUT", help="The same; --fio and --reads take no NAME."),
     ] = None,
     seed: Annotated[
         int, typer.Option(min=0, metavar="N", help="Seed; the same one gives the same trace.")
@@ -135,6 +133,9 @@ def synth(
             return
         _of_model(name, out or output, (seed, requests, duration, rate_pct), to, as_json)
         return
+    if name is not None and out is None and output is None and Path(name).suffix not in ("", ".toml"):
+        # The only file is the output: --fio and --reads take no NAME.
+        output, name = Path(name), None
     _require_alone(fio, given, (name, duration, rate_pct))
     if output is None:
         raise ConfigError(
@@ -213,10 +214,10 @@ def _require_alone(
         if is_given:
             words = str(value) if field == "NAME" else f"{field} {value}"
             raise ConfigError(
-                f"`{words}` belongs to another source of a trace than {source}",
+                f"{source} says what the trace is made of, and so does `{words}`",
                 kind="config",
                 field=field,
-                hint="leave one of them out; the output of --fio and --reads is named by -o",
+                hint="leave one of them out; -o names the output",
             )
 
 

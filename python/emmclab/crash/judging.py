@@ -23,7 +23,7 @@ from emmclab.crash.guest import machine
 from emmclab.crash.json_types import State
 from emmclab.crash.mounted_files import Mounted
 from emmclab.crash.recording import MOUNTED
-from emmclab.crash.tools import TOOLS_PATH, run_tool
+from emmclab.crash.tools import TOOLS_PATH, run_tool, whole_path
 from emmclab.errors import ConfigError, EmmclabError
 
 #: Ways to recover a file system.
@@ -66,7 +66,7 @@ def require(check: str | None, recovery: str, guest: str | None = None) -> None:
             f"`{command}` is neither a check nor a program",
             kind="config",
             field="check",
-            hint="use sqlite, files, append-log, programs or a shell command",
+            hint=whole_path(command) or "use sqlite, files, append-log, programs or a shell command",
         )
     if recovery == "e2fsck" and shutil.which("e2fsck", path=TOOLS_PATH["PATH"]) is None:
         raise ConfigError(

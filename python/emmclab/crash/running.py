@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from emmclab.crash import generated
 from emmclab.crash.guest.machine import Guest, GuestEndedError
 from emmclab.crash.thinking import Thinking
+from emmclab.crash.tools import whole_path
 from emmclab.errors import ConfigError, EmmclabError
 from emmclab.live.device import LiveDevice
 
@@ -65,7 +66,7 @@ def run_here(disk: LiveDevice, arguments: Sequence[str], folder: Path, workload:
             f"`{arguments[0]}` cannot be run: {error.strerror}",
             kind="config",
             field="command",
-            hint="check the command after `--`",
+            hint=whole_path(arguments[0]) or "check the command after `--`",
         ) from None
     finally:
         os.close(theirs)

@@ -13,9 +13,11 @@ from emmclab.crash.minimal import Minimal
 from emmclab.crash.session import Kept
 
 
-def verdict(found: Exploration) -> str:
-    """Say in a phrase what came of an exploration."""
+def verdict(found: Exploration, check: str | None) -> str:
+    """Say in a phrase what came of an exploration, whose files `check` has judged; None if nothing has."""
     findings = found.findings()
+    if not findings and check is None:
+        return "device and file system kept their promises; nothing checked the data of the workload"
     if not findings:
         return "no acknowledged data was lost"
     levels = ", ".join(dict.fromkeys(one.level for one in findings))

@@ -35,3 +35,15 @@ def run_tool(
         timeout=patience_s,
         check=False,
     )
+
+
+def whole_path(program: str) -> str:
+    """Hint at the whole path of a program that is looked for in the folder of the disk; empty if it is none.
+
+    >>> whole_path("/bin/sh"), whole_path("no-such-program")
+    ('', '')
+    """
+    path = Path(program)
+    if path.is_absolute() or not path.is_file():
+        return ""
+    return f"it runs in the folder of the disk: give the whole path, as {path.absolute()}"

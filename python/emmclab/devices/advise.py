@@ -19,6 +19,7 @@ from emmclab.devices.result_fields import result_field
 from emmclab.devices.result_text import ended_early, much_wrapped, offered, trusted, without_slc
 from emmclab.devices.spread import is_random_run, order_of, untested
 from emmclab.errors import ConfigError, EmmclabError
+from emmclab.runtime.signed import signed
 from emmclab.runtime.threads import threads
 from emmclab.traces.trace import Trace
 
@@ -144,7 +145,7 @@ class Advised:
         before, after = _mean(self.base_by_seed), _mean(best.by_seed)
         change = 100 * (after / before - 1) if before else 0.0
         numbers = f"{field.rounded(scale * before)} -> {field.in_words(scale * after)}"
-        line = f"{best.option}: {change:+.1f} % {metric} ({numbers})"
+        line = f"{best.option}: {signed(change)} % {metric} ({numbers})"
         is_random, highest = is_random_run(self.base), self.by == "lifetime"
         known = [one for one in sound if one.by_seed]
         order = order_of([one.by_seed for one in known], highest_is_best=highest, is_random=is_random)

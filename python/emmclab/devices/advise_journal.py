@@ -12,6 +12,7 @@ from emmclab.devices.result_fields import shown_fields
 from emmclab.devices.result_text import ended_early, trusted
 from emmclab.devices.spread import is_random_run, order_of, untested
 from emmclab.errors import ConfigError
+from emmclab.runtime.signed import signed
 from emmclab.traces.trace import Trace
 
 #: Figures of each mode: time, mean response, flushes that found data, pages programmed.
@@ -64,8 +65,8 @@ class JournalAdvice:
             return f"Layer below the journal: {self.reason or 'no mode serves the trace to its end'}"
         best = sound[0]
         line = (
-            f"Layer below the journal: journal:{best.mode}: {best.run_change_pct:+.1f} % time, "
-            f"{best.page_programs_change_pct:+.1f} % pages programmed, {best.flushes:,} flushes"
+            f"Layer below the journal: journal:{best.mode}: {signed(best.run_change_pct)} % time, "
+            f"{signed(best.page_programs_change_pct)} % pages programmed, {best.flushes:,} flushes"
         )
         order = order_of([mode.by_seed for mode in sound], is_random=self.is_random)
         if order.alike:

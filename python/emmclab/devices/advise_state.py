@@ -13,6 +13,7 @@ from emmclab.devices.preconditioning import parse_precondition
 from emmclab.devices.result import Result
 from emmclab.devices.result_text import beside_text, state_text, trusted
 from emmclab.errors import EmmclabError
+from emmclab.runtime.signed import signed
 
 #: Have the state chosen.
 AUTO = "auto"
@@ -93,7 +94,7 @@ class State:
             return ""
         return (
             f"no state of the device meets the recorded mean response within {MEETS_PCT:.0f} %: the nearest "
-            f"is {self.error_pct:+.1f} % from it, so the gains may be those of another device"
+            f"is {signed(self.error_pct or 0.0)} % from it, so the gains may be those of another device"
         )
 
     @property

@@ -8,6 +8,7 @@ from typing import NamedTuple, TypedDict
 from emmclab.devices.result import Result
 from emmclab.devices.result_fields import ResultField, result_field
 from emmclab.devices.spread import spread
+from emmclab.runtime.signed import signed
 
 
 class Beside(NamedTuple):
@@ -29,7 +30,7 @@ class Beside(NamedTuple):
 
     def error_text(self, value: float | None) -> str:
         """Return the error of a simulated value, in percent, or in points where the figure is a share."""
-        return "–" if value is None else f"{value:+,.1f} {'points' if self.is_share else '%'}"
+        return "–" if value is None else f"{signed(value)} {'points' if self.is_share else '%'}"
 
     def of(self, result: Result) -> tuple[float | None, float | None, float | None]:
         """Return the recorded and the simulated value, and the error."""

@@ -15,7 +15,7 @@ from emmclab.devices.provenance import Provenance
 from emmclab.devices.result import Result
 from emmclab.devices.run_options import OptionsOfAnyLayers, RunOptions, SimulationProgress, checked
 from emmclab.devices.setting_types import Capabilities, ExplainedSetting, FittedFigure
-from emmclab.errors import ConfigError
+from emmclab.errors import ConfigError, FormatError
 from emmclab.runtime.files import written
 from emmclab.traces.profile_options import bin_ns, percentiles_of
 from emmclab.traces.reading import combine, read
@@ -348,7 +348,11 @@ class Device:
             over_time=_bin_ns(given["over_time"]),
             perfetto=_path(given["perfetto"]),
         )
-        ledger = _drive(run, stream, given["progress"])
+        try:
+            ledger = _drive(run, stream, given["progress"])
+        except FormatError as error:
+            # The device refuses a request, of which it does not know where it is from.
+            raise error.in_file(str(source.path or source.name)) from None
         said = _said(given, second)
         whence = {} if made is None else {"provenance": made.to_dict()}
         about = {"trace": source.name, "device": self.name, **whence, "options": said}

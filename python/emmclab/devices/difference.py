@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import Any, NamedTuple
@@ -16,6 +17,9 @@ from emmclab.devices.toml_text import toml_text
 NAMES = ("name", "about", "fitted_to")
 #: Options of a run that belong to its layers.
 OF_LAYERS = ("layers", "layer_settings")
+
+#: Relative difference of sums that were added up in another order.
+_ROUNDING = 1e-12
 
 
 class Difference(NamedTuple):
@@ -114,9 +118,9 @@ def figure_differences(first: Mapping[str, Any], second: Mapping[str, Any]) -> l
         if group in (WALL_GROUP, "provenance", "options", "configuration"):
             continue
         pair = [figure(fields, field.path) for fields in (first, second)]
-        if pair[0] == pair[1]:
-            continue
         before, after = pair
+        if before == after or (before and after and math.isclose(before, after, rel_tol=_ROUNDING)):
+            continue
         change = points = None
         if before is not None and after is not None:
             if field.unit == "%":

@@ -75,7 +75,7 @@ def order_note(devices: Mapping[str, Fitted]) -> str:
     return (
         f"{', '.join([first, *parts[1:]])}, and no source measured {every}; their order in flushes and "
         "durable writes is therefore not known to be that of the real devices "
-        "(`emmclab devices --check NAME` measures a device beside its sources)"
+        "(`emmclab devices --check NAME` measures a device that was fitted to published figures beside them)"
     )
 
 

@@ -13,6 +13,7 @@ from emmclab.devices.result_fields import result_field
 from emmclab.devices.result_types import Refusal, SettingChange
 from emmclab.devices.spread import is_random_run, order_of, untested
 from emmclab.runtime.quantity import duration
+from emmclab.runtime.signed import signed
 
 #: The figures of the answer.
 _MEAN, _P99 = map(result_field, ("response.mean_response_ms", "response.p99_ms"))
@@ -50,7 +51,9 @@ def headline(result: Result) -> str:
     mean, beside = result.fields["response"]["mean_response_ms"], result.fields["recorded"]["response"]["all"]
     if beside["recorded_ms"] is None:
         p99 = f"{_P99.short} {_P99.in_words(result.fields['response']['p99_ms'])}"
-        return f"{_mean(mean)}, {p99}; no response times are recorded"
+        # The requests of other software have no other times than those of the device.
+        unknown = "" if result.get("live") else "; no response times are recorded"
+        return f"{_mean(mean)}, {p99}{unknown}"
     return beside_text(mean, beside["recorded_ms"], beside["error_pct"])
 
 
@@ -60,7 +63,7 @@ def beside_text(simulated_ms: float, recorded_ms: float, error_pct: float | None
     >>> beside_text(1.9, 1.883, 0.9)
     'mean response 1.90 ms, recorded 1.88 ms (+0.9 %)'
     """
-    error = "" if error_pct is None else f" ({error_pct:+,.1f} %)"
+    error = "" if error_pct is None else f" ({signed(error_pct)} %)"
     return f"{_mean(simulated_ms)}, recorded {_MEAN.in_words(recorded_ms)}{error}"
 
 

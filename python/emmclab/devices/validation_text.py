@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from emmclab.devices.judgement import ENOUGH, WITHIN_PCT, Group, Judgement, Spread, several
 from emmclab.devices.validation import Model, Validation
 from emmclab.runtime.quantity import duration
+from emmclab.runtime.signed import signed
 from emmclab.runtime.text_table import TextTable
 
 #: The error whose share of requests stands in the answer, percent.
@@ -49,9 +50,8 @@ def _off(group: Group) -> str:
         )
     # More than -99 % is not -100 %.
     digits = 1 if error < -99 else 0
-    return (
-        f"worst: {group.label}, {error:+,.{digits}f} % in the median ({group.recorded.requests:,} requests)"
-    )
+    requests = f"{group.recorded.requests:,} requests"
+    return f"worst: {group.label}, {signed(error, digits)} % in the median ({requests})"
 
 
 def method(found: Validation) -> str:
@@ -195,4 +195,4 @@ def _ms(value: float | None) -> str:
 
 def _signed(value: float | None) -> str:
     # Adding 0 makes the zero of -0.04 one without a minus.
-    return _NONE if value is None else f"{round(value, 1) + 0.0:+,.1f}"
+    return _NONE if value is None else signed(value)

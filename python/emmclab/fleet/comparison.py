@@ -19,6 +19,7 @@ from emmclab.fleet.figures import COMPARED, TOTALS
 from emmclab.fleet.summary import Group, Summary, is_amount, shown, summarise
 from emmclab.fleet.table import Table
 from emmclab.runtime.quantity import duration
+from emmclab.runtime.signed import signed
 from emmclab.traces.profile_fields import Field
 
 #: Ratio of the median durations above which totals compare lengths rather than behaviour.
@@ -56,10 +57,10 @@ class Difference:
         if self.before_median is None or self.after_median is None:
             return "–"
         if not is_amount(self.field):
-            return f"{_signed(self.after_median - self.before_median, 2)} points"
+            return f"{signed(self.after_median - self.before_median, 2)} points"
         if not self.before_median:
             return "–"
-        return f"{_signed(100 * (self.after_median / self.before_median - 1), 1)} %"
+        return f"{signed(100 * (self.after_median / self.before_median - 1), 1)} %"
 
     @property
     def effect(self) -> str:
@@ -127,15 +128,6 @@ class Comparison:
             "differences": rows,
             "cautions": list(self.cautions),
         }
-
-
-def _signed(value: float, digits: int) -> str:
-    """Print a change; one that rounds to 0 has the sign of none.
-
-    >>> _signed(-0.004, 1), _signed(-2.5, 1)
-    ('+0.0', '-2.5')
-    """
-    return f"{round(value, digits) + 0.0:+.{digits}f}"
 
 
 def compare(before: Table, after: Table, names: tuple[str, str]) -> Comparison:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from emmclab.fleet.comparison import ALPHA, Comparison, Difference
+from emmclab.fleet.comparison import ALPHA, Comparison
 from emmclab.fleet.distribution import LEAST_FOR_OUTLIERS, OUTLYING, POINTS
 from emmclab.fleet.figures import FIGURES
 from emmclab.fleet.summary import Outlier, Summary, shown
@@ -20,9 +20,9 @@ TEST_RULE = (
     "Mann-Whitney test, each recording as one value, counted out for up to 60 of them; p corrected for the "
     f"number of figures by Holm's method, a difference from p <= {ALPHA:g}. Cliff's delta is the share of "
     "pairs in which the second is larger, less that in which it is smaller. Where even complete separation "
-    "would not reach that p, corrected, there are too few recordings; how many each fleet needs is given. "
-    "Where no difference is shown, so many recordings of each would show one of the size found in 4 of 5 "
-    "cases (Noether, 1987)"
+    "would not reach that p, corrected, there are too few recordings. Needed: recordings of each fleet that "
+    "can show a difference; where none is shown, those that show one of the size found in 4 of 5 cases "
+    "(Noether, 1987)"
 )
 _HEADINGS = tuple({0: "Least", 50: "Median", 100: "Most"}.get(point, f"p{point}") for point in POINTS)
 
@@ -81,28 +81,22 @@ def refused(refusals: Sequence[tuple[str, str]], most: int) -> TextTable:
 def differences(comparison: Comparison) -> TextTable:
     """Put each figure of two fleets side by side."""
     first, second = comparison.names
-    headings = ["Figure", "Verdict", first, second, "Change", "Cliff's delta", "p", "Corrected p"]
+    headings = ["Figure", "Verdict", first, second, "Change", "Cliff's delta", "p", "Corrected p", "Needed"]
     rows = [
         [
             one.field.heading,
-            _verdict(one),
+            one.verdict,
             one.field.text(one.before_median),
             one.field.text(one.after_median),
             one.change,
             "–" if one.delta is None else f"{one.delta:+.2f} ({one.effect})",
             _p(one.p),
             _p(one.corrected_p),
+            "–" if one.needed is None else f"{one.needed:,}",
         ]
         for one in comparison.differences
     ]
     return TextTable("Medians over recordings", headings, rows, 2)
-
-
-def _verdict(one: Difference) -> str:
-    if one.needed is None:
-        return one.verdict
-    few = one.verdict == "too few recordings"
-    return f"{one.verdict} ({one.needed:,} of each {'needed' if few else 'would show it'})"
 
 
 def _p(value: float | None) -> str:

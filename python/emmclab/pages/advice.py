@@ -14,6 +14,7 @@ from emmclab.pages import plots
 from emmclab.pages.assemble import assemble
 from emmclab.pages.head import Head, Notice, Provenance, Tile, lost, tile
 from emmclab.runtime.files import write_whole
+from emmclab.runtime.signed import signed
 from emmclab.traces.ledger import ledger_line
 
 #: Options on the first screen.
@@ -73,7 +74,7 @@ def _head(advised: Advised) -> Head:
         tile(figure.label, base[figure.path], figure.unit, note="as it is") for figure in FIGURES.values()
     ]
     tiles += [
-        Tile(one.option, f"{one.mean_change_pct:+.1f} %", note=FIGURES["mean"].name)
+        Tile(one.option, f"{signed(one.mean_change_pct)} %", note=FIGURES["mean"].name)
         for one in advised.options[:_BEST]
     ]
     return Head(

@@ -82,6 +82,10 @@ def headline(summary: CrashSummary) -> str:
         return f"No promise was broken in {tried}; {shown:,} states show a documented loss"
     if not summary["log"]["acknowledgements"]:
         return f"Device and file system kept their promises in {tried}; the workload was told of nothing else"
+    if summary["options"]["check"] is None:
+        return (
+            f"Device and file system kept their promises in {tried}; nothing checked the data of the workload"
+        )
     return f"No acknowledged data was lost in {tried}"
 
 

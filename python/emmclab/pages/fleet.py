@@ -17,6 +17,7 @@ from emmclab.pages.assemble import assemble
 from emmclab.pages.head import Head, Notice, Provenance, Tile
 from emmclab.pages.plots import Figure, Row, Rows
 from emmclab.pages.plots.fleets import effects, over_recordings, over_requests
+from emmclab.runtime.signed import signed
 
 #: Groups that can be told apart in a chart; the largest are drawn.
 _MOST_LINES = 8
@@ -159,7 +160,7 @@ def _differences(found: Comparison) -> list[Tile]:
     known = [one for one in found.differences if one.delta is not None]
     ordered = sorted(known, key=lambda one: (one.verdict not in ("higher", "lower"), -abs(one.delta or 0)))
     return [
-        Tile(one.field.label, f"{one.delta:+.2f}", note=f"Cliff's delta; {one.verdict}")
+        Tile(one.field.label, signed(one.delta or 0.0, 2), note=f"Cliff's delta; {one.verdict}")
         for one in ordered[:_MOST_TILES]
     ]
 

@@ -24,6 +24,7 @@ from emmclab.pages.assemble import assemble
 from emmclab.pages.head import Head, Notice, Provenance, Tile, lost, noted, tile
 from emmclab.pages.run_figures import FIGURES, OF_SEVERAL, rows_of
 from emmclab.runtime.files import write_whole
+from emmclab.runtime.signed import signed
 from emmclab.traces.ledger import ledger_line
 from emmclab.traces.made_types import MadeFrom
 
@@ -227,7 +228,7 @@ def _tiles(results: Sequence[Result], first: dict[str, Result]) -> list[Tile]:
         change = _run(result, first[result.fields["trace"]])["change_pct"]
         name = result.run_name if len(first) == 1 else f"{result.fields['trace']} on {result.run_name}"
         mean = result_field("response.mean_response_ms")
-        note = mean.name + ("" if change is None else f", {change:+.1f} %")
+        note = mean.name + ("" if change is None else f", {signed(change)} %")
         tiles.append(tile(name, result[mean.path], mean.unit, note=note))
     return tiles
 

@@ -17,6 +17,7 @@ from emmclab.pages.assemble import assemble
 from emmclab.pages.head import Head, Notice, Provenance, Tile, lost, noted, tile
 from emmclab.pages.plots import FIGURES, Figure, Row, Rows, swept
 from emmclab.runtime.files import write_whole
+from emmclab.runtime.signed import signed
 from emmclab.studies.bundled import bundled
 from emmclab.studies.grid import REPLAYS
 from emmclab.studies.results import Results
@@ -289,6 +290,7 @@ def _lower(label: str) -> str:
 def _answer(ranked: Ranked) -> dict[str, Any]:
     metric = ranked.metric
     change = ranked.change_pct
+    percent = "–" if change is None else f"{signed(change)} %"
     points = metric.unit == "%"
     difference = ranked.worst_value.mean - ranked.best_value.mean
     note = ""
@@ -306,7 +308,7 @@ def _answer(ranked: Ranked) -> dict[str, Any]:
         "best_value": metric.text(ranked.best_value.mean),
         "worst": named(ranked.worst),
         "worst_value": metric.text(ranked.worst_value.mean),
-        "change": f"{difference:+.2f} points" if points else "–" if change is None else f"{change:+.1f} %",
+        "change": f"{signed(difference, 2)} points" if points else percent,
         "equal": ranked.is_equal,
         "note": note,
         "inputs": len(ranked.inputs),

@@ -16,6 +16,7 @@ from emmclab.pages.assemble import assemble
 from emmclab.pages.head import Head, Notice, Provenance, Tile, lost, tile
 from emmclab.pages.plots import Chart, Figure, Rows
 from emmclab.runtime.files import write_whole
+from emmclab.runtime.signed import signed
 from emmclab.traces.ledger import ledger_line
 from emmclab.traces.made_types import MadeFrom
 
@@ -206,7 +207,7 @@ def _head(found: Sequence[Validation], refused: Sequence[Mapping[str, Any]]) -> 
         tiles += [
             Tile(
                 name,
-                "–" if error is None else f"{error:+,.1f} %",
+                "–" if error is None else f"{signed(error)} %",
                 note=f"recorded {tile('', ms, 'ms').value}",
             )
             for name, error, ms in pairs

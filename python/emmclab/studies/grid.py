@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from emmclab.devices.layers import Setting
@@ -68,11 +68,29 @@ def shared_fields(read: TomlTable) -> dict[str, Any]:
         "devices": read.many("devices", str),
         "modes": read.many("modes", str, Grid.modes),
         "seeds": read.many("seeds", int, ()),
-        "axes": {key: tuple(once(values)) for key, values in read.table("axes", list).items()},
+        "axes": _axes(read),
         "set": read.table("set", (str, int, float, bool)),
         "layers": read.every("layers", str, ()),
         "layer_settings": read.table("layer_settings", (str, int, float, bool)),
     }
+
+
+def _axes(read: TomlTable) -> dict[str, tuple[Setting, ...]]:
+    """Read the settings that are swept; keys of the grid itself are not."""
+    axes = read.table("axes", list)
+    own = {one.name: one for one in fields(Grid)}
+    for key in axes:
+        if key in own:
+            has_list = isinstance(own[key].default, tuple) or key == "devices"
+            hint = (
+                f"`{key} = [...]` of the grid"
+                if has_list
+                else f"a [[grid]] with its own `{key}` for each value"
+            )
+            raise read.fault(
+                f"axes.{key}", "this is a key of the grid, not a setting of a device", f"write {hint}"
+            )
+    return {key: tuple(once(values)) for key, values in axes.items()}
 
 
 def run_options(read: TomlTable) -> dict[str, Any]:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from emmclab import _core
 from emmclab.errors import ConfigError
-from emmclab.runtime.lists import once
+from emmclab.runtime.lists import between_commas, once
+
+_Member = TypeVar("_Member")
 
 _NS = {"us": 10**3, "ms": 10**6, "s": 10**9, "m": 60 * 10**9, "h": 3600 * 10**9}
 _KB = {"KB": 1, "MB": 2**10, "GB": 2**20, "TB": 2**30}
@@ -56,7 +58,7 @@ def percentiles_of(values: Iterable[float] | str | None) -> list[float]:
     if values is None:
         return []
     found = set()
-    for part in values.split(",") if isinstance(values, str) else values:
+    for part in _members(values, "percentiles"):
         try:
             percent = float(part)
         except (TypeError, ValueError):
@@ -70,6 +72,11 @@ def percentiles_of(values: Iterable[float] | str | None) -> list[float]:
             )
         found.add(percent)
     return sorted(found)
+
+
+def _members(values: Iterable[_Member] | str, option: str) -> Iterable[_Member | str]:
+    """Return the members of a list, or of a text with commas; a text that names none stays as it is."""
+    return (between_commas(values, option) or [values]) if isinstance(values, str) else values
 
 
 def percentile_label(percent: float) -> str:
@@ -119,7 +126,7 @@ def cache_sizes_kb(sizes: Iterable[str | int] | str | None) -> list[int] | None:
     if sizes is None:
         return None
     found = []
-    for part in sizes.split(",") if isinstance(sizes, str) else sizes:
+    for part in _members(sizes, "cache-sizes"):
         match = (
             re.fullmatch(r"\s*([0-9]+)\s*([KMGT])i?B?\s*", part, re.IGNORECASE)
             if isinstance(part, str)
@@ -157,8 +164,7 @@ def cache_policies_of(names: Sequence[str] | str) -> list[str]:
         ConfigError: there is no such policy.
     """
     known = [name for name, _ in _core.cache_policies()]
-    wanted = names.split(",") if isinstance(names, str) else names
-    found = [name.strip().lower() for name in wanted]
+    found = [name.strip().lower() for name in _members(names, "cache-policies")]
     for name in found:
         if name not in (*known, "all"):
             raise ConfigError(

@@ -12,6 +12,7 @@ from typing import Any, cast
 from emmclab import _core
 from emmclab.errors import ConfigError
 from emmclab.runtime.quantity import duration
+from emmclab.runtime.signed import signed
 from emmclab.traces.profile import Profile
 from emmclab.traces.profile_fields import TABLES, counted_jumps
 from emmclab.traces.profile_types import ClockJump, FieldDifference
@@ -285,8 +286,8 @@ def difference_text(row: FieldDifference) -> str:
     '+0.00 %'
     """
     if row["difference_points"] is not None:
-        return f"{row['difference_points']:+.2f} points"
-    return "–" if row["difference_pct"] is None else f"{row['difference_pct']:+.2f} %"
+        return f"{signed(row['difference_points'], 2)} points"
+    return "–" if row["difference_pct"] is None else f"{signed(row['difference_pct'], 2)} %"
 
 
 def jump_notes(profiles: Sequence[Profile]) -> list[str]:

@@ -20,6 +20,7 @@ from emmclab.apps.closed_loop import (
 from emmclab.apps.result_types import Agreement, Spent, Thread
 from emmclab.cli.bars import bar
 from emmclab.cli.show import framed
+from emmclab.runtime.signed import signed
 
 _BAR = 32
 #: Parts of the time that are listed; the JSON has all.
@@ -211,7 +212,7 @@ def show_agreement(console: Console, rows: Sequence[Agreement]) -> None:
     for row in rows:
         digits = 2 if row["unit"] else 0
         values = (f"{value:,.{digits}f}" for value in (row["live"], row["model"]))
-        difference = "–" if row["difference_pct"] is None else f"{row['difference_pct']:+.1f}"
+        difference = "–" if row["difference_pct"] is None else signed(row["difference_pct"])
         label = f"{row['name']}, {row['unit']}" if row["unit"] else row["name"]
         table.add_row(label, *values, difference)
     console.print(table)
@@ -253,7 +254,7 @@ def show_what_if(console: Console, result: AppResult, faster: Sequence[AppResult
     for run in sorted(faster, key=lambda run: run.runtime_s):
         gain = result.runtime_s - run.runtime_s
         share = 100 * gain / result.runtime_s if result.runtime_s else 0.0
-        table.add_row(run.app["what_if"][0], f"{run.runtime_s:,.2f}", f"{gain:+,.2f}", f"{share:.1f}")
+        table.add_row(run.app["what_if"][0], f"{run.runtime_s:,.2f}", signed(gain, 2), f"{share:.1f}")
     console.print()
     console.print(table)
     best: dict[str, AppResult] = {}
