@@ -45,6 +45,7 @@ struct Inner {
     problem: String,
     file: Option<PathBuf>,
     line: Option<u64>,
+    request: Option<u64>,
     offset: Option<u64>,
     column: Option<u64>,
     field: Option<String>,
@@ -61,6 +62,7 @@ impl Error {
             problem: problem.into(),
             file: None,
             line: None,
+            request: None,
             offset: None,
             column: None,
             field: None,
@@ -90,6 +92,13 @@ impl Error {
     #[must_use]
     pub fn at_line(mut self, line: u64) -> Self {
         self.0.line.get_or_insert(line);
+        self
+    }
+
+    /// The request of a trace, counted from 1 in order of arrival; the innermost caller wins.
+    #[must_use]
+    pub fn at_request(mut self, request: u64) -> Self {
+        self.0.request.get_or_insert(request);
         self
     }
 
@@ -191,6 +200,9 @@ impl fmt::Display for Error {
             write!(f, ": ")?;
         } else if let Some(line) = inner.line {
             write!(f, "line {line}: ")?;
+        }
+        if let Some(request) = inner.request {
+            write!(f, "request {request}: ")?;
         }
         if let Some(offset) = inner.offset {
             write!(f, "byte {offset}: ")?;

@@ -103,9 +103,13 @@ struct Part {
 fn build(table: &Table, below: &Below) -> Result<Box<dyn Layer>> {
     let given: PairSettings = read_settings(KIND.name, table)?;
     let refuse = |problem: String, hint: &str| Err(Error::new(ErrorKind::Config, problem).hint(hint));
-    let alone = given.routing == Routing::Internal;
+    // Without the setting, a pair of one would do nothing without a word.
+    let alone = given.routing == Routing::Internal && table.contains_key("routing");
     if !alone && below.second.is_none() {
-        return refuse("layer `pair`: there is no second device".to_owned(), "name one, as --device2 sdcard");
+        return refuse(
+            "layer `pair`: there is no second device".to_owned(),
+            "name one, as --device2 sdcard; --set pair.routing=internal is the device alone",
+        );
     }
     let chunk = given.chunk;
     if chunk.0 == 0 || !chunk.0.is_multiple_of(4096) {

@@ -13,7 +13,7 @@ use std::time::Instant;
 use emmclab_device::gc::VictimPolicy;
 use emmclab_device::{Device, DeviceConfig, Observer, PREFETCHED};
 use emmclab_layers::LayerConfig;
-use emmclab_trace::{Batch, BlockNote, Combiner, Ledger, Nanos, Request, Result, interrupt};
+use emmclab_trace::{Batch, BlockNote, Combiner, Error, Kind, Ledger, Nanos, Request, Result, interrupt};
 
 use crate::disk::Disk;
 use crate::engine::Engine;
@@ -118,6 +118,20 @@ impl Simulation {
     /// invariant under `check`.
     #[inline(always)]
     pub fn feed<O: Observer>(&mut self, batch: &Batch, observer: &mut O) -> Result<bool> {
+        self.feed_batch(batch, observer).map_err(|error| self.located(error))
+    }
+
+    /// An error with the number of the request that it is about, which was placed last; other errors as they are.
+    #[cold]
+    fn located(&self, error: Error) -> Error {
+        match error.kind() {
+            Kind::Value => error.at_request(self.placed.kept),
+            _ => error,
+        }
+    }
+
+    #[inline(always)]
+    fn feed_batch<O: Observer>(&mut self, batch: &Batch, observer: &mut O) -> Result<bool> {
         if self.pace.mode() == Mode::Auto {
             let chosen = by_first_batch(batch);
             self.pace.settle(chosen.mode == Mode::Closed);

@@ -24,12 +24,13 @@ impl Placed {
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "once for each request, whose fields are in registers")]
     pub fn command(&mut self, request: &Request, arrival: Nanos) -> Result<Command> {
+        // Counted first, so that an error of a request names it.
+        self.kept += 1;
         let (mut sector, mut sectors) = (request.sector.0, request.sectors);
         if !fits(sector, sectors, self.capacity) {
             (sector, sectors) = place(sector, sectors, self.capacity, self.wrap)?;
             self.wrapped += 1;
         }
-        self.kept += 1;
         Ok(Command { arrival, sector, sectors, ..Command::from(request) })
     }
 }

@@ -32,7 +32,7 @@ class Version:
 
 @dataclass
 class Shift:
-    """Bytes of a file from an offset on have moved, and what the file holds on the disk until that is durable.
+    """Bytes of a file have moved, and what it holds on the disk until that is durable.
 
     A file system that overwrites in place may write data to blocks that have moved before it commits the move
     (ext4(5), `data=ordered`: data is written before the metadata is committed). If the power is cut between

@@ -55,6 +55,9 @@ fn each_by_itself() {
     let second = LayerConfig::named("advil").with("second_device", "true");
     let Err(error) = build_stack(&[second], &alone) else { panic!("it was accepted") };
     assert!(error.to_string().contains("there is no second device"));
+    let Err(error) = build_stack(&[LayerConfig::named("pair")], &alone) else { panic!("it was accepted") };
+    assert!(error.to_string().contains("there is no second device"), "a pair of one does nothing");
+    assert!(build_stack(&[LayerConfig::named("pair").with("routing", "internal")], &alone).is_ok());
     let text = refusal(LayerConfig::named("pair").with("routing", "by_file").with("border", "3GB"));
     assert!(text.contains("beyond the end"), "{text}");
     let text = refusal(LayerConfig::named("pair").with("routing", "by_name"));

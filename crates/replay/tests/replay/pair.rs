@@ -28,7 +28,7 @@ fn pair(routing: &str, key: &str, value: &str) -> LayerConfig {
 }
 
 fn internal() -> LayerConfig {
-    LayerConfig::named("pair")
+    LayerConfig::named("pair").with("routing", "internal")
 }
 
 fn striping(chunk_kb: u32) -> LayerConfig {

@@ -74,6 +74,10 @@ impl<'a> Fields<'a> {
                 return Ok(None);
             }
         }
+        // Tools put blanks behind a comma, as the logs of fio. A name that begins with one is quoted.
+        while let ([b' ', more @ ..], b',' | b';') = (rest, self.separator) {
+            rest = more;
+        }
         if let [b'"', quoted @ ..] = rest {
             return self.quoted(quoted).map(Some);
         }
@@ -136,6 +140,13 @@ mod tests {
         let missing: Vec<_> = fields.iter().map(|(_, missing)| *missing).collect();
         assert_eq!(missing, [false, true, false, false, false, false, true]);
         assert_eq!(Fields::count(br#""""",2"#, b',').unwrap(), 2);
+    }
+
+    #[test]
+    fn blanks_behind_a_comma_are_no_part_of_the_field() {
+        let texts: Vec<_> = all("0, 24756,  1, \"a, b\", \" c\", ").unwrap();
+        let texts: Vec<_> = texts.iter().map(|(text, _)| text.as_str()).collect();
+        assert_eq!(texts, ["0", "24756", "1", "a, b", " c", ""]);
     }
 
     #[test]

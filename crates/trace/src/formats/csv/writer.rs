@@ -51,7 +51,7 @@ impl LineWriter for Writer {
 /// CSV that tools read line by line can hold: it is written as `\n` or `\r`.
 fn write_name(name: &str, out: &mut Vec<u8>) {
     let name = name.replace('\n', "\\n").replace('\r', "\\r");
-    if name.is_empty() || name.contains([',', '"']) {
+    if name.is_empty() || name.starts_with(' ') || name.contains([',', '"']) {
         let _ = write!(out, "\"{}\"", name.replace('"', "\"\""));
     } else {
         out.extend_from_slice(name.as_bytes());
