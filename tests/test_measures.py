@@ -62,12 +62,18 @@ def test_chosen_percentiles_stand_in_the_tables(trace: Path, command: tuple[str,
     assert "p42" in words.stdout and "p99.5" in words.stdout and "p90" not in words.stdout
 
 
-@pytest.mark.parametrize("value", ["0", "101", "-1", "p99", "", "50,,99", "nan", "50 90"])
+@pytest.mark.parametrize("value", ["0", "101", "-1", "p99", "", "nan", "50 90"])
 def test_what_is_no_percentile_is_refused_with_the_value_and_a_hint(trace: Path, value: str) -> None:
     for command in (("profile",), ("simulate", *DEVICE)):
         done = emmclab(command[0], trace, *command[1:], f"--percentiles={value}")
         assert done.returncode == 2 and done.stdout == ""
         assert "is not a percentile" in done.stderr and "hint: give numbers above 0" in done.stderr
+
+
+def test_an_empty_member_of_the_percentiles_is_refused(trace: Path) -> None:
+    done = emmclab("profile", trace, "--percentiles=50,,99")
+    assert done.returncode == 2 and done.stdout == ""
+    assert "member 2 of 3 of the list `50,,99` is empty" in done.stderr
 
 
 def test_without_a_choice_a_result_has_no_percentiles_of_its_own(trace: Path) -> None:
