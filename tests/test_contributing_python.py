@@ -104,9 +104,8 @@ def test_a_paper_is_a_folder(package: Path, tmp_path: Path) -> None:
 
 def test_a_declared_figure_is_in_every_output(package: Path, trace: Path, tmp_path: Path) -> None:
     title = "Add a figure of a result"
-    (declaration,) = (text for text in blocks(title, "text") if "path =" in text)
     (field,) = blocks(title)
-    (path,) = blocks(title, "text")
+    declaration, path = blocks(title, "text")
     insert(package / "data" / "result-fields.toml", '    { path = "gc.busy_s"', declaration)
     insert(package / "devices" / "result_types.py", "    busy_s: float\n", field)
     for table in ("cli/show_runs.py", "pages/simulation.py"):
