@@ -178,7 +178,9 @@ mod tests {
             for (from, count) in moves {
                 let moved = &places[from..(from + count).min(12)];
                 together.renew_all(&mut list, moved.iter().copied());
-                moved.iter().for_each(|place| single.renew(&mut other, *place));
+                for place in moved {
+                    single.renew(&mut other, *place);
+                }
                 prop_assert_eq!(together.places(list).collect::<Vec<_>>(), single.places(other).collect::<Vec<_>>());
             }
             let chain: Vec<u32> = together.places(list).skip(3).take(4).collect();

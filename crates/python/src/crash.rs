@@ -247,15 +247,14 @@ impl PyExplorer {
     /// The disk that a host sees of the state, and what is known of reads; the inner error is that of layers that cannot recover.
     fn host_view(&mut self) -> Result<(&io::Result<HostView>, &mut KnownReads), Error> {
         let host = self.host.get_mut().unwrap_or_else(PoisonError::into_inner);
-        let host = match host.take() {
-            Some(known) => host.insert(known),
-            None => {
-                let header = self.explorer.run().header();
-                let state = self.state.as_ref().ok_or_else(no_state)?;
-                let view = self.explorer.view(state);
-                let layers = (header.layers.as_slice(), &header.below());
-                host.insert(HostView::recover(view, layers, header.sectors, None)?)
-            }
+        let host = if let Some(known) = host.take() {
+            host.insert(known)
+        } else {
+            let header = self.explorer.run().header();
+            let state = self.state.as_ref().ok_or_else(no_state)?;
+            let view = self.explorer.view(state);
+            let layers = (header.layers.as_slice(), &header.below());
+            host.insert(HostView::recover(view, layers, header.sectors, None)?)
         };
         Ok((host, &mut self.reads))
     }
