@@ -46,6 +46,7 @@ def _reproduce(folder: Path, traces: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.study
 def test_verdicts_are_those_that_are_explained(run: Path) -> None:
     judged = emmclab_json("claims", "--paper", "systor24", "--results", run / "results")
     assert {claim["id"]: claim["verdict"] for claim in judged} == EXPECTED
@@ -54,6 +55,7 @@ def test_verdicts_are_those_that_are_explained(run: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.study
 def test_the_guide_shows_the_figures_of_the_study(run: Path) -> None:
     results = Results.load(run / "results" / "systor24")
     guide = (Path(__file__).parents[1] / "docs" / "guides" / "reproduce.md").read_text()
@@ -66,6 +68,7 @@ def test_the_guide_shows_the_figures_of_the_study(run: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.study
 def test_memory_helps_and_exact_segments_never_lead_to_a_second_read(run: Path) -> None:
     results = Results.load(run / "results" / "systor24")
     for application in APPLICATIONS:
@@ -81,6 +84,7 @@ def test_memory_helps_and_exact_segments_never_lead_to_a_second_read(run: Path) 
 
 
 @pytest.mark.slow
+@pytest.mark.study
 def test_the_page_shows_each_figure_of_each_trace_and_whose_mechanisms_they_are(run: Path) -> None:
     page = (run / "page.html").read_text()
     assert "the mechanisms are partly ours" in page and DEVICE in page and PACKED in page
