@@ -1,13 +1,13 @@
 //! Contents of the device's cells during a run, and the promises that they break.
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
 
 use emmclab_base::Nanos;
+use emmclab_device::LateTrims;
 use emmclab_device::contract::Version;
-use emmclab_device::is_late;
 use rustc_hash::FxHashMap;
 
 use crate::contents::{BLOCK, Block, Contents};
@@ -72,41 +72,38 @@ pub(crate) struct Durable {
     /// Programs under way: command, sector, sectors; kept for a device that tears.
     under_way: Vec<(u32, u64, u32)>,
     /// Of a device that repeats them after a cut: the late discards.
-    repeated: Option<LateTrims>,
+    repeated: Option<Repeated>,
 }
 
 /// The discards that a cut may repeat, and the promises that are met by what was written after them.
 #[derive(Default)]
-struct LateTrims {
-    /// Time, first sector, end, version.
-    trims: VecDeque<(Nanos, u64, u64, Version)>,
+struct Repeated {
+    /// Sectors and version.
+    trims: LateTrims<(Range<u64>, Version)>,
     /// By sector.
     met: BTreeMap<u64, (Version, Promise)>,
 }
 
-impl LateTrims {
+impl Repeated {
     fn discarded(&mut self, at: Nanos, (first, end): (u64, u64), version: Version) {
-        while self.trims.front().is_some_and(|(before, ..)| !is_late(*before, at)) {
-            self.trims.pop_front();
-        }
+        self.trims.retire(at);
         if self.trims.is_empty() {
             self.met.clear();
         }
         self.met.retain(|sector, _| !(first..end).contains(sector));
-        self.trims.push_back((at, first, end, version));
+        self.trims.add(at, (first..end, version));
     }
 
     /// The cells hold what is promised of a sector.
     fn met(&mut self, sector: u64, version: Version, promise: Promise) {
-        if self.trims.iter().any(|(_, first, end, trim)| (*first..*end).contains(&sector) && *trim < version)
-        {
+        if self.trims.all().any(|(sectors, trim)| sectors.contains(&sector) && *trim < version) {
             self.met.insert(sector, (version, promise));
         }
     }
 
     /// The ranges of sectors that a cut takes.
     fn taken(&self, cut: Nanos) -> impl Iterator<Item = Range<u64>> {
-        self.trims.iter().filter(move |(at, ..)| is_late(*at, cut)).map(|(_, first, end, _)| *first..*end)
+        self.trims.repeated(cut).map(|(sectors, _)| sectors.clone())
     }
 }
 
@@ -119,7 +116,7 @@ impl Durable {
             discards: Vec::new(),
             missing: BTreeMap::new(),
             under_way: Vec::new(),
-            repeated: repeats.then(LateTrims::default),
+            repeated: repeats.then(Repeated::default),
         }
     }
 

@@ -16,7 +16,7 @@ const fn bit(number: u32) -> u64 {
     1 << (number % WORD)
 }
 
-/// The words that hold the numbers of a range, and the bits of those in each.
+/// For each word that holds numbers of a range: its index, and the bits of these numbers.
 fn words(range: Range<u32>) -> impl Iterator<Item = (usize, u64)> {
     let (mut at, end) = (range.start, range.end);
     std::iter::from_fn(move || {

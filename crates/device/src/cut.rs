@@ -5,14 +5,12 @@
 //! collection and wear levelling stay as they are: either copy holds the same data. A device that repeats its late discards
 //! (`cache.lies = "late_trim"`) does so at last.
 
-use std::collections::VecDeque;
-
 use emmclab_base::Nanos;
-use emmclab_settings::LATE_TRIM_MS;
 
 use crate::device::Device;
 use crate::events::{BlockErased, Cause, Observer, PageProgrammed, Trimmed};
 use crate::ids::{BlockId, Lpn, Ppn};
+use crate::late_trims::LateTrims;
 
 /// A unit of a page that may not count yet ([`PageProgrammed::durable`]).
 #[derive(Clone, Copy, Debug)]
@@ -33,7 +31,8 @@ pub struct UndoLog {
     stride_shift: u32,
     page_shifts: Vec<u32>,
     planned: Vec<Planned>,
-    trims: VecDeque<Trimmed>,
+    /// First unit, and how many.
+    trims: LateTrims<(Lpn, u32)>,
 }
 
 impl UndoLog {
@@ -44,27 +43,20 @@ impl UndoLog {
             stride_shift: geometry.stride_shift,
             page_shifts: geometry.groups.iter().map(|group| group.page_shift).collect(),
             planned: Vec::new(),
-            trims: VecDeque::new(),
+            trims: LateTrims::default(),
         }
     }
 
     /// Forgets programs that count by `now`, and discards that are no longer late then: no cut will come before.
     pub fn retire(&mut self, now: Nanos) {
         self.planned.retain(|planned| planned.durable > now);
-        while self.trims.front().is_some_and(|trim| !is_late(trim.at, now)) {
-            self.trims.pop_front();
-        }
+        self.trims.retire(now);
     }
-}
-
-/// Whether a device that lies so ([`emmclab_settings::Lie::LateTrim`]) repeats a discard of time `at` after a cut at `cut`.
-pub fn is_late(at: Nanos, cut: Nanos) -> bool {
-    cut.saturating_sub(at) < Nanos::from_millis(LATE_TRIM_MS)
 }
 
 impl Observer for UndoLog {
     fn trimmed(&mut self, event: &Trimmed) {
-        self.trims.push_back(*event);
+        self.trims.add(event.at, (event.first, event.count));
     }
 
     fn page_programmed(&mut self, event: &PageProgrammed<'_>) {
@@ -104,11 +96,12 @@ impl Device {
         for Planned { lpn, to, from, .. } in undone.collect::<Vec<_>>().into_iter().rev() {
             self.ftl.take_back(&self.nand, lpn, to, from);
         }
-        for trim in undo.trims.drain(..) {
-            if self.controller.repeats_late_trims() && is_late(trim.at, at) {
-                self.ftl.unmap((trim.first, trim.count));
+        if self.controller.repeats_late_trims() {
+            for units in undo.trims.repeated(at) {
+                self.ftl.unmap(*units);
             }
         }
+        undo.trims.clear();
         self.nand.cut();
         self.ftl.power_cycle();
         self.controller.cut(at);

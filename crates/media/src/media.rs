@@ -1,11 +1,11 @@
 //! Data on its way from the host to the image.
 
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, VecDeque};
+use std::collections::BinaryHeap;
 use std::io;
 
 use emmclab_base::{Nanos, Ranges, SECTOR_BYTES};
-use emmclab_device::{Cause, Device, Lie, Lpn, Observer, PageProgrammed, Trimmed, UnitCached, is_late};
+use emmclab_device::{Cause, Device, LateTrims, Lie, Lpn, Observer, PageProgrammed, Trimmed, UnitCached};
 use rustc_hash::FxHashMap;
 
 use crate::image::{Image, Run};
@@ -95,8 +95,8 @@ pub struct Media {
     cached: FxHashMap<Lpn, Box<[u64]>>,
     landings: BinaryHeap<Reverse<Landing>>,
     numbered: u64,
-    /// Discards that a cut may repeat: time, first sector, end.
-    trims: VecDeque<(Nanos, u64, u64)>,
+    /// First sector and end.
+    trims: LateTrims<(u64, u64)>,
     /// The first error of the image that a discard met.
     failed: Option<io::Error>,
     /// Changes since they were last taken, where an observer takes them.
@@ -114,7 +114,7 @@ impl Media {
             cached: FxHashMap::default(),
             landings: BinaryHeap::new(),
             numbered: 0,
-            trims: VecDeque::new(),
+            trims: LateTrims::default(),
             failed: None,
             changes: None,
         }
@@ -204,9 +204,7 @@ impl Media {
         if let Some(error) = self.failed.take() {
             return Err(error);
         }
-        while self.trims.front().is_some_and(|(at, ..)| !is_late(*at, now)) {
-            self.trims.pop_front();
-        }
+        self.trims.retire(now);
         while let Some(Reverse(landing)) = self.landings.peek().copied().filter(|next| next.0.durable <= now)
         {
             let Landing { command, first, last, .. } = landing;
@@ -228,10 +226,10 @@ impl Media {
     /// As [`Media::land`].
     pub fn cut(&mut self, at: Nanos, lies: Lie) -> io::Result<()> {
         self.land(at)?;
-        for (_, first, end) in
-            self.trims.drain(..).filter(|(trimmed, ..)| lies == Lie::LateTrim && is_late(*trimmed, at))
-        {
-            self.image.discard(first, end - first)?;
+        if lies == Lie::LateTrim {
+            for (first, end) in self.trims.repeated(at) {
+                self.image.discard(*first, end - first)?;
+            }
         }
         if lies == Lie::Tear {
             for Landing { begin, end, command, first, last, .. } in self.in_order() {
@@ -244,6 +242,7 @@ impl Media {
         self.newest.clear();
         self.cached.clear();
         self.landings.clear();
+        self.trims.clear();
         Ok(())
     }
 
@@ -376,7 +375,7 @@ impl Observer for Media {
                 }
             }
         }
-        self.trims.push_back((event.at, first, end));
+        self.trims.add(event.at, (first, end));
         self.unland(first, end);
         self.newest.remove(first, end);
         if let Err(error) = self.image.discard(first, end - first) {

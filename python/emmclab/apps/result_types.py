@@ -39,7 +39,7 @@ class OverTime(TypedDict):
 
 
 class RequestGroup(TypedDict):
-    """Requests of one sort; times are summed over them."""
+    """Number, bytes and total time of requests of one sort."""
 
     requests: int
     bytes: int

@@ -30,7 +30,7 @@ from emmclab.devices.stored import Stored, stored
 from emmclab.errors import ConfigError
 from emmclab.runtime.signed import signed
 
-#: The least change that is printed as it is, percent.
+#: Changes below this are printed as smaller than it, percent.
 _LEAST_PCT = 0.01
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -12,7 +12,7 @@ from emmclab import _core
 from emmclab.crash.finding import COMMANDS, LEVELS, CutTally, Finding
 from emmclab.crash.found import Lost
 from emmclab.crash.json_types import Covered, Facts, State
-from emmclab.crash.judging import Judge, RuleBreak, require, rules_of
+from emmclab.crash.judging import Judge, require
 from emmclab.crash.recording import MOUNTED
 from emmclab.errors import ConfigError, EmmclabError, UnsupportedError
 
@@ -184,12 +184,13 @@ def not_in_process(error: EmmclabError) -> UnsupportedError:
     )
 
 
-def judge_of(explorer: _core.Explorer, rules: Sequence[RuleBreak], options: Options, lies: str) -> Judge:
-    """Make the judge that the options ask for, of a device that breaks a promise on purpose or not."""
+def judge_of(explorer: _core.Explorer, run: _core.CrashRun, options: Options) -> Judge:
+    """Make the judge that the options ask for, of states of a run."""
+    lies = json.loads(run.facts())["lies"]
     tear = "sector" if options.tear == "none" and lies == "tear" else options.tear
     return Judge(
         explorer,
-        rules,
+        run,
         options.check,
         options.recovery,
         options.recovery_cuts,
@@ -214,23 +215,18 @@ def explore(
         told: is told every half second what came of it so far.
         before: what an earlier exploration with these options found before it was interrupted.
     """
-    lines = run.acknowledgements()
     explorer = _core.Explorer(run, options.core())
     found, begun = before or Exploration(), time.monotonic() - (before.took_s if before else 0.0)
     done, pruned = found.last, found.pruned
-    reported, acknowledged = begun, lines[:0]
-    rules, lies = rules_of(run), json.loads(run.facts())["lies"]
-    with judge_of(explorer, rules, options, lies) as judge:
+    reported = begun
+    with judge_of(explorer, run, options) as judge:
         while (text := explorer.next_state()) is not None:
             state = json.loads(text)
             if state["index"] <= done:
                 continue
             found.states += 1
             found.last = state["index"]
-            # The states of a cut share these lines, of which a recording may have hundreds of thousands.
-            if len(acknowledged) != state["acknowledged"]:
-                acknowledged = lines[: state["acknowledged"]]
-            lost = judge.verdict(state, acknowledged)
+            lost = judge.verdict(state)
             found.pruned = pruned + judge.pruned
             tally = found.verdicts.setdefault(state["cut"], CutTally(state["at_ns"]))
             tally.states += 1

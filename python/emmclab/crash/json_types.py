@@ -37,7 +37,7 @@ class RecordedWorkload(TypedDict):
 
 
 class Made(TypedDict, total=False):
-    """How a run was recorded; nothing is known of a log from elsewhere."""
+    """How a run was recorded; empty for a log from elsewhere."""
 
     device: str
     layers: list[str]
@@ -53,7 +53,7 @@ class Made(TypedDict, total=False):
 
 
 class Covered(TypedDict, total=False):
-    """What an exploration tried; nothing before it begins."""
+    """What an exploration has tried; empty before it begins."""
 
     moments: int
     cuts: int

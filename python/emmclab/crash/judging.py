@@ -10,6 +10,7 @@ import subprocess
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import lru_cache
 from pathlib import Path
 from types import TracebackType
 
@@ -120,7 +121,7 @@ class Judge:
     def __init__(
         self,
         explorer: _core.Explorer,
-        rules: Sequence[RuleBreak],
+        run: _core.CrashRun,
         check: str | None,
         recovery: str,
         recovery_cuts: int,
@@ -131,7 +132,7 @@ class Judge:
     ) -> None:
         """Know how to recover and what to check.
 
-        `rules` are from `rules_of`, `tear`, `prune` and `guest` as in `Options`.
+        The explorer is one of the run; `tear`, `prune` and `guest` are as in `Options`.
 
         Raises:
             ConfigError: as `require`.
@@ -146,7 +147,8 @@ class Judge:
             self._command = ["/bin/sh", "-c", command]
         elif check is not None:
             self._check = check_for(check, garbles=tear == "inside")
-        self._rules = rules
+        self._run, self._lines = run, _lines_of(run)
+        self._acknowledged: list[str] = []
         self._mounts = ByMount(explorer, prune=prune and recovery == "mount", guest=guest)
         self._end = ExitStack()
 
@@ -165,10 +167,14 @@ class Judge:
         self._check = None
         self._end.close()
 
-    def verdict(self, state: State, lines: Sequence[str]) -> Lost | None:
+    def verdict(self, state: State) -> Lost | None:
         """Return the promise that a state breaks, the lowest one; `None` where it breaks none."""
         if state["problem"] is not None:
             return Lost(**state["problem"])
+        # The states of a cut share these lines, of which a recording may have hundreds of thousands.
+        if len(self._acknowledged) != state["acknowledged"]:
+            self._acknowledged = self._lines[: state["acknowledged"]]
+        lines = self._acknowledged
         lost = self._in_process(lines) if self._recovery == "process" else None
         if lost is None and (self._recovery != "process" or self._command is not None):
             lost = self._by_program(lines)
@@ -176,7 +182,7 @@ class Judge:
             return replace(lost, documented=_TORN[lost.promise])
         if lost is None or lost.documented or lost.level not in ("filesystem", "application"):
             return lost
-        broken = next((one for one in self._rules if one[0] <= state["cut"]), None)
+        broken = next((one for one in rules_of(self._run) if one[0] <= state["cut"]), None)
         if broken is None:
             return lost
         _, rule, transaction, detail = broken
@@ -185,7 +191,7 @@ class Judge:
     def rules_broken(self) -> list[Finding]:
         """Return the first break of each rule of the journal, whatever states show."""
         first: dict[str, Finding] = {}
-        for moment, rule, transaction, detail in self._rules:
+        for moment, rule, transaction, detail in rules_of(self._run):
             known = first.get(rule)
             if known is not None:
                 known.count += 1
@@ -274,8 +280,15 @@ class Judge:
         return Lost("check", "application", said or f"exit status {done.returncode}")
 
 
+@lru_cache(maxsize=1)
+def _lines_of(run: _core.CrashRun) -> list[str]:
+    """Return the lines that a run acknowledged: many judges of one run share them."""
+    return run.acknowledgements()
+
+
+@lru_cache(maxsize=1)
 def rules_of(run: _core.CrashRun) -> list[RuleBreak]:
-    """Return the violations of the journal's rules; empty without ext4."""
+    """Return the violations of the journal's rules; empty without ext4. They take seconds, and are kept."""
     try:
         return run.journal_rules(MOUNTED)
     except EmmclabError:

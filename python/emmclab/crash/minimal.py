@@ -10,7 +10,7 @@ from emmclab import _core
 from emmclab.crash.explore import Options, judge_of
 from emmclab.crash.finding import COMMANDS, Finding
 from emmclab.crash.json_types import MinimalState, MissingWrite, State
-from emmclab.crash.judging import Judge, rules_of
+from emmclab.crash.judging import Judge
 from emmclab.crash.recording import MOUNTED
 
 #: Most states that are judged to make one finding smaller.
@@ -74,8 +74,6 @@ class Search:
     def __init__(self, run: _core.CrashRun, options: Options, finding: Finding) -> None:
         """Know the run, how its states are judged, and the level and promise of the finding."""
         self._run, self._options, self._finding = run, options, finding
-        self._lines, self._rules = run.acknowledgements(), rules_of(run)
-        self._lies = json.loads(run.facts())["lies"]
 
     def explorer(self, cut: int, number: int | None) -> _core.Explorer:
         """Return the explorer of a cut, or of one state of it."""
@@ -84,11 +82,11 @@ class Search:
 
     def judge(self, explorer: _core.Explorer) -> Judge:
         """Return a judge of the states of an explorer."""
-        return judge_of(explorer, self._rules, self._options, self._lies)
+        return judge_of(explorer, self._run, self._options)
 
     def shows(self, judge: Judge, state: State) -> str | None:
         """Return how a state breaks the promise of the finding; `None` if it does not."""
-        lost = judge.verdict(state, self._lines[: state["acknowledged"]])
+        lost = judge.verdict(state)
         finding = self._finding
         if lost is None or (lost.level, lost.promise) != (finding.level, finding.promise):
             return None

@@ -62,10 +62,8 @@ def together(tried: Sequence[Tried], options: Options) -> AllRecordings:
     """Return everything that was found as JSON: that of all, and that of each recording."""
 
     def one_of_all(kind: Kind) -> FindingFields:
-        said = shown(kind.kept, options, kind.first)
+        said = shown(kind.kept, options, kind.first, kind.minimal)
         said["states"], said["recordings"] = kind.count, kind.recordings
-        if kind.minimal is not None:
-            said["minimal"] = kind.minimal.as_json()
         return said
 
     return {

@@ -23,7 +23,7 @@ class DeviceRecord(TypedDict):
 
 
 class MadeFrom(TypedDict, total=False):
-    """What a result was made of; nothing is known of one that a study keeps."""
+    """What a result was made of; empty for a result that a study keeps."""
 
     version: str
     command: str

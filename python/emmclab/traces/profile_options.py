@@ -75,7 +75,7 @@ def percentiles_of(values: Iterable[float] | str | None) -> list[float]:
 
 
 def _members(values: Iterable[_Member] | str, option: str) -> Iterable[_Member | str]:
-    """Return the members of a list, or of a text with commas; a text that names none stays as it is."""
+    """Return the members of a list, or of a text with commas; a text of blanks is its only member."""
     return (between_commas(values, option) or [values]) if isinstance(values, str) else values
 
 

@@ -15,7 +15,7 @@ Stated = TypedDict("Stated", {"bytes": int, "from": str})
 
 
 class RegisterRow(TypedDict):
-    """A field by its name in the standard; a value is None where it is not known."""
+    """A field, named as in the standard; its value is None if it is not known."""
 
     name: str
     register: str

@@ -242,7 +242,7 @@ impl Ftl {
         log.trimmed(&Trimmed { first, count, mapped, at: ready });
     }
 
-    /// Takes units out of the map; gives the number of those that were in it.
+    /// Unmaps units; returns how many of them were mapped.
     pub fn unmap(&mut self, (first, count): (Lpn, u32)) -> u32 {
         let mut mapped = 0;
         for lpn in (first.0..first.0 + count).map(Lpn) {

@@ -41,7 +41,7 @@ impl ExtCsd {
     /// register says comes first: the kernel keeps the values of sysfs from the time at which it found the device.
     ///
     /// # Errors
-    /// If a file does not hold what the kernel prints there, or no file holds a register.
+    /// If a file does not have the form in which the kernel prints it, or if no file holds a register.
     pub fn with_files(mut self, sources: &[&Source<'_>]) -> Result<Self> {
         let Some(first) = sources.first() else { return Ok(self) };
         let card = card::Card::read(sources)?;

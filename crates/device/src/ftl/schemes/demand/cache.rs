@@ -161,8 +161,8 @@ impl Stale {
 /// The part of the map in memory. The places themselves are in the core's tables, which `core` shows: a policy keeps which of them are
 /// in memory, and what it says of them.
 pub(super) trait MapCache: Send + Sync {
-    /// Uses the entries of units from one on, which the host is about to change where `changes`, up to the first that is not in memory;
-    /// returns how many, at most `most`.
+    /// Looks up the entries of consecutive units, from `unit` on, until one is not in memory; returns how many were, at most `most`. With
+    /// `changes` the host is about to change them.
     fn touch(&mut self, unit: Lpn, most: u32, changes: bool) -> u32;
 
     /// Makes room for an entry that is wanted and what comes with it, or, without one, for what has grown. Returns a page of the map that

@@ -95,7 +95,7 @@ impl Learned {
         GROUP_BYTES + self.groups[group as usize].bytes()
     }
 
-    /// Teaches a group a run or, without one, the places in `points`.
+    /// Has a group learn a run of consecutive places or, if there is none, the places in `points`.
     fn learn(&mut self, core: &Core, group: u32, run: Option<Segment>, stale: &mut Stale) {
         let before = self.size(group);
         match run {
