@@ -6,11 +6,11 @@
 # Functions named helper_process_* are not tests: other tests run them in a process of their own.
 set -uo pipefail
 cd "$(dirname "$0")/.."
-log=$(mktemp)
+log=$(mktemp) rust_log=$(mktemp)
 # Each skipped test writes a line: what is missing, and the command that brings it.
 EMMCLAB_SKIPPED=$(mktemp)
 export EMMCLAB_SKIPPED
-trap 'rm -f "$log" "$EMMCLAB_SKIPPED"' EXIT
+trap 'rm -f "$log" "$rust_log" "$EMMCLAB_SKIPPED"' EXIT
 status=0
 ignored=() marked=(-m "not slow and not build")
 case "${1:-}" in
@@ -31,24 +31,39 @@ rust() { cargo test --locked --no-fail-fast --workspace "$@"; }
 if command -v cargo >/dev/null && command -v cc >/dev/null; then
     scripts/setup.sh dev &
     rust --tests --no-run
+    built=$?
     wait $! || exit
 else
     scripts/setup.sh dev || exit
+    rust --tests --no-run
+    built=$?
 fi
+if [ $built != 0 ]; then
+    printf '0 passed, 1 failed, 0 skipped\n'
+    exit 1
+fi
+# Both kinds of tests often wait for disks and for processes of their own, so they run at the same time. The Rust tests are a process
+# group, which ends with this script.
+set -m
 {
     rust --tests "${ignored[@]}"
     tests=$?
     { [ "${1:-}" = long ] || rust --doc; } && [ $tests = 0 ]
-} 2>&1 | tee "$log" || status=1
-rust_passed=$(awk '/^test result:/ {n += $4} END {print n + 0}' "$log")
-rust_failed=$(awk '/^test result:/ {n += $6} END {print n + 0}' "$log")
-grep -qE '^error' "$log" && [ "$rust_failed" = 0 ] && rust_failed=1
+} >"$rust_log" 2>&1 &
+rust=$!
+set +m
+trap 'kill -- -$rust 2>/dev/null; rm -f "$log" "$rust_log" "$EMMCLAB_SKIPPED"' EXIT
 
 # The core that was built with the Rust tests, of the package in this folder.
 target=$(realpath "${CARGO_TARGET_DIR:-target}")
 export EMMCLAB_TESTED_CORE=$target/debug/deps/lib_core.so PYTHONPATH=$PWD/python:$PWD/tests/tested_core
-# Most of them wait for processes of their own; a worker for each processor takes the next test that none has begun.
+# A worker for each processor takes the next test that none has begun.
 .venv/bin/python -m pytest --numprocesses auto --dist worksteal "${marked[@]}" 2>&1 | tee "$log" || [ $? = 5 ] || status=1
+tail -n +1 -f --pid=$rust "$rust_log"
+wait $rust || status=1
+rust_passed=$(awk '/^test result:/ {n += $4} END {print n + 0}' "$rust_log")
+rust_failed=$(awk '/^test result:/ {n += $6} END {print n + 0}' "$rust_log")
+grep -qE '^error' "$rust_log" && [ "$rust_failed" = 0 ] && rust_failed=1
 count() { grep -oE "[0-9]+ $1" "$log" | tail -n 1 | cut -d' ' -f1; }
 python_passed=$(count passed)
 python_failed=$(($(count failed || echo 0) + $(count 'errors?' || echo 0)))

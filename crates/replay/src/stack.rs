@@ -268,12 +268,14 @@ impl Stack {
         let command = Command { arrival: command.arrival.max(at).max(self.ready), ..command };
         let mut disks = Disks { main, second: second.as_mut(), observer };
         taken[index].begun = Some(layered.submit_data(&command, with, &mut disks)?);
+        layered.take_done(&mut self.done);
         Ok(())
     }
 
     /// When the stack next does something that may complete a request.
     pub fn next_event(&self) -> Option<Nanos> {
-        self.layered.next_event(&self.main, self.second.as_ref())
+        let done = self.done.iter().map(|done| done.event.complete).min();
+        self.layered.next_event(&self.main, self.second.as_ref()).into_iter().chain(done).min()
     }
 
     /// Does everything that happens up to `until`.
@@ -306,7 +308,7 @@ impl Stack {
         answers: &mut Vec<Answer>,
     ) -> Result<()> {
         // Those that begin may find others complete.
-        while self.take_done(answers) {
+        while self.take_done(now, answers) {
             for index in 0..self.taken.len() {
                 if self.taken[index].begun.is_none() {
                     self.begin(index, now, observer)?;
@@ -317,21 +319,21 @@ impl Stack {
         Ok(())
     }
 
-    /// Adds the requests that the engine has completed; false where there is none.
-    fn take_done(&mut self, answers: &mut Vec<Answer>) -> bool {
-        let mut done = std::mem::take(&mut self.done);
-        self.layered.take_done(&mut done);
-        let any = !done.is_empty();
-        for Done { id, event, data, failed } in done.drain(..) {
-            let place = self.taken.iter().position(|taken| taken.begun == Some(id));
-            let Some(Taken { id, command, .. }) = place.and_then(|place| self.taken.remove(place)) else {
+    /// Adds the requests that are complete by now; false where there is none. The engine completes a request that came before the layers
+    /// were ready at once, at the time at which they are.
+    fn take_done(&mut self, now: Nanos, answers: &mut Vec<Answer>) -> bool {
+        self.layered.take_done(&mut self.done);
+        let (taken, mut any) = (&mut self.taken, false);
+        for Done { id, event, data, failed } in self.done.extract_if(.., |done| done.event.complete <= now) {
+            any = true;
+            let place = taken.iter().position(|taken| taken.begun == Some(id));
+            let Some(Taken { id, command, .. }) = place.and_then(|place| taken.remove(place)) else {
                 continue;
             };
             let data = if command.op == Op::Read { data } else { Vec::new() };
             let event = RequestCompleted { id, arrival: command.arrival, ..event };
             answers.push(Answer { id, command, event, data, failed });
         }
-        self.done = done;
         any
     }
 

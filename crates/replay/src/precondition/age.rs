@@ -18,6 +18,9 @@ const FLAT: f64 = 0.01;
 /// Commands between two looks at whether the work is to end; some ms.
 const BETWEEN_CHECKS: u64 = 256;
 
+/// Drawn units that are written before their memory is given back: 16 MB.
+const DRAWN_PART: usize = 4 << 20;
+
 /// Bytes that preconditioning has written in this process: a sign of life.
 static WRITTEN: AtomicU64 = AtomicU64::new(0);
 
@@ -133,8 +136,16 @@ impl Age {
     }
 
     pub fn fill_at_random(&mut self, units: u32) -> Result<()> {
-        let order = self.draw(units, self.units);
-        order[..units as usize].chunks(PREFETCHED).try_for_each(|units| self.write_each(units))
+        let mut order = self.draw(units, self.units);
+        order.truncate(units as usize);
+        while !order.is_empty() {
+            let part = order.len().min(DRAWN_PART);
+            order[..part].chunks(PREFETCHED).try_for_each(|units| self.write_each(units))?;
+            // The tables of a large device grow as it is written, and this list shrinks.
+            order.drain(..part);
+            order.shrink_to_fit();
+        }
+        Ok(())
     }
 
     /// Writes units one after the other. Their places are known beforehand, so that the cache misses overlap.

@@ -70,17 +70,24 @@ fn version(sector: &[u8]) -> Option<u64> {
 struct Known {
     /// The newest version that was sent.
     newest: u64,
-    /// The newest version that is complete, and when that was.
-    complete: Vec<(u64, Nanos)>,
+    /// The newest version that is complete.
+    complete: u64,
     /// The oldest version that may be found after a cut.
     promised: u64,
+}
+
+/// A request in flight.
+struct Sent {
+    /// What it must read, or the version that it writes.
+    versions: Vec<u64>,
+    /// Of one that flushes: the version of each sector that was complete when it was sent.
+    flushes: Vec<u64>,
 }
 
 struct Host {
     stack: Stack,
     sectors: Vec<Known>,
-    /// For each request in flight: what it must read, or the version that it writes.
-    sent: std::collections::HashMap<u64, Vec<u64>>,
+    sent: std::collections::HashMap<u64, Sent>,
     answers: Vec<Answer>,
 }
 
@@ -91,10 +98,16 @@ impl Host {
         self.stack.take_answers(now, &mut Quiet, &mut answers).unwrap();
         self.stack.land(now).unwrap();
         for Answer { id, command, event, data, failed } in answers.drain(..) {
-            prop_assert!(!failed && event.complete <= now && event.complete >= command.arrival);
-            let versions = self.sent.remove(&id).unwrap();
+            prop_assert!(!failed, "{command:?} failed");
+            prop_assert!(
+                (command.arrival..=now).contains(&event.complete),
+                "{event:?} of {command:?} by {now:?}"
+            );
+            let Sent { versions, flushes } = self.sent.remove(&id).unwrap();
+            for (known, flushed) in self.sectors.iter_mut().zip(flushes) {
+                known.promised = known.promised.max(flushed);
+            }
             let range = command.sector as usize..(command.sector + u64::from(command.sectors)) as usize;
-            let asks = |modifier| command.modifiers.contains(modifier);
             match command.op {
                 Op::Read => {
                     let found: Vec<_> = data.chunks(SECTOR).map(version).collect();
@@ -102,30 +115,18 @@ impl Host {
                     prop_assert_eq!(found, wanted, "read of {:?}", range);
                 }
                 Op::Write => {
-                    if asks(Modifiers::PREFLUSH) {
-                        self.flushed(command.arrival);
-                    }
                     for known in &mut self.sectors[range] {
-                        known.complete.push((versions[0], event.complete));
+                        known.complete = known.complete.max(versions[0]);
                         if command.modifiers.durable() {
                             known.promised = known.promised.max(versions[0]);
                         }
                     }
                 }
-                Op::Flush => self.flushed(command.arrival),
-                Op::Discard | Op::SecureErase => {}
+                Op::Flush | Op::Discard | Op::SecureErase => {}
             }
         }
         self.answers = answers;
         Ok(())
-    }
-
-    /// A flush that came at `came` is complete.
-    fn flushed(&mut self, came: Nanos) {
-        for known in &mut self.sectors {
-            let done = known.complete.iter().filter(|(_, at)| *at <= came).map(|(version, _)| *version).max();
-            known.promised = known.promised.max(done.unwrap_or(0));
-        }
     }
 
     fn send(&mut self, command: Command, version: u64) {
@@ -140,7 +141,9 @@ impl Host {
             _ => (Vec::new(), Vec::new()),
         };
         let id = self.stack.submit(&command, Vec::new(), data, &mut Quiet).unwrap();
-        self.sent.insert(id, versions);
+        let flushes = command.op == Op::Flush || command.modifiers.contains(Modifiers::PREFLUSH);
+        let flushes = self.sectors.iter().filter(|_| flushes).map(|known| known.complete).collect();
+        self.sent.insert(id, Sent { versions, flushes });
     }
 
     /// Reads everything back, once all that was sent is complete.
@@ -216,7 +219,7 @@ proptest! {
                 prop_assert!(whole, "sector {} holds {:?}; promised {}", sector, found, known.promised);
                 let found = found.unwrap_or(0);
                 // What was found may still be in a log that a second cut takes no more from.
-                *known = Known { newest: found, complete: vec![(found, now)], promised: known.promised };
+                *known = Known { newest: found, complete: found, promised: known.promised };
             }
         }
         host.settle(&mut now)?;

@@ -1,11 +1,7 @@
 //! The segments of 256 units, newer ones above older ones, and the table of the units that approximate segments give.
 
 use super::segment::{Bits, GROUP, Point, Segment, ends, learn, set, without};
-
-/// Segments up to which memory doubles as usual. Behind them it grows by a part of itself, as most groups of a device that was overwritten
-/// at random have a segment for nearly every unit.
-const FEW: usize = 16;
-const SPARE: usize = 16;
+use super::segments::Segments;
 
 /// The conflict resolution buffer: which approximate segment gives a unit. A unit belongs to one of them, which its first unit names.
 #[derive(Clone)]
@@ -32,7 +28,7 @@ pub struct Found {
 #[derive(Clone, Default)]
 pub struct Group {
     /// Level by level, each in order of units.
-    segments: Vec<Segment>,
+    segments: Segments,
     /// End of each level in `segments`.
     levels: Vec<u16>,
     owners: Option<Box<Owners>>,
@@ -57,8 +53,8 @@ impl Group {
     /// Units that are found.
     pub fn units(&self) -> u64 {
         let (mut seen, mut count) = ([0; 4], 0);
-        for segment in &self.segments {
-            let own = self.units_of(*segment);
+        for segment in self.segments.iter() {
+            let own = self.units_of(segment);
             if !segment.is_discard() {
                 count += without(own, seen).iter().map(|word| u64::from(word.count_ones())).sum::<u64>();
             }
@@ -87,10 +83,13 @@ impl Group {
     pub fn find(&self, unit: u8) -> Option<Found> {
         let mut from = 0;
         for to in &self.levels {
-            let level = &self.segments[from..usize::from(*to)];
-            from = usize::from(*to);
-            let after = level.partition_point(|segment| segment.start <= unit);
-            let Some(segment) = after.checked_sub(1).map(|i| level[i]) else { continue };
+            let level = from..usize::from(*to);
+            let after = self.segments.partition_point(level, |segment| segment.start <= unit);
+            let first = std::mem::replace(&mut from, usize::from(*to));
+            if after == first {
+                continue;
+            }
+            let segment = self.segments.get(after - 1);
             if self.gives(segment, unit) {
                 return Some(Found { place: segment.place(unit), exact: !segment.is_approximate() });
             }
@@ -160,10 +159,9 @@ impl Group {
             self.levels.push(0);
         }
         // A segment that only goes on where another ends becomes a part of it.
-        let top = self.level(0);
-        let after = self.segments[top.clone()].partition_point(|other| other.start < segment.start);
+        let after = self.segments.partition_point(self.level(0), |other| other.start < segment.start);
         if let Some(before) = after.checked_sub(1)
-            && self.segments[before].continues(segment)
+            && self.segments.get(before).continues(segment)
         {
             let start = self.remove(0, before).start;
             segment.trim(start, segment.end());
@@ -175,8 +173,8 @@ impl Group {
     /// Takes from the uppermost level what overlaps a new segment: units that it gives are given up, and what still overlaps goes a
     /// level down.
     fn push_down(&mut self, segment: Segment, units: Bits) {
-        let mut at = self.segments[self.level(0)].partition_point(|other| other.end() < segment.start);
-        while at < self.level(0).end && self.segments[at].start <= segment.end() {
+        let mut at = self.segments.partition_point(self.level(0), |other| other.end() < segment.start);
+        while at < self.level(0).end && self.segments.get(at).start <= segment.end() {
             let mut older = self.remove(0, at);
             if !older.is_approximate() {
                 let Some((first, last)) = ends(without(older.units(), units)) else { continue };
@@ -197,9 +195,9 @@ impl Group {
     /// Puts a segment into the second level, or a new one above it where it overlaps others there.
     fn add_below(&mut self, segment: Segment) {
         let fits = self.levels.len() > 1 && {
-            let level = &self.segments[self.level(1)];
-            let after = level.partition_point(|other| other.end() < segment.start);
-            level.get(after).is_none_or(|other| other.start > segment.end())
+            let level = self.level(1);
+            let after = self.segments.partition_point(level.clone(), |other| other.end() < segment.start);
+            after == level.end || self.segments.get(after).start > segment.end()
         };
         if !fits {
             self.levels.insert(1, self.levels[0]);
@@ -208,12 +206,7 @@ impl Group {
     }
 
     fn add(&mut self, level: usize, segment: Segment) {
-        let range = self.level(level);
-        let at = range.start + self.segments[range].partition_point(|other| other.start < segment.start);
-        let (len, room) = (self.segments.len(), self.segments.capacity());
-        if len == room && len >= FEW {
-            self.segments.reserve_exact(len / SPARE);
-        }
+        let at = self.segments.partition_point(self.level(level), |other| other.start < segment.start);
         self.segments.insert(at, segment);
         self.levels[level..].iter_mut().for_each(|end| *end += 1);
     }
@@ -238,7 +231,7 @@ impl Group {
 
     /// An approximate segment has lost units: it begins and ends with those that are left.
     fn rename(&mut self, first: u8) {
-        let named = |segment: &Segment| segment.is_approximate() && segment.start == first;
+        let named = |segment: Segment| segment.is_approximate() && segment.start == first;
         let Some(at) = self.segments.iter().position(named) else { return };
         let left = self.owned_by(first);
         let Some((start, end)) = ends(left) else {
@@ -247,7 +240,7 @@ impl Group {
             self.approximate -= 1;
             return;
         };
-        self.segments[at].trim(start, end);
+        self.segments.trim(at, start, end);
         if let Some(owners) = &mut self.owners {
             bits(left).for_each(|unit| owners.first[usize::from(unit)] = start);
         }
@@ -262,9 +255,7 @@ impl Group {
         if self.levels.len() != 1 || self.segments.is_empty() || self.approximate > 0 || discards() {
             self.merge(place, scratch);
         }
-        if self.segments.capacity() > FEW.max(self.segments.len() + 2 * self.segments.len() / SPARE) {
-            self.segments.shrink_to_fit();
-        }
+        self.segments.tighten();
         if self.approximate == 0 {
             self.owners = None;
         }
@@ -275,7 +266,7 @@ impl Group {
         kept.clear();
         let mut seen = [0; 4];
         for i in 0..self.segments.len() {
-            let mut segment = self.segments[i];
+            let mut segment = self.segments.get(i);
             if segment.is_approximate() && segment.length == 0 {
                 self.approximate = self.approximate.saturating_sub(1);
                 if let Some(owners) = &mut self.owners {
@@ -294,14 +285,13 @@ impl Group {
         }
         self.drop_discards(kept);
         stack(kept);
-        self.segments.clear();
+        self.segments.replace(kept.iter().map(|(segment, _)| *segment));
         self.levels.clear();
-        for (segment, level) in kept.iter() {
+        for (end, (_, level)) in (1..).zip(kept.iter()) {
             while self.levels.len() <= usize::from(*level) {
-                self.levels.push(self.segments.len() as u16);
+                self.levels.push(end - 1);
             }
-            self.segments.push(*segment);
-            self.levels[usize::from(*level)] = self.segments.len() as u16;
+            self.levels[usize::from(*level)] = end;
         }
     }
 
@@ -372,15 +362,18 @@ impl Group {
     fn is_whole(&self) -> bool {
         let mut from = 0;
         let ordered = self.levels.iter().all(|to| {
-            let level = self.segments.get(from..usize::from(*to));
+            let level = from..usize::from(*to);
             from = usize::from(*to);
-            level.is_some_and(|level| level.windows(2).all(|pair| pair[0].end() < pair[1].start))
+            let disjoint = |at: usize| self.segments.get(at - 1).end() < self.segments.get(at).start;
+            level.start <= level.end
+                && level.end <= self.segments.len()
+                && (level.start + 1..level.end).all(disjoint)
         });
         let named = |unit: u8| {
             let first = self.owner(unit);
             first.is_none_or(|first| self.segments.iter().any(|s| s.is_approximate() && s.start == first))
         };
-        let fits = |segment: &Segment| {
+        let fits = |segment: Segment| {
             !segment.is_approximate()
                 || ends(self.owned_by(segment.start)) == Some((segment.start, segment.end()))
         };

@@ -8,6 +8,7 @@
 
 mod group;
 mod segment;
+mod segments;
 
 use super::cache::{
     CACHE_KB, HPB_PAGES, LOOKUP_NJ, LOOKUP_NS, Layout, MapCache, MapFigures, Policy, Stale, Wanted, WrongPage,

@@ -1,0 +1,215 @@
+//! Memory for the segments of a group.
+
+use std::ops::Range;
+
+use super::segment::Segment;
+
+/// Segments up to which memory doubles as usual. Behind them it grows by a part of itself, as most groups of a device that was overwritten
+/// at random have a segment for nearly every unit.
+const FEW: usize = 16;
+const SPARE: usize = 16;
+
+/// A segment of one unit: the unit, and the number of its place.
+type Packed = [u8; 5];
+
+/// Segments in a row, as of a vector. They take five bytes each while all of them are of one unit, as nearly all are where a device was
+/// overwritten at random.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Segments {
+    OfOneUnit(Vec<Packed>),
+    Any(Vec<Segment>),
+}
+
+impl Default for Segments {
+    fn default() -> Self {
+        Self::OfOneUnit(Vec::new())
+    }
+}
+
+/// The five bytes of a segment; `None` if they cannot describe it.
+#[inline]
+fn packed(segment: Segment) -> Option<Packed> {
+    let place = segment.place(segment.start);
+    let [a, b, c, d] = place.to_le_bytes();
+    (segment.length == 0 && segment == Segment::point((segment.start, place))).then_some([
+        segment.start,
+        a,
+        b,
+        c,
+        d,
+    ])
+}
+
+#[inline]
+fn unpacked([unit, a, b, c, d]: Packed) -> Segment {
+    Segment::point((unit, u32::from_le_bytes([a, b, c, d])))
+}
+
+impl Segments {
+    pub fn len(&self) -> usize {
+        match self {
+            Self::OfOneUnit(segments) => segments.len(),
+            Self::Any(segments) => segments.len(),
+        }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    #[inline]
+    pub fn get(&self, at: usize) -> Segment {
+        match self {
+            Self::OfOneUnit(segments) => unpacked(segments[at]),
+            Self::Any(segments) => segments[at],
+        }
+    }
+
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = Segment> + ExactSizeIterator + '_ {
+        (0..self.len()).map(|at| self.get(at))
+    }
+
+    /// The first place in a range behind those for which `before` holds; it holds for none behind one for which it does not.
+    #[inline]
+    pub fn partition_point(&self, range: Range<usize>, before: impl Fn(Segment) -> bool) -> usize {
+        let first = range.start;
+        first
+            + match self {
+                Self::OfOneUnit(segments) => segments[range].partition_point(|one| before(unpacked(*one))),
+                Self::Any(segments) => segments[range].partition_point(|one| before(*one)),
+            }
+    }
+
+    pub fn push(&mut self, segment: Segment) {
+        self.insert(self.len(), segment);
+    }
+
+    pub fn insert(&mut self, at: usize, segment: Segment) {
+        match (&mut *self, packed(segment)) {
+            (Self::OfOneUnit(segments), Some(packed)) => {
+                make_room(segments);
+                segments.insert(at, packed);
+            }
+            (Self::OfOneUnit(segments), None) => {
+                let mut all: Vec<Segment> = segments.iter().copied().map(unpacked).collect();
+                make_room(&mut all);
+                all.insert(at, segment);
+                *self = Self::Any(all);
+            }
+            (Self::Any(segments), _) => {
+                make_room(segments);
+                segments.insert(at, segment);
+            }
+        }
+    }
+
+    pub fn remove(&mut self, at: usize) -> Segment {
+        match self {
+            Self::OfOneUnit(segments) => unpacked(segments.remove(at)),
+            Self::Any(segments) => segments.remove(at),
+        }
+    }
+
+    /// Shortens a segment to the units from `first` to `last`.
+    pub fn trim(&mut self, at: usize, first: u8, last: u8) {
+        match self {
+            // One unit is as short as it gets.
+            Self::OfOneUnit(_) => {}
+            Self::Any(segments) => segments[at].trim(first, last),
+        }
+    }
+
+    /// Replaces all segments by others.
+    pub fn replace(&mut self, others: impl ExactSizeIterator<Item = Segment> + Clone) {
+        if others.clone().all(|segment| packed(segment).is_some()) {
+            if !matches!(self, Self::OfOneUnit(_)) {
+                *self = Self::OfOneUnit(Vec::with_capacity(others.len()));
+            }
+        } else if !matches!(self, Self::Any(_)) {
+            *self = Self::Any(Vec::with_capacity(others.len()));
+        }
+        match self {
+            Self::OfOneUnit(segments) => {
+                segments.clear();
+                segments.extend(others.filter_map(packed));
+            }
+            Self::Any(segments) => {
+                segments.clear();
+                segments.extend(others);
+            }
+        }
+    }
+
+    /// Gives memory back that is not expected to be needed soon.
+    pub fn tighten(&mut self) {
+        match self {
+            Self::OfOneUnit(segments) => tighten(segments),
+            Self::Any(segments) => tighten(segments),
+        }
+    }
+}
+
+fn make_room<T>(segments: &mut Vec<T>) {
+    let (len, room) = (segments.len(), segments.capacity());
+    if len == room && len >= FEW {
+        segments.reserve_exact(len / SPARE);
+    }
+}
+
+fn tighten<T>(segments: &mut Vec<T>) {
+    if segments.capacity() > FEW.max(segments.len() + 2 * segments.len() / SPARE) {
+        segments.shrink_to_fit();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::places::NOWHERE;
+    use super::*;
+    use proptest::prelude::*;
+
+    /// A step of the model: where, and a segment by its first unit, length and place.
+    fn segment() -> impl Strategy<Value = Segment> {
+        let place = prop_oneof![0u32..1000, Just(NOWHERE), any::<u32>()];
+        (any::<u8>(), prop_oneof![9 => Just(1u32), 1 => 1u32..20], place).prop_map(|(start, count, place)| {
+            let start = start.min(235);
+            if count == 1 { Segment::point((start, place)) } else { Segment::run(start, count, place) }
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn segments_are_those_of_a_vector(
+            steps in prop::collection::vec((0u8..6, any::<prop::sample::Index>(), segment()), 1..200),
+        ) {
+            let (mut segments, mut model) = (Segments::default(), Vec::new());
+            for (step, at, segment) in steps {
+                match step {
+                    0..3 => {
+                        let at = at.index(model.len() + 1);
+                        segments.insert(at, segment);
+                        model.insert(at, segment);
+                    }
+                    3 if !model.is_empty() => {
+                        let at = at.index(model.len());
+                        prop_assert_eq!(segments.remove(at), model.remove(at));
+                    }
+                    4 if !model.is_empty() => {
+                        let at = at.index(model.len());
+                        let (first, last) = (model[at].start, model[at].start + model[at].length / 2);
+                        segments.trim(at, first, last);
+                        model[at].trim(first, last);
+                    }
+                    _ => {
+                        model.retain(|one: &Segment| one.length == 0 || one.start % 3 > 0);
+                        segments.replace(model.clone().into_iter());
+                        segments.tighten();
+                        let all = model.iter().all(|one| packed(*one).is_some());
+                        prop_assert_eq!(matches!(segments, Segments::OfOneUnit(_)), all);
+                    }
+                }
+                prop_assert_eq!(segments.iter().collect::<Vec<_>>(), model.clone());
+            }
+        }
+    }
+}
