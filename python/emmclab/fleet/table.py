@@ -15,7 +15,7 @@ from emmclab.fleet.row import FIXED, HISTOGRAM
 from emmclab.fleet.table_types import Description
 from emmclab.runtime import seal
 from emmclab.runtime.files import folder_aside, put_in_place, written
-from emmclab.runtime.parquet import quoted
+from emmclab.runtime.parquet import questions, quoted
 
 #: The key of the file's metadata under which the table is described.
 _KEY = "emmclab_fleet"
@@ -56,7 +56,7 @@ class Table:
                 file=self.name,
                 hint="name the folder of its recordings, of which it is made again",
             )
-        with duckdb.connect() as database:
+        with questions() as database:
             described = database.execute("describe select * from read_parquet($path)", {"path": str(path)})
             #: Name and type of each column.
             self.columns: dict[str, str] = {row[0]: row[1] for row in described.fetchall()}
@@ -96,7 +96,7 @@ class Table:
         return found
 
     def _ask(self, columns: str, rest: str) -> list[tuple[Any, ...]]:
-        with duckdb.connect() as database:
+        with questions() as database:
             return database.execute(f"select {columns} from '{quoted(self.path)}' {rest}").fetchall()  # noqa: S608
 
 
@@ -164,7 +164,7 @@ def _description(path: Path, name: str) -> Description:
     except OSError as error:
         raise InputError.of(error, name) from error
     try:
-        with duckdb.connect() as database:
+        with questions() as database:
             ask = "select value from parquet_kv_metadata($path) where key::varchar = $key"
             (found,) = database.execute(ask, {"path": str(path), "key": _KEY}).fetchone() or (None,)
         described = json.loads(found or b"null")

@@ -12,6 +12,7 @@ import duckdb
 from emmclab.runtime.build import build_digest
 from emmclab.runtime.files import digest
 from emmclab.runtime.local_copies import file_digest
+from emmclab.runtime.parquet import questions
 from emmclab.studies.bundled import bundled
 from emmclab.studies.definition import Study
 
@@ -78,7 +79,7 @@ def _has_changed(name: str, said: dict[str, Any], since_ns: int) -> bool:
 
 def _said_by(table: Path) -> dict[str, Any] | None:
     """Read what a table says of itself; None where it says nothing."""
-    with contextlib.suppress(duckdb.Error, ValueError), duckdb.connect() as asked:
+    with contextlib.suppress(duckdb.Error, ValueError), questions() as asked:
         ask = "select decode(value) from parquet_kv_metadata($path) where decode(key) = $key"
         row = asked.execute(ask, {"path": str(table), "key": MADE_OF}).fetchone()
         said = json.loads(row[0]) if row else None
