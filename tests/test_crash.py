@@ -13,14 +13,15 @@ from typing import Any
 
 import pytest
 
-from conftest import PATIENCE_S
+from conftest import PATIENCE_S, emmclab
+from emmclab.cli import main
 from emmclab.crash.checks import CheckFiles, CheckLog, CheckSqlite
 from emmclab.crash.explore import Exploration, Options, explore, open_run
 from emmclab.crash.recording import Workload, _is_ordered, record_run
 from emmclab.crash.scaling import scaled_down
 from emmclab.crash.workloads import record, sqlite_setting
 from emmclab.devices.device import Device, presets
-from emmclab.errors import ConfigError
+from emmclab.errors import ConfigError, EmmclabError
 
 #: Cuts of one test; `EMMCLAB_CUTS=1000` for a long one.
 CUTS = os.environ.get("EMMCLAB_CUTS", "50")
@@ -59,15 +60,10 @@ class Runs:
         )
 
     def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-m", "emmclab", "crash", *arguments],
-            cwd=self.folder,
-            env=self.environment(),
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE_S,
-            check=False,
-        )
+        """Run the command, with one process unless the arguments say how many."""
+        jobs = () if "--jobs" in arguments else ("--jobs", "1")
+        # What comes behind `--` is the workload's.
+        return emmclab("crash", *jobs, *arguments, cwd=self.folder, env=self.environment())
 
 
 @pytest.fixture
@@ -557,6 +553,21 @@ def test_a_file_system_without_a_journal_is_explored(crash: Runs) -> None:
     done = crash.run(*DEVICE, *options, "--workload", "append-log", "--operations", "5", "--cuts", "5")
     assert done.returncode in (0, 2, 4) and "Traceback" not in done.stderr
     nothing_left(crash.folder)
+
+
+@pytest.mark.usefixtures("root")
+def test_a_finding_that_cannot_be_minimised_is_told_as_it_was_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(*_given: object) -> None:
+        raise EmmclabError("the guest did not start", kind="failed")
+
+    monkeypatch.setattr("emmclab.crash.minimal.minimize", fail)
+    words = ("--set", "cache.lies=flush", "--workload", "files", "--cuts", "5", "--jobs", "1", "--json")
+    assert main(["crash", *DEVICE, *words, "--results", str(tmp_path)]) == 4
+    printed = capsys.readouterr()
+    assert json.loads(printed.out)["findings"]
+    assert "could not be minimised: the guest did not start" in printed.err
 
 
 @pytest.mark.parametrize(

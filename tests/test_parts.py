@@ -248,7 +248,7 @@ def test_ctrl_c_ends_the_parts_that_are_under_way(tmp_path: Path) -> None:
     folder = tmp_path / "parts"
     folder.mkdir()
     made = tmp_path / "made.parquet"
-    Workload.preset("Messaging").trace(1, requests=3_000_000).write(made)
+    Workload.preset("Messaging").trace(1, requests=800_000).write(made)
     (folder / "first.parquet").write_bytes(made.read_bytes())
     command = [*COMMAND, "profile", str(folder), "--jobs", "2", "--cache-policies", "all", "--cache-exact"]
     process = subprocess.Popen(

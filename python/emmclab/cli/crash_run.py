@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,10 +19,11 @@ from emmclab.cli.meter import Counter
 from emmclab.cli.simulation import configured, layered
 from emmclab.cli.studies import RESULTS
 from emmclab.cli.working import Working
-from emmclab.errors import ConfigError, UnsupportedError
+from emmclab.errors import ConfigError, EmmclabError, UnsupportedError
 
 if TYPE_CHECKING:
     from emmclab.crash import Exploration, Options
+    from emmclab.crash.guest.states import GuestMounts
     from emmclab.crash.minimal import Minimal
     from emmclab.crash.recording import Workload
     from emmclab.crash.repeated import Tried
@@ -213,7 +215,7 @@ def _with_programs(
 
     if asked.device is None or asked.log is not None:
         return small
-    with scratch() as folder:
+    with scratch() as folder, _guest(kept, options) as guest:
         session = Session(folder / "crash")
         for number, finding in enumerate(found.findings()):
             program = program_of(kept, finding)
@@ -221,11 +223,25 @@ def _with_programs(
                 continue
             say(f"making a program of {len(program.operations)} operations smaller: {finding.promise}")
             least = reduced(
-                program, finding, options, lambda one: _record(asked, session, one, said=_quiet), folder
+                program,
+                finding,
+                options,
+                lambda one: _record(asked, session, one, said=_quiet),
+                folder,
+                guest,
             )
             if least is not None:
                 small[number] = replace(small[number], program=tuple(map(str, least.operations)))
     return small
+
+
+def _guest(kept: Kept, options: Options) -> AbstractContextManager[GuestMounts | None]:
+    """Give the guest that mounts states of a recording; `None` where this machine does."""
+    from emmclab.crash.explore import open_run
+    from emmclab.crash.guest.states import guest_of
+
+    run, _ = open_run(str(kept.log), base=kept.base)
+    return guest_of(options.guest, _core.Explorer(run, options.core()).host_bytes())
 
 
 def _quiet(_line: str) -> None:
@@ -331,6 +347,14 @@ def minimized(kept: Kept, options: Options, found: Exploration) -> dict[int, Min
         return {}
     say(f"minimising {len(findings)} findings")
     run, _ = open_run(str(kept.log), base=kept.base)
-    with Working("minimising findings"):
-        small = {number: minimize(run, options, one) for number, one in enumerate(findings)}
-    return {number: one for number, one in small.items() if one is not None}
+    small = {}
+    with Working("minimising findings"), _guest(kept, options) as guest:
+        for number, finding in enumerate(findings):
+            try:
+                least = minimize(run, options, finding, guest)
+            except EmmclabError as error:
+                say(f"{finding.promise} could not be minimised: {error}")
+                continue
+            if least is not None:
+                small[number] = least
+    return small

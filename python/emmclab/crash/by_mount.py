@@ -31,13 +31,12 @@ Outcome = Taken | Lost | None
 class ByMount:
     """Recovers the states of an explorer by mounting them; a context manager that removes its files."""
 
-    def __init__(self, explorer: _core.Explorer, *, prune: bool, guest: str | None = None) -> None:
-        """Know the explorer, and the kernel of the guest that mounts, if it is not this machine.
+    def __init__(self, explorer: _core.Explorer, *, prune: bool, guest: GuestMounts | None = None) -> None:
+        """Know the explorer, and the guest that mounts, if it is not this machine.
 
         With `prune`, outcomes that follow from earlier ones are taken from these.
         """
-        self._explorer, self._prune, self._kernel = explorer, prune, guest
-        self._guest: GuestMounts | None = None
+        self._explorer, self._prune, self._guest = explorer, prune, guest
         self._outcomes: list[Outcome] = []
         self._bytes = 0
         #: States whose outcome followed from an earlier one.
@@ -49,9 +48,7 @@ class ByMount:
         self._mount = self._folder / "mount"
         self._mount.mkdir()
         self._reads = BlockReads(self._folder)
-        if self._kernel is not None:
-            self._guest = self._end.enter_context(GuestMounts(self._kernel, self.image))
-        elif self._prune:
+        if self._guest is None and self._prune:
             self._end.enter_context(self._reads)
         return self
 
@@ -61,7 +58,7 @@ class ByMount:
     @property
     def image(self) -> Path:
         """Where the image of the present state is written."""
-        return self._folder / "state.img"
+        return self._folder / "state.img" if self._guest is None else self._guest.disk
 
     def outcome(self, asked: str, look: Callable[[Files], Outcome]) -> Outcome:
         """Return what `look` finds where the present state is mounted.

@@ -11,6 +11,7 @@ from typing import Any
 from emmclab import _core
 from emmclab.crash.finding import COMMANDS, LEVELS, CutTally, Finding
 from emmclab.crash.found import Lost
+from emmclab.crash.guest.states import GuestMounts, guest_of
 from emmclab.crash.json_types import Covered, Facts, State
 from emmclab.crash.judging import Judge, require
 from emmclab.crash.recording import MOUNTED
@@ -184,8 +185,10 @@ def not_in_process(error: EmmclabError) -> UnsupportedError:
     )
 
 
-def judge_of(explorer: _core.Explorer, run: _core.CrashRun, options: Options) -> Judge:
-    """Make the judge that the options ask for, of states of a run."""
+def judge_of(
+    explorer: _core.Explorer, run: _core.CrashRun, options: Options, guest: GuestMounts | None
+) -> Judge:
+    """Make the judge that the options ask for, of states of a run; `guest` is of `guest_of`."""
     lies = json.loads(run.facts())["lies"]
     tear = "sector" if options.tear == "none" and lies == "tear" else options.tear
     return Judge(
@@ -196,7 +199,7 @@ def judge_of(explorer: _core.Explorer, run: _core.CrashRun, options: Options) ->
         options.recovery_cuts,
         tear=tear,
         prune=options.prune,
-        guest=options.guest,
+        guest=guest,
     )
 
 
@@ -219,7 +222,10 @@ def explore(
     found, begun = before or Exploration(), time.monotonic() - (before.took_s if before else 0.0)
     done, pruned = found.last, found.pruned
     reported = begun
-    with judge_of(explorer, run, options) as judge:
+    with (
+        guest_of(options.guest, explorer.host_bytes()) as guest,
+        judge_of(explorer, run, options, guest) as judge,
+    ):
         while (text := explorer.next_state()) is not None:
             state = json.loads(text)
             if state["index"] <= done:

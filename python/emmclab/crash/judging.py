@@ -21,6 +21,7 @@ from emmclab.crash.finding import COMMANDS, Finding
 from emmclab.crash.found import Files, Image, Lost, Taken
 from emmclab.crash.grounds import command_of
 from emmclab.crash.guest import machine
+from emmclab.crash.guest.states import GuestMounts
 from emmclab.crash.json_types import State
 from emmclab.crash.mounted_files import Mounted
 from emmclab.crash.recording import MOUNTED
@@ -128,16 +129,17 @@ class Judge:
         *,
         tear: str = "none",
         prune: bool = True,
-        guest: str | None = None,
+        guest: GuestMounts | None = None,
     ) -> None:
         """Know how to recover and what to check.
 
-        The explorer is one of the run; `tear`, `prune` and `guest` are as in `Options`.
+        The explorer is one of the run; `tear` and `prune` are as in `Options`, and `guest` mounts instead of
+        this machine.
 
         Raises:
             ConfigError: as `require`.
         """
-        require(check, recovery, guest)
+        require(check, recovery, None if guest is None else guest.kernel)
         self._explorer, self._recovery, self._recovery_cuts = explorer, recovery, recovery_cuts
         self._tears = tear != "none"
         self._command: list[str] | None = None

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from emmclab import _core
 from emmclab.crash.explore import Options, judge_of
 from emmclab.crash.finding import COMMANDS, Finding
+from emmclab.crash.guest.states import GuestMounts
 from emmclab.crash.json_types import MinimalState, MissingWrite, State
 from emmclab.crash.judging import Judge
 from emmclab.crash.recording import MOUNTED
@@ -71,9 +72,11 @@ class Minimal:
 class Search:
     """Looks for states of a run that show a finding."""
 
-    def __init__(self, run: _core.CrashRun, options: Options, finding: Finding) -> None:
-        """Know the run, how its states are judged, and the level and promise of the finding."""
-        self._run, self._options, self._finding = run, options, finding
+    def __init__(
+        self, run: _core.CrashRun, options: Options, finding: Finding, guest: GuestMounts | None
+    ) -> None:
+        """Know the run, how and by which guest its states are judged, and what is to be shown."""
+        self._run, self._options, self._finding, self._guest = run, options, finding, guest
 
     def explorer(self, cut: int, number: int | None) -> _core.Explorer:
         """Return the explorer of a cut, or of one state of it."""
@@ -82,7 +85,7 @@ class Search:
 
     def judge(self, explorer: _core.Explorer) -> Judge:
         """Return a judge of the states of an explorer."""
-        return judge_of(explorer, self._run, self._options)
+        return judge_of(explorer, self._run, self._options, self._guest)
 
     def shows(self, judge: Judge, state: State) -> str | None:
         """Return how a state breaks the promise of the finding; `None` if it does not."""
@@ -104,11 +107,13 @@ class Search:
         return None, judged
 
 
-def minimize(run: _core.CrashRun, options: Options, finding: Finding) -> Minimal | None:
+def minimize(
+    run: _core.CrashRun, options: Options, finding: Finding, guest: GuestMounts | None
+) -> Minimal | None:
     """Make a finding smaller; `None` where it is one of commands, not of a state."""
     if finding.way == COMMANDS:
         return None
-    search = Search(run, options, finding)
+    search = Search(run, options, finding, guest)
     tries = 0
     cut, number, detail = finding.cut, finding.state, finding.detail
     low = max(run.after_mark(MOUNTED), cut - _BEFORE)

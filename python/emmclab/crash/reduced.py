@@ -10,10 +10,12 @@ from emmclab import _core
 from emmclab.crash import generated
 from emmclab.crash.explore import Options, open_run
 from emmclab.crash.finding import COMMANDS, Finding
+from emmclab.crash.guest.states import GuestMounts
 from emmclab.crash.minimal import Search, fewest
 from emmclab.crash.programs import Program
 from emmclab.crash.recording import Workload
 from emmclab.crash.session import Kept
+from emmclab.errors import EmmclabError
 
 #: Most recordings that are made to make one program smaller.
 _MOST_TRIES = 40
@@ -39,7 +41,12 @@ def program_of(kept: Kept, finding: Finding) -> Program | None:
 
 
 def reduced(
-    program: Program, finding: Finding, options: Options, record: Callable[[Workload], Kept], folder: Path
+    program: Program,
+    finding: Finding,
+    options: Options,
+    record: Callable[[Workload], Kept],
+    folder: Path,
+    guest: GuestMounts | None,
 ) -> Program | None:
     """Return the smallest program that was found to show a finding; `None` if it does not show it alone.
 
@@ -49,6 +56,7 @@ def reduced(
         options: of the exploration that made the finding.
         record: records a workload as the one of the finding was recorded.
         folder: for the programs.
+        guest: mounts the states; `None` for this machine.
     """
     options = replace(options, cuts=min(options.cuts, _CUTS), share=(0, 1), only=None)
     tries = 0
@@ -59,7 +67,11 @@ def reduced(
         one = Program(program.name, tuple(program.operations[place] for place in places))
         path = folder / f"reduced{generated.ENDING}"
         path.write_text(f"{one}\n", encoding="utf-8")
-        return _shows(record(Workload(str(path))), options, finding)
+        try:
+            return _shows(record(Workload(str(path))), options, finding, guest)
+        except EmmclabError:
+            # What cannot be recorded or judged shows nothing.
+            return False
 
     every = list(range(len(program.operations)))
     if not still(every):
@@ -68,8 +80,8 @@ def reduced(
     return Program(program.name, tuple(program.operations[place] for place in places))
 
 
-def _shows(kept: Kept, options: Options, finding: Finding) -> bool:
+def _shows(kept: Kept, options: Options, finding: Finding, guest: GuestMounts | None) -> bool:
     """Whether a state of a recording shows the finding."""
     run, _ = open_run(str(kept.log), base=kept.base)
-    shown, _ = Search(run, options, finding).first(_core.Explorer(run, options.core()), _STATES)
+    shown, _ = Search(run, options, finding, guest).first(_core.Explorer(run, options.core()), _STATES)
     return shown is not None

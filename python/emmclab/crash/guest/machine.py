@@ -27,6 +27,8 @@ from emmclab.errors import EmmclabError, UnsupportedError
 QEMU, _MEMORY_MB = "qemu-system-x86_64", 512
 #: Time for a boot without hardware virtualisation on a busy machine, and for a request, seconds.
 _BOOT_S, _PATIENCE_S = 180.0, 120.0
+#: Times that a boot is tried.
+_BOOTS = 3
 #: What ends a guest at once if its kernel crashes, and what keeps its console short.
 _COMMAND_LINE = (
     "console=ttyS0 quiet loglevel=4 panic=-1 oops=panic nokaslr mitigations=off audit=0 selinux=0 "
@@ -101,15 +103,24 @@ class Guest:
         self._pending = b""
 
     def __enter__(self) -> Guest:
-        with ExitStack() as begun:
-            self._start(begun)
-            self._end = begun.pop_all()
-        return self
+        # A boot on a busy machine may fail by itself.
+        for _ in range(_BOOTS):
+            with ExitStack() as begun:
+                problem = self._start(begun)
+                if problem is None:
+                    self._end = begun.pop_all()
+                    return self
+        raise EmmclabError(
+            f"{self._kernel.file}: the guest did not start: {problem}",
+            kind="failed",
+            hint="try another kernel",
+        )
 
     def __exit__(self, *_ended: object) -> None:
         self._end.close()
 
-    def _start(self, begun: ExitStack) -> None:
+    def _start(self, begun: ExitStack) -> GuestEndedError | None:
+        """Start the guest, for `begun` to end it; return why it did not start, if so."""
         initial = self._folder / "initrd"
         initramfs.write(self._kernel, self.file_system, initial)
         pairs = {name: socket.socketpair() for name in (wire.CONTROL, wire.LINES)}
@@ -131,14 +142,12 @@ class Guest:
         for _, theirs in pairs.values():
             theirs.close()
         self._control, self.lines = pairs[wire.CONTROL][0], pairs[wire.LINES][0]
+        self._pending = b""
         try:
             self._answer(_BOOT_S)
         except GuestEndedError as error:
-            raise EmmclabError(
-                f"{self._kernel.file}: the guest did not start: {error}",
-                kind="failed",
-                hint="try another kernel",
-            ) from None
+            return error
+        return None
 
     def _command(self, initial: Path, passed: Mapping[str, int]) -> list[str]:
         how = accelerator()

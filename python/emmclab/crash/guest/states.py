@@ -9,6 +9,17 @@ from pathlib import Path
 from emmclab.crash.guest.kernel import Kernel
 from emmclab.crash.guest.machine import Guest, GuestEndedError, GuestFiles, image
 from emmclab.crash.mounting import NotMountedError, kind_of
+from emmclab.crash.scratch import in_memory, scratch
+
+
+@contextmanager
+def guest_of(kernel: str | None, size: int) -> Iterator[GuestMounts | None]:
+    """Give a guest for images of `size` bytes, which boots when it is needed; `None` without a kernel."""
+    if kernel is None:
+        yield None
+        return
+    with scratch(in_memory(size)) as folder, GuestMounts(kernel, folder / "state.img") as guest:
+        yield guest
 
 
 class GuestMounts:
@@ -16,7 +27,7 @@ class GuestMounts:
 
     def __init__(self, kernel: str, disk: Path) -> None:
         """Store the paths of the kernel and of the image; files of the guest go into the image's folder."""
-        self._kernel, self._disk = kernel, disk
+        self.kernel, self.disk = kernel, disk
         self._guest: Guest | None = None
         self._end = ExitStack()
 
@@ -33,7 +44,7 @@ class GuestMounts:
         Raises:
             NotMountedError: the guest's kernel refuses, or crashes; with its reason.
         """
-        kind = kind_of(self._disk)
+        kind = kind_of(self.disk)
         if not kind:
             raise NotMountedError("the disk holds no file system that is known")
         try:
@@ -48,7 +59,7 @@ class GuestMounts:
         if self._guest is not None and self._guest.file_system != kind:
             self._stop()
         if self._guest is None:
-            guest = Guest(Kernel.of(self._kernel), kind, image(self._disk), self._disk.parent)
+            guest = Guest(Kernel.of(self.kernel), kind, image(self.disk), self.disk.parent)
             self._guest = self._end.enter_context(guest)
         return self._guest
 
