@@ -68,13 +68,14 @@ def forked() -> Commands:
 
 
 def emmclab(*arguments: object, **options: Any) -> subprocess.CompletedProcess[str]:
-    """Runs the command line in a process of its own."""
+    """Runs the command line in a process of its own, which has `patience_s` if that is given."""
     env = environment(**options.pop("env", {}))
+    patience_s = options.pop("patience_s", PATIENCE_S)
     command = [*COMMAND, *map(str, arguments)]
     if forked().can_run(env, options):
-        return forked().run(command, env, PATIENCE_S, **options)
+        return forked().run(command, env, patience_s, **options)
     return subprocess.run(
-        command, capture_output=True, text=True, env=env, timeout=PATIENCE_S, check=False, **options
+        command, capture_output=True, text=True, env=env, timeout=patience_s, check=False, **options
     )
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from conftest import Reproduced, emmclab, emmclab_json
+from conftest import PATIENCE_S, Reproduced, emmclab, emmclab_json
 from emmclab.errors import ConfigError
 from emmclab.papers.claims import CANNOT, DIRECTION, NOT, REPRODUCED
 from emmclab.papers.systor24.curves import (
@@ -41,6 +41,8 @@ def _reproduce(folder: Path, traces: Path) -> None:
     done = emmclab(
         *("reproduce", "systor24", "--traces", traces / "pixel6a", "--jobs", 2),
         *("--results", folder / "results", "--html", folder / "page.html", "--figures", folder / "figures"),
+        # The whole study takes some minutes, on a busy machine many.
+        patience_s=6 * PATIENCE_S,
     )
     assert done.returncode == 0, done.stderr
 
