@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import errno
 import fcntl
 import os
@@ -32,6 +33,8 @@ _MAGIC = (
     *((0, b"XFSB", "xfs"), (0x10040, b"_BHRfS_M", "btrfs"), (0x400, b"\x10\x20\xf5\xf2", "f2fs")),
     *((0x438, b"\x53\xef", "ext4"), (0x36, b"FAT1", "vfat"), (0x52, b"FAT32", "vfat")),
 )
+#: Of <sys/mount.h>: unmount when nothing uses it any more.
+_DETACH = 2
 #: The blocks of 4 KiB that hold these words.
 KIND_BLOCKS = tuple({offset // 4096 for offset, _, _ in _MAGIC})
 
@@ -57,20 +60,40 @@ def mounted(
     with _after_others(kind), _loop_device(image) as device:
         attached(device)
         complaints = KernelLog()
-        options = ["-o", "nouuid"] if kind == "xfs" else []
-        done = run_tool(["mount", *options, device, str(folder)], patience_s)
+        problem = _mount(kind, device, folder) if kind else _mount_by_tool(device, folder, patience_s)
         said = complaints.about(Path(device).name)
-        if done.returncode:
-            raise NotMountedError(said or _of_mount(done.stderr, device, folder))
+        if problem:
+            raise NotMountedError(said or problem)
         try:
             _require_this(device, folder)
             yield
         finally:
-            for how in ([], ["-l"]):
-                if run_tool(["umount", *how, str(folder)], patience_s).returncode == 0:
-                    break
+            _unmount(folder)
             if kind == "btrfs":
                 _forget(device)
+
+
+def _libc() -> ctypes.CDLL:
+    return ctypes.CDLL(None, use_errno=True)
+
+
+def _mount(kind: str, device: str, folder: Path) -> str:
+    """Mount a device, and return the problem, if any; a program for that takes 7 ms more."""
+    options = b"nouuid" if kind == "xfs" else None
+    given = (os.fsencode(device), os.fsencode(folder), kind.encode(), ctypes.c_ulong(0), options)
+    return "" if _libc().mount(*given) == 0 else os.strerror(ctypes.get_errno())
+
+
+def _mount_by_tool(device: str, folder: Path, patience_s: float) -> str:
+    """Mount a device whose file system is not known here, and return the problem, if any."""
+    done = run_tool(["mount", device, str(folder)], patience_s)
+    return _of_mount(done.stderr, device, folder) if done.returncode else ""
+
+
+def _unmount(folder: Path) -> None:
+    for how in (0, _DETACH):
+        if _libc().umount2(os.fsencode(folder), how) == 0:
+            break
 
 
 def kind_of(image: Path) -> str:
