@@ -10,6 +10,7 @@ from conftest import emmclab
 from emmclab.runtime.place import Folder
 from emmclab.studies.kept_types import Entry, Index
 from emmclab.studies.store import Store
+from emmclab.studies.verdicts import Ranking
 
 
 def test_index_and_cells_have_the_typed_fields_and_no_other(trace: Path, tmp_path: Path) -> None:
@@ -29,3 +30,18 @@ def test_index_and_cells_have_the_typed_fields_and_no_other(trace: Path, tmp_pat
     assert [msgspec.json.decode(text) for text in kept] == entries
     assert {"failed", "result"} <= {name for entry in entries for name in entry}
     assert {"device" in entry["cell"] for entry in entries} == {False, True}
+
+
+def test_rankings_have_the_typed_fields_and_no_other(trace: Path, tmp_path: Path) -> None:
+    study = tmp_path / "small.toml"
+    study.write_text(
+        f'name = "small"\ninputs = ["{trace}"]\n[[grid]]\nname = "g"\ndevices = ["nexus5", "ufs31"]\n'
+        'modes = ["open"]\nlayers = ["lfs"]\n'
+    )
+    emmclab("run", study, "--results", tmp_path / "results")
+    done = emmclab("report", study, "--results", tmp_path / "results", "--json", cwd=tmp_path)
+    rankings = msgspec.json.decode(done.stdout)["rankings"]
+    assert rankings and msgspec.convert(rankings, list[Ranking]) == rankings
+    (first, *_) = Store(Folder(tmp_path / "results" / "small")).results()
+    kept = msgspec.json.decode(first)
+    assert msgspec.convert(kept, Entry) == kept

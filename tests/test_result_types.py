@@ -15,10 +15,12 @@ import emmclab as lab
 from conftest import ROOT
 from emmclab.apps.closed_loop import run_application
 from emmclab.apps.result_types import AppFields
+from emmclab.devices.asked_options import AskedOptions
 from emmclab.devices.calibration import calibrate
 from emmclab.devices.calibration_types import Calibration
 from emmclab.devices.layers import LayerKind, layers
 from emmclab.devices.result_fields import result_fields
+from emmclab.devices.over_time_types import RunBin
 from emmclab.devices.result_types import ResultFields
 from emmclab.devices.setting_types import Capabilities, ExplainedSetting, FittedFigure
 from emmclab.live.serve import serve
@@ -90,6 +92,8 @@ def test_a_result_has_the_typed_fields_and_no_other(name: str) -> None:
     result = lab.Device.preset(preset).set(settings).simulate(trace, wrap_addresses=True, **options)
     msgspec.convert(result.to_dict(), ResultFields)
     assert set(_keys(result.to_dict(), ResultFields)) - set(_fields(ResultFields)) == set()
+    bins = result.to_dict().get("over_time", [])
+    assert msgspec.convert(bins, list[RunBin]) == bins
     assert result.fields["requests"]["total"] == result["requests.total"]
 
 
@@ -149,4 +153,6 @@ def test_the_package_reads_a_result_by_its_typed_fields() -> None:
 def test_figures_of_a_served_device_have_the_typed_fields_and_no_other() -> None:
     with serve("small-1gb", clock="free", nbd="auto") as disk:
         said = disk.stats(), disk.found
+        options = disk.result()["options"]
+    assert msgspec.convert(options, AskedOptions) == options
     assert msgspec.convert(msgspec.to_builtins(said), tuple[LiveStatus, FoundImage]) == said

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
     from emmclab.runtime.place import Place
     from emmclab.studies import Study
+    from emmclab.studies.kept_types import FailedRow
     from emmclab.studies.store import Finished, Missing
 
 #: Cells that are named where they ended early, or have no result.
@@ -304,7 +305,7 @@ def _refuse_missing(missing: Sequence[Missing], cells: int, again: str) -> None:
     )
 
 
-def _fail(failures: list[dict[str, str]], cells: int, *, everything: bool) -> None:
+def _fail(failures: list[FailedRow], cells: int, *, everything: bool) -> None:
     first = failures[0]
     device = f" on {first['device']}" if "device" in first else ""
     place = f"{first['input']}{device}"

@@ -6,9 +6,10 @@ import json
 from collections.abc import Mapping, Sequence
 from os import PathLike, fspath
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Any, Unpack, cast
 
 from emmclab import _core
+from emmclab.devices.asked_options import AskedOptions
 from emmclab.devices.layers import Setting, refuse_lines, settings_of, stack, stacks
 from emmclab.devices.preconditioning import parse_precondition
 from emmclab.devices.provenance import Provenance
@@ -361,11 +362,13 @@ class Device:
         return Result({"trace": source.name, **result, **whence, "options": said})
 
 
-def _said(given: Mapping[str, Any], second: Device | None) -> dict[str, Any]:
+def _said(given: Mapping[str, Any], second: Device | None) -> AskedOptions:
     """Return the options of a run as its result repeats them."""
-    said = {name.removesuffix("_ns"): given[name] for name in (*_OF_THE_CORE, "passes")}
+    kept = {name.removesuffix("_ns"): given[name] for name in (*_OF_THE_CORE, "passes")}
+    said = cast("AskedOptions", kept)
     if given["layers"]:
-        said |= {"layers": list(given["layers"]), "layer_settings": dict(given["layer_settings"] or {})}
+        said["layers"] = list(given["layers"])
+        said["layer_settings"] = dict(given["layer_settings"] or {})
         said["second"] = None if second is None else second.name
     if (victim := given["victim"]) is not None:
         said["victim"] = getattr(victim, "__name__", type(victim).__name__)

@@ -10,7 +10,7 @@ from emmclab.devices.result_fields import ResultField, shown_fields
 from emmclab.runtime.document import Document
 
 if TYPE_CHECKING:
-    from emmclab.devices.result_types import ResultFields, UfsUse
+    from emmclab.devices.result_types import KeptFields, ResultFields, UfsUse
 
 #: The group of a result that differs from run to run: the cost on this computer.
 WALL_GROUP = "computing"
@@ -183,7 +183,7 @@ class Result(Document):
         requests = self.fields["requests"]
         return requests["read"] + requests["write"] if "read" in requests else requests["total"]
 
-    def deterministic(self) -> dict[str, Any]:
+    def deterministic(self) -> KeptFields:
         """Return the groups that are the same on every computer and in every run.
 
         >>> import emmclab
@@ -191,4 +191,5 @@ class Result(Document):
         >>> sorted(set(result) - set(result.deterministic()))
         ['computing']
         """
-        return {name: group for name, group in self.to_dict().items() if name != WALL_GROUP}
+        kept = {name: group for name, group in self.to_dict().items() if name != WALL_GROUP}
+        return cast("KeptFields", kept)

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Any, Generic, NotRequired, TypedDict, TypeVar
 
+from emmclab.devices.asked_options import AskedOptions
+from emmclab.devices.over_time_types import RunBin
 from emmclab.traces.made_types import MadeFrom
 
 T = TypeVar("T")
@@ -421,8 +423,8 @@ class Computing(TypedDict):
     page_operations_per_s: float
 
 
-class DeviceFields(TypedDict):
-    """Fields of what a device did, by group."""
+class DeterministicFields(TypedDict):
+    """Fields of what a device did, by group, that are the same on every computer and in every run."""
 
     device: str
     configuration: Configuration
@@ -431,7 +433,7 @@ class DeviceFields(TypedDict):
     response: ResponseTimes
     percentiles: NotRequired[list[PercentileRow]]
     response_distribution: NotRequired[list[ResponseRow]]
-    over_time: NotRequired[list[dict[str, Any]]]
+    over_time: NotRequired[list[RunBin]]
     service: ServiceTimes
     waits: WaitTimes
     recorded: RecordedBeside
@@ -450,18 +452,30 @@ class DeviceFields(TypedDict):
     host: HostCounts | None
     #: What became of each record of the input; `reissued` is None where nothing tells re-issues.
     ledger: dict[str, int | None]
+    #: Each with `name`, times for which it held requests, and the counts that the layer declares.
     layers: NotRequired[list[dict[str, Any]]]
     durable: NotRequired[DurableTimes]
     first_writes: NotRequired[list[tuple[int, int]]]
     setting_changes: NotRequired[list[SettingChange]]
     second_device: NotRequired[SecondDevice]
-    computing: Computing
     provenance: NotRequired[MadeFrom]
+
+
+class DeviceFields(DeterministicFields):
+    """Fields of what a device did, by group."""
+
+    computing: Computing
 
 
 class ResultFields(DeviceFields):
     """Fields of a result, by group, as `emmclab simulate --json` prints them."""
 
     trace: str
-    #: How the run was asked for; the keys are those of `run_options`, without `_ns`.
-    options: dict[str, Any]
+    options: AskedOptions
+
+
+class KeptFields(DeterministicFields):
+    """Fields of a result without its cost on this computer, as studies keep it."""
+
+    trace: str
+    options: AskedOptions

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import shutil
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from os import PathLike, fspath
 from pathlib import Path
 from types import TracebackType
-from typing import Any
 
 from emmclab import _core
+from emmclab.devices.asked_options import AskedOptions
 from emmclab.devices.device import Device
 from emmclab.devices.layers import refuse_lines
 from emmclab.devices.result import Result
@@ -37,14 +37,14 @@ class LiveDevice:
         self,
         live: _core.Live,
         device: Device,
-        said: Mapping[str, Any],
+        said: AskedOptions,
         temporary: str | None,
         record: Path | None,
     ) -> None:
         """Hold a device of the core; `serve` makes one. `record` is the trace that it writes."""
         self._live = live
         self._device = device
-        self._said = dict(said)
+        self._said = said
         self._temporary = temporary
         self._result: Result | None = None
         #: Where clients find it, in the order in which the exports were asked for.

@@ -13,9 +13,9 @@ import shutil
 from collections.abc import Mapping, Sequence
 from os import PathLike, fspath
 from pathlib import Path
-from typing import Any
 
 from emmclab import _core
+from emmclab.devices.asked_options import AskedOptions
 from emmclab.devices.device import Device
 from emmclab.devices.layers import Setting, stack
 from emmclab.devices.preconditioning import no_trace
@@ -159,12 +159,22 @@ def serve(
         images=None if images is None else fspath(images),
         images_limit=images_limit,
     )
-    said: dict[str, Any] = {"clock": clock, "think": think, "precondition": aging, "seed": seed}
-    said |= {"check": check, "image": None if image is None else fspath(image)}
-    # Options of a replay that a live run has no choice of.
-    said |= {"rate": 1.0, "passes": 1, "wrap_addresses": False, "drain": False}
+    said: AskedOptions = {
+        "clock": clock,
+        "think": think,
+        "precondition": aging,
+        "seed": seed,
+        "check": check,
+        "image": None if image is None else fspath(image),
+        # Options of a replay that a live run has no choice of.
+        "rate": 1.0,
+        "passes": 1,
+        "wrap_addresses": False,
+        "drain": False,
+    }
     if layers:
-        said |= {"layers": list(layers), "layer_settings": dict(layer_settings or {})}
+        said["layers"] = list(layers)
+        said["layer_settings"] = dict(layer_settings or {})
         said["second"] = None if beside is None else beside.name
     temporary = None
     if nbd == "auto":

@@ -14,8 +14,8 @@ from emmclab import _core
 from emmclab.devices.device import Device
 from emmclab.devices.result import Result
 from emmclab.errors import ConfigError
+from emmclab.studies.kept_types import Run
 from emmclab.studies.results import Results
-from emmclab.studies.tables import Run
 from emmclab.traces.profile import Profile
 from emmclab.traces.trace import Trace
 

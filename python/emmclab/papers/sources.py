@@ -15,7 +15,7 @@ import tomllib
 from emmclab.apps.closed_loop import hosts
 from emmclab.devices.device import Device
 from emmclab.papers.measuring import Reads
-from emmclab.studies.tables import Run
+from emmclab.studies.kept_types import Run
 from emmclab.traces.workload import PARAMETERS_OF, Workload, benchmark_sources, workloads
 
 #: Counters of the bytes that layers handle themselves.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypedDict
 
 from emmclab.devices.advise import FIGURES, ORDERS, Option, options
 from emmclab.devices.device import Device
@@ -26,6 +26,19 @@ METRICS = {by: field.column for by, field in FIGURES.items()}
 RAM, CAPACITY = "configuration_ram_kb", "configuration_capacity_bytes"
 #: The choice that leaves an option out.
 OFF = "no"
+
+
+class DeepFields(TypedDict):
+    """What a search of combinations found, as `emmclab advise --deep --json` prints it."""
+
+    ranked_by: str
+    trials: int
+    seed: int
+    budget: int
+    #: Figures of the device as it is.
+    device: dict[str, float]
+    #: Names of the options, and figures by name.
+    front: list[dict[str, list[str] | float]]
 
 
 @dataclass(frozen=True)
@@ -85,7 +98,7 @@ class Deep:
         fewer = ({**best.values, name: OFF} for name, value in best.values.items() if value != OFF)
         return [values for values in fewer if values not in tried]
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> DeepFields:
         """Return the combinations that no other beats, best first."""
         front = sorted(self.found.front(), key=lambda one: one.figures[self.metric])
         return {

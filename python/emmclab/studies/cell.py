@@ -8,13 +8,13 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from emmclab import __version__
 from emmclab.devices.device import Device
 from emmclab.errors import EmmclabError, InputError, UnsupportedError
 from emmclab.runtime.build import build_digest
 from emmclab.runtime.local_copies import file_digest, located
+from emmclab.studies.cell_options import CellOptions
 from emmclab.studies.grid import FILES
 from emmclab.studies.input import Input
 from emmclab.studies.kept_types import CellFields, Entry
@@ -51,7 +51,7 @@ class Cell:
         if self.input.reading != "{}":
             said["reading"] = json.loads(self.input.reading)
         if self.device:
-            options = json.loads(self.options)
+            options = _parsed(self.options)
             said["device"] = self.device_name
             said["device_digest"] = self.device_digest
             said["settings"] = json.loads(self.settings)
@@ -62,18 +62,18 @@ class Cell:
             if Path(located(aging)).is_file():
                 said["precondition_digest"] = file_digest(aging)
         elif self.options != "{}":
-            said["options"] = json.loads(self.options)
+            said["options"] = _parsed(self.options)
         return said
 
     @property
     def kind(self) -> CellKind:
         """Whether the input is profiled, replayed, run live or in closed loop, or power is cut."""
-        return kind_of_cell({"grid": self.grid, "options": _parsed(self.options)})
+        return kind_of_cell(self.grid, _parsed(self.options))
 
     @functools.cached_property
     def prepared(self) -> tuple[object, ...]:
         """What takes time to make ready and is kept for the next cell: a device in use, else the input."""
-        options = json.loads(self.options)
+        options = _parsed(self.options)
         if self.device and options.get("precondition", "none") != "none":
             return self.grid, self.device, self.settings, options.get("capacity"), options["precondition"]
         return self.grid, self.input
@@ -91,8 +91,8 @@ class Cell:
         if what == "none" or not images.limit:
             return True
         devices = [self._configured()]
-        if options.get("second") and not Path(what).is_file():
-            devices.append(Device.named(options["second"]))
+        if (second := options.get("second")) and not Path(what).is_file():
+            devices.append(Device.named(second))
         try:
             return all(
                 device.precondition(images.folder, what, seed=self.input.seed, images_limit=images.limit)
@@ -111,7 +111,7 @@ class Cell:
         impossible is a result too: the cell has `failed`.
         """
         try:
-            return {"cell": self.identity(), "result": self._result(images)}
+            return {"cell": self.identity(), "result": dict(self._result(images))}
         except EmmclabError as error:
             if isinstance(error, (InputError, UnsupportedError)) or error.errno is not None:
                 raise
@@ -119,7 +119,7 @@ class Cell:
 
     def files(self) -> list[str]:
         """Return the files that the cell reads: trace or model, devices, and a trace for preconditioning."""
-        options = json.loads(self.options)
+        options = _parsed(self.options)
         named = (self.device, options.get("second") or "")
         found = [name for name in named if "/" in name or name.endswith(".toml")]
         if not self.input.synthetic or self.input.source.endswith(".toml"):
@@ -128,19 +128,19 @@ class Cell:
             found.append(aging)
         return found
 
-    def _options(self) -> dict[str, Any]:
+    def _options(self) -> CellOptions:
         """Return the options, with files where they are on this machine."""
-        options: dict[str, Any] = json.loads(self.options)
+        options = _parsed(self.options).copy()
         for name in FILES:
-            if options.get(name):
-                options[name] = located(options[name])
+            if named := options.get(name):
+                options[name] = located(named)
         return options
 
     def _configured(self) -> Device:
         device = Device.named(located(self.device))
         if self.settings != "{}":
             device = device.set(json.loads(self.settings))
-        capacity = json.loads(self.options).get("capacity")
+        capacity = _parsed(self.options).get("capacity")
         if capacity:
             device = device.with_capacity(capacity)
         # A result of another device would be kept under the key of this one.
@@ -153,13 +153,13 @@ class Cell:
             )
         return device
 
-    def _result(self, images: Images | None) -> dict[str, Any]:
+    def _result(self, images: Images | None) -> Mapping[str, object]:
         options = self._options()
-        return self.kind.run(Work(self.input, options, json.loads(self.options), self._configured, images))
+        return self.kind.run(Work(self.input, options, _parsed(self.options), self._configured, images))
 
 
 @functools.lru_cache(maxsize=64)
-def _parsed(options: str) -> Mapping[str, Any]:
-    """Parse options, which many cells share as one text."""
-    found: dict[str, Any] = json.loads(options)
+def _parsed(options: str) -> CellOptions:
+    """Parse options, which many cells share as one text; they are not to be changed."""
+    found: CellOptions = json.loads(options)
     return found

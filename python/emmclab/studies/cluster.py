@@ -67,9 +67,7 @@ class RayCluster:
         if address is None:
             _keep_strangers_out()
         self._ray = library("ray")
-        how: dict[str, Any] = (
-            {"num_cpus": jobs or os.cpu_count()} if address is None else {"address": address}
-        )
+        how = {"num_cpus": jobs or os.cpu_count()} if address is None else {"address": address}
         quiet = {"log_to_driver": False, "logging_level": logging.CRITICAL, "configure_logging": True}
         try:
             _reach(address)

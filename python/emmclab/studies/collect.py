@@ -15,10 +15,11 @@ from emmclab.studies.cell import Cell
 from emmclab.studies.definition import Study
 from emmclab.studies.freshness import made_of
 from emmclab.studies.kept import ask
+from emmclab.studies.kept_types import Run
 from emmclab.studies.results import Results
 from emmclab.studies.run import about
 from emmclab.studies.store import Missing, Store
-from emmclab.studies.tables import Run, row_of_cell
+from emmclab.studies.tables import row_of_cell
 
 #: The name of what tells about the study in the metadata of the file.
 _ABOUT = "emmclab"

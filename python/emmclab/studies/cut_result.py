@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
 from emmclab.crash.json_types import FindingFields
+from emmclab.devices.layers import Setting
+from emmclab.studies.cell_options import CellOptions
 
 #: Verdicts on a cell, the best first.
 KEPT, DOCUMENTED, RULE, LOST = "kept", "documented", "rule broken", "lost"
@@ -68,8 +70,8 @@ class CutCell(msgspec.Struct, frozen=True):
     grid: str
     input: str
     device: str
-    settings: dict[str, Any]
-    options: dict[str, Any]
+    settings: dict[str, Setting]
+    options: CellOptions
 
 
 class CutRun(NamedTuple):
@@ -79,6 +81,6 @@ class CutRun(NamedTuple):
     result: CutResult
 
     @staticmethod
-    def of(kept: Mapping[str, Any]) -> CutRun:
+    def of(kept: Mapping[str, object]) -> CutRun:
         """Take the parts of a result as it is kept, with its cell in the same mapping."""
         return CutRun(msgspec.convert(kept, CutCell), msgspec.convert(kept, CutResult))

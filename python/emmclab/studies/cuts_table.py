@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import msgspec
 
 from emmclab.crash.json_types import FindingFields
+from emmclab.devices.layers import Setting
 from emmclab.studies.cut_result import DOCUMENTED, KEPT, LOST, RULE, VERDICTS, CutCell, CutResult
+from emmclab.studies.kept_types import FailedCell
 from emmclab.studies.results import Results
 from emmclab.studies.summary import written
-from emmclab.studies.tables import KeptCell
 
 #: The verdict on a cell that failed: its states were not judged.
 NOT_JUDGED = "not judged"
@@ -97,7 +97,7 @@ def _both(one: Verdict, other: Verdict) -> Verdict:
     )
 
 
-def cell_of(failure: KeptCell) -> CutCell:
+def cell_of(failure: FailedCell) -> CutCell:
     """Return the cell of a run that failed."""
     return msgspec.convert(failure, CutCell)
 
@@ -119,7 +119,7 @@ def column_of(cell: CutCell) -> Column:
     return Column(options["file_system"], " ".join(device), " ".join(layer) or "none")
 
 
-def _written(settings: Mapping[str, Any]) -> list[str]:
+def _written(settings: Mapping[str, Setting]) -> list[str]:
     return [f"{key}={written(value)}" for key, value in settings.items()]
 
 

@@ -9,13 +9,14 @@ import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, cast
 
 from emmclab.devices.device import Device
 from emmclab.devices.layers import Setting, settings_of, stack
 from emmclab.devices.preconditioning import parse_precondition
 from emmclab.errors import ConfigError, EmmclabError
 from emmclab.studies.cell import Cell
+from emmclab.studies.cell_options import CellOptions, LayerOptions, PercentileOptions, SharedOptions
 from emmclab.studies.grid import LAYER_OPTIONS, OPTIONS, Grid
 from emmclab.studies.input import Input, Sources
 from emmclab.studies.kinds import kind_of_modes
@@ -49,7 +50,7 @@ def expand(study: Study) -> list[Cell]:
         kind = kind_of_modes(grid.modes)
         with _naming(study.file, grid):
             _check(grid)
-            shared = {**_shared_options(grid), **kind.grid_options(grid)}
+            shared: CellOptions = {**_shared_options(grid), **kind.grid_options(grid)}
             inputs = _inputs(study, grid, sources)
         for device, values, mode, variant in _points(grid):
             of_layers = settings_of(grid.layers, values)
@@ -59,7 +60,7 @@ def expand(study: Study) -> list[Cell]:
             if point not in devices:
                 with _naming(study.file, grid):
                     devices[point] = _name_and_digest(device, settings, grid.capacity)
-            options = {
+            options: CellOptions = {
                 "mode": mode,
                 **shared,
                 **kind.variant_options(grid, variant, common),
@@ -155,26 +156,27 @@ def _name_and_digest(device: str, settings: Mapping[str, Setting], capacity: str
     return made.name, made.digest
 
 
-def _shared_options(grid: Grid) -> dict[str, Any]:
+def _shared_options(grid: Grid) -> SharedOptions:
     """Return the options that all cells of a grid have, whatever they run."""
-    options: dict[str, Any] = {name: getattr(grid, name) for name in OPTIONS}
+    options = cast("SharedOptions", {name: getattr(grid, name) for name in OPTIONS})
     if grid.capacity:
         options["capacity"] = grid.capacity
     return options
 
 
-def _percentiles(study: Study) -> dict[str, Any]:
+def _percentiles(study: Study) -> PercentileOptions:
     return {"percentiles": list(study.percentiles)} if study.percentiles else {}
 
 
-def _layer_options(grid: Grid, settings: Mapping[str, Setting]) -> dict[str, Any]:
+def _layer_options(grid: Grid, settings: Mapping[str, Setting]) -> LayerOptions:
     """Return the options of layers; `settings` are those of this point, beside those of all points."""
     if not grid.layers:
         return {}
+    kept = cast("LayerOptions", {name: getattr(grid, name) for name in LAYER_OPTIONS})
     return {
         "layers": list(grid.layers),
         "layer_settings": {**grid.layer_settings, **settings},
-        **{name: getattr(grid, name) for name in LAYER_OPTIONS},
+        **kept,
         "second": grid.second or None,
     }
 

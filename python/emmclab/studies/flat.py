@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from emmclab.devices.result_fields import result_fields
 from emmclab.runtime.parquet import Row
+from emmclab.studies.kept_types import CellFields
 from emmclab.traces.profile_options import percentile_label
 
 #: Groups of settings, which become JSON; and groups that a run may not have.
@@ -18,7 +19,7 @@ _OPTIONAL_GROUPS = ("cache", "host", "wear.lifetime")
 _LEFT_OUT = ("app.requests", "app.over_time")
 
 
-def with_settings(row: Row, cell: Mapping[str, Any]) -> Row:
+def with_settings(row: Row, cell: CellFields) -> Row:
     """Return a column for each setting of a cell, its device and its layers: `gc.policy` is `gc_policy`.
 
     Where a field of the result has that name, the column is `set_gc_policy`.

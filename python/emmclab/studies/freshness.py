@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 from pathlib import Path
-from typing import Any
+from typing import TypedDict, cast
 
 import duckdb
 
@@ -22,6 +22,14 @@ MADE_OF = "emmclab_made_of"
 _SMALL = 16 << 20
 
 
+class _MadeOf(TypedDict):
+    """What a table was made of: `files` has the digest of each file that the study names."""
+
+    study: str
+    build: str
+    files: dict[str, str]
+
+
 def made_of(study: Study) -> dict[str, str]:
     """Return the metadata of tables: the study, the build, and the digest of each file that it names.
 
@@ -33,7 +41,7 @@ def made_of(study: Study) -> dict[str, str]:
     files = {name: file_digest(name) for name in _named_files(study)}
     is_bundled = study.name in bundled() and study.file == f"{study.name}.toml"
     named = study.name if is_bundled else study.file or study.name
-    said = {"study": named, "build": build_digest(), "files": files}
+    said: _MadeOf = {"study": named, "build": build_digest(), "files": files}
     return {MADE_OF: json.dumps(said, sort_keys=True)}
 
 
@@ -63,10 +71,10 @@ def changes(table: Path) -> list[str]:
 def study_of(table: Path) -> str:
     """Return the study that a table is of, by its file, or by the name of one that comes with emmclab."""
     said = _said_by(table)
-    return "STUDY" if said is None else str(said["study"])
+    return "STUDY" if said is None else said["study"]
 
 
-def _has_changed(name: str, said: dict[str, Any], since_ns: int) -> bool:
+def _has_changed(name: str, said: _MadeOf, since_ns: int) -> bool:
     path = Path(name)
     try:
         there = path.stat()
@@ -77,12 +85,12 @@ def _has_changed(name: str, said: dict[str, Any], since_ns: int) -> bool:
     return digest([path]) not in (None, said["files"][name])
 
 
-def _said_by(table: Path) -> dict[str, Any] | None:
+def _said_by(table: Path) -> _MadeOf | None:
     """Read what a table says of itself; None where it says nothing."""
     with contextlib.suppress(duckdb.Error, ValueError), questions() as asked:
         ask = "select decode(value) from parquet_kv_metadata($path) where decode(key) = $key"
         row = asked.execute(ask, {"path": str(table), "key": MADE_OF}).fetchone()
         said = json.loads(row[0]) if row else None
-        if isinstance(said, dict) and {"study", "build", "files"} <= set(said):
-            return said
+        if isinstance(said, dict) and set(said) >= _MadeOf.__required_keys__:
+            return cast("_MadeOf", said)
     return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import Literal, TypedDict, cast
 
 from emmclab.devices.layers import Setting
 from emmclab.devices.run_options import DEFAULTS, RUN_OPTIONS
@@ -18,7 +18,7 @@ OPTIONS = ("precondition", "rate", "wrap_addresses")
 #: Those that cells with layers keep.
 LAYER_OPTIONS = ("second", "first_writes", "drain")
 #: Options that may name a file.
-FILES = ("second", "precondition")
+FILES: tuple[Literal["second", "precondition"], ...] = ("second", "precondition")
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,32 @@ class Grid:
     host: str = ""
 
 
-def shared_fields(read: TomlTable) -> dict[str, Any]:
+class SharedFields(TypedDict):
+    """The fields of `Grid` that grids of every kind have."""
+
+    name: str
+    place: str
+    devices: tuple[str, ...]
+    modes: tuple[str, ...]
+    seeds: tuple[int, ...]
+    axes: dict[str, tuple[Setting, ...]]
+    set: dict[str, Setting]
+    layers: tuple[str, ...]
+    layer_settings: dict[str, Setting]
+
+
+class GridRunFields(TypedDict):
+    """The fields of `Grid` that are options of a run."""
+
+    precondition: str
+    rate: float
+    wrap_addresses: bool
+    second: str
+    first_writes: int
+    drain: bool
+
+
+def shared_fields(read: TomlTable) -> SharedFields:
     """Read the fields that grids of every kind have."""
     return {
         "name": read.text("name"),
@@ -93,11 +118,11 @@ def _axes(read: TomlTable) -> dict[str, tuple[Setting, ...]]:
     return {key: tuple(once(values)) for key, values in axes.items()}
 
 
-def run_options(read: TomlTable) -> dict[str, Any]:
+def run_options(read: TomlTable) -> GridRunFields:
     """Read the keys of a grid that are options of a run."""
     found = {}
     for name in (*OPTIONS, *LAYER_OPTIONS):
         default = getattr(Grid, name)
         kind = (int, float) if isinstance(default, float) else type(default)
         found[name] = read.one(name, kind, default)
-    return found
+    return cast("GridRunFields", found)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from emmclab.studies.kept_types import Run
 from emmclab.studies.results import Results
-from emmclab.studies.tables import Run
 
 
 def stand_ins(results: Results) -> dict[str, str]:

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
 
+from emmclab.devices.layers import Setting
 from emmclab.errors import ConfigError
 from emmclab.runtime.local_copies import file_digest, located
 from emmclab.studies.program import Program
@@ -37,7 +37,7 @@ class Input:
 
     @staticmethod
     def of(
-        source: str, seed: int, requests: int = 0, reading: Mapping[str, Any] = MappingProxyType({})
+        source: str, seed: int, requests: int = 0, reading: Mapping[str, Setting] = MappingProxyType({})
     ) -> Input:
         """Find an input by the name of a workload or annotated trace, or the path of a model or trace.
 
@@ -116,7 +116,7 @@ def _number(source: str, text: str) -> int:
 class Sources:
     """Inputs of a study by name; a trace and its twin of the same name are distinguished by their files."""
 
-    def __init__(self, reading: Mapping[str, Any], programs: Mapping[str, Program]) -> None:
+    def __init__(self, reading: Mapping[str, Setting], programs: Mapping[str, Program]) -> None:
         """Take the options of reading of the study, and its programs by name."""
         self._reading = reading
         self.programs = programs

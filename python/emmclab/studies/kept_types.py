@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Any, NotRequired, TypedDict
 
+from emmclab.apps.result_types import KeptAppRun
 from emmclab.devices.layers import Setting
+from emmclab.devices.result_types import DeterministicFields, KeptFields
+from emmclab.studies.cell_options import CellOptions
 
 
 class Asked(TypedDict):
@@ -28,7 +31,7 @@ class CellFields(Asked):
     device: NotRequired[str]
     device_digest: NotRequired[str]
     settings: NotRequired[dict[str, Setting]]
-    options: NotRequired[dict[str, Any]]
+    options: NotRequired[CellOptions]
 
 
 class Failed(TypedDict):
@@ -36,6 +39,72 @@ class Failed(TypedDict):
 
     message: str
     hint: str | None
+
+
+class FailedCell(CellFields, Failed):
+    """A cell that failed."""
+
+
+class FlatCell(TypedDict):
+    """The columns of the flat row of a cell that messages name; the row has those of its table, too."""
+
+    grid: str
+    input: str
+    seed: int
+    device: NotRequired[str]
+
+
+class FailedRow(FlatCell):
+    """The row of a cell that failed."""
+
+    message: str
+    hint: str | None
+
+
+class RunRow(FlatCell):
+    """The row of a run; if its device stopped early, it gives the reason."""
+
+    run_stopped: NotRequired[str | None]
+
+
+class FileSystemFields(TypedDict):
+    """The file system of a program on a served device, as `FileSystem`."""
+
+    format: str
+    mount_options: str
+    dirty_mb: int
+
+
+class LiveSoftware(TypedDict):
+    """What a program ran on: kernel and tools with their versions, and the file system."""
+
+    host: dict[str, str]
+    file_system: FileSystemFields
+
+
+class RunFields(KeptFields):
+    """The result of a cell that ran on a device."""
+
+    #: Of an application: its times and its I/O.
+    app: NotRequired[KeptAppRun]
+    #: Of a program on a served device.
+    live: NotRequired[LiveSoftware]
+
+
+class Run(DeterministicFields, Asked):
+    """A result as it is kept, with its cell."""
+
+    trace: str
+    device_digest: str
+    #: By dotted key, with values as the device declares them.
+    settings: dict[str, Any]
+    options: CellOptions
+    app: NotRequired[KeptAppRun]
+    live: NotRequired[LiveSoftware]
+    #: The recorded trace that takes the place of the workload `input`.
+    recorded_as: NotRequired[str]
+    #: Why the cell failed; it then has no result.
+    message: NotRequired[str]
 
 
 class Entry(TypedDict):

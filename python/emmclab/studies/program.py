@@ -12,13 +12,16 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import cast
 
 from emmclab.devices.device import Device
+from emmclab.devices.layers import Setting
 from emmclab.errors import InputError
 from emmclab.live.device import LiveDevice
 from emmclab.live.serve import MORE_PATH, require_loop, require_tools, serve
 from emmclab.runtime.toml_table import TomlTable
+from emmclab.studies.cell_options import ImageOptions
+from emmclab.studies.kept_types import FileSystemFields, LiveSoftware, RunFields
 
 #: What a live study needs on this machine beside the tools of its programs, with its Debian package.
 _TOOLS = {"sh": "dash", "setsid": "util-linux", "setpriv": "util-linux", "sync": "coreutils"}
@@ -65,6 +68,16 @@ class Program:
         """Make a program of the text of `to_json`."""
         fields = json.loads(text)
         return Program(**{**fields, "file_system": FileSystem(**fields["file_system"])})
+
+
+class ServedOptions(ImageOptions, total=False):
+    """The options of `emmclab.serve` that cells have."""
+
+    precondition: str
+    layers: list[str]
+    layer_settings: dict[str, Setting]
+    second: str | None
+    seed: int
 
 
 def expanded(program: Program, axes: Mapping[str, tuple[int | str, ...]]) -> list[Program]:
@@ -153,7 +166,7 @@ def require(programs: Iterable[Program]) -> None:
     require_tools(needs)
 
 
-def run_program(program: Program, device: Device, options: Mapping[str, Any]) -> dict[str, Any]:
+def run_program(program: Program, device: Device, options: ServedOptions) -> RunFields:
     """Run a program on a served device with a free clock; give the result of its measured part.
 
     Before that part the layers have moved what they kept aside; after it all data is written back, and then
@@ -174,7 +187,10 @@ def run_program(program: Program, device: Device, options: Mapping[str, Any]) ->
             _script(disk, program, "run", f"{program.run}\nsync --file-system {mount}", log)
             # Unmounting writes, too, and so does the file system whenever it likes.
             result = disk.drain().deterministic()
-    return {**result, "live": {"host": host_of(program), "file_system": asdict(program.file_system)}}
+    software = LiveSoftware(
+        host=host_of(program), file_system=cast("FileSystemFields", asdict(program.file_system))
+    )
+    return cast("RunFields", {**result, "live": software})
 
 
 def _script(disk: LiveDevice, program: Program, part: str, text: str, log: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
@@ -13,11 +13,11 @@ from typing import Any, cast
 from emmclab.errors import EmmclabError
 from emmclab.runtime.place import Place
 from emmclab.studies.cut_result import CutRun
-from emmclab.studies.kept_types import About, Entry
+from emmclab.studies.kept_types import About, Entry, FailedCell, Run
 from emmclab.studies.kinds import PROFILES, kind_of_cell
 from emmclab.studies.kinds.kind import RUNS
 from emmclab.studies.store import Store
-from emmclab.studies.tables import Digest, KeptCell, Run
+from emmclab.studies.tables import Digest
 from emmclab.traces.profile import Profile
 from emmclab.traces.workload import workload_groups, workloads
 
@@ -31,10 +31,10 @@ class Results:
     runs: list[Run]
     digest: str
     """SHA-256 of everything, first 16 digits."""
-    failures: list[KeptCell] = field(default_factory=list)
+    failures: list[FailedCell] = field(default_factory=list)
     """Cells that failed, each with `message` and `hint`."""
-    cuts: list[KeptCell] = field(default_factory=list)
-    """Cells that cut power; they are not among the runs."""
+    cuts: list[Mapping[str, object]] = field(default_factory=list)
+    """Cells that cut power, as `CutRun.of` takes them; they are not among the runs."""
 
     @staticmethod
     def load(place: Place | Path, *, of_run: Callable[[Run], Run] | None = None) -> Results:
@@ -63,7 +63,7 @@ class Results:
 
     def _take(self, entry: Entry, of_run: Callable[[Run], Run] | None) -> None:
         cell = entry["cell"]
-        kind = kind_of_cell(cell)
+        kind = kind_of_cell(cell["grid"], cell.get("options"))
         if "failed" in entry:
             self.failures.append({**cell, **entry["failed"]})
         elif kind is PROFILES:

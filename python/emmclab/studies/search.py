@@ -313,7 +313,7 @@ class _Search:
         asked.tell(of_optuna, [trial.figures[one.metric] for one in self._objectives])
 
 
-def _by_seed(name: str, cells: Sequence[Cell], rows: Sequence[dict[str, Any]]) -> dict[int, float]:
+def _by_seed(name: str, cells: Sequence[Cell], rows: Sequence[Row]) -> dict[int, float]:
     """Return a figure of a trial for each seed."""
     seeds = [cell.input.seed for cell in cells]
     return {
@@ -348,7 +348,7 @@ def _reason(row: Any) -> str:
     return f"ended early: {stopped}" if stopped else ""
 
 
-def _figure(name: str, rows: list[dict[str, Any]]) -> float:
+def _figure(name: str, rows: list[Row]) -> float:
     """Return a figure of a trial: the geometric mean over its cells, the arithmetic one of shares.
 
     Raises:

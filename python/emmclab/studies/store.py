@@ -24,10 +24,10 @@ from emmclab.runtime.place import Folder, Place
 from emmclab.runtime.seal import is_whole
 from emmclab.studies.cell import Cell
 from emmclab.studies.kept import Kept, PartWriter, ask, keys_of, undamaged, write_joined
-from emmclab.studies.kept_types import About, Index, MissingCell
+from emmclab.studies.kept_types import About, FailedRow, Index, MissingCell, RunRow
 from emmclab.studies.kinds import TABLES
 from emmclab.studies.kinds.kind import Images
-from emmclab.studies.tables import Digest, KeptCell, kept_rows
+from emmclab.studies.tables import Digest, kept_rows
 
 #: Most bytes of preconditioned devices in the results folder of a study, where nothing else is said.
 IMAGES_BYTES = 4 << 30
@@ -80,11 +80,11 @@ class Finished:
     #: Numbers of results by table: `runs`, `cuts`, `profiles`, `failures`.
     counts: dict[str, int] = field(default_factory=dict)
     #: Flat rows of cells that failed, and of runs whose device stopped early.
-    failures: list[KeptCell] = field(default_factory=list)
-    early: list[KeptCell] = field(default_factory=list)
+    failures: list[FailedRow] = field(default_factory=list)
+    early: list[RunRow] = field(default_factory=list)
     #: How many runs were overloaded, and the rows of the first of them, at most `MOST_OVERLOADED`.
     overloaded_runs: int = 0
-    overloaded: list[KeptCell] = field(default_factory=list)
+    overloaded: list[RunRow] = field(default_factory=list)
     missing: list[Missing] = field(default_factory=list)
 
 

@@ -6,15 +6,16 @@ import functools
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, cast
+from typing import Any, Literal, NamedTuple, cast
 
 from emmclab.devices.intervals import Interval, difference_interval
 from emmclab.devices.result import at
 from emmclab.devices.result_fields import ResultField, result_field
 from emmclab.devices.spread import Spread, order_of
+from emmclab.studies.kept_types import Run
 from emmclab.studies.kinds.profile import PROFILE
 from emmclab.studies.results import Results
-from emmclab.studies.tables import Run, stop_of
+from emmclab.studies.tables import stop_of
 from emmclab.traces.profile_options import percentile_label
 
 
@@ -109,7 +110,7 @@ _READ = (
 #: Points that a note names.
 _NAMED = 3
 #: Options that are swept beside the settings.
-_OPTIONS = ("mode", "network")
+_OPTIONS: tuple[Literal["mode", "network"], ...] = ("mode", "network")
 
 
 @functools.cache
@@ -129,7 +130,7 @@ def summed(run: Run) -> Run:
     >>> summed({"grid": "g", "seed": 1, "run": {"stopped": None, "seconds": 2.0}, "waits": {"gc_ms": 1.0}})
     {'grid': 'g', 'seed': 1, 'run': {'stopped': None}}
     """
-    part: dict[str, Any] = {}
+    part: dict[str, object] = {}
     whole: Mapping[str, Any] = run
     for name, fields in _fields_read().items():
         if name in whole:
@@ -282,9 +283,9 @@ def swept_keys(runs: Iterable[Run]) -> dict[str, list[Any]]:
     return {key: found for key, found in values.items() if len(found) > 1}
 
 
-def _keys(run: Run) -> dict[str, Any]:
+def _keys(run: Run) -> Mapping[str, Any]:
     options = run.get("options", {})
-    chosen = {name: options[name] for name in _OPTIONS if name in options}
+    chosen: dict[str, str] = {name: options[name] for name in _OPTIONS if name in options}
     return {"device": run["device"], **chosen, **run.get("settings", {}), **options.get("layer_settings", {})}
 
 

@@ -5,33 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator
-from typing import Any, NotRequired
 
-from emmclab.apps.result_types import KeptAppRun
-from emmclab.devices.result_types import ResultFields
 from emmclab.runtime.parquet import Line, Row, form_of, text_of
 from emmclab.studies.flat import flat, with_settings
-from emmclab.studies.kept_types import Asked, Entry
+from emmclab.studies.kept_types import Entry, Run
 from emmclab.studies.kinds import kind_of_cell
-
-
-class Run(ResultFields, Asked):
-    """A result as it is kept, with its cell."""
-
-    device_digest: str
-    settings: dict[str, Any]
-    #: Of an application: its times and its I/O.
-    app: NotRequired[KeptAppRun]
-    #: Of a program on a served device: host and file system.
-    live: NotRequired[dict[str, Any]]
-    #: The recorded trace that takes the place of the workload `input`.
-    recorded_as: NotRequired[str]
-    #: Why the cell failed; it then has no result.
-    message: NotRequired[str]
-
-
-#: A cell with what is kept of it in another form: why it failed, its power cuts, or its flat row.
-KeptCell = dict[str, Any]
 
 
 class Digest:
@@ -74,7 +52,7 @@ def rows_of(entry: Entry) -> Iterator[tuple[str, Row]]:
     if "failed" in entry:
         yield "failures", with_settings(flat({**cell, **entry["failed"]}), cell)
         return
-    yield from kind_of_cell(cell).rows(cell, entry["result"])
+    yield from kind_of_cell(cell["grid"], cell.get("options")).rows(cell, entry["result"])
 
 
 def stop_of(run: Run) -> str | None:
@@ -83,5 +61,4 @@ def stop_of(run: Run) -> str | None:
     >>> stop_of({"run": {"stopped": "the device is full"}})
     'the device is full'
     """
-    stopped: str | None = run["run"]["stopped"]
-    return stopped
+    return run["run"]["stopped"]

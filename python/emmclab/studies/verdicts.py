@@ -2,21 +2,69 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TypedDict
 
+from emmclab.devices.layers import Setting
 from emmclab.studies import cuts_table
 from emmclab.studies.results import Results
 from emmclab.studies.summary import Ranked, summaries
 
 
-def rankings(results: Results) -> list[dict[str, Any]]:
+class _RankedBy(TypedDict):
+    """The best and the worst setting by a metric."""
+
+    metric: str
+    unit: str
+    best: dict[str, Setting]
+    best_value: float
+    worst: dict[str, Setting]
+    worst_value: float
+    change_pct: float | None
+    is_equal: bool
+    is_told_apart: bool
+    alike: list[dict[str, Setting]]
+    interval: list[float] | None
+    inputs: list[str]
+    seeds: int
+
+
+class Ranking(_RankedBy):
+    """The same, of a grid."""
+
+    grid: str
+
+
+class CutVerdict(TypedDict):
+    """The verdict on a workload on a file system, device and layer whose power was cut."""
+
+    workload: str
+    file_system: str
+    device: str
+    layer: str
+    verdict: str
+    level: str
+    cuts: int
+    states: int
+    lost_states: int
+    documented_states: int
+
+
+class CutVerdicts(TypedDict):
+    """The verdicts of a study of power cuts, with the count of each."""
+
+    answer: str
+    verdicts: dict[str, int]
+    runs: list[CutVerdict]
+
+
+def rankings(results: Results) -> list[Ranking]:
     """Return the best and the worst setting of each grid by each metric, and whether they are told apart."""
     return [
         {"grid": summary.grid, **_ranking(one)} for summary in summaries(results) for one in summary.ranked
     ]
 
 
-def _ranking(ranked: Ranked) -> dict[str, Any]:
+def _ranking(ranked: Ranked) -> _RankedBy:
     return {
         "metric": ranked.metric.name,
         "unit": ranked.metric.unit,
@@ -34,9 +82,9 @@ def _ranking(ranked: Ranked) -> dict[str, Any]:
     }
 
 
-def cut_verdicts(results: Results) -> dict[str, Any]:
+def cut_verdicts(results: Results) -> CutVerdicts:
     """Return the verdict of each run of a study of power cuts, with the count of each verdict."""
-    runs = [
+    runs: list[CutVerdict] = [
         {
             "workload": name,
             "file_system": column.file_system,

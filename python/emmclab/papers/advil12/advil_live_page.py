@@ -12,8 +12,8 @@ from emmclab.papers.advil12.live import SIMULATED, modelled, published_rates, ra
 from emmclab.papers.claims import Claim
 from emmclab.papers.drawing import Drawing
 from emmclab.papers.pages import assemble_page, claims_of
+from emmclab.studies.kept_types import Run
 from emmclab.studies.results import Results
-from emmclab.studies.tables import Run
 
 _LAYERS = ("ressd", "advil")
 _MODES = {

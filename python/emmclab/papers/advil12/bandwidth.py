@@ -10,8 +10,8 @@ from typing import Any
 
 from emmclab.devices.device import Device
 from emmclab.papers.measuring import Measurement, measure, table
+from emmclab.studies.kept_types import Run
 from emmclab.studies.results import Results
-from emmclab.studies.tables import Run
 
 #: Labels of the grids of the study.
 VARIANTS = {

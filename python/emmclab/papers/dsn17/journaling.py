@@ -8,8 +8,8 @@ from functools import cache
 from statistics import fmean, median
 
 from emmclab.papers.measuring import Measurement, measure
+from emmclab.studies.kept_types import Run
 from emmclab.studies.results import Results
-from emmclab.studies.tables import Run
 from emmclab.traces.reading import bundled
 
 #: Modes of the layer, which are grids of the study, with what they are.

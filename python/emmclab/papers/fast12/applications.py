@@ -7,8 +7,8 @@ from statistics import median
 
 from emmclab.apps.result_types import RequestGroup
 from emmclab.papers.measuring import Measurement, measure, table
+from emmclab.studies.kept_types import Run
 from emmclab.studies.results import Results
-from emmclab.studies.tables import Run
 
 #: Applications of the talk, slide 16.
 APPLICATIONS = (

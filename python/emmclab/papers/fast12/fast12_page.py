@@ -26,8 +26,8 @@ from emmclab.papers.fast12.applications import (
 )
 from emmclab.papers.fast12.fitted import best, held_out, kingston, miss, points
 from emmclab.papers.pages import assemble_page
+from emmclab.studies.kept_types import Run
 from emmclab.studies.results import Results
-from emmclab.studies.tables import Run
 
 #: All devices of the talk, the internal flash first.
 DEVICES = (INTERNAL, *CARDS.values())

@@ -10,8 +10,8 @@ from collections.abc import Collection, Iterable
 from emmclab.devices.device import Device
 from emmclab.devices.result import at
 from emmclab.papers.measuring import Measurement, measure, table
+from emmclab.studies.kept_types import Run
 from emmclab.studies.results import Results
-from emmclab.studies.tables import Run
 
 #: The five applications that the paper names in Characteristic 4.
 _SLEEPY = ("Idle", "CallIn", "CallOut", "YouTube", "WebBrowsing")
@@ -43,7 +43,7 @@ def by_routing(results: Results) -> dict[str, dict[str, dict[str, Run]]]:
     found: dict[str, dict[str, dict[str, Run]]] = {}
     for grid, card in _CARDS.items():
         for run in results.select(grid):
-            routing = run["options"]["layer_settings"]["pair.routing"]
+            routing = str(run["options"]["layer_settings"]["pair.routing"])
             found.setdefault(card, {}).setdefault(routing, {})[run["input"]] = run
     return found
 

@@ -8,8 +8,8 @@ import statistics
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
+from emmclab.studies.kept_types import Run
 from emmclab.studies.results import Results
-from emmclab.studies.tables import Run
 
 #: The paper's -24.0, -61.9 and -86 %, over 18 applications.
 PUBLISHED = {"worst": 24.0, "mean": 61.9, "best": 86.0}

@@ -25,8 +25,8 @@ from emmclab.papers.phones.runs import (
     swept,
     workloads_of,
 )
+from emmclab.studies.kept_types import Run
 from emmclab.studies.results import Results
-from emmclab.studies.tables import Run
 
 #: Parts of the mean response, with their words.
 WAITS = {

@@ -7,8 +7,8 @@ import statistics
 from emmclab.devices.result import at
 from emmclab.papers.phones.judging import NO, STILL, Finding, by_majority, of_parts
 from emmclab.papers.phones.runs import UFS, by_input, mean_ms, on_new
+from emmclab.studies.kept_types import Run
 from emmclab.studies.results import Results
-from emmclab.studies.tables import Run
 
 #: Collection that a request waits for less than this long on average is not felt, ms.
 _UNFELT_MS = 0.1

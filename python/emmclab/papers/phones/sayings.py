@@ -23,8 +23,8 @@ from emmclab.papers.phones.runs import (
     workloads_of,
 )
 from emmclab.runtime.quantity import significant
+from emmclab.studies.kept_types import Run
 from emmclab.studies.results import Results
-from emmclab.studies.tables import Run
 
 #: Blocks of WriteBooster of the preset, in the sweep.
 _BOOSTER = 60

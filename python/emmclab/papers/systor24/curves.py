@@ -6,8 +6,8 @@ import math
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from emmclab.studies.kept_types import Run
 from emmclab.studies.results import Results
-from emmclab.studies.tables import Run
 
 #: Applications, which are grids of the study, with their names on the page.
 APPLICATIONS = {

@@ -23,8 +23,8 @@ from emmclab.papers.systor24.curves import (
     points,
 )
 from emmclab.papers.systor24.maps import SIZES_KB
+from emmclab.studies.kept_types import Run
 from emmclab.studies.results import Results
-from emmclab.studies.tables import Run
 from emmclab.traces.ledger import ledger_line
 
 

@@ -5,10 +5,10 @@ A grid is of one kind, by its modes. Profiles of inputs are cells without a grid
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from emmclab.runtime.toml_table import TomlTable
+from emmclab.studies.cell_options import CellOptions
 from emmclab.studies.cuts import Cuts
 from emmclab.studies.grid import Grid
 from emmclab.studies.kinds.app import Apps
@@ -39,13 +39,13 @@ def kind_of_modes(modes: Sequence[str]) -> GridKind:
     return _BY_MODE[modes[0]]
 
 
-def kind_of_cell(cell: Mapping[str, Any]) -> CellKind:
-    """Return the kind of a cell by its description in a result.
+def kind_of_cell(grid: str, options: CellOptions | None) -> CellKind:
+    """Return the kind of a cell by the name of its grid and its options, which a profile may lack.
 
-    >>> kind_of_cell({"grid": "profile", "input": "Idle"}).tables[0]
+    >>> kind_of_cell("profile", None).tables[0]
     'profiles'
     """
-    return PROFILES if cell["grid"] == PROFILE else _BY_MODE[cell["options"]["mode"]]
+    return PROFILES if grid == PROFILE or options is None else _BY_MODE[options["mode"]]
 
 
 def read_grid(read: TomlTable, cuts: Cuts | None) -> Grid:

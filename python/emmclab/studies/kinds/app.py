@@ -3,16 +3,36 @@
 from __future__ import annotations
 
 import hashlib
-from typing import Any
+from typing import Literal, cast
 
 from emmclab import _core
 from emmclab.apps.closed_loop import HOST, PRECONDITION, program_of, run_application, setup_of
 from emmclab.devices.result import Result
 from emmclab.runtime.toml_table import TomlTable
+from emmclab.studies.cell_options import CellOptions, Software
 from emmclab.studies.cuts import Cuts
 from emmclab.studies.grid import Grid, shared_fields
 from emmclab.studies.input import Input, Sources
+from emmclab.studies.kept_types import RunFields
 from emmclab.studies.kinds.kind import Common, GridKind, Work
+
+#: Options of a cell that `run_application` takes.
+_CHOSEN: tuple[Literal["network", "host", "precondition", "layers", "layer_settings", "second"], ...] = (
+    "network",
+    "host",
+    "precondition",
+    "layers",
+    "layer_settings",
+    "second",
+)
+
+
+class _Chosen(Software, total=False):
+    """Those options."""
+
+    network: str
+    host: str
+    precondition: str
 
 
 def _digest_of(described: _core.Program | _core.HostSetup) -> str:
@@ -47,23 +67,22 @@ class Apps(GridKind):
         """Find an application."""
         return Input(name, name, synthetic=True, digest=_digest_of(program_of(name)), seed=seed)
 
-    def grid_options(self, grid: Grid) -> dict[str, Any]:
+    def grid_options(self, grid: Grid) -> CellOptions:
         """Return the host; it has the networks of the grid."""
         setup = setup_of(grid.host)
         for network in grid.networks:
             setup.check_network(network)
         return {"host": grid.host, "host_digest": _digest_of(setup)}
 
-    def variant_options(self, grid: Grid, variant: str, common: Common) -> dict[str, Any]:  # noqa: ARG002
+    def variant_options(self, grid: Grid, variant: str, common: Common) -> CellOptions:  # noqa: ARG002
         """Return the network."""
         return {"network": variant}
 
-    def run(self, work: Work) -> dict[str, Any]:
+    def run(self, work: Work) -> RunFields:
         """Run the application; return the result of the device with that of the application as `app`."""
-        names = ("network", "host", "precondition", "layers", "layer_settings", "second", "what_if")
-        chosen = {name: work.options[name] for name in names if work.options.get(name)}
+        chosen = cast("_Chosen", {name: work.options[name] for name in _CHOSEN if work.options.get(name)})
         found = run_application(
             work.input.source, work.device(), seed=work.input.seed, **chosen, **work.image_options
         )
         app = {**found.app, "runtime_s": found.runtime_s, "storage_s": found.storage_s}
-        return {**Result(found["device"]).deterministic(), "app": app}
+        return cast("RunFields", {**Result(found["device"]).deterministic(), "app": app})

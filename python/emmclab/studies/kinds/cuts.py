@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Literal, TypedDict, cast
 
 import msgspec
 
@@ -23,6 +23,7 @@ from emmclab.errors import ConfigError, EmmclabError, UnsupportedError
 from emmclab.live.serve import require_loop, require_tools
 from emmclab.runtime.parquet import Row
 from emmclab.runtime.toml_table import TomlTable
+from emmclab.studies.cell_options import CellOptions, Software
 from emmclab.studies.cut_result import (
     DOCUMENTED,
     KEPT,
@@ -42,7 +43,18 @@ from emmclab.studies.kinds.kind import Common, GridKind, Work
 #: The folder of a run, and its disk.
 _OF_THIS_RUN = re.compile(r"/dev/loop\d+|/\S*/\.emmclab-\w+/mount(?=\W)")
 #: Options of layers, which `run_cuts` takes.
-_SOFTWARE = ("layers", "layer_settings", "second")
+_SOFTWARE: tuple[Literal["layers", "layer_settings", "second"], ...] = ("layers", "layer_settings", "second")
+
+
+class _Verdict(TypedDict):
+    """The fields of a `CutResult` that sum it up."""
+
+    verdict: str
+    lost_at: str | None
+    lost_states: int
+    documented_states: int
+    lost: dict[str, bool]
+    first: FirstLoss
 
 
 class PowerCuts(GridKind):
@@ -85,20 +97,20 @@ class PowerCuts(GridKind):
         """Find a workload."""
         return Input(name, name, synthetic=True, digest=workload_digest(), seed=seed)
 
-    def variant_options(self, grid: Grid, variant: str, common: Common) -> dict[str, Any]:
+    def variant_options(self, grid: Grid, variant: str, common: Common) -> CellOptions:
         """Return how the file system is made and recovered, and how often power is cut."""
         if common.cuts is None:
             return super().variant_options(grid, variant, common)
-        options: dict[str, Any] = msgspec.to_builtins(common.cuts.options(variant, grid.share))
+        options: CellOptions = msgspec.to_builtins(common.cuts.options(variant, grid.share))
         return options
 
-    def run(self, work: Work) -> dict[str, Any]:
+    def run(self, work: Work) -> Mapping[str, object]:
         """Record a run and explore it."""
         logs = None if work.images is None else work.images.logs
         chosen = msgspec.convert(work.options, CutOptions)
-        software = {name: work.options[name] for name in _SOFTWARE if name in work.options}
+        software = cast("Software", {name: work.options[name] for name in _SOFTWARE if name in work.options})
         found = run_cuts(work.input.source, work.device(), chosen, work.input.seed, logs, **software)
-        result: dict[str, Any] = msgspec.to_builtins(found)
+        result: Mapping[str, object] = msgspec.to_builtins(found)
         return result
 
     def require(self, inputs: Sequence[Input]) -> None:  # noqa: ARG002
@@ -199,7 +211,7 @@ def _result(
     )
 
 
-def _verdict(found: Exploration) -> dict[str, Any]:
+def _verdict(found: Exploration) -> _Verdict:
     """Sum up: the verdict, the lowest level that broke a promise, and how many states each level broke."""
     findings, documented = found.findings(), found.findings(documented=True)
     excused = sum(tally.documented for tally in found.verdicts.values())

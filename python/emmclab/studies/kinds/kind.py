@@ -6,11 +6,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from emmclab.devices.device import Device
 from emmclab.runtime.parquet import Row
 from emmclab.runtime.toml_table import TomlTable
+from emmclab.studies.cell_options import CellOptions, ImageOptions, PercentileOptions
 from emmclab.studies.cuts import Cuts
 from emmclab.studies.flat import flat, percentile_columns, with_settings
 from emmclab.studies.grid import Grid
@@ -30,7 +31,7 @@ class Images(NamedTuple):
     logs: Path | None = None
 
     @property
-    def options(self) -> dict[str, Any]:
+    def options(self) -> ImageOptions:
         """The options of a run that uses them."""
         return {"images": self.folder, "images_limit": self.limit} if self.limit else {}
 
@@ -39,7 +40,7 @@ class Common(NamedTuple):
     """What a study says of all its cells: power cuts, and the option of percentiles if there are some."""
 
     cuts: Cuts | None
-    percentiles: Mapping[str, Any]
+    percentiles: PercentileOptions
 
 
 @dataclass(frozen=True)
@@ -47,15 +48,15 @@ class Work:
     """What a cell runs: the input, the options with files where they are on this machine, and the device."""
 
     input: Input
-    options: Mapping[str, Any]
+    options: CellOptions
     #: The options with files as the study names them.
-    asked: Mapping[str, Any]
+    asked: CellOptions
     #: Makes the device.
     device: Callable[[], Device]
     images: Images | None
 
     @property
-    def image_options(self) -> dict[str, Any]:
+    def image_options(self) -> ImageOptions:
         """The options of a run that shares preconditioned devices, if it may."""
         return {} if self.images is None else self.images.options
 
@@ -69,8 +70,8 @@ class CellKind(ABC):
     is_of_machine = False
 
     @abstractmethod
-    def run(self, work: Work) -> dict[str, Any]:
-        """Return the result of a cell."""
+    def run(self, work: Work) -> Mapping[str, object]:
+        """Return the result of a cell; each kind has a form of its own."""
 
     @abstractmethod
     def rows(self, cell: CellFields, result: Row) -> Iterator[tuple[str, Row]]:
@@ -113,7 +114,7 @@ class GridKind(CellKind):
         """Return the names in a grid that cells are made for beside devices, axes and modes."""
         return ("",)
 
-    def grid_options(self, grid: Grid) -> dict[str, Any]:  # noqa: ARG002
+    def grid_options(self, grid: Grid) -> CellOptions:  # noqa: ARG002
         """Return the options of all cells of a grid, beside those of every kind.
 
         Raises:
@@ -121,9 +122,10 @@ class GridKind(CellKind):
         """
         return {}
 
-    def variant_options(self, grid: Grid, variant: str, common: Common) -> dict[str, Any]:  # noqa: ARG002
+    def variant_options(self, grid: Grid, variant: str, common: Common) -> CellOptions:  # noqa: ARG002
         """Return the options of the cells of a variant."""
-        return dict(common.percentiles)
+        chosen = common.percentiles.get("percentiles")
+        return {"percentiles": chosen} if chosen else {}
 
     def rows(self, cell: CellFields, result: Row) -> Iterator[tuple[str, Row]]:
         """Yield the row of a run."""

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Literal, cast
 
 from emmclab.errors import ConfigError
 from emmclab.runtime.toml_table import TomlTable
 from emmclab.studies.cuts import Cuts
 from emmclab.studies.grid import Grid, shared_fields
 from emmclab.studies.input import Input, Sources
+from emmclab.studies.kept_types import RunFields
 from emmclab.studies.kinds.kind import GridKind, Work
-from emmclab.studies.program import Program, require, run_program
+from emmclab.studies.program import Program, ServedOptions, require, run_program
+
+#: Options of a cell that `emmclab.serve` takes.
+_SERVED: tuple[Literal["precondition", "layers", "layer_settings", "second"], ...] = (
+    *("precondition", "layers", "layer_settings", "second"),
+)
 
 
 class LivePrograms(GridKind):
@@ -43,11 +49,10 @@ class LivePrograms(GridKind):
         program = sources.programs[name]
         return Input(name, name, synthetic=True, digest=program.digest, seed=seed, program=program.to_json())
 
-    def run(self, work: Work) -> dict[str, Any]:
+    def run(self, work: Work) -> RunFields:
         """Run the program."""
-        names = ("precondition", "layers", "layer_settings", "second")
-        kept = {name: work.options[name] for name in names if name in work.options}
-        options = {**kept, **work.image_options, "seed": work.input.seed}
+        kept = {name: work.options[name] for name in _SERVED if name in work.options}
+        options = cast("ServedOptions", {**kept, **work.image_options, "seed": work.input.seed})
         return run_program(Program.of(work.input.program), work.device(), options)
 
     def require(self, inputs: Sequence[Input]) -> None:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Mapping
 
 from emmclab.runtime.parquet import Row
 from emmclab.studies.flat import flat, percentile_columns
@@ -28,9 +27,9 @@ class Profiles(CellKind):
 
     tables = ("profiles", *_FIGURES)
 
-    def run(self, work: Work) -> dict[str, Any]:
+    def run(self, work: Work) -> Mapping[str, object]:
         """Profile the input."""
-        return opened(work.input).profile(**work.options).to_dict()
+        return opened(work.input).profile(percentiles=work.options.get("percentiles")).to_dict()
 
     def rows(self, cell: CellFields, result: Row) -> Iterator[tuple[str, Row]]:
         """Yield the row of the profile, then the rows of its figures."""

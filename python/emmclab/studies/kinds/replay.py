@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import cast
 
+from emmclab.devices.result_types import KeptFields
+from emmclab.devices.run_options import RunOptions
 from emmclab.runtime.toml_table import TomlTable
 from emmclab.studies.cuts import Cuts
 from emmclab.studies.grid import FILES, REPLAYS, Grid, run_options, shared_fields
@@ -39,16 +41,19 @@ class Replays(GridKind):
         """Find a trace or a workload."""
         return sources.trace(name, seed, grid.requests)
 
-    def run(self, work: Work) -> dict[str, Any]:
+    def run(self, work: Work) -> KeptFields:
         """Simulate."""
         trace = opened(work.input)
-        options = {**work.options, **work.image_options}
-        capacity = options.pop("capacity", None)
+        given = {name: value for name, value in work.options.items() if name != "capacity"}
         # The study has version, settings and digests once, for all cells.
-        run = work.device().simulate(trace, seed=work.input.seed, provenance=False, **options)
+        fixed: RunOptions = {"seed": work.input.seed, "provenance": False}
+        options = cast("RunOptions", {**given, **work.image_options, **fixed})
+        run = work.device().simulate(trace, **options)
         result = run.deterministic()
         # Files have the names that the study gives them, wherever copies lie.
-        result["options"] |= {name: work.asked[name] for name in FILES if name in result["options"]}
-        if capacity:
+        for name in FILES:
+            if name in result["options"]:
+                result["options"][name] = work.asked[name]
+        if capacity := work.options.get("capacity"):
             result["options"]["capacity"] = capacity
         return result
