@@ -29,7 +29,8 @@ def write_advice(advised: Advised, html: Path) -> None:
         for advice in found
         for kind, change in (("mean", advice.mean_change_pct), ("p99", advice.p99_change_pct))
     ]
-    x = alt.X("change_pct:Q", title="change of response, %", **plots.symlog(rows, "change_pct", 10.0))
+    log = plots.symlog(rows, "change_pct", 10.0)
+    x = alt.X("change_pct:Q", title="change of response, %", scale=log.scale, axis=log.axis)
     chart = plots.dots(rows, "option", x, "time")
     figure = plots.Figure(
         "changes",

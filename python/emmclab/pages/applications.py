@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
 from emmclab.apps.closed_loop import (
     STATES,
@@ -18,7 +18,7 @@ from emmclab.apps.result_types import Lane
 from emmclab.pages.assemble import assemble
 from emmclab.pages.head import Head, Provenance, noted, tile
 from emmclab.pages.plots.applications import FIGURES
-from emmclab.pages.plots.figure import Rows
+from emmclab.pages.plots.figure import Row, Rows
 from emmclab.pages.theme import STATE_COLOURS
 from emmclab.runtime.files import write_whole
 from emmclab.traces.made_types import MadeFrom
@@ -153,7 +153,7 @@ def _path(result: AppResult) -> Rows:
 def _threads(result: AppResult) -> Rows:
     rows: Rows = []
     for lane in result.app["over_time"]["lanes"][1:]:
-        last: dict[str, Any] | None = None
+        last: Row | None = None
         for begin, end, times in _bins(result, lane):
             if not times:
                 last = None
@@ -189,7 +189,21 @@ def _runtimes(result: AppResult) -> Rows:
     ]
 
 
-def _table_row(result: AppResult, results: Sequence[AppResult]) -> dict[str, Any]:
+class _TableRow(TypedDict):
+    """A run in the table: times in s, and `cells` with the time in each state that any run has."""
+
+    program: str
+    device: str
+    layers: str
+    network: str
+    runtime: float
+    storage: float
+    syncs: int
+    sync_mean_ms: float | None
+    cells: list[float]
+
+
+def _table_row(result: AppResult, results: Sequence[AppResult]) -> _TableRow:
     app = result.app
     used = [state for state in STATES if any(run.app["states"][state] for run in results)]
     return {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypedDict
 
 import jinja2
 
@@ -70,14 +70,43 @@ def assemble(
     )
 
 
-def _figure(
-    figure: Figure, rows: Rows, traces: Sequence[str], inputs: Sequence[str] | None
-) -> dict[str, Any]:
+class _DrawnChart(TypedDict):
+    """A chart of a figure; `trace` is None where it is of all traces, `spec` is the chart of Vega."""
+
+    id: str
+    trace: str | None
+    spec: dict[str, Any]
+
+
+class _DrawnFigure(TypedDict):
+    """A figure as templates show it."""
+
+    name: str
+    title: str
+    about: str
+    paper: bool
+    charts: list[_DrawnChart]
+    wide: bool
+    count: int
+    #: Inputs that it lacks.
+    without: list[str]
+    #: Claims that stand below it.
+    beside: Sequence[Mapping[str, str]]
+
+
+class _Columns(TypedDict):
+    """Rows of a trace by column; a column of one value is that value."""
+
+    rows: int
+    columns: dict[str, Any]
+
+
+def _figure(figure: Figure, rows: Rows, traces: Sequence[str], inputs: Sequence[str] | None) -> _DrawnFigure:
     """Return a figure with its charts; a chart takes its rows from the page's data by the figure's name."""
     parts: list[tuple[str | None, Rows]] = [(None, rows)]
     if figure.each:
         parts = [(trace, [row for row in rows if row["trace"] == trace]) for trace in traces]
-    charts = []
+    charts: list[_DrawnChart] = []
     for number, (trace, part) in enumerate(parts):
         if figure.can_draw(part):
             spec = figure.draw(part).to_dict()
@@ -97,6 +126,7 @@ def _figure(
         "wide": figure.wide or len(charts) > 1,
         "count": len(rows),
         "without": [] if figure.of_all else _without(there, traces if inputs is None else inputs),
+        "beside": (),
     }
 
 
@@ -115,9 +145,9 @@ def _forget_rows(spec: dict[str, Any]) -> None:
         _forget_rows(part)
 
 
-def _columns(rows: Rows, traces: Sequence[str]) -> list[dict[str, Any]]:
+def _columns(rows: Rows, traces: Sequence[str]) -> list[_Columns]:
     """Store rows by column for each trace, a column of one value as that value: a fraction of the size."""
-    parts = []
+    parts: list[_Columns] = []
     for trace in traces:
         part = [row for row in rows if row["trace"] == trace]
         if part:

@@ -7,13 +7,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from markupsafe import Markup
 
 from emmclab.crash.explore import Exploration, open_run
 from emmclab.crash.finding import CutTally
-from emmclab.crash.json_types import CrashSummary, FindingFields
+from emmclab.crash.json_types import CrashSummary, FindingFields, MinimalState, MissingWrite
 from emmclab.crash.session import Kept
 from emmclab.crash.timeline import (
     DM_ENTRY_NS,
@@ -153,7 +152,22 @@ def _power(factor: str, power: str) -> Markup | str:
     return Markup("{} &times; 10<sup>{}</sup>").format(factor, power) if power else factor
 
 
-def _shown(summary: CrashSummary, finding: FindingFields, results: Path | None) -> dict[str, Any]:
+class _ShownFinding(FindingFields):
+    """A finding as the page shows it.
+
+    `meaning` and `shown_in` are sentences, `command` tries the state again, `smallest` is the smallest state,
+    `listed` are the missing writes that are listed, and `unlisted` is the number of further ones.
+    """
+
+    meaning: str
+    shown_in: str
+    command: str | None
+    smallest: MinimalState | None
+    listed: list[MissingWrite]
+    unlisted: int
+
+
+def _shown(summary: CrashSummary, finding: FindingFields, results: Path | None) -> _ShownFinding:
     command = ["emmclab", "crash", "--again", finding["again"] or ""]
     if results is not None:
         command += ["--results", str(results)]
@@ -165,7 +179,7 @@ def _shown(summary: CrashSummary, finding: FindingFields, results: Path | None) 
         "shown_in": words.shown_in(finding, summary["states"]),
         # What commands break is no state that could be tried again.
         "command": None if words.is_of_commands(finding) else shlex.join(command),
-        "minimal": minimal,
+        "smallest": minimal,
         "listed": missing[:_MOST_LISTED],
         "unlisted": len(missing[_MOST_LISTED:]),
     }

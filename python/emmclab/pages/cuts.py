@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
 from emmclab.crash.json_types import FindingFields
 from emmclab.pages.assemble import assemble
@@ -14,7 +14,9 @@ from emmclab.studies.cut_result import DOCUMENTED, KEPT, LOST, RULE, CutCell
 from emmclab.studies.cuts_table import (
     MEANING,
     NOT_JUDGED,
+    Column,
     Table,
+    Verdict,
     cell_of,
     column_of,
     counts,
@@ -65,7 +67,21 @@ def render(results: Results, study: str = "") -> str:
     )
 
 
-def _shown(table: Table) -> dict[str, Any]:
+class _ShownTable(TypedDict):
+    """A table of verdicts: rows with journal mode, level of `synchronous`, and the verdict in each column."""
+
+    columns: tuple[Column, ...]
+    rows: list[tuple[str, str, list[Verdict | None]]]
+
+
+class _ShownFinding(FindingFields):
+    """A finding with its workload, and the file system, device and layers that it was found on."""
+
+    workload: str
+    place: str
+
+
+def _shown(table: Table) -> _ShownTable:
     """Return the rows with the words of SQLite: journal mode, and level of `synchronous`."""
     rows = []
     for name in table.rows:
@@ -74,7 +90,7 @@ def _shown(table: Table) -> dict[str, Any]:
     return {"columns": table.columns, "rows": rows}
 
 
-def _finding(cell: CutCell, one: FindingFields) -> dict[str, Any]:
+def _finding(cell: CutCell, one: FindingFields) -> _ShownFinding:
     return {
         "documented": "",
         **one,

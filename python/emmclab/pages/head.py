@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NotRequired, TypedDict
 
 from emmclab.runtime.quantity import duration, significant, size
 from emmclab.traces.made_types import MadeFrom
@@ -38,6 +38,13 @@ class Notice:
     kind: str = "no"
 
 
+class PageRecord(TypedDict):
+    """What a page keeps for programs: how it was made, and the simulated runs that it shows."""
+
+    provenance: MadeFrom
+    runs: NotRequired[list[Mapping[str, object]]]
+
+
 @dataclass(frozen=True)
 class Provenance:
     """What the page was made from: a line that is always shown, and the rest, folded.
@@ -54,7 +61,7 @@ class Provenance:
     lines: Sequence[tuple[str, Any]] = ()
     lost: str = ""
     made: MadeFrom = field(default_factory=lambda: MadeFrom())
-    results: Sequence[Mapping[str, Any]] = ()
+    results: Sequence[Mapping[str, object]] = ()
 
     @property
     def made_lines(self) -> list[tuple[str, str]]:
@@ -74,11 +81,13 @@ class Provenance:
         return lines
 
     @property
-    def record(self) -> dict[str, Any] | None:
+    def record(self) -> PageRecord | None:
         """What a page keeps for programs; None where nothing is known."""
         if not self.made:
             return None
-        return {"provenance": self.made, **({"runs": list(self.results)} if self.results else {})}
+        if not self.results:
+            return {"provenance": self.made}
+        return {"provenance": self.made, "runs": list(self.results)}
 
 
 @dataclass(frozen=True)
@@ -144,7 +153,7 @@ def exact(value: float | None, unit: str = "") -> str:
     return f"{text} {unit}".strip()
 
 
-def lost(ledgers: Iterable[Mapping[str, Any]]) -> str:
+def lost(ledgers: Iterable[Mapping[str, int | None]]) -> str:
     """Say how many records were lost over all ledgers; empty where none were.
 
     >>> lost([{"lost": 2}, {"lost": 0}]), lost([{}])

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 from emmclab.pages.assemble import assemble
 from emmclab.pages.head import Head, Notice, Provenance, Tile, amount, lost, tile, tile_of
@@ -31,7 +31,7 @@ from emmclab.traces.profile_fields import (
 )
 from emmclab.traces.profile_notes import notes
 from emmclab.traces.profile_options import percentile_label
-from emmclab.traces.profile_types import ClockJump
+from emmclab.traces.profile_types import ClockJump, Judged
 from emmclab.traces.published import doubts, published_row
 
 #: What a trace is summed up by: the mean response, or else the mean size.
@@ -185,7 +185,47 @@ def _means(profiles: Sequence[Profile]) -> list[Tile]:
     return tiles
 
 
-def _trace(profile: Profile) -> dict[str, Any]:
+class _TraceRow(TypedDict):
+    """A trace: what its file says of it, what reading it changed, and digests of input and profile."""
+
+    name: str
+    header: Mapping[str, Any]
+    ledger: str
+    input: str | None
+    digest: str
+    notes: list[tuple[str, str]]
+
+
+class _Verdict(Judged):
+    """A finding judged on a trace."""
+
+    trace: str
+
+
+class _JudgedOnAll(Judged):
+    """A finding, with its verdict on every trace."""
+
+    verdicts: list[_Verdict]
+
+
+class _TableRow(TypedDict):
+    """A trace in a table: text and value of each field, and if published, its figure with doubts about it."""
+
+    name: str
+    cells: list[tuple[str, Any]]
+    published: list[tuple[str, str]] | None
+
+
+class _TimeRow(TypedDict):
+    """Times of an operation, by percentile."""
+
+    trace: str
+    op: str
+    requests: int
+    times: dict[str, float]
+
+
+def _trace(profile: Profile) -> _TraceRow:
     canonical = json.dumps(profile.to_dict(), sort_keys=True).encode()
     return {
         "name": profile.name,
@@ -223,22 +263,25 @@ def _tiles(profile: Profile) -> list[Tile]:
     return tiles
 
 
-def _findings(profiles: Sequence[Profile]) -> list[dict[str, Any]]:
+def _findings(profiles: Sequence[Profile]) -> list[_JudgedOnAll]:
     """Return each finding with its verdict on every trace."""
-    found = []
+    found: list[_JudgedOnAll] = []
     for number, finding in enumerate(profiles[0].findings):
-        verdicts = [{"trace": profile.name, **profile.findings[number]} for profile in profiles]
+        verdicts: list[_Verdict] = [
+            {"trace": profile.name, **profile.findings[number]} for profile in profiles
+        ]
         found.append({**finding, "verdicts": verdicts})
     return found
 
 
-def _table_row(fields: Sequence[Field], profile: Profile) -> dict[str, Any]:
+def _table_row(fields: Sequence[Field], profile: Profile) -> _TableRow:
     published = published_row(profile.name)
     return {
         "name": profile.name,
         "cells": [(field.text(profile[field.name]), profile[field.name]) for field in fields],
-        "published": published
-        and [(f"{published[field.name]:,.10g}", doubts(published, field.name)) for field in fields],
+        "published": None
+        if published is None
+        else [(f"{published[field.name]:,.10g}", doubts(published, field.name)) for field in fields],
     }
 
 
@@ -251,7 +294,7 @@ def _points(profiles: Sequence[Profile]) -> dict[str, str]:
     return {"mean": "Mean", **{label: label for label in labels}, "max": "Max"}
 
 
-def _time_rows(profiles: Sequence[Profile], field: str) -> list[dict[str, Any]]:
+def _time_rows(profiles: Sequence[Profile], field: str) -> list[_TimeRow]:
     def times(row: dict[str, Any]) -> dict[str, float]:
         chosen = {percentile_label(one["percentile"]): one[field] for one in row.get("percentiles", ())}
         return {**row[field], **chosen}

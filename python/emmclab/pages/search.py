@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 from emmclab.devices.result_fields import field_of_column
 from emmclab.devices.spread import MORE_SEEDS, untested
@@ -118,10 +118,34 @@ def number(value: float, metric: str) -> str:
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
 
 
-def compared(found: Found) -> list[dict[str, Any]]:
+class ComparedWay(TypedDict):
+    """A way of searching: its trials, those within the bounds and those on the front of all ways.
+
+    `best` is the best value by metric. Of the `of` trials on the front of TPE, this way beats `beaten`.
+    """
+
+    way: str
+    trials: int
+    feasible: int
+    front: int
+    best: dict[str, str | None]
+    beaten: int | None
+    of: int
+
+
+class _TrialRow(TypedDict):
+    """A trial in the table: its values as text, and its figures as text and as numbers."""
+
+    way: str
+    number: int
+    values: list[str]
+    figures: list[tuple[str, float]]
+
+
+def compared(found: Found) -> list[ComparedWay]:
     """Count for each way its trials, those on the front of all, and those of TPE's front that it beats."""
     front = found.front()
-    rows = []
+    rows: list[ComparedWay] = []
     for way in WAYS:
         own = [one for one in found.trials if one.way == way]
         if not own:
@@ -163,7 +187,7 @@ def reasons(found: Found) -> list[tuple[str, int]]:
     return sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))[:20]
 
 
-def _row(found: Found, trial: Trial) -> dict[str, Any]:
+def _row(found: Found, trial: Trial) -> _TrialRow:
     return {
         "way": trial.way,
         "number": trial.number,

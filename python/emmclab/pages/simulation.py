@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 from emmclab.devices.device import Device
 from emmclab.devices.fitted import runs_note
@@ -20,6 +20,7 @@ from emmclab.devices.result_text import (
     mode_line,
     warnings,
 )
+from emmclab.devices.setting_types import ExplainedSetting
 from emmclab.pages.assemble import assemble
 from emmclab.pages.head import Head, Notice, Provenance, Tile, lost, noted, tile
 from emmclab.pages.run_figures import FIGURES, OF_SEVERAL, rows_of
@@ -181,7 +182,32 @@ def _made(results: Sequence[Result]) -> MadeFrom:
     return {"version": parts[0]["version"], "inputs": list(inputs.values()), "settings": settings}
 
 
-def _events(results: Sequence[Result], traces: Sequence[str]) -> dict[str, Any]:
+class _Events(TypedDict):
+    """Events that happened in a run: names of the runs, and label and count in each run of each event."""
+
+    runs: list[str]
+    rows: list[tuple[str, list[str]]]
+
+
+class _RunRow(TypedDict):
+    """A run in the tables: the value and the text of each column, and the change from the first run."""
+
+    trace: str
+    device: str
+    cells: list[tuple[Any, str]]
+    change_pct: float | None
+
+
+class _DeviceRows(TypedDict):
+    """A device, and its settings that differ from the default."""
+
+    name: str
+    digest: str
+    about: str
+    rows: list[ExplainedSetting]
+
+
+def _events(results: Sequence[Result], traces: Sequence[str]) -> _Events:
     """Return a row for each event that happened in any run, with its count in each."""
     rows = []
     for field in _EVENTS:
@@ -195,7 +221,7 @@ def _events(results: Sequence[Result], traces: Sequence[str]) -> dict[str, Any]:
     return {"runs": names, "rows": rows}
 
 
-def _run(result: Result, first: Result) -> dict[str, Any]:
+def _run(result: Result, first: Result) -> _RunRow:
     base = first.fields["response"]["mean_response_ms"]
     return {
         "trace": result.fields["trace"],
@@ -213,7 +239,7 @@ def _digest(result: Result) -> str:
     return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def _figures(result: Result) -> dict[str, Any]:
+def _figures(result: Result) -> dict[str, object]:
     """Return a result without what was asked for beside it, for charts."""
     asked = ("percentiles", "response_distribution", "over_time")
     return {name: group for name, group in result.deterministic().items() if name not in asked}
@@ -233,7 +259,7 @@ def _tiles(results: Sequence[Result], first: dict[str, Result]) -> list[Tile]:
     return tiles
 
 
-def _device(device: Device) -> dict[str, Any]:
+def _device(device: Device) -> _DeviceRows:
     rows = device.explain()
     return {
         "name": device.name,

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import functools
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 from emmclab import __version__
 from emmclab.devices.fitted import Fitted, is_durable, order_note
 from emmclab.devices.intervals import CONFIDENCE_TEXT, mean_interval, positive_interval
+from emmclab.devices.layers import Setting
 from emmclab.devices.result_text import mode_name
 from emmclab.devices.spread import MORE_SEEDS, Spread, untested
 from emmclab.pages.assemble import assemble
@@ -183,7 +184,7 @@ def made_of(results: Results, command: str) -> MadeFrom:
     return said
 
 
-def command_of(command: Sequence[str], reading: dict[str, Any]) -> str:
+def command_of(command: Sequence[str], reading: Mapping[str, Setting]) -> str:
     """Return the command that runs a study again, with the options by which its inputs were read."""
     words = ["emmclab", *command]
     for key, value in reading.items():
@@ -287,7 +288,51 @@ def _lower(label: str) -> str:
     return label[:1].lower() + label[1:]
 
 
-def _answer(ranked: Ranked) -> dict[str, Any]:
+class _Answer(TypedDict):
+    """The best and the worst setting by a metric, in words."""
+
+    label: str
+    best: str
+    best_value: str
+    worst: str
+    worst_value: str
+    change: str
+    equal: bool
+    note: str
+    inputs: int
+
+
+class _TableRow(TypedDict):
+    """An input with a setting; each cell has the mean, the range over the seeds, and what it is sorted by."""
+
+    input: str
+    setting: list[str]
+    cells: list[tuple[str, str, float | str]]
+    badge: str
+
+
+class _Table(TypedDict):
+    """The table of a grid: the swept keys, the metrics, and the number of rows that are left out."""
+
+    grid: str
+    keys: list[str]
+    several: bool
+    metrics: tuple[Metric, ...]
+    rows: list[_TableRow]
+    left_out: int
+
+
+class _InputRow(TypedDict):
+    """An input: text and value of each field, what reading it changed, and the digest of its file."""
+
+    name: str
+    kind: str
+    cells: list[tuple[str, Any]]
+    ledger: str
+    digest: str | None
+
+
+def _answer(ranked: Ranked) -> _Answer:
     metric = ranked.metric
     change = ranked.change_pct
     percent = "–" if change is None else f"{signed(change)} %"
@@ -315,7 +360,7 @@ def _answer(ranked: Ranked) -> dict[str, Any]:
     }
 
 
-def _table(summary: Summary) -> dict[str, Any]:
+def _table(summary: Summary) -> _Table:
     several = len({point.seeds for point in summary.points if point.seeds > 1}) > 0
     return {
         "grid": summary.grid,
@@ -444,7 +489,7 @@ def _fields() -> list[Any]:
     return [known[name] for name in _FIELDS]
 
 
-def _inputs(results: Results) -> list[dict[str, Any]]:
+def _inputs(results: Results) -> list[_InputRow]:
     recorded = set(results.about.get("recorded_inputs", []))
     return [
         {

@@ -15,6 +15,7 @@ from emmclab.pages import plots
 from emmclab.pages.assemble import assemble
 from emmclab.pages.head import Head, Notice, Provenance, Tile, lost, tile
 from emmclab.pages.plots import Chart, Figure, Rows
+from emmclab.pages.plots.figure import Row
 from emmclab.runtime.files import write_whole
 from emmclab.runtime.signed import signed
 from emmclab.traces.ledger import ledger_line
@@ -73,7 +74,7 @@ def write_validation(
     )
 
 
-def _curves(found: Sequence[Validation]) -> Iterator[dict[str, Any]]:
+def _curves(found: Sequence[Validation]) -> Iterator[Row]:
     """Yield the points of the distributions; the last of each recording is its longest time."""
     for one in found:
         for number, model in enumerate(one.simulated):
@@ -83,11 +84,11 @@ def _curves(found: Sequence[Validation]) -> Iterator[dict[str, Any]]:
                 yield _point(one.trace, model.name, percentile, predicted)
 
 
-def _point(trace: str, times: str, percentile: float, ms: float) -> dict[str, Any]:
+def _point(trace: str, times: str, percentile: float, ms: float) -> Row:
     return {"trace": trace, "times": times, "response_ms": ms, "cumulative_pct": percentile}
 
 
-def _errors(found: Sequence[Validation], name: str) -> Iterator[dict[str, Any]]:
+def _errors(found: Sequence[Validation], name: str) -> Iterator[Row]:
     """Yield the error of the median of each group that has enough requests to judge it."""
     for one in found:
         for model in one.simulated:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import altair as alt
 
@@ -28,7 +28,14 @@ def traces_of(rows: Rows) -> list[str]:
     return in_order(rows, "trace")
 
 
-def symlog(rows: Rows, field: str, constant: float) -> dict[str, Any]:
+class SymLog(NamedTuple):
+    """Scale and axis of a field that spans decades."""
+
+    scale: alt.Scale
+    axis: alt.Axis
+
+
+def symlog(rows: Rows, field: str, constant: float) -> SymLog:
     """Return scale and axis of a field that spans decades and may be 0 or below; straight within `constant`.
 
     Ticks stand at 1 and 3 of each decade, which vega would set for the highest decade only.
@@ -38,7 +45,7 @@ def symlog(rows: Rows, field: str, constant: float) -> dict[str, Any]:
     values = [-step for step in reversed(steps) if -step >= min(found)]
     values += [0.0, *(step for step in steps if step <= max(found))]
     axis = alt.Axis(values=values, labelOverlap=True, format=",~r")
-    return {"scale": alt.Scale(type="symlog", constant=constant), "axis": axis}
+    return SymLog(alt.Scale(type="symlog", constant=constant), axis)
 
 
 def dots(rows: Rows, name: str, x: alt.X, colour: str, sort: list[str] | None = None) -> Chart:

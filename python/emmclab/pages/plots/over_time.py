@@ -58,6 +58,7 @@ def _reads_and_writes(rows: Rows, reads: str, writes: str, title: str) -> Chart:
 
 def response_over_time(rows: Rows) -> Chart:
     """Mean and 99th percentile of the response times of the requests that arrive in a bin."""
+    log = symlog(rows, "response_p99_ms", 1.0)
     base = (
         chart_of(rows)
         .transform_filter("datum.response_mean_ms != null")
@@ -66,7 +67,7 @@ def response_over_time(rows: Rows) -> Chart:
         .transform_fold(["mean", "p99"], ["of", "response_ms"])
         .encode(
             x=alt.X("middle_s:Q", title="time, s"),
-            y=alt.Y("response_ms:Q", title="response, ms", **symlog(rows, "response_p99_ms", 1.0)),
+            y=alt.Y("response_ms:Q", title="response, ms", scale=log.scale, axis=log.axis),
             color=alt.Color("of:N", title=None, sort=["mean", "p99"]),
             tooltip=tooltip(rows),
         )

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import altair as alt
 
 from emmclab.pages.plots.figure import Chart, Rows
@@ -13,11 +11,8 @@ from emmclab.pages.plots.marks import chart_of, in_order, tooltip
 def over_objectives(rows: Rows, x: str, y: str) -> Chart:
     """Draw each trial by its values `x` and `y`, a colour for each way; the best ones are large."""
     shared = alt.Scale(zero=False, padding=8)
-    ways: dict[str, Any] = {
-        "title": None,
-        "sort": in_order(rows, "trace"),
-        "legend": alt.Legend(columns=3, orient="bottom"),
-    }
+    ways = in_order(rows, "trace")
+    legend = alt.Legend(columns=3, orient="bottom")
     sizes = alt.Scale(domain=["no", "yes"], range=[25, 140])
     return (
         chart_of(rows, 320)
@@ -25,8 +20,8 @@ def over_objectives(rows: Rows, x: str, y: str) -> Chart:
         .encode(
             x=alt.X("x:Q", title=x, scale=shared),
             y=alt.Y("y:Q", title=y, scale=shared),
-            color=alt.Color("trace:N", **ways),
-            shape=alt.Shape("trace:N", **ways),
+            color=alt.Color("trace:N", title=None, sort=ways, legend=legend),
+            shape=alt.Shape("trace:N", title=None, sort=ways, legend=legend),
             size=alt.Size("best:O", sort=["no", "yes"], legend=None, scale=sizes),
             tooltip=tooltip(rows),
         )

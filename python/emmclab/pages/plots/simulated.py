@@ -49,8 +49,10 @@ def mean_response(rows: Rows) -> Chart:
     values = [row["mean_response_ms"] for row in rows]
     # As the paper does it: workloads far apart need a logarithmic axis.
     far_apart = max(values) > _FAR_APART * min((value for value in values if value > 0), default=1)
-    scale = symlog(rows, "mean_response_ms", 1.0) if far_apart else {"scale": alt.Scale(zero=True)}
-    return _by_device(rows, "mean_response_ms", _MEAN.axis, **scale)
+    if far_apart:
+        log = symlog(rows, "mean_response_ms", 1.0)
+        return _by_device(rows, "mean_response_ms", _MEAN.axis, scale=log.scale, axis=log.axis)
+    return _by_device(rows, "mean_response_ms", _MEAN.axis, scale=alt.Scale(zero=True))
 
 
 def space_utilisation(rows: Rows) -> Chart:

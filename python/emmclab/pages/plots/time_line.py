@@ -83,7 +83,6 @@ def _responses(rows: Rows, devices: list[str]) -> Any:
     known = [row for row in rows if row["response_p99_ms"] is not None]
     highest = _FIELDS[shown[-1]]
     scaled = symlog(known, highest, 1.0)
-    axis = scaled.pop("axis")
     base = (
         _base(rows, _TALL_PX, middle=True)
         .transform_filter("datum.response_mean_ms != null")
@@ -92,18 +91,18 @@ def _responses(rows: Rows, devices: list[str]) -> Any:
     )
     if len(devices) == 1:
         scale = alt.Scale(domain=shown, range=[_TIMES[name] for name in shown])
-        told: dict[str, Any] = {"color": alt.Color("of:N", title=None, scale=scale)}
+        colour = alt.Color("of:N", title=None, scale=scale)
     else:
-        dash = alt.StrokeDash("of:N", title=None, sort=shown)
-        told = {"color": _device_colour(devices, legend=True), "strokeDash": dash}
+        base = base.encode(strokeDash=alt.StrokeDash("of:N", title=None, sort=shown))
+        colour = _device_colour(devices, legend=True)
 
     def panel(last: bool) -> Chart:
         # Points too: between pauses a step may have no neighbour.
         return base.mark_line(strokeWidth=1, clip=True, point=alt.OverlayMarkDef(size=12)).encode(
             x=_x(rows, last),
-            y=_y("response_ms", "response, ms", axis, **scaled),
+            y=_y("response_ms", "response, ms", scaled.axis, scale=scaled.scale),
             tooltip=tooltip(known),
-            **told,
+            color=colour,
         )
 
     return panel
