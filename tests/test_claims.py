@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -31,6 +32,7 @@ from emmclab.papers.claims import (
     TESTED,
     VERDICTS,
     Check,
+    Evidence,
     Rule,
     headline,
     judge_study,
@@ -96,6 +98,8 @@ def test_the_command_prints_one_verdict_for_every_claim(ledger: list[dict[str, A
             assert any(letter.isdigit() for letter in claim["measured"]), claim["id"]
             assert claim["evidence"]["study"] in studies()
             assert claim["evidence"]["values"]
+            # Keys that the type does not have are left out here.
+            assert msgspec.convert(claim["evidence"], Evidence) == claim["evidence"]
 
 
 def _expected(rule: Rule) -> str:

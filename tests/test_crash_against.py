@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from conftest import emmclab
-from emmclab.crash.against import difference, fisher
+from emmclab.crash.against import DifferenceFields, difference, fisher
 from emmclab.crash.explore import Exploration
 from emmclab.crash.finding import CutTally
 
@@ -67,6 +67,7 @@ def test_a_lying_device_is_told_from_an_honest_one_under_the_same_workload(tmp_p
     found = json.loads(done.stdout)
     assert found["against"]["losing"][0] == 0 < found["against"]["losing"][1]
     assert found["against"]["p"] < 0.01
+    assert set(found["against"]) == set(DifferenceFields.__annotations__)
     assert [one["log"]["lies"] for one in found["runs"]] == ["none", "flush"]
 
 

@@ -19,8 +19,8 @@ from emmclab.devices.asked_options import AskedOptions
 from emmclab.devices.calibration import calibrate
 from emmclab.devices.calibration_types import Calibration
 from emmclab.devices.layers import LayerKind, layers
-from emmclab.devices.result_fields import result_fields
 from emmclab.devices.over_time_types import RunBin
+from emmclab.devices.result_fields import result_fields
 from emmclab.devices.result_types import ResultFields
 from emmclab.devices.setting_types import Capabilities, ExplainedSetting, FittedFigure
 from emmclab.live.serve import serve

@@ -1,6 +1,6 @@
 """Types of the compiled core."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -303,7 +303,7 @@ class CrashRun:
 Node = tuple[bytes, str, int, int, bytes, list[tuple[bytes, bytes]]]
 
 class Explorer:
-    def __init__(self, run_: CrashRun, options: dict[str, Any]) -> None: ...
+    def __init__(self, run_: CrashRun, options: Mapping[str, object]) -> None: ...
     def next_state(self) -> str | None: ...
     def recover(
         self, wanted: list[str], *, tree: str | None = None, cut_after: int | None = None

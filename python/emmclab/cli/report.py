@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -64,7 +64,7 @@ def report(
     _refuse_others(chosen, found, study, given=bool(reading.given()))
     warn_of_changes(results if results.suffix == ".parquet" else results / chosen.name, study)
     page = html or Path(f"{chosen.name}.html")
-    told: dict[str, Any] = {"digest": found.digest}
+    told: dict[str, object] = {"digest": found.digest}
     if is_ours:
         from emmclab.papers.pages import write_judged_page
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.console import Console
@@ -92,7 +92,7 @@ def reproduce(
         study = study.with_recordings(recordings)
     found = run_with_meter(study, results / study.name, jobs, fresh)
     html = html or Path(f"{paper}.html")
-    told: dict[str, Any] = {"digest": found.digest, "reading": found.about["reading"]}
+    told: dict[str, object] = {"digest": found.digest, "reading": found.about["reading"]}
     if recordings is not None:
         told["recordings"] = found.about["recordings"]
     judged, count, more = write_judged_page(found, html, figures)
@@ -108,8 +108,8 @@ def reproduce(
         say(f"figures: {count} in {figures}")
     console.print(Text(f"Results: {found.digest} in {results / study.name}"), soft_wrap=True)
     console.print(Text(f"Report: {html.resolve()}"), soft_wrap=True)
-    if "answer" in told:
-        console.print(Text(told["answer"]), soft_wrap=True)
+    if "answer" in more:
+        console.print(Text(more["answer"]), soft_wrap=True)
     else:
         show_headline(console, judged)
         _name_the_rest(console, paper, len(judged))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
+from typing import TypedDict
 
 from emmclab.crash.explore import Exploration
 
@@ -13,6 +13,16 @@ from emmclab.crash.explore import Exploration
 ALPHA = 0.01
 #: Most cuts of each run for which it is found out how many would show the difference.
 _MOST_CUTS = 10_000
+
+
+class DifferenceFields(TypedDict):
+    """A `Difference` with the limit of `p`, as `emmclab crash --against --json` prints it."""
+
+    cuts: tuple[int, int]
+    losing: tuple[int, int]
+    p: float
+    enough: int | None
+    alpha: float
 
 
 @dataclass(frozen=True)
@@ -33,9 +43,15 @@ class Difference:
     p: float
     enough: int | None
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> DifferenceFields:
         """Return the difference as a dictionary of JSON values."""
-        return asdict(self) | {"alpha": ALPHA}
+        return {
+            "cuts": self.cuts,
+            "losing": self.losing,
+            "p": self.p,
+            "enough": self.enough,
+            "alpha": ALPHA,
+        }
 
 
 def difference(one: Sequence[Exploration], other: Sequence[Exploration]) -> Difference:

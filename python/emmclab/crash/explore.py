@@ -6,7 +6,7 @@ import json
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TypedDict
 
 from emmclab import _core
 from emmclab.crash.finding import COMMANDS, LEVELS, CutTally, Finding
@@ -21,6 +21,19 @@ from emmclab.errors import ConfigError, EmmclabError, UnsupportedError
 _REPORT_S = 0.5
 #: What a cut may leave of a write: 4 KiB old or new, sectors old or new, sectors in flight garbled too.
 TEARS = ("none", "sector", "inside")
+
+
+class CoreOptions(TypedDict):
+    """The options of an exploration as the core takes them."""
+
+    cuts: int
+    states: str
+    seed: int
+    tear: str
+    #: The mark of the log from which on power is cut; None: from its beginning.
+    from_mark: str | None
+    only: tuple[int, int | None] | None
+    share: tuple[int, int]
 
 
 @dataclass(frozen=True)
@@ -65,7 +78,7 @@ class Options:
         _core.crash_ways(self.states)
         require(self.check, self.recovery, self.guest)
 
-    def core(self) -> dict[str, Any]:
+    def core(self) -> CoreOptions:
         """Return the options of the core."""
         if self.tear not in TEARS:
             raise ConfigError(

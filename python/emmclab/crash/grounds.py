@@ -16,8 +16,9 @@ import secrets
 import shutil
 import sqlite3
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import NotRequired, TypedDict
 
 from emmclab import _core
 from emmclab.crash import generated, workloads
@@ -78,7 +79,22 @@ def build() -> str:
     return hashlib.sha256("".join(digest_of_file(path) for path in files).encode()).hexdigest()
 
 
-def grounds(check: str | None, recovery: str, *, identity: str, guest: str | None = None) -> dict[str, Any]:
+class Grounds(TypedDict):
+    """What a verdict depends on; names, versions and digests of the programs that judge."""
+
+    log: str
+    build: str
+    python: str
+    sqlite: NotRequired[str]
+    e2fsck: NotRequired[list[str]]
+    guest: NotRequired[list[str]]
+    kernel: NotRequired[list[str]]
+    mount: NotRequired[list[str]]
+    #: Digests of the files of a check, by name; a random text where they cannot be known.
+    command: NotRequired[Mapping[str, str] | str]
+
+
+def grounds(check: str | None, recovery: str, *, identity: str, guest: str | None = None) -> Grounds:
     """Return everything that a verdict depends on, except the options of the exploration.
 
     Args:
@@ -88,7 +104,7 @@ def grounds(check: str | None, recovery: str, *, identity: str, guest: str | Non
         guest: kernel file of the guest that mounts.
     """
     command = command_of(check)
-    found: dict[str, Any] = {"log": identity, "build": build(), "python": platform.python_version()}
+    found: Grounds = {"log": identity, "build": build(), "python": platform.python_version()}
     if command is None and check is not None:
         found["sqlite"] = sqlite3.sqlite_version
     if recovery == "e2fsck":
@@ -106,7 +122,7 @@ def grounds(check: str | None, recovery: str, *, identity: str, guest: str | Non
     return found
 
 
-def digest(found: dict[str, Any]) -> str:
+def digest(found: Grounds) -> str:
     """Return a short name of grounds."""
     return hashlib.sha256(json.dumps(found, sort_keys=True).encode()).hexdigest()[:16]
 

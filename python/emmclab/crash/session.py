@@ -11,7 +11,7 @@ from typing import Any
 
 from emmclab import _core
 from emmclab.crash.explore import Exploration, Options, open_run
-from emmclab.crash.grounds import contents_of, digest, grounds
+from emmclab.crash.grounds import Grounds, contents_of, digest, grounds
 from emmclab.crash.json_types import Facts, Made
 from emmclab.crash.recording import Workload, record_run
 from emmclab.crash.timeline import DM_WRITER
@@ -31,7 +31,7 @@ _LOG, _RUN = "run.log", "run.json"
 _OPTIONS = "options-"
 
 
-def _deciding(options: Options) -> dict[str, Any]:
+def _deciding(options: Options) -> dict[str, object]:
     """Return the options that decide what a state of a cut is and how it is judged."""
     return {
         name: value
@@ -89,7 +89,7 @@ class Kept:
         """
         self.keep(options)
 
-        def now() -> dict[str, Any]:
+        def now() -> Grounds:
             return grounds(options.check, options.recovery, identity=self.identity, guest=options.guest)
 
         known = now()
@@ -113,10 +113,10 @@ class Kept:
         return found
 
 
-def _changed(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
+def _changed(before: Mapping[str, object], now: Mapping[str, object]) -> str:
     """Name what a verdict depends on and that is not what it was; nothing where all is."""
-    if isinstance(before.get("command"), Mapping) and isinstance(now.get("command"), Mapping):
-        old, new = before["command"], now["command"]
+    old, new = before.get("command"), now.get("command")
+    if isinstance(old, Mapping) and isinstance(new, Mapping):
         names = sorted(name for name in old.keys() | new.keys() if old.get(name) != new.get(name))
         return ", ".join(names[:3])
     return ", ".join(name for name in before if name != "command" and before[name] != now.get(name))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import Any
 
 from emmclab import _core
+from emmclab.crash.explore import CoreOptions
 
 #: The writer of logs whose times only count entries, and the nanoseconds from one entry to the next.
 DM_WRITER, DM_ENTRY_NS = "dm-log-writes", 2_000
@@ -53,6 +53,13 @@ def commands_before(run: _core.CrashRun, cut: int) -> list[LoggedCommand]:
     ]
 
 
-def _options(cuts: int, only: tuple[int, int] | None) -> dict[str, Any]:
-    options: dict[str, Any] = {"cuts": cuts, "states": "device", "seed": 1, "tear": "none"}
-    return options | {"from_mark": None, "only": only, "share": (0, 1)}
+def _options(cuts: int, only: tuple[int, int] | None) -> CoreOptions:
+    return {
+        "cuts": cuts,
+        "states": "device",
+        "seed": 1,
+        "tear": "none",
+        "from_mark": None,
+        "only": only,
+        "share": (0, 1),
+    }

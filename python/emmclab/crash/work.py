@@ -8,11 +8,12 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, astuple, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict, cast
 
 from emmclab import _core
 from emmclab.crash.explore import Exploration, Options, explore, open_run
 from emmclab.crash.finding import CutTally, Finding
+from emmclab.crash.json_types import Covered
 from emmclab.crash.scratch import ended_by_sigterm, remove_left
 from emmclab.errors import EmmclabError
 from emmclab.runtime.checked import checked, checked_value
@@ -21,8 +22,6 @@ from emmclab.runtime.repeating import repeated
 
 #: Time between two states of a share that are kept, seconds.
 _KEEP_S = 2.0
-#: Attributes of an exploration that are JSON as they are.
-_PLAIN = ("states", "last", "took_s", "covered", "finished", "pruned")
 
 
 @dataclass(frozen=True)
@@ -35,18 +34,46 @@ class Share:
     kept: str | None
 
 
-def as_json(found: Exploration) -> dict[str, Any]:
-    """Return an exploration as JSON, from which it can be had again."""
-    about = {name: getattr(found, name) for name in _PLAIN}
-    kinds = [asdict(one) for one in found.kinds.values()]
-    verdicts = [(cut, astuple(tally)) for cut, tally in sorted(found.verdicts.items())]
-    return about | {"kinds": kinds, "verdicts": verdicts}
+class ExplorationFields(TypedDict):
+    """An exploration as JSON: its fields, with the findings of each kind and the verdict on each cut."""
+
+    states: int
+    last: int
+    took_s: float
+    covered: Covered
+    finished: bool
+    pruned: int
+    #: Fields of `Finding`.
+    kinds: list[dict[str, Any]]
+    #: Number of the cut, and the fields of `CutTally`.
+    verdicts: list[tuple[int, tuple[int, ...]]]
 
 
-def from_json(data: dict[str, Any]) -> Exploration:
+def as_json(found: Exploration) -> ExplorationFields:
+    """Return an exploration as JSON, from which `from_json` makes it again."""
+    return {
+        "states": found.states,
+        "last": found.last,
+        "took_s": found.took_s,
+        "covered": found.covered,
+        "finished": found.finished,
+        "pruned": found.pruned,
+        "kinds": [asdict(one) for one in found.kinds.values()],
+        "verdicts": [(cut, astuple(tally)) for cut, tally in sorted(found.verdicts.items())],
+    }
+
+
+def from_json(data: ExplorationFields) -> Exploration:
     """Make an exploration of its JSON."""
-    about = {name: data[name] for name in _PLAIN}
-    found = Exploration(**about, verdicts={cut: CutTally(*tally) for cut, tally in data["verdicts"]})
+    found = Exploration(
+        states=data["states"],
+        last=data["last"],
+        took_s=data["took_s"],
+        covered=data["covered"],
+        finished=data["finished"],
+        pruned=data["pruned"],
+        verdicts={cut: CutTally(*tally) for cut, tally in data["verdicts"]},
+    )
     for one in data["kinds"]:
         found.add(Finding(**one))
     return found
@@ -58,7 +85,7 @@ def _kept(path: Path) -> Exploration | None:
         found = checked_value(path.read_bytes())
     except OSError:
         return None
-    return None if found is None else from_json(found)
+    return None if found is None else from_json(cast("ExplorationFields", found))
 
 
 def run_share(share: Share) -> Exploration:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from typing import Any, TypedDict
 
 from emmclab.errors import ConfigError, EmmclabError
 from emmclab.papers.measuring import Measurement, Reads, find_measure, taken
 from emmclab.papers.registry import Paper, papers, studies
 from emmclab.papers.sources import made_in, recorded_in, restated
 from emmclab.studies.in_place import in_place, stand_ins, without
+from emmclab.studies.kept_types import Run
 from emmclab.studies.results import Results
 
 REPRODUCED = "reproduced"
@@ -116,6 +117,38 @@ class Rule:
         return frozenset((self.id, *self.printed_in))
 
 
+class GridCells(TypedDict):
+    """The cells of a grid that a measure read."""
+
+    grid: str
+    devices: list[str]
+    inputs: list[str]
+    cells: int
+
+
+class OnMade(TypedDict):
+    """What a claim comes to on made traces alone."""
+
+    measured: str
+    verdict: str
+
+
+class Evidence(TypedDict, total=False):
+    """What a measure read, and its values; empty for a claim that nothing measures."""
+
+    study: str
+    cells: list[GridCells]
+    profiles: list[str]
+    tables: list[str]
+    devices: list[str]
+    values: dict[str, float]
+    #: Workloads of which recorded traces are read, and those of which made ones are.
+    recorded: list[str]
+    made: list[str]
+    #: If recorded traces are read.
+    on_made: OnMade
+
+
 @dataclass(frozen=True)
 class Claim:
     """A claim with its result."""
@@ -129,9 +162,9 @@ class Claim:
     tolerance: str
     verdict: str
     reason: str
-    evidence: dict[str, Any] = field(default_factory=dict)
+    evidence: Evidence = field(default_factory=lambda: Evidence())
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Return all fields as a dictionary of JSON values."""
         return asdict(self)
 
@@ -269,7 +302,7 @@ def _refuse_incomplete(results: Results) -> None:
 
 
 def _judge(paper: Paper, rule: Rule, results: Results | None) -> Claim:
-    def claim(verdict: str, reason: str, measured: str = _NONE, evidence: Any = None) -> Claim:
+    def claim(verdict: str, reason: str, measured: str = _NONE, evidence: Evidence | None = None) -> Claim:
         return Claim(
             id=rule.id,
             paper=paper.name,
@@ -308,7 +341,7 @@ def _weighed(rule: Rule, found: Measurement, reads: Reads) -> tuple[str, str]:
     return RESTATED, f"{why} Agreement would be no evidence. As a test the verdict would be: {judged}."
 
 
-def _judged_on(evidence: Mapping[str, Any]) -> str:
+def _judged_on(evidence: Evidence) -> str:
     """Say which of the traces are recorded; nothing where none is."""
     recorded, made = evidence["recorded"], evidence["made"]
     if not recorded:
@@ -322,18 +355,21 @@ def _judged_on(evidence: Mapping[str, Any]) -> str:
     return f"Judged on a mixture: {len(few)} of {count} traces are {what}{names}."
 
 
-def _evidence(rule: Rule, found: Measurement, reads: Reads) -> dict[str, Any]:
+def _evidence(rule: Rule, found: Measurement, reads: Reads) -> Evidence:
     """Return what the measure read: the study, the cells by grid, fields of profiles, published tables."""
-    cells: dict[str, dict[str, Any]] = {}
+    cells: dict[str, list[Run]] = {}
     for run in reads.runs.values():
-        grid = cells.setdefault(run["grid"], {"grid": run["grid"], "devices": {}, "inputs": {}, "cells": 0})
-        grid["devices"][run["device"]] = grid["inputs"][run["input"]] = None
-        grid["cells"] += 1
+        cells.setdefault(run["grid"], []).append(run)
     return {
         "study": rule.study,
         "cells": [
-            grid | {"devices": list(grid["devices"]), "inputs": list(grid["inputs"])}
-            for grid in cells.values()
+            {
+                "grid": grid,
+                "devices": list(dict.fromkeys(run["device"] for run in runs)),
+                "inputs": list(dict.fromkeys(run["input"] for run in runs)),
+                "cells": len(runs),
+            }
+            for grid, runs in cells.items()
         ],
         "profiles": sorted({field for _, field in reads.profiles}),
         "tables": list(reads.tables),

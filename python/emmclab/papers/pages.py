@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypedDict
 
 from emmclab.pages.assemble import assemble
 from emmclab.pages.head import Head, Provenance, Tile, lost
@@ -31,12 +31,19 @@ from emmclab.traces.reading import bundled_by_name
 _BADGES = {REPRODUCED: "yes", DIRECTION: "near", NOT: "no", RESTATED: "restated"}
 
 
+class Told(TypedDict, total=False):
+    """What a page says for programs: its answer in a sentence, or the claims; some pages say more."""
+
+    answer: str
+    claims: list[dict[str, object]]
+
+
 class Judged(NamedTuple):
     """The claims that the results of a study decide, its page in figures, and in words for machines."""
 
     claims: list[Claim]
     figures: int
-    told: dict[str, Any]
+    told: Told
 
 
 def write_judged_page(results: Results, html: Path, figures: Path | None) -> Judged:
@@ -55,14 +62,14 @@ def write_page(results: Results, judged: Sequence[Claim], html: Path | None, fig
     return write_drawings(drawn, figures) if figures is not None else 0
 
 
-def told_of(results: Results, judged: Sequence[Claim]) -> dict[str, Any]:
+def told_of(results: Results, judged: Sequence[Claim]) -> Told:
     """Return what the page says for machines: the claims, or what the page's own `to_dict` gives.
 
     A page with a `to_dict` says its answer in a sentence as `answer`.
     """
     page = page_of(results.about["name"])
     if hasattr(page, "to_dict"):
-        told: dict[str, Any] = page.to_dict(results)
+        told: Told = page.to_dict(results)
         return told
     return {"claims": [claim.to_dict() for claim in judged]}
 

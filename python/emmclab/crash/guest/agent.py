@@ -102,7 +102,7 @@ class Agent:
     def _write(self, data: bytes) -> int:
         return os.write(self._control, data)
 
-    def _do_mount(self, kind: str, options: str) -> dict[str, Any]:
+    def _do_mount(self, kind: str, options: str) -> wire.Answer:
         complaints = KernelLog()
         self._read = set()
         self._watch.enter_context(self._reads.watching(self._read))(_DISK)
@@ -111,32 +111,32 @@ class Agent:
         except OSError as error:
             self._watch.close()
             return {
-                "refused": complaints.about(Path(_DISK).name) or error.strerror,
+                "refused": complaints.about(Path(_DISK).name) or error.strerror or str(error),
                 "blocks": sorted(self._read),
             }
         return {}
 
-    def _do_unmount(self) -> dict[str, Any]:
+    def _do_unmount(self) -> wire.Answer:
         if _LIBC.umount2(str(_FOLDER).encode(), 0) != 0:
             _LIBC.umount2(str(_FOLDER).encode(), _DETACH)
         self._watch.close()
         return {"blocks": sorted(self._read)}
 
-    def _do_read(self, path: str) -> dict[str, Any]:
+    def _do_read(self, path: str) -> wire.Answer:
         try:
             data = self._files.read(path)
         except UnreadableError as error:
             return {"unreadable": str(error)}
         return {"data": None if data is None else wire.packed(data)}
 
-    def _do_tree(self, folder: str) -> dict[str, Any]:
+    def _do_tree(self, folder: str) -> wire.Answer:
         try:
             nodes = self._files.tree(folder)
         except UnreadableError as error:
             return {"unreadable": str(error)}
         return {"nodes": None if nodes is None else wire.nodes_packed(nodes)}
 
-    def _do_run(self, name: str, given: list[Any], text: str | None, thinks: int) -> dict[str, Any]:
+    def _do_run(self, name: str, given: list[Any], text: str | None, thinks: int) -> wire.Answer:
         """Run a workload in the mounted folder; its lines go to their own channel."""
         process = os.fork()
         if process == 0:

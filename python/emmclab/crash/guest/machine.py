@@ -161,7 +161,7 @@ class Guest:
         command += ["-blockdev", json.dumps({"node-name": "disk", **self._disk})]
         return [*command, "-device", "virtio-blk-pci,drive=disk"]
 
-    def ask(self, asked: str, patience_s: float = _PATIENCE_S, **given: Any) -> dict[str, Any]:
+    def ask(self, asked: str, patience_s: float = _PATIENCE_S, **given: Any) -> wire.Answer:
         """Return the answer to a request.
 
         Raises:
@@ -179,7 +179,7 @@ class Guest:
         """Whether there is an answer, or the guest has ended."""
         return bool(select.select([self._control], [], [], 0)[0])
 
-    def answered(self) -> dict[str, Any]:
+    def answered(self) -> wire.Answer:
         """Return the answer that was waited for.
 
         Raises:
@@ -187,7 +187,7 @@ class Guest:
         """
         return self._answer(_PATIENCE_S)
 
-    def _answer(self, patience_s: float) -> dict[str, Any]:
+    def _answer(self, patience_s: float) -> wire.Answer:
         end = time.monotonic() + patience_s
         while b"\n" not in self._pending:
             left = end - time.monotonic()
@@ -200,7 +200,7 @@ class Guest:
                 raise GuestEndedError(self._why())
             self._pending += data
         line, _, self._pending = self._pending.partition(b"\n")
-        answer: dict[str, Any] = json.loads(line)
+        answer: wire.Answer = json.loads(line)
         return answer
 
     def _why(self) -> str:
@@ -265,7 +265,7 @@ class GuestFiles:
         nodes = self._asked("tree", folder=folder)["nodes"]
         return None if nodes is None else wire.nodes_unpacked(nodes)
 
-    def _asked(self, asked: str, **given: Any) -> dict[str, Any]:
+    def _asked(self, asked: str, **given: Any) -> wire.Answer:
         answer = self._guest.ask(asked, **given)
         if "unreadable" in answer:
             raise UnreadableError(answer["unreadable"])

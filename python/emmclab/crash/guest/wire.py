@@ -5,8 +5,8 @@ from __future__ import annotations
 import binascii
 import json
 import os
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, TypedDict
 
 from emmclab.crash.mounted_files import Node
 
@@ -55,7 +55,24 @@ def nodes_unpacked(values: list[Any]) -> dict[str, Node]:
     }
 
 
-def send(write: Callable[[bytes], int], message: dict[str, Any]) -> None:
+class Answer(TypedDict, total=False):
+    """What the guest answers; each request has its own keys."""
+
+    #: At the start: the release of the kernel.
+    kernel: str
+    #: To `mount`: why it was refused. To it and to `unmount`: the blocks of 4 KiB that were read.
+    refused: str
+    blocks: list[int]
+    #: To `read` and `tree`: why the kernel cannot read, else the packed contents; None if nothing is there.
+    unreadable: str
+    data: str | None
+    nodes: list[Any] | None
+    #: To `run`: the exit status, and how often the workload paused to think.
+    status: int
+    pauses: int
+
+
+def send(write: Callable[[bytes], int], message: Mapping[str, object]) -> None:
     """Send a message."""
     data = f"{json.dumps(message)}\n".encode()
     while data:

@@ -158,10 +158,10 @@ def _length(results: Results) -> Drawing:
             "trace": "Browsing",
             "layer": f"{row['layer']}{until}",
             "requests": row["requests"],
-            "gain": row[key],
+            "gain": gain,
         }
         for row in lengths(results)
-        for key, until in (("gain", ""), ("drained", ", drained"))
+        for gain, until in ((row["gain"], ""), (row["drained"], ", drained"))
     ]
     chart = (
         chart_of(rows, 260)

@@ -6,7 +6,7 @@ import functools
 import itertools
 import json
 from collections.abc import Iterable
-from typing import Any
+from typing import TypedDict
 
 from emmclab.devices.device import Device
 from emmclab.papers.measuring import Measurement, measure, table
@@ -53,7 +53,7 @@ def bandwidths(
     results: Results, grid: str, names: Iterable[str] | None = None, *, drained: bool = False
 ) -> dict[str, float]:
     """Write bandwidth in MB/s by workload, of all without `names`."""
-    wanted: list[dict[str, Any]] = [{}] if names is None else [{"input": name} for name in names]
+    wanted: list[dict[str, str]] = [{}] if names is None else [{"input": name} for name in names]
     return {
         run["input"]: bandwidth(run, drained=drained) for one in wanted for run in results.select(grid, **one)
     }
@@ -111,12 +111,19 @@ def _over_bare(results: Results, name: str, note: str) -> Measurement:
     return Measurement(f"{gain:.2f}x", {"gain": gain}, f"{note} {_beside(results, [name])}")
 
 
-def lengths(results: Results) -> list[dict[str, Any]]:
-    """Return the gain of each layer by the length of a long recording of browsing, the shortest first.
+class LengthRow(TypedDict):
+    """Gain of a layer over the bare device: until the last request, and with the layer drained."""
 
-    Each row has `layer`, `requests`, `logged_mb`, `gain` until the last request, and `drained`.
-    """
-    rows: list[dict[str, Any]] = []
+    layer: str
+    requests: int
+    logged_mb: float
+    gain: float
+    drained: float
+
+
+def lengths(results: Results) -> list[LengthRow]:
+    """Return the gain of each layer by the length of a long recording of browsing, the shortest first."""
+    rows: list[LengthRow] = []
     for bare in results.select("length-bare"):
         for layer in LENGTH_LAYERS:
             (run,) = results.select(f"length-{layer}", input=bare["input"])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TypedDict
 
 import altair as alt
 
@@ -24,7 +24,7 @@ from emmclab.papers.fast12.applications import (
     seconds,
     spread,
 )
-from emmclab.papers.fast12.fitted import best, held_out, kingston, miss, points
+from emmclab.papers.fast12.fitted import Point, best, held_out, kingston, miss, points
 from emmclab.papers.pages import assemble_page
 from emmclab.studies.kept_types import Run
 from emmclab.studies.results import Results
@@ -103,7 +103,19 @@ def _background(results: Results) -> list[tuple[str, list[tuple[float, float]]]]
     return list(rows.items())
 
 
-def _fit(results: Results) -> dict[str, Any]:
+class _Fit(TypedDict):
+    """The search for the number of log blocks.
+
+    For each number `tried` has the number, its miss in octaves, the applications that fit the axis and the
+    spread, and the run time of WebBench on Kingston, in s and in times that of the internal flash.
+    """
+
+    tried: list[tuple[int, float, int, int, float, float]]
+    best: int
+    held_out: list[tuple[str, tuple[int, Point]]]
+
+
+def _fit(results: Results) -> _Fit:
     """Return the search for the number of log blocks: each number that was tried, and each held out."""
     found = points(results)
     tried = [

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
 import altair as alt
 
 from emmclab import __version__
 from emmclab.pages.assemble import assemble
 from emmclab.pages.head import Head, Provenance, Tile
-from emmclab.pages.plots import dots
+from emmclab.pages.plots import Rows, dots
 from emmclab.papers.drawing import Drawing
 from emmclab.papers.findings import NAME
 from emmclab.papers.findings.findings import Finding
@@ -74,7 +74,21 @@ def render(answered: Answered, results: Mapping[str, Results]) -> str:
     )
 
 
-def to_dict(answered: Answered) -> list[dict[str, Any]]:
+class AnsweredFinding(TypedDict):
+    """A finding; its answer, axis and values are None and empty without the results of its study."""
+
+    id: str
+    question: str
+    answer: str | None
+    method: str
+    limits: str
+    study: str | None
+    command: str
+    axis: str | None
+    values: Rows
+
+
+def to_dict(answered: Answered) -> list[AnsweredFinding]:
     """Return the findings as `emmclab reproduce findings --json` prints them."""
     return [
         {

@@ -124,8 +124,8 @@ def logging_length(results: Results) -> Found:
     found = lengths(results)
     gains: dict[str, dict[str, float]] = {}
     for row in found:
-        for key, until in (("gain", ""), ("drained", ", log moved back")):
-            gains.setdefault(f"{row['layer']}{until}", {})[f"{row['requests']:,} requests"] = row[key]
+        for gain, until in ((row["gain"], ""), (row["drained"], ", log moved back")):
+            gains.setdefault(f"{row['layer']}{until}", {})[f"{row['requests']:,} requests"] = gain
     advil = [row for row in found if row["layer"] == "Advil"]
     best = max(advil, key=lambda row: row["gain"])
     pays = next((row["requests"] for row in advil if row["drained"] > 1 + HELPS_PCT / 100), None)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TypedDict
 
 from emmclab.papers.claims import Claim
 from emmclab.papers.drawing import Drawing
@@ -61,10 +61,31 @@ def render(results: Results, judged: Sequence[Claim], drawn: Sequence[Drawing] |
     )
 
 
-def _rows(results: Results, fields: Sequence[Field]) -> list[dict[str, Any]]:
+class _Cell(TypedDict):
+    """A figure as text, and the value that it is sorted by."""
+
+    text: str
+    value: float | str
+
+
+class _Published(TypedDict):
+    """A published figure, and the reason to doubt it; empty without one."""
+
+    text: str
+    doubt: str
+
+
+class _WorkloadRow(TypedDict):
+    """A workload: label and figures of each of its traces, and the published figures."""
+
+    lines: list[tuple[str, list[_Cell]]]
+    published: list[_Published]
+
+
+def _rows(results: Results, fields: Sequence[Field]) -> list[_WorkloadRow]:
     """Return for each workload its lines, the recorded one first, and the published figures."""
     workload_of = stand_ins(results)
-    rows = []
+    rows: list[_WorkloadRow] = []
     for name in results.profiles:
         if name in workload_of:
             continue
@@ -90,6 +111,6 @@ def _rows(results: Results, fields: Sequence[Field]) -> list[dict[str, Any]]:
     return rows
 
 
-def _cell(profile: Profile, field: Field) -> dict[str, Any]:
+def _cell(profile: Profile, field: Field) -> _Cell:
     value = profile[field.name]
     return {"text": field.text(value), "value": "" if value is None else value}

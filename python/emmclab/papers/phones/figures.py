@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
 
 import altair as alt
 
@@ -27,6 +27,7 @@ from emmclab.papers.phones.runs import (
 )
 from emmclab.studies.kept_types import Run
 from emmclab.studies.results import Results
+from emmclab.traces.profile import Profile
 
 #: Parts of the mean response, with their words.
 WAITS = {
@@ -413,7 +414,7 @@ def _blocks_response(results: Results) -> Drawing:
 
 
 def _reissues(results: Results) -> Drawing:
-    fields: dict[str, Any] = {
+    fields: dict[str, Callable[[Profile], float]] = {
         "writes": lambda profile: profile["write_requests_pct"],
         "4 KB": lambda profile: share(profile, "size_distribution", to=4),
         "spatial locality": lambda profile: profile["spatial_locality_pct"],

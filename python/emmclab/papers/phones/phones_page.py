@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TypedDict
 
 from emmclab.errors import EmmclabError
 from emmclab.pages.assemble import assemble
 from emmclab.pages.head import Head, Tile, tile
+from emmclab.pages.plots import Rows
 from emmclab.pages.study import provenance
 from emmclab.papers.claims import Claim
 from emmclab.papers.drawing import Drawing
@@ -224,11 +225,31 @@ def render(results: Results, judged: Sequence[Claim] = (), drawn: Sequence[Drawi
     )
 
 
-def to_dict(results: Results) -> dict[str, Any]:
+class _Told(TypedDict):
+    """Findings, and the number of them by verdict."""
+
+    verdicts: dict[int, str]
+    findings: list[dict[str, str | int]]
+
+
+class PhonesFields(TypedDict):
+    """What the page says for machines; `figures` are the rows of each figure."""
+
+    digest: str
+    answer: str
+    rule: str
+    characteristics: _Told
+    implications: _Told
+    sections: dict[str, list[str]]
+    figures: dict[str, Rows]
+    limits: list[str]
+
+
+def to_dict(results: Results) -> PhonesFields:
     """Return what the page says for machines: the answer, the verdicts, what each section says, every row."""
     require_whole(results)
 
-    def told(found: Sequence[Finding]) -> dict[str, Any]:
+    def told(found: Sequence[Finding]) -> _Told:
         return {"verdicts": verdicts_of(found), "findings": [one.to_dict() for one in found]}
 
     return {
