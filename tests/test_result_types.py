@@ -28,6 +28,8 @@ from emmclab.live.status_types import FoundImage, LiveStatus
 from emmclab.traces.inputs import inputs_of
 from emmclab.traces.made_types import InputRecord
 from emmclab.traces.profile_types import ClockJump, Judged, Reissues
+from emmclab.traces.published import PublishedTables, published
+from emmclab.traces.request_types import RequestRow
 
 #: Runs that have every group of a result.
 RUNS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
@@ -130,6 +132,8 @@ def test_parts_of_a_profile_have_the_typed_fields_and_no_other(tmp_path: Path) -
         (profile.findings, list[Judged]),
         (lab.profile(lab.bundled()[0]).reissues, Reissues),
         (made, list[InputRecord]),
+        (published(), PublishedTables),
+        *((lab.read(path).rows(3), list[RequestRow]) for path in lab.bundled()),
     ):
         assert said
         assert msgspec.convert(msgspec.to_builtins(said), kind) == said

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, cast
 
 import typer
 
@@ -17,6 +17,7 @@ from emmclab.cli.outputs import in_a_folder
 from emmclab.cli.profile import distinct
 from emmclab.cli.simulation import (
     DEVICE_OPTION,
+    AboveDevice,
     Capacity,
     Replay,
     Seeds,
@@ -32,6 +33,7 @@ from emmclab.devices.fitted import runs_note
 from emmclab.devices.layers import settings_of, stack, stacks
 from emmclab.devices.provenance import Provenance
 from emmclab.devices.result import Result
+from emmclab.devices.result_types import ResultFields
 from emmclab.devices.spread import check_random
 from emmclab.runtime.lists import once
 
@@ -102,7 +104,7 @@ def compare(
     results = []
     for source in sources:
         for device, above, way in itertools.product(configurations, chosen, ways):
-            software: dict[str, Any] = {
+            software: AboveDevice = {
                 "layers": above,
                 "layer_settings": settings_of(above, layer_settings),
             }
@@ -131,8 +133,8 @@ def compare(
     end(results)
 
 
-def _with_gain(result: Result, gain: float) -> dict[str, Any]:
-    fields = result.to_dict()
+def _with_gain(result: Result, gain: float) -> ResultFields:
+    fields = cast("ResultFields", result.to_dict())
     fields["options"].setdefault("layers", [])
     fields["space"]["gain_ratio"] = gain
     return fields

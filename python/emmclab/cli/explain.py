@@ -195,7 +195,7 @@ def explain(
         "clock_jumps": source.clock_jumps,
         "activity": json.loads(source.header["activity"] or "{}"),
         "devices": [
-            {"device": name, "requests": count, "requests_pct": 100 * count / source.ledger["kept"]}
+            {"device": name, "requests": count, "requests_pct": 100 * count / (source.ledger["kept"] or 1)}
             for name, count in source.devices.items()
         ],
         "ledger": source.ledger,

@@ -281,7 +281,15 @@ def show_made(console: Console, fields: Mapping[str, Any]) -> None:
     console.print(table)
 
 
-def _made(result: Stored) -> dict[str, Any]:
+class _Made(TypedDict):
+    """What a stored result is of, and how it was made."""
+
+    trace: str | None
+    device: str | None
+    made: dict[str, Any]
+
+
+def _made(result: Stored) -> _Made:
     made = made_of(result.fields)
     return {"trace": result.fields.get("trace"), "device": result.fields.get("device"), "made": made}
 

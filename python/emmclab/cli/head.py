@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.table import Table
@@ -13,6 +13,7 @@ from emmclab.cli.console import print_json, stdout
 from emmclab.cli.helping import examples
 from emmclab.cli.options import AsJson, Reading, TraceFile, with_groups
 from emmclab.cli.show import framed
+from emmclab.traces.request_types import RequestRow
 
 
 def register(app: typer.Typer) -> None:
@@ -44,14 +45,17 @@ def _roles(roles: list[str]) -> str:
     return ", ".join(role if count == 1 else f"{role} x{count}" for role, count in runs)
 
 
-def _table(rows: list[dict[str, Any]]) -> Table:
+def _table(rows: list[RequestRow]) -> Table:
     """Times count from the first arrival, later steps of a request from its own arrival."""
     first = rows[0]["arrival_ns"]
     columns: list[tuple[str, list[str]]] = [
         ("arrival\ns", [f"{(row['arrival_ns'] - first) / 1e9:.6f}" for row in rows])
     ]
-    for step in ("start", "issue", "complete"):
-        after = [row[f"{step}_ns"] for row in rows]
+    for step, after in (
+        ("start", [row["start_ns"] for row in rows]),
+        ("issue", [row["issue_ns"] for row in rows]),
+        ("complete", [row["complete_ns"] for row in rows]),
+    ):
         times = [
             "–" if time is None else f"+{(time - row['arrival_ns']) / 1e6:.3f}"
             for row, time in zip(rows, after, strict=True)
@@ -65,8 +69,11 @@ def _table(rows: list[dict[str, Any]]) -> Table:
     ]
     if "role" in rows[0]:
         columns.append(("roles", [_roles(row["role"]) for row in rows]))
-    for name in ("pid", "process", "device"):
-        columns.append((name, ["" if row[name] is None else str(row[name]) for row in rows]))
+    columns += [
+        ("pid", ["" if row["pid"] is None else str(row["pid"]) for row in rows]),
+        ("process", [row["process"] or "" for row in rows]),
+        ("device", [row["device"] or "" for row in rows]),
+    ]
     table = framed()
     shown = [(heading, texts) for heading, texts in columns if any(texts)]
     for heading, _ in shown:

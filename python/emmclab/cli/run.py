@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -127,7 +128,7 @@ def run(
         _report(found, place, study, elsewhere, again, as_json)
 
 
-def _refuse_together(given: dict[str, Any]) -> None:
+def _refuse_together(given: Mapping[str, object]) -> None:
     """Reject mutually exclusive options.
 
     Raises:
@@ -277,7 +278,7 @@ def _print_json(found: Finished, place: Place) -> None:
     )
     about = {**found.about, "results": str(place), "digest": found.digest}
     about |= {"ended_early": early, "overloaded": overloaded, "overloaded_runs": found.overloaded_runs}
-    parts: dict[str, Any] = {"missing_cells": [one.__dict__ for one in found.missing]}
+    parts: dict[str, object] = {"missing_cells": [one.__dict__ for one in found.missing]}
     if found.counts["cuts"] or found.failures:
         whole = Results.load(place, of_run=summed)
         parts |= {"cuts": whole.cuts, "failures": whole.failures}

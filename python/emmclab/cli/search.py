@@ -151,7 +151,7 @@ def _inputs(found: Found) -> list[InputRecord]:
     return [*whence, *inputs_of(recorded)]
 
 
-def _json(found: Found) -> dict[str, Any]:
+def _json(found: Found) -> dict[str, object]:
     from emmclab.pages.search import compared
 
     return {

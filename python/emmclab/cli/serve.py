@@ -42,6 +42,7 @@ from emmclab.devices.provenance import Provenance
 from emmclab.devices.result import Result
 from emmclab.devices.result_text import changes_line
 from emmclab.errors import ConfigError
+from emmclab.live.status_types import LiveStatus
 from emmclab.runtime.quantity import size
 from emmclab.runtime.repeating import repeated
 
@@ -316,7 +317,7 @@ def _served(
     delayed: Any,
     ending: Ending,
     as_json: bool,
-) -> tuple[dict[str, Any] | None, Any, int]:
+) -> tuple[LiveStatus | None, Any, int]:
     """Serve until the end; give the last figures, the result, and the exit status of the command."""
     status, figures = 0, None
     try:

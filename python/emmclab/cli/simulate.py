@@ -14,6 +14,7 @@ from emmclab.cli.helping import examples
 from emmclab.cli.options import AsJson, Reading, TraceFiles, with_groups
 from emmclab.cli.outputs import in_a_folder
 from emmclab.cli.simulation import (
+    AboveDevice,
     Capacity,
     DeviceName,
     Drain,
@@ -66,7 +67,7 @@ def simulate(
     configuration = configured(device, own, capacity)
     opened = [reading.open(path) for path in traces]
     beside = None if second is None else configured(second, [])
-    software: dict[str, Any] = {
+    software: AboveDevice = {
         "layers": layers,
         "layer_settings": layer_settings,
         "second": beside,

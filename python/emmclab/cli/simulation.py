@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Self, TypedDict
 
 import typer
 
@@ -20,6 +20,7 @@ from emmclab.cli.outputs import in_a_folder
 from emmclab.cli.used import Used, preconditioned
 from emmclab.cli.working import Preparing
 from emmclab.devices.device import Device, presets
+from emmclab.devices.layers import Setting
 from emmclab.devices.over_time import check_target
 from emmclab.devices.result import Result
 from emmclab.devices.result_text import warnings as warnings_of
@@ -97,6 +98,15 @@ Layers = Annotated[list[str], declared("layers", autocompletion=layer_names)]
 Second = Annotated[str | None, declared("second", autocompletion=device_names)]
 Drain = Annotated[bool, declared("drain")]
 Events = Annotated[Path | None, declared("events", callback=_parquet)]
+
+
+class AboveDevice(TypedDict, total=False):
+    """The options of a run for the layers above the device."""
+
+    layers: Sequence[str]
+    layer_settings: Mapping[str, Setting]
+    second: Device | None
+    drain: bool
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -199,7 +200,7 @@ def _of_model(
 
 
 def _require_alone(
-    fio: Path | None, given: dict[str, Any], of_model: tuple[str | None, float | None, int]
+    fio: Path | None, given: Mapping[str, Any], of_model: tuple[str | None, float | None, int]
 ) -> None:
     """Refuse options of one source of a trace beside those of another."""
     name, duration, rate_pct = of_model
@@ -221,7 +222,7 @@ def _require_alone(
             )
 
 
-def _of_one_kind(given: dict[str, Any], seed: int, requests: int | None) -> Trace:
+def _of_one_kind(given: Mapping[str, Any], seed: int, requests: int | None) -> Trace:
     if requests is None:
         raise ConfigError(
             "`--requests` is missing: nothing else ends the trace",
@@ -244,12 +245,11 @@ def _of_one_kind(given: dict[str, Any], seed: int, requests: int | None) -> Trac
     return pattern(requests, seed=seed, **figures)
 
 
-def _write(trace: Trace, out: Path, made: dict[str, Any], to: str | None, as_json: bool) -> None:
+def _write(trace: Trace, out: Path, made: Mapping[str, object], to: str | None, as_json: bool) -> None:
     with Meter(f"synthesise {trace.name}") as meter:
         ledger = trace.write(out, to, progress=meter).ledger
-    made |= {"requests": ledger["kept"], "out": str(out)}
     if as_json:
-        print_json(made)
+        print_json({**made, "requests": ledger["kept"], "out": str(out)})
         return
     model = f"model {made['model']}, " if "model" in made else ""
     say(f"{out}: {ledger['kept']:,} requests of {trace.name} ({model}seed {made['seed']})")

@@ -6,7 +6,7 @@ import json
 import sys
 import time
 from contextlib import closing, nullcontext
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.console import Group
@@ -20,6 +20,7 @@ from emmclab.cli.helping import examples
 from emmclab.cli.machine import Duration, Machine, parse_duration
 from emmclab.cli.options import with_groups
 from emmclab.cli.show import framed
+from emmclab.cli.top_types import Interval, ProcessRates, RecorderStats
 from emmclab.errors import ConfigError
 
 #: Longest wait for a batch; how soon an end is noticed, seconds.
@@ -76,7 +77,7 @@ def top(
             over = once or ending.asked or recorder.has_ended()
             over = over or (seconds is not None and time.monotonic() - begin >= seconds)
             if as_json:
-                _line(json.dumps({"at_s": round(time.monotonic() - begin, 3)} | stats, allow_nan=False))
+                _line(json.dumps({"at_s": round(time.monotonic() - begin, 3), **stats}, allow_nan=False))
             elif live is not None:
                 rows = max(live.console.height - 6 - min(len(stats["syncs"]), _WAITS), 1)
                 live.update(_table(stats, disks, rows), refresh=True)
@@ -88,28 +89,35 @@ def top(
         say(f"note: the recording ended early: {early}")
 
 
-def view(recorder: _core.Recorder, every_s: float, ending: Ending) -> dict[str, Any]:
+def view(recorder: _core.Recorder, every_s: float, ending: Ending) -> Interval:
     """Wait for an interval and give its figures, with rates by this host's clock."""
     begin = time.monotonic()
     while (left := begin + every_s - time.monotonic()) > 0 and not ending.asked and not recorder.has_ended():
         # Batches are discarded: a view needs the counts only.
         recorder.next(min(left, _WAIT_S))
-    stats: dict[str, Any] = json.loads(recorder.stats())
+    stats: RecorderStats = json.loads(recorder.stats())
     took = max(time.monotonic() - begin, 1e-6)
-    span = max(stats.pop("span_ns"), 1)
-    depth = stats.pop("response_sum_ns") / max(span, took * 1e9)
-    ledger = stats.pop("ledger")
-    processes = stats.pop("processes")
-    for row in processes:
-        row["requests_per_s"] = round(row["requests"] / took, 2)
-        row["bytes_per_s"] = round(row["bytes"] / took)
+    depth = stats["response_sum_ns"] / max(stats["span_ns"], 1, took * 1e9)
+    processes: list[ProcessRates] = [
+        {
+            **row,
+            "requests_per_s": round(row["requests"] / took, 2),
+            "bytes_per_s": round(row["bytes"] / took),
+        }
+        for row in stats["processes"]
+    ]
     return {
         "interval_s": round(took, 9),
         "requests_per_s": round(stats["requests"] / took, 2),
         "bytes_per_s": sum(row["bytes_per_s"] for row in processes),
         "queue_depth": round(depth, 3),
-        **stats,
-        "lost": ledger["lost"],
+        "requests": stats["requests"],
+        "no_wait": stats["no_wait"],
+        "gaps": stats["gaps"],
+        "idle_ns": stats["idle_ns"],
+        "longest_gap_ns": stats["longest_gap_ns"],
+        "syncs": stats["syncs"],
+        "lost": stats["ledger"]["lost"] or 0,
         "processes": processes,
     }
 
@@ -123,7 +131,7 @@ def _line(text: str) -> None:
         raise ClosedPipe from None
 
 
-def _summary(stats: dict[str, Any]) -> str:
+def _summary(stats: Interval) -> str:
     """Print the view of one interval."""
     requests = stats["requests"]
     parts = [f"{stats['requests_per_s']:,.0f} requests/s", f"{stats['bytes_per_s'] / 1024:,.0f} KB/s"]
@@ -138,7 +146,7 @@ def _summary(stats: dict[str, Any]) -> str:
     return ", ".join(parts)
 
 
-def _waits(stats: dict[str, Any], rows: int) -> list[str]:
+def _waits(stats: Interval, rows: int) -> list[str]:
     """Format the waits for durability by process."""
     return [
         f"{one_line(row['process'])} waited for {row['file_system']} {row['calls']:,} times, "
@@ -147,7 +155,7 @@ def _waits(stats: dict[str, Any], rows: int) -> list[str]:
     ]
 
 
-def _cells(row: dict[str, Any]) -> list[str]:
+def _cells(row: ProcessRates) -> list[str]:
     """Return the table cells of one process and operation."""
     mean = row["bytes"] / row["requests"] / 1024
     return [
@@ -164,7 +172,7 @@ def _cells(row: dict[str, Any]) -> list[str]:
 _HEADS = ("requests/s", "KB/s", "mean KB", "max KB", "p50 ms", "p99 ms", "no-wait %")
 
 
-def _table(stats: dict[str, Any], disks: str, rows: int) -> Group:
+def _table(stats: Interval, disks: str, rows: int) -> Group:
     """Draw the view for a terminal."""
     table = framed()
     table.add_column("process")
@@ -182,7 +190,7 @@ def _table(stats: dict[str, Any], disks: str, rows: int) -> Group:
     )
 
 
-def _lines(stats: dict[str, Any]) -> list[str]:
+def _lines(stats: Interval) -> list[str]:
     """Write the view as plain lines."""
     lines = [_summary(stats)]
     for row in stats["processes"][:_ROWS]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 from emmclab.runtime.document import Document
 from emmclab.runtime.text_table import TextTable
@@ -135,8 +134,9 @@ class Journal(Document):
             [
                 [
                     row["kind"],
-                    *_counts(row, "requests"),
-                    *_bytes(row),
+                    *_counts(row["requests"]),
+                    f"{row['kb']:,.1f}",
+                    _number(row["written_pct"]),
                     f"{row['kb'] / data:.2f} : 1" if data else "–",
                 ]
                 for row in rows
@@ -151,8 +151,9 @@ class Journal(Document):
             [
                 [
                     row["role"],
-                    *_counts(row, "requests", "blocks"),
-                    *_bytes(row),
+                    *_counts(row["requests"], row["blocks"]),
+                    f"{row['kb']:,.1f}",
+                    _number(row["written_pct"]),
                 ]
                 for row in self["by_role"]
             ],
@@ -167,8 +168,9 @@ class Journal(Document):
                 [
                     row["sign"],
                     row["about"],
-                    *_counts(row, "requests"),
-                    *_bytes(row),
+                    *_counts(row["requests"]),
+                    f"{row['kb']:,.1f}",
+                    _number(row["written_pct"]),
                 ]
                 for row in self["by_sign"]
             ],
@@ -263,7 +265,7 @@ class Journal(Document):
             [
                 [
                     row["kind"],
-                    *_counts(row, "requests"),
+                    *_counts(row["requests"]),
                     _number(row["per_commit"]),
                     *(_number((row["service_ms"] or {}).get(point), 3) for point in ("mean", "p99")),
                     _number(row["time_ms"], 1) if row["service_ms"] else "–",
@@ -277,9 +279,9 @@ class Journal(Document):
     def _rates(self) -> TextTable:
         rows = [
             [
-                _rate(row),
+                _rate(row["from_per_s"], row["to_per_s"]),
                 f"{row['seconds']:,.1f}",
-                *_counts(row, "commits", "flushes"),
+                *_counts(row["commits"], row["flushes"]),
                 f"{row['written_kb']:,.0f}",
                 f"{row['journal_kb']:,.0f}",
                 _number(row["journal_pct"], 1),
@@ -291,9 +293,8 @@ class Journal(Document):
         return TextTable(title, headings, rows if self["commits"] else [], 1)
 
 
-def _rate(row: dict[str, Any]) -> str:
+def _rate(low: float, high: float | None) -> str:
     """Name a class of rates."""
-    low, high = row["from_per_s"], row["to_per_s"]
     if high is None:
         return f"> {low:g}"
     return f"{low:g} - {high:g}" if high else "0"
@@ -303,9 +304,5 @@ def _number(value: float | None, digits: int = 2) -> str:
     return "–" if value is None else f"{value:,.{digits}f}"
 
 
-def _counts(row: dict[str, Any], *names: str) -> Iterable[str]:
-    return ("–" if row[name] is None else f"{row[name]:,}" for name in names)
-
-
-def _bytes(row: dict[str, Any]) -> tuple[str, str]:
-    return f"{row['kb']:,.1f}", _number(row["written_pct"])
+def _counts(*counts: int | None) -> Iterable[str]:
+    return ("–" if count is None else f"{count:,}" for count in counts)

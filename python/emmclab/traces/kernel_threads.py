@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Iterable
+from typing import NamedTuple, TypedDict
 
 
 class Kind(NamedTuple):
@@ -30,7 +30,32 @@ KINDS = (
 )
 
 
-def kernel_threads(processes: Iterable[Mapping[str, Any]], written_kb: float) -> list[dict[str, Any]]:
+class ProcessRow(TypedDict):
+    """What is read of a row of the figure `process_share`; it has further keys."""
+
+    process: str | None
+    reads: int
+    writes: int
+    others: int
+    read_kb: float
+    write_kb: float
+
+
+class KernelThread(TypedDict):
+    """A thread of a file system: its task, its requests, and its share of all bytes written."""
+
+    thread: str
+    file_system: str
+    role: str
+    requests: int
+    reads: int
+    writes: int
+    read_kb: float
+    written_kb: float
+    written_pct: float | None
+
+
+def kernel_threads(processes: Iterable[ProcessRow], written_kb: float) -> list[KernelThread]:
     """Return the threads of file systems among processes (rows of the figure `process_share`), most first.
 
     >>> row = {"process": "f2fs_ckpt-254:4", "reads": 1, "writes": 9, "others": 0}
@@ -38,13 +63,14 @@ def kernel_threads(processes: Iterable[Mapping[str, Any]], written_kb: float) ->
     >>> [(one["file_system"], one["role"], one["written_pct"]) for one in kernel_threads([row], 72.0)]
     [('f2fs', 'checkpoint', 50.0)]
     """
-    found = []
+    found: list[KernelThread] = []
     for row in processes:
-        kind = next((kind for kind in KINDS if str(row["process"]).startswith(kind.begins)), None)
+        name = str(row["process"])
+        kind = next((kind for kind in KINDS if name.startswith(kind.begins)), None)
         if kind is not None:
             found.append(
                 {
-                    "thread": row["process"],
+                    "thread": name,
                     "file_system": kind.file_system,
                     "role": kind.role,
                     "requests": row["reads"] + row["writes"] + row["others"],

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from emmclab.runtime.notebook import cell_text, escaped, grid_html, heading_html, pairs_html
 from emmclab.traces.ledger import ledger_line
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 #: Requests of a trace that are shown.
 _ROWS = 5
+_Column = Literal["arrival_ns", "op", "sector", "sectors", "complete_ns", "process"]
 
 
 def trace_html(trace: Trace) -> str:
@@ -35,7 +36,7 @@ def trace_html(trace: Trace) -> str:
     parts = [heading_html("Trace", trace.name), pairs_html(facts)]
     if not trace.is_pipe:
         rows = trace.rows(_ROWS)
-        columns = ("arrival_ns", "op", "sector", "sectors", "complete_ns", "process")
+        columns: tuple[_Column, ...] = ("arrival_ns", "op", "sector", "sectors", "complete_ns", "process")
         shown = [column for column in columns if any(row[column] is not None for row in rows)]
         parts.append(grid_html(shown, [[cell_text(row[column]) for column in shown] for row in rows]))
     return "".join(parts)

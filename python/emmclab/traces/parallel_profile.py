@@ -257,7 +257,7 @@ def _of_file(path: Path, options: Mapping[str, Any], slices: Sequence[Trace]) ->
     ledger: Ledger = said.ledger()
     for field, before in said.ledger().items():
         # Each slice begins with what the file says. Only the whole tells which gaps are jumps.
-        counts = [trace.ledger[field] for trace in slices if trace.ledger[field] is not None]
+        counts = [count for trace in slices if (count := trace.ledger[field]) is not None]
         if counts and field != "clock_jumps":
             ledger[field] = (before or 0) + sum(count - (before or 0) for count in counts)
     return said.header(), ledger

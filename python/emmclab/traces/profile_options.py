@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Sequence
-from typing import Any, TypeVar
+from typing import NotRequired, TypedDict, TypeVar
 
 from emmclab import _core
 from emmclab.errors import ConfigError
@@ -176,9 +176,18 @@ def cache_policies_of(names: Sequence[str] | str) -> list[str]:
     return known if "all" in found else once(found)
 
 
+class CacheOptions(TypedDict):
+    """The options of the cache simulation as the core takes them; without sizes it has its own."""
+
+    policies: list[str]
+    ops: str
+    exact: bool
+    sizes_kb: NotRequired[list[int]]
+
+
 def cache_options(
     policies: Sequence[str] | str, sizes: Iterable[str | int] | str | None, ops: str, *, exact: bool
-) -> dict[str, Any] | None:
+) -> CacheOptions | None:
     """Return the options of the cache simulation; None without a policy.
 
     >>> cache_options((), None, "all", exact=False) is None
@@ -196,6 +205,7 @@ def cache_options(
             field="cache-ops",
             hint="use all, read or write",
         )
-    chosen = cache_sizes_kb(sizes)
-    options = {"policies": cache_policies_of(policies), "ops": ops, "exact": exact}
-    return options | ({} if chosen is None else {"sizes_kb": chosen})
+    options: CacheOptions = {"policies": cache_policies_of(policies), "ops": ops, "exact": exact}
+    if (chosen := cache_sizes_kb(sizes)) is not None:
+        options["sizes_kb"] = chosen
+    return options

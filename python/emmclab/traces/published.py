@@ -5,13 +5,34 @@ from __future__ import annotations
 import functools
 import json
 import re
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, TypedDict
 
 from emmclab import _core
 
 
+class Inconsistency(TypedDict):
+    """A published figure that the other figures of its row do not allow; `column` is a field of a profile."""
+
+    name: str
+    column: str
+    explanation: str
+    check: str
+    published: float
+    #: The range that the other figures allow; None where it has no such end.
+    low: float | None
+    high: float | None
+
+
+class PublishedTables(TypedDict):
+    """Published tables; a row has the name of its trace, and figures by the names of fields of a profile."""
+
+    rows: list[dict[str, Any]]
+    inconsistencies: list[Inconsistency]
+
+
 @functools.cache
-def published() -> dict[str, Any]:
+def published() -> PublishedTables:
     """Return Tables III and IV of the IISWC 2015 paper, and what in them cannot be right.
 
     `rows` are in the fields of a profile; `inconsistencies` name the column, the check that it fails, and the
@@ -20,7 +41,7 @@ def published() -> dict[str, Any]:
     >>> published()["rows"][0]["name"]
     'Idle'
     """
-    tables: dict[str, Any] = json.loads(_core.published())
+    tables: PublishedTables = json.loads(_core.published())
     return tables
 
 
@@ -35,12 +56,11 @@ def published_row(name: str) -> dict[str, Any] | None:
     wanted = re.sub(r"^log\d+_", "", name).casefold()
     for row in published()["rows"]:
         if row["name"].casefold() == wanted:
-            found: dict[str, Any] = row
-            return found
+            return row
     return None
 
 
-def doubts(row: dict[str, Any], column: str) -> str:
+def doubts(row: Mapping[str, Any], column: str) -> str:
     """Return the reason why a published figure cannot be right; empty where no figure contradicts it.
 
     >>> doubts(published()["rows"][0], "requests")

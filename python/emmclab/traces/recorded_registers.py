@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TypedDict
 
 from emmclab import _core
 from emmclab.errors import EmmclabError
-from emmclab.traces.register_types import RegisterReport
+from emmclab.traces.register_types import Fact, RegisterReport, RegisterRow
 
 #: Facts of a device that a line about it has, by their topic, in this order.
 _TOPICS = (
@@ -23,6 +23,29 @@ _TOPICS = (
     "life used, type B (mostly MLC, TLC)",
     "spare blocks",
 )
+
+
+class RecordedDeviceFields(TypedDict):
+    """A `RecordedDevice` as JSON has it; what its registers say is None where they could not be read."""
+
+    disks: list[str]
+    kind: str
+    gaps: list[str]
+    problem: str | None
+    standard: str | None
+    facts: list[Fact] | None
+    fields: list[RegisterRow] | None
+    notes: list[str] | None
+
+
+class _Stored(TypedDict):
+    """The registers of a device in the header of a trace: the text of each file in a folder."""
+
+    disks: list[str]
+    kind: str
+    gaps: list[str]
+    folder: str
+    files: dict[str, str]
 
 
 @dataclass(frozen=True)
@@ -58,12 +81,19 @@ class RecordedDevice:
         known = [f"{topic}: {text}" for topic in _TOPICS if (text := facts.get(topic))]
         return f"{self.name}: " + "; ".join([self.report["standard"], *known])
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> RecordedDeviceFields:
         """Return it for JSON."""
-        report: Mapping[str, Any] = self.report or {}
-        said = {name: report.get(name) for name in ("standard", "facts", "fields", "notes")}
-        head = {"disks": self.disks, "kind": self.kind, "gaps": self.gaps}
-        return {**head, "problem": self.problem or None, **said}
+        report = self.report
+        return {
+            "disks": self.disks,
+            "kind": self.kind,
+            "gaps": self.gaps,
+            "problem": self.problem or None,
+            "standard": None if report is None else report["standard"],
+            "facts": None if report is None else report["facts"],
+            "fields": None if report is None else report["fields"],
+            "notes": None if report is None else report["notes"],
+        }
 
 
 def recorded_devices(header: Mapping[str, str | None], recording: str) -> list[RecordedDevice]:
@@ -83,7 +113,7 @@ def recorded_devices(header: Mapping[str, str | None], recording: str) -> list[R
         return [RecordedDevice([], "", [], [], None, "the registers in the header of the trace are damaged")]
 
 
-def _device(stored: dict[str, Any], recording: str) -> RecordedDevice:
+def _device(stored: _Stored, recording: str) -> RecordedDevice:
     disks, kind, gaps = list(stored["disks"]), str(stored["kind"]), [str(gap) for gap in stored["gaps"]]
     folder = str(stored["folder"]).rsplit("/", 1)[-1]
     files = [(f"{recording}/{folder}/{file}", str(text).encode()) for file, text in stored["files"].items()]

@@ -20,6 +20,7 @@ from emmclab.traces.notebook import trace_html
 from emmclab.traces.profile import Profile
 from emmclab.traces.profile_options import profiler
 from emmclab.traces.profile_types import ClockJump
+from emmclab.traces.request_types import RequestRow
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 
 Header = dict[str, str | None]
 #: Counts; one that the input does not tell, as `reissued` without processes and completions, is None.
-Ledger = dict[str, Any]
+Ledger = dict[str, int | None]
 #: Called after each batch with bytes done, bytes in all (None = unknown) and requests so far.
 Progress = Callable[[int, int | None, int], None]
 
@@ -278,14 +279,14 @@ class Trace:
         if isinstance(stream, _core.Reader):
             self._devices = dict(stream.devices())
 
-    def rows(self, limit: int = 10) -> list[dict[str, Any]]:
+    def rows(self, limit: int = 10) -> list[RequestRow]:
         """Return the first requests as dictionaries; times in nanoseconds, addresses and sizes in sectors.
 
         >>> import emmclab
         >>> sorted(emmclab.read(emmclab.bundled()[0]).rows(1)[0])[:3]
         ['arrival_ns', 'complete_ns', 'device']
         """
-        rows: list[dict[str, Any]] = []
+        rows: list[RequestRow] = []
         stream = self.open()
         while len(rows) < limit and (batch := stream.next()) is not None:
             rows += batch.rows(limit - len(rows))

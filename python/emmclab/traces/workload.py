@@ -109,13 +109,15 @@ class Workload:
                     field=field,
                     hint=f"give {least} to 2^64 - 1",
                 )
-        options: dict[str, Any] = {"seed": seed, "requests": requests, "rate_pct": rate_pct}
-        if duration_s is not None:
-            options["duration_ns"] = round(duration_s * 1e9)
+        duration_ns = None if duration_s is None else round(duration_s * 1e9)
+
+        def synthesis() -> _core.Synthesis:
+            return _core.Synthesis(
+                self._model, seed=seed, requests=requests, duration_ns=duration_ns, rate_pct=rate_pct
+            )
+
         # A synthesis has the methods of a reader.
-        return Trace(
-            self.name, cast("Callable[[], _core.Reader]", lambda: _core.Synthesis(self._model, **options))
-        )
+        return Trace(self.name, cast("Callable[[], _core.Reader]", synthesis))
 
 
 _SIZES = ("reads.sizes_kb", "writes.sizes_kb")

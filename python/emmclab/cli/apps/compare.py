@@ -15,6 +15,7 @@ from emmclab.cli.apps.running import (
     Networks,
     Page,
     Running,
+    SoftwareAndFiles,
     Syncs,
     devices_of,
     files,
@@ -65,7 +66,10 @@ def compare(
     """Run applications on several devices and over several networks, and put the runs side by side."""
     own, layer_settings = layered(settings, layers)
     chosen = devices_of(devices, own, capacity)
-    options = {**software(host, layers, layer_settings, second), **files(filesystems, sync), "beside": beside}
+    options: SoftwareAndFiles = {
+        **software(host, layers, layer_settings, second, beside),
+        **files(filesystems, sync),
+    }
     results = [
         running.run(name, device, network, **options)
         for name in once(applications)

@@ -67,7 +67,7 @@ def live(
     require_single("live", device, network)
     own, layer_settings = layered(settings, layers)
     chosen = configured(device, own, capacity)
-    options = {**software(host, layers, layer_settings, second), "beside": beside}
+    options = software(host, layers, layer_settings, second, beside)
     with Working(f"{application} live on {chosen.name} over {network}"):
         found = run_live(
             application,

@@ -16,6 +16,7 @@ from emmclab.cli.apps.running import (
     Network,
     Page,
     Running,
+    SoftwareAndFiles,
     Syncs,
     files,
     require_single,
@@ -76,7 +77,10 @@ def run(
     require_single("run", device, network)
     own, layer_settings = layered(settings, layers)
     chosen = configured(device, own, capacity)
-    options = {**software(host, layers, layer_settings, second), **files(filesystems, sync), "beside": beside}
+    options: SoftwareAndFiles = {
+        **software(host, layers, layer_settings, second, beside),
+        **files(filesystems, sync),
+    }
     result = running.run(application, chosen, network, events=events, perfetto=perfetto, **options)
     faster: list[AppResult] = []
     if what_if:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 
 import typer
 
@@ -17,6 +17,7 @@ from emmclab.cli.outputs import in_a_folder
 from emmclab.cli.simulation import DEVICE_OPTION, Images, configured, device_names
 from emmclab.cli.used import Used, preconditioned
 from emmclab.cli.working import Working
+from emmclab.devices.layers import Setting
 from emmclab.errors import ConfigError
 from emmclab.traces.made_types import MadeFrom
 
@@ -156,19 +157,48 @@ class Running:
             )
 
 
+class Software(TypedDict):
+    """The options of a run for the host and what it runs above the device.
+
+    Applications of `beside` run at the same time.
+    """
+
+    host: str
+    layers: Sequence[str]
+    layer_settings: Mapping[str, Setting]
+    second: Device | None
+    beside: Sequence[str]
+
+
+class Files(TypedDict):
+    """The options of a run in the model for file systems, and for the classes of files that are synced."""
+
+    filesystems: Sequence[str]
+    sync: list[str] | None
+
+
+class SoftwareAndFiles(Software, Files):
+    """The options of a run in the model."""
+
+
 def software(
-    host: str, layers: Sequence[str], layer_settings: Mapping[str, Any], second: str | None
-) -> dict[str, Any]:
+    host: str,
+    layers: Sequence[str],
+    layer_settings: Mapping[str, Setting],
+    second: str | None,
+    beside: Sequence[str],
+) -> Software:
     """Return the options of a run for the host and what it runs above the device."""
     return {
         "host": host,
         "layers": layers,
         "layer_settings": layer_settings,
         "second": None if second is None else configured(second, []),
+        "beside": beside,
     }
 
 
-def files(filesystems: Sequence[str], sync: str | None) -> dict[str, Any]:
+def files(filesystems: Sequence[str], sync: str | None) -> Files:
     """Return the options of a run in the model for file systems and syncs."""
     return {"filesystems": filesystems, "sync": None if sync is None else _classes(sync)}
 

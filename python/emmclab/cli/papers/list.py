@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import typer
 from rich.text import Text
@@ -47,6 +47,6 @@ def list_papers(as_json: AsJson = False) -> None:
     console.print("Next: emmclab reproduce iiswc15", markup=False)
 
 
-def _shown(paper: Paper) -> dict[str, Any]:
+def _shown(paper: Paper) -> dict[str, object]:
     """Return the description of a paper, without its studies."""
     return {name: value for name, value in asdict(paper).items() if name != "takes_traces"}

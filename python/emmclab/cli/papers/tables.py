@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import typer
 from rich.table import Table
 from rich.text import Text
@@ -13,7 +11,7 @@ from emmclab.cli.helping import examples
 from emmclab.cli.options import AsJson
 from emmclab.cli.show import as_printed, framed
 from emmclab.traces.profile_fields import TABLES
-from emmclab.traces.published import doubts, published
+from emmclab.traces.published import Inconsistency, doubts, published
 
 
 def register(app: typer.Typer) -> None:
@@ -45,7 +43,7 @@ def tables(as_json: AsJson = False) -> None:
     console.print(_inconsistencies(printed["inconsistencies"]))
 
 
-def _inconsistencies(entries: list[dict[str, Any]]) -> Table:
+def _inconsistencies(entries: list[Inconsistency]) -> Table:
     table = framed(f"* {len(entries)} contradictions: the other figures of the paper do not allow these")
     table.add_column("Application")
     table.add_column("Why")

@@ -143,10 +143,11 @@ def _identify(file: str, figures: tuple[int, float]) -> _Found | str:
 def _has(row: Mapping[str, Any], column: str, value: float, within_pct: float) -> bool:
     """Whether a value is the published one, or in the range that the other figures of its row allow."""
     allowed = [
-        (entry["low"], entry["high"])
+        (low, high)
         for entry in published()["inconsistencies"]
         if (entry["name"], entry["column"]) == (row["name"], column)
-        and None not in (entry["low"], entry["high"])
+        and (low := entry["low"]) is not None
+        and (high := entry["high"]) is not None
     ]
     part = within_pct / 100
     return _is(row[column], value, within_pct) or any(

@@ -1,0 +1,30 @@
+"""The type of a request, as `Trace.rows` gives it."""
+
+from __future__ import annotations
+
+from typing import NotRequired, TypedDict
+
+
+class RequestRow(TypedDict):
+    """A request: times in ns, addresses and sizes in sectors; None are times and names that are not known.
+
+    A trace with block notes has a list with an entry for each run of blocks in the keys from `role` on.
+    """
+
+    arrival_ns: int
+    start_ns: int | None
+    issue_ns: int | None
+    served_ns: int | None
+    complete_ns: int | None
+    sector: int
+    sectors: int
+    op: str
+    flags: list[str]
+    pid: int | None
+    process: str | None
+    device: str | None
+    role: NotRequired[list[str]]
+    role_sectors: NotRequired[list[int]]
+    home_sector: NotRequired[list[int | None]]
+    changed_sectors: NotRequired[list[int | None]]
+    transaction: NotRequired[list[int | None]]
