@@ -12,7 +12,8 @@ import annotated
 import emmclab
 from conftest import emmclab as run_emmclab
 from conftest import emmclab_json, need_library
-from emmclab.devices.advise import ORDERS, advise, options, said
+from emmclab.devices.advise import ORDERS, advise, options
+from emmclab.devices.advise_lifetime import said
 from emmclab.devices.device import Device
 from emmclab.errors import ConfigError
 from emmclab.pages.advice import write_advice

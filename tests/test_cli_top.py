@@ -12,9 +12,11 @@ import time
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from conftest import COMMAND, PATIENCE_S, emmclab, environment, instances
+from emmclab.cli.top_types import Interval
 
 
 def _write(loop: str, blocks: int) -> None:
@@ -51,6 +53,8 @@ def test_the_views_add_up_to_what_was_asked_of_the_device(loop: str) -> None:
     said, _ = watching.communicate(timeout=PATIENCE_S)
     assert watching.returncode == 0
     views += [json.loads(line) for line in said.splitlines()]
+    typed = [{name: value for name, value in view.items() if name != "at_s"} for view in views]
+    assert msgspec.convert(typed, list[Interval]) == typed
     rows = by_dd()
     assert {row["op"] for row in rows} == {"write"}
     assert sum(row["requests"] for row in rows) == 32

@@ -12,8 +12,9 @@ import emmclab as lab
 from conftest import ROOT, emmclab, emmclab_json
 from emmclab.cli import show_runs
 from emmclab.devices import result_text
-from emmclab.devices.advise import FIGURES, LIFETIME, ORDERS
+from emmclab.devices.advise import FIGURES, ORDERS
 from emmclab.devices.advise_journal import MODE_FIGURES
+from emmclab.devices.advise_lifetime import LIFETIME
 from emmclab.devices.beside import BESIDE
 from emmclab.devices.one_at_a_time import MAIN
 from emmclab.devices.result import _WAITS, at, ufs_figures

@@ -31,6 +31,8 @@ from emmclab.traces.profile_types import ClockJump, Judged, Reissues
 from emmclab.traces.published import PublishedTables, published
 from emmclab.traces.request_types import RequestRow
 
+#: Traces with block notes.
+ANNOTATED = sorted((ROOT / "python" / "emmclab" / "data" / "annotated").glob("*.parquet"))
 #: Runs that have every group of a result.
 RUNS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "an eMMC": ("nexus5", {}, {"percentiles": [99.9], "distribution": True, "over_time": True}),
@@ -133,7 +135,7 @@ def test_parts_of_a_profile_have_the_typed_fields_and_no_other(tmp_path: Path) -
         (lab.profile(lab.bundled()[0]).reissues, Reissues),
         (made, list[InputRecord]),
         (published(), PublishedTables),
-        *((lab.read(path).rows(3), list[RequestRow]) for path in lab.bundled()),
+        *((lab.read(path).rows(3), list[RequestRow]) for path in (lab.bundled()[0], *ANNOTATED[:1])),
     ):
         assert said
         assert msgspec.convert(msgspec.to_builtins(said), kind) == said

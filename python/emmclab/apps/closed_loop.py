@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from os import PathLike, fspath
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NotRequired, TypedDict, cast
 
 from emmclab import _core
 from emmclab.devices.device import Device
@@ -42,6 +42,19 @@ _OPERATIONS = ("read", "fsync", "write_back")
 _AT_ONCE = " + "
 
 
+class AppOptionFields(TypedDict):
+    """The group `options` of a result."""
+
+    precondition: str
+    layers: list[str]
+    layer_settings: dict[str, Setting]
+    second: str | None
+    filesystems: list[str]
+    synced: list[str] | None
+    beside: list[str]
+    clock: NotRequired[str]
+
+
 @dataclass(frozen=True)
 class AppOptions:
     """How an application was run, in the model and on a served device alike: the group `options`."""
@@ -58,18 +71,19 @@ class AppOptions:
     #: Of a served device; None in the model, which has simulated time.
     clock: str | None = None
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> AppOptionFields:
         """Return the group as JSON has it."""
-        said = {one.name: getattr(self, one.name) for one in fields(self)}
-        said |= {
+        said: AppOptionFields = {
+            "precondition": self.precondition,
             "layers": list(self.layers),
             "layer_settings": dict(self.layer_settings),
+            "second": self.second,
             "filesystems": list(self.filesystems),
             "synced": None if self.synced is None else list(self.synced),
             "beside": list(self.beside),
         }
-        if self.clock is None:
-            del said["clock"]
+        if self.clock is not None:
+            said["clock"] = self.clock
         return said
 
 

@@ -8,7 +8,7 @@ from contextlib import suppress
 from os import PathLike
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import TypedDict
 
 from emmclab import _core
 from emmclab.apps.closed_loop import (
@@ -162,13 +162,22 @@ def agreement(live: AppResult, model: AppResult) -> list[Agreement]:
     return rows
 
 
-def _places(setup: _core.HostSetup, disk: LiveDevice, host: str) -> list[dict[str, Any]]:
+class Place(TypedDict):
+    """A mounted partition of a host; `sectors` is its length."""
+
+    partition: str
+    filesystem: str
+    first_sector: int
+    sectors: int
+
+
+def _places(setup: _core.HostSetup, disk: LiveDevice, host: str) -> list[Place]:
     """Return the mounted partitions, whose file systems a kernel has to have.
 
     Raises:
         ConfigError: it has one of them not.
     """
-    places: list[dict[str, Any]] = json.loads(setup.places(disk.capacity_bytes))
+    places: list[Place] = json.loads(setup.places(disk.capacity_bytes))
     known = Path("/proc/filesystems").read_text(encoding="utf-8").split()
     for place in places:
         kind = _MKFS.get(place["filesystem"], ("", ()))[0]
@@ -183,6 +192,6 @@ def _places(setup: _core.HostSetup, disk: LiveDevice, host: str) -> list[dict[st
     return places
 
 
-def _mount(disk: LiveDevice, places: Sequence[Mapping[str, Any]], folders: Sequence[str]) -> None:
+def _mount(disk: LiveDevice, places: Sequence[Place], folders: Sequence[str]) -> None:
     for number, (place, folder) in enumerate(zip(places, folders, strict=True), 1):
         disk.mount(folder, options=_MOUNT[place["filesystem"]], partition=number)

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import resources
-from typing import Any
+from typing import Any, TypedDict
 
 from emmclab.apps.closed_loop import AppResult, run_application
 from emmclab.devices.device import Device
@@ -199,24 +199,45 @@ def _wear(solution: Solution, result: AppResult) -> dict[str, int]:
     return {"page_programs": programs, "block_erases": erases, "second_bytes": other}
 
 
-def risks() -> dict[str, Any]:
+class ExploredWorkload(TypedDict):
+    """What cuts of power left of a workload: numbers of states, promises that they break, the first loss."""
+
+    workload: str
+    cuts: int
+    states: int
+    lost_states: int
+    documented_states: int
+    promises: list[str]
+    first: str | None
+
+
+class Risks(TypedDict):
+    """What cuts of power were found to lose: the command that measured it, its devices, and the solutions."""
+
+    command: str
+    device: str
+    second: dict[str, str]
+    solutions: dict[str, list[ExploredWorkload]]
+
+
+def risks() -> Risks:
     """Return what cuts of power were found to lose with each solution, as it was measured; see `command`.
 
     >>> sorted(risks()["solutions"])[0]
     'advil'
     """
     text = resources.files("emmclab").joinpath("data/pilot-risks.json").read_text(encoding="utf-8")
-    found: dict[str, Any] = json.loads(text)
+    found: Risks = json.loads(text)
     return found
 
 
-def loses(known: Mapping[str, Any], name: str) -> bool | None:
+def loses(known: Risks, name: str) -> bool | None:
     """Whether a state was found that lost what had been acknowledged; `None` where none was tried."""
     explored = known["solutions"].get(name)
     return any(one["lost_states"] for one in explored) if explored else None
 
 
-def risk_of(known: Mapping[str, Any], name: str) -> str:
+def risk_of(known: Risks, name: str) -> str:
     """Say in a sentence or two what a cut of power may lose with a solution, from the measured states."""
     explored = known["solutions"].get(name)
     if not explored:

@@ -33,9 +33,10 @@ from emmclab.cli.simulation import (
 from emmclab.cli.studies import RESULTS, executor
 from emmclab.cli.study_meter import StudyMeter
 from emmclab.cli.used import Used, preconditioned
-from emmclab.devices.advise import FIGURES, LIFETIME, ORDERS, Advised, Life, lifetime_text, said
+from emmclab.devices.advise import FIGURES, ORDERS, Advised
 from emmclab.devices.advise import advise as try_options
 from emmclab.devices.advise_journal import MODE_FIGURES
+from emmclab.devices.advise_lifetime import LIFETIME, Life, lifetime_text, said
 from emmclab.devices.advise_state import AUTO, USED
 from emmclab.devices.result_fields import result_field
 from emmclab.devices.spread import check_random

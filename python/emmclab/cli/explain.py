@@ -43,6 +43,7 @@ from emmclab.devices.setting_types import ExplainedSetting
 from emmclab.devices.stored import holds_results, run_of, stored_in
 from emmclab.errors import ConfigError, InputError
 from emmclab.runtime.quantity import size
+from emmclab.runtime.table_row import Row
 from emmclab.traces.profile_fields import JUMP_FIELDS, LEDGER_MEANINGS, jump_cells
 from emmclab.traces.reading import bundled_by_name, or_bundled
 from emmclab.traces.recorded_registers import recorded_devices
@@ -342,7 +343,7 @@ def _show(console: Console, explained: dict[str, Any]) -> None:
     console.print(columns)
 
 
-def _devices(devices: Sequence[dict[str, Any]]) -> str:
+def _devices(devices: Sequence[Row]) -> str:
     """Return the devices with their shares of the requests, if there are several.
 
     >>> _devices([{"device": "8,0", "requests": 3, "requests_pct": 75.0}])

@@ -24,6 +24,7 @@ from emmclab.cli.studies import RESULTS, ResultsFolder, warn_of_changes
 from emmclab.cli.working import Working
 from emmclab.errors import ConfigError, InputError
 from emmclab.runtime.files import refuse_other_endings, write_pieces
+from emmclab.runtime.table_row import Row
 
 #: Endings of output files.
 _ENDINGS = (".csv", ".json", ".parquet")
@@ -241,11 +242,11 @@ def _json(names: list[str], rows: Iterable[tuple[Any, ...]]) -> Iterator[str]:
     yield "[]\n" if before == "[\n" else "\n]\n"
 
 
-def _records(names: list[str], rows: Iterable[tuple[Any, ...]]) -> list[dict[str, Any]]:
+def _records(names: list[str], rows: Iterable[tuple[Any, ...]]) -> list[Row]:
     return list(_each_record(names, rows))
 
 
-def _each_record(names: list[str], rows: Iterable[tuple[Any, ...]]) -> Iterator[dict[str, Any]]:
+def _each_record(names: list[str], rows: Iterable[tuple[Any, ...]]) -> Iterator[Row]:
     return (dict(zip(names, map(_plain, row), strict=True)) for row in rows)
 
 

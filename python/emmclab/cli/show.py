@@ -17,6 +17,7 @@ from rich.text import Text
 from emmclab.cli.bars import bar, spark
 from emmclab.cli.console import one_line
 from emmclab.cli.fitting import explained
+from emmclab.runtime.table_row import Row
 from emmclab.runtime.text_table import TextTable
 from emmclab.traces.journal import Journal
 from emmclab.traces.ledger import ledger_line
@@ -385,7 +386,7 @@ def _sparks(console: Console, profiles: Sequence[Profile]) -> None:
     console.print(table)
 
 
-def _rows_of_all(profile: Profile, figure: str) -> list[dict[str, Any]]:
+def _rows_of_all(profile: Profile, figure: str) -> list[Row]:
     """Return the rows for reads and writes together."""
     return [row for row in profile.figure(figure) if row.get("op", "all") == "all"]
 

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import contextlib
-import math
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import as_completed, wait
 from dataclasses import asdict, dataclass
+from os import fspath
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from emmclab.devices.advise_journal import JournalAdvice, advise_journal
+from emmclab.devices.advise_lifetime import GB, LIFETIME, Life, life_under
 from emmclab.devices.advise_state import State, collects, settle, state_of_life
 from emmclab.devices.device import Device
 from emmclab.devices.result import Result
 from emmclab.devices.result_fields import result_field
-from emmclab.devices.result_text import ended_early, much_wrapped, offered, trusted, without_slc
+from emmclab.devices.result_text import ended_early, much_wrapped, offered, trusted
+from emmclab.devices.run_options import RunOptions
 from emmclab.devices.spread import is_random_run, order_of, untested
 from emmclab.errors import ConfigError, EmmclabError
 from emmclab.runtime.signed import signed
@@ -31,9 +33,6 @@ FIGURES = {
 }
 #: All that options can be ranked by, with their names; the longest lifetime comes first.
 ORDERS = {**{by: field.name for by, field in FIGURES.items()}, "lifetime": "lifetime"}
-#: The lifetime, in bytes that the host can write.
-LIFETIME = result_field("wear.lifetime.even_host_bytes")
-_GB = 1 << 30
 
 
 @dataclass(frozen=True)
@@ -43,37 +42,6 @@ class Option:
     name: str
     about: str
     settings: dict[str, str | float | bool]
-
-
-@dataclass(frozen=True)
-class Life:
-    """How long a device lives under a trace: measured on a used device."""
-
-    #: Write amplification there.
-    waf: float
-    #: Bytes that the host can write until all blocks of one kind have reached their erase limit (perfect
-    #: levelling), in GB.
-    host_gb: float
-    #: The same in years at the trace's own rate, bytes over duration; None where that lasts no time.
-    years: float | None
-    #: How often the trace was replayed, until it had written 1 % of the capacity.
-    passes: int
-    #: What the device held before.
-    precondition: str
-
-    @property
-    def text(self) -> str:
-        """The bytes that the host can write, as the lifetime of a run is shown."""
-        return lifetime_text(self.host_gb)
-
-
-def lifetime_text(host_gb: float | None) -> str:
-    """Return bytes that the host can write, as the lifetime of a run is shown; a dash where unknown.
-
-    >>> lifetime_text(5120.0), lifetime_text(None)
-    ('5.00', '–')
-    """
-    return LIFETIME.text(None if host_gb is None else host_gb * _GB)
 
 
 @dataclass(frozen=True)
@@ -103,7 +71,7 @@ class Advice:
     #: The figure that it is ranked by, for each seed.
     by_seed: dict[int, float]
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Return all fields as a dictionary of JSON values."""
         return asdict(self)
 
@@ -139,7 +107,7 @@ class Advised:
         if self.by == "lifetime":
             if best.life is None or self.life is None or not self.life.host_gb:
                 return "No lifetime is known: the device does not collect, or has no erase limit"
-            field, scale = LIFETIME, _GB
+            field, scale = LIFETIME, GB
         else:
             field, scale = FIGURES[self.by], 1
         before, after = _mean(self.base_by_seed), _mean(best.by_seed)
@@ -250,12 +218,8 @@ def _changes(option: Option, values: dict[str, str]) -> bool:
 
 #: Most bytes of the devices in use that runs share.
 _IMAGES_BYTES = 4 << 30
-_YEAR_S = 365.25 * 86400
 #: Erases that a block stands with one bit in its cells, as `slc.erase_limit` of emmc51-cache (assumed).
 _SLC_ERASES = 30_000
-#: Share of the capacity that a trace has to write for an estimate of the lifetime, and the most passes.
-_LIFE_SHARE = 0.01
-_MOST_PASSES = 100
 
 
 def advise(
@@ -302,14 +266,15 @@ def advise(
     lifetime = lifetime or by == "lifetime"
     wanted = options(device)
     found, refused = [], {}
-    with _shared(replay), threads(jobs) as pool:
+    given = cast("RunOptions", replay)
+    with _shared(given), threads(jobs) as pool:
         is_collecting = collects(device)
 
         def as_it_is_in(precondition: str | Path) -> Result:
-            return device.simulate(*traces, **replay | {"precondition": precondition})
+            return device.simulate(*traces, **given | {"precondition": fspath(precondition)})
 
-        state, base = settle(as_it_is_in, pool, replay, collects=is_collecting)
-        replay["precondition"] = state.precondition
+        state, base = settle(as_it_is_in, pool, given, collects=is_collecting)
+        given["precondition"] = state.precondition
         aged_life = state_of_life(state) if lifetime and is_collecting else None
         changed: list[Device] = []
         for option in list(wanted):
@@ -319,18 +284,19 @@ def advise(
                 refused[option.name] = str(error)
                 wanted.remove(option)
         # Many options share a device in use; each is made once, before the runs.
-        made = [pool.submit(_prepare, one, replay) for one in changed]
-        every = [replay.get("seed", 1) + more for more in range(seeds)]
+        made = [pool.submit(_prepare, one, given) for one in changed]
+        every = [given.get("seed", 1) + more for more in range(seeds)]
 
         def life_of(changed: Device, layers: Sequence[str], seed: int) -> Life | None:
             if aged_life is None or not collects(changed):
                 return None
-            return _life(changed, layers, traces, base, {**replay, "precondition": aged_life, "seed": seed})
+            aged: RunOptions = {**given, "precondition": aged_life, "seed": seed}
+            return life_under(changed, layers, traces, base, aged)
 
         def runs(changed: Device, first: Result | None = None) -> Runs:
             """Run a device with each seed; its lifetime with one, or with each if it ranks the options."""
-            found = {every[0]: first or changed.simulate(*traces, **replay)}
-            found |= {seed: changed.simulate(*traces, **replay | {"seed": seed}) for seed in every[1:]}
+            found = {every[0]: first or changed.simulate(*traces, **given)}
+            found |= {seed: changed.simulate(*traces, **given | {"seed": seed}) for seed in every[1:]}
             aged = () if not lifetime else every if by == "lifetime" else every[:1]
             return Runs(found, {seed: life_of(changed, (), seed) for seed in aged})
 
@@ -351,72 +317,34 @@ def advise(
                 found.append(_advice(option, as_it_is, one.result(), by))
             except ConfigError as error:
                 refused[option.name] = str(error)
-        journal = advise_journal(device, traces, as_it_is.by_seed, life_gb, **replay)
+        journal = advise_journal(device, traces, as_it_is.by_seed, life_gb, **given)
     ranked = sorted(found, key=lambda advice: (not advice.trusted, _order(advice, by), advice.option))
     return Advised(base, as_it_is.life, ranked, refused, by, journal, as_it_is.values(by), state)
 
 
 @contextlib.contextmanager
-def _shared(replay: dict[str, Any]) -> Iterator[None]:
+def _shared(replay: RunOptions) -> Iterator[None]:
     """Let all runs share preconditioned devices: in the folder that was named, else in a temporary one."""
     if replay.get("images") is not None:
         yield
         return
     with tempfile.TemporaryDirectory(prefix="emmclab-advise-") as folder:
-        replay |= {"images": folder, "images_limit": _IMAGES_BYTES}
+        replay["images"], replay["images_limit"] = folder, _IMAGES_BYTES
         yield
 
 
-def _prepare(device: Device, replay: Mapping[str, Any]) -> None:
+def _prepare(device: Device, replay: RunOptions) -> None:
     """Make a device in use ready for a run; what is wrong with it is reported by the run."""
+    images = replay.get("images")
+    if images is None:
+        return
     with contextlib.suppress(EmmclabError):
         device.precondition(
-            replay["images"],
+            images,
             replay["precondition"],
             seed=replay.get("seed", 1),
             images_limit=replay.get("images_limit"),
         )
-
-
-def _life(
-    device: Device, layers: Sequence[str], traces: Sequence[Trace], base: Result, replay: Mapping[str, Any]
-) -> Life | None:
-    written = base.fields["requests"]["bytes_written"]
-    if not written:
-        return None
-    passes = min(
-        _MOST_PASSES, math.ceil(_LIFE_SHARE * base.fields["configuration"]["capacity_bytes"] / written)
-    )
-    aged: dict[str, Any] = {
-        name: replay.get(name) for name in ("images", "images_limit", "precondition", "seed")
-    }
-    run = device.simulate(*traces, passes=passes, layers=layers, wrap_addresses=True, **aged)
-    lifetime = run.fields["wear"]["lifetime"]
-    if not lifetime or run.fields["run"]["stopped"]:
-        return None
-    host_bytes = lifetime["even_host_bytes"]
-    # As fast as possible is not the trace's own rate.
-    seconds = 0.0 if base.fields["run"]["mode"] == "back_to_back" else base.fields["run"]["simulated_s"]
-    years = host_bytes / (written / seconds) / _YEAR_S if seconds else None
-    waf = run.fields["write_amplification"]["waf"]
-    return Life(waf, host_bytes / _GB, years, passes, str(run.fields["options"]["precondition"]))
-
-
-def said(life: Life, base: Result) -> str:
-    """Say in a sentence where a lifetime comes from."""
-    times = "once" if life.passes == 1 else f"{life.passes} times"
-    rate = (
-        base.fields["requests"]["bytes_written"] / base.fields["run"]["simulated_s"] * 86400 / 2**30
-        if base.fields["run"]["simulated_s"]
-        else 0.0
-    )
-    left_out = f"; {text}" if (text := without_slc(base)) else ""
-    own = "" if life.years is None else f"; years at the trace's own rate of {rate:,.1f} GB a day"
-    return (
-        "Lifetime: bytes that the host can write until all blocks of one kind (of a block group, or in SLC "
-        "mode) have reached their erase limit, on a device in use "
-        f"(`--precondition {life.precondition}`, then this trace {times}){own}{left_out}."
-    )
 
 
 class Runs(NamedTuple):

@@ -73,7 +73,7 @@ class JournalAdvice:
             line += f"; not told apart by time: {', '.join(sound[place].mode for place in order.alike)}"
         return line if order.is_tested or len(sound) < 2 else f"{line}; {untested('--seeds 5')}"
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Return all fields as a dictionary of JSON values."""
         return asdict(self)
 

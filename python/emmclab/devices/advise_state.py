@@ -108,7 +108,7 @@ class State:
         ]
         return f"mean response by state, ms: {', '.join(parts)}" if parts else ""
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Return all fields as JSON values, with the tolerance."""
         said = asdict(self) | {"tried": [asdict(one) for one in self.tried], "alike": list(self.alike)}
         return said | {"meets": self.meets, "tolerance_pct": MEETS_PCT}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import inf, log
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypedDict
 
 #: Requests below which the figures of a group are marked: a 90th percentile has two requests above it then.
 ENOUGH = 20
@@ -80,7 +80,7 @@ class Group:
         """How far apart the medians are: 0 where they are equal, and the same for half and for twice."""
         return inf if self.ratio is None else abs(log(self.ratio))
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Return it for JSON."""
         names = (f"within_{limit}_pct" for limit in WITHIN_PCT)
         return {
@@ -93,6 +93,26 @@ class Group:
             **dict(zip(names, self.within_pct, strict=True)),
             "share_of_error_pct": self.share_of_error_pct,
         }
+
+
+class CurvePoint(TypedDict):
+    """A percentile of the recorded and of the predicted response times, ms."""
+
+    percentile: float
+    recorded_ms: float
+    predicted_ms: float
+
+
+class JudgementFields(TypedDict):
+    """A `Judgement` as JSON has it; groups have the fields of `Group.to_dict`."""
+
+    response: dict[str, object]
+    service: dict[str, object] | None
+    worst: dict[str, object] | None
+    largest_share: dict[str, object] | None
+    by: dict[str, list[dict[str, object]]]
+    together: list[dict[str, object]]
+    curve: list[CurvePoint]
 
 
 @dataclass(frozen=True)
@@ -125,9 +145,8 @@ class Judgement:
         enough = [group for group in self.together if not group.is_few]
         return max(enough, key=lambda group: group.share_of_error_pct, default=None)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JudgementFields:
         """Return it for JSON."""
-        names = ("percentile", "recorded_ms", "predicted_ms")
         return {
             "response": self.response.to_dict(),
             "service": None if self.service is None else self.service.to_dict(),
@@ -135,7 +154,10 @@ class Judgement:
             "largest_share": None if self.heaviest is None else self.heaviest.to_dict(),
             "by": {name: [one.to_dict() for one in groups] for name, groups in self.groups.items()},
             "together": [group.to_dict() for group in self.together],
-            "curve": [dict(zip(names, point, strict=True)) for point in self.curve],
+            "curve": [
+                {"percentile": percentile, "recorded_ms": recorded, "predicted_ms": predicted}
+                for percentile, recorded, predicted in self.curve
+            ],
         }
 
 

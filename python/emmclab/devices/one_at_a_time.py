@@ -75,7 +75,7 @@ class OneAtATime(NamedTuple):
     #: Figures that a stored result has otherwise than the run again.
     not_repeated: list[str]
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Return all fields as JSON values."""
         return {**self._asdict(), "moved": [one._asdict() for one in self.moved]}
 

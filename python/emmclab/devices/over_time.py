@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from emmclab.devices.result import Result
 from emmclab.runtime.files import refuse_other_endings, to_csv, write_whole
+from emmclab.runtime.table_row import Row
 from emmclab.traces.profile import Profile
 
-Rows = list[dict[str, Any]]
+Rows = list[Row]
 
 
 def over_time_rows(found: Sequence[Profile | Result]) -> Rows:

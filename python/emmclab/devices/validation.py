@@ -11,13 +11,13 @@ import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypedDict
 
 from emmclab.devices.calibration import calibrate
 from emmclab.devices.calibration_types import Calibration
 from emmclab.devices.device import Device
 from emmclab.devices.fitted import Fitted
-from emmclab.devices.judgement import Judgement, Spread
+from emmclab.devices.judgement import Judgement, JudgementFields, Spread
 from emmclab.devices.judging import Recording
 from emmclab.devices.result import Result
 from emmclab.devices.result_text import mode_line
@@ -64,6 +64,34 @@ class Cut(NamedTuple):
     """The same from it on."""
 
 
+class ModelFields(JudgementFields):
+    """A `Model` as JSON has it."""
+
+    name: str
+    kind: str
+    note: str | None
+    mode: str | None
+
+
+class HalvesFields(TypedDict):
+    """Recorded response times of each half, with the fields of `Spread`."""
+
+    first_half: dict[str, object]
+    second_half: dict[str, object]
+
+
+class ValidationFields(TypedDict):
+    """A `Validation` as JSON has it; `cut` has the fields of `Cut`."""
+
+    trace: str
+    ledger: Ledger
+    cut: dict[str, object]
+    recorded: HalvesFields
+    models: list[ModelFields]
+    refused: dict[str, str]
+    calibration: Calibration | None
+
+
 @dataclass(frozen=True)
 class Model:
     """What predicted the second half, and how well.
@@ -82,10 +110,15 @@ class Model:
     mode: str
     judgement: Judgement
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> ModelFields:
         """Return it for JSON."""
-        head = {"name": self.name, "kind": self.kind, "note": self.note or None, "mode": self.mode or None}
-        return {**head, **self.judgement.to_dict()}
+        return {
+            "name": self.name,
+            "kind": self.kind,
+            "note": self.note or None,
+            "mode": self.mode or None,
+            **self.judgement.to_dict(),
+        }
 
 
 @dataclass(frozen=True)
@@ -122,7 +155,7 @@ class Validation:
         """The models that are devices."""
         return [model for model in self.models if model.kind != "table"]
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> ValidationFields:
         """Return it for JSON.
 
         >>> import emmclab
@@ -137,7 +170,7 @@ class Validation:
             "recorded": {"first_half": self.first._asdict(), "second_half": self.second._asdict()},
             "models": [model.to_dict() for model in self.models],
             "refused": dict(self.refused),
-            "calibration": None if self.calibration is None else dict(self.calibration),
+            "calibration": None if self.calibration is None else self.calibration.copy(),
         }
 
 

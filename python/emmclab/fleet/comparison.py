@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TypedDict
 
 from emmclab.fleet.difference import (
     cliffs_delta,
@@ -16,7 +16,7 @@ from emmclab.fleet.difference import (
     recordings_to_show,
 )
 from emmclab.fleet.figures import COMPARED, TOTALS
-from emmclab.fleet.summary import Group, Summary, is_amount, shown, summarise
+from emmclab.fleet.summary import Group, Summary, SummaryFields, is_amount, shown, summarise
 from emmclab.fleet.table import Table
 from emmclab.runtime.quantity import duration
 from emmclab.runtime.signed import signed
@@ -68,6 +68,27 @@ class Difference:
         return "–" if self.delta is None else effect(self.delta)
 
 
+class ComparedFleet(SummaryFields):
+    """A fleet with its name."""
+
+    name: str
+
+
+class ComparisonFields(TypedDict):
+    """A `Comparison` as `emmclab fleet --against --json` prints it.
+
+    `differences` have the fields of `Difference`.
+    """
+
+    headline: str
+    before: ComparedFleet
+    after: ComparedFleet
+    tests: int
+    alpha: float
+    differences: list[dict[str, object]]
+    cautions: list[str]
+
+
 @dataclass(frozen=True)
 class Comparison:
     """Two fleets, by their names."""
@@ -112,9 +133,9 @@ class Comparison:
             )
         return f"{first} and {second} have no figure in common ({counts})"
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> ComparisonFields:
         """Return the comparison as `emmclab fleet --against --json` prints it."""
-        rows = []
+        rows: list[dict[str, object]] = []
         for one in self.differences:
             numbers = {name: value for name, value in asdict(one).items() if name != "field"}
             effect = None if one.delta is None else one.effect

@@ -7,11 +7,10 @@ import hashlib
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from emmclab.errors import ConfigError, InputError
 from emmclab.fleet.state import busy, state_of
-from emmclab.runtime.bucket import Bucket
+from emmclab.runtime.bucket import Bucket, PutObject
 from emmclab.runtime.files import folder_aside, lock, write_whole, written
 from emmclab.runtime.local_copies import scratch
 from emmclab.runtime.seal import is_whole
@@ -121,14 +120,14 @@ class Copy:
         """Which state of the object the copy is of."""
         return self._folder / "copied.json"
 
-    def _former(self) -> dict[str, Any] | None:
+    def _former(self) -> PutObject | None:
         with contextlib.suppress(OSError, ValueError):
-            noted: dict[str, Any] = json.loads(self._noted.read_bytes())
+            noted: PutObject = json.loads(self._noted.read_bytes())
             return noted
         return None
 
-    def _note(self, there: dict[str, Any]) -> None:
-        write_whole(self._noted, json.dumps({key: there[key] for key in ("e_tag", "version")}))
+    def _note(self, there: PutObject) -> None:
+        write_whole(self._noted, json.dumps({"e_tag": there["e_tag"], "version": there["version"]}))
         written.pop()  # No file that a command keeps.
 
 

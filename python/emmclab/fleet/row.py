@@ -11,11 +11,10 @@ from emmclab import _core
 from emmclab.errors import ConfigError, EmmclabError, InputError
 from emmclab.fleet.table_types import Bins
 from emmclab.runtime.files import digest, printable
+from emmclab.runtime.table_row import Row
 from emmclab.traces.reading import read
 from emmclab.traces.recordings import metadata
 from emmclab.traces.trace import Trace
-
-Row = dict[str, Any]
 
 #: Columns of every fleet, before those of metadata and figures, with their meaning.
 FIXED = {

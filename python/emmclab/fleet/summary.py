@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
-from typing import Any
+from typing import Any, TypedDict
 
 from emmclab.errors import ConfigError
 from emmclab.fleet.distribution import LEAST_FOR_OUTLIERS, OUTLYING, POINTS, deviations, percentile
@@ -52,6 +52,43 @@ class Outlier:
     score: float
 
 
+class GroupFields(TypedDict):
+    """A `Group` as JSON has it: by figure, how many recordings have it, and its percentiles over them."""
+
+    group: str
+    recordings: int
+    figures: dict[str, dict[str, float | None]]
+
+
+class OutlierFields(TypedDict):
+    """An `Outlier` as JSON has it."""
+
+    path: str
+    group: str
+    figure: str
+    value: float
+    median: float
+    score: float
+
+
+class Refused(TypedDict):
+    """A file that could not be read, and why."""
+
+    path: str
+    reason: str
+
+
+class SummaryFields(TypedDict):
+    """A `Summary` as `emmclab fleet --json` prints it."""
+
+    by: list[str]
+    headline: str
+    groups: list[GroupFields]
+    outliers: list[OutlierFields]
+    too_small_for_outliers: list[str]
+    refused: list[Refused]
+
+
 @dataclass(frozen=True)
 class Summary:
     """A fleet summed up."""
@@ -93,7 +130,7 @@ class Summary:
             f"(medians over recordings){overlap}"
         )
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> SummaryFields:
         """Return the summary as `emmclab fleet --json` prints it."""
         return {
             "by": list(self.by),
@@ -192,7 +229,7 @@ def _outliers(group: str, rows: Sequence[tuple[Any, ...]]) -> list[Outlier]:
     return found
 
 
-def _group(group: Group) -> dict[str, Any]:
+def _group(group: Group) -> GroupFields:
     figures: dict[str, dict[str, float | None]] = {}
     for field in FIGURES:
         points: Sequence[float | None] = group.points(field.name) or [None] * len(POINTS)

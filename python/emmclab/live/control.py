@@ -12,9 +12,10 @@ import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, NotRequired, TypedDict, cast
 
 from emmclab.errors import ConfigError, EmmclabError, InputError
+from emmclab.live.status_types import LiveStatus
 from emmclab.runtime.files import lock
 
 #: Longest line that is read, bytes.
@@ -25,6 +26,15 @@ _PATIENCE_S = 5.0
 _ANSWER_S = 60.0
 
 COMMANDS = ("status", "cut", "restore", "set", "stop")
+
+
+class Reply(TypedDict):
+    """The answer to a line: the figures of the device, or the error with its hint."""
+
+    ok: bool
+    status: NotRequired[LiveStatus]
+    error: NotRequired[str]
+    hint: NotRequired[str | None]
 
 
 class Control:
@@ -68,7 +78,7 @@ class Control:
                     # The client has gone; others are not affected.
                     continue
 
-    def _answer(self, line: bytes) -> dict[str, Any]:
+    def _answer(self, line: bytes) -> Reply:
         try:
             asked = json.loads(line)
             if not isinstance(asked, dict) or asked.get("command") not in COMMANDS:
@@ -162,7 +172,7 @@ def _remove_stale(path: Path) -> None:
             return
 
 
-def ask(path: Path, command: str, **more: str) -> dict[str, Any]:
+def ask(path: Path, command: str, **more: str) -> Reply:
     """Send a command to a control socket; return the answer.
 
     Raises:
@@ -190,4 +200,4 @@ def ask(path: Path, command: str, **more: str) -> dict[str, Any]:
         ) from None
     if not answer["ok"]:
         raise ConfigError(str(answer.get("error")), kind="config", hint=answer.get("hint"))
-    return answer
+    return cast("Reply", answer)

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import altair as alt
 
-from emmclab.devices.advise import FIGURES, LIFETIME, ORDERS, Advised, lifetime_text, said
+from emmclab.devices.advise import FIGURES, ORDERS, Advised
 from emmclab.devices.advise_journal import MODE_FIGURES
+from emmclab.devices.advise_lifetime import LIFETIME, lifetime_text, said
 from emmclab.devices.result_fields import result_field
 from emmclab.devices.result_text import device_before, mode_line
 from emmclab.pages import plots

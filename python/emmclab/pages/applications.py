@@ -18,9 +18,10 @@ from emmclab.apps.result_types import Lane
 from emmclab.pages.assemble import assemble
 from emmclab.pages.head import Head, Provenance, noted, tile
 from emmclab.pages.plots.applications import FIGURES
-from emmclab.pages.plots.figure import Row, Rows
+from emmclab.pages.plots.figure import Rows
 from emmclab.pages.theme import STATE_COLOURS
 from emmclab.runtime.files import write_whole
+from emmclab.runtime.table_row import Row
 from emmclab.traces.made_types import MadeFrom
 
 #: States and runs on the first screen.

@@ -13,6 +13,7 @@ from emmclab.pages.assemble import assemble
 from emmclab.pages.head import Head, Notice, Provenance, Tile, amount, lost, tile, tile_of
 from emmclab.pages.plots import FIGURES
 from emmclab.runtime.files import write_whole
+from emmclab.runtime.table_row import Row
 from emmclab.traces.activity import activity_tables
 from emmclab.traces.ledger import ledger_line
 from emmclab.traces.made_types import MadeFrom
@@ -295,7 +296,7 @@ def _points(profiles: Sequence[Profile]) -> dict[str, str]:
 
 
 def _time_rows(profiles: Sequence[Profile], field: str) -> list[_TimeRow]:
-    def times(row: dict[str, Any]) -> dict[str, float]:
+    def times(row: Row) -> dict[str, float]:
         chosen = {percentile_label(one["percentile"]): one[field] for one in row.get("percentiles", ())}
         return {**row[field], **chosen}
 

@@ -6,7 +6,7 @@ import functools
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any
 
 from emmclab import __version__
 from emmclab.devices.fitted import Fitted, is_durable, order_note
@@ -17,6 +17,7 @@ from emmclab.devices.spread import MORE_SEEDS, Spread, untested
 from emmclab.pages.assemble import assemble
 from emmclab.pages.head import Head, Notice, Provenance, Tile, lost, noted, tile
 from emmclab.pages.plots import FIGURES, Figure, Row, Rows, swept
+from emmclab.pages.study_types import Answer, GridTable, InputRow
 from emmclab.runtime.files import write_whole
 from emmclab.runtime.signed import signed
 from emmclab.studies.bundled import bundled
@@ -288,51 +289,7 @@ def _lower(label: str) -> str:
     return label[:1].lower() + label[1:]
 
 
-class _Answer(TypedDict):
-    """The best and the worst setting by a metric, in words."""
-
-    label: str
-    best: str
-    best_value: str
-    worst: str
-    worst_value: str
-    change: str
-    equal: bool
-    note: str
-    inputs: int
-
-
-class _TableRow(TypedDict):
-    """An input with a setting; each cell has the mean, the range over the seeds, and what it is sorted by."""
-
-    input: str
-    setting: list[str]
-    cells: list[tuple[str, str, float | str]]
-    badge: str
-
-
-class _Table(TypedDict):
-    """The table of a grid: the swept keys, the metrics, and the number of rows that are left out."""
-
-    grid: str
-    keys: list[str]
-    several: bool
-    metrics: tuple[Metric, ...]
-    rows: list[_TableRow]
-    left_out: int
-
-
-class _InputRow(TypedDict):
-    """An input: text and value of each field, what reading it changed, and the digest of its file."""
-
-    name: str
-    kind: str
-    cells: list[tuple[str, Any]]
-    ledger: str
-    digest: str | None
-
-
-def _answer(ranked: Ranked) -> _Answer:
+def _answer(ranked: Ranked) -> Answer:
     metric = ranked.metric
     change = ranked.change_pct
     percent = "–" if change is None else f"{signed(change)} %"
@@ -360,7 +317,7 @@ def _answer(ranked: Ranked) -> _Answer:
     }
 
 
-def _table(summary: Summary) -> _Table:
+def _table(summary: Summary) -> GridTable:
     several = len({point.seeds for point in summary.points if point.seeds > 1}) > 0
     return {
         "grid": summary.grid,
@@ -489,7 +446,7 @@ def _fields() -> list[Any]:
     return [known[name] for name in _FIELDS]
 
 
-def _inputs(results: Results) -> list[_InputRow]:
+def _inputs(results: Results) -> list[InputRow]:
     recorded = set(results.about.get("recorded_inputs", []))
     return [
         {

@@ -15,9 +15,9 @@ from emmclab.pages import plots
 from emmclab.pages.assemble import assemble
 from emmclab.pages.head import Head, Notice, Provenance, Tile, lost, tile
 from emmclab.pages.plots import Chart, Figure, Rows
-from emmclab.pages.plots.figure import Row
 from emmclab.runtime.files import write_whole
 from emmclab.runtime.signed import signed
+from emmclab.runtime.table_row import Row
 from emmclab.traces.ledger import ledger_line
 from emmclab.traces.made_types import MadeFrom
 

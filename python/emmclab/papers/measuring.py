@@ -14,6 +14,7 @@ from emmclab import _core
 from emmclab.devices.device import Device
 from emmclab.devices.result import Result
 from emmclab.errors import ConfigError
+from emmclab.runtime.table_row import Row
 from emmclab.studies.kept_types import Run
 from emmclab.studies.results import Results
 from emmclab.traces.profile import Profile
@@ -98,7 +99,7 @@ class _WatchedProfile(Profile):
             _noted().profiles[self._input, field] = None
         return super().__getitem__(field)
 
-    def figure(self, name: str) -> list[dict[str, Any]]:
+    def figure(self, name: str) -> list[Row]:
         _noted().profiles[self._input, name] = None
         return super().figure(name)
 

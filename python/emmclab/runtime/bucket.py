@@ -10,10 +10,10 @@ import secrets
 import socket
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from datetime import timedelta
+from collections.abc import Iterator, Sequence
+from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 from emmclab.errors import ConfigError, InputError
 from emmclab.runtime.extras import library
@@ -29,6 +29,21 @@ _RETRIES = {"max_retries": 5, "retry_timeout": timedelta(seconds=20)}
 _PIECE_BYTES = 8 << 20
 #: Where runs say that they are at work.
 _LOCKS = "running"
+
+
+class PutObject(TypedDict):
+    """What the store says of the present state of an object; None are tags that it does not have."""
+
+    e_tag: str | None
+    version: str | None
+
+
+class FoundObject(PutObject):
+    """An object that is there."""
+
+    path: str
+    size: int
+    last_modified: datetime
 
 
 class Bucket:
@@ -85,17 +100,17 @@ class Bucket:
         """Name the objects below a prefix."""
         return sorted(one["path"] for one in self.listed(below))
 
-    def listed(self, below: str = "") -> list[dict[str, Any]]:
-        """Return `path`, `size`, `e_tag`, `version` and `last_modified` of the objects below a prefix."""
+    def listed(self, below: str = "") -> list[FoundObject]:
+        """Return what is known of the objects below a prefix."""
         with self._asking(below):
             chunks = self._library.list(self._store, prefix=below or None)
             return [one for chunk in chunks for one in chunk]
 
-    def head(self, name: str) -> dict[str, Any] | None:
+    def head(self, name: str) -> FoundObject | None:
         """Return the same of one object; None where there is none."""
         with self._asking(name):
             try:
-                found: dict[str, Any] = self._library.head(self._store, name)
+                found: FoundObject = self._library.head(self._store, name)
             except FileNotFoundError:
                 return None
             return found
@@ -111,22 +126,19 @@ class Bucket:
         with self._asking(name):
             self._library.put(self._store, name, content)
 
-    def replace(
-        self, name: str, content: bytes | Path, former: Mapping[str, Any] | None
-    ) -> dict[str, Any] | None:
+    def replace(self, name: str, content: bytes | Path, former: PutObject | None) -> PutObject | None:
         """Put an object in place of the `former` one, or where none is; None where there is another one.
 
         What is put is known by `e_tag` and `version`, as `head` gives them.
         """
-        mode: str | dict[str, Any] = "create"
+        mode: str | dict[str, str] = "create"
         if former is not None:
-            mode = {key: former[key] for key in ("e_tag", "version") if former[key] is not None}
+            known = {"e_tag": former["e_tag"], "version": former["version"]}
+            mode = {key: value for key, value in known.items() if value is not None}
         others = self._library.exceptions
         with self._asking(name):
             try:
-                put: dict[str, Any] = self._library.put(
-                    self._store, name, content, mode=mode, use_multipart=False
-                )
+                put: PutObject = self._library.put(self._store, name, content, mode=mode, use_multipart=False)
             except (others.AlreadyExistsError, others.PreconditionError, FileNotFoundError):
                 return None
             return put
@@ -199,7 +211,7 @@ class Bucket:
         for name in first:
             self.remove(name)
 
-    def _signs(self, shard: str, mine: str) -> dict[str, Any]:
+    def _signs(self, shard: str, mine: str) -> dict[str, tuple[str | None, datetime]]:
         """Return the latest sign of each run in the way: a shard meets its like, and a run of all cells."""
         return {
             one["path"]: (one["e_tag"], one["last_modified"])

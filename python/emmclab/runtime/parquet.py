@@ -19,11 +19,9 @@ import msgspec
 from emmclab.errors import InputError
 from emmclab.runtime import seal
 from emmclab.runtime.files import folder_aside, put_in_place
+from emmclab.runtime.table_row import Row
 
 _TYPES = {bool: "BOOLEAN", int: "BIGINT", float: "DOUBLE", str: "VARCHAR"}
-
-
-Row = dict[str, Any]
 
 
 class Line(NamedTuple):

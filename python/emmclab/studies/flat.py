@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from emmclab.devices.result_fields import result_fields
-from emmclab.runtime.parquet import Row
+from emmclab.runtime.table_row import Row
 from emmclab.studies.kept_types import CellFields
 from emmclab.traces.profile_options import percentile_label
 

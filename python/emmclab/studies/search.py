@@ -16,8 +16,8 @@ from emmclab.errors import ConfigError
 from emmclab.runtime.executors import Executor
 from emmclab.runtime.extras import library
 from emmclab.runtime.lists import once
-from emmclab.runtime.parquet import Row
 from emmclab.runtime.place import Place
+from emmclab.runtime.table_row import Row
 from emmclab.studies.cell import Cell
 from emmclab.studies.definition import Study
 from emmclab.studies.kept import Kept

@@ -6,7 +6,8 @@ import hashlib
 import json
 from collections.abc import Iterator
 
-from emmclab.runtime.parquet import Line, Row, form_of, text_of
+from emmclab.runtime.parquet import Line, form_of, text_of
+from emmclab.runtime.table_row import Row
 from emmclab.studies.flat import flat, with_settings
 from emmclab.studies.kept_types import Entry, Run
 from emmclab.studies.kinds import kind_of_cell

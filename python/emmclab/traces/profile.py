@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 from emmclab.runtime.document import Document
 from emmclab.runtime.quantity import size
+from emmclab.runtime.table_row import Row
 from emmclab.traces.journal import Journal
 from emmclab.traces.ledger import ledger_line
 from emmclab.traces.notebook import profile_html
@@ -83,7 +83,7 @@ class Profile(Document):
         return None if found is None else Journal(found)
 
     @property
-    def devices(self) -> list[dict[str, Any]]:
+    def devices(self) -> list[Row]:
         """The devices of the trace, the most requests first: the rows of the figure `device_share`.
 
         >>> import emmclab
@@ -103,7 +103,7 @@ class Profile(Document):
             ]
         return lines
 
-    def figure(self, name: str) -> list[dict[str, Any]]:
+    def figure(self, name: str) -> list[Row]:
         """Return the rows of a figure by its name; `list(profile["figures"])` lists them.
 
         >>> import emmclab

@@ -17,8 +17,9 @@ import threading
 import zlib
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypedDict, cast
 
+from emmclab.devices.durability.known_target import KnownTarget
 from emmclab.devices.durability.pattern import Plan
 from emmclab.devices.durability.records import BLOCK
 from emmclab.devices.durability.verdict import Verdict
@@ -62,6 +63,13 @@ def parts_of(text: bytes) -> list[Any] | None:
     return parts if isinstance(parts, list) else None
 
 
+class Ended(TypedDict):
+    """Why writers stopped: a word for the reason, and what the system said."""
+
+    reason: str
+    said: str
+
+
 @dataclass
 class Run:
     """What a log says of one run.
@@ -77,10 +85,10 @@ class Run:
     """
 
     plan: Plan
-    target: dict[str, Any]
+    target: KnownTarget
     boot: str | None
     acknowledged: list[list[int]]
-    end: dict[str, Any] | None = None
+    end: Ended | None = None
     verdict: Verdict | None = None
     damaged: int = 0
 
@@ -160,7 +168,7 @@ def _take(parts: list[Any], runs: dict[int, Run]) -> bool:
                     or target["bytes"] < made.blocks * BLOCK
                 ):
                     return False
-                runs[number] = Run(made, target, boot, [[] for _ in range(made.writers)])
+                runs[number] = Run(made, cast("KnownTarget", target), boot, [[] for _ in range(made.writers)])
             case ["begin", _, {"version": int(version)}]:
                 raise FormatError(
                     f"the log is of version {version}, and this emmclab reads version {VERSION}",
@@ -170,7 +178,7 @@ def _take(parts: list[Any], runs: dict[int, Run]) -> bool:
             case ["ack", int(number), int(writer), int(step)]:
                 runs[number].acknowledged[writer].append(step)
             case ["end", int(number), dict(end)]:
-                runs[number].end = end
+                runs[number].end = cast("Ended", end)
             case ["checked", int(number), dict(verdict)]:
                 runs[number].verdict = Verdict.from_dict(verdict)
             case _:
@@ -276,7 +284,7 @@ def _appended(path: Path) -> int:
     return file
 
 
-def begin(log: Log, plan: Plan, target: dict[str, Any]) -> None:
+def begin(log: Log, plan: Plan, target: KnownTarget) -> None:
     """Add the line with which a run begins."""
     settings = plan._asdict()
     number = settings.pop("run")

@@ -6,9 +6,9 @@ import errno
 import socket
 import struct
 import threading
-from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
+from emmclab.devices.durability.known_target import KnownTarget
 from emmclab.devices.durability.pattern import Kind
 from emmclab.errors import ConfigError, InputError
 
@@ -113,7 +113,7 @@ class Nbd:
         """Whether the server supports trim, or write zeroes."""
         return bool(self._flags & (_CAN_TRIM if kind is Kind.TRIM else _CAN_ZERO))
 
-    def known(self) -> dict[str, Any]:
+    def known(self) -> KnownTarget:
         """Return name and size; a server says no more of a disk."""
         return {"name": self.name, "bytes": self.size, "identity": {}}
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
 
 from emmclab.devices.durability.chance import CONFIDENCE, bounds, clean_cuts_needed
 from emmclab.devices.durability.log import Session
@@ -62,7 +61,7 @@ class Report:
         """Number of cuts that broke a promise."""
         return next(share.cuts for share in self.shares if share.finding == "broken")
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Return it as values of JSON."""
         return asdict(self)
 

@@ -11,8 +11,9 @@ import stat
 import struct
 import threading
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
+from emmclab.devices.durability.known_target import KnownTarget
 from emmclab.devices.durability.nbd import Nbd, is_nbd
 from emmclab.devices.durability.pattern import Kind
 from emmclab.devices.probe.targets import opened_directly
@@ -50,7 +51,7 @@ class Target(Protocol):
     def can(self, kind: Kind) -> bool:
         """Whether the target can trim, or write zeros without data; a try is made at its start."""
 
-    def known(self) -> dict[str, Any]:
+    def known(self) -> KnownTarget:
         """What is known of it, by which it is recognised."""
 
     def close(self) -> None:
@@ -134,7 +135,7 @@ class Direct:
             raise
         return True
 
-    def known(self) -> dict[str, Any]:
+    def known(self) -> KnownTarget:
         """Return name, size, and what the device says of itself."""
         return {"name": self.name, "bytes": self.size, "identity": self._identity()}
 

@@ -73,7 +73,7 @@ class Verdict:
         """
         return [name for name in FINDINGS if getattr(self, name)]
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Return it as values of JSON."""
         return asdict(self)
 

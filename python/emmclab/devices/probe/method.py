@@ -13,7 +13,6 @@ import random
 import statistics
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any
 
 from emmclab.devices.probe.targets import LONGEST_KB, Target, check_size
 
@@ -75,7 +74,7 @@ class Probe:
     places: list[Place] = field(default_factory=list)
     points: list[Point] = field(default_factory=list)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Return everything as plain values."""
         return asdict(self)
 

@@ -5,9 +5,10 @@ that a figure is drawn from exactly the data that stand beside it.
 """
 
 from emmclab.pages.plots.catalogue import FIGURES
-from emmclab.pages.plots.figure import Chart, Figure, Row, Rows
+from emmclab.pages.plots.figure import Chart, Figure, Rows
 from emmclab.pages.plots.files import write_charts, write_figures
 from emmclab.pages.plots.marks import chart_of, dots, in_order, symlog, tooltip
+from emmclab.runtime.table_row import Row
 
 __all__ = [
     "FIGURES",

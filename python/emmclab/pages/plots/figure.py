@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from emmclab.runtime.table_row import Row
 from emmclab.traces.profile import Profile
 
-Row = dict[str, Any]
 Rows = list[Row]
 #: A chart of altair, whose chained methods carry no types.
 Chart = Any

@@ -21,7 +21,7 @@ from emmclab.devices.device import Device
 from emmclab.devices.layers import Setting
 from emmclab.errors import ConfigError, EmmclabError, UnsupportedError
 from emmclab.live.serve import require_loop, require_tools
-from emmclab.runtime.parquet import Row
+from emmclab.runtime.table_row import Row
 from emmclab.runtime.toml_table import TomlTable
 from emmclab.studies.cell_options import CellOptions, Software
 from emmclab.studies.cut_result import (

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from emmclab.devices.device import Device
-from emmclab.runtime.parquet import Row
+from emmclab.runtime.table_row import Row
 from emmclab.runtime.toml_table import TomlTable
 from emmclab.studies.cell_options import CellOptions, ImageOptions, PercentileOptions
 from emmclab.studies.cuts import Cuts

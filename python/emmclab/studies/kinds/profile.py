@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from emmclab.runtime.parquet import Row
+from emmclab.runtime.table_row import Row
 from emmclab.studies.flat import flat, percentile_columns
 from emmclab.studies.held import opened
 from emmclab.studies.kept_types import CellFields
