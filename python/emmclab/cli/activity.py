@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from rich.console import Console
 
 from emmclab.cli.show import show_table
 from emmclab.traces.activity import activity_tables
+from emmclab.traces.activity_types import Activity
 
 
-def show_activity(console: Console, activity: dict[str, Any]) -> None:
+def show_activity(console: Console, activity: Activity) -> None:
     """Print the activity that was recorded beside the requests."""
     for part in activity_tables({**activity, "journals": []}):
         show_table(console, part)
     # A line each: mostly there is one.
     for row in activity.get("journals", []):
-        parts = ", ".join(f"{row[name]:,} {name}" for name in ("commits", "blocks", "handles"))
+        parts = f"{row['commits']:,} commits, {row['blocks']:,} blocks, {row['handles']:,} handles"
         console.print(f"journal of {row['device']}: {parts}", markup=False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import Annotated, TypedDict
 
 import typer
 from rich.table import Table
@@ -17,7 +17,7 @@ from emmclab.cli.show import framed
 from emmclab.cli.simulation import Capacity, device_names
 from emmclab.cli.working import Working
 from emmclab.devices.device import Device, presets
-from emmclab.devices.setting_types import FittedFigure
+from emmclab.devices.setting_types import CapabilityValues, FittedFigure
 from emmclab.errors import ConfigError
 from emmclab.runtime.signed import signed
 
@@ -138,7 +138,19 @@ def _gb(amount: float | None) -> str:
     return "–" if amount is None else f"{amount:,.1f}" if amount >= 0.1 else f"{amount:.2g}"
 
 
-def _row(name: str, capacity: str | None) -> dict[str, Any]:
+class _Preset(TypedDict):
+    """A preset; its sizes are None if it cannot have the capacity."""
+
+    name: str
+    about: str
+    capabilities: CapabilityValues
+    planes: int
+    page_kb: list[int]
+    flash_gb: float | None
+    capacity_gb: float | None
+
+
+def _row(name: str, capacity: str | None) -> _Preset:
     """Describe a preset; without sizes if it cannot have the capacity."""
     device, possible = Device.preset(name), True
     if capacity is not None:

@@ -6,7 +6,7 @@ import difflib
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, NotRequired, TypedDict
 
 import typer
 from rich.console import Console
@@ -44,9 +44,12 @@ from emmclab.devices.stored import holds_results, run_of, stored_in
 from emmclab.errors import ConfigError, InputError
 from emmclab.runtime.quantity import size
 from emmclab.runtime.table_row import Row
+from emmclab.traces.activity_types import Activity
 from emmclab.traces.profile_fields import JUMP_FIELDS, LEDGER_MEANINGS, jump_cells
+from emmclab.traces.profile_types import ClockJump
 from emmclab.traces.reading import bundled_by_name, or_bundled
-from emmclab.traces.recorded_registers import recorded_devices
+from emmclab.traces.recorded_registers import RecordedDeviceFields, recorded_devices
+from emmclab.traces.trace import Ledger
 
 _METAVAR = "WHAT"
 #: Why a file was read as the format it was read as.
@@ -183,7 +186,7 @@ def explain(
     about["record"] = "recorded by emmclab"
     file_format, by = source.recognised[0]
     reading.note_changed(source.name, source.ledger)
-    explained = {
+    explained: _ExplainedTrace = {
         "file": str(trace),
         "digest": source.digest,
         "file_format": file_format,
@@ -206,13 +209,41 @@ def explain(
     devices = recorded_devices(source.header, str(trace))
     if as_json:
         explained["registers"] = [device.to_dict() for device in devices]
-        print_json(explained if run is None else explained | {"run": made_of(run)})
+        print_json(explained if run is None else {**explained, "run": made_of(run)})
         return
     _show(stdout(), explained)
     show_recorded(stdout(), devices, str(trace))
     if run is not None:
         stdout().print(Text("Simulated run", "bold"))
         show_made(stdout(), run)
+
+
+class _DeviceShare(TypedDict):
+    """A device of a trace, and its share of the requests."""
+
+    device: str
+    requests: int
+    requests_pct: float
+
+
+class _ExplainedTrace(TypedDict):
+    """What is known of a trace: its file and format, header, ledger, clock, activity, devices and columns."""
+
+    file: str
+    digest: str | None
+    file_format: str
+    recognised_by: str
+    format: str | None
+    format_recognised_by: str | None
+    format_about: str | None
+    clock_about: str | None
+    header: dict[str, str | None]
+    clock_jumps: list[ClockJump]
+    activity: Activity
+    devices: list[_DeviceShare]
+    ledger: Ledger
+    columns: list[Row]
+    registers: NotRequired[list[RecordedDeviceFields]]
 
 
 def _is_word(text: str) -> bool:
@@ -303,7 +334,7 @@ def _completion(settings: Sequence[ExplainedSetting]) -> str:
     return completion_of(values["timing.write_complete"].strip('"'), values["cache.size_kb"] != "0")
 
 
-def _show(console: Console, explained: dict[str, Any]) -> None:
+def _show(console: Console, explained: _ExplainedTrace) -> None:
     facts = Table(box=None, show_header=False, pad_edge=False)
     facts.add_column(style="bold")
     facts.add_column(overflow="fold")
@@ -312,7 +343,7 @@ def _show(console: Console, explained: dict[str, Any]) -> None:
     if explained["digest"]:
         facts.add_row("digest", Text(f"{explained['digest']} (SHA-256 of its bytes, first 16 digits)"))
     facts.add_row("format", Text(f"{explained['file_format']}, recognised by {explained['recognised_by']}"))
-    first = header["source"]
+    first = header["source"] or ""
     if explained["format"]:
         about = f": {explained['format_about']}" if explained["format_about"] else ""
         first += f" ({explained['format']}{about})"
@@ -343,7 +374,7 @@ def _show(console: Console, explained: dict[str, Any]) -> None:
     console.print(columns)
 
 
-def _devices(devices: Sequence[Row]) -> str:
+def _devices(devices: Sequence[_DeviceShare]) -> str:
     """Return the devices with their shares of the requests, if there are several.
 
     >>> _devices([{"device": "8,0", "requests": 3, "requests_pct": 75.0}])

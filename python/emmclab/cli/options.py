@@ -209,10 +209,10 @@ class Reading:
         """Whether requests are shifted, left out or judged otherwise."""
         return bool(self.mend_clock or self.reissue_window or self.drop_reissued or self.only)
 
-    def note_changed(self, name: str, ledger: Mapping[str, Any]) -> None:
+    def note_changed(self, name: str, ledger: Mapping[str, int | None]) -> None:
         """Print what the options removed from a trace, by its ledger."""
         if self.mend_clock:
-            say(f"note: {name}: {counted_jumps(ledger['mended_jumps'])} removed (--mend-clock)")
+            say(f"note: {name}: {counted_jumps(ledger['mended_jumps'] or 0)} removed (--mend-clock)")
         if self.reissue_window and ledger["reissued"] is not None:
             count, window = ledger["reissued"], self.reissue_window
             say(f"note: {name}: {count:,} suspected re-issues within {window} (--reissue-window)")

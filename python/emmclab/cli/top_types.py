@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TypedDict
 
+from emmclab.traces.activity_types import SyncCounts
 from emmclab.traces.trace import Ledger
 
 
@@ -25,17 +26,6 @@ class ProcessRates(ProcessCounts):
 
     requests_per_s: float
     bytes_per_s: int
-
-
-class SyncCounts(TypedDict):
-    """Waits of a process for the durability of a file system."""
-
-    process: str
-    file_system: str
-    calls: int
-    errors: int
-    time_ns: int
-    longest_ns: int
 
 
 class _Counts(TypedDict):

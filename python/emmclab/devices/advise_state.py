@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Executor, Future
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 from emmclab.devices.device import Device
 from emmclab.devices.preconditioning import parse_precondition
 from emmclab.devices.result import Result
 from emmclab.devices.result_text import beside_text, state_text, trusted
+from emmclab.devices.run_options import RunOptions
 from emmclab.errors import EmmclabError
 from emmclab.runtime.signed import signed
 
@@ -117,7 +117,7 @@ class State:
 def settle(
     run: Callable[[str | Path], Result],
     pool: Executor,
-    replay: Mapping[str, Any],
+    replay: RunOptions,
     *,
     collects: bool,
 ) -> tuple[State, Result]:
@@ -183,7 +183,7 @@ def _state(
     )
 
 
-def _unlike(new: Result, replay: Mapping[str, Any]) -> str:
+def _unlike(new: Result, replay: RunOptions) -> str:
     """Say why the recording does not speak for a state of the device; empty where it may."""
     beside = new.fields["recorded"]["response"]["all"]
     if beside["error_pct"] is None:

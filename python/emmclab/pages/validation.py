@@ -37,7 +37,7 @@ _AXES = {
 
 
 def write_validation(
-    found: Sequence[Validation], html: Path, made: MadeFrom, refused: Sequence[Mapping[str, Any]]
+    found: Sequence[Validation], html: Path, made: MadeFrom, refused: Sequence[Mapping[str, str | None]]
 ) -> None:
     """Write the page; the same findings give the same bytes."""
     rows = {"curves": list(_curves(found)), **{name: list(_errors(found, name)) for name in _AXES}}
@@ -182,7 +182,7 @@ _FIGURES = (
 )
 
 
-def _head(found: Sequence[Validation], refused: Sequence[Mapping[str, Any]]) -> Head:
+def _head(found: Sequence[Validation], refused: Sequence[Mapping[str, str | None]]) -> Head:
     """Return the answer: of the recording, or of each where there are several."""
     first = found[0]
     several = len(found) > 1
@@ -223,7 +223,7 @@ def _head(found: Sequence[Validation], refused: Sequence[Mapping[str, Any]]) -> 
     )
 
 
-def _not_judged(found: Sequence[Validation], refused: Sequence[Mapping[str, Any]]) -> list[Notice]:
+def _not_judged(found: Sequence[Validation], refused: Sequence[Mapping[str, str | None]]) -> list[Notice]:
     """Say how many recordings are not judged; the reasons stand in a section of their own."""
     if not refused:
         return []

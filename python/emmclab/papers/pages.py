@@ -25,6 +25,7 @@ from emmclab.papers.drawing import Drawing, write_drawings
 from emmclab.papers.registry import studies
 from emmclab.runtime.files import write_whole
 from emmclab.studies.in_place import stand_ins
+from emmclab.studies.kept_types import About, RecordingsAbout
 from emmclab.studies.results import Results
 from emmclab.traces.reading import bundled_by_name
 
@@ -149,10 +150,11 @@ def assemble_page(
     )
 
 
-def command_of_paper(about: Mapping[str, Any]) -> str:
+def command_of_paper(about: About) -> str:
     """Return the command that gives these results: with its traces, and how they were read."""
     ours = {str(path) for path in bundled_by_name().values()}
-    recordings = about.get("recordings", {"folder": "", "used": ()})
+    nothing: RecordingsAbout = {"folder": "", "used": [], "left_out": []}
+    recordings = about.get("recordings", nothing)
     ours |= {str(Path(recordings["folder"], one["file"]).resolve()) for one in recordings["used"]}
     folder = about.get("traces_folder") or recordings["folder"]
     traces = [name for name in about.get("sources", about.get("recorded", ())) if name not in ours]

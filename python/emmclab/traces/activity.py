@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from typing import Literal
 
 from emmclab.runtime.text_table import TextTable
+from emmclab.traces.activity_types import Activity
 
-_COMMAND_COUNTS = ("packed", "reliable", "retries", "errors")
+_COMMAND_COUNTS: tuple[Literal["packed", "reliable", "retries", "errors"], ...] = (
+    "packed",
+    "reliable",
+    "retries",
+    "errors",
+)
 
 
-def activity_tables(activity: Mapping[str, Any]) -> list[TextTable]:
+def activity_tables(activity: Activity) -> list[TextTable]:
     """Return the parts of an activity as tables: commands of each host, waits for durability, journals.
 
     >>> activity_tables({"journals": [{"device": "vda", "commits": 3, "blocks": 40, "handles": 9}]})[0].rows
@@ -48,7 +53,7 @@ def activity_tables(activity: Mapping[str, Any]) -> list[TextTable]:
         headings = ["process", "file system", "calls", "errors", "all ms", "mean ms", "longest ms"]
         tables.append(TextTable("Waits for durability (fsync)", headings, rows, 2))
     if journals := activity.get("journals"):
-        counts = ("commits", "blocks", "handles")
+        counts: tuple[Literal["commits", "blocks", "handles"], ...] = ("commits", "blocks", "handles")
         rows = [[row["device"], *(f"{row[name]:,}" for name in counts)] for row in journals]
         tables.append(TextTable("Commits of journals", ["device", *counts], rows, 1))
     return tables

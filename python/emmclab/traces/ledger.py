@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from emmclab import _core
 
 
-def ledger_line(ledger: Mapping[str, Any]) -> str:
+def ledger_line(ledger: Mapping[str, int | None]) -> str:
     """Return the ledger in a line.
 
     >>> ledger_line({"seen": 5702, "kept": 5702, "skipped": 0, "headers_stripped": 1155, "reissued": None})

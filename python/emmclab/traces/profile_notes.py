@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from emmclab.runtime.quantity import duration, size
 from emmclab.traces.profile import Profile
@@ -69,7 +68,7 @@ def notes(profile: Profile) -> list[tuple[str, str]]:
     return found
 
 
-def recording_note(header: Mapping[str, Any]) -> str | None:
+def recording_note(header: Mapping[str, str | None]) -> str | None:
     """Return the note of a trace of another program: what is missing, and how its requests were made.
 
     >>> recording_note({"format": "blktrace", "note": "the files of processors 1 are missing"})
@@ -82,7 +81,7 @@ def recording_note(header: Mapping[str, Any]) -> str | None:
     return header.get("note") if is_foreign else None
 
 
-def doubts(ledger: Mapping[str, Any]) -> list[str]:
+def doubts(ledger: Mapping[str, int | None]) -> list[str]:
     """Say what makes the figures of a trace doubtful, by its ledger; empty where nothing does.
 
     >>> doubts({"lost": 431})
