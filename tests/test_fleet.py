@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -22,6 +23,7 @@ from emmclab.fleet import Table, profile_fleet
 from emmclab.fleet.figures import FIGURES
 from emmclab.fleet.row import bins, row_of
 from emmclab.fleet.state import Profiled, State, state_of
+from emmclab.fleet.summary import SummaryFields
 from emmclab.runtime.executors import Crash
 from emmclab.studies import Pool, Serial
 from emmclab.traces.recordings import recordings
@@ -320,6 +322,8 @@ def test_groups_stand_side_by_side_and_a_table_is_summed_up_without_its_recordin
 ) -> None:
     first = emmclab("fleet", folder, "-o", "fleet.parquet", "--by", "model,build", "--json", cwd=tmp_path)
     found = json.loads(first.stdout)
+    summary = {name: found[name] for name in SummaryFields.__annotations__}
+    assert msgspec.convert(summary, SummaryFields) == summary
     groups = {group["group"]: group for group in found["groups"]}
     assert groups.keys() == {"all recordings", "N5, B1", "N5, B2", "Pixel 6a, B1", "Pixel 6a, B2"}
     assert sum(group["recordings"] for name, group in groups.items() if "," in name) == 12

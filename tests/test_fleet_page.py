@@ -6,11 +6,13 @@ import json
 import shutil
 from pathlib import Path
 
+import msgspec
 import pytest
 from playwright.sync_api import Browser
 
 import emmclab as package
 from conftest import biotracer, emmclab
+from emmclab.fleet.comparison import ComparisonFields
 from emmclab.fleet.row import row_of
 from emmclab.pages.plots.fleets import effects
 from emmclab.pages.theme import VERDICT_COLOURS
@@ -60,6 +62,8 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_slower_fleet_is_told_from_a_faster_one_and_what_is_the_same_is_not(pages: Path) -> None:
     done = emmclab("fleet", "before", "--against", "after", "--json", cwd=pages)
     found = json.loads(done.stdout)
+    comparison = {name: found[name] for name in ComparisonFields.__annotations__}
+    assert msgspec.convert(comparison, ComparisonFields) == comparison
     verdicts = {one["figure"]: one["verdict"] for one in found["differences"]}
     assert verdicts["mean_response_ms"] == verdicts["mean_service_ms"] == "higher"
     for same in ("mean_read_kb", "mean_write_kb", "write_requests_pct", "spatial_locality_pct"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 import types
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,8 +14,9 @@ import pytest
 
 import emmclab as lab
 from conftest import ROOT
-from emmclab.apps.closed_loop import run_application
+from emmclab.apps.closed_loop import AppOptionFields, run_application
 from emmclab.apps.result_types import AppFields
+from emmclab.apps.solutions import Risks, risks
 from emmclab.devices.asked_options import AskedOptions
 from emmclab.devices.calibration import calibrate
 from emmclab.devices.calibration_types import Calibration
@@ -23,8 +25,10 @@ from emmclab.devices.over_time_types import RunBin
 from emmclab.devices.result_fields import result_fields
 from emmclab.devices.result_types import ResultFields
 from emmclab.devices.setting_types import Capabilities, ExplainedSetting, FittedFigure
+from emmclab.devices.validation import ValidationFields, validate
 from emmclab.live.serve import serve
 from emmclab.live.status_types import FoundImage, LiveStatus
+from emmclab.traces.activity_types import Activity
 from emmclab.traces.inputs import inputs_of
 from emmclab.traces.made_types import InputRecord
 from emmclab.traces.profile_types import ClockJump, Judged, Reissues
@@ -162,3 +166,15 @@ def test_figures_of_a_served_device_have_the_typed_fields_and_no_other() -> None
         options = disk.result()["options"]
     assert msgspec.convert(options, AskedOptions) == options
     assert msgspec.convert(msgspec.to_builtins(said), tuple[LiveStatus, FoundImage]) == said
+
+
+def test_what_commands_print_has_the_typed_fields_and_no_other() -> None:
+    wal = lab.read(next(path for path in lab.bundled() if path.stem == "messages-wal"))
+    for said, kind in (
+        ([json.loads(lab.read(path).header["activity"] or "{}") for path in lab.bundled()], list[Activity]),
+        (validate(wal).to_dict(), ValidationFields),
+        (risks(), Risks),
+        (run_application("email", "nexus5").options.to_dict(), AppOptionFields),
+    ):
+        assert said
+        assert msgspec.convert(msgspec.to_builtins(said), kind) == said
