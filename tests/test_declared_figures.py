@@ -5,21 +5,25 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
+from rich.console import Console
 
 import emmclab as lab
 from conftest import ROOT, emmclab, emmclab_json
-from emmclab.cli import show_runs
+from emmclab.cli import show_live, show_runs
 from emmclab.devices import result_text
 from emmclab.devices.advise import FIGURES, ORDERS
 from emmclab.devices.advise_journal import MODE_FIGURES
 from emmclab.devices.advise_lifetime import LIFETIME
 from emmclab.devices.beside import BESIDE
 from emmclab.devices.one_at_a_time import MAIN
-from emmclab.devices.result import _WAITS, at, ufs_figures
-from emmclab.devices.result_fields import ResultField, result_field, result_fields, shown_fields
+from emmclab.devices.result import _SECOND, _WAITS, at, second_figures, ufs_figures
+from emmclab.devices.result_fields import ResultField, layer_field, result_field, result_fields, shown_fields
 from emmclab.devices.spread import SPREAD_FIGURES
+from emmclab.live.status_types import LiveStatus
 from emmclab.pages import simulation
 from emmclab.pages.plots import simulated
 from emmclab.studies.summary import METRICS
@@ -42,6 +46,8 @@ TABLES = {
     "figures over seeds": SPREAD_FIGURES,
     "charts of runs": (simulated._MEAN, simulated._SPACE, simulated._WAF),
     "the answer of a run": (result_text._MEAN, result_text._P99),
+    "the second device": shown_fields(tuple(_SECOND.values())),
+    "the live view": show_live.FIGURES,
 }
 
 
@@ -111,6 +117,37 @@ def test_a_comparison_and_advice_have_the_digits_of_a_run(recording: Path) -> No
             assert shown in cells[0]
         for _, shown in _said(TABLES["time and durability"], result):
             assert shown in cells[1]
+
+
+def test_layers_and_the_second_device_have_the_words_and_digits_of_a_run(recording: Path) -> None:
+    above = ("--layer", "pair", "--set", "pair.routing=striping", "--device2", "ufs31")
+    command = ("simulate", recording, "--device", "emmc51-cache", *above)
+    result = lab.Result(emmclab_json(*command))
+    lines = [re.split(r"  +", line.strip()) for line in emmclab(*command).stdout.splitlines()]
+    (layer,) = result["layers"]
+    counts = [(layer_field(name), value) for name, value in layer.items() if name not in ("name", "left_out")]
+    for field, value in (*second_figures(result["second_device"]), *counts):
+        assert [field.label, field.text(value)] in [cells[:2] for cells in lines], field.path
+    declared = {field.unit: field.shown_unit for field in result_fields() if field.label}
+    assert all(field.shown_unit == declared[field.unit] for field, _ in counts)
+
+
+def test_the_live_view_has_the_words_and_digits_of_a_run() -> None:
+    status = {"response_p50_us": 1234.5, "response_p99_us": None, "waf": 1.2345, "erases": 1234}
+    status |= dict.fromkeys(("interval_requests", "interval_bytes", "volatile_bytes", "free_blocks"), 0)
+    status |= dict.fromkeys(("requests", "bytes_read", "bytes_written", "failed", "cuts", "open"), 0)
+    status |= {"powered": True, "clock": "free", "simulated_s": 0.0, "refused": [], "image_error": None}
+    live = SimpleNamespace(device=lab.Device.preset("nexus5"), paths=["/dev/loop1"])
+    console = Console(width=120)
+    with console.capture() as said:
+        console.print(show_live.live_view(live, cast("LiveStatus", status), 1.0))
+    over, heads, _, row, *_ = said.get().splitlines()[1:]
+    assert over.split() == ["p50", "p99"] and heads.count("ms") == 2
+    assert all(field.short in f"{over} {heads}" for field in show_live.FIGURES)
+    values = (1.2345, None, 1.2345, 1234)
+    assert [field.text(value) for field, value in zip(show_live.FIGURES, values, strict=True)] == [
+        row.split()[place] for place in (2, 3, 7, 9)
+    ]
 
 
 def test_the_figures_of_durability_are_fields_that_are_explained_and_compared(

@@ -10,33 +10,41 @@ from rich.text import Text
 from emmclab.cli.console import print_json, say, stdout
 from emmclab.cli.show import framed
 from emmclab.devices.result import Result
+from emmclab.devices.result_fields import shown_fields
 from emmclab.devices.result_text import lateness, refusals_text, warnings
 from emmclab.devices.result_types import FlashOperations, ResultFields
 from emmclab.live.status_types import LiveStatus
 from emmclab.runtime.quantity import duration, size
 from emmclab.traces.made_types import MadeFrom
 
+#: Figures of the live view that a result has, too.
+FIGURES = shown_fields(
+    ("response.p50_ms", "response.p99_ms", "write_amplification.waf", "flash.block_erases")
+)
+_PROGRAMS, _ERASES = shown_fields(("flash.page_programs.total", "flash.block_erases"))
 
-def _time(us: float | None) -> str:
-    return "–" if us is None else duration(us / 1e6)
+
+def _ms(us: float | None) -> float | None:
+    return None if us is None else us / 1000
 
 
 def live_view(live: Any, figures: LiveStatus, took_s: float) -> Group:
     """Draw a device's figures (`LiveDevice.stats`) over the last `took_s` seconds of the host."""
+    median, p99, waf, erases = FIGURES
     table = framed()
-    heads = ("requests/s", "MB/s", "p50", "p99", "open", "not durable", "WAF", "free blocks", "erases")
-    for head in heads:
-        table.add_column(head, justify="right")
+    rates = ("Requests/s", "MB/s", median.head, p99.head, "Open", "Not durable", waf.head)
+    for head in (*rates, "Free blocks", erases.head):
+        table.add_column(head.strip(), justify="right")
     table.add_row(
         f"{figures['interval_requests'] / took_s:,.0f}",
         f"{figures['interval_bytes'] / took_s / 2**20:,.1f}",
-        _time(figures["response_p50_us"]),
-        _time(figures["response_p99_us"]),
+        median.text(_ms(figures["response_p50_us"])),
+        p99.text(_ms(figures["response_p99_us"])),
         f"{figures['open']}",
         size(figures["volatile_bytes"]),
-        "–" if figures["waf"] is None else f"{figures['waf']:.2f}",
+        waf.text(figures["waf"]),
         f"{figures['free_blocks']:,}",
-        f"{figures['erases']:,}",
+        erases.text(figures["erases"]),
     )
     power = "" if figures["powered"] else "  power is off"
     lines: list[RenderableType] = [
@@ -65,12 +73,15 @@ def _prepared(live: Any) -> str:
     line = (
         f"making and mounting the file system came before and is not counted: {requests['total']:,} "
         f"requests, {size(requests['bytes_written'])} written, "
-        f"{result['flash']['page_programs']['total']:,} pages programmed, "
+        f"{_PROGRAMS.text(result['flash']['page_programs']['total'])} {_PROGRAMS.name}, "
         f"{duration(seconds)} of simulated time"
     )
     moved, erased = flash["page_programs"]["total"], flash["block_erases"]
     if moved or erased:
-        line += f"; the device then moved its data while idle: {moved:,} pages programmed, {erased:,} erases"
+        line += (
+            f"; the device then moved its data while idle: {_PROGRAMS.text(moved)} {_PROGRAMS.name}, "
+            f"{_ERASES.text(erased)} {_ERASES.name}"
+        )
     return line
 
 
@@ -81,7 +92,7 @@ def _moved(result: Result) -> str:
     if not moved:
         return ""
     return (
-        f"pages programmed: {by_cause['total'] - moved:,} for the requests, {moved:,} to move data "
+        f"{_PROGRAMS.name}: {by_cause['total'] - moved:,} for the requests, {moved:,} to move data "
         "(collection, folding, wear levelling), which may be older than the run; "
         "write amplification counts both"
     )

@@ -11,8 +11,8 @@ from rich.text import Text
 
 from emmclab.cli.bars import bar
 from emmclab.cli.show import framed
-from emmclab.devices.result import DURABILITY, Result, ufs_figures, wait_figures
-from emmclab.devices.result_fields import ResultField, result_field, shown_fields
+from emmclab.devices.result import DURABILITY, Result, second_figures, ufs_figures, wait_figures
+from emmclab.devices.result_fields import ResultField, layer_field, result_field, shown_fields
 from emmclab.devices.result_text import (
     beside_notes,
     beside_rows,
@@ -171,11 +171,10 @@ def show_result(console: Console, result: Result) -> None:
     if second := result.fields.get("second_device"):
         console.print()
         table = framed(f"Second device: {second['device']}")
-        for heading in ("", "Value"):
+        for heading in ("", "Value", "Unit"):
             table.add_column(heading, justify="right" if heading == "Value" else "left")
-        for name, value in second.items():
-            if name != "device":
-                table.add_row(_words(name), f"{value:,.4f}" if isinstance(value, float) else f"{value:,}")
+        for field, value in second_figures(second):
+            table.add_row(field.label, field.text(value), field.shown_unit)
         console.print(table)
 
 
@@ -222,24 +221,15 @@ def utilisation_gains(results: Sequence[Result]) -> list[str]:
     return lines
 
 
-def _words(name: str) -> str:
-    return name.replace("_", " ").capitalize()
-
-
 def _show_layer(console: Console, layer: Mapping[str, Any]) -> None:
-    """Print the counts of a layer, bytes in MB."""
+    """Print the counts of a layer."""
     table = framed(f"Layer: {layer['name']}")
     for heading in ("", "Value", "Unit"):
         table.add_column(heading, justify="right" if heading == "Value" else "left")
     for name, value in layer.items():
-        if name.endswith("_bytes"):
-            table.add_row(_words(name.removesuffix("_bytes")), f"{value / 2**20:,.2f}", "MB")
-        elif name == "held_ms":
-            table.add_row("Held", f"{value:,.1f}", "ms")
-        elif name.endswith("_pct"):
-            table.add_row(_words(name.removesuffix("_pct")), f"{value:,}", "%")
-        elif name not in ("name", "left_out"):
-            table.add_row(_words(name), f"{value:,}", "")
+        if name not in ("name", "left_out"):
+            field = layer_field(name)
+            table.add_row(field.label, field.text(value), field.shown_unit)
     console.print(table)
     for left_out in layer.get("left_out", ()):
         text = f"{layer['name']}: {left_out} disabled; this device does not support it"

@@ -10,7 +10,7 @@ from emmclab.devices.result_fields import ResultField, shown_fields
 from emmclab.runtime.document import Document
 
 if TYPE_CHECKING:
-    from emmclab.devices.result_types import KeptFields, ResultFields, UfsUse
+    from emmclab.devices.result_types import KeptFields, ResultFields, SecondDevice, UfsUse
 
 #: The group of a result that differs from run to run: the cost on this computer.
 WALL_GROUP = "computing"
@@ -62,6 +62,16 @@ _WRITE_BOOSTER = tuple(
 )
 
 
+#: The figures of the second device by its fields: what they are of the first one.
+_SECOND = {
+    "host_bytes_read": "requests.bytes_read",
+    "host_bytes_written": "requests.bytes_written",
+    "page_programs": "flash.page_programs.total",
+    "block_erases": "flash.block_erases",
+    "waf": "write_amplification.waf",
+}
+
+
 def at(fields: Mapping[str, Any], path: str) -> Any:
     """Return a value by its path; None below a group that a result does not have.
 
@@ -89,6 +99,21 @@ def ufs_figures(ufs: UfsUse | None) -> list[tuple[ResultField, float | None]]:
         return []
     paths = (*_UFS, *(_ZONES if ufs["zones"] else ()), *(_WRITE_BOOSTER if ufs["write_booster"] else ()))
     return [(field, at({"ufs": ufs}, field.path)) for field in shown_fields(paths)]
+
+
+def second_figures(second: SecondDevice) -> list[tuple[ResultField, float]]:
+    """Return the figures of the second device, declared as those of the first one.
+
+    >>> figures = second_figures({"device": "sdcard", "host_bytes_read": 0, "host_bytes_written": 4096,
+    ...     "page_programs": 1, "block_erases": 0, "waf": 1.0})
+    >>> [field.label for field, _ in figures][:2]
+    ['Data read', 'Data written']
+    """
+    values: Mapping[str, Any] = second
+    return [
+        (field, values[name])
+        for name, field in zip(_SECOND, shown_fields(tuple(_SECOND.values())), strict=True)
+    ]
 
 
 def wait_figures(result: Result) -> list[tuple[ResultField, float]]:

@@ -12,6 +12,8 @@ _FILE = Path(__file__).parents[1] / "data" / "result-fields.toml"
 _BYTES = {"MB": 1 << 20, "TB": 1 << 40}
 #: Units that are shown as others, or not at all, because the label says what is counted.
 _SHOWN_AS = {"byte": "MB", "block": "", "map unit": ""}
+#: Ends of the names of a layer's counts, with the unit and the digits of such figures.
+_COUNTS = {"_bytes": ("byte", 1), "_ms": ("ms", 3), "_pct": ("%", 0)}
 #: Digits of a figure in a sentence.
 _IN_WORDS = 2
 
@@ -161,6 +163,19 @@ def shown_fields(paths: tuple[str, ...]) -> tuple[ResultField, ...]:
     if bare := [field.path for field in found if not field.label]:
         raise KeyError(f"no label is declared of {', '.join(bare)}")
     return found
+
+
+def layer_field(name: str) -> ResultField:
+    """Return how a count of a layer is shown: its name says what is counted, and ends with the unit.
+
+    >>> field = layer_field("logged_bytes")
+    >>> field.label, field.text(3 << 20), field.shown_unit
+    ('Logged', '3.0', 'MB')
+    """
+    end = next((end for end in _COUNTS if name.endswith(end)), "")
+    unit, digits = _COUNTS.get(end, ("", 0))
+    words = name.removesuffix(end).replace("_", " ")
+    return ResultField(f"layers.{name}", unit, "", label=words.capitalize(), digits=digits)
 
 
 def field_of_column(column: str) -> ResultField | None:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import altair as alt
 
+from emmclab.devices.result_fields import layer_field
 from emmclab.pages.plots import Rows, chart_of
 from emmclab.papers.advil12.bandwidth import DRAWN, PUBLISHED, VARIANTS, bandwidths, gains, lengths, pattern
 from emmclab.papers.claims import Claim
@@ -59,7 +60,7 @@ def render(results: Results, judged: Sequence[Claim], drawn: Sequence[Drawing]) 
             for name in bare_rates
         ],
         counted=[
-            (name, VARIANTS[grid], [_shown(run["layers"][0].get(key), key) for key in _COUNTS])
+            (name, VARIANTS[grid], [layer_field(key).text(run["layers"][0].get(key)) for key in _COUNTS])
             for grid in VARIANTS
             for run in results.select(grid)
             for name in [run["input"]]
@@ -70,12 +71,6 @@ def render(results: Results, judged: Sequence[Claim], drawn: Sequence[Drawing]) 
             for name, profile in results.profiles.items()
         ],
     )
-
-
-def _shown(value: float | None, key: str) -> str:
-    if value is None:
-        return "–"
-    return f"{value / 2**20:,.1f}" if key.endswith("_bytes") else f"{value:,}"
 
 
 def drawings(results: Results) -> list[Drawing]:
