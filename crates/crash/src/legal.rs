@@ -1,4 +1,5 @@
-//! States that any device that keeps the contract may leave: each atom holds what is promised, or something newer.
+//! The states that a device which keeps its contract may leave after a power cut: each atom (the unit of atomic writes) holds the
+//! promised version of its data or a newer one.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,47 +18,47 @@ use crate::run::{Logged, Run};
 use crate::spool::Source;
 use crate::tear::Tear;
 
-/// Atoms that a discard may cover and still be tried both ways, done and not done. A longer one counts as done once it is complete,
+/// Longest discard, in atoms, that is tried both as done and as not done. A longer one counts as done once it is complete,
 /// which the contract allows.
 const MOST_DISCARDED: u64 = 256;
 
-/// Sectors and the version that is promised of them: first, end, version.
+/// Sectors and their promised version: first, end, version.
 pub(crate) type Extent = (u64, u64, Version);
 
-/// The promises of a run so far, and the writes beyond them.
+/// The promises of a run so far, and the writes that are not promised yet.
 pub(crate) struct Legal {
     promises: Promises,
     port: Port,
-    /// Sectors of an atom: what is written as a whole or not at all.
+    /// Sectors of an atom, which is written as a whole or not at all.
     atom: u64,
     /// Whether sectors of writes in flight may be garbled.
     garbles: bool,
     /// By atom, the writes that are not promised, in order of their versions.
     atoms: BTreeMap<u64, Vec<Unpromised>>,
     promised: Arc<Contents>,
-    /// Commands that came, and those that are complete.
+    /// Number of commands that arrived, and of those that are complete.
     arrived: usize,
     completed: u32,
-    /// The newest reliable or forced write that is complete: what stands before it is durable.
+    /// The newest complete reliable write or write with FUA: everything before it is durable.
     newest_durable: Version,
-    /// Writes in flight whose flush comes first, each with the number of commands that were complete when it came.
+    /// Writes in flight with a preflush, each with the number of commands that were complete when it arrived.
     preflushes: BTreeMap<Version, u32>,
-    /// The zones of the device, which are filled in order.
+    /// The zones of the device, which are written sequentially.
     zones: Option<Zones>,
     /// By zone, the newest write that is promised. A reset after it may be undone, but not to what was there before that write.
     promised_zones: BTreeMap<u32, Version>,
-    /// Flushes of a zoned device, each with the number of commands that were complete when it came.
+    /// Flushes of a zoned device, each with the number of commands that were complete when it arrived.
     flushes: BTreeMap<Version, u32>,
 }
 
 impl Legal {
     pub fn new(run: &Run, port: Port, tear: Tear) -> Self {
-        // Sectors of the host's port are others than the device's.
+        // Addresses at the host's port differ from those at the device's.
         let promised = if port == Port::Host { Arc::default() } else { run.base().clone() };
         Self {
             promises: Promises::new(run.header().rules(port)),
             port,
-            // Layers may tear a block of the host's into sectors.
+            // A layer may write only some sectors of a block that the host wrote.
             atom: if port == Port::Host { 1 } else { tear.atom() },
             garbles: tear == Tear::Inside,
             atoms: BTreeMap::new(),
@@ -86,12 +87,12 @@ impl Legal {
             .any(|(write, logged)| write.garbled || spool.digest(logged.source_of(sector)) == found)
     }
 
-    /// How many commands came.
+    /// Number of commands that arrived.
     pub fn arrived(&self) -> usize {
         self.arrived
     }
 
-    /// The contents that are promised.
+    /// The promised contents.
     pub fn promised(&self) -> &Arc<Contents> {
         &self.promised
     }
@@ -101,12 +102,12 @@ impl Legal {
         self.atoms.values().map(Vec::as_slice).collect()
     }
 
-    /// The atoms of which there are such writes: first sector and end.
+    /// The atoms that have such writes: first sector and end.
     pub fn atoms(&self) -> impl Iterator<Item = (u64, u64)> {
         self.atoms.keys().map(|atom| (atom * self.atom, (atom + 1) * self.atom))
     }
 
-    /// A command comes.
+    /// Called when a command arrives.
     pub fn arrives(&mut self, run: &Run, place: u32) {
         self.arrived = place as usize + 1;
         let logged = &run.commands(self.port)[place as usize];
@@ -146,7 +147,7 @@ impl Legal {
         }
     }
 
-    /// A command is complete; `promised` hears of what is promised by that.
+    /// Called when a command is complete; calls `promised` with each extent that is promised from now on.
     pub fn completes(&mut self, run: &Run, place: u32, at: Nanos, mut promised: impl FnMut(Extent)) {
         let logged = &run.commands(self.port)[place as usize];
         let (first, end) = (logged.command.sector, logged.end());
@@ -174,7 +175,7 @@ impl Legal {
             }
             Op::Flush => self.fold_promised(run, whole, &mut promised),
             Op::Discard if !self.is_wide(logged) => self.note_complete(own, version),
-            // Erased for security: what was there is not there any more. A discard of this length counts as done.
+            // After a secure erase the old data is gone. A discard of this length counts as done.
             Op::Discard | Op::SecureErase => {
                 self.fold_nothing(run, own, version);
                 if logged.command.op == Op::SecureErase {
@@ -185,7 +186,7 @@ impl Legal {
         }
     }
 
-    /// A flush promises the writes that were among the first so many commands to be complete.
+    /// A flush promises the writes that were among the first `before` commands to complete.
     fn note_flushed(&mut self, before: u32) {
         if self.zones.is_none() {
             return;
@@ -213,7 +214,7 @@ impl Legal {
         }
     }
 
-    /// Takes what is promised by now out of the writes of the atoms that the range touches.
+    /// Removes the writes that are promised by now from the list of unpromised writes of the atoms in the range.
     fn fold_promised(&mut self, run: &Run, (first, end): (u64, u64), promised: &mut impl FnMut(Extent)) {
         let Self { promises, atoms, atom: size, promised: contents, port, zones, promised_zones, .. } = self;
         let commands = run.commands(*port);
@@ -246,7 +247,7 @@ impl Legal {
         }
     }
 
-    /// Sectors hold nothing from now on, nor what was written to them before.
+    /// Marks sectors as empty from now on, without any data that was written before.
     fn fold_nothing(&mut self, run: &Run, (first, end): (u64, u64), version: Version) {
         Arc::make_mut(&mut self.promised).clear(run.spool(), first, end);
         let atoms = first.div_ceil(self.atom)..end / self.atom;
@@ -259,24 +260,24 @@ impl Legal {
         self.atoms.retain(|_, writes| !writes.is_empty());
     }
 
-    /// Logarithm of how many states there are, at most: orders among writes forbid some.
+    /// Logarithm of the largest possible number of states; orders among writes forbid some.
     pub fn count_log10(&self) -> f64 {
         self.atoms.values().map(|writes| (writes.len() as f64 + 1.0).log10()).sum()
     }
 
-    /// The extents that must be durable where a version is.
+    /// The extents that must be durable if a version is durable.
     pub fn implied_by(&self, version: Version) -> Vec<Extent> {
         let orders = self.promises.orders_of(version);
         orders.flat_map(|order| self.promises.owed_by(&order).collect::<Vec<_>>()).collect()
     }
 
-    /// The orders that add to a state the writes without which it is not legal.
+    /// The ordering rules that add to a state the writes without which it is not legal.
     pub fn closure(&self) -> Closure<'_> {
         let zoned = self.zones.as_ref().map(|zones| (zones, &self.promised_zones));
         Closure::new(&self.promises, &self.atoms, self.atom, &self.preflushes, self.newest_durable, zoned)
     }
 
-    /// The blocks in which a state differs from what is promised; `seed` decides what garbled sectors hold.
+    /// The blocks in which a state differs from the promised contents; `seed` decides the contents of garbled sectors.
     pub fn changes(&self, run: &Run, levels: &Levels, seed: u64) -> BTreeMap<u64, Block> {
         let commands = run.commands(self.port);
         let mut changes = BTreeMap::new();
@@ -299,7 +300,7 @@ impl Legal {
     }
 }
 
-/// A write to a sector is promised, and with it what stands before it in its zone.
+/// Promises a write to a sector, and with it the data before it in its zone.
 fn note_promised(zones: Option<Zones>, promised: &mut BTreeMap<u32, Version>, sector: u64, version: Version) {
     if let Some(zone) = zones.and_then(|zones| zones.zone_of(sector)) {
         let newest = promised.entry(zone).or_default();
@@ -307,7 +308,7 @@ fn note_promised(zones: Option<Zones>, promised: &mut BTreeMap<u32, Version>, se
     }
 }
 
-/// The sectors of a command among others.
+/// The intersection of the sectors of a command with a range.
 fn part(logged: &Logged, (first, end): (u64, u64)) -> std::ops::Range<u64> {
     logged.command.sector.max(first)..logged.end().min(end)
 }

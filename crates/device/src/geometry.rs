@@ -1,4 +1,4 @@
-//! Counts and addresses, worked out once from the settings.
+//! Counts and address arithmetic, computed once from the settings.
 
 use emmclab_base::{Bytes, Nanos, SECTOR_BYTES};
 
@@ -11,11 +11,11 @@ pub(crate) const MAX_UNITS: usize = 16;
 /// Blocks of one page size in every plane, in integer units.
 #[derive(Clone, Debug)]
 pub struct Group {
-    /// First block of the group, counted inside its plane.
+    /// First block of the group, counted from the start of its plane.
     pub first_block: u32,
-    /// Blocks of the group in a plane, with spares.
+    /// Blocks of the group in a plane, including spares.
     pub blocks: u32,
-    /// Blocks of a plane kept back until others go bad.
+    /// Spare blocks of a plane, which replace bad ones.
     pub spare_blocks: u32,
     /// Pages in a block.
     pub pages_per_block: u32,
@@ -47,21 +47,21 @@ impl Group {
     }
 }
 
-/// Zones that are written in order: all of one size, behind the conventional ones.
+/// Zones that are written sequentially: all have one size, and they follow the conventional zones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ZoneLayout {
     /// First map unit of the first of them.
     pub first_unit: u32,
     /// Map units of each.
     pub units: u32,
-    /// How many there are.
+    /// Number of zones.
     pub count: u32,
-    /// Blocks of each plane that one takes.
+    /// Blocks of each plane in a zone.
     pub blocks: u32,
 }
 
 impl ZoneLayout {
-    /// The zones of a device whose blocks outside of SLC mode hold `usable` units for the user; `None` where it has none.
+    /// The zones of a device whose blocks outside of SLC mode hold `usable` units for the user; `None` if it has no zones.
     fn new(settings: &Settings, group: &Group, planes: u32, usable: u64) -> Option<Self> {
         let given = &settings.zones;
         let units = u64::from(given.blocks) * u64::from(group.units_per_block()) * u64::from(planes);
@@ -87,34 +87,34 @@ impl ZoneLayout {
         self.first_unit + zone * self.units
     }
 
-    /// The map unit behind the last one of all.
+    /// The map unit after the last zone.
     #[inline]
     pub const fn end(&self) -> u32 {
         self.start(self.count)
     }
 }
 
-/// Counts of everything, and how addresses are cut up.
+/// The counts of the device, and the division of physical addresses.
 ///
-/// Physical page numbers count map units, page by page. Those of a block start at a multiple of a power of two, so that block and
-/// page are shifts of a [`Ppn`].
+/// Physical page numbers count map units, page by page. The numbers of a block start at a multiple of a power of two, so that block
+/// and page are found by shifting a [`Ppn`].
 ///
 /// Clustered planes count as one plane, with pages and blocks that are larger by [`Geometry::clustered_planes`].
 #[derive(Clone, Debug)]
 pub struct Geometry {
     /// Channels.
     pub channels: u32,
-    /// Chips in all.
+    /// Total number of chips.
     pub chips: u32,
-    /// Dies in all.
+    /// Total number of dies.
     pub dies: u32,
-    /// Planes in all; plane = ((channel * chips + chip) * dies + die) * planes + plane.
+    /// Total number of planes; plane = ((channel * chips + chip) * dies + die) * planes + plane.
     pub planes: u32,
-    /// Planes that work as one; 1 without clustering.
+    /// Planes that are combined into one; 1 without clustering.
     pub clustered_planes: u32,
     /// Channels over which a clustered page is spread; 1 without.
     pub clustered_channels: u32,
-    /// Planes behind a channel.
+    /// Planes of a channel.
     pub planes_per_channel: u32,
     /// Planes in a chip.
     pub planes_per_chip: u32,
@@ -122,7 +122,7 @@ pub struct Geometry {
     pub planes_per_die: u32,
     /// Blocks in a plane.
     pub blocks_per_plane: u32,
-    /// Kinds of blocks, as configured.
+    /// The block groups, as configured.
     pub groups: Vec<Group>,
     /// Indices into `groups`, largest page first, without blocks in SLC mode.
     pub by_size: Vec<u8>,
@@ -136,11 +136,11 @@ pub struct Geometry {
     pub unit_shift: u32,
     /// Map units that the host sees.
     pub logical_units: u32,
-    /// Of these, the first ones that lie in blocks in SLC mode for good.
+    /// Of these, the number of first ones that are permanently in blocks in SLC mode.
     pub slc_units: u32,
-    /// The zones that are written in order, where there are any.
+    /// The zones that are written sequentially, if there are any.
     pub zones: Option<ZoneLayout>,
-    /// Planes in striping order: the order in which consecutive pages go round.
+    /// Planes in striping order: the order in which consecutive pages are distributed.
     pub stripe: Vec<PlaneId>,
 }
 
@@ -149,14 +149,14 @@ pub(crate) fn nanos(us: f64) -> Nanos {
     Nanos((us * 1000.0).round() as i64)
 }
 
-/// Units that the blocks in SLC mode hold outside of it.
+/// Units that the blocks in SLC mode would hold in their normal mode.
 fn dense_units(settings: &Settings, groups: &[Group], planes: u32) -> u64 {
     let from = groups.get(settings.slc.group as usize).map_or(0, Group::units_per_block);
     u64::from(settings.slc.blocks) * u64::from(from) * u64::from(planes)
 }
 
 impl Geometry {
-    /// Works out the geometry of settings that were checked, as those of a [`crate::DeviceConfig`] are.
+    /// Computes the geometry from checked settings, such as those of a [`crate::DeviceConfig`].
     pub fn new(settings: &Settings) -> Self {
         let (given, clustered) = clustered(settings);
         let unit_kb = settings.mapping.unit_kb;
@@ -170,7 +170,7 @@ impl Geometry {
                 out
             })
             .collect();
-        // Blocks in SLC mode stand last and take only what is sent to them.
+        // The group in SLC mode is the last one; it takes only data that is directed to it.
         let ordinary = groups.len() - usize::from(settings.slc.mode != SlcMode::Off);
         let mut by_size: Vec<u8> = (0..ordinary as u8).collect();
         by_size.sort_by_key(|i| std::cmp::Reverse(groups[usize::from(*i)].page_bytes));
@@ -185,7 +185,7 @@ impl Geometry {
         };
         let counted = if settings.slc.mode == SlcMode::Cache { ordinary } else { groups.len() };
         let share = 1.0 + settings.capacity.over_provisioning_pct / 100.0;
-        // Where the user's space is preserved, the capacity is that of the flash before blocks were taken for SLC mode.
+        // If the user's space is preserved, the capacity is that of the flash without SLC mode.
         let taken = if settings.slc.preserve_user_space { dense_units(settings, &groups, planes) } else { 0 };
         let largest = groups.iter().map(Group::units_per_block).max().unwrap_or(1);
         let for_zones = (usable(&groups[..ordinary]) as f64 / share).floor() as u64;
@@ -240,19 +240,19 @@ impl Geometry {
         Bytes(u64::from(self.logical_units) * u64::from(self.unit_bytes))
     }
 
-    /// The same in sectors.
+    /// The capacity that the host sees, in sectors.
     #[inline]
     pub fn sectors(&self) -> u64 {
         u64::from(self.logical_units) << self.unit_shift
     }
 
-    /// Sectors that all planes together program at a time, at most.
+    /// Largest number of sectors that all planes together program at a time.
     pub fn program_sectors(&self) -> u32 {
         let page = self.groups.iter().map(|group| group.page_bytes).max().unwrap_or(0);
         self.planes * page / SECTOR_BYTES as u32
     }
 
-    /// Sectors that all planes together erase at a time, of the largest blocks.
+    /// Number of sectors that all planes together erase at a time, with the largest blocks.
     pub fn erase_sectors(&self) -> u32 {
         let block = self
             .groups
@@ -262,7 +262,7 @@ impl Geometry {
         (u64::from(self.planes) * block.unwrap_or(0) / SECTOR_BYTES) as u32
     }
 
-    /// The flash in the device, spares included.
+    /// The flash in the device, including spares.
     pub fn raw(&self) -> Bytes {
         let per_plane: u64 = self
             .groups
@@ -279,7 +279,7 @@ impl Geometry {
         self.planes * self.blocks_per_plane
     }
 
-    /// Physical page numbers in the device, unused ones included.
+    /// Number of physical page numbers of the device, including unused ones.
     pub fn ppns(&self) -> usize {
         (self.blocks() as usize) << self.stride_shift
     }
@@ -290,7 +290,7 @@ impl Geometry {
         BlockId(ppn.0 >> self.stride_shift)
     }
 
-    /// A physical page number counted inside its block.
+    /// A physical page number relative to the start of its block.
     #[inline]
     pub const fn offset_of(&self, ppn: Ppn) -> u32 {
         ppn.0 & ((1 << self.stride_shift) - 1)
@@ -315,20 +315,20 @@ impl Geometry {
         (PlaneId(pool.0 / groups), (pool.0 % groups) as u8)
     }
 
-    /// The plane that a logical address belongs to where pages of a group go round all planes.
+    /// The plane of a logical address, if pages of a group are striped over all planes.
     #[inline]
     pub fn home_plane(&self, lpn: Lpn, group: u8) -> PlaneId {
         self.striped(lpn.0 >> self.groups[usize::from(group)].page_shift)
     }
 
-    /// The plane at a position of the striping order, which goes round.
+    /// The plane at a position of the striping order, which repeats.
     #[inline]
     pub fn striped(&self, position: u32) -> PlaneId {
         self.stripe[(position % self.planes) as usize]
     }
 }
 
-/// The counts when clustered planes are one plane, and the planes in a cluster.
+/// The counts with clustered planes as one plane, and the number of planes in a cluster.
 fn clustered(settings: &Settings) -> (GeometrySettings, u32) {
     let mut given = settings.geometry.clone();
     let level = settings.mapping.clustering;
@@ -347,7 +347,7 @@ fn clustered(settings: &Settings) -> (GeometrySettings, u32) {
     (given, planes)
 }
 
-/// The planes in striping order: the chosen coordinate runs first, the others follow as channel, chip, die, plane.
+/// The planes in striping order: the chosen coordinate changes fastest, then channel, chip, die, plane.
 fn stripe(given: &GeometrySettings, order: StripeOrder) -> Vec<PlaneId> {
     let counts = [given.channels, given.chips_per_channel, given.dies_per_chip, given.planes_per_die];
     let first = match order {

@@ -1,5 +1,5 @@
-//! Prints how fast layers decide, what memory they take, and what coming back after a cut of power reads:
-//! `cargo run --release -p emmclab-layers --example layer_speed`; with a name behind `--`, only what begins so.
+//! Prints how fast layers decide, how much memory they use, and how much recovery after a power cut reads:
+//! `cargo run --release -p emmclab-layers --example layer_speed`; a name after `--` selects the measurements whose names begin with it.
 
 use std::io;
 
@@ -59,7 +59,7 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// A disk of which only the size counts, or one in memory; counts what is read.
+/// A disk without contents, or one in memory; counts the bytes that are read.
 struct Counted {
     data: Option<Vec<u8>>,
     reads: u64,
@@ -93,7 +93,7 @@ impl Disk for Counted {
     }
 }
 
-/// Recovery after so many MB of random 4 KB writes within 12 GB, all of them durable, on a reserved area of 256 MB.
+/// Recovery after this amount (MB) of durable random 4 KB writes within 12 GB, with a reserved area of 256 MB.
 fn come_back(checkpoint: &str, logged_mb: u64) -> Result<()> {
     let config = LayerConfig::named("advil")
         .with("second_device", "true")
@@ -135,7 +135,7 @@ fn come_back(checkpoint: &str, logged_mb: u64) -> Result<()> {
     Ok(())
 }
 
-/// Random 4 KB writes below `span` sectors, each request with the background work that it brings.
+/// Random 4 KB writes below `span` sectors, each request with the background work that it causes.
 fn drive(what: &str, config: &LayerConfig, requests: u64, span: u64) -> Result<()> {
     let mut best = f64::MAX;
     let mut memory = 0;
@@ -165,7 +165,7 @@ fn drive(what: &str, config: &LayerConfig, requests: u64, span: u64) -> Result<(
             }
             std::hint::black_box(plan.steps());
             layer.completed(id);
-            // The mover has its turn now and then, as beside a device.
+            // Background moves run now and then, as with a device.
             if id % 64 == 0 {
                 work(layer, &in_flight, &mut background);
             }
@@ -196,8 +196,8 @@ fn work(layer: &mut dyn Layer, in_flight: &InFlight, plan: &mut Plan) {
 /// Sectors of the journal of [`commits`], and where it begins; its superblock lies before.
 const JOURNAL: (u64, u64) = (1 << 20, 1 << 15);
 
-/// Transactions of four logged blocks, of which two sectors changed, as ext4 sends them: data, descriptor with blocks, commit block with
-/// preflush and FUA; the tail of the journal moves each 512 transactions. Each request is complete before the next.
+/// Transactions as ext4 sends them: data, a descriptor with four logged blocks in which two sectors changed, and a commit block with
+/// preflush and FUA. The tail of the journal moves every 512 transactions. Each request completes before the next is sent.
 fn commits(mode: &str, transactions: u64) -> Result<()> {
     let config = LayerConfig::named("journal").with("mode", mode);
     let mut best = f64::MAX;

@@ -24,21 +24,21 @@ if TYPE_CHECKING:
     from emmclab.apps.result_types import AppFields, AppRun
     from emmclab.devices.result_types import DeviceFields
 
-#: States of a thread, as results name them, with the words for people.
+#: Labels of the states of a thread, by their names in results.
 STATES = dict(_core.app_states())
-#: Those that the device is the cause of.
+#: The states in which a thread waits for storage.
 STORAGE = ("read", "fsync", "throttled")
-#: The host where none is named, and its network.
+#: The default host and its default network.
 HOST = "nexusone"
 NETWORK = "wifi"
-#: The device holds data before a run, since the files of an application do.
+#: Default preconditioning: the device is full, because it holds the files of the applications.
 PRECONDITION = "sequential:100"
 #: Simulated time after which a run is an error: a day.
 LIMIT_S = 86_400
 _OPERATIONS = ("read", "fsync", "write_back")
 
 
-#: What stands between the names of applications that run at once.
+#: Separator between the names of applications that run at the same time.
 _AT_ONCE = " + "
 
 
@@ -113,17 +113,17 @@ class AppResult(Document):
 
     @property
     def runtime_s(self) -> float:
-        """What the user waited for, in s."""
+        """The time that the user waited, in s."""
         return self.app["runtime_ns"] / 1e9
 
     @property
     def storage_s(self) -> float:
-        """The part of it that the device is the cause of, in s."""
+        """The part of it spent waiting for storage, in s."""
         return sum(self.app["states"][state] for state in STORAGE) / 1e9
 
     @property
     def sync_mean_ms(self) -> float | None:
-        """The mean time of a sync of a file, over all threads; None where none was asked for."""
+        """The mean time of a file sync over all threads, in ms; None without a sync."""
         syncs = self.app["file_syncs"]
         waited = sum(thread["states"]["fsync"] for thread in self.app["threads"])
         return waited / syncs / 1e6 if syncs else None
@@ -190,7 +190,7 @@ def _is_file(name: str) -> bool:
 
 
 def program_of(name: str, beside: Sequence[str] = ()) -> _core.Program:
-    """Take an application that comes with emmclab by its name, or one by the path of its file.
+    """Return an application that comes with emmclab by its name, or another one by the path of its file.
 
     Those of `beside` run at the same time; `A + B` is A with B beside it.
 
@@ -203,7 +203,7 @@ def program_of(name: str, beside: Sequence[str] = ()) -> _core.Program:
 
 
 def setup_of(name: str) -> _core.HostSetup:
-    """Take a host that comes with emmclab by its name, or one by the path of its file."""
+    """Return a host that comes with emmclab by its name, or another one by the path of its file."""
     if not _is_file(name):
         return _core.HostSetup.preset(name)
     return _core.HostSetup.file(name)
@@ -379,7 +379,7 @@ def parts_of(result: AppResult) -> list[str]:
 
 
 def dominating(result: AppResult) -> tuple[str, float]:
-    """Name the largest part of the time along the critical path, and its share of the runtime in %.
+    """Return the largest part of the time on the critical path, and its share of the runtime in %.
 
     Storage is named with the class of files and the partition.
     """
@@ -396,7 +396,7 @@ def dominating(result: AppResult) -> tuple[str, float]:
 
 
 def durability_line(result: AppResult) -> str:
-    """Return in a line what durability cost: syncs of files, then flushes and synchronous writes."""
+    """Return a line on the cost of durability: file syncs, then flushes and synchronous writes."""
     counts, device = result.app["requests"], Result(result["device"])
     points = device.shown("durable.requests") if counts is None else counts["sync_points"]
     flushes = device.fields["requests"]["other"] if counts is None else counts["flushes"]
@@ -427,10 +427,10 @@ def _ms(value: float | None) -> str:
 
 
 def requests_line(result: AppResult) -> str:
-    """Return in a line what reached the device."""
+    """Return a line on the requests that reached the device."""
     counts = result.app["requests"]
     if counts is None:
-        # A live run has those that the device counted.
+        # A live run has the counts of the device.
         found = result.device["requests"]
         sizes = (
             ("reads", found["read"], found["bytes_read"]),

@@ -1,4 +1,4 @@
-"""What a device says of itself, on the terminal."""
+"""Prints the registers of a device on the terminal."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from emmclab.devices.registers import Registers
 from emmclab.traces.recorded_registers import RecordedDevice
 from emmclab.traces.register_types import RegisterReport, RegisterSetting
 
-#: The option of `emmclab preset` for each kind.
+#: The option of `emmclab preset` for each kind of device.
 _OPTIONS = {"emmc": "--ext-csd", "ufs": "--ufs"}
 
 
@@ -45,7 +45,7 @@ def explain_registers(found: Registers, as_json: bool) -> None:
 
 
 def show_recorded(console: Console, devices: Sequence[RecordedDevice], recording: str) -> None:
-    """Print what the devices of a recording said of themselves, and what could not be read of them."""
+    """Print the registers of the devices of a recording, and what could not be read."""
     for device in devices:
         if device.report is None:
             _notes(console, [device.line()])
@@ -62,7 +62,7 @@ def show_recorded(console: Console, devices: Sequence[RecordedDevice], recording
 
 
 def _facts(console: Console, of: str, report: RegisterReport) -> None:
-    """Print the facts of a report of registers; `of` begins the title."""
+    """Print the facts of a report on registers; the title begins with `of`."""
     what = "its EXT_CSD register says" if report["kind"] == "emmc" else "its descriptors say"
     table = framed(f"{of}{report['standard']}: what {what}")
     for heading in ("", "Says", "Field"):
@@ -74,7 +74,7 @@ def _facts(console: Console, of: str, report: RegisterReport) -> None:
 
 
 def show_preset(console: Console, found: Registers, made: RegisterPreset) -> None:
-    """Print the settings that registers gave, and what was not taken over."""
+    """Print the settings that were derived from registers, and what was not taken over."""
     table = _settings(
         f"{found.standard}: settings read from registers; the others are those of {made.like}", made
     )

@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
     from emmclab.studies.sweep import Progress
 
-#: A study shorter than this passes in silence, and the time between two plain lines, seconds.
+#: Time before the first output, and between two plain lines, in seconds.
 _SILENCE_S, _LINE_S = 1.0, 5.0
 
 
 class StudyMeter(Working):
-    """Shows cells, failures and the time that is left, with an estimate once the first cells are measured."""
+    """Shows cells, failures and an estimate of the remaining time, once the first cells are measured."""
 
     def __init__(self, name: str) -> None:
         """Name the study."""
@@ -29,7 +29,7 @@ class StudyMeter(Working):
         self._next = self._started + _SILENCE_S
         self._said = False
         self._bar: Bar | None = None
-        #: The counts as they were last told.
+        #: The counts of the last output.
         self._told = ""
 
     def __exit__(
@@ -59,7 +59,7 @@ class StudyMeter(Working):
         self._next = now + (0.1 if terminal else _LINE_S)
 
     def _beat(self) -> None:
-        # A bar shows the time by itself.
+        # A bar already shows the elapsed time.
         if self._bar is None:
             super()._beat()
 
@@ -98,7 +98,7 @@ def counted(progress: Progress) -> str:
 
 
 def estimated(progress: Progress) -> str:
-    """Say how much work a study is, by the cells that were run."""
+    """Describe the amount of work of a study, from the cells that were run."""
     ran = progress.done - progress.before
     one = progress.cells_s / ran if ran else 0.0
     workers = f"{progress.jobs} processes" if progress.jobs > 1 else "one process"

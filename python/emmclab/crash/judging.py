@@ -1,4 +1,4 @@
-"""Recovers a state and judges it, from below: device, layers, journal, file system, application."""
+"""Recovers a state and judges it bottom-up: device, layers, journal, file system, application."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from emmclab.errors import ConfigError, EmmclabError
 RECOVERIES = ("process", "e2fsck", "mount")
 #: Time for a check or a recovery by a program, seconds.
 _PATIENCE_S = 120.0
-#: A word that stands for a program, not for a path or a construct of the shell.
+#: A plain program name, no path and no construct of the shell.
 _PLAIN = re.compile(r"[\w.+-]+")
 
 
@@ -45,12 +45,12 @@ _TORN = {
     "commit block": "the kernel refuses a commit block with a wrong checksum; only async_commit takes a torn "
     "one as the end of the log",
 }
-#: A rule of the journal that a command breaks: moment, rule, transaction, detail.
+#: A violation of a rule of the journal by a command: moment, rule, transaction, detail.
 RuleBreak = tuple[int, str, int, str]
 
 
 def require(check: str | None, recovery: str, guest: str | None = None) -> None:
-    """Refuse a way of judging before there is anything to judge.
+    """Reject impossible options of judging before any work is done.
 
     Raises:
         ConfigError: the recovery is not known, or this user or machine cannot do it; the check is no program.
@@ -109,7 +109,7 @@ def _require_guest(command: str | None, recovery: str, guest: str) -> None:
 
 
 def _is_runnable(command: str) -> bool:
-    """Whether the shell knows the first word; one that is not plain is left to it, and a path to the disk."""
+    """Whether the shell finds the first word of a command; only a plain program name is checked."""
     word = command.split(maxsplit=1)[0] if command.split() else ""
     if word and not _PLAIN.fullmatch(word):
         return True
@@ -131,7 +131,7 @@ class Judge:
         prune: bool = True,
         guest: GuestMounts | None = None,
     ) -> None:
-        """Know how to recover and what to check.
+        """Take the way of recovery and the check.
 
         The explorer is one of the run; `tear` and `prune` are as in `Options`, and `guest` mounts instead of
         this machine.
@@ -160,7 +160,7 @@ class Judge:
 
     @property
     def pruned(self) -> int:
-        """States that were not mounted, as what their mount shows followed from an earlier one."""
+        """Number of states that were not mounted, since their outcome follows from an earlier one."""
         return self._mounts.pruned
 
     def __exit__(
@@ -170,10 +170,10 @@ class Judge:
         self._end.close()
 
     def verdict(self, state: State) -> Lost | None:
-        """Return the promise that a state breaks, the lowest one; `None` where it breaks none."""
+        """Return the promise of the lowest level that a state breaks; `None` if it breaks none."""
         if state["problem"] is not None:
             return Lost(**state["problem"])
-        # The states of a cut share these lines, of which a recording may have hundreds of thousands.
+        # The states of a cut share these lines, because a recording may have hundreds of thousands.
         if len(self._acknowledged) != state["acknowledged"]:
             self._acknowledged = self._lines[: state["acknowledged"]]
         lines = self._acknowledged
@@ -191,7 +191,7 @@ class Judge:
         return Lost(rule, "journal", f"transaction {transaction}: {detail}; with it, {lost.detail}")
 
     def rules_broken(self) -> list[Finding]:
-        """Return the first break of each rule of the journal, whatever states show."""
+        """Return the first violation of each rule of the journal, independent of the states."""
         first: dict[str, Finding] = {}
         for moment, rule, transaction, detail in rules_of(self._run):
             known = first.get(rule)
@@ -211,7 +211,7 @@ class Judge:
         lost = self._checked(Taken.in_process(wanted, files, tree), lines)
         if lost is not None or not writes:
             return lost
-        # Power goes again while the layers recover.
+        # Cut the power again while the layers recover.
         step = max(1, writes // max(1, self._recovery_cuts))
         for cut_after in range(0, writes, step) if self._recovery_cuts else ():
             problem, files, tree, _ = self._explorer.recover(wanted, tree=folder, cut_after=cut_after)
@@ -230,7 +230,7 @@ class Judge:
         return None if self._check is None else self._check(files, lines)
 
     def _by_program(self, lines: Sequence[str]) -> Lost | None:
-        """Recover a copy of the disk; the kernel mounts it where the recovery or the check needs that.
+        """Recover a copy of the disk; the kernel mounts it if the recovery or the check needs a mount.
 
         What recovery in process leaves is written to the copy, so that the kernel finds nothing to recover.
         """
@@ -251,7 +251,7 @@ class Judge:
         return found if isinstance(found, Lost) else None
 
     def _asked(self, lines: Sequence[str]) -> str:
-        """Name what `_look` depends on beside the files: a command is told the lines, a check names files."""
+        """Return what `_look` also depends on: the lines for a command, or the files of a check."""
         if self._command is not None:
             return str(len(lines))
         return (
@@ -259,7 +259,7 @@ class Judge:
         )
 
     def _look(self, files: Files, lines: Sequence[str]) -> Taken | Lost | None:
-        """Run the command in the folder where a state is mounted, or take the files that the check reads."""
+        """Run the command in the folder where a state is mounted, or read the files of the check."""
         if self._command is not None and isinstance(files, Mounted):
             return self._by_command(files.folder, lines)
         if self._check is None:
@@ -284,13 +284,13 @@ class Judge:
 
 @lru_cache(maxsize=1)
 def _lines_of(run: _core.CrashRun) -> list[str]:
-    """Return the lines that a run acknowledged: many judges of one run share them."""
+    """Return the lines that a run acknowledged; all judges of a run share them."""
     return run.acknowledgements()
 
 
 @lru_cache(maxsize=1)
 def rules_of(run: _core.CrashRun) -> list[RuleBreak]:
-    """Return the violations of the journal's rules; empty without ext4. They take seconds, and are kept."""
+    """Return the violations of the journal's rules; empty without ext4. The result is cached."""
     try:
         return run.journal_rules(MOUNTED)
     except EmmclabError:
@@ -310,7 +310,7 @@ def _fsck(image: Path) -> Lost | None:
 
 
 def fault_of(said: str) -> str:
-    r"""Return the first fault that e2fsck names; its question may stand in a line of its own.
+    r"""Return the first fault that e2fsck reports; its question may be on a line of its own.
 
     >>> fault_of("Pass 5\nFree blocks count wrong (7, counted=9).\nFix? no\n")
     'Free blocks count wrong (7, counted=9).'

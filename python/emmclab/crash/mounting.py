@@ -1,4 +1,4 @@
-"""Mounts an image by the kernel, and says in the kernel's words why that failed."""
+"""Mounts an image with the kernel, and quotes the kernel's message if that fails."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ from emmclab.crash.tools import run_tool
 from emmclab.errors import EmmclabError
 from emmclab.runtime.files import lock
 
-#: Of <linux/loop.h>: the next free device, and how one is given its file.
+#: Requests of <linux/loop.h>: get the next free device, and attach a file to it.
 _GET_FREE, _CONFIGURE, _SET_FD, _SET_STATUS = 0x4C82, 0x4C0A, 0x4C00, 0x4C04
 _AUTOCLEAR = 4
-#: Times that another process may take the free device first.
+#: Attempts to get a free device, which another process may take first.
 _MOST_TRIES = 64
-#: Of <linux/btrfs.h>: the kernel forgets a device that is not mounted.
+#: Request of <linux/btrfs.h>: the kernel forgets a device that is not mounted.
 _FORGET_DEVICE = 0x50009405
-#: First kernel that mounts several btrfs with one identity side by side (temporary identities).
+#: First kernel that mounts several btrfs with the same UUID at once (temporary UUIDs).
 _SAME_BTRFS_BESIDE = (6, 7)
-#: Magic words by which a file system is known: offset, word, name.
+#: Magic numbers by which a file system is recognised: offset, bytes, name.
 _MAGIC = (
     *((0, b"XFSB", "xfs"), (0x10040, b"_BHRfS_M", "btrfs"), (0x400, b"\x10\x20\xf5\xf2", "f2fs")),
     *((0x438, b"\x53\xef", "ext4"), (0x36, b"FAT1", "vfat"), (0x52, b"FAT32", "vfat")),
 )
 #: Of <sys/mount.h>: unmount when nothing uses it any more.
 _DETACH = 2
-#: The blocks of 4 KiB that hold these words.
+#: The blocks of 4 KiB that hold these magic numbers.
 KIND_BLOCKS = tuple({offset // 4096 for offset, _, _ in _MAGIC})
 
 
@@ -47,7 +47,7 @@ class NotMountedError(Exception):
 def mounted(
     image: Path, folder: Path, patience_s: float, attached: Callable[[str], object] = lambda _device: None
 ) -> Iterator[None]:
-    """Mount an image in a folder; `attached` is told the path of its loop device before that.
+    """Mount an image in a folder; `attached` is called with the path of its loop device before that.
 
     All images of one disk hold a file system with the same UUID. xfs refuses to mount a UUID twice, unless it
     is mounted with `nouuid`. btrfs takes a second image for the first, so its images are mounted one after
@@ -97,7 +97,7 @@ def _unmount(folder: Path) -> None:
 
 
 def kind_of(image: Path) -> str:
-    """Name the file system of an image; one that is not known is ``""``."""
+    """Return the name of the file system of an image; empty if it is not recognised."""
     with image.open("rb") as file:
         for offset, word, name in _MAGIC:
             file.seek(offset)
@@ -108,7 +108,7 @@ def kind_of(image: Path) -> str:
 
 @contextmanager
 def _after_others(kind: str) -> Iterator[None]:
-    """Wait until no other process of emmclab has a state of btrfs mounted, where the kernel needs that."""
+    """Wait until no other process of emmclab has a btrfs mounted, if the kernel needs that."""
     numbers = re.findall(r"\d+", platform.release())[:2]
     if kind != "btrfs" or tuple(int(number) for number in numbers) >= _SAME_BTRFS_BESIDE:
         yield
@@ -123,7 +123,7 @@ def _after_others(kind: str) -> Iterator[None]:
 
 @contextmanager
 def _loop_device(image: Path) -> Iterator[str]:
-    """Provide a loop device of an image, which is gone when nothing uses it, however this process ends."""
+    """Provide a loop device of an image; it is detached after use, even if this process is killed."""
     with image.open("r+b") as file:
         path, handle = _attached(file.fileno(), image)
         try:
@@ -158,7 +158,7 @@ def _attached(file: int, image: Path) -> tuple[str, int]:
 
 
 def _give(handle: int, file: int, about: bytes) -> None:
-    """Attach a file to a loop device; kernels before 5.8 take two steps for that."""
+    """Attach a file to a loop device; kernels before 5.8 need two requests for that."""
     try:
         fcntl.ioctl(handle, _CONFIGURE, struct.pack("=2I", file, 0) + about + bytes(64))
     except OSError as error:
@@ -169,7 +169,7 @@ def _give(handle: int, file: int, about: bytes) -> None:
 
 
 def _require_this(device: str, folder: Path) -> None:
-    """Refuse what the kernel mounted in the place of the device: another one with the same identity."""
+    """Refuse a mount in which the kernel used another device with the same UUID."""
     for line in Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="replace").splitlines():
         place, _, about = line.partition(" - ")
         if place.split()[4].replace("\\040", " ") == str(folder.resolve()):
@@ -181,7 +181,7 @@ def _require_this(device: str, folder: Path) -> None:
 
 
 def _forget(device: str) -> None:
-    """Have the kernel forget a btrfs, whose next state may be older than this one."""
+    """Make the kernel forget a btrfs, because the next state of it may be older than this one."""
     with contextlib.suppress(OSError):
         control = os.open("/dev/btrfs-control", os.O_RDWR | os.O_CLOEXEC)
         try:
@@ -192,7 +192,7 @@ def _forget(device: str) -> None:
 
 
 def _of_mount(said: str, device: str, folder: Path) -> str:
-    """The first line of the output of `mount`, without names that differ from state to state."""
+    """Return the first line of the output of `mount`, without names that differ from state to state."""
     lines = [line.strip() for line in said.splitlines() if line.strip()]
     first = lines[0] if lines else "mount failed"
     return first.replace(f"{folder}: ", "").replace(device, "the device")

@@ -1,4 +1,4 @@
-"""Makes the program of a finding small: as few operations as still show it, each time recorded anew."""
+"""Minimises the program of a finding: removes operations, and records each attempt anew."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from emmclab.crash.recording import Workload
 from emmclab.crash.session import Kept
 from emmclab.errors import EmmclabError
 
-#: Most recordings that are made to make one program smaller.
+#: Largest number of recordings for the reduction of one program.
 _MOST_TRIES = 40
-#: Most cuts of such a recording, and most of its states that are judged.
+#: Largest numbers of cuts and of judged states of such a recording.
 _CUTS, _STATES = 200, 2_000
 
 
 def program_of(kept: Kept, finding: Finding) -> Program | None:
-    """Return the generated program that ran at a finding; `None` if none did, or a lower level is at fault.
+    """Return the generated program of a finding; `None` without one, or if a lower level is at fault.
 
     A device, layer or journal that breaks a promise does so whatever the operations are.
     """
@@ -48,7 +48,7 @@ def reduced(
     folder: Path,
     guest: GuestMounts | None,
 ) -> Program | None:
-    """Return the smallest program that was found to show a finding; `None` if it does not show it alone.
+    """Return the smallest program that shows a finding; `None` if the program alone does not show it.
 
     Args:
         program: the program of the finding.

@@ -1,4 +1,4 @@
-"""Private folders for mounts and images, which are gone afterwards, however this process ends."""
+"""Private folders for mounts and images, which are removed even if this process is killed."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from types import FrameType
 
 from emmclab.runtime.files import folder_aside, left_aside, lock, sweep
 
-#: Where the system names its mounts.
+#: The list of the mounts of this system.
 _MOUNTS = Path("/proc/self/mounts")
 #: A folder in memory, and the share of the free memory that one user of it may take.
 _MEMORY, _SHARE_OF_MEMORY = Path("/dev/shm"), 8  # noqa: S108 - only as a parent of private folders.
-#: Signals by which a process is ended in order.
+#: Signals that ask a process to end.
 _ENDS = {signal.SIGTERM, signal.SIGHUP}
 
 
@@ -32,7 +32,7 @@ def scratch(parent: Path | None = None) -> Iterator[Path]:
     """
     parent = Path(tempfile.gettempdir()) if parent is None else parent
     remove_left(parent)
-    # A signal between the folder and the `try` that removes it would leave the folder behind.
+    # A signal between the creation of the folder and the `try` would leave the folder behind.
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, _ENDS)
     try:
         with folder_aside(parent) as folder:
@@ -75,7 +75,7 @@ def remove_left(parent: Path | None = None) -> None:
 
 
 def _unmount_left(folder: Path) -> None:
-    """Unmount what a killed process left mounted in its folder; a folder that is in use is locked."""
+    """Unmount everything that a killed process left in its folder; a folder in use is locked."""
     try:
         handle = os.open(folder, os.O_RDONLY | os.O_NOFOLLOW)
     except OSError:  # Another process has removed it.
@@ -88,7 +88,7 @@ def _unmount_left(folder: Path) -> None:
 
 
 def unmount_below(folder: Path) -> None:
-    """Unmount everything in a folder; a loop device that `mount` made ends with its mount."""
+    """Unmount everything in a folder; a loop device that `mount` created is detached with its mount."""
     try:
         lines = _MOUNTS.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:  # No Linux: nothing is mounted here.
@@ -104,7 +104,7 @@ def unmount_below(folder: Path) -> None:
 
 @contextmanager
 def ended_by_sigterm() -> Iterator[None]:
-    """Have SIGTERM end a worker process in order: its folders and mounts are gone when it is.
+    """Make SIGTERM end a worker process cleanly, so that its folders and mounts are removed.
 
     Does nothing in the process that was started by the user, which ends in order anyway, and outside of the
     main thread.

@@ -1,4 +1,4 @@
-"""A model of files and folders: what a sequence of operations leaves, and which versions a file had."""
+"""A model of files and folders: the state after a sequence of operations, and the versions of each file."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, replace
 
 from emmclab.crash.programs import HERE, Operation
 
-#: The inode of the folder that all is in.
+#: The inode of the top folder.
 TOP = 0
-#: Makes new contents of old ones.
+#: A function from old to new contents.
 Change = Callable[[bytes], bytes]
 
 
@@ -17,14 +17,14 @@ class RefusedError(Exception):
     """An operation is not possible in a state; `missing` is the path that it lacks, if that is why."""
 
     def __init__(self, missing: str = "") -> None:
-        """Know what is missing."""
+        """Take the missing path."""
         super().__init__(missing or "the operation is not possible here")
         self.missing = missing
 
 
 @dataclass(frozen=True)
 class Version:
-    """Contents that a file had from an operation on; `index` is that of the operation."""
+    """Contents of a file after an operation; `index` is the index of the operation."""
 
     index: int
     data: bytes
@@ -96,9 +96,9 @@ class Named:
     kind: str
     target: str
     attributes: Mapping[str, bytes]
-    #: Names that lead to the file.
+    #: Number of names of the file (links).
     links: int
-    #: The operation that gave it the name of another file, and -1 without one.
+    #: Index of the operation that renamed it over another file; -1 without one.
     replaced: int
 
 
@@ -144,7 +144,7 @@ class Tree:
         return named
 
     def apply(self, index: int, one: Operation, data: bytes) -> None:
-        """Do an operation; `data` is what it writes.
+        """Execute an operation; `data` is what it writes.
 
         Raises:
             RefusedError: it is not possible.
@@ -303,7 +303,7 @@ class Tree:
             self._file(path).shifts.append(Shift(index, at, by, [Version(index, old)]))
 
     def copy(self) -> Tree:
-        """Return a copy that goes its own way."""
+        """Return an independent copy."""
         other = Tree()
         other._next = self._next
         other.inodes = {

@@ -1,4 +1,4 @@
-"""How well simulated devices meet the times of a recording.
+"""Compares the response times of simulated devices with those of a recording.
 
 A recording is cut in two: a device is calibrated on its first half, and the requests of the second half are
 replayed. Nothing of the second half is known to the calibration, so that the comparison tests the model.
@@ -28,22 +28,22 @@ from emmclab.runtime.parquet import database
 from emmclab.traces.reading import read
 from emmclab.traces.trace import Ledger, Trace
 
-#: Requests with a completion that a recording needs: each half has 50 then, which a median can rest on.
+#: Least number of completed requests of a recording: each half then has 50, enough for a median.
 LEAST_REQUESTS = 100
-#: Requests to be judged that the second half needs: it has so many where the cut is put off furthest.
+#: Least number of completed requests of the second half, if the cut is moved as far as possible.
 _LEAST_JUDGED = 40
-#: Name of the copy of a recording, which is read by halves.
+#: Name of the copy of a recording, of which each half is read separately.
 _WHOLE = "whole.parquet"
-#: Capacity of the calibrated device that a smaller recording gets, and the most that `calibrate` allows, GB.
+#: Least capacity of the calibrated device, and the largest that `calibrate` allows, in GB.
 _USUAL_GB, _MOST_GB = 32, 1024
 #: Name of the model that is calibrated on the first half.
 CALIBRATED = "calibrated"
 #: Name of the prediction without a device: the median of the first half by operation and size.
 LOOKUP = "table of medians"
-#: Words of the note of a trace that had commands to zones.
+#: Text in the note of a trace with zone commands.
 _ZONES = "commands to zones"
 
-#: Called at each step with what is being done.
+#: Called before each step with a description of it.
 Steps = Callable[[str], None]
 
 
@@ -94,7 +94,7 @@ class ValidationFields(TypedDict):
 
 @dataclass(frozen=True)
 class Model:
-    """What predicted the second half, and how well.
+    """A model that predicted the second half, and how well it did.
 
     Attributes:
         name: of the device.
@@ -147,7 +147,7 @@ class Validation:
 
     @property
     def main(self) -> Model:
-        """The model that the answer is about: the calibrated one, or the first device where there is none."""
+        """The model of the headline: the calibrated one, or the first device if there is none."""
         return self.models[0]
 
     @property
@@ -213,7 +213,7 @@ def validate(
     with folder_aside(Path(tempfile.gettempdir())) as aside, database(aside) as asked:
         step(f"read {trace.name}")
         trace.write(aside / _WHOLE)
-        written.pop()  # A temporary file is none that a command keeps.
+        written.pop()  # A temporary file is no output of a command.
         recording = Recording(asked, aside / _WHOLE)
         _refuse(trace, recording)
         cut = _cut(trace, recording)
@@ -254,7 +254,7 @@ class _Replay:
         self.refused: dict[str, str] = {}
 
     def calibrated(self, seed: int) -> Calibration | None:
-        """Return the calibration on the first half; None where it does not determine a device."""
+        """Return the calibration on the first half; None if the first half does not determine a device."""
         self._step(f"calibrate on the first half of {self._trace.name}")
         capacity = min(_MOST_GB, max(_USUAL_GB, self._recording.facts.span_gb))
         whole = self._trace.header["source"] or self._trace.name
@@ -281,14 +281,14 @@ class _Replay:
         self.models.append(Model(name, kind, note, mode_line(result), judgement))
 
     def _refuse(self, name: str, error: EmmclabError) -> None:
-        """Keep why a device could not be tried; what the operating system refused is raised."""
+        """Keep the reason why a device could not be tried; errors of the operating system are raised."""
         if error.errno is not None:
             raise error
         reason = _under_its_name(error, self._recording, self._trace)
         self.refused[name] = f"{reason} ({error.hint})" if error.hint else reason
 
     def _apart(self, name: str) -> str:
-        """Number a device whose name another model has: a preset that `calibrate` printed is `calibrated`."""
+        """Append a number to the name of a device if another model has it, such as `calibrated`."""
         taken = {CALIBRATED, LOOKUP, *self.refused, *(model.name for model in self.models)}
         numbered = (f"{name} ({number})" for number in itertools.count(2))
         return name if name not in taken else next(one for one in numbered if one not in taken)
@@ -298,7 +298,7 @@ _RECORD = "give a recording of a device, with completions; `emmclab record` make
 
 
 def _named(trace: Trace) -> str:
-    """Return the file of a trace, or its name where it has none."""
+    """Return the file of a trace, or its name if it has no file."""
     return trace.path or trace.name
 
 
@@ -375,7 +375,7 @@ def _no_model(trace: Trace, refused: Mapping[str, str]) -> UnsupportedError:
 
 
 def _note(result: Result, device: Device, trace: Trace) -> str:
-    """Return what stands against trusting a comparison with a device; empty where nothing does."""
+    """Return the reasons not to trust a comparison with a device; empty if there are none."""
     notes = []
     if stopped := result.fields["run"]["stopped"]:
         notes.append(f"stopped before the end: {stopped}")

@@ -8,12 +8,12 @@ from emmclab.devices.result_types import Refusal, SettingChange
 
 
 class FoundImage(TypedDict):
-    """What was found of an earlier run."""
+    """What the image of an earlier run contained."""
 
     image: bool
-    #: Whether that run ended in good order.
+    #: Whether that run ended cleanly.
     clean: bool
-    #: Units that the image held and the saved tables did not know.
+    #: Map units in the image that were missing in the saved tables.
     units_entered: int
     setting_changes: list[SettingChange]
 

@@ -1,4 +1,4 @@
-"""What a cell that cuts power is asked for, and what comes of it."""
+"""Options and results of cells that cut the power."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ VERDICTS = (KEPT, DOCUMENTED, RULE, LOST)
 
 
 class CutOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """How ext4 is made, mounted and recovered, and how much is tried."""
+    """How ext4 is created, mounted and recovered, and how many cuts and states are tried."""
 
     file_system: str
     mkfs: list[str]
@@ -31,7 +31,7 @@ class CutOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FirstLoss(msgspec.Struct, frozen=True):
-    """The first finding of a cell; without one, of None."""
+    """The first finding of a cell; all fields are None without one."""
 
     level: str | None
     promise: str | None
@@ -39,7 +39,7 @@ class FirstLoss(msgspec.Struct, frozen=True):
 
 
 class CutResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of a cell."""
+    """The result of a cell."""
 
     journal_mode: str | None
     synchronous: str | None
@@ -65,7 +65,7 @@ class CutResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CutCell(msgspec.Struct, frozen=True):
-    """The cell of a result: what is under test."""
+    """The cell of a result: workload, device, settings and options."""
 
     grid: str
     input: str
@@ -82,5 +82,5 @@ class CutRun(NamedTuple):
 
     @staticmethod
     def of(kept: Mapping[str, object]) -> CutRun:
-        """Take the parts of a result as it is kept, with its cell in the same mapping."""
+        """Convert a stored result, which has the fields of its cell in the same mapping."""
         return CutRun(msgspec.convert(kept, CutCell), msgspec.convert(kept, CutResult))

@@ -1,4 +1,4 @@
-"""The results of one study: parts that hold finished cells, joined in the end, and tables of them."""
+"""Stores the results of one study: parts with finished cells, which are joined at the end, and tables."""
 
 from __future__ import annotations
 
@@ -29,23 +29,23 @@ from emmclab.studies.kinds import TABLES
 from emmclab.studies.kinds.kind import Images
 from emmclab.studies.tables import Digest, kept_rows
 
-#: Most bytes of preconditioned devices in the results folder of a study, where nothing else is said.
+#: Default limit of the preconditioned devices in the results folder of a study, in bytes.
 IMAGES_BYTES = 4 << 30
-#: Overloaded runs of which more is kept than their number.
+#: Number of overloaded runs whose rows are kept; further ones are only counted.
 MOST_OVERLOADED = 1_000
-#: A run that was overloaded, in a row as JSON.
+#: Matches the JSON row of an overloaded run.
 _OVERLOADED = re.compile(r'"run_load_overloaded": ?true')
-#: Where parts lie, and the one that all become.
+#: The folder of the parts, and the file into which all are joined.
 _CELLS, _WHOLE = "cells", "cells/all.parquet"
-#: Parts are written the more rarely, the more there are: seconds for each, and the most between two.
+#: The interval between parts grows with their number: seconds for each part, and the longest interval.
 _EACH_S, _MOST_S = 0.1, 10.0
-#: Parts of more cells than this are joined only where there are more parts than that.
+#: Parts with more cells than this are joined only if there are more parts than the second number.
 _MANY_CELLS, _MANY_PARTS = 4_096, 1_000
 
 
 @dataclass(frozen=True)
 class Missing:
-    """A cell without a result, and why, where that is known."""
+    """A cell without a result, and the reason if it is known."""
 
     key: str
     grid: str
@@ -56,7 +56,7 @@ class Missing:
 
     @staticmethod
     def of(cell: Cell, reason: str = "") -> Missing:
-        """Name a cell."""
+        """Take the fields of the cell."""
         return Missing(cell.key, cell.grid, cell.input.name, cell.input.seed, cell.device_name, reason)
 
     def to_dict(self) -> MissingCell:
@@ -73,7 +73,7 @@ class Missing:
 
 @dataclass
 class Finished:
-    """What a run came to, without the results themselves, of which there may be a million."""
+    """The outcome of a run without the results themselves, since there may be a million of them."""
 
     about: About
     digest: str = ""
@@ -89,16 +89,16 @@ class Finished:
 
 
 class Store:
-    """Keeps the results of one study in a place."""
+    """Stores the results of one study in a folder or bucket."""
 
     def __init__(self, place: Place | Path, images_limit: int = IMAGES_BYTES) -> None:
-        """Name the place, and the most bytes of images beside the results."""
+        """Take the place, and the limit of the images next to the results, in bytes."""
         self.place: Place = Folder(place) if isinstance(place, Path) else place
-        # What cells share on a machine lies with the results only where these are a folder of it.
+        # Shared images are next to the results in a local folder, otherwise in the scratch folder.
         self.images = images_beside(self.place.folder or scratch(), images_limit)
 
     def keys(self) -> set[str]:
-        """Return the keys of all cells that are kept.
+        """Return the keys of all stored cells.
 
         Raises:
             InputError: a part is damaged.
@@ -114,7 +114,7 @@ class Store:
                 raise
 
     def mend(self, note: Callable[[str], None]) -> set[str]:
-        """Drop cells that are damaged, which are then run again; give the keys of all others.
+        """Remove damaged cells, which are then run again; return the keys of all others.
 
         `note` is called with a sentence on each damaged part.
         """
@@ -157,7 +157,7 @@ class Store:
                 )
 
     def add(self, results: Sequence[Kept], writer: PartWriter | None = None) -> None:
-        """Keep results as one part, which is there whole or not at all."""
+        """Store results as one part, atomically."""
         if not results:
             return
         with self.place.aside() as aside, contextlib.ExitStack() as own:
@@ -166,7 +166,7 @@ class Store:
             self._put(made)
 
     def _put(self, made: Path) -> str:
-        """Put a part in place, under the digest of its bytes; give its name."""
+        """Move a part to its place, named by the digest of its bytes; return its name."""
         with made.open("rb") as file:
             name = f"{_CELLS}/{hashlib.file_digest(file, 'sha256').hexdigest()[:32]}.parquet"
         self.place.write(name, made)
@@ -191,7 +191,7 @@ class Store:
                     left.unlink(missing_ok=True)
 
     def forget(self) -> None:
-        """Drop every cell, image and log of power cuts."""
+        """Remove every cell, image and log of power cuts."""
         for name in self.place.names(_CELLS):
             self.place.remove(name)
         for folder in (self.images.folder, self.images.logs):
@@ -199,7 +199,7 @@ class Store:
                 shutil.rmtree(folder)
 
     def join(self) -> None:
-        """Make one part of all, with each cell once and in the order of the keys.
+        """Join all parts into one, with each cell once and in the order of the keys.
 
         Parts of many cells stay, while they are not too many: a copy would cost more than it saves.
         """
@@ -215,7 +215,7 @@ class Store:
             if made is None:
                 return
             self.place.write(_WHOLE, made)
-        # Until here a cell may be there twice, which does no harm.
+        # If the run is killed before this line, a cell may be stored twice, which does no harm.
         for name in names:
             if name != _WHOLE:
                 self.place.remove(name)
@@ -232,11 +232,11 @@ class Store:
         return paths
 
     def _paths(self, aside: Path) -> list[Path]:
-        """Return the parts as `copies` does, unchecked, as a run does that has mended them before."""
+        """Return the parts as `copies` does, without checking them, for a run that has mended them before."""
         return self.place.paths(self.place.names(_CELLS), aside)
 
     def ask(self, keys: Sequence[str], *columns: str) -> Iterator[tuple[Any, ...]]:
-        """Yield the key and columns of cells, in this order; None for those of cells that are not there."""
+        """Yield the key and columns of cells, in this order; the columns of missing cells are None."""
         with self.place.reading() as aside:
             yield from ask(self._paths(aside), aside, keys, columns)
 
@@ -247,7 +247,7 @@ class Store:
         reasons: Mapping[str, str],
         made_of: Mapping[str, str],
     ) -> Finished:
-        """Write the index and the tables, in the order of the study, whatever order the cells ran in.
+        """Write the index and the tables in the order of the study, independent of the order of the runs.
 
         `reasons` tell, by key, why cells have no result; `made_of` is what tables say of themselves.
         """
@@ -308,7 +308,7 @@ class Store:
         return cast("Index", index)
 
     def results(self) -> Iterator[str]:
-        """Yield the results of the last finished run as JSON, in the order of the study; also of failures.
+        """Yield the results of the last finished run as JSON, including failures, in the order of the study.
 
         Raises:
             InputError: there is none, or a part or the index is damaged.
@@ -333,10 +333,10 @@ def _noting_keys(results: Iterable[Kept], keys: set[str]) -> Iterator[Kept]:
 
 
 class Keeper:
-    """Puts results that come together into parts; the last ones too, however the run ends."""
+    """Groups arriving results into parts; the last ones are written even if the run ends with an error."""
 
     def __init__(self, store: Store) -> None:
-        """Name the store."""
+        """Take the store."""
         self._store = store
         self._waiting: list[Kept] = []
         self._parts = 0
@@ -346,7 +346,7 @@ class Keeper:
         self._writing: Future[None] | None = None
 
     def keep(self, results: Iterable[Kept]) -> None:
-        """Keep results, now or within some seconds.
+        """Store results, now or within some seconds.
 
         Raises:
             InputError: those before could not be kept.
@@ -360,7 +360,7 @@ class Keeper:
             self._write()
 
     def close(self) -> None:
-        """Write what waits."""
+        """Write the waiting results."""
         try:
             self._written()
             self._write()
@@ -382,16 +382,16 @@ class Keeper:
 
 
 def images_beside(folder: Path, limit: int) -> Images:
-    """Name the folder in which cells of this build share preconditioned devices, and that of crash logs."""
+    """Return the folders of the preconditioned devices that cells of this build share, and of crash logs."""
     return Images(folder / "images" / build_digest(), limit, folder / "crash")
 
 
 class _Notes:
-    """Takes note of rows of cells: their numbers, and those that have to be looked at."""
+    """Counts the rows of cells, and collects those of failed, early ended and overloaded runs."""
 
     def __init__(self, found: Finished) -> None:
         self._found = found
-        #: Whether rows of a form give a reason why the device stopped; most are not parsed.
+        #: By the form of a row: whether it has a reason why the device stopped. Most rows need no parsing.
         self._stopped: dict[str, bool] = {}
 
     def take(self, line: Line) -> None:

@@ -1,4 +1,4 @@
-"""The recordings of a fleet: files below a folder, and what the names of folders say of them."""
+"""The recordings of a fleet: files below a folder, with metadata from the names of their folders."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from urllib.parse import unquote
 
 from emmclab.errors import ConfigError, InputError
 
-#: A folder that says something of the recordings below it: `model=Pixel 6a`, as Hive, DuckDB and Spark do.
+#: A folder with metadata of the recordings below it: `model=Pixel 6a`, as in Hive, DuckDB and Spark.
 _KEY_AND_VALUE = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
-#: What these tools write where a value is missing.
+#: The text that these tools write for a missing value.
 _NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 #: blktrace writes a file for each processor; all belong to one recording.
 _BLKTRACE = re.compile(r"(.+\.blktrace)\.(\d+)$", re.DOTALL)
@@ -24,17 +24,17 @@ _BLKTRACE = re.compile(r"(.+\.blktrace)\.(\d+)$", re.DOTALL)
 class Recording(NamedTuple):
     """A file of a fleet."""
 
-    #: Below the folder of the fleet, with `/` between folders.
+    #: Path below the folder of the fleet, with `/` between folders.
     path: str
     bytes: int
-    #: Time of change of the content; 0 where an object store has the file.
+    #: Modification time of the content; 0 for a file in an object store.
     mtime_ns: int
-    #: What an object store calls this state of the file; on this machine the time of change of the inode.
+    #: The version tag of an object store; for a local file the change time of the inode (ctime).
     version: str = ""
 
 
 def recordings(folder: Path, files: str = "*") -> list[Recording]:
-    """Find the recordings of a fleet, in the order of their paths; files that begin with a dot are none.
+    """Find the recordings of a fleet, in the order of their paths; names that begin with a dot are ignored.
 
     Args:
         folder: searched with all folders below it; links to folders are not followed.
@@ -66,9 +66,9 @@ def recordings(folder: Path, files: str = "*") -> list[Recording]:
 
 
 def among(found: Iterable[Recording], files: str = "*") -> list[Recording]:
-    """Take the recordings among all files below an address, by the same rules, in the order of their paths.
+    """Return the recordings among the objects below an address, by the same rules and in the same order.
 
-    A file of no bytes whose name others have for their folder is that folder: tools make such objects.
+    An empty object is ignored if its name is the folder of other objects: tools create such objects.
 
     >>> [one.path for one in among([Recording(path, 0, 0) for path in ("b/x", "a", ".c/d", "b")])]
     ['a', 'b/x']
@@ -87,7 +87,7 @@ def among(found: Iterable[Recording], files: str = "*") -> list[Recording]:
 
 
 def parts_of(path: str, names: Iterable[str]) -> list[str]:
-    """Return those of the files of a folder that are the recording of this path.
+    """Return the files of a folder that belong to the recording of this path.
 
     >>> parts_of("x/a.blktrace.0", ["x/a.blktrace.0", "x/a.blktrace.11", "x/b.blktrace.0"])
     ['x/a.blktrace.0', 'x/a.blktrace.11']
@@ -99,7 +99,7 @@ def parts_of(path: str, names: Iterable[str]) -> list[str]:
 
 
 def is_in_parts(path: str) -> bool:
-    """Whether a recording may be several files."""
+    """Whether a recording may consist of several files."""
     return _BLKTRACE.match(path) is not None
 
 
@@ -108,7 +108,7 @@ def _is_one(name: str, files: str) -> bool:
 
 
 def _folders(path: str) -> Iterator[str]:
-    """Yield each folder that a path lies in."""
+    """Yield each parent folder of a path."""
     while "/" in path:
         path = path.rpartition("/")[0]
         yield path
@@ -118,16 +118,16 @@ def _recording(folder: Path, path: str) -> Recording | None:
     try:
         there = (folder / path).stat()
     except OSError:
-        # A link to nothing: reading it says so.
+        # A dangling link: reading it gives the error.
         return Recording(path.replace(os.sep, "/"), 0, 0)
     if not stat.S_ISREG(there.st_mode):
         return None
-    # Copies may keep the time of change of the content (`cp -p`, rsync); that of the inode nobody can set.
+    # Copies may preserve the modification time (`cp -p`, rsync); the change time of the inode cannot be set.
     return Recording(path.replace(os.sep, "/"), there.st_size, there.st_mtime_ns, str(there.st_ctime_ns))
 
 
 def _whole(found: list[Recording]) -> list[Recording]:
-    """Take the files of one blktrace recording together, under the name of the first."""
+    """Group the files of a blktrace recording under the name of the first one."""
     whole: dict[str, Recording] = {}
     for one in found:
         match = _BLKTRACE.match(one.path)
@@ -142,7 +142,7 @@ def _whole(found: list[Recording]) -> list[Recording]:
 
 
 def metadata(path: str) -> dict[str, str | None]:
-    """Read what the folders of a path say of it; of two folders with one key, the inner one counts.
+    """Read the metadata in the folders of a path; if two folders have the same key, the inner one counts.
 
     >>> metadata("model=Pixel%206a/build=B1/2024/boot.parquet")
     {'model': 'Pixel 6a', 'build': 'B1'}
@@ -154,7 +154,7 @@ def metadata(path: str) -> dict[str, str | None]:
 
 
 def metadata_keys(found: list[Recording]) -> list[str]:
-    """Name the keys of the folders of a fleet, sorted.
+    """Return the keys of the folders of a fleet, sorted.
 
     Raises:
         ConfigError: two keys differ by the case of their letters only, which SQL does not tell apart.

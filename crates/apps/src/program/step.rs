@@ -1,4 +1,4 @@
-//! The steps of a thread. In a file each is a table with one key, the name of the step: `{ cpu = { ms = 12 } }`.
+//! The steps of a thread. In a program file each step is a table with one key, its name: `{ cpu = { ms = 12 } }`.
 
 use emmclab_layers::Size;
 use schemars::JsonSchema;
@@ -28,14 +28,14 @@ pub enum Step {
         #[serde(default = "one")]
         round_trips: Amount<u64>,
     },
-    /// Makes the next file of a set, empty; one that is there is emptied.
+    /// Creates the next file of a set, or truncates it to 0 bytes if it exists.
     Create {
         /// The set of files.
         file: String,
     },
-    /// Reads.
+    /// Reads from a file.
     Read(Access),
-    /// Writes behind the last access of the same thread, beyond the end of the file where it comes to that.
+    /// Writes after the position of the last access of the same thread, if necessary beyond the end of the file.
     Write(Access),
     /// Writes inside the file, or inside its working set.
     Overwrite(Access),
@@ -47,20 +47,20 @@ pub enum Step {
     Fdatasync(Picked),
     /// Removes a file.
     Delete(Picked),
-    /// Gives a file the name of another one, which is replaced.
+    /// Renames a file to the name of another file, which is replaced.
     Rename {
-        /// The set of the file, of which the thread's current one is taken.
+        /// The set of the renamed file, which is the thread's current file of this set.
         file: String,
-        /// The set of the file that is replaced: the thread's current one of it.
+        /// The set of the replaced file, which is the thread's current file of this set.
         to: String,
     },
-    /// Cuts a file, or extends it by a hole.
+    /// Truncates a file, or extends it by a hole.
     Truncate {
         /// The set of files.
         file: String,
-        /// The size that it has then.
+        /// The new size.
         size: Amount<Size>,
-        /// The file of the set.
+        /// Which file of the set.
         #[serde(default, skip_serializing_if = "is_same")]
         pick: Pick,
     },
@@ -73,9 +73,9 @@ pub enum Step {
         /// Number of transactions.
         #[serde(default = "one")]
         count: Amount<u64>,
-        /// Pages that each changes, beside the first one of the file, which holds the change counter.
+        /// Pages that each transaction changes, in addition to the first page of the file, which holds the change counter.
         pages: Amount<u64>,
-        /// Pages that each adds to the file.
+        /// Pages that each transaction adds to the file.
         #[serde(default = "none")]
         new_pages: Amount<u64>,
     },
@@ -86,20 +86,20 @@ pub enum Step {
         /// Number of queries.
         #[serde(default = "one")]
         count: Amount<u64>,
-        /// Pages that each looks at.
+        /// Pages that each query reads.
         pages: Amount<u64>,
     },
-    /// Lets one thread go on that waits for the signal, now or later.
+    /// Sends a signal, which wakes one thread that waits for it, now or later.
     Signal {
         /// The name of the signal.
         name: String,
     },
-    /// Waits for a signal; each signal lets one waiting thread go on.
+    /// Waits for a signal; each signal wakes one waiting thread.
     Wait {
         /// The name of the signal.
         name: String,
     },
-    /// Steps that only one thread at a time does, in the order in which they come.
+    /// Steps under a lock: only one thread at a time executes them, in the order in which threads arrive.
     Lock {
         /// The name of the lock.
         name: String,
@@ -116,16 +116,16 @@ pub enum Step {
         /// Its name.
         thread: String,
     },
-    /// Steps again and again.
+    /// Repeats steps.
     Repeat {
-        /// How often; without it until the program ends, which only a thread may do that no thread waits for.
+        /// Number of repetitions; by default until the program ends, which is only allowed in a thread that no other thread waits for.
         times: Option<Amount<u64>>,
         /// The steps.
         steps: Vec<Step>,
     },
-    /// Steps that are done sometimes.
+    /// Steps that are executed with a probability.
     Maybe {
-        /// In how many of 100 cases.
+        /// The probability, in percent.
         pct: f64,
         /// The steps.
         steps: Vec<Step>,
@@ -143,12 +143,12 @@ pub enum Step {
 pub struct Access {
     /// The set of files.
     pub file: String,
-    /// Bytes of each.
+    /// Bytes of each access.
     pub size: Amount<Size>,
-    /// How many.
+    /// Number of accesses.
     #[serde(default = "one", skip_serializing_if = "is_one")]
     pub count: Amount<u64>,
-    /// Where each of them lies. Only of `read` and `overwrite`.
+    /// Position of each access; only for `read` and `overwrite`.
     pub place: Option<Place>,
     /// The file of the set.
     #[serde(default, skip_serializing_if = "is_same")]
@@ -166,11 +166,11 @@ pub struct Picked {
     pub pick: Pick,
 }
 
-/// Where an access lies.
+/// The position of an access in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Place {
-    /// Behind the last one of the thread; from the beginning again at the end of the working set.
+    /// After the last access of the thread; at the end of the working set, from its beginning again.
     Sequential,
     /// At any multiple of 4 KB in the working set; of a smaller access, at any multiple of its size.
     Random,
@@ -180,12 +180,12 @@ pub enum Place {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Pick {
-    /// The one that the thread used last, first the first one.
+    /// The file that the thread used last; initially the first one.
     #[default]
     Same,
-    /// The next one that exists.
+    /// The next existing file.
     Next,
-    /// Any one that exists.
+    /// A random existing file.
     Random,
 }
 

@@ -1,15 +1,15 @@
 //! A plain reference model beside the device: what every sector must hold, and the rules of flash.
 //!
-//! The model knows nothing of maps, pools or policies. It hears page programs and erases, keeps a tag for every sector in
-//! the flash, and compares what the device says where data is with what was last written. Rules held:
+//! The model does not use maps, pools or policies. It observes page programs and erases, keeps a tag for every sector in
+//! the flash, and compares the data at the location that the device reports with the last write. It checks these rules:
 //!
 //! 1. Every logical sector reads back what was last written to it; lost, stale and swapped data is seen by its tag.
-//! 2. Each mapped unit has one valid place, and each valid place one unit.
+//! 2. Each mapped unit has one valid location, and each valid location one unit.
 //! 3. Valid counts of blocks and pools add up.
-//! 4. Pages of a block are programmed in order, and none twice between erases; only block-mapped schemes leave some out.
-//! 5. Free, open, full, collecting and bad blocks are all blocks; the lists hold the full ones.
-//! 6. Time never goes back: a plane does one thing at a time, requests complete after they start after they arrive, and
-//!    the parts of a response time add up to it.
+//! 4. Pages of a block are programmed in order, and at most once between erases; only block-mapped schemes skip pages.
+//! 5. Each block is free, open, full, in collection or bad; the lists contain exactly the full ones.
+//! 6. Time never goes back: a plane executes one operation at a time, a request arrives, starts and completes in this order,
+//!    and the parts of a response time add up to it.
 //! 7. The tables of a block-mapped scheme, and those of zones, lead to every valid unit.
 
 mod rules;
@@ -28,7 +28,7 @@ use crate::events::{
 use crate::geometry::Geometry;
 use crate::ids::{BlockId, Lpn, PlaneId, Ppn};
 
-/// The reference model. Tell it each command before the device has it, let it listen, and verify.
+/// The reference model. Pass it each command before the device gets it, attach it as an observer, and verify.
 pub struct Checker {
     geometry: Geometry,
     /// Tag of each sector in the flash; 0 = nothing.
@@ -43,11 +43,11 @@ pub struct Checker {
     cached: FxHashMap<Lpn, Vec<u32>>,
     /// End of the last operation on each plane.
     plane_end: Vec<Nanos>,
-    /// Whether a plane does one thing at a time; not with cache commands.
+    /// Whether a plane executes one operation at a time; false with cache commands.
     exclusive: bool,
-    /// Whether pages of a block may be left out.
+    /// Whether pages of a block may be skipped.
     skips: bool,
-    /// Whether programs carry units along that the host did not give.
+    /// Whether programs include units that the host did not write.
     carries: bool,
     last_tag: u32,
     last_arrival: Nanos,
@@ -57,7 +57,7 @@ pub struct Checker {
 }
 
 impl Checker {
-    /// A model of a device as it is.
+    /// A model of a device in its present state.
     pub fn of(device: &Device) -> Self {
         let geometry = device.geometry().clone();
         let sectors = geometry.unit_sectors as usize;
@@ -89,7 +89,7 @@ impl Checker {
         checker
     }
 
-    /// Notes what the next command means for the data.
+    /// Updates the expected data for the next command.
     pub fn expect(&mut self, command: &Command) {
         let unit_sectors = u64::from(self.geometry.unit_sectors);
         let (first, end) = (command.sector, command.sector + u64::from(command.sectors));
@@ -108,7 +108,7 @@ impl Checker {
             Op::Discard | Op::SecureErase => {
                 let (from, to) = (first.div_ceil(unit_sectors), end / unit_sectors);
                 if from < to {
-                    // Memory of sectors that were never written is only read, so that it takes none.
+                    // Writing only to tags that are not 0 keeps pages of this vector unallocated if none of their sectors was ever written.
                     let trimmed =
                         &mut self.expected[(from * unit_sectors) as usize..(to * unit_sectors) as usize];
                     trimmed.iter_mut().filter(|tag| **tag != 0).for_each(|tag| *tag = 0);
@@ -118,7 +118,7 @@ impl Checker {
         }
     }
 
-    /// Checks the units of the last command, and everything as often as its cost allows: always on a small device.
+    /// Checks the units of the last command; the whole device as often as the cost allows, on a small device always.
     ///
     /// # Errors
     /// As [`Checker::verify`].
@@ -230,7 +230,7 @@ impl Observer for Checker {
         let (block, page) = (event.block, event.page);
         let written = self.programmed[block.index()];
         self.require(page < written, || format!("page {page} of block {block} is read but not programmed"));
-        // The reads of a move carry the times of the whole move.
+        // The reads of a move have the times of the whole move.
         if !event.cause.moves() {
             self.timeline(self.plane_of(block), event.begin, event.end);
         }
@@ -258,7 +258,7 @@ impl Observer for Checker {
             let place = self.geometry.first_ppn(block).plus(in_block).index() + i;
             let mut cached = None;
             let mut tag = 0;
-            // Pages of block-mapped schemes and of zones carry units that the host left as they were.
+            // Pages of block-mapped schemes and of zones include units that the host did not change.
             if event.cause == Cause::Host && (unit.covered != 0 || !self.carries) {
                 cached = self.cached.remove(&unit.lpn);
                 if cached.is_none() {

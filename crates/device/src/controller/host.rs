@@ -10,7 +10,7 @@ use crate::ids::Lpn;
 use emmclab_settings::Lie;
 
 impl Controller {
-    /// The part of a write after its data has come.
+    /// The part of a write after its data has been transferred.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "nothing but two calls and a choice")]
     pub(super) fn write_data<L: Observer>(&mut self, request: &mut RequestState, below: &mut Below<'_, L>) {
@@ -22,7 +22,7 @@ impl Controller {
         }
     }
 
-    /// The data of a write comes from the host.
+    /// Transfers the data of a write from the host.
     #[inline]
     pub(super) fn take_data<L: Observer>(&mut self, request: &mut RequestState, below: &mut Below<'_, L>) {
         let sectors = request.event.sectors;
@@ -43,13 +43,13 @@ impl Controller {
         }
     }
 
-    /// The part of a read before its data goes to the host.
+    /// The part of a read before its data is transferred to the host.
     #[inline]
     pub(super) fn read_data<L: Observer>(&mut self, request: &mut RequestState, below: &mut Below<'_, L>) {
         below.data_moved(request);
         let (first, units) = below.units_of(request);
         below.look_up(request, (first, units));
-        // Data that waits to be written is written before it is read.
+        // Units that are read and still wait to be programmed are programmed first.
         self.dispatch_units((first, units), below);
         let range = (first, first.plus(units));
         if self.write_buffer.is_some() || self.read_cache.is_some() {
@@ -62,7 +62,7 @@ impl Controller {
         }
     }
 
-    /// Forgets the units that lie wholly in the range.
+    /// Discards the units that are entirely in the range.
     pub(super) fn discard<L: Observer>(&mut self, request: &mut RequestState, below: &mut Below<'_, L>) {
         let (sector, sectors) = (request.event.sector, request.event.sectors);
         request.spend(self.commands.before_write(0) + self.commands.discard);

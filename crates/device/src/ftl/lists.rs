@@ -7,11 +7,11 @@ struct Link {
     next: u32,
 }
 
-/// Doubly linked lists of blocks, numbered from 0; a block is in one of them or in none. Each list is a ring that an entry
-/// of its own closes, so that neighbours always exist and adding or taking out a block never has to ask.
+/// Doubly linked lists of blocks, numbered from 0; a block is in at most one of them. Each list is a ring with a sentinel
+/// entry, so that neighbours always exist and adding or removing a block needs no special case.
 #[derive(Clone, Debug)]
 pub(super) struct Lists {
-    /// One for each block, then one for each list. Those of blocks in no list mean nothing.
+    /// One for each block, then one for each list. Entries of blocks that are in no list are undefined.
     links: Vec<Link>,
     blocks: u32,
 }
@@ -25,12 +25,12 @@ impl Lists {
         Self { links, blocks }
     }
 
-    /// How many lists there are.
+    /// Number of lists.
     pub fn count(&self) -> u32 {
         self.links.len() as u32 - self.blocks
     }
 
-    /// Adds a block that is in no list as the first.
+    /// Adds a block that is in no list at the front of a list.
     #[inline]
     pub fn push_front(&mut self, list: u32, block: u32) {
         let ring = self.blocks + list;
@@ -38,7 +38,7 @@ impl Lists {
         link(&mut self.links, ring, block, first);
     }
 
-    /// Makes a block that is in a list the first of another.
+    /// Moves a block to the front of another list.
     #[inline]
     pub fn move_to_front(&mut self, list: u32, block: u32) {
         let ring = self.blocks + list;
@@ -48,7 +48,7 @@ impl Lists {
         link(links, ring, block, first);
     }
 
-    /// Adds a block that is in no list as the last.
+    /// Adds a block that is in no list at the end of a list.
     #[inline]
     pub fn push_back(&mut self, list: u32, block: u32) {
         let ring = self.blocks + list;
@@ -56,19 +56,19 @@ impl Lists {
         link(&mut self.links, last, block, ring);
     }
 
-    /// Takes a block out of its list.
+    /// Removes a block from its list.
     #[inline]
     pub fn remove(&mut self, block: u32) {
         unlink(&mut self.links, block);
     }
 
-    /// The first of a list.
+    /// The first block of a list.
     #[inline]
     pub fn first(&self, list: u32) -> Option<u32> {
         self.after(self.blocks + list)
     }
 
-    /// The one behind `block`.
+    /// The block after `block` in its list.
     #[inline]
     pub fn after(&self, block: u32) -> Option<u32> {
         let next = self.links[block as usize].next;

@@ -1,6 +1,6 @@
-//! The flash translation layer: where logical data lies on the flash, and how space is won back.
+//! The flash translation layer: maps logical to physical addresses and reclaims space.
 //!
-//! The FTL knows the flash below it and nothing above: commands, queues, write buffer and power are the controller's.
+//! The FTL uses the flash below it and nothing above it: commands, queues, write buffer and power are part of the controller.
 
 mod allocate;
 mod allocation;
@@ -51,10 +51,10 @@ pub use schemes::demand::{LOOKUP_NJ, MapFigures};
 pub(crate) use schemes::{kinds as scheme_kinds, maps_blocks};
 pub(crate) use write::PageWrite;
 
-/// Requests whose table entries [`Ftl::prefetch`] reads at most.
+/// Largest number of requests whose table entries [`Ftl::prefetch`] reads.
 pub const PREFETCHED: usize = 64;
 
-/// A mapping scheme above the core that all schemes share.
+/// A mapping scheme, based on the core that all schemes share.
 #[derive(Clone)]
 pub(crate) struct Ftl {
     core: Core,
@@ -74,7 +74,7 @@ impl Ftl {
         &self.core.geometry
     }
 
-    /// Collects by these settings from now on; everything that holds data is laid out as it was.
+    /// Changes the settings of collection; the layout of the data stays the same.
     pub fn reconfigure(&mut self, settings: &Settings, geometry: Geometry) {
         self.core.collector.reconfigure(settings);
         self.core.slc.reconfigure(settings);
@@ -84,13 +84,13 @@ impl Ftl {
         self.core.geometry = geometry;
     }
 
-    /// Why no more writes are taken, if so.
+    /// The reason why the device refuses writes, if it does.
     #[inline]
     pub fn stop(&self) -> Option<Stop> {
         self.core.stop
     }
 
-    /// Where a unit lies.
+    /// The physical location of a unit.
     #[inline]
     pub fn lookup(&self, lpn: Lpn) -> Option<Ppn> {
         self.core.lookup(lpn)
@@ -101,22 +101,22 @@ impl Ftl {
         &self.core.tables
     }
 
-    /// Bytes of memory that the map takes inside the device, by its scheme.
+    /// Bytes of RAM that the map of this scheme needs in the device.
     pub fn map_ram_bytes(&self) -> u64 {
         self.scheme.ram_bytes(&self.core.geometry)
     }
 
-    /// What a map on the flash has in memory; `None` for other schemes.
+    /// The part of the map that is cached in RAM, for schemes with the map on the flash; `None` for other schemes.
     pub fn map_figures(&self) -> Option<MapFigures> {
         self.scheme.figures()
     }
 
-    /// Whether pages of a block may be left out.
+    /// Whether pages of a block may be skipped.
     pub fn skips_pages(&self) -> bool {
         self.scheme.maps_blocks()
     }
 
-    /// Whether programs carry units along that the host did not give.
+    /// Whether programs include units that the host did not write.
     pub fn carries_units(&self) -> bool {
         self.scheme.holds_open_blocks()
     }
@@ -126,7 +126,7 @@ impl Ftl {
         self.scheme.zones().map_or((0, false), |zones| zones.state(&self.core, zone))
     }
 
-    /// The host finishes a zone.
+    /// Finishes a zone for the host.
     pub fn finish_zone(&mut self, zone: u32) {
         if let Some(zones) = self.scheme.zones_mut() {
             zones.finish(zone);
@@ -138,7 +138,7 @@ impl Ftl {
         self.core.completes_when_programmed()
     }
 
-    /// The first thing in which the scheme's tables and the flash disagree.
+    /// The first contradiction between the tables of the scheme and the flash.
     pub fn fault(&self, nand: &Nand) -> Option<String> {
         self.scheme.fault(&self.core, nand).or_else(|| self.core.booster_fault(nand))
     }
@@ -149,7 +149,7 @@ impl Ftl {
         self.core.tables.valid(block)
     }
 
-    /// Writes the data of a request, which has come.
+    /// Writes the data of a request, which has been transferred.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "nothing but a choice")]
     pub fn write<L: Observer>(
@@ -162,7 +162,7 @@ impl Ftl {
         self.scheme.write(&mut self.core, nand, request, span, log);
     }
 
-    /// Finds out where units lie, before they are read.
+    /// Looks up the locations of units before they are read.
     #[inline]
     pub fn look_up<L: Observer>(
         &mut self,
@@ -187,19 +187,19 @@ impl Ftl {
         self.core.read_units(nand, request, span, (first, end), log);
     }
 
-    /// The next page for a run of units of a request of so many sectors: block group, and units it takes.
+    /// The next page for units of a request of this many sectors: its block group, and how many of the units it takes.
     #[inline]
     pub fn page_for(&self, first: Lpn, units: u32, sectors: u32) -> (u8, u32) {
         self.core.page_for(first, units, sectors)
     }
 
-    /// Whether the data of a request of so many sectors is expected to change soon.
+    /// Whether the data of a request of this many sectors is expected to change soon.
     #[inline]
     pub fn is_hot(&self, sectors: u32) -> bool {
         self.core.is_hot(sectors)
     }
 
-    /// Programs one page of a page-mapped device; returns how many units it took, `None` where the device is full.
+    /// Programs one page of a page-mapped device; returns how many units it took, or `None` if the device is full.
     #[inline]
     pub fn write_page<L: Observer>(
         &mut self,
@@ -211,7 +211,7 @@ impl Ftl {
         self.core.program_host(nand, ready, page, log)
     }
 
-    /// Reads what a write leaves of the units that it covers in part, but for units that wait to be written.
+    /// Reads the rest of the units that a write covers only in part (read-modify-write), except units that wait to be programmed.
     pub fn read_rest<L: Observer>(
         &mut self,
         nand: &mut Nand,
@@ -229,7 +229,7 @@ impl Ftl {
         self.core.write_stream(nand, entries, log);
     }
 
-    /// Forgets whole units.
+    /// Discards whole units.
     pub fn discard<L: Observer>(
         &mut self,
         nand: &mut Nand,
@@ -268,7 +268,7 @@ impl Ftl {
         self.core.last_program
     }
 
-    /// Has `work` done; returns the end of its latest program, [`Nanos::MIN`] where there was none.
+    /// Executes `work`; returns the end of its latest program, or [`Nanos::MIN`] if there was none.
     pub fn timed(&mut self, work: impl FnOnce(&mut Self)) -> Nanos {
         let before = std::mem::replace(&mut self.core.last_program, Nanos::MIN);
         work(self);
@@ -277,12 +277,12 @@ impl Ftl {
         own
     }
 
-    /// The pages of the host count only in their order from now on, or each for itself.
+    /// Sets whether host pages become durable only in order from now on, or each by itself.
     pub fn set_in_order(&mut self, in_order: bool) {
         self.core.in_order = in_order.then_some(Nanos::MIN);
     }
 
-    /// Idle time after which an SLC cache is folded; `None` where that never happens.
+    /// Idle time after which an SLC cache is folded; `None` if it never is.
     pub fn folds_after(&self) -> Option<Nanos> {
         self.core.slc.folds_after()
     }
@@ -330,8 +330,8 @@ impl Ftl {
         self.core.tables.pools().len() as u32
     }
 
-    /// Moves one page's worth of the victim of a pool, choosing one first where none is under way; `None` where no block is worth
-    /// collecting, else whether the victim is still under way.
+    /// Moves up to one page of valid data of the victim of a pool, and chooses a victim first if none is in progress. Returns `None` if
+    /// no block is worth collecting, otherwise whether the victim is still in progress.
     pub fn collect_step<L: Observer>(
         &mut self,
         nand: &mut Nand,
@@ -347,7 +347,7 @@ impl Ftl {
         Some(goes_on)
     }
 
-    /// Has victims chosen by another policy from now on; the collection of a block that is under way goes on.
+    /// Changes the victim policy; a collection in progress continues.
     pub fn set_victim_policy(&mut self, policy: Box<dyn VictimPolicy>) -> Result<()> {
         if self.scheme.maps_blocks() {
             return Err(no_victims(
@@ -363,15 +363,15 @@ impl Ftl {
         Ok(())
     }
 
-    /// Reads into the processor's cache what the tables hold of the units at these sectors, for at most [`PREFETCHED`] commands that
-    /// come next: the cache misses of a loop that does nothing else overlap.
+    /// Prefetches the table entries of the units at these sectors into the processor's cache, for at most [`PREFETCHED`] of the next
+    /// commands. The cache misses of a loop that does nothing else overlap.
     #[inline]
     pub fn prefetch(&mut self, sectors: &[u64]) {
         let shift = self.core.geometry.unit_shift;
         self.core.tables.prefetch(sectors.iter().map(|sector| (sector >> shift) as usize));
     }
 
-    /// The blocks of a group that were ever handed out and are not bad.
+    /// The blocks of a group that were ever used and are not bad.
     pub fn used_blocks(&self, nand: &Nand, group: u8) -> Vec<BlockId> {
         let pools = self.core.tables.pools().iter();
         let used = pools.flat_map(|pool| pool.all_blocks().filter(|block| pool.was_used(*block)));
@@ -379,17 +379,17 @@ impl Ftl {
             .collect()
     }
 
-    /// The blocks have worn without being used.
+    /// Updates the pools after erase counts were changed from outside.
     pub fn note_wear(&mut self, nand: &Nand) {
         for pool in (0..self.pools()).map(PoolId) {
             self.core.tables.pool_mut(pool).note_wear(nand);
         }
     }
 
-    /// A unit whose program to `to` did not end lies at `from` again, or nowhere.
+    /// Undoes an interrupted program of a unit to `to`: it is mapped to `from` again, or unmapped.
     pub fn take_back(&mut self, nand: &Nand, lpn: Lpn, to: Ppn, from: Option<Ppn>) {
         if self.lookup(lpn) != Some(to) {
-            // A move took it on, or a later command has replaced it.
+            // It was moved further, or a later command has replaced it.
             return;
         }
         self.core.tables.unmap(lpn);
@@ -398,7 +398,7 @@ impl Ftl {
             matches!(nand.state(block), BlockState::Open | BlockState::Full)
                 && self.core.tables.unit_at(*from).is_none()
         };
-        // The tables of a block-mapped scheme know one place of a page only, so the version before is out of their reach.
+        // The tables of a block-mapped scheme have one location for each page, so that they cannot find the version before.
         if let Some(from) = from.filter(stays).filter(|_| !self.scheme.maps_blocks()) {
             self.core.tables.map_again(lpn, from);
         }
@@ -407,7 +407,7 @@ impl Ftl {
         }
     }
 
-    /// Power was lost: copies of the map in memory are gone, nothing is under way.
+    /// Resets the state after a loss of power: map caches in RAM are lost, and no operation is in progress.
     pub fn power_cycle(&mut self) {
         self.scheme.follow(&mut self.core);
         self.core.rewind();
@@ -420,7 +420,7 @@ impl Ftl {
         }
     }
 
-    /// Time starts again: copies of the map in memory are gone, data stays.
+    /// Restarts the clock: map caches in RAM are lost, data stays.
     pub fn rewind(&mut self) {
         self.core.rewind();
         self.scheme.power_cycle();

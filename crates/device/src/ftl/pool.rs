@@ -1,4 +1,4 @@
-//! The blocks of one group in one plane: which are free, open, full, and in what order they are collected.
+//! The blocks of one group in one plane: free, open and full blocks, and the order in which full ones are collected.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -8,16 +8,16 @@ use crate::geometry::Group;
 use crate::ids::BlockId;
 use crate::nand::{BlockState, Nand};
 
-/// Streams that write to blocks of their own.
+/// Write streams; each has its own open block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stream {
     /// The host's data.
     Host = 0,
     /// Data moved by collection.
     Gc = 1,
-    /// The host's data that is expected to change soon.
+    /// Host data that is expected to change soon (hot data).
     Hot = 2,
-    /// Pages of the map; in an SLC cache, which holds none, pinned data.
+    /// Pages of the map; in an SLC cache, which holds no map pages, pinned data.
     Map = 3,
 }
 
@@ -39,7 +39,7 @@ pub enum Order {
 }
 
 impl Order {
-    /// How many lists it takes for blocks of a group.
+    /// Number of lists that it needs for blocks of a group.
     fn lists(self, group: &Group) -> u32 {
         match self {
             Order::Age => 1,
@@ -48,7 +48,7 @@ impl Order {
     }
 }
 
-/// Erased blocks, never used ones apart.
+/// Erased blocks, without those that were never used.
 #[derive(Clone, Debug)]
 enum Recycled {
     /// First in, first out.
@@ -57,17 +57,17 @@ enum Recycled {
     Heap(BinaryHeap<Reverse<(u32, u32)>>),
 }
 
-/// Collection of a block that is under way.
+/// The collection of a block that is in progress.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Victim {
     pub block: BlockId,
-    /// Next place of the block to look at, counted inside it.
+    /// Next unit of the block to look at, counted from its start.
     pub cursor: u32,
-    /// Page of the block that the register holds; `u32::MAX` before the first read.
+    /// Page of the block that the page register holds; `u32::MAX` before the first read.
     pub in_register: u32,
     /// Valid units at the beginning.
     pub valid: u32,
-    /// Whether it is moved to even out wear.
+    /// Whether the block is moved for wear levelling.
     pub wear: bool,
 }
 
@@ -77,30 +77,30 @@ pub(crate) struct Victim {
 pub(crate) struct Pool {
     /// First block.
     first_block: u32,
-    /// Blocks, spares included.
+    /// Number of blocks, including spares.
     pub blocks: u32,
-    /// Blocks handed out at least once.
+    /// Number of blocks that were used at least once.
     used: u32,
-    /// Blocks that may be handed out; the rest are spares.
+    /// Number of blocks that may be used; the rest are spares.
     usable: u32,
     recycled: Recycled,
-    /// Open block by stream; [`BlockId::NONE`] where there is none.
+    /// Open block of each stream, or [`BlockId::NONE`].
     open: [BlockId; STREAMS],
     /// Valid units in the pool.
     pub valid: u32,
-    /// Valid units above which new data goes elsewhere if it can.
+    /// Number of valid units above which new data goes to another pool if possible.
     pub valid_limit: u32,
     /// Full blocks in the lists.
     pub full: u32,
     pub victim: Option<Victim>,
-    /// Erases of the most worn block.
+    /// Erase count of the most worn block.
     pub most_erases: u32,
-    /// Erases until wear is looked at again.
+    /// Number of erases until the next check for wear levelling.
     pub wear_countdown: u32,
     order: Order,
     /// The full blocks: one list by age, the oldest first, or one for each count of valid units, the newest first.
     lists: Lists,
-    /// No list below holds a block.
+    /// All lists below this one are empty.
     least: u32,
 }
 
@@ -134,7 +134,7 @@ impl Pool {
         self.blocks - self.free()
     }
 
-    /// Free blocks, never used ones included.
+    /// Free blocks, including those that were never used.
     #[inline]
     pub fn free(&self) -> u32 {
         let recycled = match &self.recycled {
@@ -166,7 +166,7 @@ impl Pool {
         }
     }
 
-    /// Gives up a worn block; false where no spare is left to take its place.
+    /// Retires a worn block; returns false if no spare is left to replace it.
     pub fn retire(&mut self, erases: u32) -> bool {
         self.most_erases = self.most_erases.max(erases);
         let spare = self.usable < self.blocks;
@@ -194,7 +194,7 @@ impl Pool {
         Some(block)
     }
 
-    /// The open block of a stream becomes that of another, which has none; returns it.
+    /// Passes the open block of a stream to another stream, which has none; returns the block.
     pub fn hand_over(&mut self, from: Stream, to: Stream) -> Option<BlockId> {
         let block = self.open(from)?;
         self.close(from);
@@ -202,13 +202,13 @@ impl Pool {
         Some(block)
     }
 
-    /// The open block of a stream is full.
+    /// Removes the open block of a stream, which is full.
     #[inline]
     pub fn close(&mut self, stream: Stream) {
         self.open[stream as usize] = BlockId::NONE;
     }
 
-    /// Adds a block that has just become full, with so many valid units.
+    /// Adds a block that has just become full, with its number of valid units.
     #[inline]
     pub fn insert(&mut self, BlockId(block): BlockId, valid: u32) {
         self.full += 1;
@@ -222,13 +222,13 @@ impl Pool {
         }
     }
 
-    /// Takes a block out of the lists.
+    /// Removes a block from the lists.
     pub fn remove(&mut self, BlockId(block): BlockId) {
         self.full -= 1;
         self.lists.remove(block - self.first_block);
     }
 
-    /// A full block has lost a unit: `valid` are left.
+    /// Updates the lists after a unit of a full block was invalidated; `valid` units are left.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "once for each page that is overwritten")]
     pub fn lost_unit(&mut self, BlockId(block): BlockId, valid: u32) {
@@ -238,39 +238,39 @@ impl Pool {
         }
     }
 
-    /// A unit of a full block is valid again: `valid` are there now.
+    /// Updates the lists after a unit of a full block became valid again; it has `valid` units now.
     pub fn gained_unit(&mut self, BlockId(block): BlockId, valid: u32) {
         if self.order == Order::Valid {
             self.lists.move_to_front(valid, block - self.first_block);
         }
     }
 
-    /// The first list from the lower bound on that holds a block, and the block.
+    /// The first list that is not empty, from the lower bound on, and its first block.
     fn least_listed(&self) -> Option<(u32, u32)> {
         (self.least..self.lists.count()).find_map(|list| Some((list, self.lists.first(list)?)))
     }
 
-    /// A full block with the fewest valid units. With [`Order::Valid`] only.
+    /// A full block with the fewest valid units; requires [`Order::Valid`].
     pub fn least_valid(&self) -> Option<BlockId> {
         let (_, block) = (self.order == Order::Valid).then(|| self.least_listed())??;
         Some(BlockId(self.first_block + block))
     }
 
-    /// Moves the lower bound of the lists up; called once a collection.
+    /// Raises the lower bound of the lists; called once for each collection.
     pub fn settle(&mut self) {
         if self.order == Order::Valid {
             self.least = self.least_listed().map_or(self.lists.count() - 1, |(list, _)| list);
         }
     }
 
-    /// The block that has been full for longest. With [`Order::Age`] only.
+    /// The block that has been full for the longest time; requires [`Order::Age`].
     pub fn oldest(&self) -> Option<BlockId> {
         (self.order == Order::Age)
             .then(|| self.lists.first(0))?
             .map(|block| BlockId(self.first_block + block))
     }
 
-    /// The block that became full after `block`. With [`Order::Age`] only.
+    /// The block that became full after `block`; requires [`Order::Age`].
     pub fn younger(&self, BlockId(block): BlockId) -> Option<BlockId> {
         let next = (self.order == Order::Age).then(|| self.lists.after(block - self.first_block))?;
         next.map(|block| BlockId(self.first_block + block))
@@ -284,15 +284,14 @@ impl Pool {
             let held = std::iter::successors(self.lists.first(list), |block| self.lists.after(*block));
             out.extend(held.map(|block| BlockId(self.first_block + block)));
             if self.order == Order::Valid {
-                // The newest stands first in these lists.
+                // These lists begin with the newest block.
                 out[from..].reverse();
             }
         }
         out
     }
 
-    /// Keeps the full blocks in another order from now on: `blocks` with their valid units, the one that is to be inserted first
-    /// in front.
+    /// Changes the order in which full blocks are kept: `blocks` are inserted in this order, with their valid units.
     pub fn relist(&mut self, order: Order, group: &Group, blocks: &[(BlockId, u32)]) {
         (self.order, self.lists) = (order, Lists::new(self.blocks, order.lists(group)));
         (self.full, self.least) = (0, 0);
@@ -301,19 +300,19 @@ impl Pool {
         }
     }
 
-    /// Whether there is a list for blocks with so many valid units.
+    /// Whether there is a list for blocks with this number of valid units.
     pub fn can_list(&self, valid: u32) -> bool {
         self.order == Order::Age || valid < self.lists.count()
     }
 
-    /// Every full block, in order of number.
+    /// All full blocks, in order of their numbers.
     pub fn full_blocks<'a>(&self, nand: &'a Nand) -> impl Iterator<Item = BlockId> + use<'a> {
         (self.first_block..self.first_block + self.used)
             .map(BlockId)
             .filter(|block| nand.state(*block) == BlockState::Full)
     }
 
-    /// All blocks, spares included.
+    /// All blocks, including spares.
     pub fn all_blocks(&self) -> impl Iterator<Item = BlockId> + use<> {
         (self.first_block..self.first_block + self.blocks).map(BlockId)
     }
@@ -323,12 +322,12 @@ impl Pool {
         BlockId(self.first_block + index)
     }
 
-    /// Whether a block was ever handed out.
+    /// Whether a block was ever used.
     pub fn was_used(&self, block: BlockId) -> bool {
         block.0 - self.first_block < self.used
     }
 
-    /// Blocks that were ever handed out.
+    /// Blocks that were ever used.
     pub fn used(&self) -> u32 {
         self.used
     }
@@ -341,7 +340,7 @@ impl Pool {
         }
     }
 
-    /// The blocks have worn without being used: the order of the free ones follows.
+    /// Updates the order of the free blocks after their erase counts were changed from outside.
     pub fn note_wear(&mut self, nand: &Nand) {
         let erases = |block: u32| nand.block(BlockId(block)).erases;
         if let Recycled::Heap(heap) = &mut self.recycled {
@@ -350,12 +349,12 @@ impl Pool {
         self.most_erases = self.all_blocks().map(|BlockId(block)| erases(block)).max().unwrap_or(0);
     }
 
-    /// Blocks that may be handed out.
+    /// Number of blocks that may be used.
     pub fn usable(&self) -> u32 {
         self.usable
     }
 
-    /// Takes up counts and open blocks of an image.
+    /// Restores counts and open blocks from an image.
     pub fn restore(&mut self, used: u32, usable: u32, open: [BlockId; STREAMS]) {
         (self.used, self.usable, self.open) = (used, usable, open);
     }

@@ -1,10 +1,10 @@
-//! File systems: what operations on files ask of the blocks below.
+//! File systems: the block I/O that operations on files cause.
 //!
-//! A file system is one file or folder here, and one line in [`build`]. It says where pages of files lie, which blocks of its own an
-//! operation reads and changes, and what a sync waits for. Pages themselves, their write-back and the block layer are not its concern.
+//! A file system is one file or folder here, and one line in [`build`]. It decides where pages of files are stored, which metadata blocks
+//! an operation reads and changes, and what a sync waits for. The page cache, write-back and the block layer are implemented elsewhere.
 //!
-//! Methods that give a [`Step`] may be called again after a wait: they change nothing before they give [`Step::Done`], but for those
-//! of syncs, which count their parts in [`crate::task::Task::part`].
+//! Methods that return a [`Step`] may be called again after a wait: they change nothing before they return [`Step::Done`]. Syncs are an
+//! exception: they count their parts in [`crate::task::Task::part`].
 
 mod buffers;
 mod ext4;
@@ -26,25 +26,25 @@ use crate::task::{Job, Step, TaskId};
 
 /// A file system on a partition. Sectors are those of the partition, pages have 4 KB.
 pub(crate) trait Filesystem {
-    /// Makes a file exist on the device, with pages; false where there is no room.
+    /// Creates a file with pages on the device; returns false if there is no room.
     fn preload(&mut self, core: &mut Core, inode: u32, pages: u64) -> bool;
 
     /// Finds a file by its name, as opening it does.
     fn lookup(&mut self, core: &mut Core, task: TaskId, inode: u32) -> Step;
 
-    /// Makes an empty file.
+    /// Creates an empty file.
     fn create(&mut self, core: &mut Core, task: TaskId, inode: u32) -> Step;
 
-    /// Takes away the name of a file.
+    /// Removes the name of a file (unlink).
     fn unlink(&mut self, core: &mut Core, task: TaskId, inode: u32) -> Step;
 
     /// Frees a file that has neither a name nor pages in memory.
     fn free(&mut self, core: &mut Core, task: TaskId, inode: u32) -> Step;
 
-    /// Shortens or extends a file to so many pages; those behind are not in memory.
+    /// Truncates or extends a file to this number of pages; the page cache holds no page beyond them.
     fn truncate(&mut self, core: &mut Core, task: TaskId, inode: u32, pages: u64) -> Step;
 
-    /// Moves a name from one folder to another, which is that of the file by then; a file of that name loses it.
+    /// Renames a file from one folder to another. The file is already in the new folder; a file of the same name there is replaced.
     fn rename(
         &mut self,
         core: &mut Core,
@@ -57,12 +57,12 @@ pub(crate) trait Filesystem {
     /// The last descriptor of the file was closed.
     fn closed(&mut self, _: u32) {}
 
-    /// Whether a file may have pages without a place between others; else a write behind the end fills what lies before it.
+    /// Whether a file may have holes; otherwise a write beyond the end of the file also fills the gap before it.
     fn has_holes(&self) -> bool {
         true
     }
 
-    /// Whether a write of a page or more goes to the device before it ends.
+    /// Whether a write of a page or more returns only after it reached the device.
     fn writes_through(&self) -> bool {
         false
     }
@@ -70,62 +70,62 @@ pub(crate) trait Filesystem {
     /// The blocks that have to be read before a write to the file.
     fn begin_write(&mut self, core: &mut Core, task: TaskId, inode: u32) -> Step;
 
-    /// Pages became dirty; whether the file grew.
+    /// Called when pages became dirty; `grew` tells whether the file grew.
     fn wrote(&mut self, core: &mut Core, inode: u32, pages: Range<u64>, grew: bool);
 
-    /// Where a page lies: its sector, and how many pages from it on follow each other.
+    /// The sector of a page, and the number of pages that are contiguous from it on.
     fn map(&self, inode: u32, page: u64) -> Option<(u64, u64)>;
 
-    /// Gives a page a place when it is written in memory already; false where that is done when it is written back.
+    /// Allocates a page when it is written in memory; returns false if the file system allocates at write-back (delayed allocation).
     fn place_at_once(&mut self, _: &mut Core, _: u32, _: u64) -> bool {
         false
     }
 
-    /// The blocks that have to be read before dirty pages of the file are placed.
+    /// The blocks that must be read before dirty pages of the file are allocated.
     fn prepare(&mut self, core: &mut Core, task: TaskId, inode: u32) -> Step;
 
-    /// Chooses where a run of dirty pages goes: the sector, and how many of them.
+    /// Allocates a run of dirty pages: returns the sector, and how many of the pages fit there.
     fn place(&mut self, core: &mut Core, inode: u32, page: u64, count: u64) -> (u64, u64);
 
-    /// Makes a file durable whose pages are written.
+    /// Makes a file durable; its pages are already written.
     fn sync_file(&mut self, core: &mut Core, task: TaskId, inode: u32, data_only: bool) -> Step;
 
     /// Makes the names in a folder durable.
     fn sync_folder(&mut self, core: &mut Core, task: TaskId, folder: FolderId) -> Step;
 
-    /// Makes everything durable; pages of files are written.
+    /// Makes everything durable; pages of files are already written.
     fn sync_all(&mut self, core: &mut Core, task: TaskId) -> Step;
 
-    /// Pages that fit beside those that space is set aside for.
+    /// Number of pages that fit in addition to the reserved ones.
     fn free_pages(&self) -> u64;
 
-    /// Files that can still be made.
+    /// Number of files that can still be created.
     fn free_files(&self) -> u64 {
         u64::MAX
     }
 
-    /// Sets space aside for so many pages, or gives it back where it is negative.
+    /// Reserves space for this number of pages, or releases it if the number is negative.
     fn set_aside(&mut self, pages: i64);
 
-    /// When it has something to do by itself.
+    /// Time of its next own work (such as a journal commit).
     fn next_event(&self) -> Option<Nanos> {
         None
     }
 
-    /// Does what is due.
+    /// Does the work that is due.
     fn advance(&mut self, _: &mut Core) {}
 
     /// The next step of one of its threads.
     fn step(&mut self, core: &mut Core, task: TaskId, job: Job) -> Step;
 
-    /// Since when blocks of its own are dirty that write-back may write.
+    /// Since when its metadata blocks that write-back may write are dirty.
     fn oldest_dirty(&self) -> Option<Nanos>;
 
-    /// Writes such blocks back that are dirty since `until` or longer.
+    /// Writes back such blocks that have been dirty since `until` or longer.
     fn write_back(&mut self, core: &mut Core, until: Nanos);
 }
 
-/// Makes the file system of a mount.
+/// Creates the file system of a mount.
 pub(crate) fn build(number: u16, mount: &Mount, config: &HostConfig) -> Result<Box<dyn Filesystem>> {
     match mount.filesystem {
         FilesystemKind::Ext4 => Ok(Box::new(ext4::Ext4::new(number, mount, config.commit_interval())?)),

@@ -1,9 +1,9 @@
 //! A small non-volatile buffer in front of the device (a pilot solution of FAST 2012).
 //!
-//! Writes are complete when a record of them is in the buffer, and durable there: a flush costs only the buffer's. Data that is overwritten
-//! in the buffer is absorbed. The rest is written back in the order of addresses, neighbours together, when the buffer is fuller than its
-//! high mark, or no request is in flight and it is fuller than halfway between its low and high marks. The buffer is a ring of records ([`ring`], [`record`]) on the
-//! second device; long writes go past it. After a cut of power its records are read back ([`recovery`]), and the write-back goes on.
+//! A write is complete and durable when its record is in the buffer, so that a flush only flushes the buffer. Data that is overwritten in
+//! the buffer is never written to the device. Other data is written back in the order of addresses, adjacent data together, when the buffer
+//! is fuller than its high mark, or when no request is in flight and it is fuller than halfway between its low and high marks. The buffer is a ring of records ([`ring`], [`record`]) on the
+//! second device; long writes bypass it. After a power cut its records are read back ([`recovery`]), and the write-back continues.
 //!
 //! Secure erases remove their sectors from every record that still counts; bytes of released records stay until their room is used again.
 
@@ -44,19 +44,19 @@ pub(crate) const KIND: Kind = Kind {
 };
 
 counters! {
-    /// Writes that went to the buffer.
+    /// Writes into the buffer.
     buffered_writes,
     /// Their bytes.
     buffered_bytes,
-    /// Bytes of the buffer that they replaced before these were written back.
+    /// Bytes in the buffer that were overwritten before they were written back.
     absorbed_bytes,
-    /// Writes that went past the buffer.
+    /// Writes that bypassed the buffer.
     past_writes,
     /// Their bytes.
     past_bytes,
-    /// Reads that found all or a part of their data in the buffer.
+    /// Reads with at least a part of their data in the buffer.
     read_hits,
-    /// Bytes of them that came from there.
+    /// Bytes that these reads got from the buffer.
     read_hit_bytes,
     /// Runs written back.
     write_back_runs,
@@ -64,10 +64,10 @@ counters! {
     write_back_bytes,
     /// Times that records were released.
     releases,
-    /// Flushes that came, and those for which the device was flushed, too.
+    /// Flushes from the host, and those for which the device was flushed, too.
     flushes,
     device_flushes,
-    /// Most bytes of the buffer in use, records' heads and gaps included, since the start.
+    /// Most bytes of the buffer in use since the start, including headers of records and gaps.
     most_used_bytes,
 }
 
@@ -80,16 +80,16 @@ fn build(table: &Table, below: &Below) -> Result<Box<dyn Layer>> {
 struct NvmBuffer {
     shape: Shape,
     ring: Ring,
-    /// The newest data that is in the buffer.
+    /// The newest data in the buffer.
     logged: IntervalMap,
-    /// Of it, what has an older version at home.
+    /// The part of it that is not written back yet.
     dirty: IntervalMap,
     write_back: WriteBack,
     past: Past,
-    /// Number of the newest head.
+    /// Sequence number of the newest record header.
     head_number: u64,
     is_recovered: bool,
-    /// Places of records whose data is not whole.
+    /// Positions of records whose data is incomplete.
     torn: Vec<u32>,
     counters: Counters,
     /// The counters when they were cleared.
@@ -97,7 +97,7 @@ struct NvmBuffer {
 }
 
 impl NvmBuffer {
-    /// On new disks.
+    /// Starts with new disks.
     fn new(shape: Shape) -> Self {
         Self {
             ring: Ring::new(shape.area.sectors as u32, VecDeque::new(), 1),
@@ -152,7 +152,7 @@ impl Layer for NvmBuffer {
     }
 
     fn accepts(&self) -> Modifiers {
-        // A record is its own entry in the map; a flush or an order over two disks is the driver's.
+        // A record contains its own map entry, so no layer metadata has to be flushed. Flushes and orders across both disks are left to the driver.
         Modifiers::DURABLE
     }
 

@@ -6,11 +6,11 @@ use emmclab_trace::{BlockNote, Flags, Nanos, Op, Request, Role};
 use super::SECTORS_PER_KB;
 use crate::report::{CommitRateRow, JournalTimeRow};
 
-/// Bins at most; from the half of that on they double in width.
+/// Largest number of bins; when it is reached, neighbouring bins are merged into bins of double width.
 const BINS: usize = 256;
-/// Rates of commits are counts of a second at least.
+/// Rates of commits are computed over at least a second.
 const NARROWEST: Nanos = Nanos(1_000_000_000);
-/// Upper edges of the classes of rates, commits per second; one more class lies above.
+/// Upper edges of the classes of rates, in commits per second; one more class is above the last.
 const RATES: [f64; 8] = [0.0, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0];
 
 #[derive(Clone, Debug)]
@@ -22,10 +22,10 @@ pub(super) struct Bin {
     written: u64,
     flushes: u64,
     durable: u64,
-    /// By notes.
+    /// Commits by block notes.
     commits: u64,
     journal: u64,
-    /// By the flag of the journal's thread.
+    /// Commits by the flag of the journal's thread.
     flagged: u64,
     flagged_durable: u64,
     durable_sectors: u64,
@@ -101,7 +101,7 @@ impl OverTime {
                 time_s,
                 width_s,
                 commits,
-                // The first bin is cut by the start of the trace, and says no more of a rate than a whole one.
+                // The start of the trace may cut the first bin short; a time below `NARROWEST` shows no rate.
                 commits_per_s: commits as f64 / width_s.max(NARROWEST.as_secs_f64()),
                 flushes: bin.flushes,
                 fua_or_preflush_writes: bin.durable,
@@ -114,7 +114,7 @@ impl OverTime {
     }
 }
 
-/// The bins by their rate of commits; classes that occur.
+/// Sums of the bins by their rate of commits, for the classes that occur.
 pub(super) fn by_rate(rows: &[JournalTimeRow]) -> Vec<CommitRateRow> {
     let class = |row: &&JournalTimeRow| {
         RATES.iter().position(|edge| row.commits_per_s <= *edge).unwrap_or(RATES.len())

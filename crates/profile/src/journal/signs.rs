@@ -1,8 +1,8 @@
-//! Signs of the journal in flags and addresses, where roles are not known.
+//! Recognises writes of the journal by flags and addresses, if the roles of blocks are not recorded.
 //!
-//! Writes fall into five signs. A write of the journal's thread has the flag `journal`. Of the others, a write with the flag
-//! fua or preflush may be a commit block; writes that end where it begins may be the descriptors and logged blocks of that
-//! commit, which lie in front of it; a write with the flag meta is metadata at its home.
+//! There are five classes of writes, called signs. A write of the journal's thread has the flag `journal`. Of the others, a write
+//! with the flag fua or preflush may be a commit block; writes that end where it begins may be the descriptors and logged blocks
+//! of that commit, which precede it; a write with the flag meta is metadata at its home location.
 
 use std::collections::VecDeque;
 
@@ -12,10 +12,10 @@ use super::{SECTORS_PER_KB, counted};
 use crate::bins::pct;
 use crate::report::{Commits, SignRow};
 
-/// Writes that are remembered, for a commit block behind them.
+/// Number of recent writes that are kept, because a commit block may follow them.
 const RECENT: usize = 64;
 
-/// A sign; what it means.
+/// A class of writes, and its meaning.
 const SIGNS: [(&str, &str); 5] = [
     ("journal", "written by the thread of the journal"),
     ("fua or preflush", "a commit block, or another write that has to be durable"),
@@ -32,7 +32,7 @@ const BEFORE: usize = 2;
 const META: usize = 3;
 const NONE: usize = 4;
 
-/// Writes by sign.
+/// Counts of writes by class.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Signs {
     by_sign: [Count; SIGNS.len()],
@@ -47,7 +47,7 @@ struct Count {
     sectors: u64,
 }
 
-/// A write that may yet turn out to lie before a commit block.
+/// A recent write that a commit block may follow.
 #[derive(Clone, Copy, Debug)]
 struct Recent {
     space: u32,
@@ -86,7 +86,7 @@ impl Signs {
         self.by_sign[sign].sectors += sectors;
     }
 
-    /// Moves the recent writes that lie one before the other up to `end` to their sign.
+    /// Moves the contiguous recent writes that end at `end` to the class `before a durable write`.
     fn mark_before(&mut self, mut end: u64, space: u32) {
         while let Some(place) = self.recent.iter().rposition(|write| (write.space, write.end) == (space, end))
         {
@@ -108,12 +108,12 @@ impl Signs {
         self.recent.clone_from(&other.recent);
     }
 
-    /// Whether the journal's thread wrote anything that is marked.
+    /// Whether any write has the flag of the journal's thread.
     pub fn has_journal(&self) -> bool {
         self.by_sign[JOURNAL].requests > 0
     }
 
-    /// Sectors that are the journal's by their flag, else by their addresses; `None` where no sign tells of a journal.
+    /// Sectors written to the journal by their flag, otherwise by their addresses; `None` if neither shows a journal.
     pub fn journal_sectors(&self, by_flag: bool) -> Option<u64> {
         if by_flag {
             return Some(self.by_sign[JOURNAL].sectors);
@@ -122,7 +122,7 @@ impl Signs {
         (sectors > 0).then_some(sectors)
     }
 
-    /// Commits: those that the recording counted, else writes with fua or preflush.
+    /// Number of commits: as counted by the recording, otherwise the writes with fua or preflush.
     pub fn commits(&self, activity: &Activity, by_flag: bool, duration_s: f64) -> Option<Commits> {
         let commits: u64 = activity.journals.iter().map(|journal| journal.commits).sum();
         if commits > 0 {
@@ -132,7 +132,7 @@ impl Signs {
         (durable > 0).then(|| counted("writes with fua or preflush", durable, duration_s))
     }
 
-    /// Signs that occur; shares are of all written sectors.
+    /// The classes that occur; shares are of all written sectors.
     pub fn rows(&self, written: u64) -> Vec<SignRow> {
         let used = SIGNS.into_iter().zip(&self.by_sign).filter(|(_, count)| count.requests > 0);
         used.map(|((sign, about), count)| SignRow {

@@ -4,9 +4,9 @@ use emmclab_base::{Error, Kind, Result, SECTOR_BYTES};
 
 use crate::device::Limits;
 
-/// Boot and RPMB partitions come in units of this (JESD84-B51, `BOOT_SIZE_MULT [226]`, `RPMB_SIZE_MULT [168]`).
+/// Unit of the sizes of boot and RPMB partitions, in bytes (JESD84-B51, `BOOT_SIZE_MULT [226]`, `RPMB_SIZE_MULT [168]`).
 pub(super) const PARTITION_UNIT: u32 = 128 << 10;
-/// Erase groups come in units of this (JESD84-B51, `HC_ERASE_GRP_SIZE [224]`).
+/// Unit of the size of an erase group, in bytes (JESD84-B51, `HC_ERASE_GRP_SIZE [224]`).
 pub(super) const ERASE_UNIT: u32 = 512 << 10;
 
 /// Properties of an eMMC card, as its CID and `EXT_CSD` registers state them. The size comes from the block device.
@@ -26,7 +26,7 @@ pub struct CardSettings {
     pub cache_bytes: u64,
     /// Whether data leaves the cache in the order of the writes (`CACHE_FLUSH_POLICY [240]` bit 0).
     pub cache_in_order: bool,
-    /// Whether reliable writes of any length are taken (`WR_REL_PARAM [166]` bit 2, `EN_REL_WR`).
+    /// Whether the card supports reliable writes of any length (`WR_REL_PARAM [166]` bit 2, `EN_REL_WR`).
     pub reliable_write: bool,
     /// Sectors that a reliable write treats as one (`REL_WR_SEC_C [222]`), at least 1.
     pub reliable_sectors: u8,
@@ -34,7 +34,7 @@ pub struct CardSettings {
     pub erase_group_bytes: u32,
     /// Bytes that the card prefers to write at once (`OPTIMAL_WRITE_SIZE [265]`), a multiple of 4096; 0: not stated.
     pub optimal_write_bytes: u32,
-    /// Bytes of each of both boot partitions (`BOOT_SIZE_MULT [226]`), a multiple of 128 KiB; 0: none.
+    /// Bytes of each of the two boot partitions (`BOOT_SIZE_MULT [226]`), a multiple of 128 KiB; 0: none.
     pub boot_bytes: u32,
     /// Bytes of the RPMB partition (`RPMB_SIZE_MULT [168]`), a multiple of 128 KiB up to 16 MiB; 0: none.
     pub rpmb_bytes: u32,
@@ -42,15 +42,15 @@ pub struct CardSettings {
     pub high_priority_interrupt: bool,
     /// Whether the host may start and allow background operations (`BKOPS_SUPPORT [502]`).
     pub background_operations: bool,
-    /// Whether cache barriers are taken (`BARRIER_SUPPORT [486]`); needs a cache.
+    /// Whether the card supports cache barriers (`BARRIER_SUPPORT [486]`); requires a cache.
     pub barrier: bool,
-    /// Whether writes are tagged as system data (`DATA_TAG_SUPPORT [499]`).
+    /// Whether the card supports tagging writes as system data (`DATA_TAG_SUPPORT [499]`).
     pub data_tags: bool,
-    /// Whether TRIM is taken (`SEC_FEATURE_SUPPORT [231]`, bit 4). DISCARD is always taken.
+    /// Whether the card supports TRIM (`SEC_FEATURE_SUPPORT [231]`, bit 4). It always supports DISCARD.
     pub trim: bool,
-    /// Whether secure erase and, together with `trim`, secure trim are taken (bit 0).
+    /// Whether the card supports secure erase and, together with `trim`, secure trim (bit 0).
     pub secure_erase: bool,
-    /// Whether SANITIZE is taken (bit 6).
+    /// Whether the card supports SANITIZE (bit 6).
     pub sanitize: bool,
 }
 
@@ -81,7 +81,7 @@ impl Default for CardSettings {
 }
 
 impl CardSettings {
-    /// Checks that the registers can state these settings and the size of the device.
+    /// Checks that the registers can encode these settings and the size of the device.
     pub(super) fn check(&self, limits: &Limits) -> Result<()> {
         let refuse = |field: &str, value: String, hint: &str| {
             Err(Error::new(Kind::Config, "a card cannot state this")

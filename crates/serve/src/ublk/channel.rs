@@ -1,5 +1,5 @@
-//! The way to one queue of a ublk device: `/dev/ublkcN`, a ring, and the memory that is shared with the kernel. All unsafe code of
-//! the data path stands here.
+//! The connection to one queue of a ublk device: `/dev/ublkcN`, an io_uring, and the memory that is shared with the kernel. It contains
+//! all unsafe code of the data path.
 
 use std::fs::File;
 use std::io;
@@ -15,7 +15,7 @@ use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
 
 use super::abi::{self, DESCRIPTION_BYTES, Description, IOCTL_NUMBERS, Info, IoCommand, MOST_DEPTH};
 
-/// `user_data` of the entry that waits for the wake; others have their tag.
+/// `user_data` of the entry that waits for the wake event; other entries have their tag.
 const WAKE: u64 = u64::MAX;
 
 /// A mapping of memory.
@@ -25,7 +25,7 @@ struct Map {
 }
 
 impl Map {
-    /// The file's contents from `offset` on, to be read.
+    /// Maps a file from `offset` on, for reading.
     #[expect(unsafe_code, reason = "mapping memory")]
     fn of_file(file: &File, offset: u64, bytes: usize) -> io::Result<Self> {
         // SAFETY: a new mapping, at a place of the kernel's choice.
@@ -42,7 +42,7 @@ impl Map {
         Ok(Self { start: start.cast(), bytes })
     }
 
-    /// Memory that is there once it is used.
+    /// Lazily allocated anonymous memory.
     #[expect(unsafe_code, reason = "mapping memory")]
     fn anonymous(bytes: usize) -> io::Result<Self> {
         let protection = ProtFlags::READ | ProtFlags::WRITE;
@@ -61,27 +61,27 @@ impl Drop for Map {
     }
 }
 
-/// News of a queue.
+/// An event of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Event {
-    /// The kernel has a request with this tag.
+    /// The kernel has sent a request with this tag.
     Request(u16),
-    /// The wake was written to.
+    /// The wake event was signalled.
     Woken,
 }
 
-/// Whose a tag is, with its buffer.
+/// The owner of a tag and its buffer.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Tag {
     Kernels,
     Ours,
-    /// The kernel brings no more requests with it.
+    /// The kernel sends no more requests with this tag.
     Gone,
 }
 
 /// One queue. Only the thread that made it may use it: the kernel knows the queue by its thread.
 pub(super) struct Channel {
-    // Dropped first: what uses the memory ends with it.
+    // Dropped first, because the kernel may use the memory until the ring is closed.
     ring: IoUring,
     file: Arc<File>,
     wake: Arc<OwnedFd>,
@@ -91,7 +91,7 @@ pub(super) struct Channel {
     queue: u16,
     ioctl_numbers: bool,
     tags: Vec<Tag>,
-    /// Whether the ring waits for the wake.
+    /// Whether the ring waits for the wake event.
     polled: bool,
 }
 
@@ -104,7 +104,7 @@ impl Channel {
         let descriptions = Map::of_file(&file, u64::from(queue) * stride, depth * DESCRIPTION_BYTES)?;
         let buffer_bytes = info.buffer_bytes as usize;
         let mut channel = Self {
-            // An entry for each tag and the wake.
+            // An entry for each tag, and one for the wake event.
             ring: IoUring::new((depth as u32 + 1).next_power_of_two())?,
             file,
             wake,
@@ -133,7 +133,7 @@ impl Channel {
         Ok(())
     }
 
-    /// Gives a tag to the kernel.
+    /// Passes a tag to the kernel.
     fn give(&mut self, tag: u16, command: IoCommand, result: i32) -> io::Result<()> {
         let at = usize::from(tag);
         if self.tags.get(at) != Some(&Tag::Ours) {
@@ -172,12 +172,12 @@ impl Channel {
         }
     }
 
-    /// Whether the kernel brings no more requests.
+    /// Whether the kernel sends no more requests.
     pub(super) fn is_gone(&self) -> bool {
         self.tags.iter().all(|tag| *tag == Tag::Gone)
     }
 
-    /// Tells the kernel what was finished, and waits for news where `sleeps`.
+    /// Submits completions to the kernel; waits for an event if `sleeps`.
     pub(super) fn wait(&mut self, sleeps: bool) -> io::Result<()> {
         if !self.polled {
             let events = u32::from(PollFlags::IN.bits());
@@ -187,23 +187,23 @@ impl Channel {
         }
         let Err(error) = self.ring.submit_and_wait(usize::from(sleeps)) else { return Ok(()) };
         match Errno::from_io_error(&error) {
-            // A signal came, or completions are to be taken first.
+            // A signal arrived, or the completion queue has to be emptied first.
             Some(Errno::INTR | Errno::AGAIN | Errno::BUSY) => Ok(()),
             _ => Err(error),
         }
     }
 
-    /// The start of what belongs to the request of a tag; `None` unless it is the server's.
+    /// The start of the memory of the request of a tag; `None` if the kernel owns the tag.
     fn ours(&self, tag: u16) -> Option<usize> {
         let at = usize::from(tag);
         (self.tags.get(at) == Some(&Tag::Ours)).then_some(at)
     }
 
-    /// The operation that the request of a tag wants.
+    /// The operation of the request of a tag.
     #[expect(unsafe_code, reason = "memory that the kernel writes")]
     pub(super) fn description(&self, tag: u16) -> Option<Description> {
         let at = self.ours(tag)?;
-        // SAFETY: there is a description for each tag, and the kernel changes it only while the tag is its own.
+        // SAFETY: there is a description for each tag, and the kernel changes it only while it owns the tag.
         let bytes = unsafe {
             self.descriptions
                 .start
@@ -214,21 +214,21 @@ impl Channel {
         Some(Description::parse(&bytes))
     }
 
-    /// The data of a write; `None` where it is longer than the buffer.
+    /// The data of a write; `None` if it is longer than the buffer.
     #[expect(unsafe_code, reason = "memory that the kernel writes")]
     pub(super) fn data(&self, tag: u16, bytes: usize) -> Option<Vec<u8>> {
         let at = self.ours(tag).filter(|_| bytes <= self.buffer_bytes)?;
-        // SAFETY: within the buffer of the tag, which the kernel writes only while the tag is its own.
+        // SAFETY: the range is within the buffer of the tag, and the kernel writes to it only while it owns the tag.
         let data =
             unsafe { std::slice::from_raw_parts(self.buffers.start.add(at * self.buffer_bytes), bytes) };
         Some(data.to_vec())
     }
 
-    /// Stores what was read; false where it is longer than the buffer.
+    /// Stores the data of a read; returns false if it is longer than the buffer.
     #[expect(unsafe_code, reason = "memory that the kernel reads")]
     pub(super) fn store(&mut self, tag: u16, data: &[u8]) -> bool {
         let Some(at) = self.ours(tag).filter(|_| data.len() <= self.buffer_bytes) else { return false };
-        // SAFETY: within the buffer of the tag, which is not the kernel's, and no other value borrows from it.
+        // SAFETY: the range is within the buffer of the tag, the kernel does not own the tag, and no other reference to it exists.
         let buffer = unsafe {
             std::slice::from_raw_parts_mut(self.buffers.start.add(at * self.buffer_bytes), data.len())
         };
@@ -240,7 +240,7 @@ impl Channel {
 impl Drop for Channel {
     #[expect(unsafe_code, reason = "memory that the kernel writes")]
     fn drop(&mut self) {
-        // A tag that the kernel still has, as after a failure, could bring data to memory that belongs to another by then.
+        // If the kernel still owns a tag, as after a failure, it could write to the memory after it was reused; so it is leaked.
         if !self.tags.contains(&Tag::Kernels) {
             // SAFETY: dropped once, and not used again.
             unsafe { ManuallyDrop::drop(&mut self.buffers) };

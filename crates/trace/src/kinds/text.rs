@@ -1,8 +1,8 @@
-//! Output of other tools and of emmclab itself, by its headings.
+//! Recognises text that is no trace: output of other tools and of emmclab itself, by its first lines.
 
 use super::{FileKind, Head, record};
 
-/// Pages and documents of emmclab, asked before any format: some are HTML, as pages of systrace are.
+/// Pages and documents of emmclab. They are checked before the trace formats, because some are HTML like the pages of systrace.
 pub(super) static OWN: &[FileKind] = &[
     FileKind {
         what: "a report page of emmclab",
@@ -209,7 +209,7 @@ fn is_json(head: &Head) -> bool {
     }
 }
 
-/// `NAME(ARGUMENTS) = RESULT`, a part of it, or a remark of strace; behind a process or a time where there is one.
+/// Whether a line is `NAME(ARGUMENTS) = RESULT`, a part of it, or a remark of strace; a process and a time may precede it.
 fn is_system_call(line: &[u8]) -> bool {
     let call = behind_stamps(line);
     if call.starts_with(b"<... ") {
@@ -234,7 +234,7 @@ fn has_result(call: &[u8]) -> bool {
         && result.first().is_some_and(|byte| byte.is_ascii_digit() || *byte == b'?')
 }
 
-/// The line behind `[pid N]`, a process and a time.
+/// The part of the line after `[pid N]`, a process and a time.
 fn behind_stamps(line: &[u8]) -> &[u8] {
     let mut rest = line;
     if let Some(behind) = rest.strip_prefix(b"[pid ") {
@@ -250,7 +250,7 @@ fn behind_stamps(line: &[u8]) -> &[u8] {
     }
 }
 
-/// `[   12.345678] ...`, also behind `<6>`, of `dmesg -T` with a date, of journalctl with `kernel:`.
+/// Whether a line is of the kernel log: `[   12.345678] ...`, also after `<6>`, with a date (`dmesg -T`), or with `kernel:` (journalctl).
 fn is_of_kernel_log(line: &[u8]) -> bool {
     let line = match line.strip_prefix(b"<") {
         Some(rest) => memchr::memchr(b'>', rest).map_or(rest, |end| &rest[end + 1..]),

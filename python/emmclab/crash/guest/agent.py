@@ -34,9 +34,9 @@ _FLAGS = {
     **{"ro": 1, "nosuid": 2, "nodev": 4, "noexec": 8, "sync": 16, "dirsync": 128, "noatime": 1024},
     **{"nodiratime": 2048, "relatime": 1 << 21, "strictatime": 1 << 24, "lazytime": 1 << 25},
 }
-#: Options that say what holds anyway.
+#: Options that are the default.
 _ANYWAY = ("rw", "defaults")
-#: Flag of umount2(): at once, though something is open.
+#: Flag of umount2(): lazy unmount, even if files are open.
 _DETACH = 2
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
@@ -57,7 +57,7 @@ def _mount(source: str, target: Path, kind: str, options: str = "") -> None:
 
 
 def _load(module: str) -> None:
-    """Load a module; one that another has loaded, or that this processor cannot use, is left out."""
+    """Load a module; ignore modules that are already loaded or that this processor does not support."""
     file = os.open(module, os.O_RDONLY)
     try:
         _LIBC.syscall(_FINIT_MODULE, file, b"", 0)
@@ -81,7 +81,7 @@ class Agent:
     """Answers the requests of the host."""
 
     def __init__(self, control: int, lines: int) -> None:
-        """Know the channels."""
+        """Take the channels."""
         self._control, self._lines = control, lines
         self._files = Mounted(_FOLDER)
         self._reads = BlockReads(Path("/tmp"))  # noqa: S108 - nobody else is in the guest.
@@ -175,7 +175,7 @@ def main() -> None:
         _FOLDER.mkdir(exist_ok=True)
         for module in json.loads(Path(wire.ORDERS).read_text())["modules"]:
             _load(module)
-        # Where the kernel has no tracing, no blocks are told.
+        # Without tracing in the kernel, the blocks that were read are not reported.
         if Path("/sys/kernel/tracing").is_dir():
             _mount("tracefs", Path("/sys/kernel/tracing"), "tracefs")
         channels = _channels()

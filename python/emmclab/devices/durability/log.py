@@ -25,15 +25,16 @@ from emmclab.devices.durability.records import BLOCK
 from emmclab.devices.durability.verdict import Verdict
 from emmclab.errors import FormatError, InputError
 
-#: The form of the lines, and of the steps that follow from a plan; another one is refused.
+#: Version of the lines and of the steps that follow from a plan; a log of another version is refused.
 VERSION = 1
-#: The name that stands for stdout or stdin.
+#: The name for stdout or stdin.
 STREAM = Path("-")
-#: Longest log that is read, bytes: some 10 million syncs.
+#: Largest log that is read, in bytes: about 10 million syncs.
 _MOST_BYTES = 1 << 30
-#: Most blocks of a run: 64 GB.
+#: Largest number of blocks of a run: 64 GB.
 _MOST_BLOCKS = 1 << 24
-#: Lines that may wait for the disk of the log before writers wait, too; so many may be missing at its end.
+#: Lines that may wait for the disk of the log before the writers wait, too. At most this number may be
+#: missing at the end of a log.
 MOST_LINES = 64
 
 
@@ -64,7 +65,7 @@ def parts_of(text: bytes) -> list[Any] | None:
 
 
 class Ended(TypedDict):
-    """Why writers stopped: a word for the reason, and what the system said."""
+    """Why the writers stopped: the reason in a word, and the message of the system."""
 
     reason: str
     said: str
@@ -94,12 +95,12 @@ class Run:
 
     @property
     def is_whole(self) -> bool:
-        """Whether the log holds every sync that the run acknowledged."""
+        """Whether the log contains every sync that the run acknowledged."""
         return self.end is not None and not self.damaged
 
     @property
     def was_filled(self) -> bool:
-        """Whether the first pass over all blocks was flushed; nothing is promised before."""
+        """Whether the first pass over all blocks was flushed; before that nothing is promised."""
         return all(self.acknowledged)
 
 
@@ -154,7 +155,7 @@ def _no_run(path: Path, lines: int) -> FormatError:
 
 
 def _take(parts: list[Any], runs: dict[int, Run]) -> bool:
-    """Add a line to its run; tell whether it is one of a log."""
+    """Add a line to its run; return whether it is a valid line of a log."""
     try:
         match parts:
             case [
@@ -189,11 +190,11 @@ def _take(parts: list[Any], runs: dict[int, Run]) -> bool:
 
 
 class Log:
-    """A log that is written by a thread of its own, which has as many lines durable at once as have come.
+    """A log that a thread writes; each of its syncs makes all lines durable that have arrived.
 
-    Writers need not wait for it: a device that has a pause after each flush writes its cache back meanwhile,
-    and its lie does not show. If the machine loses its power, too, the lines of the last milliseconds are
-    missing; what is missing counts as not promised.
+    Writers do not wait for it: in a pause after each flush a device would write back its cache, which would
+    hide that it ignores flushes. If this machine loses its power, too, the lines of the last milliseconds
+    are missing; syncs without a line count as not promised.
     """
 
     def __init__(self, path: Path) -> None:
@@ -208,7 +209,7 @@ class Log:
             self._file = _appended(path) if self._of_a_file else os.dup(1)
         except OSError as error:
             raise InputError.of(error, path) from error
-        # The log before may have lost the end of its last line.
+        # An earlier log may have lost the end of its last line.
         self._lines = ["\n"]
         self._changed = threading.Condition()
         self._is_over = False
@@ -248,7 +249,7 @@ class Log:
                 raise self._fault
 
     def _keep(self) -> None:
-        """Write the lines that have come until the end."""
+        """Write lines as they arrive, until the end."""
         while True:
             with self._changed:
                 self._changed.wait_for(lambda: self._lines or self._is_over)
@@ -274,7 +275,7 @@ class Log:
 
 
 def _appended(path: Path) -> int:
-    """Open a file to add to its end, and have its name durable."""
+    """Open a file for appending, and make its name durable."""
     file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
     folder = os.open(path.absolute().parent, os.O_RDONLY)
     try:
@@ -292,7 +293,7 @@ def begin(log: Log, plan: Plan, target: KnownTarget) -> None:
 
 
 def boot() -> str | None:
-    """Return the name that Linux has for this start of the machine, if it has one."""
+    """Return the boot ID of this machine, if it has one."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     except OSError:

@@ -1,4 +1,4 @@
-"""What can be written and read after a cut: a block device, a file, a disk over NBD."""
+"""Targets of the durability test: a block device, a file, or a disk over NBD."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from emmclab.errors import ConfigError, InputError
 _BLKDISCARD, _BLKZEROOUT = 0x1277, 0x127F
 #: Longest transfer, bytes.
 LONGEST = 1 << 20
-#: What Linux answers to a request that a device does not have.
+#: Error numbers of Linux for a request that a device does not support.
 _UNSUPPORTED = {errno.EOPNOTSUPP, errno.ENOTTY, errno.EINVAL, errno.ENOSYS}
 
 
 class Target(Protocol):
-    """Something with addresses that is written, flushed and read.
+    """A disk that is written, flushed and read by address.
 
     Every call raises an `OSError` where the device is gone.
     """
@@ -37,25 +37,25 @@ class Target(Protocol):
     size: int
 
     def write(self, at: int, data: bytes, *, through: bool) -> None:
-        """Write at a byte; with `through` it is durable when this returns."""
+        """Write at a byte offset; with `through` (FUA) the data is durable when this returns."""
 
     def clear(self, kind: Kind, at: int, length: int) -> None:
-        """Trim a range, or have the device write zeros to it."""
+        """Trim a range, or make the device write zeros to it."""
 
     def flush(self, kind: Kind) -> None:
-        """Make durable what was written."""
+        """Flush: make everything written before durable."""
 
     def read(self, at: int, length: int) -> bytes:
-        """Read, and not from the cache of this machine."""
+        """Read from the device, not from the page cache."""
 
     def can(self, kind: Kind) -> bool:
-        """Whether the target can trim, or write zeros without data; a try is made at its start."""
+        """Return whether the target supports trim, or write zeroes; this is tried on its first block."""
 
     def known(self) -> KnownTarget:
-        """What is known of it, by which it is recognised."""
+        """Return what is known of the target, by which it is recognised."""
 
     def close(self) -> None:
-        """Let go of it."""
+        """Close the target."""
 
 
 def opened(target: str, *, write: bool) -> Target:
@@ -78,10 +78,10 @@ def opened(target: str, *, write: bool) -> Target:
 
 
 class Direct:
-    """A block device or a file, past the page cache (`O_DIRECT`)."""
+    """A block device or a file, accessed with direct I/O (`O_DIRECT`)."""
 
     def __init__(self, path: Path, *, write: bool) -> None:
-        """Open it; for writing a block device must not be in use."""
+        """Open it; for writing, a block device must not be in use."""
         self._file = opened_directly(path, write=write)
         self.name = str(path)
         self.size = os.lseek(self._file, 0, os.SEEK_END)
@@ -90,7 +90,7 @@ class Direct:
         self._own = threading.local()
 
     def _memory(self) -> mmap.mmap:
-        """Return memory of this thread; direct I/O needs it aligned to pages, which a mapping is."""
+        """Return a buffer of this thread. Direct I/O needs it aligned to pages, so it is a mapping."""
         if not hasattr(self._own, "memory"):
             self._own.memory = mmap.mmap(-1, LONGEST)
         memory: mmap.mmap = self._own.memory
@@ -115,7 +115,7 @@ class Direct:
         (os.fsync if kind is Kind.FSYNC else os.fdatasync)(self._file)
 
     def read(self, at: int, length: int) -> bytes:
-        """Read past the page cache."""
+        """Read with direct I/O."""
         memory = self._memory()
         with memoryview(memory) as whole, whole[:length] as part:
             moved = os.preadv(self._file, [part], at)
@@ -124,7 +124,7 @@ class Direct:
         return memory[:length]
 
     def can(self, kind: Kind) -> bool:
-        """Try it on the first block; of a file the file system would answer, and not the device."""
+        """Try it on the first block; not on a file, where the file system would answer, not the device."""
         if not self._is_block:
             return False
         try:
@@ -136,14 +136,14 @@ class Direct:
         return True
 
     def known(self) -> KnownTarget:
-        """Return name, size, and what the device says of itself."""
+        """Return the name, the size, and the identity that the device reports."""
         return {"name": self.name, "bytes": self.size, "identity": self._identity()}
 
     def _identity(self) -> dict[str, str]:
         found: dict[str, str] = {}
         if self._is_block:
             here = Path(f"/sys/dev/block/{os.major(self._number)}:{os.minor(self._number)}").resolve()
-            # Of a partition, the disk says it.
+            # For a partition, its disk reports the identity.
             for folder in (here / "device", here, here.parent / "device", here.parent):
                 for name in ("cid", "serial", "wwid", "model", "name"):
                     with contextlib.suppress(OSError):
@@ -151,7 +151,7 @@ class Direct:
         return {name: value for name, value in found.items() if value}
 
     def disk(self) -> int | None:
-        """Return the number of the device whose power is cut, as `st_dev` has it; of a file, of its disk."""
+        """Return the number (`st_dev`) of the device whose power is cut; for a file, of its disk."""
         return self._number if self._is_block else os.fstat(self._file).st_dev
 
     def close(self) -> None:
@@ -160,7 +160,7 @@ class Direct:
 
 
 class Closing:
-    """Closes a target at the end of a block."""
+    """Context manager that closes a target."""
 
     def __init__(self, target: Target) -> None:
         """Take it."""
@@ -175,7 +175,7 @@ class Closing:
 
 
 def refuse_same_disk(target: Target, log: int) -> None:
-    """Refuse a log on the device whose power is cut: its own syncs would make durable what is tested.
+    """Refuse a log on the device whose power is cut: syncs of the log would make the test data durable.
 
     Raises:
         ConfigError: it is there.
@@ -192,7 +192,7 @@ def refuse_same_disk(target: Target, log: int) -> None:
 
 
 def _parts_of(disk: int) -> set[int]:
-    """Return the numbers of a disk and its partitions, also where a partition is named."""
+    """Return the device numbers of a disk and all its partitions, given the disk or one of its partitions."""
     here = Path(f"/sys/dev/block/{os.major(disk)}:{os.minor(disk)}")
     found = {disk}
     if here.exists():
@@ -206,7 +206,7 @@ def _parts_of(disk: int) -> set[int]:
 
 
 def lost_io(name: str, error: OSError) -> InputError:
-    """Return the error of a target that cannot be read back."""
+    """Return the error for a target that cannot be read."""
     return InputError(
         f"{name}: it cannot be read: {error.strerror or error}",
         kind="io",

@@ -10,7 +10,7 @@ from emmclab.pages.theme import OP_COLOURS
 
 
 def working_set(rows: Rows) -> Chart:
-    """Unique pages touched so far; for one trace also those written. Traces may differ much in length."""
+    """Unique pages accessed so far; for one trace also those written. Traces may differ much in length."""
     chart = chart_of(rows).transform_calculate(
         touched="datum.unique_kb / 1024", written="datum.written_kb / 1024"
     )
@@ -72,7 +72,7 @@ def response_over_time(rows: Rows) -> Chart:
             tooltip=tooltip(rows),
         )
     )
-    # Points too: between pauses a bin may have no neighbour.
+    # A line alone would not show a bin between two pauses, which has no neighbour.
     return (base.mark_line(strokeWidth=1) + base.mark_point(filled=True, size=14)).properties(height=200)
 
 

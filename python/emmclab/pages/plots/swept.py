@@ -23,7 +23,7 @@ def over_values(rows: Rows, key: str, title: str) -> Chart:
 
 
 def is_numeric(rows: Rows) -> bool:
-    """Return whether every setting is a number, so that there is something between two of them.
+    """Return whether every setting is a number, so that a line between them has a meaning.
 
     >>> is_numeric([{"setting": "5"}, {"setting": "7.5"}]), is_numeric([{"setting": "fifo"}])
     (True, False)
@@ -58,7 +58,7 @@ def _base(rows: Rows, key: str) -> Chart:
 
 
 def _legend_of_others(others: list[str], symbol: str) -> alt.Legend | None:
-    """Return the legend of the other settings; none where there is one combination of them."""
+    """Return the legend of the other settings; None if there is only one combination of them."""
     if len(others) < 2:
         return None
     return alt.Legend(columns=1, orient="bottom", labelLimit=320, symbolType=symbol)
@@ -109,7 +109,7 @@ def _bars(rows: Rows, key: str, title: str, logarithmic: bool) -> Chart:
             legend=_legend_of_others(others, "square"),
         )
         values = chart.mark_bar().encode(y=y, opacity=opacity)
-    # On a bar of its own colour the rule would not be seen.
+    # A rule in the colour of its bar would be invisible.
     rule = chart if logarithmic else chart.encode(color=alt.value("#888"))
     spread = rule.mark_rule(strokeWidth=2).encode(
         y=alt.Y("low:Q", title=title, scale=scale, axis=axis), y2="high:Q"

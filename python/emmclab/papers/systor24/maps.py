@@ -21,7 +21,7 @@ from emmclab.papers.systor24.curves import (
 )
 from emmclab.studies.results import Results
 
-#: Sizes of memory that claims are judged at, KB: stated before there were results.
+#: Memory sizes at which claims are judged, in KB. They were chosen before there were results.
 SIZES_KB = (64, 128, 256, 512, 1024)
 
 
@@ -35,7 +35,7 @@ class Found(NamedTuple):
 
 
 def lower_miss(results: Results, other: str, device: str = DEVICE, figure: Figure = miss_pct) -> list[Found]:
-    """By how much a figure of RQFTL is lower than that of another scheme with the same memory, percent."""
+    """Return by how much percent RQFTL has a lower figure than another scheme with the same memory."""
     found = []
     for application in APPLICATIONS:
         ours = points(results, application, "rqftl", device)
@@ -48,7 +48,7 @@ def lower_miss(results: Results, other: str, device: str = DEVICE, figure: Figur
 
 
 def effective(results: Results, other: str, device: str = DEVICE) -> list[Found]:
-    """How many times the memory of RQFTL another scheme needs for the same miss rate."""
+    """Return the memory that another scheme needs for the same miss rate, as a multiple of that of RQFTL."""
     found = []
     for application in APPLICATIONS:
         ours = points(results, application, "rqftl", device)
@@ -81,7 +81,7 @@ def _range(found: Iterable[Found], unit: str) -> str:
 
 
 def _by_application(found: list[Found], unit: str) -> str:
-    """Say the mean and the range of each trace."""
+    """Describe the mean and the range of each trace."""
     said = []
     for application, name in APPLICATIONS.items():
         own = [one for one in found if one.application == application]
@@ -90,7 +90,7 @@ def _by_application(found: list[Found], unit: str) -> str:
 
 
 def _beyond(found: list[Found]) -> Iterator[str]:
-    """Say how many values are bounds."""
+    """Describe how many values are bounds."""
     count = sum(one.beyond for one in found)
     if count:
         yield (
@@ -100,7 +100,7 @@ def _beyond(found: list[Found]) -> Iterator[str]:
 
 
 def _than(lower: float, less: str = "lower", more: str = "higher") -> str:
-    """Say by how much something is lower, or higher where the difference is negative."""
+    """Describe by how much a figure is lower, or higher if the difference is negative."""
     return f"{abs(lower):.0f} % {less if lower >= 0 else more}"
 
 
@@ -118,7 +118,7 @@ def _miss(results: Results, other: str) -> Measurement:
 
 
 def _written(results: Results) -> str:
-    """Say how much of each trace is writes, and in how many cases nothing missed with either scheme."""
+    """Describe the share of writes of each trace, and in how many cases neither scheme had a miss."""
     shares = ", ".join(
         f"{name} {results.profiles[f'{application}_exec']['write_requests_pct']:.0f} %"
         for application, name in APPLICATIONS.items()
