@@ -50,28 +50,28 @@ pub const CHANGEABLE: &[&str] = &[
     "timing.command_ns",
 ];
 
-/// Why other settings stay, by the beginning or end of their keys; the first that fits.
+/// Reasons why other settings cannot change, by the beginning or end of their keys; the first match counts.
 const REASONS: &[(&str, &str)] = &[
-    ("_mw", "the energy of a whole run is worked out with one value"),
-    ("_uj", "the energy of a whole run is worked out with one value"),
-    ("_uj_per_kb", "the energy of a whole run is worked out with one value"),
-    ("host.", "it belongs to the host of a replay; software that uses a served device has its own"),
+    ("_mw", "the energy of a whole run is computed with one value"),
+    ("_uj", "the energy of a whole run is computed with one value"),
+    ("_uj_per_kb", "the energy of a whole run is computed with one value"),
+    ("host.", "it belongs to the host of a replay; a served device is used by a real host"),
     ("name", "it names the device"),
     ("about", "it names the device"),
     ("fitted_to", "it names the device"),
-    ("geometry.", "the blocks and pages that hold data are laid out by it"),
-    ("capacity.", "the blocks and pages that hold data are laid out by it"),
-    ("slc.", "the blocks and pages that hold data are laid out by it"),
-    ("mapping.", "the map is laid out by it"),
-    ("cache.", "the buffers that hold data are laid out by it"),
-    ("controller.", "commands that the device holds are ordered by it"),
-    ("interface.", "hosts have read in its descriptors what it is"),
-    ("features.", "hosts have read in its registers what it can do"),
-    ("zones.", "hosts have laid their data out by its zones"),
-    ("timing.", "operations under way are ordered by it"),
-    ("power.", "the wake-up times of a run are drawn by it"),
+    ("geometry.", "it determines the layout of the blocks and pages that hold data"),
+    ("capacity.", "it determines the layout of the blocks and pages that hold data"),
+    ("slc.", "it determines the layout of the blocks and pages that hold data"),
+    ("mapping.", "it determines the layout of the map"),
+    ("cache.", "it determines the layout of the buffers that hold data"),
+    ("controller.", "it determines the order of commands that the device has already accepted"),
+    ("interface.", "hosts have already read its descriptors"),
+    ("features.", "hosts have already read its registers"),
+    ("zones.", "hosts have already placed their data in its zones"),
+    ("timing.", "it determines the order of operations in progress"),
+    ("power.", "the wake-up times of the run were drawn with it"),
 ];
-const OTHERWISE: &str = "the lists of blocks are kept by it";
+const OTHERWISE: &str = "it determines the order of the lists of blocks";
 
 /// A setting that changed in a device in use.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -97,7 +97,7 @@ pub fn is_changeable(key: &str) -> bool {
     })
 }
 
-/// The error for a setting that stays as it is.
+/// The error for a setting that cannot change.
 fn refused(key: &str, [from, to]: &[String; 2]) -> Error {
     let fits = |part: &str| {
         key == part
@@ -113,12 +113,12 @@ fn refused(key: &str, [from, to]: &[String; 2]) -> Error {
 }
 
 impl DeviceConfig {
-    /// The settings in which `to` differs, none of which shape what the device holds; `at` is the time that they are noted with.
+    /// The settings in which `to` differs, all of which can change while the device holds data; `at` is the time of the change.
     ///
     /// # Errors
     /// [`Kind::Config`] for the first setting that cannot change in a device in use, with the reason.
     pub fn changes(&self, to: &Self, at: Nanos) -> Result<Vec<SettingChange>> {
-        // A policy's own settings are there with the policy only.
+        // The settings of a policy exist only with this policy.
         let mut values: BTreeMap<String, [String; 2]> = BTreeMap::new();
         for (side, config) in [self, to].into_iter().enumerate() {
             for row in config.explain() {

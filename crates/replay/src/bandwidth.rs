@@ -210,14 +210,14 @@ impl UsedDevice {
         Ok([mean(Modifiers::RELIABLE)?, mean(Modifiers::empty())?])
     }
 
-    /// A file of so many bytes, or of half the data where that is smaller.
+    /// A file of this many bytes, or of half the data if that is less.
     fn file(&self, unit_kb: u64, file_bytes: u64) -> Result<File> {
         let unit = unit_kb.saturating_mul(2);
         let count = (file_bytes / 512).min(self.used / 2).checked_div(unit).unwrap_or(0);
         if count == 0 {
             return Err(Error::new(
                 Kind::Value,
-                "is not a size of transfers: 1 KB to half the data on the device is",
+                "is not a possible transfer size, which is 1 KB to half of the data on the device",
             )
             .of_field("unit_kb", 0, unit_kb.to_string().as_bytes())
             .hint("give a size in this range"));

@@ -48,7 +48,7 @@ impl Lfs {
         }
         self.checkpoints.number = pack.number;
         if !self.checkpoints.restore(&table) {
-            return Err(io::Error::other("the pack of the newest checkpoint names no copy of the map"));
+            return Err(io::Error::other("the newest checkpoint refers to no valid copy of the map"));
         }
         self.read_map(pack.number, disks)?;
         let mut found = Found { record: pack.record, write: pack.write, ..Found::default() };

@@ -29,7 +29,7 @@ use crate::watched::Watched;
 pub(crate) static FORMAT: Format = Format {
     name: "trace-cmd",
     about: "trace.dat of trace-cmd, versions 6 and 7",
-    known_by: "its magic number and `tracing` in front",
+    known_by: "its magic number and `tracing` at its start",
     origin: Origin {
         from: "`trace-cmd record -C mono -e block -e mmc -e ufs -o FILE`",
         gives: Column::OF_EVENTS,

@@ -30,7 +30,7 @@ use crate::source::Source;
 pub(super) static FORMAT: Format = Format {
     name: "biotracer",
     about: "BIOtracer text log (IISWC 2015, SNIA Nexus 5 smartphone traces)",
-    known_by: "eight fields: four numbers, four times with a point",
+    known_by: "eight fields: four numbers, four decimal times",
     origin: Origin {
         from: "BIOtracer (SNIA IOTTA, Nexus 5 smartphone traces)",
         gives: &[Column::Start, Column::Issue, Column::Complete, Column::Flags],

@@ -12,7 +12,7 @@ use crate::columns::Column;
 pub(super) static FORMAT: Format = Format {
     name: "disksim",
     about: "DiskSim ASCII trace (arrival in ms, device, block, blocks, 1 = read)",
-    known_by: "five numbers, the last 0 or 1, and times with a point",
+    known_by: "five numbers, the last 0 or 1, and decimal times",
     origin: Origin {
         from: "DiskSim's traces in ASCII",
         gives: &[Column::Device],

@@ -44,7 +44,7 @@ use crate::source::{Extent, Progress, Source};
 pub(super) static FORMAT: Format = Format {
     name: "parquet",
     about: "Apache Parquet in the columns of this laboratory; the format to keep traces in",
-    known_by: "`PAR1` in front of it",
+    known_by: "`PAR1` in the first 4 bytes",
     origin: Origin {
         from: "`emmclab record` and `emmclab convert TRACE x.parquet`; or any program that writes these columns (pandas, polars, DuckDB, Spark)",
         gives: &Column::ALL_OPTIONAL,

@@ -27,7 +27,7 @@ use crate::source::Source;
 pub(super) static FORMAT: Format = Format {
     name: "ssdsim",
     about: "SSDsim ASCII trace (arrival in ns, device, sector, sectors, 1 = read)",
-    known_by: "five numbers, the last 0 or 1, and times without a point",
+    known_by: "five numbers, the last 0 or 1, and integer times",
     origin: Origin {
         from: "SSDsim's traces",
         gives: &[Column::Device],

@@ -127,8 +127,8 @@ def _slc(results: Results) -> Finding:
         published="faster, for half of the capacity of these blocks",
         measured="; ".join(said),
         verdict=of_parts(verdicts),
-        note="WriteBooster is that, for writes of every size; it takes two thirds of the capacity of its "
-        "blocks, which have three bits in a cell.",
+        note="WriteBooster consists of such blocks, for writes of every size; SLC mode costs two thirds of "
+        "the capacity of its blocks, which store three bits per cell otherwise.",
     )
 
 
