@@ -16,7 +16,7 @@ CONTROLS = {
     number: chr(0x2400 + number) if number < 0x20 else "\N{REPLACEMENT CHARACTER}"
     for number in (*range(9), *range(0x0B, 0x20), *range(0x7F, 0xA0))
 }
-#: Marks that change the direction of the text behind them.
+#: Marks that change the direction of the text after them.
 CONTROLS |= dict.fromkeys((*range(0x202A, 0x202F), *range(0x2066, 0x206A)), "\N{REPLACEMENT CHARACTER}")
 
 #: The longest message, and what is kept of the end of a longer one, characters: a name has any length.

@@ -174,7 +174,7 @@ impl Files {
         }
     }
 
-    /// The operation of an access of `bytes`; none where there is nothing to read.
+    /// The operation of an access of `bytes`; none if there is nothing to read.
     ///
     /// # Errors
     /// Where no file of the set exists.

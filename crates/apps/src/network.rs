@@ -1,11 +1,11 @@
-//! The network: one link whose rate is shared fairly by the transfers under way, without loss.
+//! The network: one link whose rate is shared fairly by the transfers in progress, without loss.
 
 use emmclab_base::Nanos;
 
 /// Bits times nanoseconds in a second: work is counted in these, so that a rate in bits a second is work in a nanosecond.
 const PER_BIT: u128 = 1_000_000_000;
 
-/// A transfer under way.
+/// A transfer in progress.
 #[derive(Clone, Copy, Debug)]
 struct Transfer {
     thread: u32,

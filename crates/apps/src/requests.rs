@@ -74,7 +74,7 @@ pub struct RequestCounts {
     pub roles: Vec<Written>,
 }
 
-/// A request under way, as it is counted when it is complete.
+/// A request in progress, as it is counted when it is complete.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Counted {
     class: FileClass,

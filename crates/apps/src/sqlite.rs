@@ -16,7 +16,7 @@ const HEADER_IN_USE: u64 = 28;
 const WAL_HEADER: u64 = 32;
 const FRAME_HEADER: u64 = 24;
 
-/// A database under way.
+/// A database in progress.
 #[derive(Debug)]
 pub(crate) struct Sqlite {
     file: FileId,
@@ -47,7 +47,7 @@ pub(crate) struct Sqlite {
 struct Bits(Vec<u64>);
 
 impl Bits {
-    /// Adds a number; false where it was there.
+    /// Adds a number; false if it was there.
     fn insert(&mut self, number: u64) -> bool {
         let (word, bit) = ((number / 64) as usize, 1 << (number % 64));
         if word >= self.0.len() {

@@ -22,7 +22,7 @@ pub enum Role {
     Metadata,
     /// The superblock of the journal.
     JournalSuperblock,
-    /// A descriptor block of the journal: the homes of the logged blocks behind it.
+    /// A descriptor block of the journal: the homes of the logged blocks after it.
     Descriptor,
     /// A copy of a block in the journal.
     Logged,
@@ -131,14 +131,14 @@ pub struct BlockNote {
     pub role: Role,
     /// Length in sectors.
     pub sectors: u32,
-    /// Of a logged block: the sector where its first sector here belongs, none where its descriptor was not written before it. Of the
-    /// journal's superblock: where the log begins, in sectors from the beginning of the journal; none where it is empty.
+    /// Of a logged block: the sector where its first sector here belongs, none if its descriptor was not written before it. Of the
+    /// journal's superblock: where the log begins, in sectors from the beginning of the journal; none if it is empty.
     pub home: Option<u64>,
     /// The transaction that a block of the journal belongs to, or that logged a home block last; of the journal's superblock, the
     /// first one that is to be replayed. Of fast commits, only the block with the tail has one.
     pub transaction: Option<u32>,
     /// The sectors that differ, counted from the first one here: of a logged block, from its last logged copy (as they lie in the
-    /// journal); of a home block, from its last logged copy; of other blocks of the journal, from zeros. `None` where there is no
+    /// journal); of a home block, from its last logged copy; of other blocks of the journal, from zeros. `None` if there is no
     /// copy to compare with.
     pub changed: Option<SectorSet>,
 }

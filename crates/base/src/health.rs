@@ -3,7 +3,7 @@
 /// The state of a flash device; the names in parentheses are the fields of the `EXT_CSD` register of an eMMC (JESD84-B51).
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Health {
-    /// Share of the erases used that the blocks in SLC mode endure (`DEVICE_LIFE_TIME_EST_TYP_A`); `None` where there are none, they
+    /// Share of the erases used that the blocks in SLC mode endure (`DEVICE_LIFE_TIME_EST_TYP_A`); `None` if there are none, they
     /// endure any number, or nothing is known.
     pub slc_life_used: Option<f64>,
     /// The same of all other blocks (`DEVICE_LIFE_TIME_EST_TYP_B`).

@@ -63,7 +63,7 @@ impl Request {
         Bytes(self.sectors as u64 * SECTOR_BYTES)
     }
 
-    /// The sector behind the last one; saturates at the end of the address space.
+    /// The sector after the last one; saturates at the end of the address space.
     #[inline]
     pub const fn end(&self) -> Sector {
         Sector(self.sector.0.saturating_add(self.sectors as u64))
@@ -75,14 +75,14 @@ impl Request {
         self.complete.filter(|_| !self.flags.contains(Flags::FAILED))
     }
 
-    /// Response time: from arrival to completion, as the application sees it; `None` where it failed.
+    /// Response time: from arrival to completion, as the application sees it; `None` if it failed.
     #[inline]
     pub fn response(&self) -> Option<Nanos> {
         self.succeeded().map(|complete| complete - self.arrival)
     }
 
     /// Service time: that of the device, from issue to the end of its command, where the driver's events tell both; else from
-    /// start to completion, as the driver sees it. `None` where it failed.
+    /// start to completion, as the driver sees it. `None` if it failed.
     #[inline]
     pub fn service(&self) -> Option<Nanos> {
         let complete = self.succeeded()?;

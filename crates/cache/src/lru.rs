@@ -1,7 +1,7 @@
 //! LRU at every size at once, by stack distances (Mattson et al., "Evaluation techniques for storage hierarchies", IBM
 //! Systems Journal, 1970): a cache of `n` pages hits a touch if fewer than `n` others were touched since the last one.
 //!
-//! Pages are kept by position in order of touch; a binary indexed tree counts them behind a position.
+//! Pages are kept by position in order of touch; a binary indexed tree counts them after a position.
 
 use crate::hash::{Key, KeyMap};
 

@@ -181,7 +181,7 @@ impl MissRatios {
         (misses, shifts)
     }
 
-    /// The curves, policy by policy; nothing where no request went through a cache.
+    /// The curves, policy by policy; nothing if no request went through a cache.
     pub fn rows(&self) -> Vec<MissRatioRow> {
         let touches = self.touches + self.others.touches;
         if touches == 0 {

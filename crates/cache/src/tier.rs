@@ -45,7 +45,7 @@ impl Tier {
         self.shift
     }
 
-    /// Touches a page; false where it is not sampled.
+    /// Touches a page; false if it is not sampled.
     #[inline]
     pub fn touch(&mut self, page: Key) -> bool {
         if !is_sampled(page, self.shift) {

@@ -21,7 +21,7 @@ pub struct CalibrateOptions {
     pub seed: u64,
 }
 
-/// A fitted figure with its error bar: the 5th and 95th percentile of refits to resampled requests. `None` where the samples
+/// A fitted figure with its error bar: the 5th and 95th percentile of refits to resampled requests. `None` if the samples
 /// hold nothing that it could be fitted to.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[expect(missing_docs, reason = "the names say it")]
@@ -43,7 +43,7 @@ pub struct DurabilityRow {
     /// Median time: of a flush or discard from start to completion, of a preflush from start to issue, of a FUA write from issue to
     /// completion.
     pub median_us: f64,
-    /// The setting that was fitted to it; `None` where there are fewer than [`ENOUGH`], or the flushes before data were not needed.
+    /// The setting that was fitted to it; `None` if there are fewer than [`ENOUGH`], or the flushes before data were not needed.
     pub setting: Option<&'static str>,
 }
 
@@ -113,7 +113,7 @@ pub struct Calibration {
     pub stalls: Vec<StallRow>,
     /// Requests that the device serves at once.
     pub queue_depth: usize,
-    /// Requests whose service began while that of others ran, which `queue_depth` rests on; 0 where it is 1.
+    /// Requests whose service began while that of others ran, which `queue_depth` rests on; 0 if it is 1.
     pub overlapping: usize,
     /// What the samples do not determine, and what was assumed in its place, in words.
     pub warnings: Vec<String>,

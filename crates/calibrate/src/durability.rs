@@ -56,7 +56,7 @@ impl Durability {
     }
 
     /// Time of a flush on top of `fixed_us`, that of a command; from the flushes before the data of writes where there are too few others.
-    /// `None` where these are too few, too.
+    /// `None` if these are too few, too.
     pub fn flush_us(&self, fixed_us: f64) -> Option<f64> {
         beyond(&self.flushes, fixed_us).or_else(|| beyond(&self.preflushes, fixed_us))
     }

@@ -73,7 +73,7 @@ fn jobs_of(entry: &Value, global: &Value) -> Result<Vec<Job>> {
     Ok(jobs)
 }
 
-/// One direction of a job; `None` where it did no I/O.
+/// One direction of a job; `None` if it did no I/O.
 fn job(side: &Value, op: Op, name: &str) -> Result<Option<Job>> {
     let count = side["total_ios"].as_u64().unwrap_or(0);
     if count == 0 {

@@ -1,6 +1,6 @@
 //! The results of fio in a text: JSON objects, with what fio and others print around and between them.
 //!
-//! fio prints notes and errors to where its JSON goes, `--output-format=json,normal` puts its usual text behind it, and
+//! fio prints notes and errors to where its JSON goes, `--output-format=json,normal` puts its usual text after it, and
 //! `--status-interval` one object each time, of which a later one holds all of an earlier one of the same jobs. In fio's JSON no line
 //! begins with a letter, so lines that do are notes, also within an object.
 

@@ -143,7 +143,7 @@ fn assumed_link(groups: &[Group], warnings: &mut Vec<String>) -> Option<f64> {
     Some(us)
 }
 
-/// All that is fitted; `None` where the samples hold nothing for it.
+/// All that is fitted; `None` if the samples hold nothing for it.
 pub(crate) struct Fitted {
     pub timing: Timing,
     /// Whether there are reads.

@@ -35,7 +35,7 @@ pub(crate) fn woken_above(mut delays_us: Vec<f64>) -> f64 {
 }
 
 /// The gap that separates woken requests from others with the fewest misclassified, at the geometric mean of the gaps on
-/// both sides; `None` where the delays show no sleep.
+/// both sides; `None` if the delays show no sleep.
 pub(crate) fn fit(waits: &[Wait]) -> Option<PowerFit> {
     let mut by_gap: Vec<Wait> = waits.iter().copied().filter(|wait| wait.gap_us > 0.0).collect();
     by_gap.sort_by(|one, other| one.gap_us.total_cmp(&other.gap_us));

@@ -81,7 +81,7 @@ struct Timed {
     request: Request,
     begin: Nanos,
     complete: Nanos,
-    /// From the end of all requests before it to its arrival; below 0 where it found one unfinished.
+    /// From the end of all requests before it to its arrival; below 0 if it found one unfinished.
     gap_ns: Option<i64>,
 }
 

@@ -93,7 +93,7 @@ impl<'a> Closure<'a> {
         }
     }
 
-    /// Takes out of each zone what stands behind the first write that is lacking, so that a write that was left out stays out.
+    /// Takes out of each zone what stands after the first write that is lacking, so that a write that was left out stays out.
     pub fn drop_behind_gaps(&self, levels: &mut Levels) {
         for order in &self.zones {
             let gap = order.writes.iter().position(|(_, atom, level)| levels[*atom] < *level);

@@ -69,7 +69,7 @@ pub(crate) struct Durable {
     discards: Vec<(u64, u64, Version)>,
     /// Sectors whose cells are behind a promise.
     missing: BTreeMap<u64, (Version, Promise)>,
-    /// Programs under way: command, sector, sectors; kept for a device that tears.
+    /// Programs in progress: command, sector, sectors; kept for a device that tears.
     under_way: Vec<(u32, u64, u32)>,
     /// Of a device that repeats them after a cut: the late discards.
     repeated: Option<Repeated>,
@@ -225,7 +225,7 @@ impl Durable {
         all
     }
 
-    /// Blocks that differ from the contents after a cut: programs under way leave the first half of their sectors, and discards are
+    /// Blocks that differ from the contents after a cut: programs in progress leave the first half of their sectors, and discards are
     /// repeated.
     pub fn cut(&self, cut: Nanos, commands: &[Logged]) -> BTreeMap<u64, Block> {
         let mut changes = BTreeMap::new();

@@ -52,9 +52,9 @@ impl Problem {
 pub struct Recovered {
     /// The first problem, from below.
     pub problem: Option<Problem>,
-    /// The contents of the files that were asked for; none where there is no such file, or a problem.
+    /// The contents of the files that were asked for; none if there is no such file, or a problem.
     pub files: Vec<Option<Vec<u8>>>,
-    /// All that is below the folder that was asked for; none where there is no such folder, or a problem.
+    /// All that is below the folder that was asked for; none if there is no such folder, or a problem.
     pub tree: Option<Vec<Node>>,
     /// Writes that the recovery of layers did.
     pub layer_writes: usize,

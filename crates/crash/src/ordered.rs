@@ -116,7 +116,7 @@ pub(crate) struct OrderedData {
 }
 
 impl OrderedData {
-    /// Begins with a file system; `None` where it is made for another mode than `data=ordered`.
+    /// Begins with a file system; `None` if it is made for another mode than `data=ordered`.
     ///
     /// # Errors
     /// Where it cannot be read.
@@ -250,7 +250,7 @@ impl OrderedData {
         inodes
     }
 
-    /// The data blocks of inodes; none of what is no regular file, `None` where it cannot be told.
+    /// The data blocks of inodes; none of what is no regular file, `None` if it cannot be told.
     fn mapped(&self, inodes: impl Iterator<Item = u32>) -> Result<Vec<Option<Mapped>>> {
         let filesystem = Filesystem::open(&self.metadata)?;
         Ok(inodes

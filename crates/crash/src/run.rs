@@ -115,7 +115,7 @@ pub(crate) struct RunBuilder {
     acknowledgements: Vec<Box<str>>,
     marks: Vec<Box<str>>,
     limits: [u64; 2],
-    /// Whether the beginnings of programs matter: a device that tears leaves a part of those under way.
+    /// Whether the beginnings of programs matter: a device that tears leaves a part of those in progress.
     tears: bool,
 }
 
@@ -337,7 +337,7 @@ impl RunBuilder {
         ))
     }
 
-    /// The place of a command, by its number; none where it came before the log began.
+    /// The place of a command, by its number; none if it came before the log began.
     fn find(&self, port: Port, number: u64) -> Result<Option<u32>> {
         let all = &self.commands[port as usize];
         match all.binary_search_by_key(&number, |logged| logged.number) {

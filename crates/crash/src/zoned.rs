@@ -1,4 +1,4 @@
-//! Zones after a cut, which are written in order: a beginning of each is left, and its write pointer stands right behind.
+//! Zones after a cut, which are written in order: a beginning of each is left, and its write pointer stands right after.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use emmclab_layers::Zones;
 use crate::contents::{BLOCK, Block, Contents};
 use crate::spool::Source;
 
-/// The write pointers of a disk: behind the last sector of each zone that holds anything. Costs as much as there are blocks that were
+/// The write pointers of a disk: after the last sector of each zone that holds anything. Costs as much as there are blocks that were
 /// ever written.
 pub(crate) fn write_pointers(zones: &Zones, base: &Contents, changes: &BTreeMap<u64, Block>) -> Vec<u64> {
     let mut pointers: Vec<u64> = (0..zones.count).map(|zone| zones.start(zone)).collect();
@@ -22,7 +22,7 @@ pub(crate) fn write_pointers(zones: &Zones, base: &Contents, changes: &BTreeMap<
     pointers
 }
 
-/// Takes away what stands behind a gap of a zone: programs of several planes end in any order, and the device finds the beginning alone.
+/// Removes the data after a gap in a zone: programs of several planes end in any order, and the device only finds the data before the gap.
 pub(crate) fn keep_beginnings(zones: &Zones, base: &Contents, changes: &mut BTreeMap<u64, Block>) {
     let mut blocks: Vec<u64> = base.blocks().map(|(block, _)| block).chain(changes.keys().copied()).collect();
     blocks.retain(|block| zones.zone_of(block * BLOCK).is_some());

@@ -18,7 +18,7 @@ struct Planned {
     durable: Nanos,
     lpn: Lpn,
     to: Ppn,
-    /// Place of the version before; `None` where there is none, or where its block has been erased since.
+    /// Place of the version before; `None` if there is none, or where its block has been erased since.
     from: Option<Ppn>,
     /// Whether the program carried that version on, without data of the host.
     carried: bool,

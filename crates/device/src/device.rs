@@ -136,7 +136,7 @@ impl Device {
         self.ftl.slc_blocks()
     }
 
-    /// Takes a request. Returns its completion, or `None` where that is not known yet (reads go first and it is a write)
+    /// Takes a request. Returns its completion, or `None` if that is not known yet (reads go first and it is a write)
     /// or the device has stopped ([`Device::stop`]).
     ///
     /// # Errors
@@ -179,7 +179,7 @@ impl Device {
     }
 
     /// Takes a packed command: requests of one operation, read or write, that all come at the same time. A single one is
-    /// taken as a command of its own. Returns the completion of all, or `None` where the device has stopped.
+    /// taken as a command of its own. Returns the completion of all, or `None` if the device has stopped.
     ///
     /// # Errors
     /// As [`Device::submit`]; [`Kind::Value`](emmclab_base::Kind::Value) also for entries that cannot be packed.
@@ -230,7 +230,7 @@ impl Device {
         let _ = self.act(Work::Advance(until), observer);
     }
 
-    /// When the device will next do something that may complete a request that it holds; `None` where it holds none.
+    /// When the device will next do something that may complete a request that it holds; `None` if it holds none.
     pub fn next_event(&self) -> Option<Nanos> {
         self.controller.next_event(&self.nand)
     }

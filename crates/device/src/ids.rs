@@ -42,7 +42,7 @@ ids! {
 }
 
 impl Lpn {
-    /// The unit so many behind this one.
+    /// The unit that is `count` units after this one.
     #[inline]
     #[must_use]
     pub const fn plus(self, count: u32) -> Self {
@@ -51,7 +51,7 @@ impl Lpn {
 }
 
 impl Ppn {
-    /// The place so many behind this one.
+    /// The physical page number that is `count` after this one.
     #[inline]
     #[must_use]
     pub const fn plus(self, count: u32) -> Self {

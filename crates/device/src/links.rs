@@ -124,7 +124,7 @@ impl<T: Copy> Links<T> {
         std::iter::successors(next(list.oldest), move |place| next(self.nodes[*place as usize].newer))
     }
 
-    /// Place of the next newer value of the same list; [`NONE`] behind the newest.
+    /// Place of the next newer value of the same list; [`NONE`] after the newest.
     #[inline]
     pub fn newer(&self, place: u32) -> u32 {
         self.nodes[place as usize].newer

@@ -60,7 +60,7 @@ impl Lru {
         place as usize
     }
 
-    /// Takes a key out; false where it is not there.
+    /// Takes a key out; false if it is not there.
     pub fn remove(&mut self, key: u32) -> bool {
         let Some(place) = self.indices[key as usize].checked_sub(1) else { return false };
         self.nodes.remove(&mut self.order, place);

@@ -1,7 +1,7 @@
 //! The durable contents of a simulated device, checked against its promises.
 //!
 //! [`Persistence`] keeps both sides of the [contract](crate::contract): the promises, made from commands and completions alone, and
-//! the facts, made from page programs alone. It is an observer: it costs nothing where it is not used.
+//! the facts, made from page programs alone. It is an observer: it costs nothing if it is not used.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;

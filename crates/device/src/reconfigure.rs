@@ -139,7 +139,7 @@ impl DeviceConfig {
 
 impl Device {
     /// Goes on from `at` with the settings of `to` in place of those of `from`, which it has; everything that begins before `at` was
-    /// done ([`Device::advance`]). Programs and erases under way keep their times; idle times count anew from `at`. Returns what
+    /// done ([`Device::advance`]). Programs and erases in progress keep their times; idle times count anew from `at`. Returns what
     /// changed.
     ///
     /// # Errors

@@ -47,6 +47,6 @@ pub struct Zone {
     pub start: u64,
     /// Its length in sectors.
     pub sectors: u64,
-    /// The sector that is written next; of a full zone, the one behind its last.
+    /// The sector that is written next; of a full zone, the one after its last.
     pub write_pointer: u64,
 }

@@ -29,7 +29,7 @@
 //! # What is as in Linux, and what is not
 //!
 //! The replay follows Linux 6.12 to 6.18, not e2fsck, where they differ: a journal is replayed only where the superblock asks for
-//! it (`e2fsck -y` replays any log that is not empty), wraps before the blocks of fast commits (e2fsck 1.47 behind them), and
+//! it (`e2fsck -y` replays any log that is not empty), wraps before the blocks of fast commits (e2fsck 1.47 after them), and
 //! stops at a home block outside of the disk (e2fsck goes on). [`Replay::refused`] says where Linux does not mount what e2fsck
 //! repairs. Only what is needed is checked: a bad descriptor of a block group that no path leads to does not refuse the mount here.
 //!

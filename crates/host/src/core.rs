@@ -31,7 +31,7 @@ impl Core {
         id
     }
 
-    /// Makes a task await a bio, where it is still under way: whether it is.
+    /// Makes a task await a bio, where it is still in progress: whether it is.
     pub fn await_bio(&mut self, bio: BioId, task: TaskId) -> bool {
         self.queue.await_bio(bio, task, &mut self.tasks)
     }

@@ -86,7 +86,7 @@ pub(crate) fn write_pages<F: Filesystem + ?Sized>(
     Left { more: left == 0 && core.cache.next_dirty(inode, at).is_some(), again }
 }
 
-/// Writes all dirty pages of a file for a task that waits for them, and awaits those on their way. `None` where the file system is not
+/// Writes all dirty pages of a file for a task that waits for them, and awaits those on their way. `None` if the file system is not
 /// ready; else whether a page has to be written once more.
 pub(crate) fn write_all(core: &mut Core, fs: &mut dyn Filesystem, inode: u32, task: TaskId) -> Option<bool> {
     let round = Round { waiter: Some(task), pages: TURN, ..Round::all(core.cause(task)) };

@@ -16,7 +16,7 @@ pub(crate) fn sealed(header: &[u8]) -> bool {
     })
 }
 
-/// Whether the data behind a header is as it was written.
+/// Whether the data after a header is as it was written.
 pub(crate) fn whole(header: &[u8], data: &[u8]) -> bool {
     stored(header, Plan::DATA_CHECKSUM_AT) == Some(checksum(data))
 }

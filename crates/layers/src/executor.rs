@@ -28,7 +28,7 @@ pub trait Disk {
     #[expect(clippy::missing_errors_doc, reason = "as above")]
     fn flush(&mut self) -> io::Result<()>;
 
-    /// The write pointer of the zone that begins at a sector; `None` where there is none.
+    /// The write pointer of the zone that begins at a sector; `None` if there is none.
     ///
     /// # Errors
     /// As for the others.
@@ -37,7 +37,7 @@ pub trait Disk {
     }
 }
 
-/// A plan under way.
+/// A plan in progress.
 #[derive(Debug)]
 pub struct Running {
     /// The level that its commands to disk 0 go to; that disk where there is none.
@@ -189,7 +189,7 @@ impl<D: Disk> Executor<D> {
         self.at_level(0, &request(op, sector, sectors, Modifiers::empty()), &[], &mut [])
     }
 
-    /// Begins a request that others run beside; `None` where the layer defers it. Finish it with [`Executor::advance`]. A
+    /// Begins a request that others run beside; `None` if the layer defers it. Finish it with [`Executor::advance`]. A
     /// request with flags that the top layer does not accept is several, which run with no other beside them.
     pub fn begin(&mut self, op: Op, sector: u64, sectors: u32, modifiers: Modifiers) -> Option<Running> {
         self.begin_at(0, &request(op, sector, sectors, modifiers), &[])
@@ -209,7 +209,7 @@ impl<D: Disk> Executor<D> {
         Ok(complete)
     }
 
-    /// Runs the next stage of background work of a level; false where there is nothing to do now.
+    /// Runs the next stage of background work of a level; false if there is nothing to do now.
     ///
     /// # Errors
     /// As the disks give them.

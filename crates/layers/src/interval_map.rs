@@ -173,13 +173,13 @@ impl IntervalMap {
         Extent { sector: self.first(list) + u64::from(offset), sectors, place }
     }
 
-    /// List and index of the first run that ends behind `sector`, if it begins before `end`.
+    /// List and index of the first run that ends after `sector`, if it begins before `end`.
     #[inline]
     fn find(&self, sector: u64, end: u64) -> Option<(usize, usize)> {
         self.up_to(end, self.seek(sector))
     }
 
-    /// Position of the first run that ends behind `sector`, if it is in its list or the one before; else the end of its list.
+    /// Position of the first run that ends after `sector`, if it is in its list or the one before; else the end of its list.
     #[inline]
     fn seek(&self, sector: u64) -> (usize, usize) {
         let list = ((sector >> self.shift) as usize).min(self.lists.len() - 1);
@@ -193,7 +193,7 @@ impl IntervalMap {
         (list, self.lists[list].partition_point(|entry| entry.offset + entry.sectors <= offset))
     }
 
-    /// This place, or that of the next run if it is the end of a list; `None` where no run before `end` follows.
+    /// This place, or that of the next run if it is the end of a list; `None` if no run before `end` follows.
     #[inline]
     fn up_to(&self, end: u64, (mut list, mut index): (usize, usize)) -> Option<(usize, usize)> {
         while index == self.lists[list].len() {

@@ -51,7 +51,7 @@ pub struct Area {
 }
 
 /// The zones of a disk that are written in order, each at its write pointer, and reset by a discard of all their sectors (zoned UFS). What
-/// a cut of power leaves of one is a beginning of it, and its write pointer stands right behind that.
+/// a cut of power leaves of one is a beginning of it, and its write pointer stands right after that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Zones {
     /// Sector of the first one; what lies before it may be written anywhere.
@@ -69,7 +69,7 @@ pub struct Zones {
 }
 
 impl Zones {
-    /// The zone of a sector; `None` before the first one and behind the last.
+    /// The zone of a sector; `None` before the first one and after the last.
     pub fn zone_of(&self, sector: u64) -> Option<u32> {
         let zone = sector.checked_sub(self.first)? / self.sectors;
         (zone < u64::from(self.count)).then_some(zone as u32)
@@ -94,7 +94,7 @@ pub struct Below {
     pub program_sectors: u32,
     /// Sectors that the cache of disk 0 has room for.
     pub cache_sectors: u64,
-    /// Sectors that disk 0 erases at a time, all its planes together; 0 where that is not known.
+    /// Sectors that disk 0 erases at a time, all its planes together; 0 if that is not known.
     pub erase_sectors: u32,
     /// The zones of disk 0, where it has some.
     pub zones: Option<Zones>,
@@ -123,7 +123,7 @@ pub trait ReadAt {
     /// As the disk gives them.
     fn read_at(&mut self, disk: u8, sector: u64, buffer: &mut [u8]) -> io::Result<()>;
 
-    /// The write pointer of the zone of a disk below that begins at `sector`; of a full zone, the sector behind its last. `None` where
+    /// The write pointer of the zone of a disk below that begins at `sector`; of a full zone, the sector after its last. `None` where
     /// the disk has no zones, or does not tell.
     ///
     /// # Errors

@@ -72,7 +72,7 @@ fn seal(data: &mut [u8], sectors: u32) {
     head[Plan::CHECKSUM_AT..Plan::CHECKSUM_AT + 8].copy_from_slice(&sum.to_le_bytes());
 }
 
-/// The bytes behind the memories of a plan, but for those that the layer made.
+/// The bytes after the memories of a plan, but for those that the layer made.
 #[derive(Debug)]
 pub struct Bytes<'a> {
     /// [`Memory::Payload`].

@@ -20,14 +20,14 @@ pub struct HostRequest {
 }
 
 impl HostRequest {
-    /// The sector behind the last one.
+    /// The sector after the last one.
     #[inline]
     pub fn end(&self) -> u64 {
         self.sector + u64::from(self.sectors)
     }
 
     /// Plans the request as several that have no flags but `accepted`, and promise as much or more: a preflush is a flush
-    /// before, a durable write has a flush after it, and a barrier is a flush. False where it can go as it is.
+    /// before, a durable write has a flush after it, and a barrier is a flush. False if it can go as it is.
     pub fn expand(&self, accepted: Modifiers, plan: &mut Plan) -> bool {
         let refused = self.modifiers.of(self.op).difference(accepted.union(Modifiers::META));
         if refused.is_empty() {

@@ -51,7 +51,7 @@ pub struct LiveOptions {
 /// The state that the exports and the thread of the clock share.
 struct Shared {
     core: Mutex<Core>,
-    /// Wakes the thread of the clock: something is under way, or the end has come.
+    /// Wakes the thread of the clock: something is in progress, or the end has come.
     wake: Condvar,
     limits: Limits,
 }
@@ -99,7 +99,7 @@ impl LiveDevice {
         &self.found
     }
 
-    /// Cuts the power: requests under way fail, and all that come until [`LiveDevice::restore`]; what was not programmed is lost.
+    /// Cuts the power: requests in progress fail, and all that come until [`LiveDevice::restore`]; what was not programmed is lost.
     ///
     /// # Errors
     /// Where the image cannot be written, or a layer cannot recover.
@@ -107,7 +107,7 @@ impl LiveDevice {
         self.changed(Core::cut)
     }
 
-    /// The workload says what it was told is safe: the line goes into the log, behind every completion that was sent.
+    /// The workload says what it was told is safe: the line goes into the log, after every completion that was sent.
     pub fn acknowledge(&self, text: &str) {
         self.shared.core().acknowledge(text);
     }
@@ -154,7 +154,7 @@ impl LiveDevice {
     /// A later [`LiveDevice::result`] has that time only if no request came in between.
     ///
     /// # Errors
-    /// On a clock that follows the host's, and with requests under way.
+    /// On a clock that follows the host's, and with requests in progress.
     pub fn drain(&self) -> Result<SimulationResult> {
         self.changed(Core::drain)
     }
@@ -194,7 +194,7 @@ impl LiveDevice {
         self.shared.core().broken.take()
     }
 
-    /// Ends in good order: requests under way are finished, the device programs what it holds, image and state are saved, the
+    /// Ends in good order: requests in progress are finished, the device programs what it holds, image and state are saved, the
     /// trace is put in place. Returns the sum of the run. Requests that come later fail.
     ///
     /// # Errors

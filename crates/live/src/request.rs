@@ -35,7 +35,7 @@ enum Next {
     Flush,
 }
 
-/// A request whose commands are under way.
+/// A request whose commands are in progress.
 pub(crate) struct Pending {
     tag: u64,
     pub to: Arc<dyn Completions>,
@@ -118,7 +118,7 @@ impl Pending {
         }
     }
 
-    /// Adds the commands that come next, once none is under way.
+    /// Adds the commands that come next, once none is in progress.
     pub fn go_on(&mut self, parts: &mut Vec<Part>) {
         if self.open > 0 {
             return;

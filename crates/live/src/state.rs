@@ -281,7 +281,7 @@ fn write(path: &Path, head: &Head, device: &Device) -> Result<()> {
     file.commit()
 }
 
-/// The state beside an image; `None` where there is none.
+/// The state beside an image; `None` if there is none.
 fn load(path: &Path, config: &DeviceConfig, layers: &[LayerConfig]) -> Result<Option<(Head, Device)>> {
     let fail = |error| Error::io(path, error);
     let mut file = match fs::File::open(path) {

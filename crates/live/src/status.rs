@@ -16,7 +16,7 @@ fn times() -> Result<Histogram<u64>> {
     Histogram::new_with_bounds(1, LONGEST, 2).map_err(|error| Error::new(Kind::Config, error.to_string()))
 }
 
-/// A percentile of a histogram of ns, in us; `None` where it is empty.
+/// A percentile of a histogram of ns, in us; `None` if it is empty.
 fn us_at(times: &Histogram<u64>, percentile: f64) -> Option<f64> {
     (!times.is_empty()).then(|| times.value_at_percentile(percentile) as f64 / 1000.0)
 }
@@ -40,7 +40,7 @@ pub struct Status {
     pub bytes_written: u64,
     /// Requests that failed so far.
     pub failed: u64,
-    /// Requests under way.
+    /// Requests in progress.
     pub open: usize,
     /// Simulated time since the last look, s.
     pub interval_s: f64,

@@ -113,7 +113,7 @@ impl Recording {
         self.writer.write(&batch)
     }
 
-    /// Puts the file in place; its note names the settings that changed meanwhile. Requests under way are left out.
+    /// Puts the file in place; its note names the settings that changed meanwhile. Requests in progress are left out.
     pub fn finish(mut self, changes: &[SettingChange]) -> Result<()> {
         if let Some(note) = self.header.note.as_mut().filter(|_| !changes.is_empty()) {
             let each = changes

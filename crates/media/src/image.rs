@@ -25,7 +25,7 @@ static ZEROS: [u8; 1 << 16] = [0; 1 << 16];
 pub struct Run {
     /// Length in sectors.
     pub sectors: u64,
-    /// Whether it holds data; false where it reads as zeros.
+    /// Whether it holds data; false if it reads as zeros.
     pub data: bool,
 }
 

@@ -220,7 +220,7 @@ impl Media {
     }
 
     /// Power was lost at `at`: everything that was not programmed is gone. A device that lies ([`Lie::Tear`]) keeps the first half of
-    /// programs under way, or ([`Lie::LateTrim`]) repeats discards.
+    /// programs in progress, or ([`Lie::LateTrim`]) repeats discards.
     ///
     /// # Errors
     /// As [`Media::land`].

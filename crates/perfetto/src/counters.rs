@@ -120,7 +120,7 @@ impl Throughput {
         Ok(())
     }
 
-    /// The value of the first bin; zeros behind a zero are not repeated.
+    /// The value of the first bin; zeros after a zero are not repeated.
     fn show<W: Write>(&mut self, tracks: &mut Tracks<W>, bytes: u64) -> io::Result<()> {
         if bytes == 0 && !self.flows {
             return Ok(());

@@ -1,4 +1,4 @@
-//! Requests: a row for each of those that send them, and above them how many are under way and how much data flows.
+//! Requests: a row for each of those that send them, and above them how many are in progress and how much data flows.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -11,7 +11,7 @@ use crate::counters::{Steps, Throughput};
 use crate::row::{Row, Slice};
 use crate::tracks::{Argument, TrackId, Tracks};
 
-/// Requests that are counted as under way at a time, at most: their ends are kept.
+/// Requests that are counted as in progress at a time, at most: their ends are kept.
 const MOST_UNDER_WAY: usize = 1 << 20;
 
 /// A request as it is drawn, from its arrival to its completion.

@@ -43,7 +43,7 @@ struct Lane {
 }
 
 impl Row {
-    /// A row below `parent`, behind those made before; it is written with its first slice.
+    /// A row below `parent`, after those made before; it is written with its first slice.
     pub fn new<W: Write>(tracks: &mut Tracks<W>, parent: TrackId, name: &str) -> Self {
         let number = tracks.next_number();
         Self { parent, name: name.to_owned(), number, lanes: Vec::new(), instants: None }

@@ -140,7 +140,7 @@ impl Quarters {
 }
 
 /// Spearman's rank correlation of rows and columns of a table of counts, in the order of both: 1 where a higher row always has a higher
-/// column. Values of one row or column are equal and have the mean of their ranks. None where either has a single value.
+/// column. Values of one row or column are equal and have the mean of their ranks. None if either has a single value.
 pub(crate) fn rank_correlation(table: &[&[u64]]) -> Option<f64> {
     let columns = table.iter().map(|row| row.len()).max()?;
     let of_rows: Vec<u64> = table.iter().map(|row| row.iter().sum()).collect();
@@ -203,7 +203,7 @@ fn three_digits(value: f64) -> String {
     if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
 }
 
-/// `part` of `whole` in percent; `None` where there is no whole.
+/// `part` of `whole` in percent; `None` if there is no whole.
 pub(crate) fn pct(part: u64, whole: u64) -> Option<f64> {
     (whole > 0).then(|| 100.0 * part as f64 / whole as f64)
 }

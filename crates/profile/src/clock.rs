@@ -12,7 +12,7 @@ pub(crate) struct Jumps<'a> {
     /// In the order of the requests.
     all: Vec<ClockJump>,
     /// Time between the first and the last arrival without jumps, nanoseconds, where the reader knows better: requests
-    /// behind a backward jump stand among those before it.
+    /// after a backward jump stand among those before it.
     without_ns: Option<i64>,
 }
 
@@ -44,7 +44,7 @@ impl<'a> Jumps<'a> {
         self.all.iter().map(row).collect()
     }
 
-    /// The key figures without the jumps that are left in the trace; `None` where there are none.
+    /// The key figures without the jumps that are left in the trace; `None` if there are none.
     pub fn figures_without(&self, tables: &Tables, arrivals: &Arrivals, queue: &Queue) -> Option<KeyFigures> {
         if let Some(without_ns) = self.without_ns {
             if without_ns == 0 {

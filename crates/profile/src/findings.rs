@@ -41,7 +41,7 @@ pub(crate) fn findings(report: &ProfileReport, values: Judged) -> Vec<Finding> {
 pub(crate) struct Judged {
     pub small_pct: Option<f64>,
     pub mean_gap_ms: Option<f64>,
-    /// Without the [`FEW_GAPS`] longest gaps, as all that ends in `without_few`; `None` where none is left.
+    /// Without the [`FEW_GAPS`] longest gaps, as all that ends in `without_few`; `None` if none is left.
     pub mean_gap_without_few_ms: Option<f64>,
     pub above_16_ms_pct: Option<f64>,
     pub buffer_hit_pct: Option<f64>,

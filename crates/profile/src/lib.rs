@@ -55,7 +55,7 @@ pub use report::{JournalReport, ProfileReport};
 /// Gaps without which a verdict has to hold: what rests on fewer shows nothing of the workload.
 const FEW_GAPS: usize = 10;
 
-/// Nanoseconds from one time to another; 0 where the other is not later.
+/// Nanoseconds from one time to another; 0 if the other is not later.
 #[inline]
 fn elapsed(from: emmclab_trace::Nanos, to: emmclab_trace::Nanos) -> u64 {
     to.0.saturating_sub(from.0).max(0) as u64

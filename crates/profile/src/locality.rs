@@ -34,7 +34,7 @@ struct Place {
     sector: u64,
 }
 
-/// Requests one behind the other.
+/// Requests one after the other.
 #[derive(Clone, Copy, Debug, Default)]
 struct Run {
     requests: u64,

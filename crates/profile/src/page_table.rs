@@ -61,7 +61,7 @@ impl Page {
         self.0[2] = (self.0[2] & (COUNT_MAX | STARTED)) | ((at_us >> 40) as u32) << COUNT_BITS;
     }
 
-    /// Notes that a request starts on the first sector; true where one has before.
+    /// Notes that a request starts on the first sector; true if one has before.
     #[inline]
     pub fn start(&mut self) -> bool {
         let before = self.has_started();
@@ -74,7 +74,7 @@ impl Page {
         self.0[2] & STARTED != 0
     }
 
-    /// Adds the state of the page from a later piece of the recording, whose times are `shift_us` behind these.
+    /// Adds the state of the page from a later piece of the recording, whose times are `shift_us` after these.
     pub fn merge(&mut self, later: Page, shift_us: u64) {
         let writes = self.writes().saturating_add(later.writes()).min(COUNT_MAX);
         let reads = self.reads().saturating_add(later.reads()).min(COUNT_MAX);
@@ -104,7 +104,7 @@ const NEAR_SPACES: usize = 8;
 const NEAR_LEAVES: u64 = 1 << 18;
 
 impl PageTable {
-    /// One more than the leaf's place; 0 where there is no such leaf.
+    /// One more than the leaf's place; 0 if there is no such leaf.
     #[inline]
     fn find(&self, space: u32, number: u64) -> u32 {
         match self.near.get(space as usize) {

@@ -124,7 +124,7 @@ impl Shares {
         self.rows().into_iter().map(|(device, share)| DeviceRow { device, share }).collect()
     }
 
-    /// The names with the most requests first; nothing where no request has a name.
+    /// The names with the most requests first; nothing if no request has a name.
     fn rows(&self) -> Vec<(String, ShareRow)> {
         if self.counts.len() <= 1 {
             return Vec::new();

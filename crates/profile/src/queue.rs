@@ -46,7 +46,7 @@ pub(crate) struct Queue {
 /// State of the queue at an arrival.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Found {
-    /// Unfinished requests; `None` where this request's own completion is unknown.
+    /// Unfinished requests; `None` if this request's own completion is unknown.
     pub depth: Option<u64>,
     /// Nothing is unfinished.
     pub idle: bool,

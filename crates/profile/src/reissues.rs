@@ -166,7 +166,7 @@ impl Reissues {
         Some((step as f64 + 0.5) * STEP_NS as f64 / 1e6)
     }
 
-    /// Shares by idle time; nothing where no request was issued again.
+    /// Shares by idle time; nothing if no request was issued again.
     pub fn rows(&self) -> Vec<ReissueRow> {
         if self.again.iter().all(|count| *count == 0) {
             return Vec::new();

@@ -163,8 +163,8 @@ impl Reuse {
         slot as u32
     }
 
-    /// The distance of a touch of the page at position `before`. Right behind the page that was touched last, it is the
-    /// same: one page less lies behind, and that one more.
+    /// The distance of a touch of the page at position `before`. Right after the page that was touched last, it is the
+    /// same: one page less lies after it, and that one more.
     #[inline]
     fn touch_before(&self, before: usize) -> Touch {
         match self.last {
@@ -268,7 +268,7 @@ impl Reuse {
         distances
     }
 
-    /// Upper edges of the bins, KB, and touches in them; first touches behind the last edge.
+    /// Upper edges of the bins, KB, and touches in them; first touches after the last edge.
     pub fn histogram(&self) -> (Vec<f64>, Vec<u64>) {
         let edges = (0..BINS).map(|bin| (4_u64 << bin) as f64).collect();
         (edges, self.adjusted().into_iter().chain([self.first_touches]).collect())

@@ -34,7 +34,7 @@ pub(crate) struct WakeUp {
     by_service: Delays,
     /// The delays of the first request: the gap before it is known only when pieces are joined.
     first: Option<RequestDelays>,
-    /// The requests behind the longest few gaps.
+    /// The requests after the longest few gaps.
     longest: Largest<RequestDelays, FEW_GAPS>,
 }
 

@@ -30,7 +30,7 @@ type NodeRead<'py> = (
     Bound<'py, PyBytes>,
     Vec<(Bound<'py, PyBytes>, Bound<'py, PyBytes>)>,
 );
-/// The contents of files that were asked for; none where there is no such file.
+/// The contents of files that were asked for; none if there is no such file.
 type FilesRead<'py> = Vec<Option<Bound<'py, PyBytes>>>;
 
 /// A log of a run, indexed.
@@ -461,7 +461,7 @@ fn read_image(image: &Path, wanted: &[String], tree: Option<&str>) -> Result<Rec
     }
 }
 
-/// All that is below a folder of an ext4 image; `None` where there is no such folder.
+/// All that is below a folder of an ext4 image; `None` if there is no such folder.
 #[pyfunction]
 pub(crate) fn read_ext4_tree<'py>(py: Python<'py>, image: PathBuf, folder: &str) -> PyResult<TreeRead<'py>> {
     let found = run(py, || read_image(&image, &[], Some(folder)))?;

@@ -379,7 +379,7 @@ impl PyLive {
         run(py, || self.device.make_plain())
     }
 
-    /// Has the layers move all data that they keep aside, on a free clock without requests under way; gives the result as JSON.
+    /// Has the layers move all data that they keep aside, on a free clock without requests in progress; gives the result as JSON.
     fn drain(&self, py: Python<'_>) -> PyResult<String> {
         run(py, || to_json(&self.device.drain()?))
     }

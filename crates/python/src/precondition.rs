@@ -47,7 +47,7 @@ pub(crate) fn preconditioned_bytes() -> u64 {
 }
 
 /// Makes the device that a run with `options` begins with, or one aged by the traces of readers,
-/// where the folder `images` does not hold it; false where another process is making it.
+/// where the folder `images` does not hold it; false if another process is making it.
 #[pyfunction]
 #[pyo3(signature = (config, options, images, *, images_limit=None, aged_by=None))]
 pub(crate) fn precondition(

@@ -13,7 +13,7 @@ use crate::errors::run;
 use crate::json::to_json;
 use crate::reader::{header_to_python, ledger_to_python};
 
-/// A recording under way; what it set up on the recorded machine is removed when it stops or is dropped.
+/// A recording in progress; what it set up on the recorded machine is removed when it stops or is dropped.
 #[pyclass(name = "Recorder", module = "emmclab._core")]
 pub(crate) struct PyRecorder(Mutex<Option<Recorder>>);
 
@@ -72,7 +72,7 @@ impl PyRecorder {
         header_to_python(py, &header)
     }
 
-    /// The next batch, or None where none came within the time.
+    /// The next batch, or None if none came within the time.
     fn next(&mut self, py: Python<'_>, timeout_s: f64) -> PyResult<Option<PyBatch>> {
         py.check_signals()?;
         let timeout = Duration::try_from_secs_f64(timeout_s).unwrap_or_default();

@@ -29,7 +29,7 @@ pub(crate) const ACCOUNTED: [(&str, EventKind); 2] =
 pub struct BlockEvent {
     /// The kind of event.
     pub kind: EventKind,
-    /// The disk, as the kernel's `dev_t` (major << 20 | minor); 0 where the event is of no disk.
+    /// The disk, as the kernel's `dev_t` (major << 20 | minor); 0 if the event is of no disk.
     pub device: u32,
     /// First sector; 2^64-1 where the kernel knows none.
     pub sector: u64,
@@ -39,7 +39,7 @@ pub struct BlockEvent {
     pub rwbs: [u8; 10],
     /// The task that ran: of a completion the one that was interrupted.
     pub pid: i32,
-    /// Name of that task, filled with zeros; empty where the event has none.
+    /// Name of that task, filled with zeros; empty if the event has none.
     pub comm: [u8; 16],
     /// Whether a completion reports an error.
     pub failed: bool,
@@ -89,7 +89,7 @@ impl BlockDecoder {
         Ok(Self { accounted: true, ..Self::new(kind, format)? })
     }
 
-    /// The event; `None` where the record is too short for its format.
+    /// The event; `None` if the record is too short for its format.
     #[inline]
     pub(crate) fn decode(&self, order: ByteOrder, record: &[u8]) -> Option<BlockEvent> {
         let number = |field: &Field| field.number(order, record);

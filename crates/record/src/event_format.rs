@@ -14,7 +14,7 @@ enum Storage {
     Inline,
     /// The field holds offset (low half) and length (high half) of a text further back in the record.
     DataLoc,
-    /// As `DataLoc`, with the offset counted from behind the field (kernel 5.17 and later).
+    /// As `DataLoc`, with the offset counted from after the field (kernel 5.17 and later).
     RelLoc,
 }
 
@@ -76,7 +76,7 @@ impl Field {
         self.is_text
     }
 
-    /// The field as a number, sign carried on; `None` where the record is too short or the field is no number.
+    /// The field as a number, sign carried on; `None` if the record is too short or the field is no number.
     #[inline]
     pub fn number(&self, order: ByteOrder, record: &[u8]) -> Option<i64> {
         if self.signed {
@@ -86,13 +86,13 @@ impl Field {
         }
     }
 
-    /// The field as text up to its first zero byte; `None` where the record is too short.
+    /// The field as text up to its first zero byte; `None` if the record is too short.
     #[inline]
     pub fn text<'a>(&self, order: ByteOrder, record: &'a [u8]) -> Option<&'a [u8]> {
         self.bytes(order, record).map(unfilled)
     }
 
-    /// All bytes of the field; `None` where the record is too short.
+    /// All bytes of the field; `None` if the record is too short.
     #[inline]
     pub fn bytes<'a>(&self, order: ByteOrder, record: &'a [u8]) -> Option<&'a [u8]> {
         let (at, size) = match self.storage {

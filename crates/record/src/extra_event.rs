@@ -14,7 +14,7 @@ pub(crate) struct ExtraDecoder {
 }
 
 impl ExtraDecoder {
-    /// Finds the fields in this kernel's format; `None` where it has too few of those that are known.
+    /// Finds the fields in this kernel's format; `None` if it has too few of those that are known.
     pub(crate) fn new(event: KernelEvent, format: &EventFormat) -> Option<Self> {
         let pid = format.field("common_pid")?.clone();
         let known = format.fields().filter_map(|field| {
@@ -30,7 +30,7 @@ impl ExtraDecoder {
         event.is_complete_in(&values).then_some(Self { event, pid, fields })
     }
 
-    /// The event; `None` where the record is too short for its format.
+    /// The event; `None` if the record is too short for its format.
     #[inline]
     pub(crate) fn decode(&self, order: ByteOrder, record: &[u8]) -> Option<DecodedEvent> {
         let mut values = Values::default();

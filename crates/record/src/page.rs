@@ -15,7 +15,7 @@ const LARGEST_PAGE: usize = 1 << 22;
 
 /// Set in `commit` where events were lost before this page.
 const MISSED_EVENTS: u64 = 1 << 31;
-/// Set in `commit` where their number is stored behind the data.
+/// Set in `commit` where their number is stored after the data.
 const MISSED_STORED: u64 = 1 << 30;
 /// The bytes in use: the rest of `commit` below the flags.
 const USED: u64 = (1 << 27) - 1;
@@ -190,7 +190,7 @@ impl<'a> Page<'a> {
         Error::new(Kind::Syntax, "a ring-buffer record does not fit into its page").at_offset(at as u64)
     }
 
-    /// The next record or the end; `None` where a record leaves the page.
+    /// The next record or the end; `None` if a record leaves the page.
     fn advance(&mut self) -> Option<Step<'a>> {
         loop {
             if self.at >= self.records.len() {

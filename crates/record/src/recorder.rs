@@ -181,7 +181,7 @@ impl Recorder {
         &self.header
     }
 
-    /// The next batch, in order of arrival; `None` where none came within `timeout`, or the recording has ended.
+    /// The next batch, in order of arrival; `None` if none came within `timeout`, or the recording has ended.
     pub fn next_batch(&self, timeout: Duration) -> Option<Batch> {
         let batch = self.batches.as_ref()?.recv_timeout(timeout).ok()?;
         self.shared.waiting.fetch_sub(1, Ordering::Relaxed);
@@ -347,7 +347,7 @@ impl Worker {
             || self.shared.waiting.load(Ordering::Relaxed) < WAITING_BATCHES
     }
 
-    /// Gives on batches of at least so many requests; true where there was one.
+    /// Gives on batches of at least so many requests; true if there was one.
     fn give(&mut self, at_least: usize) -> bool {
         let mut any = false;
         loop {

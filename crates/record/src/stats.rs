@@ -16,7 +16,7 @@ const LONGEST_NS: u64 = 120_000_000_000;
 /// The requests of one process by one operation since the last snapshot.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ProcessStats {
-    /// Name of the process; empty where unknown, or of the rest where there are very many.
+    /// Name of the process; empty if unknown, or of the rest where there are very many.
     pub process: String,
     /// The operation.
     pub op: Op,

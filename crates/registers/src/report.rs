@@ -32,7 +32,7 @@ pub struct Report {
 pub struct Fact {
     /// What it is about.
     pub topic: &'static str,
-    /// What the device says; nothing where it is not known.
+    /// What the device says; nothing if it is not known.
     pub text: Option<String>,
     /// The fields that say so.
     pub from: Vec<&'static str>,
@@ -45,9 +45,9 @@ pub struct FieldRow {
     pub name: &'static str,
     /// The register or descriptor, with the number of a logical unit.
     pub register: String,
-    /// Its place in the register, as `[252:249]` or `0x10`; empty where it has none.
+    /// Its place in the register, as `[252:249]` or `0x10`; empty if it has none.
     pub place: String,
-    /// Its value; a long number or a text as text; nothing where it is not known.
+    /// Its value; a long number or a text as text; nothing if it is not known.
     pub value: Option<Value>,
     /// Its meaning.
     pub meaning: &'static str,

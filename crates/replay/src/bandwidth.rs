@@ -1,5 +1,5 @@
 //! Bandwidth of synchronous direct I/O by the size of the transfers, as a program sees it and as Kim and Kim measured it for
-//! Table II of their paper on Advil, with FUA or a flush behind each write; random writes that go on; and the time of single commands.
+//! Table II of their paper on Advil, with FUA or a flush after each write; random writes that go on; and the time of single commands.
 //!
 //! The device holds data, where Table II is measured everywhere. A file in the midst of it is read and written sequentially or at aligned
 //! random places; every figure begins on the same device and moves as many bytes as the file has.
@@ -188,7 +188,7 @@ impl UsedDevice {
         Ok((file.count * file.unit * 512) as f64 / MB / took.max(Nanos(1)).as_secs_f64())
     }
 
-    /// Times of a write of so many KB with FUA, and of a plain one with the flush behind it, in us: means over random places, with pauses
+    /// Times of a write of so many KB with FUA, and of a plain one with the flush after it, in us: means over random places, with pauses
     /// in which the device does not fall asleep.
     ///
     /// # Errors

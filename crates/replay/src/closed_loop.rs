@@ -76,7 +76,7 @@ impl ClosedLoop {
         out.extend(taken.filter_map(|(number, at)| Some((number?, at))));
     }
 
-    /// Ends the run and sums it up, after every request that is under way; the recorder has its files to put in place.
+    /// Ends the run and sums it up, after every request that is in progress; the recorder has its files to put in place.
     ///
     /// # Errors
     /// For a broken invariant under `check`.

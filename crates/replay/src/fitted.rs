@@ -207,7 +207,7 @@ const CLASS: f64 = 0.15;
 
 fn emmc50(config: &DeviceConfig, of: &str) -> Result<Vec<FittedFigure>> {
     let device = UsedDevice::half_full(config)?;
-    // The device of these times writes through, so that only the sum of a write and the flush behind it is to be met.
+    // The device of these times writes through, so that only the sum of a write and the flush after it is to be met.
     let times = commands(&device, of, "")?.into_iter().skip(2);
     let mut out: Vec<_> = times.map(|figure| figure.within(CLASS)).collect();
     let row = &["eMMC 5.0 PRO 64 GB"];
@@ -351,7 +351,7 @@ fn fast12(config: &DeviceConfig, vendor: &str) -> Result<Vec<FittedFigure>> {
     Ok(vec![sequential, rate, iops])
 }
 
-/// Single commands of 4 KB, and a plain write with the flush behind it.
+/// Single commands of 4 KB, and a plain write with the flush after it.
 fn commands(device: &UsedDevice, of: &str, how: &str) -> Result<Vec<FittedFigure>> {
     let times = device.command_times()?;
     let name = |what: &str| format!("{what}, 4 KB{how}");

@@ -144,7 +144,7 @@ impl ImageStore {
         Ok(device)
     }
 
-    /// Makes the aged device where the store does not hold it; false where another process is making it.
+    /// Makes the aged device where the store does not hold it; false if another process is making it.
     ///
     /// # Errors
     /// As [`ImageStore::device`].
@@ -188,7 +188,7 @@ impl ImageStore {
         Ok(())
     }
 
-    /// Removes the images that were not used for longest until `more` bytes fit; false where they never do.
+    /// Removes the images that were not used for longest until `more` bytes fit; false if they never do.
     fn make_room(&self, limit: u64, more: u64) -> bool {
         let Ok(entries) = std::fs::read_dir(&self.folder) else { return false };
         let mut images: Vec<_> = entries
@@ -242,7 +242,7 @@ struct Claim {
 }
 
 impl Claim {
-    /// `None` where a living process has it.
+    /// `None` if a living process has it.
     fn of(image: &Path) -> Result<Option<Self>> {
         let path = image.with_extension("lock");
         let file = File::create(&path).map_err(|error| Error::io(&path, error))?;

@@ -175,7 +175,7 @@ impl Measure {
         Self { fetch, ..Self::default() }
     }
 
-    /// For requests whose numbers begin with `next`; earlier ones that are still under way count, too.
+    /// For requests whose numbers begin with `next`; earlier ones that are still in progress count, too.
     pub fn starting_at(next: u64) -> Self {
         Self { found: Found::starting_at(next), ..Self::default() }
     }

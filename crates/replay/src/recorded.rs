@@ -30,7 +30,7 @@ pub(crate) struct Recorded {
     soon: u64,
 }
 
-/// Means and the 99th percentile of what was recorded; `None` where nothing was.
+/// Means and the 99th percentile of what was recorded; `None` if nothing was.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct RecordedTimes {
     /// complete - arrival, ms.

@@ -207,7 +207,7 @@ impl Stack {
     }
 
     /// Why a request that comes now is refused, if so: without a layer that puts writes in order, a device with zones takes a write or
-    /// a reset only as its zones allow, and none over the sectors of a request under way.
+    /// a reset only as its zones allow, and none over the sectors of a request in progress.
     pub fn refusal(&self, command: &Command) -> Option<Error> {
         if !self.is_plain() || command.op == Op::Read {
             return None;

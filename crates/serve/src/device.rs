@@ -41,7 +41,7 @@ pub struct BlockRequest {
 }
 
 impl BlockRequest {
-    /// The sector behind the last one; saturates.
+    /// The sector after the last one; saturates.
     pub fn end(&self) -> u64 {
         self.sector.saturating_add(u64::from(self.sectors))
     }
@@ -80,7 +80,7 @@ pub trait Completions: Send + Sync {
 pub struct Extent {
     /// Length in sectors.
     pub sectors: u64,
-    /// Whether it holds data; false where it reads as zeros and takes no room.
+    /// Whether it holds data; false if it reads as zeros and takes no room.
     pub allocated: bool,
 }
 

@@ -46,7 +46,7 @@ fn mounts(folder: &Path) -> Vec<String> {
         .collect()
 }
 
-/// Holders in a sentence, of which the first few are named; `None` where there are none.
+/// Holders in a sentence, of which the first few are named; `None` if there are none.
 pub(crate) fn listed(mut found: Vec<String>) -> Option<String> {
     let more = found.len().saturating_sub(NAMED);
     found.truncate(NAMED);

@@ -11,7 +11,7 @@ impl Dice {
         Self(Pcg64::seed_from_u64(seed))
     }
 
-    /// Below `limit`; 0 where it is 0. The bias of at most 2^-40 for limits below 2^24 is far below any count here.
+    /// Below `limit`; 0 if it is 0. The bias of at most 2^-40 for limits below 2^24 is far below any count here.
     #[inline]
     pub(crate) fn below(&mut self, limit: u64) -> u64 {
         ((u128::from(self.0.next_u64()) * u128::from(limit)) >> 64) as u64
@@ -141,7 +141,7 @@ impl Weighted {
         Self { upto: upto.collect(), values: pairs.iter().map(|(value, _)| *value).collect() }
     }
 
-    /// A value; 0 where there is none.
+    /// A value; 0 if there is none.
     #[inline]
     pub(crate) fn draw(&self, dice: &mut Dice) -> u64 {
         let at = dice.below(self.upto.last().copied().unwrap_or(0));

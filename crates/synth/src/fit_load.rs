@@ -79,7 +79,7 @@ pub(crate) struct LoadCurve {
 
 /// The load curve of a trace, and how its operations mix.
 pub(crate) struct Followed {
-    /// None where it has no extent in time.
+    /// None if it has no extent in time.
     pub load: Option<LoadModel>,
     /// How often an operation changes within a burst, against what the shares of both in its piece would give, percent.
     pub op_mixing_pct: f64,

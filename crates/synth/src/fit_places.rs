@@ -45,7 +45,7 @@ pub(crate) struct Places {
 }
 
 impl Places {
-    /// Takes a read or a write; true where it is sequential.
+    /// Takes a read or a write; true if it is sequential.
     pub(crate) fn see(&mut self, request: &Request) -> bool {
         let start = request.sector.0;
         let sequential = self.end == Some(request.sector);

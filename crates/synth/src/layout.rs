@@ -27,7 +27,7 @@ pub(crate) enum Role {
     Data,
     /// Descriptor and blocks, in the journal.
     Journal,
-    /// The block behind them that makes them count.
+    /// The block after them that makes them count.
     Commit,
 }
 

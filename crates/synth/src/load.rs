@@ -62,7 +62,7 @@ pub(crate) struct Load {
 pub(crate) struct Chapter {
     pub pieces: Vec<Piece>,
     pub sizes: Vec<[Vec<u64>; 2]>,
-    /// From the start of the synthesis to before and behind the chapter.
+    /// From the start of the synthesis to before and after the chapter.
     pub from: Piece,
     pub to: Piece,
     /// The model says what comes when.

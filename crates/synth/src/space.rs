@@ -1,4 +1,4 @@
-//! Addresses of requests: new places, places seen before, and right behind the predecessor.
+//! Addresses of requests: new places, places seen before, and right after the predecessor.
 
 use std::collections::VecDeque;
 

@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use crate::over_time::{OverTimeBin, Side};
 
-/// Reads and writes that arrive in a bin of time. Response times are `None` where they are not known; percentiles are at most
+/// Reads and writes that arrive in a bin of time. Response times are `None` if they are not known; percentiles are at most
 /// 1 / 32 too high.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct OverTimeRow {

@@ -141,7 +141,7 @@ where
     Arc::new(PrimitiveArray::<T>::new(column.clone(), nulls))
 }
 
-/// The values of an array whose type has been checked; empty where the column is missing or holds nothing.
+/// The values of an array whose type has been checked; empty if the column is missing or holds nothing.
 fn from_arrow<T>(array: Option<&ArrayRef>, none: T::Native) -> ScalarBuffer<T::Native>
 where
     T: arrow_array::ArrowPrimitiveType,

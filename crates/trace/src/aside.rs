@@ -50,7 +50,7 @@ pub fn sweep(folder: &Path) {
     }
 }
 
-/// Locks a file or folder that is there; `None` where a living process holds it.
+/// Locks a file or folder that is there; `None` if a living process holds it.
 fn lock(path: &Path) -> io::Result<Option<File>> {
     let file = File::open(path)?;
     match file.try_lock() {

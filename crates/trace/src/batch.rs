@@ -83,7 +83,7 @@ impl Batch {
         self.rows().range(rows)
     }
 
-    /// The block notes of the request in row `i`; empty where they are not known, and where there is no such row.
+    /// The block notes of the request in row `i`; empty if they are not known, and where there is no such row.
     #[inline]
     pub fn notes(&self, i: usize) -> &[BlockNote] {
         self.notes.as_ref().map_or(&[], |notes| notes.of(i))

@@ -121,7 +121,7 @@ impl BatchBuilder {
         Self { notes: noted.then(Notes::default), noted, ..Self::default() }
     }
 
-    /// Adds a request with what its blocks are. The notes cover it from its first sector on; empty where that is not known.
+    /// Adds a request with what its blocks are. The notes cover it from its first sector on; empty if that is not known.
     #[inline]
     pub fn push_noted(&mut self, request: &Request, notes: &[BlockNote]) {
         debug_assert!(fault(request, notes).is_none(), "{notes:?} are no notes of {request:?}");

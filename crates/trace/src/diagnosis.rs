@@ -94,7 +94,7 @@ pub(crate) fn no_request(tally: &Tally, ledger: &Ledger, header: &Header, lenien
     error(format!("the trace holds no request, but {}{commands}", list(tally, &vocabulary))).hint(cure)
 }
 
-/// What is known of the commands of the drivers, behind a semicolon; `None` where there are none.
+/// What is known of the commands of the drivers, after a semicolon; `None` if there are none.
 fn commands(header: &Header) -> Option<String> {
     let activity = Activity::from_json(header.activity.as_deref()?)?;
     let hosts = activity.hosts.iter().filter(|host| !host.commands.is_empty()).map(|host| {

@@ -17,7 +17,7 @@ const UNITS: [(&str, f64); 9] = [
 /// Some 30 years; more is a slip.
 const LONGEST_S: f64 = 1e9;
 
-/// `90s`, `500ms`, `1.5h`, or several in a row as `2m30s`; a bare number is seconds. `None` where it is no length.
+/// `90s`, `500ms`, `1.5h`, or several in a row as `2m30s`; a bare number is seconds. `None` if it is no length.
 pub(crate) fn parse_duration(text: &str) -> Option<Nanos> {
     let mut rest = text;
     let mut seconds = 0.0;

@@ -20,7 +20,7 @@ pub struct Header {
     pub clock: String,
     /// Anything else worth knowing, as the recorder gave it.
     pub note: Option<String>,
-    /// Clock jumps or pauses of the recording, as JSON of [`crate::ClockJumps`]; `None` where there are none.
+    /// Clock jumps or pauses of the recording, as JSON of [`crate::ClockJumps`]; `None` if there are none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub clock_jumps: Option<String>,
     /// When a request may be issued again, as `0ms-100ms`, where reading was told so; `None` for the usual window.

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// A count; `None` where the input does not tell.
+/// A count; `None` if the input does not tell.
 trait Count: Copy {
     fn value(self) -> Option<u64>;
     fn plus(self, other: Self) -> Self;
@@ -40,7 +40,7 @@ macro_rules! ledger {
         }
 
         impl Ledger {
-            /// Field, label and value, in the order of declaration; `None` where the input does not tell.
+            /// Field, label and value, in the order of declaration; `None` if the input does not tell.
             pub fn entries(&self) -> Vec<(&'static str, &'static str, Option<u64>)> {
                 vec![$((stringify!($field), $label, self.$field.value()),)*]
             }
@@ -80,7 +80,7 @@ ledger! {
     clock_jumps: u64, "clock jumps or pauses";
     /// Those that were taken out under `--mend-clock`.
     mended_jumps: u64, "of them mended";
-    /// Requests that are suspected to be issued a second time; `None` where neither processes nor completions are recorded.
+    /// Requests that are suspected to be issued a second time; `None` if neither processes nor completions are recorded.
     reissued: Option<u64>, "suspected re-issues";
     /// Those that were dropped under `--drop-reissued`.
     dropped_reissues: u64, "of them dropped";

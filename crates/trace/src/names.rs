@@ -67,7 +67,7 @@ impl Names {
         self.full.len() * PART + self.last.len()
     }
 
-    /// True where nothing has been interned.
+    /// True if nothing has been interned.
     pub fn is_empty(&self) -> bool {
         self.full.is_empty() && self.last.is_empty()
     }

@@ -4,10 +4,10 @@ use emmclab_base::{BlockNote, Error, Kind, Op, Request};
 
 use crate::columns::Column;
 
-/// The notes of the requests of a batch, one behind the other.
+/// The notes of the requests of a batch, one after the other.
 #[derive(Debug, Default)]
 pub(crate) struct Notes {
-    /// Of each row the end of its notes; rows behind the last one have none.
+    /// Of each row the end of its notes; rows after the last one have none.
     ends: Vec<usize>,
     all: Vec<BlockNote>,
 }
@@ -21,7 +21,7 @@ impl Notes {
         &self.all[start..*end]
     }
 
-    /// Adds those of a row, which stands behind all that have notes.
+    /// Adds those of a row, which stands after all that have notes.
     pub fn push(&mut self, row: usize, notes: &[BlockNote]) {
         self.ends.resize(row, self.all.len());
         self.all.extend_from_slice(notes);

@@ -49,7 +49,7 @@ impl Notes {
         ])
     }
 
-    /// The notes in these columns, `None` where they are missing; `before` rows stand before these in the trace.
+    /// The notes in these columns, `None` if they are missing; `before` rows stand before these in the trace.
     ///
     /// # Errors
     /// [`Kind::Syntax`] where a column is missing or of another type, [`Kind::Value`] where the lists of a row differ in
@@ -139,7 +139,7 @@ struct Lists<'a, T: ArrowPrimitiveType> {
 }
 
 impl<'a, T: ArrowPrimitiveType> Lists<'a, T> {
-    /// `None` where the column is missing; `numbers` are those of its values, where they have the type.
+    /// `None` if the column is missing; `numbers` are those of its values, where they have the type.
     fn find(
         record: &'a RecordBatch,
         column: Column,
@@ -151,7 +151,7 @@ impl<'a, T: ArrowPrimitiveType> Lists<'a, T> {
         both.map(Some).ok_or_else(|| wrong_type(column.name(), array.data_type()))
     }
 
-    /// The places of the values in a row; none where the list is missing.
+    /// The places of the values in a row; none if the list is missing.
     fn range(&self, row: usize) -> Range<usize> {
         if self.lists.is_null(row) {
             return 0..0;
@@ -170,7 +170,7 @@ impl<'a, T: ArrowPrimitiveType> Lists<'a, T> {
 struct Roles<'a> {
     lists: Lists<'a, UInt8Type>,
     names: &'a StringArray,
-    /// `None` where the name is that of no role.
+    /// `None` if the name is that of no role.
     by_key: Vec<Option<Role>>,
 }
 

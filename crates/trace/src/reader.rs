@@ -33,7 +33,7 @@ pub struct TraceReader {
     /// Full batches that are held back, then the one being filled.
     full: VecDeque<Batch>,
     builder: BatchBuilder,
-    /// The arrival up to which these are in order; `None` where all of them are.
+    /// The arrival up to which these are in order; `None` if all of them are.
     in_order_to: Option<i64>,
     processes: Arc<Names>,
     devices: Arc<Names>,
@@ -354,7 +354,7 @@ impl TraceReader {
         self.source.whole()
     }
 
-    /// The facts on the whole trace that are known without reading it; nothing where requests may be left out.
+    /// The facts on the whole trace that are known without reading it; nothing if requests may be left out.
     pub fn extent(&self) -> Option<Extent> {
         self.source.extent().filter(|_| !self.screen.leaves_out())
     }

@@ -21,7 +21,7 @@ pub struct Progress {
 /// The extent of a trace, known before its requests are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extent {
-    /// No request ends behind this sector.
+    /// No request ends after this sector.
     pub end: Sector,
     /// Requests without a recorded completion.
     pub without_completion: u64,

@@ -142,7 +142,7 @@ def run_live(
 def agreement(live: AppResult, model: AppResult) -> list[Agreement]:
     """Hold a live run against the model's: name, unit, `live`, `model` and `difference_pct` of each figure.
 
-    The difference is None where the live figure is 0.
+    The difference is None if the live figure is 0.
     """
     figures: dict[tuple[str, str], Callable[[AppResult], float]] = {
         ("runtime", "s"): lambda run: run.runtime_s,

@@ -120,7 +120,7 @@ class AppFields(TypedDict):
 
 
 class Agreement(TypedDict):
-    """A figure of a live run and of the model's; the difference is None where the live figure is 0."""
+    """A figure of a live run and of the model's; the difference is None if the live figure is 0."""
 
     name: str
     unit: str

@@ -27,10 +27,10 @@ class Solution:
     Attributes:
         name: its name.
         about: what it is, in a line.
-        hardware: what has to be bought for it; empty where nothing has.
+        hardware: what has to be bought for it; empty if nothing has.
         layers: layers above the device.
         layer_settings: their settings.
-        second: the second device, `same` for another one like the first; none where it is `None`.
+        second: the second device, `same` for another one like the first; none if it is `None`.
         filesystems: file systems in place of the host's, as `run_application` takes them.
         sync: classes of files whose syncs are carried out; all where it is `None`.
     """
@@ -232,7 +232,7 @@ def risks() -> Risks:
 
 
 def loses(known: Risks, name: str) -> bool | None:
-    """Whether a state was found that lost what had been acknowledged; `None` where none was tried."""
+    """Whether a state was found that lost what had been acknowledged; `None` if none was tried."""
     explored = known["solutions"].get(name)
     return any(one["lost_states"] for one in explored) if explored else None
 

@@ -34,7 +34,7 @@ EXIT_CODES = {
     CLOSED_PIPE: "closed pipe",
 }
 
-#: Commands behind whose options another command may stand without `--`.
+#: Commands after whose options another command may stand without `--`.
 _COMMANDS_WITHIN = {"record"}
 
 #: How typer says that a value is no number.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-#: A word behind `--mend-clock` that is its value, right or wrong, rather than a file.
+#: A word after `--mend-clock` that is its value, right or wrong, rather than a file.
 _LENGTH = re.compile(r"auto|[-+]?[0-9]+(\.[0-9]+)?[A-Za-z]*")
 
 

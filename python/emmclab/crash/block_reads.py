@@ -76,7 +76,7 @@ class BlockReads:
 
     @contextmanager
     def watching(self, read: set[int]) -> Iterator[Callable[[str], None]]:
-        """Add to `read` the blocks of 4 KiB that are read meanwhile; none where events are lost.
+        """Add to `read` the blocks of 4 KiB that are read meanwhile; none if events are lost.
 
         Gives a function that has to be told the path of the device, as soon as there is one.
         """
@@ -100,7 +100,7 @@ class BlockReads:
 
 
 def _blocks_of(events: bytes, major: int, minor: int) -> set[int] | None:
-    """Return the blocks that the events of a device read; `None` where events are lost.
+    """Return the blocks that the events of a device read; `None` if events are lost.
 
     >>> text = b"mount-7 [000] ..... 1.2: block_bio_queue: 7,1 RM 8 + 9 [mount]"
     >>> sorted(_blocks_of(text, 7, 1))

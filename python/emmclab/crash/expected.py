@@ -31,7 +31,7 @@ class History:
     Attributes:
         number: the program, and so its folder.
         name: its name.
-        states: what its paths lead to before the first operation and after each; the last may be under way.
+        states: what its paths lead to before the first operation and after each; the last may be in progress.
         tree: the last state, with all versions of all files.
         operations: what was done, for messages.
         ends: of each state, the operation after which it is.
@@ -81,7 +81,7 @@ class CheckPrograms:
         return []
 
     def folder(self, lines: Sequence[str]) -> str | None:
-        """Return the folder of the program that runs; `None` where none runs."""
+        """Return the folder of the program that runs; `None` if none runs."""
         history = self._after(lines)
         return None if history is None else f"/p{history.number}"
 
@@ -136,7 +136,7 @@ class _Told:
         self._done = own[:ended]
         if ended == len(own):
             return self._history
-        # The last one is under way: it may be done, and the next lines say more of it.
+        # The last one is in progress: it may be done, and the next lines say more of it.
         history = self._history.copy()
         _do(history, self._index, operation(own[-1].removeprefix("does ")), promises, is_done=False)
         return history
@@ -147,7 +147,7 @@ def _do(history: History, index: int, one: Operation, promises: Promises, *, is_
     try:
         tree.apply(index, one, written(number, index, one))
     except RefusedError:
-        # One that is under way will fail; one that was done follows a link, which the model does not.
+        # One that is in progress will fail; one that was done follows a link, which the model does not.
         history.is_known &= not is_done
         return
     history.operations.append(one)
@@ -222,7 +222,7 @@ def _from(history: History, path: str | None = None) -> range:
 
 
 def _only(history: History, folder: str) -> int | None:
-    """Return the inode of a folder that a cut leaves for sure at a path; `None` where it may be another."""
+    """Return the inode of a folder that a cut leaves for sure at a path; `None` if it may be another."""
     found = {named.inode if named else None for named in _states_of(history, folder)}
     return found.pop() if len(found) == 1 else None
 
@@ -232,7 +232,7 @@ def _states_of(history: History, path: str) -> list[Named | None]:
 
 
 def _differs(history: History, nodes: Mapping[str, Node], at: int) -> str | None:
-    """Say how the names that are found differ from those of a state; `None` where they do not."""
+    """Say how the names that are found differ from those of a state; `None` if they do not."""
     state = history.states[at]
     for path in sorted({*nodes, *state}):
         if (reason := _unlike(path, nodes.get(path), state.get(path))) is not None:
@@ -246,7 +246,7 @@ def _differs(history: History, nodes: Mapping[str, Node], at: int) -> str | None
 
 
 def _differs_alone(history: History, nodes: Mapping[str, Node], path: str) -> str | None:
-    """Say how a path differs from all that it led to since it was durable; `None` where it does not."""
+    """Say how a path differs from all that it led to since it was durable; `None` if it does not."""
     reasons = [
         _unlike(path, nodes.get(path), history.states[at].get(path), links=False)
         for at in _from(history, path)
@@ -321,7 +321,7 @@ def _unlike(path: str, node: Node | None, named: Named | None, *, links: bool = 
 def _contents(
     history: History, nodes: Mapping[str, Node], state: Mapping[str, Named], promises: Promises
 ) -> Lost | None:
-    """Return the first file with contents that it cannot have; `None` where there is none."""
+    """Return the first file with contents that it cannot have; `None` if there is none."""
     for path, named in state.items():
         node = nodes.get(path)
         if named.kind != "file" or node is None:

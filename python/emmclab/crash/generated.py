@@ -192,7 +192,7 @@ def _syncs(one: Operation) -> list[Operation]:
 
 
 def _needed(steps: list[Operation]) -> list[Operation] | None:
-    """Return what has to be made before these operations; `None` where nothing makes them possible."""
+    """Return what has to be made before these operations; `None` if nothing makes them possible."""
     made: list[str] = []
     for _ in range(12):
         before = [operation(text) for path in _in_order(made) for text in _making(path)]

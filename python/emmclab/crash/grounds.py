@@ -32,7 +32,7 @@ _PIECE = 1 << 20
 
 
 def command_of(check: str | None) -> str | None:
-    """Return the shell command that a check is; none where it is one that comes with emmclab.
+    """Return the shell command that a check is; none if it is one that comes with emmclab.
 
     >>> command_of("sqlite"), command_of("./check.sh")
     (None, './check.sh')

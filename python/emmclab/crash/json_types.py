@@ -113,7 +113,7 @@ class FindingFields(TypedDict):
     level: str
     cut: int
     state: int
-    #: The name of the state for `--again`; None where commands break the promise.
+    #: The name of the state for `--again`; None if commands break the promise.
     again: str | None
     states: int
     detail: str

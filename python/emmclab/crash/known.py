@@ -33,7 +33,7 @@ def names() -> list[str]:
 
 
 def programs(workload: str) -> list[Program]:
-    """Return the programs of a workload; none where the name is no such workload's.
+    """Return the programs of a workload; none if the name is no such workload's.
 
     >>> [len(programs(name)) for name in ("known:new-7", "known:none")]
     [1, 0]

@@ -1,7 +1,7 @@
 """Programs of file-system operations: their language, and what runs them in a folder.
 
 A program of its own, which needs the standard library alone: `python programs.py FILE`, in the folder to work
-in. A file holds programs, each a line `program NAME` and a line for each operation; what is behind a `#` is a
+in. A file holds programs, each a line `program NAME` and a line for each operation; what is after a `#` is a
 comment. Each program works in a folder of its own, `p0`, `p1`, which is durable and empty when it begins.
 
 Lines that it prints: `mount TYPE OPTIONS` of the file system; `begin NUMBER NAME` and `end NUMBER` of each
@@ -279,7 +279,7 @@ def _length(one: Operation) -> int:
 
 
 def written(program: int, index: int, one: Operation) -> bytes:
-    """Return what an operation of a program writes; nothing where it writes no data."""
+    """Return what an operation of a program writes; nothing if it writes no data."""
     return filling(program, index, _length(one)) if one.verb != "fallocate" else b""
 
 

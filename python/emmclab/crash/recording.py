@@ -127,7 +127,7 @@ def record_run(
 ) -> Recorded:
     """Run a workload on a file system on a served device, in free time, and log every command with its data.
 
-    Each line that the workload prints stands for something that it was told is safe, behind the last
+    Each line that the workload prints stands for something that it was told is safe, after the last
     completion that was sent before the line was read.
 
     Args:

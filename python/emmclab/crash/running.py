@@ -109,7 +109,7 @@ def run_in_guest(guest: Guest, disk: LiveDevice, workload: Workload) -> Recorded
 
 
 def _ended(status: int | None, lines: int, failed: Counter[str], pauses: int, workload: Workload) -> Recorded:
-    """Say how a workload ended; the status is `None` where it was ended after its time."""
+    """Say how a workload ended; the status is `None` if it was ended after its time."""
     notes = []
     if status is None:
         notes.append(f"the workload was ended after {workload.timeout_s:g} s; what it did until then counts")

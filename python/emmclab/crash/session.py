@@ -114,7 +114,7 @@ class Kept:
 
 
 def _changed(before: Mapping[str, object], now: Mapping[str, object]) -> str:
-    """Name what a verdict depends on and that is not what it was; nothing where all is."""
+    """Name what a verdict depends on and that is not what it was; nothing if all is."""
     old, new = before.get("command"), now.get("command")
     if isinstance(old, Mapping) and isinstance(new, Mapping):
         names = sorted(name for name in old.keys() | new.keys() if old.get(name) != new.get(name))
@@ -271,7 +271,7 @@ class Session:
 
 
 def _kept_in(path: Path) -> dict[str, Any] | None:
-    """Read what is kept of a log; None where it is damaged, or of an earlier version.
+    """Read what is kept of a log; None if it is damaged, or of an earlier version.
 
     Raises:
         InputError: it cannot be read.

@@ -22,7 +22,7 @@ class LoggedCommand:
     sectors: int
     flags: tuple[str, ...]
     arrival_ns: int
-    #: `None` where it was not complete when power went.
+    #: `None` if it was not complete when power went.
     complete_ns: int | None
 
 

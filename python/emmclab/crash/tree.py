@@ -111,7 +111,7 @@ class Tree:
         self._next = TOP + 1
 
     def find(self, path: str) -> int | None:
-        """Return the inode of a path; `None` where there is none."""
+        """Return the inode of a path; `None` if there is none."""
         at = TOP
         for name in path.split("/"):
             if name in ("", HERE):

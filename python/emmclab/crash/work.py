@@ -80,7 +80,7 @@ def from_json(data: ExplorationFields) -> Exploration:
 
 
 def _kept(path: Path) -> Exploration | None:
-    """Return what a share has kept; `None` where that is nothing, or damaged."""
+    """Return what a share has kept; `None` if that is nothing, or damaged."""
     try:
         found = checked_value(path.read_bytes())
     except OSError:

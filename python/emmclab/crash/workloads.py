@@ -43,7 +43,7 @@ RECORD = 256
 
 
 def sqlite_setting(name: str) -> tuple[str, str] | None:
-    """Return journal mode and level of a workload of SQLite; `None` where the name is no such workload's."""
+    """Return journal mode and level of a workload of SQLite; `None` if the name is no such workload's."""
     base = name.removesuffix(UNSYNCED)
     parts = base.split("-")
     if parts[0] != "sqlite" or not 2 <= len(parts) <= 3:

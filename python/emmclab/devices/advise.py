@@ -56,9 +56,9 @@ class Advice:
     p99_response_ms: float
     p99_change_pct: float
     waf: float
-    #: None where it was not asked for, and without an erase limit or collection.
+    #: None if it was not asked for, and without an erase limit or collection.
     life: Life | None
-    #: None where the device has no figures for it.
+    #: None if the device has no figures for it.
     energy_mj: float | None
     #: Capacity that the host loses.
     capacity_change_pct: float
@@ -365,7 +365,7 @@ class Runs(NamedTuple):
 
     @property
     def life(self) -> Life | None:
-        """The lifetime, in the mean over the seeds; None where one of them has none."""
+        """The lifetime, in the mean over the seeds; None if one of them has none."""
         lives = [life for life in self.lives.values() if life]
         if not lives or len(lives) < len(self.lives):
             return None

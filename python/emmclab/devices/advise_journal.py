@@ -38,7 +38,7 @@ class ModeAdvice:
     #: Pages of flash programmed, for whatever reason.
     page_programs: int
     page_programs_change_pct: float
-    #: Bytes that the host can write on a device in use, in GB; None where not asked for or not known.
+    #: Bytes that the host can write on a device in use, in GB; None if not asked for or not known.
     life_gb: float | None
     #: Whether it served the traces to their end, as fast as the requests came.
     trusted: bool
@@ -123,7 +123,7 @@ def advise_journal(
 
 
 def _wrapped(base: Result, run: Result) -> str:
-    """Say what share of the requests lies where the layer has its log; empty where none does."""
+    """Say what share of the requests lies where the layer has its log; empty if none does."""
     share = run.fields["requests"]["wrapped_pct"] - base.fields["requests"]["wrapped_pct"]
     return f"{share:.2g} % of the requests lie where the layer has its log and were wrapped" if share else ""
 

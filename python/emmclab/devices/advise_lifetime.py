@@ -31,7 +31,7 @@ class Life:
     #: Bytes that the host can write until all blocks of one kind have reached their erase limit (perfect
     #: levelling), in GB.
     host_gb: float
-    #: The same in years at the trace's own rate, bytes over duration; None where that lasts no time.
+    #: The same in years at the trace's own rate, bytes over duration; None if that lasts no time.
     years: float | None
     #: How often the trace was replayed, until it had written 1 % of the capacity.
     passes: int
@@ -45,7 +45,7 @@ class Life:
 
 
 def lifetime_text(host_gb: float | None) -> str:
-    """Return bytes that the host can write, as the lifetime of a run is shown; a dash where unknown.
+    """Return bytes that the host can write, as the lifetime of a run is shown; a dash if unknown.
 
     >>> lifetime_text(5120.0), lifetime_text(None)
     ('5.00', '–')

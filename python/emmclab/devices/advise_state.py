@@ -43,7 +43,7 @@ class TriedState:
     """A state that was held against the recording."""
 
     precondition: str
-    #: None where the run ended early, was overloaded or not possible; `reason` says so.
+    #: None if the run ended early, was overloaded or not possible; `reason` says so.
     mean_response_ms: float | None
     error_pct: float | None
     reason: str = ""
@@ -57,10 +57,10 @@ class State:
     #: `given`; `recorded`: of those tried, it is the nearest to the recorded response; or `assumed`.
     chosen: str
     simulated_ms: float
-    #: None where no completion is recorded.
+    #: None if no completion is recorded.
     recorded_ms: float | None
     error_pct: float | None
-    #: Why it is assumed; empty where it is not.
+    #: Why it is assumed; empty if it is not.
     reason: str = ""
     tried: tuple[TriedState, ...] = ()
     #: States that are as near to the recording and less simple.
@@ -68,7 +68,7 @@ class State:
 
     @property
     def meets(self) -> bool | None:
-        """Whether the mean response is the recorded one within `MEETS_PCT`; None where none is recorded."""
+        """Whether the mean response is the recorded one within `MEETS_PCT`; None if none is recorded."""
         return None if self.error_pct is None else abs(self.error_pct) <= MEETS_PCT
 
     @property
@@ -89,7 +89,7 @@ class State:
 
     @property
     def caution(self) -> str:
-        """Say that no state meets the recording; empty where one does, or none was looked for."""
+        """Say that no state meets the recording; empty if one does, or none was looked for."""
         if self.chosen != RECORDED or self.meets:
             return ""
         return (
@@ -99,7 +99,7 @@ class State:
 
     @property
     def tried_line(self) -> str:
-        """The mean response of each state that was tried; empty where none was."""
+        """The mean response of each state that was tried; empty if none was."""
         parts = [
             f"{one.precondition} {one.reason}"
             if one.mean_response_ms is None
@@ -184,7 +184,7 @@ def _state(
 
 
 def _unlike(new: Result, replay: RunOptions) -> str:
-    """Say why the recording does not speak for a state of the device; empty where it may."""
+    """Say why the recording does not speak for a state of the device; empty if it may."""
     beside = new.fields["recorded"]["response"]["all"]
     if beside["error_pct"] is None:
         return "no response times are recorded"

@@ -25,7 +25,7 @@ class Beside(NamedTuple):
         return self.field.unit == "%"
 
     def text(self, value: float | None) -> str:
-        """Return a value with its unit; a dash where it is not known."""
+        """Return a value with its unit; a dash if it is not known."""
         return "–" if value is None else f"{self.field.text(value)} {self.field.unit}"
 
     def error_text(self, value: float | None) -> str:
@@ -72,7 +72,7 @@ class BesideSpread(TypedDict):
 def beside_spread(results: Sequence[Result]) -> dict[str, dict[str, BesideSpread]]:
     """Put the mean and the range of each simulated figure beside the recorded one, by group and operation.
 
-    `error` is that of the mean: in percent for times, in points for shares; None where nothing is recorded.
+    `error` is that of the mean: in percent for times, in points for shares; None if nothing is recorded.
     """
     found: dict[str, dict[str, BesideSpread]] = {}
     for row in BESIDE:

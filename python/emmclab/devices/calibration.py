@@ -34,7 +34,7 @@ def calibrate(
         skip_packed: leave packed commands of a trace out, whose entries a device may program one by one.
 
     Returns:
-        `toml` (the preset, commented), `figures` (name, unit, value, low, high; None where nothing shows it),
+        `toml` (the preset, commented), `figures` (name, unit, value, low, high; None if nothing shows it),
         `durability` (flushes, durable writes and discards: kind, requests, median, setting), `queue_depth`
         (and `overlapping`, the requests it rests on), `stalls` (requests that took at least twice the time of
         their size: op, requests, stalls, median_us), `warnings` (what was assumed because the samples do not

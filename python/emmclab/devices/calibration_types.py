@@ -6,7 +6,7 @@ from typing import TypedDict
 
 
 class CalibratedFigure(TypedDict):
-    """A fitted figure with its 90 % range; None where nothing shows it."""
+    """A fitted figure with its 90 % range; None if nothing shows it."""
 
     name: str
     unit: str

@@ -9,7 +9,7 @@ from emmclab import _core
 
 
 def choices(key: str) -> list[tuple[str, str]]:
-    """Return the words that a setting of a device allows, each with its meaning; none where it is no choice.
+    """Return the words that a setting of a device allows, each with its meaning; none if it is no choice.
 
     >>> [word for word, _ in choices("cache.write_back")]
     ['eager', 'idle', 'when_full']

@@ -262,7 +262,7 @@ class Device:
     ) -> bool:
         """Precondition the device for later runs, and keep it in the folder `images`; nothing if it is there.
 
-        `what`, `seed` and `images_limit` are as in `simulate`. False where another process is at it.
+        `what`, `seed` and `images_limit` are as in `simulate`. False if another process is at it.
 
         >>> import tempfile
         >>> device = Device.preset("small-1gb").set({"geometry.block_groups.0.blocks": 32})
@@ -380,7 +380,7 @@ def _path(given: str | PathLike[str] | None) -> str | None:
 
 
 def _bin_ns(over_time: bool | str | float) -> int | None:
-    """Return the width of the bins of time in ns, 0 for automatic ones; None where they are not asked for."""
+    """Return the width of the bins of time in ns, 0 for automatic ones; None if they are not asked for."""
     return None if over_time is False else bin_ns(None if over_time is True else over_time)
 
 

@@ -23,7 +23,7 @@ _ROUNDING = 1e-12
 
 
 class Difference(NamedTuple):
-    """Something in which two results were made differently; None where one has no such thing."""
+    """Something in which two results were made differently; None if one has no such thing."""
 
     #: `version`, `input`, `reading`, `option`, `layers`, `setting` or `second device`.
     kind: str
@@ -42,7 +42,7 @@ class FigureDifference(NamedTuple):
     unit: str
     first: float | None
     second: float | None
-    #: Of the second against the first; None where the first is 0 or missing, and of shares.
+    #: Of the second against the first; None if the first is 0 or missing, and of shares.
     difference_pct: float | None
     #: That of shares, in percentage points.
     difference_points: float | None
@@ -83,13 +83,13 @@ def differences(first: Stored, second: Stored) -> list[Difference]:
 
 
 def device_of(result: Stored) -> DeviceSettings | None:
-    """Return the settings of the simulated device; None where the result does not hold them."""
+    """Return the settings of the simulated device; None if the result does not hold them."""
     name = result.fields.get("device")
     return next((one for one in _devices(result) if one.name == name), None)
 
 
 def second_of(result: Stored) -> DeviceSettings | None:
-    """Return the settings of the device beside it; None where there is none."""
+    """Return the settings of the device beside it; None if there is none."""
     name = (result.fields.get("options") or {}).get("second")
     return next((one for one in reversed(_devices(result)) if name and one.name == name), None)
 
@@ -132,7 +132,7 @@ def figure_differences(first: Mapping[str, Any], second: Mapping[str, Any]) -> l
 
 
 def figure(fields: Mapping[str, Any], path: str) -> float | None:
-    """Return a figure by its path; None where a result does not have it, and where it is no number.
+    """Return a figure by its path; None if a result does not have it, and where it is no number.
 
     >>> figure({"run": {"drain_s": 1.5}}, "run.drain_s"), figure({}, "run.drain_s")
     (1.5, None)

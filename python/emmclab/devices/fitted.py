@@ -39,7 +39,7 @@ class Fitted(NamedTuple):
 
 
 def fitted_note(result: Result) -> str:
-    """Say that a device was fitted to the trace of a run; empty where it was not.
+    """Say that a device was fitted to the trace of a run; empty if it was not.
 
     >>> import emmclab
     >>> fitted_note(emmclab.Device.preset("nexus5").simulate(emmclab.read(emmclab.bundled()[0])))
@@ -56,7 +56,7 @@ def fitted_note(result: Result) -> str:
 
 
 def order_note(devices: Mapping[str, Fitted]) -> str:
-    """Say that the order of devices in flushes and durable writes is not known; empty where it may be.
+    """Say that the order of devices in flushes and durable writes is not known; empty if it may be.
 
     Two devices without a source in common are fitted to figures of two test benches. Those of which both are
     fitted to nothing, or have no such cost at all, claim nothing: as the designs of a paper.

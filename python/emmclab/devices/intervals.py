@@ -102,7 +102,7 @@ def difference_interval(
 
     Both have the same inputs for a seed, so that the differences seed by seed are taken: of logarithms where
     `ratio` is asked for and every value is above 0. The confidence holds for so many comparisons together
-    (Bonferroni). None where they have less than two seeds in common.
+    (Bonferroni). None if they have less than two seeds in common.
 
     >>> apart = difference_interval({1: 1.0, 2: 1.1, 3: 0.9}, {1: 2.0, 2: 2.2, 3: 1.8}, 1, ratio=True)
     >>> round(math.exp(apart.low), 6), round(math.exp(apart.high), 6), apart.excludes_zero

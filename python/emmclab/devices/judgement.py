@@ -17,7 +17,7 @@ _UNITS = (("GB", 1 << 20), ("MB", 1 << 10), ("KB", 1))
 _KINDS = ("read", "write", "durable write", "flush", "discard", "secure_erase")
 #: Times for which a device had nothing to do before a request.
 _IDLE = ("busy", "<= 1 ms", "1 - 10 ms", "10 - 100 ms", "0.1 - 1 s", "> 1 s")
-#: The same behind the operation in a sentence.
+#: The same after the operation in a sentence.
 _AFTER = ("that find the device busy", *(f"after idle {text.replace('<=', 'up to')}" for text in _IDLE[1:-1]))
 _AFTER += ("after idle > 1 s",)
 
@@ -33,7 +33,7 @@ class Spread(NamedTuple):
 
 
 class Error(NamedTuple):
-    """Predicted against recorded, in percent; None where nothing was recorded."""
+    """Predicted against recorded, in percent; None if nothing was recorded."""
 
     mean_pct: float | None
     median_pct: float | None
@@ -71,13 +71,13 @@ class Group:
 
     @property
     def ratio(self) -> float | None:
-        """Predicted over recorded median; None where one of them is 0, as for what a model does not do."""
+        """Predicted over recorded median; None if one of them is 0, as for what a model does not do."""
         times = (self.predicted.median_ms, self.recorded.median_ms)
         return times[0] / times[1] if times[0] and times[1] else None
 
     @property
     def factor(self) -> float:
-        """How far apart the medians are: 0 where they are equal, and the same for half and for twice."""
+        """How far apart the medians are: 0 if they are equal, and the same for half and for twice."""
         return inf if self.ratio is None else abs(log(self.ratio))
 
     def to_dict(self) -> dict[str, object]:
@@ -121,7 +121,7 @@ class Judgement:
 
     Attributes:
         response: from arrival to completion, over all requests.
-        service: of the device; None where the recording has none that differ from the response times.
+        service: of the device; None if the recording has none that differ from the response times.
         groups: response times by operation, size, idle time before, and requests unfinished at arrival.
         together: response times by operation, size and idle time at once.
         curve: percentile, recorded and predicted response time in ms.

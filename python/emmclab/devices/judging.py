@@ -90,7 +90,7 @@ class Recording:
     def cut(self) -> tuple[int, int, bool] | None:
         """Return the row of the cut, its time from the first arrival in ns, and whether the device was idle.
 
-        None where all requests arrive at one time.
+        None if all requests arrive at one time.
         """
         middle = self.facts.requests // 2
         last = middle + self.facts.requests // _PUT_OFF

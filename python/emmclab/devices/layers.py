@@ -15,7 +15,7 @@ Setting = str | int | float | bool
 
 
 class LayerSetting(TypedDict):
-    """A setting of a layer; its default is None where it is worked out."""
+    """A setting of a layer; its default is None if it is worked out."""
 
     name: str
     default: Setting | None

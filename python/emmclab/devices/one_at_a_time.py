@@ -56,9 +56,9 @@ class Moved(NamedTuple):
     label: str
     first: str
     second: str
-    #: The main figures with only this change, by path; empty where it is impossible alone.
+    #: The main figures with only this change, by path; empty if it is impossible alone.
     figures: dict[str, float | None]
-    #: How far each figure has moved from the first to the second, in percent; None where they are equal.
+    #: How far each figure has moved from the first to the second, in percent; None if they are equal.
     share_pct: dict[str, float | None]
     #: Why it is impossible alone.
     reason: str = ""
@@ -178,7 +178,7 @@ def _together(changes: Sequence[Change]) -> Change:
 
 
 def _main(fields: Mapping[str, Any], path: str) -> float | None:
-    """Return a main figure; None where no request of its kind was served."""
+    """Return a main figure; None if no request of its kind was served."""
     parts = path.split(".")
     if parts[0] == "response" and len(parts) == 3 and not figure(fields, f"requests.{parts[1]}"):
         return None

@@ -40,7 +40,7 @@ def check_target(path: Path) -> str:
 
 
 def write_over_time(rows: Rows, path: Path) -> None:
-    """Write bins of time as CSV or Parquet, by the ending; nothing where there are none.
+    """Write bins of time as CSV or Parquet, by the ending; nothing if there are none.
 
     Raises:
         ConfigError: the ending is another.

@@ -35,7 +35,7 @@ class Provenance:
         """Return the group `provenance` of a result.
 
         It has `version`, `command` (of a command), `inputs`, `aged_by` (the trace that preconditioned the
-        device, if one did), `settings` and `devices`. The digest of an input is None where it is no file, or
+        device, if one did), `settings` and `devices`. The digest of an input is None if it is no file, or
         cannot be read again. `settings` has for each device those that differ from its preset. `devices`
         has all settings of each device, the simulated one first.
         """

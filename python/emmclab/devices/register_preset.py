@@ -167,7 +167,7 @@ def _fit_packing(draft: _Draft) -> None:
 
 
 def _fit_slc(draft: _Draft, report: RegisterReport) -> bool:
-    """Prepare blocks in SLC mode; True where all flash is in SLC mode, which needs none of them."""
+    """Prepare blocks in SLC mode; True if all flash is in SLC mode, which needs none of them."""
     mode = draft.value("slc.mode")
     if report["kind"] != "emmc" or mode != "region" or report["slc"] is None:
         if mode != "off" and draft.base["slc"]["mode"] == "off":

@@ -24,8 +24,8 @@ class Registers:
         kind: `emmc` or `ufs`.
         standard: the standard that the device follows, as `eMMC 5.1`.
         like: the preset of the same class.
-        facts: what the device is and can do: `topic`, `text` (None where it is not known), `from` (fields).
-        fields: every field: `name`, `register`, `place`, `value` (None where it is not known), `meaning`.
+        facts: what the device is and can do: `topic`, `text` (None if it is not known), `from` (fields).
+        fields: every field: `name`, `register`, `place`, `value` (None if it is not known), `meaning`.
         notes: what is known but has no setting, or was not taken over, with the reason.
     """
 

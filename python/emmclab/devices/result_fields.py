@@ -31,7 +31,7 @@ class ResultField(NamedTuple):
     short: str = ""
     #: Behind the point, wherever the figure is shown.
     digits: int = 0
-    #: `lower` or `higher`; empty where neither is better.
+    #: `lower` or `higher`; empty if neither is better.
     better: str = ""
     #: The unit in which the figure is shown, where it is not that which all figures of its unit are shown in.
     shown_in: str = ""
@@ -179,7 +179,7 @@ def layer_field(name: str) -> ResultField:
 
 
 def field_of_column(column: str) -> ResultField | None:
-    """Return the figure that a column of the SQL table `runs` holds; None where it is none that is shown.
+    """Return the figure that a column of the SQL table `runs` holds; None if it is none that is shown.
 
     >>> field_of_column("waf").label
     'Write amplification'

@@ -165,14 +165,14 @@ def trusted(result: Result) -> bool:
 
 
 def ended_early(result: Result) -> str:
-    """Say that a run ended early; empty where it did not."""
+    """Say that a run ended early; empty if it did not."""
     if not (reason := result.fields["run"]["stopped"]):
         return ""
     return f"ended early, after {result.fields['requests']['total']:,} requests: {reason}"
 
 
 def much_wrapped(result: Result) -> str:
-    """Say that many requests were wrapped into a smaller device; empty where few were."""
+    """Say that many requests were wrapped into a smaller device; empty if few were."""
     if (wrapped := result.fields["requests"]["wrapped_pct"]) <= _MUCH_WRAPPED_PCT:
         return ""
     return (
@@ -232,7 +232,7 @@ def refusals_text(refused: Sequence[Refusal]) -> str:
 
 
 def lateness(result: Result) -> str:
-    """Say how late completions of a served device were sent; empty where it follows no clock of the host."""
+    """Say how late completions of a served device were sent; empty if it follows no clock of the host."""
     live = result.get("live") or {}
     if live.get("late_p50_us") is None:
         return ""
@@ -243,7 +243,7 @@ def lateness(result: Result) -> str:
 
 
 def _much_late(result: Result) -> str:
-    """Say that software saw other response times than the device had; empty where they are about the same."""
+    """Say that software saw other response times than the device had; empty if they are about the same."""
     live, mean_ms = result.get("live") or {}, result.fields["response"]["mean_response_ms"]
     late = lateness(result) if result.timed() else ""
     if not late or live["late_p50_us"] < _MUCH_LATE * 1000 * mean_ms:
@@ -395,7 +395,7 @@ def completion_of(write_complete: str, buffered: bool) -> str:
 
 
 def beside_rows(result: Result) -> list[tuple[str, ...]]:
-    """Return label, recorded, simulated and error of each figure, as text; a dash where nothing is known.
+    """Return label, recorded, simulated and error of each figure, as text; a dash if nothing is known.
 
     >>> import emmclab
     >>> result = emmclab.Device.preset("nexus5").simulate(emmclab.read(emmclab.bundled()[0]))

@@ -371,7 +371,7 @@ class PowerStates(TypedDict):
 
 
 class Energy(TypedDict):
-    """Energy, mJ; None where the device has no figures for it."""
+    """Energy, mJ; None if the device has no figures for it."""
 
     total_mj: float | None
     flash_mj: float | None
@@ -450,7 +450,7 @@ class DeterministicFields(TypedDict):
     power: PowerStates
     energy: Energy
     host: HostCounts | None
-    #: What became of each record of the input; `reissued` is None where nothing tells re-issues.
+    #: What became of each record of the input; `reissued` is None if nothing tells re-issues.
     ledger: dict[str, int | None]
     #: Each with `name`, times for which it held requests, and the counts that the layer declares.
     layers: NotRequired[list[dict[str, Any]]]

@@ -25,7 +25,7 @@ SimulationProgress = Callable[[int, int | None, int, float], None]
 #: What a victim policy sees: the full blocks of one block group in one plane, as they are at one decision.
 VictimView = _core.VictimView
 
-#: Chooses the block to collect out of `view.full_blocks`; None where none is worth it.
+#: Chooses the block to collect out of `view.full_blocks`; None if none is worth it.
 VictimPolicy = Callable[[VictimView], int | None]
 
 
@@ -40,7 +40,7 @@ class RunOption:
         words: the allowed values, if they are words.
         least: the least number that it can be.
         most: the greatest number that it can be.
-        option: its name on the command line; empty for its own name, None where no command has it.
+        option: its name on the command line; empty for its own name, None if no command has it.
         metavar: what stands for the value in the help of the command line.
         panel: the panel of the help of commands.
     """
@@ -57,7 +57,7 @@ class RunOption:
 
     @property
     def command_line(self) -> str:
-        """Its name on the command line; empty where no command has it.
+        """Its name on the command line; empty if no command has it.
 
         >>> RUN_OPTIONS["wrap_addresses"].command_line, RUN_OPTIONS["layers"].command_line
         ('--wrap-addresses', '--layer')

@@ -136,7 +136,7 @@ def is_random(settings: Mapping[str, Any], precondition: str) -> bool:
 
 
 def is_random_run(result: Result) -> bool:
-    """Return whether other seeds may give other figures; True where the result does not say it."""
+    """Return whether other seeds may give other figures; True if the result does not say it."""
     devices = (result.get("provenance") or {}).get("devices")
     if not devices:
         return True
@@ -166,7 +166,7 @@ def check_random(devices: Sequence[Device], precondition: str) -> None:
 
 
 def spread(values: Sequence[float | None]) -> Spread | None:
-    """Sum up a figure of several runs; None where no run has it.
+    """Sum up a figure of several runs; None if no run has it.
 
     >>> spread([1.0, 3.0, None])
     Spread(mean=2.0, low=1.0, high=3.0)

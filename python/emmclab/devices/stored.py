@@ -37,7 +37,7 @@ class Stored(NamedTuple):
 
     @property
     def provenance(self) -> Mapping[str, Any]:
-        """How it was made; empty where the file does not say."""
+        """How it was made; empty if the file does not say."""
         found = self.fields.get("provenance")
         return found if isinstance(found, Mapping) else {}
 

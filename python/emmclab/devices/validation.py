@@ -99,7 +99,7 @@ class Model:
     Attributes:
         name: of the device.
         kind: `calibrated`, `device` (given by name), or `table` (no device: medians of the first half).
-        note: what stands against trusting the comparison; empty where nothing does.
+        note: what stands against trusting the comparison; empty if nothing does.
         mode: of the replay, and why, in words; empty without one.
         judgement: simulated beside recorded times.
     """
@@ -131,7 +131,7 @@ class Validation:
         cut: where it is cut in two.
         first: recorded response times of the first half.
         second: recorded response times of the second half.
-        calibration: what `calibrate` returned for the first half; None where it does not determine a device.
+        calibration: what `calibrate` returned for the first half; None if it does not determine a device.
         models: what predicted the second half, the calibrated device first.
         refused: reasons by the name of each model that could not be tried.
     """

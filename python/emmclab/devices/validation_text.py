@@ -161,7 +161,7 @@ def groups(model: Model) -> list[TextTable]:
 
 
 def few_note(judgement: Judgement) -> str:
-    """Say what the mark of small groups means; empty where none is small."""
+    """Say what the mark of small groups means; empty if none is small."""
     few = [group for every in judgement.groups.values() for group in every if group.is_few]
     return f"* fewer than {ENOUGH} requests, which carry no judgement" if few else ""
 

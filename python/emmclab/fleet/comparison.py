@@ -43,7 +43,7 @@ class Difference:
     delta: float | None
     #: Two-sided, of Mann and Whitney's test.
     p: float | None
-    #: The same corrected for the number of figures (Holm); None where there are too few recordings.
+    #: The same corrected for the number of figures (Holm); None if there are too few recordings.
     corrected_p: float | None
     #: Recordings of each fleet that are needed. Where there are too few to show any difference: as many as
     #: could show one. Where none is shown: as many as would show one of the size found. None otherwise.

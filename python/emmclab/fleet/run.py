@@ -184,7 +184,7 @@ def _former(copy: Copy, identity: Identity) -> tuple[Table | None, bool]:
 
 
 def _doubt(recording: Recording, state: State, there: Mapping[str, str]) -> Doubtful | None:
-    """Decide whether a recording has to be looked at: None where it is unchanged by size and time."""
+    """Decide whether a recording has to be looked at: None if it is unchanged by size and time."""
     name = printable(recording.path)
     before, known = state.known.get(recording.path, (None, there.get(name)))
     has_row = state.has_row(recording.path) or (known is not None and there.get(name) == known)

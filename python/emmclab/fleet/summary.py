@@ -29,7 +29,7 @@ class Group:
     values: dict[str, list[float]]
 
     def points(self, figure: str) -> list[float] | None:
-        """Return a figure's percentiles `POINTS` over the recordings; None where no recording has it."""
+        """Return a figure's percentiles `POINTS` over the recordings; None if no recording has it."""
         known = self.values[figure]
         return [percentile(known, point) for point in POINTS] if known else None
 

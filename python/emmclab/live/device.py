@@ -53,7 +53,7 @@ class LiveDevice:
         self.qemu: str | None = None
         #: Where it is mounted.
         self.mounted: str | None = None
-        #: Figures of making and mounting a file system, which the result leaves out; None where neither was.
+        #: Figures of making and mounting a file system, which the result leaves out; None if neither was.
         self.prepared: Result | None = None
         #: Figures of the device's own work after that (`settle`), which the result leaves out, too.
         self.settled: Result | None = None
@@ -180,7 +180,7 @@ class LiveDevice:
         A later `result` has that time only if no request came in between, as those of a mounted file system.
 
         Raises:
-            ConfigError: the clock is not `free`, or requests are under way.
+            ConfigError: the clock is not `free`, or requests are in progress.
 
         >>> import emmclab
         >>> with emmclab.serve("small-1gb", clock="free", nbd="auto") as disk:
@@ -195,7 +195,7 @@ class LiveDevice:
         Nothing may be sent after it; it ends with `stop`.
 
         Raises:
-            ConfigError: the clock is not `free`, or requests are under way.
+            ConfigError: the clock is not `free`, or requests are in progress.
 
         >>> import emmclab
         >>> with emmclab.serve("small-1gb", layers=["advil"], clock="free", nbd="auto") as disk:

@@ -71,7 +71,7 @@ def assemble(
 
 
 class _DrawnChart(TypedDict):
-    """A chart of a figure; `trace` is None where it is of all traces, `spec` is the chart of Vega."""
+    """A chart of a figure; `trace` is None if it is of all traces, `spec` is the chart of Vega."""
 
     id: str
     trace: str | None

@@ -52,7 +52,7 @@ class Provenance:
     Attributes:
         summary: one line.
         lines: label and text of each further fact.
-        lost: what was lost on the way, in words; empty where nothing was.
+        lost: what was lost on the way, in words; empty if nothing was.
         made: the group `provenance` of results: shown before the lines, and kept for `emmclab explain`.
         results: simulated runs, which `emmclab explain` finds in the page.
     """
@@ -82,7 +82,7 @@ class Provenance:
 
     @property
     def record(self) -> PageRecord | None:
-        """What a page keeps for programs; None where nothing is known."""
+        """What a page keeps for programs; None if nothing is known."""
         if not self.made:
             return None
         if not self.results:
@@ -99,7 +99,7 @@ class Head:
         lead: paragraphs below it: what was measured, on what.
         tiles: three to six figures that carry the answer.
         notices: what stands against trusting it.
-        picture: name of the figure that shows it; empty where the page has none.
+        picture: name of the figure that shows it; empty if the page has none.
     """
 
     answer: str
@@ -110,7 +110,7 @@ class Head:
 
 
 def noted(text: str) -> list[Notice]:
-    """Return a note as a notice; none where it is empty."""
+    """Return a note as a notice; none if it is empty."""
     return [Notice("note", text)] if text else []
 
 
@@ -154,7 +154,7 @@ def exact(value: float | None, unit: str = "") -> str:
 
 
 def lost(ledgers: Iterable[Mapping[str, int | None]]) -> str:
-    """Say how many records were lost over all ledgers; empty where none were.
+    """Say how many records were lost over all ledgers; empty if none were.
 
     >>> lost([{"lost": 2}, {"lost": 0}]), lost([{}])
     ('2 lost', '')

@@ -44,7 +44,7 @@ def library() -> str:
 
 
 def _kept() -> Path | None:
-    """Where the script of this version is kept; None where the user has no folder."""
+    """Where the script of this version is kept; None if the user has no folder."""
     caches = os.environ.get("XDG_CACHE_HOME", "")
     try:
         folder = Path(caches) if caches.startswith("/") else Path.home() / ".cache"
@@ -54,7 +54,7 @@ def _kept() -> Path | None:
 
 
 def _read(file: Path | None) -> str | None:
-    """Return the script of a file; None where it is not whole."""
+    """Return the script of a file; None if it is not whole."""
     if file is None:
         return None
     try:

@@ -239,7 +239,7 @@ def _trace(profile: Profile) -> _TraceRow:
 
 
 def _clock(jumps: Sequence[ClockJump]) -> str:
-    """Count the jumps in words; empty where there are none."""
+    """Count the jumps in words; empty if there are none."""
     if not jumps:
         return ""
     left = sum(not jump["mended"] for jump in jumps)

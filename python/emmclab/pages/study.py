@@ -137,14 +137,14 @@ def _durable_on(results: Results) -> dict[str, Fitted]:
 
 
 def _modes(results: Results) -> str:
-    """Name the modes in which traces were replayed; nothing where none was."""
+    """Name the modes in which traces were replayed; nothing if none was."""
     replays = [cell for cell in results.runs if cell.get("options", {}).get("mode") in REPLAYS]
     modes = dict.fromkeys(cell["run"]["mode"] for cell in replays)
     return f", {' and '.join(map(mode_name, modes))}" if modes else ""
 
 
 def incomplete(results: Results) -> list[Notice]:
-    """Say how many cells have no result; nothing where all have."""
+    """Say how many cells have no result; nothing if all have."""
     cells = results.about["cells"]
     if not results.missing:
         return []

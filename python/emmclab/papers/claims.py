@@ -333,7 +333,7 @@ def _judge(paper: Paper, rule: Rule, results: Results | None) -> Claim:
 
 
 def _weighed(rule: Rule, found: Measurement, reads: Reads) -> tuple[str, str]:
-    """Return the verdict of what was measured, and why it restates its sources; empty where it does not."""
+    """Return the verdict of what was measured, and why it restates its sources; empty if it does not."""
     judged = verdict(rule.checks, found.values, whole=not rule.unchecked)
     why = restated(reads, rule.own)
     if not why:
@@ -342,7 +342,7 @@ def _weighed(rule: Rule, found: Measurement, reads: Reads) -> tuple[str, str]:
 
 
 def _judged_on(evidence: Evidence) -> str:
-    """Say which of the traces are recorded; nothing where none is."""
+    """Say which of the traces are recorded; nothing if none is."""
     recorded, made = evidence["recorded"], evidence["made"]
     if not recorded:
         return ""

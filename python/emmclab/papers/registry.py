@@ -35,7 +35,7 @@ class Paper:
 
     @property
     def claims_text(self) -> str:
-        """The claims, as TOML; empty where it has none of its own."""
+        """The claims, as TOML; empty if it has none of its own."""
         claims = _folder(self.name).joinpath("claims.toml")
         return claims.read_text("utf-8") if claims.is_file() else ""
 

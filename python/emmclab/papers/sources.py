@@ -93,7 +93,7 @@ def _were(names: set[str]) -> str:
 
 
 def restated(reads: Reads, own: frozenset[str]) -> str:
-    """Say why the values that were read restate a claim's `own` sources; empty where they do not."""
+    """Say why the values that were read restate a claim's `own` sources; empty if they do not."""
     synthetic = set(workloads())
     fields: dict[str, set[str]] = {}
     for name, field in reads.profiles:

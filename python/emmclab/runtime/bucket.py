@@ -107,7 +107,7 @@ class Bucket:
             return [one for chunk in chunks for one in chunk]
 
     def head(self, name: str) -> FoundObject | None:
-        """Return the same of one object; None where there is none."""
+        """Return the same of one object; None if there is none."""
         with self._asking(name):
             try:
                 found: FoundObject = self._library.head(self._store, name)
@@ -127,7 +127,7 @@ class Bucket:
             self._library.put(self._store, name, content)
 
     def replace(self, name: str, content: bytes | Path, former: PutObject | None) -> PutObject | None:
-        """Put an object in place of the `former` one, or where none is; None where there is another one.
+        """Put an object in place of the `former` one, or where none is; None if there is another one.
 
         What is put is known by `e_tag` and `version`, as `head` gives them.
         """
@@ -227,7 +227,7 @@ class Bucket:
             return name
 
     def renew(self, at: str, sign: Any) -> Any:
-        """Replace a sign by the next; None where it is not the one that this run gave."""
+        """Replace a sign by the next; None if it is not the one that this run gave."""
         try:
             return self.replace(at, _sign(), sign)
         except InputError:
@@ -273,6 +273,6 @@ def _hint(address: str) -> str:
 
 
 def _words(error: Exception) -> str:
-    """Return the first line of an error, without the debug output behind it."""
+    """Return the first line of an error, without the debug output after it."""
     text = str(error).strip()
     return text.splitlines()[0][:200] if text else type(error).__name__

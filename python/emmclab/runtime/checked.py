@@ -21,7 +21,7 @@ def checked(value: Mapping[str, Any]) -> bytes:
 
 
 def checked_value(text: bytes | str) -> dict[str, Any] | None:
-    """Return the table that was written; None where the text is damaged, or has no check.
+    """Return the table that was written; None if the text is damaged, or has no check.
 
     >>> checked_value(checked({"a": 1}).replace(b"1", b"2", 1)), checked_value("{}"), checked_value("[")
     (None, None, None)

@@ -6,7 +6,7 @@ import shlex
 
 from emmclab.runtime.files import printable
 
-#: The words of the command line that this process carries out; empty where Python calls the package.
+#: The words of the command line that this process carries out; empty if Python calls the package.
 words: list[str] = []
 
 #: Options with a value that change no result: outputs; places of results, and processes. Then those without.
@@ -18,7 +18,7 @@ _FLAGS = ("--json", "--fresh")
 def command_line() -> str | None:
     """Return the command that gives the same result: this process's, without what changes no result.
 
-    None where Python calls the package.
+    None if Python calls the package.
     """
     if not words:
         return None

@@ -29,7 +29,7 @@ _STILLBORN = 3
 #: Tasks below this length are handed to a worker one ahead, so that it does not wait for the next, seconds.
 _SHORT_S = 2.0
 
-#: Longest path of a unix socket, without the zero behind it: `sun_path` of Linux has 108 bytes.
+#: Longest path of a unix socket, without the zero after it: `sun_path` of Linux has 108 bytes.
 _SOCKET_PATH_BYTES = 107
 
 Task = TypeVar("Task")
@@ -135,7 +135,7 @@ class Pool:
         next_task: Callable[[Task | None], Task | None],
         files: Sequence[str] = (),
     ) -> Generator[tuple[Task, Outcome | Crash]]:
-        """Do the tasks in parallel. An interruption or a failure stops the tasks that are under way."""
+        """Do the tasks in parallel. An interruption or a failure stops the tasks that are in progress."""
         del files
         workers: dict[Connection, _Worker] = {}
         ahead = 1

@@ -91,7 +91,7 @@ def printable(path: str | PathLike[str]) -> str:
 
 
 def lock(file: IO[str] | int, *, wait: bool, shared: bool = False) -> bool:
-    """Lock an open file for this process, which unlocks it when it ends; False where another one holds it.
+    """Lock an open file for this process, which unlocks it when it ends; False if another one holds it.
 
     A `shared` lock is held by any number of processes, while none has it alone.
 

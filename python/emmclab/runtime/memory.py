@@ -11,7 +11,7 @@ _KEPT_BYTES = 2**31 - 1
 
 
 def keep_freed_memory() -> None:
-    """Keep freed memory in this process for the next use. Does nothing where the C library is not glibc.
+    """Keep freed memory in this process for the next use. Does nothing if the C library is not glibc.
 
     Simulations copy used devices of some hundred megabytes again and again. By default glibc returns each
     copy to the system, which has to clear every page for the next one: half the time of a short simulation.

@@ -69,7 +69,7 @@ class TableFile:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        # On a full disk what waits to be written cannot be; the error under way says so.
+        # On a full disk what waits to be written cannot be; the first error says so.
         with contextlib.suppress(OSError) if kind is not None else contextlib.nullcontext():
             self._file.close()
 

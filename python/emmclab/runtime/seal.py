@@ -37,7 +37,7 @@ def is_whole(path: Path) -> bool:
 
 
 def _place(path: Path) -> int | None:
-    """Find the place of the seal in the footer of a file; None where there is none."""
+    """Find the place of the seal in the footer of a file; None if there is none."""
     size = path.stat().st_size
     end = _LENGTH_BYTES + len(_MAGIC)
     if size < 2 * end:

@@ -60,7 +60,7 @@ class Deep:
 
     @property
     def single(self) -> Trial | None:
-        """The best option by itself; None where none is possible."""
+        """The best option by itself; None if none is possible."""
         return self._best(one for one in self.found.trials if len(taken(one)) == 1)
 
     @property

@@ -85,7 +85,7 @@ class Cell:
         return hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()
 
     def prepare(self, images: Images) -> bool:
-        """Precondition the devices of the cell; False where another process is at one of them."""
+        """Precondition the devices of the cell; False if another process is at one of them."""
         options = self._options()
         what = options.get("precondition", "none")
         if what == "none" or not images.limit:

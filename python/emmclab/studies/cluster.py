@@ -137,7 +137,7 @@ class RayCluster:
                 ray.cancel(reference, force=True)
 
     def _outcome(self, reference: Any) -> Any:
-        """Return what came of a task; None where it was lost with its node.
+        """Return what came of a task; None if it was lost with its node.
 
         Raises:
             EmmclabError: what the work raised.
@@ -217,7 +217,7 @@ def _own_handlers() -> Iterator[None]:
     finally:
         for number, handler in before.items():
             if handler is not None:
-                # Also where Python knows of no change: Ray sets its handlers behind its back.
+                # Also where Python knows of no change: Ray sets its handlers without telling it.
                 signal.signal(number, handler)
 
 

@@ -101,7 +101,7 @@ class _Field(NamedTuple):
     column: str
     is_settings: bool
     is_optional: bool
-    #: None where the group is left out.
+    #: None if the group is left out.
     group: _Group | None
 
 

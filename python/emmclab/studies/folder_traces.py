@@ -61,7 +61,7 @@ class FolderTraces:
 
 
 def read_traces(read: TomlTable) -> FolderTraces | None:
-    """Read the table `traces` of a study; nothing where it has none."""
+    """Read the table `traces` of a study; nothing if it has none."""
     if not read.has("traces"):
         return None
     inner = read.inner("traces")

@@ -16,7 +16,7 @@ def stand_ins(results: Results) -> dict[str, str]:
 
 
 def beside(results: Results, names: Sequence[str]) -> list[str]:
-    """Return workloads by name, each with the recorded trace that takes its place behind it."""
+    """Return workloads by name, each with the recorded trace that takes its place after it."""
     recorded = {workload: name for name, workload in stand_ins(results).items()}
     return [one for name in names for one in (name, recorded.get(name)) if one]
 

@@ -89,7 +89,7 @@ class PartWriter:
 
 
 def write_joined(results: Iterable[Kept], aside: Path) -> Path | None:
-    """Write results as one part in `aside`, some at a time; None where there are none.
+    """Write results as one part in `aside`, some at a time; None if there are none.
 
     Raises:
         InputError: the disk is full.

@@ -139,7 +139,7 @@ def read_programs(read: TomlTable) -> tuple[Program, ...]:
 
 @functools.cache
 def package_version(package: str) -> str:
-    """Return the version of a Debian package; empty where that is not known."""
+    """Return the version of a Debian package; empty if that is not known."""
     words = ["dpkg-query", "--show", "--showformat=${Version}", package]
     try:
         return subprocess.run(words, capture_output=True, text=True, check=False).stdout.strip()

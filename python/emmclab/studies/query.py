@@ -142,7 +142,7 @@ def asked_trace(trace: Trace, sql: str) -> Iterator[Answer]:
 
 
 def without_fsyncs(trace: Trace) -> str:
-    """Say that a recording has no single waits for durability, though it counts them; empty where it has.
+    """Say that a recording has no single waits for durability, though it counts them; empty if it has.
 
     >>> import emmclab
     >>> without_fsyncs(emmclab.read(emmclab.bundled()[0])).partition(":")[0]

@@ -45,7 +45,7 @@ class Metric(NamedTuple):
         return self.percentile is not None or self.paths[0].startswith("response.")
 
     def of(self, run: Run) -> float | None:
-        """Return the value of a run; None where its result has none."""
+        """Return the value of a run; None if its result has none."""
         if self.percentile is not None:
             chosen = (row for row in run.get("percentiles", ()) if row["op"] == "all")
             return next((row["response_ms"] for row in chosen if row["percentile"] == self.percentile), None)
@@ -254,7 +254,7 @@ def overloaded(found: Iterable[Summary]) -> list[Point]:
 
 
 def overload_note(found: Sequence[Summary]) -> str:
-    """Say which runs were overloaded, and what that means for the answer; empty where none was."""
+    """Say which runs were overloaded, and what that means for the answer; empty if none was."""
     if not (points := overloaded(found)):
         return ""
     count = sum(point.overloaded for point in points)

@@ -38,7 +38,7 @@ class Task(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What came of a cell: what is kept of it, or none where another process is at its device."""
+    """What came of a cell: what is kept of it, or none if another process is at its device."""
 
     kept: Kept | None
     took_s: float = 0.0
@@ -88,7 +88,7 @@ class _Done(NamedTuple):
 
 
 def _done(cell: Cell, images: Images, task: Task) -> _Done | None:
-    """Run a cell; None where another process is at its device, and the task does not wait."""
+    """Run a cell; None if another process is at its device, and the task does not wait."""
     started = time.monotonic()
     if not task.wait and not cell.prepare(images):
         return None

@@ -65,7 +65,7 @@ def pattern(
         reads_pct: percentage of reads; the others are writes.
         size: bytes of each request.
         span: bytes of the address range of the requests.
-        random_pct: percentage of requests at a random place; the others go on behind the last one.
+        random_pct: percentage of requests at a random place; the others go on after the last one.
         zipf: exponent of a Zipf distribution of random places; without it each comes as often.
         iops: requests in a second.
         even: at equal distances in time, rather than as a Poisson process.
@@ -100,7 +100,7 @@ def pattern(
 
 
 def size_of(text: str) -> int | None:
-    """Return the bytes of a size as fio writes it; `None` where it is none.
+    """Return the bytes of a size as fio writes it; `None` if it is none.
 
     >>> size_of("4k"), size_of("1GB"), size_of("512"), size_of("4 apples")
     (4096, 1073741824, 512, None)

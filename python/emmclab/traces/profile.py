@@ -62,7 +62,7 @@ class Profile(Document):
 
     @property
     def reissues(self) -> Reissues | None:
-        """Suspected re-issues, and the figures with and without; None where the trace does not show them.
+        """Suspected re-issues, and the figures with and without; None if the trace does not show them.
 
         >>> import emmclab
         >>> emmclab.profile(emmclab.bundled()[0]).reissues["reissued"]
@@ -73,7 +73,7 @@ class Profile(Document):
 
     @property
     def journal(self) -> Journal | None:
-        """What journaling costs, by the roles of blocks; None where the trace has no block notes.
+        """What journaling costs, by the roles of blocks; None if the trace has no block notes.
 
         >>> import emmclab
         >>> emmclab.profile(emmclab.bundled()[0]).journal is None

@@ -82,7 +82,7 @@ def recording_note(header: Mapping[str, str | None]) -> str | None:
 
 
 def doubts(ledger: Mapping[str, int | None]) -> list[str]:
-    """Say what makes the figures of a trace doubtful, by its ledger; empty where nothing does.
+    """Say what makes the figures of a trace doubtful, by its ledger; empty if nothing does.
 
     >>> doubts({"lost": 431})
     ['431 events were lost while recording: requests are missing, so rates are too low and gaps too long']

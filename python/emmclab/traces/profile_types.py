@@ -23,7 +23,7 @@ class Judged(TypedDict):
     number: int
     title: str
     rule: str
-    #: None where the trace does not hold what it takes.
+    #: None if the trace does not hold what it takes.
     measured: float | None
     unit: str
     shown: Literal["yes", "no", "partly", "unknown"]

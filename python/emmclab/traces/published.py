@@ -19,7 +19,7 @@ class Inconsistency(TypedDict):
     explanation: str
     check: str
     published: float
-    #: The range that the other figures allow; None where it has no such end.
+    #: The range that the other figures allow; None if it has no such end.
     low: float | None
     high: float | None
 
@@ -61,7 +61,7 @@ def published_row(name: str) -> dict[str, Any] | None:
 
 
 def doubts(row: Mapping[str, Any], column: str) -> str:
-    """Return the reason why a published figure cannot be right; empty where no figure contradicts it.
+    """Return the reason why a published figure cannot be right; empty if no figure contradicts it.
 
     >>> doubts(published()["rows"][0], "requests")
     ''

@@ -52,7 +52,7 @@ def read(
         reorder_window: requests that may be held back to put them in order of arrival.
         mend_clock: take clock jumps and pauses of the recording out of the trace. True finds them in a first
             pass and cuts them to the median gap; a length such as `1h` cuts the gaps above it to the median
-            of those before, in one pass. What follows a backward jump is put behind what came before. The
+            of those before, in one pass. What follows a backward jump is put after what came before. The
             ledger counts `clock_jumps` and `mended_jumps`.
         reissue_window: time from the first issue of a request to the second, as `"0-100ms"`;
             `"0.5ms-3ms"`, that of a UFS link that wakes up, where None. The header holds it

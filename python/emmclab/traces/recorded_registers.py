@@ -26,7 +26,7 @@ _TOPICS = (
 
 
 class RecordedDeviceFields(TypedDict):
-    """A `RecordedDevice` as JSON has it; what its registers say is None where they could not be read."""
+    """A `RecordedDevice` as JSON has it; what its registers say is None if they could not be read."""
 
     disks: list[str]
     kind: str
@@ -57,7 +57,7 @@ class RecordedDevice:
         kind: `emmc` or `ufs`.
         files: path and bytes of each file that was read of it, as messages name the path.
         gaps: what could not be read, and why.
-        report: what the files say, as `emmclab.registers` has it; None where they are damaged or missing.
+        report: what the files say, as `emmclab.registers` has it; None if they are damaged or missing.
         problem: why not; empty with a report.
     """
 
@@ -97,7 +97,7 @@ class RecordedDevice:
 
 
 def recorded_devices(header: Mapping[str, str | None], recording: str) -> list[RecordedDevice]:
-    """Read the registers that `emmclab record` has stored with a trace; none where there are none.
+    """Read the registers that `emmclab record` has stored with a trace; none if there are none.
 
     Args:
         header: that of the trace.

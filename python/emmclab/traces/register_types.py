@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TypedDict
 
-#: What the device is or can do; None where it is not known. `from` names the fields that say so.
+#: What the device is or can do; None if it is not known. `from` names the fields that say so.
 Fact = TypedDict("Fact", {"topic": str, "text": str | None, "from": list[str]})
 
 #: A setting of a device that a register gives: its key, its value as TOML, and the fields with their values.

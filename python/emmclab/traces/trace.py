@@ -157,7 +157,7 @@ class Trace:
     def ledger(self) -> Ledger:
         """Counts of requests (seen, kept, skipped, reordered, lost) and of clock jumps. Reads the trace once.
 
-        `reissued` is None where the trace does not show re-issues.
+        `reissued` is None if the trace does not show re-issues.
 
         >>> import emmclab
         >>> emmclab.read(emmclab.bundled()[0]).ledger["skipped"]
@@ -183,7 +183,7 @@ class Trace:
         """Places where the clock jumps or the recording paused; the first 64. Reads the trace once.
 
         Each has `direction` (`forward` or `backward`), `time_s` (last arrival before it, seconds from the
-        first), `request` (number of the first one behind it), `length_s` and `mended` (whether it is out).
+        first), `request` (number of the first one after it), `length_s` and `mended` (whether it is out).
 
         >>> import emmclab
         >>> emmclab.read(emmclab.bundled()[0]).clock_jumps
@@ -194,7 +194,7 @@ class Trace:
 
     @property
     def devices(self) -> dict[str, int]:
-        """Requests by device of the trace, most first; empty where none is recorded. Reads the trace once.
+        """Requests by device of the trace, most first; empty if none is recorded. Reads the trace once.
 
         >>> import emmclab
         >>> len(emmclab.read(emmclab.bundled()[0]).devices)
@@ -205,7 +205,7 @@ class Trace:
 
     @functools.cached_property
     def digest(self) -> str | None:
-        """SHA-256 of the file's bytes, first 16 digits; None where the trace is made, or comes from a pipe.
+        """SHA-256 of the file's bytes, first 16 digits; None if the trace is made, or comes from a pipe.
 
         >>> import emmclab
         >>> emmclab.read(emmclab.bundled()[0]).digest == emmclab.read(emmclab.bundled()[1]).digest

@@ -243,7 +243,7 @@ def differences(first: Profile, second: Profile) -> list[FieldDifference]:
     """Return every field of Tables III and IV of two profiles with the difference, second less first.
 
     `difference_points` is that of shares, in percentage points, `difference_pct` that of other fields, in
-    percent of the first; the other one is None. Both are None where a value is missing, or the first is 0 and
+    percent of the first; the other one is None. Both are None if a value is missing, or the first is 0 and
     the second is not. Fields that a clock jump distorts are compared without the jumps, where they are known
     so.
 

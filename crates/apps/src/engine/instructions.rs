@@ -10,7 +10,7 @@ use crate::storage::{Storage, likely_wait};
 use crate::timeline::Doing;
 
 impl<S: Storage> Engine<'_, S> {
-    /// Does the next instruction of a thread, which has a core and owes nothing; false where it leaves the core.
+    /// Does the next instruction of a thread, which has a core and owes nothing; false if it leaves the core.
     ///
     /// # Errors
     /// As [`Engine::run`].
@@ -147,7 +147,7 @@ impl<S: Storage> Engine<'_, S> {
         Ok(())
     }
 
-    /// Begins a file operation; false where the thread waits for it.
+    /// Begins a file operation; false if the thread waits for it.
     fn operate(&mut self, number: u32, operation: &FileOp) -> Result<bool> {
         self.operations += 1;
         if let FileOp::Close { file } = operation {

@@ -1,4 +1,4 @@
-//! A thread of the program under way.
+//! A thread of the program in progress.
 
 use std::collections::VecDeque;
 

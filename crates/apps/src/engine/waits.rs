@@ -17,7 +17,7 @@ impl Signal {
         first
     }
 
-    /// Takes one; false where the thread has to wait.
+    /// Takes one; false if the thread has to wait.
     pub fn take(&mut self, thread: u32) -> bool {
         if self.given > 0 {
             self.given -= 1;
@@ -41,7 +41,7 @@ impl Lock {
         self.holder
     }
 
-    /// Takes it; false where the thread has to wait.
+    /// Takes it; false if the thread has to wait.
     pub fn take(&mut self, thread: u32) -> bool {
         if self.holder.is_none() {
             self.holder = Some(thread);

@@ -39,7 +39,7 @@ impl Argument {
     }
 }
 
-/// What stands between `<` and `>`; a file that has lost its path has `(deleted)` behind.
+/// What stands between `<` and `>`; a file that has lost its path has `(deleted)` after it.
 pub(super) fn shown_of(word: &str) -> Option<&str> {
     let (_, rest) = word.split_once('<')?;
     rest.strip_suffix("(deleted)").unwrap_or(rest).strip_suffix('>')

@@ -63,7 +63,7 @@ impl Clock {
     }
 }
 
-/// The time that a text begins with, and what follows. `-r` beside another form puts `(+ 0.000012)` behind that.
+/// The time that a text begins with, and what follows. `-r` beside another form puts `(+ 0.000012)` after that.
 pub(super) fn stamp_of(text: &str) -> Option<(Stamp, &str)> {
     let (word, rest) = text.split_once(' ')?;
     let stamp =

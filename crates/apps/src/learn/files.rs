@@ -116,14 +116,14 @@ impl Files {
         self.all[number].opens += 1;
     }
 
-    /// A description is gone; true where the file goes with it.
+    /// A description is gone; true if the file goes with it.
     pub fn closed(&mut self, number: usize) -> bool {
         let file = &mut self.all[number];
         file.opens = file.opens.saturating_sub(1);
         file.opens == 0 && std::mem::take(&mut file.unlinked)
     }
 
-    /// The path is gone; true where the file goes with it.
+    /// The path is gone; true if the file goes with it.
     pub fn unlinked(&mut self, path: &str) -> (usize, bool) {
         let number = self.of(path);
         self.by_path.remove(path);
@@ -137,7 +137,7 @@ impl Files {
         (number, !file.unlinked)
     }
 
-    /// A file that is open loses its path to another one: the number that it has from now on, under a path without a name; none where it
+    /// A file that is open loses its path to another one: the number that it has from now on, under a path without a name; none if it
     /// is not open.
     pub fn replaced(&mut self, path: &str) -> Option<(usize, usize)> {
         let old = self.of(path);

@@ -71,7 +71,7 @@ fn call_name(event: &str) -> Option<&str> {
 
 /// Thread, time and event of `name-123 [001] d..1 12.345678: sys_read(fd: 3, ...)`.
 fn parts(text: &str) -> Option<(u32, i64, &str)> {
-    // The name of a task may have blanks, brackets and hyphens: the processor in brackets comes behind its number.
+    // The name of a task may have blanks, brackets and hyphens: the processor in brackets comes after its number.
     let bracket = text.find(" [").filter(|at| text[at + 2..].starts_with(|c: char| c.is_ascii_digit()))?;
     let task = text[..bracket].split('(').next()?.trim_end();
     let thread = task.rsplit('-').next()?.trim().parse().ok()?;

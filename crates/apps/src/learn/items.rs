@@ -108,7 +108,7 @@ pub(super) struct Thread {
     pub waited_in: String,
     /// The file that it opened last, and when the call began and ended.
     pub opened: Option<(usize, i64, i64)>,
-    /// The name of the program that it runs; empty where the recording does not have its begin.
+    /// The name of the program that it runs; empty if the recording does not have its begin.
     pub program: String,
 }
 
@@ -189,7 +189,7 @@ impl Thread {
     }
 }
 
-/// Items that go behind others: signals to threads that have to wait.
+/// Items that go after others: signals to threads that have to wait.
 #[derive(Debug, Default)]
 pub(super) struct Behind(Vec<(Place, Item)>);
 

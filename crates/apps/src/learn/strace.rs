@@ -154,7 +154,7 @@ fn unfinished(text: &str) -> Option<&str> {
     text.trim_end().strip_suffix("<unfinished ...>")
 }
 
-/// The thread that a line begins with; 0 where there is none, as of a process that has one only. `-Y` puts its name behind.
+/// The thread that a line begins with; 0 if there is none, as of a process that has one only. `-Y` puts its name behind.
 fn thread_of(text: &str) -> (u32, &str) {
     let text = text.trim_start();
     let number_of = |word: &str| word.split('<').next().unwrap_or(word).trim().parse().ok();
@@ -202,11 +202,11 @@ fn is_name(name: &str) -> bool {
     !name.is_empty() && name.bytes().all(|c| c.is_ascii_alphanumeric() || c == b'_')
 }
 
-/// What stands behind the arguments of a call.
+/// What stands after the arguments of a call.
 struct Ending<'a> {
     /// The text before the closing parenthesis.
     arguments: &'a str,
-    /// The result; -1 of a call that a signal ended, none where the process ended.
+    /// The result; -1 of a call that a signal ended, none if the process ended.
     result: Option<i64>,
     opened: Option<String>,
     /// The duration in ns.
@@ -279,7 +279,7 @@ fn string(text: &str) -> (Vec<u8>, &str) {
     (out, "")
 }
 
-/// The byte of an escape, and how many characters it has behind the backslash.
+/// The byte of an escape, and how many characters it has after the backslash.
 fn escape(rest: &[u8]) -> (Option<u8>, usize) {
     let Some(first) = rest.first() else { return (None, 0) };
     let digits = |radix: u32, skip: usize, most: usize| {

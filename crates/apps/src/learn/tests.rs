@@ -316,7 +316,7 @@ fn calls_without_durations_are_read_and_counted() {
          7 1.500000 getpid() = 7\n7 1.600000 nanosleep({tv_sec=1}, NULL) = 0\n7 1.700000 close(3) = 0\n",
     );
     assert_eq!(found.known.untimed_calls, 5);
-    // From the sync to the next call, and from the sleep to the next one; the work is that behind `getpid`.
+    // From the sync to the next call, and from the sleep to the next one; the work is that after `getpid`.
     assert!((found.known.storage_ns - 500_000_000).abs() < 1_000_000, "{:?}", found.known);
     assert_eq!((found.known.pause_ns, found.known.work_ns), (100_000_000, 100_000_000));
     assert!(words(&program, 0).iter().any(|step| step.contains("fsync")));

@@ -35,7 +35,7 @@ pub(crate) trait Storage {
     /// The time of its next event, where that is known beforehand.
     fn next_event(&self) -> Option<Nanos>;
 
-    /// The time of what happens next in a run whose next known event is at `next`; none where nothing will ever happen.
+    /// The time of what happens next in a run whose next known event is at `next`; none if nothing will ever happen.
     ///
     /// # Errors
     /// Where its caller wants the work to end.

@@ -208,7 +208,7 @@ pub(crate) struct RealStorage {
     /// A thread for each caller, which ends when its channel is closed.
     callers: Vec<Sender<Asked>>,
     done: Receiver<Done>,
-    /// Operations under way.
+    /// Operations in progress.
     under_way: usize,
     ended: Vec<Done>,
     begun: Instant,

@@ -37,7 +37,7 @@ struct Input<'a> {
 }
 
 impl Input<'_> {
-    /// Fills the buffer; false where the file ends before.
+    /// Fills the buffer; false if the file ends before.
     fn fill(&mut self, buffer: &mut [u8]) -> Result<bool> {
         match self.file.read_exact(buffer) {
             Ok(()) => {

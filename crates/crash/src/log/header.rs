@@ -28,7 +28,7 @@ pub struct DeviceFacts {
     pub interface: InterfaceKind,
     /// Sectors of a map unit.
     pub unit_sectors: u32,
-    /// Sectors that it erases at a time, which layers may keep to; 0 where that is not known.
+    /// Sectors that it erases at a time, which layers may keep to; 0 if that is not known.
     #[serde(default, skip_serializing_if = "is_none")]
     pub erase_sectors: u32,
     /// Its zones, of each of which a cut leaves a beginning.
@@ -57,7 +57,7 @@ pub struct LogHeader {
     pub layers: Vec<LayerConfig>,
     /// Sectors that the layers offer.
     pub sectors: u64,
-    /// Sectors of a second device, which has no cache. The log has it behind the first one, as one range of sectors, and its writes as
+    /// Sectors of a second device, which has no cache. The log has it after the first one, as one range of sectors, and its writes as
     /// forced ones.
     #[serde(default)]
     pub second_sectors: u64,

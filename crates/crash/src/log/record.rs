@@ -82,7 +82,7 @@ pub enum Record<'a> {
     },
     /// The workload says what it was told is safe.
     Acknowledged {
-        /// When its line was read, behind the last completion that was sent until then.
+        /// When its line was read, after the last completion that was sent until then.
         at: Nanos,
         /// The line.
         #[serde(borrow)]

@@ -16,7 +16,7 @@ const WAIT: Duration = Duration::from_millis(100);
 /// Compression level of the blocks: the log must keep up with the device.
 const LEVEL: i32 = 1;
 
-/// A log under way. What was added longer than a tenth of a second ago is in the file, whatever ends the process.
+/// A log in progress. What was added longer than a tenth of a second ago is in the file, whatever ends the process.
 pub struct LogWriter {
     file: File,
     path: PathBuf,

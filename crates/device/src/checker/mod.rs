@@ -191,7 +191,7 @@ impl Checker {
         cached.and_then(|tags| self.cached.insert(unit, tags));
     }
 
-    /// The tag of the oldest write to a unit that has not been programmed; 0 where there is none.
+    /// The tag of the oldest write to a unit that has not been programmed; 0 if there is none.
     fn take_outstanding(&mut self, unit: Lpn) -> u32 {
         let Some(tags) = self.outstanding.get_mut(&unit) else { return 0 };
         let tag = tags.pop_front().unwrap_or(0);

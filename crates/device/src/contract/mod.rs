@@ -5,7 +5,7 @@
 //! A *version* of a sector is what one command put there: the data of a write, or nothing by a discard. Power may go at any moment
 //! `t`. After it, a sector holds one version, and the device promises:
 //!
-//! 1. *Nothing from nowhere.* It holds a version whose command came before `t`, or nothing where none came.
+//! 1. *Nothing from nowhere.* It holds a version whose command came before `t`, or nothing if none came.
 //! 2. *Without a cache*, a write that is complete is durable: its version or a newer one is there. Where a write counts as
 //!    complete when its data is transferred (`timing.write_complete`), completion promises nothing, as with a cache.
 //! 3. *With a cache*, completion of a plain write promises nothing. Its version is durable when a flush that came at its
@@ -48,7 +48,7 @@
 //! # Zones
 //!
 //! A zoned UFS promises more of each zone that is written in order: what is left of what was written since its last reset is a beginning
-//! of it, and after a cut its write pointer stands right behind that, nowhere before what the other rules make durable. A zone that was
+//! of it, and after a cut its write pointer stands right after that, nowhere before what the other rules make durable. A zone that was
 //! finished stays full. None is open after a cut. A reset is a discard (rule 6). To keep this where planes finish out of order, pages
 //! count after a cut only in their order, over all zones, and so does data that leaves the cache: FUA and flushes of a range take all
 //! that is older along. [`Promises`] do not know this rule, so that they allow more than a zoned device leaves: `emmclab-crash` adds it to

@@ -60,7 +60,7 @@ pub struct Promises {
     takers: Ranges<Taker>,
     pub(super) barriers: Vec<Barrier>,
     pub(super) packs: Vec<Pack>,
-    /// Completions of writes that no barrier stands behind yet.
+    /// Completions of writes that no barrier follows yet.
     unordered: BTreeSet<(Nanos, Version)>,
     /// Number of writes at which those are looked for that can be there no more.
     prune_at: usize,

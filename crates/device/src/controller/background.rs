@@ -4,7 +4,7 @@
 //! Work is done in steps, in the order of the times at which they can begin, so that any series of calls does the same as one
 //! call up to the end of the last. A gap begins when all host work is done. In it, write-back waits for its own idle time,
 //! folding for its idle time after the last write-back, and collection for its after the last of both. Collection goes page
-//! by page; with HPI, a request interrupts it after the page under way, for a fixed time; without it, the request waits for the
+//! by page; with HPI, a request interrupts it after the page in progress, for a fixed time; without it, the request waits for the
 //! whole block. When free blocks are very few (`EXT_CSD` `BKOPS_STATUS` level 3) collection starts at once and is not interrupted.
 
 use emmclab_base::Nanos;
@@ -350,7 +350,7 @@ impl Background {
     }
 }
 
-/// Collects a page's worth in a pool: the time of the ways, and whether a block was finished; `None` where no block is worth it.
+/// Collects a page's worth in a pool: the time of the ways, and whether a block was finished; `None` if no block is worth it.
 fn collect<L: Observer>(pool: PoolId, from: Nanos, below: &mut Below<'_, L>) -> Option<(Nanos, bool)> {
     let mut log = (GcTime::default(), &mut *below.log);
     let goes_on = below.ftl.collect_step(below.nand, pool, from, &mut log);

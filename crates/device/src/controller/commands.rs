@@ -24,7 +24,7 @@ pub(crate) struct Commands {
     pub discard: Nanos,
     read_stalls: Draws,
     write_stalls: Draws,
-    /// The slots of the queue; none where there is no limit.
+    /// The slots of the queue; none if there is no limit.
     slots: Slots,
 }
 
@@ -88,7 +88,7 @@ impl Commands {
         self.slots.take(complete);
     }
 
-    /// Takes the slot that [`Commands::start`] found for a command whose end is not known; false where there is no limit.
+    /// Takes the slot that [`Commands::start`] found for a command whose end is not known; false if there is no limit.
     pub fn hold(&mut self) -> bool {
         self.slots.take(Nanos::MAX);
         self.is_limited()
@@ -105,7 +105,7 @@ impl Commands {
         self.slots.in_use(at)
     }
 
-    /// How many commands the queue holds; 0 where there is no limit.
+    /// How many commands the queue holds; 0 if there is no limit.
     pub fn depth(&self) -> usize {
         self.slots.len()
     }

@@ -30,7 +30,7 @@ pub(crate) struct Link {
 }
 
 impl Link {
-    /// The link of a device, or `None` where it is no UFS.
+    /// The link of a device, or `None` if it is no UFS.
     pub fn new(settings: &Settings) -> Option<Self> {
         let interface = &settings.interface;
         interface.is_ufs().then(|| Self {
@@ -49,7 +49,7 @@ impl Link {
         self.command = nanos(settings.interface.command_us);
     }
 
-    /// Time starts again, or power was lost: nothing is under way.
+    /// Time starts again, or power was lost: nothing is in progress.
     pub fn rewind(&mut self) {
         self.queues.fill(Nanos::MIN);
         self.next = 0;

@@ -75,7 +75,7 @@ pub(crate) struct Controller {
     power: Power,
     /// Link and queues of a UFS.
     link: Option<Box<Link>>,
-    /// Writes that reads may pass; `None` where commands are served in order.
+    /// Writes that reads may pass; `None` if commands are served in order.
     queue: Option<Box<Queue>>,
     write_buffer: Option<Box<WriteBuffer>>,
     read_cache: Option<Box<ReadCache>>,
@@ -254,7 +254,7 @@ impl Controller {
         self.lies == Lie::LateTrim
     }
 
-    /// Power was lost at `at`: what waited in RAM is gone, and nothing is under way.
+    /// Power was lost at `at`: what waited in RAM is gone, and nothing is in progress.
     pub fn cut(&mut self, at: Nanos) {
         self.first_since_power_on = None;
         self.commands.rewind();
@@ -290,7 +290,7 @@ impl Controller {
         self.zones.as_ref().map_or(Ok(()), |zones| zones.check(command))
     }
 
-    /// Takes a command that was accepted. Returns its completion, or `None` where that is not known yet or the device has stopped.
+    /// Takes a command that was accepted. Returns its completion, or `None` if that is not known yet or the device has stopped.
     #[inline]
     pub fn submit<L: Observer>(&mut self, command: &Command, below: &mut Below<'_, L>) -> Option<Nanos> {
         if below.stop().is_some() {

@@ -30,7 +30,7 @@ impl Controller {
         entries.iter().try_for_each(|entry| self.accept(entry, below.ftl.geometry()))
     }
 
-    /// Takes a packed command that was accepted. Returns the completion of all entries, or `None` where the device has stopped.
+    /// Takes a packed command that was accepted. Returns the completion of all entries, or `None` if the device has stopped.
     pub fn submit_packed<L: Observer>(
         &mut self,
         entries: &[Command],

@@ -13,7 +13,7 @@ pub(crate) struct ReadCache {
 }
 
 impl ReadCache {
-    /// The read cache of a device, or `None` where it has none.
+    /// The read cache of a device, or `None` if it has none.
     pub fn new(settings: &Settings, geometry: &Geometry) -> Option<Self> {
         let room = (settings.cache.read_kb * 1024 / geometry.unit_bytes) as usize;
         let units = || Lru::new(geometry.logical_units as usize, room);

@@ -138,7 +138,7 @@ impl WriteBuffer {
         self.room
     }
 
-    /// The write buffer of a device, or `None` where it has none.
+    /// The write buffer of a device, or `None` if it has none.
     pub fn new(settings: &Settings, geometry: &Geometry) -> Option<Self> {
         let given = &settings.cache;
         if given.size_kb == 0 {
@@ -220,7 +220,7 @@ impl WriteBuffer {
         self.sectors_of(unit.0 >> self.group_shift).map_or(0, |(sectors, _)| sectors[self.position(unit.0)])
     }
 
-    /// Whether sectors of a unit may come in before anything leaves: behind all that has to leave before them.
+    /// Whether sectors of a unit may come in before anything leaves: after all that has to leave before them.
     #[inline]
     pub fn accepts(&self, unit: Lpn, sectors: u32) -> bool {
         if self.keeps_order { self.comes_last(unit, sectors) } else { !self.is_older(unit) }
@@ -267,7 +267,7 @@ impl WriteBuffer {
         (Lpn(first), Lpn(end as u32))
     }
 
-    /// The unit behind the last one of a group, or `end` where that comes first.
+    /// The unit after the last one of a group, or `end` where that comes first.
     #[inline]
     fn group_end(&self, unit: u32, end: u32) -> u32 {
         let last = unit | ((1 << self.group_shift) - 1);

@@ -44,7 +44,7 @@ pub(crate) struct Zones {
 }
 
 impl Zones {
-    /// The zones of a new device; `None` where it has none.
+    /// The zones of a new device; `None` if it has none.
     pub fn new(settings: &Settings, geometry: &Geometry) -> Option<Self> {
         let layout = geometry.zones?;
         let limit = |given: u32| if given == 0 { u32::MAX } else { given };

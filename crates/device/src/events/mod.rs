@@ -162,11 +162,11 @@ pub struct UnplacedRead {
 pub struct UnitWritten {
     /// Its logical page number.
     pub lpn: Lpn,
-    /// Source of the sectors not in `covered`; `None` where there was no data.
+    /// Source of the sectors not in `covered`; `None` if there was no data.
     pub from: Option<Ppn>,
     /// Sectors that came from the host, one bit each from the lowest.
     pub covered: u32,
-    /// Number of the command that gave those sectors ([`RequestCompleted::id`]); `None` where they come out of the write buffer, which
+    /// Number of the command that gave those sectors ([`RequestCompleted::id`]); `None` if they come out of the write buffer, which
     /// has them from the last [`UnitCached`] of each.
     pub command: Option<u64>,
 }
@@ -437,7 +437,7 @@ pub struct LinkTransfer {
 /// A zone changed its state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ZoneChanged {
-    /// The zone, counted from 0 behind the conventional ones.
+    /// The zone, counted from 0 after the conventional ones.
     pub zone: u32,
     /// Its state until then.
     pub from: ZoneState,

@@ -69,7 +69,7 @@ fn share(blocks: u32, pct: u32) -> u32 {
 }
 
 impl Booster {
-    /// Of a new device; `None` where the settings ask for nothing of this.
+    /// Of a new device; `None` if the settings ask for nothing of this.
     pub fn new(settings: &Settings, geometry: &Geometry) -> Option<Box<Self>> {
         let slc = &settings.slc;
         let group = geometry.groups.last().filter(|_| is_given(slc))?;
@@ -235,7 +235,7 @@ impl Core {
         self.slc.folds(self.geometry.of_pool(pool).1)
     }
 
-    /// The block that leaves the buffer of a plane next; `None` where all of it stays.
+    /// The block that leaves the buffer of a plane next; `None` if all of it stays.
     pub(super) fn next_to_leave_booster(
         &self,
         booster: &Booster,

@@ -10,7 +10,7 @@ use crate::ids::{BlockId, PoolId};
 use crate::nand::Nand;
 
 impl Core {
-    /// Collects until more blocks are free than the low watermark; false where that cannot be.
+    /// Collects until more blocks are free than the low watermark; false if that cannot be.
     #[inline]
     pub fn reclaim<L: Observer>(&mut self, nand: &mut Nand, pool: PoolId, ready: Nanos, log: &mut L) -> bool {
         self.tables.pool(pool).free() > self.collector.low_watermark
@@ -50,7 +50,7 @@ impl Core {
         }
     }
 
-    /// Chooses a victim unless one is under way; false where no block is worth collecting.
+    /// Chooses a victim unless one is in progress; false if no block is worth collecting.
     pub fn begin_victim<L: Observer>(
         &mut self,
         nand: &mut Nand,

@@ -49,7 +49,7 @@ pub(crate) struct Run {
     pub units: u32,
     pub span: Span,
     pub unit_sectors: u32,
-    /// Number of the command that gave the data; `None` where it is no command's.
+    /// Number of the command that gave the data; `None` if it is no command's.
     pub command: Option<u64>,
 }
 

@@ -47,7 +47,7 @@ pub(crate) struct Core {
     pub slc: Slc,
     /// What `WriteBooster` has beyond an SLC cache, where the settings ask for it.
     pub booster: Option<Box<Booster>>,
-    /// Units whose map entries changed otherwise than by a host write, for a scheme that keeps its map on the flash; `None` where no
+    /// Units whose map entries changed otherwise than by a host write, for a scheme that keeps its map on the flash; `None` if no
     /// scheme asks.
     pub changed_entries: Option<Vec<Lpn>>,
     pub stop: Option<Stop>,
@@ -65,7 +65,7 @@ pub(crate) struct Core {
 }
 
 impl Core {
-    /// The core of a new device with `map_units` units of a map behind those of the host.
+    /// The core of a new device with `map_units` units of a map after those of the host.
     pub fn new(settings: &Settings, geometry: &Geometry, nand: &Nand, map_units: u32) -> Self {
         let policy: Option<Arc<dyn VictimPolicy>> =
             gc::find(&settings.gc.policy).map(|policy| Arc::from((policy.make)(&settings.gc.options)));

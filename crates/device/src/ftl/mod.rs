@@ -319,7 +319,7 @@ impl Ftl {
         self.core.tables.pool(pool).full
     }
 
-    /// Whether collection of a block of this pool is under way.
+    /// Whether collection of a block of this pool is in progress.
     #[inline]
     pub fn collects_now(&self, pool: PoolId) -> bool {
         self.core.tables.pool(pool).victim.is_some()

@@ -15,7 +15,7 @@ use crate::nand::Nand;
 /// Units of a victim, with their places.
 type Found = ArrayVec<(Ppn, Lpn), MAX_UNITS>;
 
-/// A victim under way, with what stays the same for all its pages.
+/// A victim in progress, with what stays the same for all its pages.
 struct Source {
     pool: PoolId,
     plane: PlaneId,
@@ -78,7 +78,7 @@ impl Core {
         true
     }
 
-    /// The pool that `count` units of a victim go to; `None` where no plane has room.
+    /// The pool that `count` units of a victim go to; `None` if no plane has room.
     fn destination<L: Observer>(
         &mut self,
         nand: &mut Nand,
@@ -103,7 +103,7 @@ impl Core {
             let kind = &self.geometry.groups[usize::from(*group)];
             let pool = self.geometry.pool(source.plane, *group);
             let entry = self.tables.pool(pool);
-            // A collection under way in that pool counts on the pages that are left in its open block.
+            // A collection in progress in that pool counts on the pages that are left in its open block.
             let open = entry.open(Stream::Gc).is_some() && entry.victim.is_none();
             let room = open || entry.free() > self.collector.low_watermark;
             if kind.units_per_page() <= count && room && entry.valid < entry.valid_limit {
@@ -216,7 +216,7 @@ impl Core {
         pages
     }
 
-    /// The place behind the next units that fill a page, and how many pages have to be read for them; `None` where fewer are
+    /// The place after the next units that fill a page, and how many pages have to be read for them; `None` if fewer are
     /// left.
     #[inline]
     fn next_page_of(&self, source: &Source, victim: &mut Victim, from: Ppn) -> Option<(Ppn, u32)> {

@@ -75,7 +75,7 @@ impl Core {
         found
     }
 
-    /// Programs one page; returns how many of the pieces it took, or `None` where the device is full.
+    /// Programs one page; returns how many of the pieces it took, or `None` if the device is full.
     fn program_pieces<L: Observer>(
         &mut self,
         nand: &mut Nand,

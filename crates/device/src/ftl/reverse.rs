@@ -27,7 +27,7 @@ const fn bit(place: u32) -> u64 {
     1 << (place % BITS)
 }
 
-/// The first place of the word behind that of a place, or the last number there is.
+/// The first place of the word after that of a place, or the last number there is.
 #[inline(always)]
 const fn next_word(place: u32) -> u32 {
     (place - place % BITS).saturating_add(BITS)
@@ -63,7 +63,7 @@ impl ReverseMap {
         self.valid[word(place)] &= !bit(place);
     }
 
-    /// The bits around a place, to have them in the processor's cache; 0 where there is no such place.
+    /// The bits around a place, to have them in the processor's cache; 0 if there is no such place.
     #[inline(always)]
     pub fn around(&self, Ppn(place): Ppn) -> u64 {
         self.valid.get(word(place)).copied().unwrap_or(0)
@@ -94,7 +94,7 @@ impl ReverseMap {
         self.places(places).map(|place| (place, Lpn(self.units[place.index()])))
     }
 
-    /// How many places of a range are valid, at most `most`, and the place behind the last of them: the range's end where there
+    /// How many places of a range are valid, at most `most`, and the place after the last of them: the range's end where there
     /// are fewer.
     #[inline]
     pub fn count(&self, places: Range<Ppn>, most: u32) -> (u32, Ppn) {

@@ -75,7 +75,7 @@ impl Slc {
         self.mode != SlcMode::Off && group == self.group
     }
 
-    /// Idle time after which the cache is folded; `None` where it is folded only when full, or there is none.
+    /// Idle time after which the cache is folded; `None` if it is folded only when full, or there is none.
     #[inline]
     pub fn folds_after(self) -> Option<Nanos> {
         self.fold_after.filter(|_| self.mode == SlcMode::Cache)

@@ -67,7 +67,7 @@ impl Tables {
         self.map[lpn.index()].checked_sub(1).map(Ppn)
     }
 
-    /// How many of at most `most` units from one on lie behind each other; 0 where the first lies nowhere.
+    /// How many of at most `most` units from one on lie behind each other; 0 if the first lies nowhere.
     #[inline]
     pub fn consecutive(&self, lpn: Lpn, most: u32) -> u32 {
         let entries = &self.map[lpn.index()..][..most as usize];
@@ -113,7 +113,7 @@ impl Tables {
         self.reverse.count_pages(places, page_shift)
     }
 
-    /// How many places of a range are valid, at most `most`, and the place behind the last of them.
+    /// How many places of a range are valid, at most `most`, and the place after the last of them.
     #[inline]
     pub fn count_valid(&self, places: Range<Ppn>, most: u32) -> (u32, Ppn) {
         self.reverse.count(places, most)
@@ -167,7 +167,7 @@ impl Tables {
         }
     }
 
-    /// A unit lies nowhere from now on; false where it did already.
+    /// A unit lies nowhere from now on; false if it did already.
     pub fn unmap(&mut self, lpn: Lpn) -> bool {
         let old = std::mem::take(&mut self.map[lpn.index()]);
         if old != 0 {

@@ -24,7 +24,7 @@ pub(crate) struct PageWrite {
     /// Whether the span begins and ends with a unit.
     pub whole: bool,
     pub hot: bool,
-    /// Number of the command that gave the data; `None` where the write buffer did.
+    /// Number of the command that gave the data; `None` if the write buffer did.
     pub command: Option<u64>,
 }
 
@@ -60,7 +60,7 @@ impl Core {
     }
 
     /// Programs a page of the host's, preferably in its group; other groups follow where that one is full. Returns how
-    /// many units it took, or `None` where the device is full.
+    /// many units it took, or `None` if the device is full.
     #[inline(always)]
     pub fn program_host<L: Observer>(
         &mut self,

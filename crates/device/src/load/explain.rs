@@ -20,11 +20,11 @@ pub struct Row {
     pub unit: &'static str,
     /// Where it came from: a preset, a file, `--set`, or `default`.
     pub origin: String,
-    /// Its default as TOML; `None` where it has no default, such as an entry of a list.
+    /// Its default as TOML; `None` if it has no default, such as an entry of a list.
     pub default: Option<String>,
     /// Its meaning.
     pub doc: String,
-    /// The words that it can be, or its range; empty where no words or range are declared.
+    /// The words that it can be, or its range; empty if no words or range are declared.
     pub allowed: String,
 }
 

@@ -16,7 +16,7 @@ pub(super) fn most(key: &str) -> u32 {
     }
 }
 
-/// The range of a whole number, by its key; empty where any that is not negative can be.
+/// The range of a whole number, by its key; empty if any that is not negative can be.
 pub(super) fn whole_numbers(key: &str) -> String {
     match key.rsplit('.').next().unwrap_or(key) {
         "page_kb" | "unit_kb" => PAGE_SIZES_KB.map(|kb| kb.to_string()).join(", "),

@@ -52,7 +52,7 @@ fn table(path: &str, given: &mut Table, node: &Json, root: &Json, faults: &mut V
     });
 }
 
-/// Values that the setting at a dotted `key` allows: words, or a range; empty where any value of its type is fine.
+/// Values that the setting at a dotted `key` allows: words, or a range; empty if any value of its type is fine.
 pub(super) fn allowed(key: &str, root: &Json) -> String {
     let node = key.split('.').fold(root, |node, part| {
         let next = match part.parse::<usize>() {

@@ -57,7 +57,7 @@ fn clustering(settings: &Settings, faults: &mut Faults) {
     }
 }
 
-/// Settings of the page map that mean nothing where logical blocks are merged.
+/// Settings of the page map that mean nothing if logical blocks are merged.
 fn policies(settings: &Settings, faults: &mut Faults) {
     let word = "where mapping.scheme maps blocks, which are merged and not collected";
     let (gc, usual) = (&settings.gc, GcSettings::default());

@@ -41,7 +41,7 @@ impl Channel {
         if earliest < self.end {
             return Nanos(self.reserve_gap(earliest, length));
         }
-        // The usual case: behind all known transfers.
+        // The usual case: after all known transfers.
         if earliest > self.end {
             *self.entry(0) = (self.end, earliest);
             self.next = self.next.wrapping_add(1);
@@ -124,7 +124,7 @@ impl Channel {
         }
     }
 
-    /// Inserts a gap behind the one at this entry.
+    /// Inserts a gap after the one at this entry.
     fn insert(&mut self, before: u32, mut gap: Gap) {
         for later in (1..before).rev() {
             std::mem::swap(self.entry(later), &mut gap);

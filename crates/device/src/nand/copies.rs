@@ -28,7 +28,7 @@ pub(super) enum Path<'a> {
 }
 
 impl Copies<'_> {
-    /// Moves a page: reads `reads` pages (none where the register holds the data) and programs one. Returns when the way was
+    /// Moves a page: reads `reads` pages (none if the register holds the data) and programs one. Returns when the way was
     /// free for the move, and when it was done.
     #[inline(always)]
     pub fn page(&mut self, reads: u32) -> (Nanos, Nanos) {

@@ -284,7 +284,7 @@ impl Nand {
         self.timelines.rewind();
     }
 
-    /// Power was lost: nothing is under way. Busy times so far stay.
+    /// Power was lost: nothing is in progress. Busy times so far stay.
     pub fn cut(&mut self) {
         self.timelines.cut();
     }

@@ -108,7 +108,7 @@ pub(super) struct DieLoad {
 impl DieLoad {
     pub const NEW: Self = Self { until: Nanos::MIN, busy: 0 };
 
-    /// Nothing is under way any more.
+    /// Nothing is in progress any more.
     pub fn cut(&mut self) {
         self.until = Nanos::MIN;
     }
@@ -127,7 +127,7 @@ pub(super) struct PlaneResources<'a> {
     pub way: &'a mut Way,
     pub channel: &'a mut Channel,
     pub die: &'a mut DieLoad,
-    /// With the rule that a group works on one page offset; `None` where planes do not work together.
+    /// With the rule that a group works on one page offset; `None` if planes do not work together.
     pub group: Option<(&'a mut MultiPlaneGroup, bool)>,
 }
 

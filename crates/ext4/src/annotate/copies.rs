@@ -44,7 +44,7 @@ pub(super) fn early(block: u32) -> u64 {
 
 /// The effect of a logged block on the copies.
 pub(super) struct Updated {
-    /// The sectors that differ from the copy before; `None` where there was none.
+    /// The sectors that differ from the copy before; `None` if there was none.
     pub changed: Option<SectorSet>,
     /// A home block whose copy had to go.
     pub dropped: Option<u64>,

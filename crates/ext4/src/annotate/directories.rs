@@ -32,7 +32,7 @@ impl Runs {
     }
 }
 
-/// The blocks of the directory of an inode; `None` where it is none, or was deleted.
+/// The blocks of the directory of an inode; `None` if it is none, or was deleted.
 pub(super) fn runs_of(inode: &[u8]) -> Option<Runs> {
     let links = le16(inode, 0x1A);
     if FileKind::of_mode(le16(inode, 0)) != FileKind::Directory || links == 0 {

@@ -307,7 +307,7 @@ impl Layout {
         u64::from(self.superblock.block_size / u32::from(self.superblock.descriptor_size))
     }
 
-    /// Blocks of descriptors that stand behind each superblock.
+    /// Blocks of descriptors that stand after each superblock.
     fn common_tables(&self) -> u64 {
         let tables = self.superblock.groups().div_ceil(self.per_block());
         if self.superblock.incompat.contains(Incompat::META_BG) {

@@ -28,7 +28,7 @@ impl Recent {
     }
 
     pub fn write(&mut self, offset: u64, data: &[u8]) {
-        // No disk has a byte behind the last that 64 bits can name.
+        // No disk has a byte after the last that 64 bits can name.
         let room = usize::try_from(u64::MAX - offset).unwrap_or(usize::MAX);
         let (mut at, mut rest) = (offset, &data[..data.len().min(room)]);
         while !rest.is_empty() {

@@ -8,7 +8,7 @@ use crate::checksum::crc32c;
 use crate::files::{EXTENT_MAGIC, FileKind, Inode, InodeFlags, MAP_AT as MAP, MAP_BYTES, ROOT};
 use crate::structure::Structure;
 
-/// Offset of the fields behind the block map of an inode.
+/// Offset of the fields after the block map of an inode.
 const BEHIND: usize = MAP + MAP_BYTES;
 const LINKS: usize = 0x1A;
 const HUGE_FILE: u32 = 0x4_0000;

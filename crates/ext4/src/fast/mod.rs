@@ -1,4 +1,4 @@
-//! The replay of fast commits: small records of single changes behind the log, on top of what the log leaves. Rules of Linux
+//! The replay of fast commits: small records of single changes after the log, on top of what the log leaves. Rules of Linux
 //! `fs/ext4/fast_commit.c` (6.12 to 6.18), with these differences, none of which a reader of files sees:
 //!
 //! - Times that the replay itself sets are not set.
@@ -26,7 +26,7 @@ use editor::Editor;
 pub(crate) use editor::{Edits, lay_over};
 pub(crate) use scan::{Found, Scan};
 
-/// A replay that is under way.
+/// A replay that is in progress.
 struct Replayer<'a> {
     files: Filesystem<Editor<'a>>,
     /// Blocks that must not be given to anything new: the first, and how many.

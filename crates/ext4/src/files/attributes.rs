@@ -1,4 +1,4 @@
-//! Extended attributes: in the inode behind its extra fields, and in a block of their own.
+//! Extended attributes: in the inode after its extra fields, and in a block of their own.
 //!
 //! Source: Linux `Documentation/filesystems/ext4/attributes.rst`; `fs/ext4/xattr.h`.
 

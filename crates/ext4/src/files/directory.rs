@@ -252,7 +252,7 @@ impl<B: Blocks> Filesystem<B> {
         let whole = record_length(le16(bytes, 4), size as u32) == size && le32(bytes, 0) == 0;
         let is_index = directory.flags().contains(InodeFlags::INDEX) && (logical == 0 || whole);
         let (stored, computed) = if is_index {
-            // Count and limit of a node stand behind its empty entry, of the root behind `.`, `..` and eight bytes.
+            // Count and limit of a node stand after its empty entry, of the root after `.`, `..` and eight bytes.
             let from = if whole { 8 } else { 32 };
             let (limit, count) = (usize::from(le16(bytes, from)), usize::from(le16(bytes, from + 2)));
             let (tail, used) = (from + 8 * limit, from + 8 * count);

@@ -112,7 +112,7 @@ fn descend<B: Blocks>(mapper: &mut Mapper<'_, B>, level: usize, block: u64, dept
     structure.read(mapper.filesystem.disk(), offset, &mut known.bytes)?;
     let header = check(&known.bytes, structure, offset, Some(depth))?;
     if mapper.filesystem.superblock().has_checksums() {
-        // The checksum stands behind the room for entries.
+        // The checksum stands after the room for entries.
         let tail = EXTENT_BYTES * (usize::from(le16(&known.bytes, 4)) + 1);
         let stored = le32(&known.bytes, tail);
         let computed = crc32c(mapper.filesystem.seed_of(mapper.inode), &known.bytes[..tail]);

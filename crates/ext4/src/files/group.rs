@@ -96,7 +96,7 @@ impl<B: Blocks> Filesystem<B> {
         }
     }
 
-    /// The bits of used clusters of a group, the first in the lowest bit of the first byte; `None` where they were never
+    /// The bits of used clusters of a group, the first in the lowest bit of the first byte; `None` if they were never
     /// written, so that only metadata of the group is in use.
     pub(super) fn block_bitmap(&self, group: &Group) -> Result<Option<Vec<u8>>> {
         if group.flags.contains(GroupFlags::BLOCK_UNINIT) {
@@ -113,7 +113,7 @@ impl<B: Blocks> Filesystem<B> {
         .map(Some)
     }
 
-    /// The bits of used inodes of a group; `None` where they were never written, so that none is.
+    /// The bits of used inodes of a group; `None` if they were never written, so that none is.
     pub(crate) fn inode_bitmap(&self, group: &Group) -> Result<Option<Vec<u8>>> {
         if group.flags.contains(GroupFlags::INODE_UNINIT) {
             return Ok(None);

@@ -70,7 +70,7 @@ impl<B: Blocks> Filesystem<B> {
         &self.disk
     }
 
-    /// The inode that a path leads to, from the root; `None` where a part of the path does not exist. Names are separated by
+    /// The inode that a path leads to, from the root; `None` if a part of the path does not exist. Names are separated by
     /// `/`; `.`, `..` and empty names mean what they mean to Linux. Symbolic links are not followed: the last one is returned,
     /// and one before is an error.
     ///

@@ -78,7 +78,7 @@ impl<B: Blocks> Filesystem<B> {
         Ok((runs, tree))
     }
 
-    /// The blocks of a file in order, holes included; none where the contents stand in the inode.
+    /// The blocks of a file in order, holes included; none if the contents stand in the inode.
     ///
     /// # Errors
     ///

@@ -27,7 +27,7 @@ pub struct Node {
 }
 
 impl<B: Blocks> Filesystem<B> {
-    /// All that is below a folder, by path; `None` where there is no such folder. `limit` bounds the bytes of each file, and `most`
+    /// All that is below a folder, by path; `None` if there is no such folder. `limit` bounds the bytes of each file, and `most`
     /// the number of nodes.
     ///
     /// # Errors

@@ -48,7 +48,7 @@ struct Walker<'a, B> {
     left: Vec<(u32, u32)>,
 }
 
-/// The bitmaps of a group; `None` where nothing was ever written.
+/// The bitmaps of a group; `None` if nothing was ever written.
 #[derive(Default)]
 struct Bitmaps {
     blocks: Option<Vec<u8>>,

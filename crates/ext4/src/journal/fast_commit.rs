@@ -1,4 +1,4 @@
-//! Fast commits: small records of single changes behind the log. `fast` replays them.
+//! Fast commits: small records of single changes after the log. `fast` replays them.
 //!
 //! Source: Linux `fs/ext4/fast_commit.h` and `ext4_fc_replay_scan` in `fast_commit.c`. Little-endian.
 

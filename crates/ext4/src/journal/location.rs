@@ -110,7 +110,7 @@ impl Location {
         self.superblock
     }
 
-    /// Where a block of the journal lies, in bytes of the disk that holds it; `None` behind the end.
+    /// Where a block of the journal lies, in bytes of the disk that holds it; `None` after the end.
     pub fn offset(&self, block: u64) -> Option<u64> {
         let after = self.runs.partition_point(|run| run.logical <= block);
         let run = self.runs.get(after.checked_sub(1)?)?;

@@ -86,7 +86,7 @@ pub struct Record<'a> {
 /// The contents of a block of the log.
 #[derive(Clone, Debug)]
 pub enum RecordKind<'a> {
-    /// Where the logged blocks behind it belong.
+    /// Where the logged blocks after it belong.
     Descriptor(Tags<'a>),
     /// Blocks whose older copies in the log must not be replayed.
     Revoke(Revoked<'a>),
@@ -195,7 +195,7 @@ impl LogFormat {
     }
 }
 
-/// The tags of a descriptor, in the order of the logged blocks behind it.
+/// The tags of a descriptor, in the order of the logged blocks after it.
 #[derive(Clone, Debug)]
 pub struct Tags<'a> {
     bytes: &'a [u8],

@@ -67,7 +67,7 @@ pub struct JournalSuperblock {
     pub blocks: u32,
     /// The first block of the log.
     pub first: u32,
-    /// The block after the last of the log; blocks of fast commits follow behind one more.
+    /// The block after the last of the log; blocks of fast commits follow after one more.
     pub end: u32,
     /// The first transaction that has to be replayed.
     pub sequence: u32,

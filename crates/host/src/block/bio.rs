@@ -9,7 +9,7 @@ use crate::task::TaskId;
 /// No index.
 pub(crate) const NONE: u32 = u32::MAX;
 
-/// Names a bio as long as it is under way.
+/// Names a bio as long as it is in progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BioId {
     pub(super) slot: u32,
@@ -87,7 +87,7 @@ impl BioRequest {
     }
 }
 
-/// A bio under way.
+/// A bio in progress.
 #[derive(Debug)]
 pub(super) struct Bio {
     pub asked: BioRequest,
@@ -96,6 +96,6 @@ pub(super) struct Bio {
     pub waiters: Vec<TaskId>,
     /// The request that it is a part of.
     pub request: u32,
-    /// The bio behind it in the request.
+    /// The bio after it in the request.
     pub next: u32,
 }

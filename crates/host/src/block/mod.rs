@@ -47,13 +47,13 @@ struct Entry {
     state: State,
     /// The pool that it is of: 0 for synchronous requests, 1 for others.
     pool: u8,
-    /// Whether it goes alone, after all before it and before all behind it.
+    /// Whether it goes alone, after all before it and before all after it.
     drain: bool,
 }
 
 /// A request that is complete.
 pub(crate) struct Completed {
-    /// Its number; `None` where it was no command.
+    /// Its number; `None` if it was no command.
     id: Option<BlockRequestId>,
     bio: u32,
 }
@@ -181,12 +181,12 @@ impl Queue {
         id
     }
 
-    /// Whether a bio is still under way.
+    /// Whether a bio is still in progress.
     pub fn in_flight(&self, id: BioId) -> bool {
         self.bios.get(id.slot as usize).is_some_and(|bio| bio.generation == id.generation)
     }
 
-    /// Makes a task await a bio, where it is still under way: whether it is.
+    /// Makes a task await a bio, where it is still in progress: whether it is.
     pub fn await_bio(&mut self, id: BioId, task: TaskId, tasks: &mut Tasks) -> bool {
         if !self.in_flight(id) {
             return false;
@@ -279,7 +279,7 @@ impl Queue {
         });
     }
 
-    /// Lets the next barrier through where all before it is complete, and what is behind it after that.
+    /// Lets the next barrier through where all before it is complete, and what is after it after that.
     fn open_barriers(&mut self) {
         loop {
             if self.draining {
@@ -421,7 +421,7 @@ impl Queue {
         }
     }
 
-    /// Takes a request off the device; `None` where it is not there.
+    /// Takes a request off the device; `None` if it is not there.
     pub fn complete(&mut self, id: BlockRequestId, tasks: &mut Tasks, now: Nanos) -> Option<Completed> {
         let at = self.issued.iter().position(|(issued, _)| *issued == id)?;
         let (_, request) = self.issued.swap_remove(at);

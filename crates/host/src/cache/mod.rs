@@ -48,10 +48,10 @@ pub(crate) struct Inode {
     pub class: FileClass,
     /// Length in bytes.
     pub size: u64,
-    /// Length when all writes under way have ended.
+    /// Length when all writes in progress have ended.
     pub end: u64,
     pub opens: u32,
-    /// Operations under way on it.
+    /// Operations in progress on it.
     pub uses: u32,
     /// Whether a path names it.
     pub linked: bool,
@@ -325,7 +325,7 @@ impl Cache {
         }
     }
 
-    /// Bios under way of the pages from this one on, one after the other.
+    /// Bios in progress of the pages from this one on, one after the other.
     pub fn under_way(&self, inode: u32, from: u32, mut tell: impl FnMut(BioId)) {
         let file = &self.inodes[inode as usize];
         let (mut at, mut last) = (from, BioId::NONE);
@@ -358,7 +358,7 @@ impl Cache {
         }
     }
 
-    /// Drops the pages from this one on; none of them is under way. Gives how many were delayed.
+    /// Drops the pages from this one on; none of them is in progress. Gives how many were delayed.
     pub fn truncate(&mut self, inode: u32, from: u32) -> u64 {
         let (mut at, mut delayed) = (from, 0);
         while let Some((index, slot)) = self.inodes[inode as usize].pages.next(at) {

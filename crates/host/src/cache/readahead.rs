@@ -47,7 +47,7 @@ impl ReadAhead {
     }
 
     /// The next window, since a marked page was reached. Where the mark is not that of the last window, since reads of several places take
-    /// turns, the window begins at the first page behind it that is missing.
+    /// turns, the window begins at the first page after it that is missing.
     pub fn marked(&mut self, page: u64, missing: u64, most: u64) -> Window {
         if page == self.start + self.size - self.left {
             return self.next(most);

@@ -16,7 +16,7 @@ use crate::task::TaskId;
 #[derive(Clone, Copy, Debug)]
 struct Buffer {
     role: Role,
-    /// Its read or its write home under way, and its copy on the way to the journal.
+    /// Its read or its write home in progress, and its copy on the way to the journal.
     home: BioId,
     copy: BioId,
     /// The last transaction that logged it; 0 for none.
@@ -49,7 +49,7 @@ impl Buffers {
         block * u64::from(self.sectors)
     }
 
-    /// Reads a block unless it is in memory, and lets the task await what is under way of it, during which it must not change. Whether
+    /// Reads a block unless it is in memory, and lets the task await what is in progress of it, during which it must not change. Whether
     /// there is nothing to await.
     pub fn make_ready(&mut self, core: &mut Core, task: TaskId, block: u64) -> bool {
         if let Some(buffer) = self.blocks.get(&block) {

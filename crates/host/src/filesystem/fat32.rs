@@ -66,7 +66,7 @@ pub(super) struct Fat32 {
     table: u64,
     data: u64,
     free: FreeBlocks,
-    /// The cluster behind the last one that was taken.
+    /// The cluster after the last one that was taken.
     next: u64,
     reserved: u64,
     files: Vec<File>,

@@ -249,7 +249,7 @@ impl Segments {
         BioRequest::write(self.mount, sector, PAGE_SECTORS as u32, Role::Metadata, core.cause(task))
     }
 
-    /// Chooses the segment with the least alive and reads that. False where no segment is worth it.
+    /// Chooses the segment with the least alive and reads that. False if no segment is worth it.
     pub fn begin_clean(&mut self, core: &mut Core, task: TaskId) -> bool {
         let full =
             |segment: &Segment| !segment.open && !segment.retired && u64::from(segment.written) == self.pages;

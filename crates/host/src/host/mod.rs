@@ -106,7 +106,7 @@ impl Host {
         Ok(())
     }
 
-    /// The length of a file in bytes; `None` where the path names none.
+    /// The length of a file in bytes; `None` if the path names none.
     pub fn size(&self, file: FileId) -> Option<u64> {
         self.names.inode(file).ok().map(|inode| self.core.cache.inode(inode).size)
     }
@@ -133,7 +133,7 @@ impl Host {
     /// Begins an operation of a caller. It may have ended when this returns.
     ///
     /// # Errors
-    /// For a caller that has an operation under way, a file that is undeclared or missing, and a full file system. Nothing has
+    /// For a caller that has an operation in progress, a file that is undeclared or missing, and a full file system. Nothing has
     /// happened then.
     pub fn begin(&mut self, caller: CallerId, now: Nanos, operation: &FileOp) -> Result<()> {
         if self.busy.contains(&caller) {

@@ -221,7 +221,7 @@ impl Host {
         }
     }
 
-    /// Takes the lock of a file; false where the task has to wait for it.
+    /// Takes the lock of a file; false if the task has to wait for it.
     pub(super) fn lock(&mut self, task: TaskId, inode: u32) -> bool {
         let file = self.core.cache.inode_mut(inode);
         match file.lock {
@@ -392,7 +392,7 @@ impl Host {
         step
     }
 
-    /// Drops the pages of a file from this one on; false where the task has to wait for some that are under way.
+    /// Drops the pages of a file from this one on; false if the task has to wait for some that are in progress.
     fn drop_pages(&mut self, task: TaskId, inode: u32, from: u64) -> bool {
         let crate::core::Core { cache, queue, tasks, .. } = &mut self.core;
         cache.under_way(inode, from as u32, |bio| {

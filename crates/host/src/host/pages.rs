@@ -32,7 +32,7 @@ impl Host {
                     let ahead = &mut self.core.cache.inode_mut(inode).ahead;
                     let window = ahead.missing(page, last - page, history, most);
                     let cause = self.core.cause(task);
-                    // The window that is expected next may lie behind a page that was evicted.
+                    // The window that is expected next may lie after a page that was evicted.
                     if !(window.first..window.first + window.pages).contains(&page) {
                         self.read_window(inode, page, 1, cause);
                     }

@@ -65,7 +65,7 @@ impl Moving {
         self.phase == Phase::Over
     }
 
-    /// Whether the step under way writes between two sectors of the original area.
+    /// Whether the step in progress writes between two sectors of the original area.
     pub fn writes(&self, sector: u64, end: u64) -> bool {
         matches!(self.step, Some(Step::Evict(first, last)) if first < end && sector < last)
     }

@@ -68,7 +68,7 @@ pub(super) struct Record<'a> {
     pub generation: u64,
     /// Its place in the reserved area.
     pub place: u32,
-    /// Sectors of data behind the header.
+    /// Sectors of data after the header.
     pub sectors: u32,
     pub body: Body<'a>,
 }
@@ -128,7 +128,7 @@ impl Record<'_> {
         out
     }
 
-    /// The head of a record from its sector; `None` where there is none. [`sealed`] checks that it is whole.
+    /// The head of a record from its sector; `None` if there is none. [`sealed`] checks that it is whole.
     pub fn parse(bytes: &[u8]) -> Option<Record<'static>> {
         let four = |at: usize| Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?));
         let eight = |at: usize| Some(u64::from_le_bytes(bytes.get(at..at + 8)?.try_into().ok()?));

@@ -1,4 +1,4 @@
-//! Reads the state back: the newest checkpoint, and the records behind it.
+//! Reads the state back: the newest checkpoint, and the records after it.
 
 use std::io;
 
@@ -185,7 +185,7 @@ impl Advil {
         Ok(None)
     }
 
-    /// Hands each whole record of a region to `visit` and returns the place behind the last one. Records of an epoch before
+    /// Hands each whole record of a region to `visit` and returns the place after the last one. Records of an epoch before
     /// that of the section's head are skipped: they belong to an attempt at this generation whose head was lost.
     fn read_region(
         &self,
@@ -220,7 +220,7 @@ impl Advil {
         Ok(self.read_sector(window, place, place + 1)?.map(|(record, _)| record))
     }
 
-    /// The header at a place before `end`, with its bytes; `None` where there is none, or it is broken or makes no sense.
+    /// The header at a place before `end`, with its bytes; `None` if there is none, or it is broken or makes no sense.
     fn read_sector(
         &self,
         window: &mut Window<'_>,

@@ -16,7 +16,7 @@ pub(super) struct Section {
     pub log_next: u32,
     /// Where records end for now: as far as recovery would look, or the end of the section.
     pub log_end: u32,
-    /// Sectors of log behind a checkpoint that recovery looks at.
+    /// Sectors of log after a checkpoint that recovery looks at.
     reach: u32,
 }
 
@@ -33,7 +33,7 @@ impl Section {
         (self.first..self.end()).contains(&place)
     }
 
-    /// Starts the section anew, with a hot region of `hot` sectors behind `header` ones.
+    /// Starts the section anew, with a hot region of `hot` sectors after `header` ones.
     pub fn open(&mut self, generation: u64, header: u32, hot: u32) {
         self.generation = generation;
         self.hot_next = self.first + header;

@@ -61,7 +61,7 @@ pub(crate) const KIND: Kind = Kind {
 enum Draining {
     No,
     Asked,
-    /// The plan is under way; requests wait for its end.
+    /// The plan is in progress; requests wait for its end.
     Running,
 }
 

@@ -1,7 +1,7 @@
-//! Records of the layer's own log: a head that says what the sectors behind it are, with checksums over itself and over those.
+//! Records of the layer's own log: a head that says what the sectors after it are, with checksums over itself and over those.
 //!
-//! Little-endian, by byte: 0 magic, 8 checksum of the first sector, 16 checksum of all sectors behind it (CRC-32C both), 24 generation
-//! of the segment (8), 32 place in the segment (4), 36 sectors behind the first one (4), 40 transaction (4), 44 blocks (4), 48 first
+//! Little-endian, by byte: 0 magic, 8 checksum of the first sector, 16 checksum of all sectors after it (CRC-32C both), 24 generation
+//! of the segment (8), 32 place in the segment (4), 36 sectors after the first one (4), 40 transaction (4), 44 blocks (4), 48 first
 //! sector of the journal's superblock (8), 56 sectors of a block (4), 64 one entry of 32 bytes for each block, which go on in the
 //! next sectors: 0 its first sector in the journal (8), 8 first sector of its home (8, all ones for none), 16 the sectors of it that
 //! follow (16, one bit each). Then the sectors themselves, block by block, and zeros up to the end of the record.
@@ -35,7 +35,7 @@ pub(super) struct Record {
     pub generation: u64,
     /// Its place in the segment, in sectors.
     pub place: u32,
-    /// Sectors behind the first one.
+    /// Sectors after the first one.
     pub length: u32,
     /// The transaction of the journal.
     pub transaction: u32,
@@ -74,7 +74,7 @@ impl Record {
         out
     }
 
-    /// Reads the first sector of a head and gives the number of sectors behind it; `None` where it is none or damaged.
+    /// Reads the first sector of a head and gives the number of sectors after it; `None` if it is none or damaged.
     pub fn length(first: &[u8]) -> Option<u32> {
         let stored = u64_at(first, Plan::CHECKSUM_AT)?;
         let mut own: [u8; SECTOR] = first.get(..SECTOR)?.try_into().ok()?;
@@ -83,7 +83,7 @@ impl Record {
         u32_at(first, 36)
     }
 
-    /// Reads a whole record; `None` where it is none or damaged.
+    /// Reads a whole record; `None` if it is none or damaged.
     pub fn parse(bytes: &[u8]) -> Option<Self> {
         let length = Self::length(bytes)?;
         let behind = bytes.get(SECTOR..SECTOR * (1 + length as usize))?;

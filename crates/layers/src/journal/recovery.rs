@@ -75,7 +75,7 @@ fn records(area: Area, segment: u32, disks: &mut dyn ReadAt) -> io::Result<Vec<(
     Ok(records)
 }
 
-/// The first transaction that the journal's superblock has to be replayed; `None` where it is empty or no journal is there.
+/// The first transaction that the journal's superblock has to be replayed; `None` if it is empty or no journal is there.
 fn tail(superblock: u64, disks: &mut dyn ReadAt) -> io::Result<Option<u32>> {
     let mut bytes = vec![0; SECTOR];
     disks.read_at(0, superblock, &mut bytes)?;

@@ -11,7 +11,7 @@ use crate::plan::{Memory, Plan};
 /// Segments that are reset in one step.
 const RESETS: usize = 8;
 
-/// The step under way.
+/// The step in progress.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Step {
     #[default]
@@ -103,7 +103,7 @@ impl Lfs {
         self.counters.resets += self.work.resets.len() as u64;
     }
 
-    /// Plans to move what is alive of the victim; false where nothing is to be cleaned now.
+    /// Plans to move what is alive of the victim; false if nothing is to be cleaned now.
     fn clean(&mut self, in_flight: &InFlight, plan: &mut Plan) -> bool {
         loop {
             if self.work.victim.is_none() && !self.choose_victim(in_flight) {
@@ -126,7 +126,7 @@ impl Lfs {
         }
     }
 
-    /// Chooses a segment to clean; false where there is no need, or nothing to gain.
+    /// Chooses a segment to clean; false if there is no need, or nothing to gain.
     fn choose_victim(&mut self, in_flight: &InFlight) -> bool {
         let ready = self.segments.free() + self.segments.empty();
         let pressed = ready < self.shape.low + self.work.pressed;

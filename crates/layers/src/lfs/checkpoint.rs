@@ -2,7 +2,7 @@
 //!
 //! The pack is written to both slots, one after the other, and first over the one that is not whole or older: a cut leaves one of them whole,
 //! and afterwards damage to one is harmless. Pages
-//! go over the copies that neither slot names. A checkpoint begins while no request is under way that is its own record: that record would
+//! go over the copies that neither slot names. A checkpoint begins while no request is in progress that is its own record: that record would
 //! be older than the checkpoint, and what it says newer.
 
 use emmclab_base::{Modifiers, Op};
@@ -28,7 +28,7 @@ pub(super) struct Checkpoints {
     is_wanted: bool,
     /// One is to begin, and waits for requests that are their own records.
     waits: bool,
-    /// The newest change that the one under way has.
+    /// The newest change that the one in progress has.
     order: u64,
     pages: Vec<u32>,
 }
@@ -70,7 +70,7 @@ impl Checkpoints {
         self.copies.chunks(4).map(bits).collect()
     }
 
-    /// Takes up the copies of a pack; false where they are none.
+    /// Takes up the copies of a pack; false if they are none.
     pub fn restore(&mut self, table: &[u8]) -> bool {
         for (page, copy) in self.copies.iter_mut().enumerate() {
             *copy = (table[page / 4] >> (page % 4 * 2)) & 3;
@@ -89,7 +89,7 @@ impl Lfs {
             || self.segments.empty() > 0 && self.segments.free() < self.shape.low + self.work.pressed_for()
     }
 
-    /// Begins a checkpoint, if none of the requests under way is its own record.
+    /// Begins a checkpoint, if none of the requests in progress is its own record.
     pub(super) fn begin_checkpoint(&mut self, plan: &mut Plan) -> bool {
         self.checkpoints.waits = self.flights.records_itself();
         if self.checkpoints.waits {

@@ -19,7 +19,7 @@ pub(super) enum Effect {
 /// Blocks that follow each other: first block, first place, how many.
 pub(super) type Blocks = (u32, u32, u32);
 
-/// A request under way.
+/// A request in progress.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Flight {
     pub id: u64,
@@ -47,7 +47,7 @@ pub(super) struct Flights {
 }
 
 impl Flights {
-    /// A new one, which is not under way yet.
+    /// A new one, which is not in progress yet.
     pub fn begin(&mut self, id: u64, effect: Effect, (first, end): (u32, u32), write: u64) -> Flight {
         let mut flight = self.spare.pop().unwrap_or_default();
         flight.blocks.clear();
@@ -55,7 +55,7 @@ impl Flights {
         Flight { id, effect, first, end, write, locks: None, records: None, ..flight }
     }
 
-    /// It is under way.
+    /// It is in progress.
     pub fn add(&mut self, flight: Flight) {
         self.all.push(flight);
     }

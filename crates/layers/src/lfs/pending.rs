@@ -63,7 +63,7 @@ impl Pending {
         self.changes.len()
     }
 
-    /// A block lies elsewhere; `place` is `None` where it was discarded.
+    /// A block lies elsewhere; `place` is `None` if it was discarded.
     #[inline]
     pub fn change(&mut self, block: u32, place: Option<u32>, write: u64) {
         self.order += 1;

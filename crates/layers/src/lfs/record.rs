@@ -1,7 +1,7 @@
 //! Metadata of the log: records, packs of a checkpoint, and pages of the map. Little-endian.
 //!
 //! A *record* is a block. Its first sector: 0 magic, 8 checksum of the sector, 16 checksum of what follows (both the driver's), 24 life of the
-//! layer (8), 32 number of the record (8), 40 place (4), 44 blocks of data behind it that it covers (4), 48 segment that the log of records
+//! layer (8), 32 number of the record (8), 40 place (4), 44 blocks of data after it that it covers (4), 48 segment that the log of records
 //! goes on in (4), 52 runs (4). The other seven sectors hold the runs: block (4), place (4; all ones = discarded), blocks (4), number of
 //! the write (8).
 //!
@@ -53,7 +53,7 @@ pub(super) struct Record {
     pub life: u64,
     pub number: u64,
     pub place: u32,
-    /// Blocks of data behind it.
+    /// Blocks of data after it.
     pub data: u32,
     pub next: u32,
     pub runs: u32,
@@ -72,7 +72,7 @@ impl Record {
         out
     }
 
-    /// The record of a block; `None` where there is none. [`whole`] says whether its runs and its data are there.
+    /// The record of a block; `None` if there is none. [`whole`] says whether its runs and its data are there.
     pub fn parse(block: &[u8]) -> Option<Self> {
         let head = block.get(..SECTOR)?;
         if &head[..8] != RECORD || !sealed(head) {
@@ -101,7 +101,7 @@ impl Record {
     }
 }
 
-/// Puts a run into its [`RUN_BYTES`] behind the head of a record.
+/// Puts a run into its [`RUN_BYTES`] after the head of a record.
 pub(super) fn put_run(run: &Run, out: &mut [u8]) {
     for (to, value) in out.chunks_exact_mut(4).zip([run.block, run.place, run.blocks]) {
         to.copy_from_slice(&value.to_le_bytes());
@@ -137,7 +137,7 @@ impl PackLayout {
         2 * self.slot + (u64::from(copy) * u64::from(self.pages) + u64::from(page)) * BLOCK
     }
 
-    /// The sector behind all.
+    /// The sector after all.
     pub fn end(&self) -> u64 {
         self.page(2, 0)
     }
@@ -206,7 +206,7 @@ pub(super) fn page_bytes(page: u32, checkpoint: u64, entries: &[u32]) -> Vec<u8>
     out
 }
 
-/// The entries of a page of the map; `None` where it is not this page as a checkpoint up to this one left it.
+/// The entries of a page of the map; `None` if it is not this page as a checkpoint up to this one left it.
 pub(super) fn page_entries(bytes: &[u8], page: u32, checkpoint: u64) -> Option<impl Iterator<Item = u32>> {
     let good = four(bytes, 0)? == checksum(bytes.get(4..BYTES)?) as u32
         && four(bytes, 4)? == page

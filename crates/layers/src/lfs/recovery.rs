@@ -1,6 +1,6 @@
-//! Recovery: the newest pack that is whole, the map that it names, and the records behind it.
+//! Recovery: the newest pack that is whole, the map that it names, and the records after it.
 //!
-//! Records stand one behind the other from the place that the pack names on, and go on in the segment that each of them names. One that
+//! Records stand one after the other from the place that the pack names on, and go on in the segment that each of them names. One that
 //! never became durable may be missing between others. Of each block the newest write counts, by its number, in whatever record it stands.
 //! Data without a record is not looked for.
 //!
@@ -27,7 +27,7 @@ const FILL: u64 = 1024;
 /// The newest write of each block in the records, and the place that it went to.
 type Newest = FxHashMap<u32, (u64, u32)>;
 
-/// Everything found behind the pack.
+/// Everything found after the pack.
 #[derive(Default)]
 struct Found {
     newest: Newest,
@@ -75,7 +75,7 @@ impl Lfs {
         self.take_up_segments(&found.chain, disks)
     }
 
-    /// The newest pack that is whole, its slot, and the table behind it.
+    /// The newest pack that is whole, its slot, and the table after it.
     fn newest_pack(&self, disks: &mut dyn ReadAt) -> io::Result<Option<(Pack, u64, Vec<u8>)>> {
         let mut newest: Option<(Pack, u64, Vec<u8>)> = None;
         let mut bytes = vec![0; self.shape.pack.sectors as usize * SECTOR];

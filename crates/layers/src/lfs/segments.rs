@@ -56,7 +56,7 @@ pub(super) struct Segments {
     unknown: VecDeque<u32>,
     /// Closed segments without anything alive, which a checkpoint has not said yet.
     empty: Vec<u32>,
-    /// Those that the checkpoint under way says, those that are said, and those that may be reset.
+    /// Those that the checkpoint in progress says, those that are said, and those that may be reset.
     said: Vec<u32>,
     leaving: Vec<u32>,
     left: Vec<u32>,
@@ -113,7 +113,7 @@ impl Segments {
         self.empty.len() as u32
     }
 
-    /// Opens a clean segment; `None` where there is none.
+    /// Opens a clean segment; `None` if there is none.
     pub fn open(&mut self) -> Option<Head> {
         let segment = self.clean.pop_front()?;
         self.all[segment as usize].state = State::Open;
@@ -239,7 +239,7 @@ impl Segments {
         }
     }
 
-    /// After recovery: every segment with something alive is closed, and so are those of `kept`, which become empty where nothing is. A
+    /// After recovery: every segment with something alive is closed, and so are those of `kept`, which become empty if nothing is. A
     /// segment of `opened` goes on as an open one.
     pub fn recover(&mut self, kept: &[u32], opened: &[u32]) {
         self.unknown.clear();

@@ -57,7 +57,7 @@ impl SyncLog {
     /// A record in a segment is durable.
     pub fn confirm(&mut self, opened: u64) {
         self.confirmed |= opened == self.opened;
-        // Each record names the segment behind its own.
+        // Each record names the segment after its own.
         self.reached = self.reached.max((opened + 1).min(self.opened));
     }
 
@@ -193,7 +193,7 @@ impl Lfs {
     ) {
         let runs = std::mem::take(&mut self.runs);
         let mut listed = 0;
-        // Whether a record of what came before a preflush is under way: the data of the request must not be there without it.
+        // Whether a record of what came before a preflush is in progress: the data of the request must not be there without it.
         let mut comes_first = false;
         let mut block = flight.first;
         let end = if data.is_some() { flight.end } else { block };

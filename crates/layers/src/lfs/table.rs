@@ -101,7 +101,7 @@ impl Table {
         &self.entries[first..self.entries.len().min(first + ENTRIES as usize)]
     }
 
-    /// Takes up a stored page; false where an entry lies beyond `places`.
+    /// Takes up a stored page; false if an entry lies beyond `places`.
     pub fn restore(&mut self, page: u32, entries: impl Iterator<Item = u32>, places: u32) -> bool {
         let first = (page * ENTRIES) as usize;
         let end = self.entries.len().min(first + ENTRIES as usize);

@@ -1,4 +1,4 @@
-//! Records of the buffer: a head sector with checksums over itself and over the data behind it.
+//! Records of the buffer: a head sector with checksums over itself and over the data after it.
 //!
 //! Little-endian, by byte: 0 magic, 8 checksum of the head sector, 16 checksum of the data (CRC-32C both), 24 sequence number (8), 32 place
 //! (4), 36 sectors of data that follow (4), 40 kind (4), 48 two numbers of the kind (8 each). The order of sequence numbers is that in
@@ -25,7 +25,7 @@ pub(super) enum Body {
 pub(super) struct Record {
     pub sequence: u64,
     pub place: u32,
-    /// Sectors of data behind it; of a head, sectors of the buffer.
+    /// Sectors of data after it; of a head, sectors of the buffer.
     pub sectors: u32,
     pub body: Body,
 }
@@ -49,7 +49,7 @@ impl Record {
         out
     }
 
-    /// The record of a sector; `None` where there is none. [`crate::checksum::sealed`] says whether it is whole.
+    /// The record of a sector; `None` if there is none. [`crate::checksum::sealed`] says whether it is whole.
     pub fn parse(bytes: &[u8]) -> Option<Self> {
         let four = |at: usize| Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?));
         let eight = |at: usize| Some(u64::from_le_bytes(bytes.get(at..at + 8)?.try_into().ok()?));

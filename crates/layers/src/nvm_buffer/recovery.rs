@@ -93,7 +93,7 @@ impl NvmBuffer {
     }
 }
 
-/// The record at a place; `None` where there is none, or it is broken or belongs elsewhere.
+/// The record at a place; `None` if there is none, or it is broken or belongs elsewhere.
 fn sealed_record(sector: &[u8], place: u32) -> Option<Record> {
     Record::parse(sector).filter(|record| record.place == place && sealed(sector))
 }

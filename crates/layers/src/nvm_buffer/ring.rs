@@ -9,7 +9,7 @@ pub(super) const FIRST: u32 = 16;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Entry {
     pub sequence: u64,
-    /// First sector, and the one behind the last.
+    /// First sector, and the one after the last.
     pub place: u32,
     pub end: u32,
 }
@@ -72,7 +72,7 @@ impl Ring {
         if place < self.head { self.head - place } else { self.end - FIRST - (place - self.head) }
     }
 
-    /// Adds a record of so many sectors; `None` where there is no room.
+    /// Adds a record of so many sectors; `None` if there is no room.
     pub fn add(&mut self, sectors: u32) -> Option<Entry> {
         let fits = |from: u32, to: u32| to.checked_sub(from).is_some_and(|room| room >= sectors);
         let place = match self.entries.front().map(|oldest| oldest.place) {

@@ -22,7 +22,7 @@ enum Phase {
     Clean,
     /// All is at home; requests up to this number have to be complete.
     Settle(u64),
-    /// The head is under way.
+    /// The head is in progress.
     Release,
     /// They are released; requests up to this number, once it is known, may still read them.
     Leave(Option<u64>),
@@ -36,7 +36,7 @@ pub(super) struct WriteBack {
     until: u64,
     /// Where the next run is looked for first.
     cursor: u64,
-    /// The runs under way: first sector and end; and where their data lies in the buffer.
+    /// The runs in progress: first sector and end; and where their data lies in the buffer.
     runs: Vec<(u64, u64)>,
     copied: Vec<Extent>,
     /// Records before this one are to be released, however full the buffer is.
@@ -159,7 +159,7 @@ impl NvmBuffer {
         }
     }
 
-    /// Chooses the next runs behind the cursor, which goes round; whether data had to be passed over, since requests in flight change it.
+    /// Chooses the next runs after the cursor, which goes round; whether data had to be passed over, since requests in flight change it.
     fn choose_runs(&mut self, in_flight: &InFlight) -> bool {
         let Self { write_back, dirty, shape, ring, .. } = self;
         let oldest = ring.before(write_back.until);

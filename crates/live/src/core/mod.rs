@@ -1,4 +1,4 @@
-//! The part of a live device that one thread at a time drives: stack, clock, requests under way, measurement.
+//! The part of a live device that one thread at a time drives: stack, clock, requests in progress, measurement.
 
 mod orders;
 
@@ -33,7 +33,7 @@ pub(crate) struct Core {
     pub stack: Stack,
     pub clock: Clock,
     limits: Limits,
-    /// Requests under way by number; the number of each by that of its commands in the stack.
+    /// Requests in progress by number; the number of each by that of its commands in the stack.
     pending: FxHashMap<u64, Pending>,
     owners: FxHashMap<u64, u64>,
     next: u64,
@@ -186,7 +186,7 @@ impl Core {
         self.finish(number);
     }
 
-    /// Brings the stack to the present: on a free clock, until nothing is under way.
+    /// Brings the stack to the present: on a free clock, until nothing is in progress.
     pub fn go_on(&mut self) {
         let mut now = self.clock.now();
         loop {
@@ -290,7 +290,7 @@ impl Core {
         }
     }
 
-    /// Fails everything under way: it will never complete.
+    /// Fails everything in progress: it will never complete.
     fn abandon(&mut self) {
         for id in self.stack.abandon() {
             if let Some(recording) = &mut self.recording
@@ -326,7 +326,7 @@ impl Core {
         std::mem::take(&mut self.deliveries)
     }
 
-    /// When the stack next has to be brought to the present; `None` where nothing is under way or the clock is free.
+    /// When the stack next has to be brought to the present; `None` if nothing is in progress or the clock is free.
     pub fn next_due(&self) -> Option<Instant> {
         self.clock.host(self.stack.next_event()?)
     }

@@ -10,7 +10,7 @@ use crate::log::RunLog;
 use crate::naming::Naming;
 
 impl Core {
-    /// Cuts the power; requests under way fail, and all that come until it is back.
+    /// Cuts the power; requests in progress fail, and all that come until it is back.
     pub fn cut(&mut self) -> Result<()> {
         self.go_on();
         let now = self.clock.now();
@@ -22,7 +22,7 @@ impl Core {
         self.stack.cut(now)
     }
 
-    /// The workload says what it was told is safe: the line goes into the log, behind every completion that was sent.
+    /// The workload says what it was told is safe: the line goes into the log, after every completion that was sent.
     pub fn acknowledge(&mut self, text: &str) {
         if let Some(log) = &self.log {
             log.acknowledge(self.clock.now(), text);
@@ -83,7 +83,7 @@ impl Core {
         self.stack.clear_counters();
     }
 
-    /// Has the layers move what they keep aside, on a free clock with nothing under way, and sums up the run until then.
+    /// Has the layers move what they keep aside, on a free clock with nothing in progress, and sums up the run until then.
     pub fn drain(&mut self) -> Result<SimulationResult> {
         self.move_all()?;
         Ok(self.result())
@@ -113,7 +113,7 @@ impl Core {
         Ok(())
     }
 
-    /// An orderly end: requests under way are finished, the device programs what it holds.
+    /// An orderly end: requests in progress are finished, the device programs what it holds.
     pub fn power_off(&mut self) -> Result<()> {
         self.clock.set_pace(Pace::Free);
         self.go_on();

@@ -102,7 +102,7 @@ impl JournalCost {
         self.over_time.merge(other.over_time, join == Join::Separate);
     }
 
-    /// The report; `None` where no request has notes.
+    /// The report; `None` if no request has notes.
     pub fn report_of_notes(&self, header: &Header) -> Option<JournalReport> {
         (self.noted > 0).then(|| self.report(header))
     }

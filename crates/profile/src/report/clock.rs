@@ -9,7 +9,7 @@ pub struct ClockJumpRow {
     pub direction: &'static str,
     /// Time of the last arrival before it in the recording, seconds after the first one.
     pub time_s: f64,
-    /// Number of the first request behind it, from 1.
+    /// Number of the first request after it, from 1.
     pub request: u64,
     /// Seconds from one arrival to the other, in either direction.
     pub length_s: f64,

@@ -294,7 +294,7 @@ pub struct AddressTimeRow {
     pub width_s: f64,
     /// First address of the cell, MB.
     pub low_mb: u64,
-    /// Address behind the cell, MB.
+    /// Address after the cell, MB.
     pub high_mb: u64,
     /// Reads that start there.
     pub reads: u64,
@@ -418,7 +418,7 @@ pub struct StallRow {
     pub process: String,
     /// The kind of file system.
     pub file_system: String,
-    /// Start of the call, from the first arrival, seconds; below 0 where it began before.
+    /// Start of the call, from the first arrival, seconds; below 0 if it began before.
     pub start_s: f64,
     /// Its end, seconds.
     pub end_s: f64,
@@ -431,7 +431,7 @@ pub struct StallRow {
 pub struct FlagRow {
     /// `flush` (the operation), or the name of a flag: `sync`, `fua`, `preflush`, `meta`, `readahead`, `packed`.
     pub flag: &'static str,
-    /// Requests that have it; `None` where the format of the trace cannot record it.
+    /// Requests that have it; `None` if the format of the trace cannot record it.
     pub requests: Option<u64>,
     /// Share of all requests, flushes and discards among them, percent.
     pub pct: Option<f64>,

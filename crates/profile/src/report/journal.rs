@@ -18,19 +18,19 @@ pub struct JournalReport {
     /// Bytes written, KB.
     pub written_kb: f64,
     /// Bytes of blocks in the journal, KB; by flags those of the journal's thread, or else those of writes with fua or
-    /// preflush and of the writes that end where one of these begins. `None` where no sign tells of a journal.
+    /// preflush and of the writes that end where one of these begins. `None` if no sign tells of a journal.
     pub journal_kb: Option<f64>,
     /// Their share of written bytes, percent.
     pub journal_pct: Option<f64>,
-    /// Journal, data and home metadata; nothing where roles are not known.
+    /// Journal, data and home metadata; nothing if roles are not known.
     pub by_kind: Vec<KindRow>,
-    /// Roles that occur; nothing where roles are not known.
+    /// Roles that occur; nothing if roles are not known.
     pub by_role: Vec<RoleRow>,
-    /// The signs in flags and addresses; nothing where roles are known.
+    /// The signs in flags and addresses; nothing if roles are known.
     pub by_sign: Vec<SignRow>,
-    /// Commits; `None` where nothing tells of one.
+    /// Commits; `None` if nothing tells of one.
     pub commits: Option<Commits>,
-    /// Logged blocks, compared with their copies before; `None` where roles are not known.
+    /// Logged blocks, compared with their copies before; `None` if roles are not known.
     pub logged: Option<Logged>,
     /// Logged blocks by the number of their changed sectors.
     pub changed_sectors: Vec<ChangedRow>,

@@ -48,9 +48,9 @@ pub struct ProfileReport {
     pub clock_jumps: Vec<ClockJumpRow>,
     /// Figures that a jump of the clock distorts, as recorded.
     pub key_figures: KeyFigures,
-    /// The same without the jumps that are left in the trace; `None` where there are none.
+    /// The same without the jumps that are left in the trace; `None` if there are none.
     pub key_figures_without_jumps: Option<KeyFigures>,
-    /// Suspected re-issues; `None` where the trace does not show them.
+    /// Suspected re-issues; `None` if the trace does not show them.
     pub reissues: Option<Reissues>,
     /// Sizes and times for each operation that occurs, then `all` (reads and writes together).
     pub by_operation: Vec<OperationRow>,
@@ -64,7 +64,7 @@ pub struct ProfileReport {
     pub idle_gc: Option<IdleGc>,
     /// The device's low-power threshold and wake-up cost.
     pub power_saving: PowerSaving,
-    /// The cost of journaling; `None` where the trace has no block notes.
+    /// The cost of journaling; `None` if the trace has no block notes.
     pub journal: Option<JournalReport>,
     /// Rows of the figures.
     pub figures: Figures,

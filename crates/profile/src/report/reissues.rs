@@ -19,7 +19,7 @@ pub struct Reissues {
     pub median_until_again_ms: Option<f64>,
     /// Figures that re-issues change, of all requests.
     pub figures: ReissueFigures,
-    /// The same without re-issues; `None` where there are none.
+    /// The same without re-issues; `None` if there are none.
     pub figures_without: Option<ReissueFigures>,
 }
 

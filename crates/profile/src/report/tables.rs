@@ -149,7 +149,7 @@ pub struct QueueSummary {
     pub max_at_arrival: u64,
     /// Share of the duration in which at least one request is unfinished, percent.
     pub busy_pct: f64,
-    /// True where more were outstanding than are followed (65,536); depths are then lower bounds.
+    /// True if more were outstanding than are followed (65,536); depths are then lower bounds.
     pub capped: bool,
 }
 

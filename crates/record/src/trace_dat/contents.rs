@@ -32,7 +32,7 @@ const COMPRESSED: u16 = 1;
 #[derive(Debug, Default)]
 pub(super) struct Buffer {
     pub(super) name: String,
-    /// Name of the clock; empty where the file does not say.
+    /// Name of the clock; empty if the file does not say.
     pub(super) clock: String,
     pub(super) cpus: Vec<Pages>,
 }

@@ -237,7 +237,7 @@ impl Cpu {
         self.at >= self.end && self.used >= self.unpacked.len()
     }
 
-    /// Reads the next page; false where what is left is none.
+    /// Reads the next page; false if what is left is none.
     fn page(&mut self, parser: &mut Parser<File>, compression: Compression, page: &mut [u8]) -> Result<bool> {
         if compression == Compression::None {
             parser.input.seek(SeekFrom::Start(self.at)).map_err(|error| damaged(&error))?;

@@ -89,7 +89,7 @@ impl<R: Read> Parser<R> {
             .hint("copy or record the file again: it is damaged"))
     }
 
-    /// A text behind its length.
+    /// A text after its length.
     pub(super) fn text(&mut self) -> Result<String> {
         let size = self.number(8)?;
         Ok(String::from_utf8_lossy(&self.bytes(size)?).into_owned())
@@ -102,7 +102,7 @@ impl<R: Read> Parser<R> {
         Ok((id, self.bytes(size)?))
     }
 
-    /// A piece of compressed data behind its two sizes.
+    /// A piece of compressed data after its two sizes.
     pub(super) fn chunk(&mut self, compression: Compression) -> Result<Vec<u8>> {
         let (packed, plain) = (self.number(4)?, self.number(4)?);
         if plain > LARGEST_PART {

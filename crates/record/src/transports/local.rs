@@ -170,7 +170,7 @@ impl Transport for Local {
     }
 }
 
-/// What the commands print that read the registers of devices; nothing where there is no shell.
+/// What the commands print that read the registers of devices; nothing if there is no shell.
 fn registers(commands: &str) -> Files {
     let shell = Command::new("sh").args(["-c", commands]).stdin(Stdio::null()).stderr(Stdio::null()).output();
     let printed = shell.map_or_else(|_| Vec::new(), |output| output.stdout);

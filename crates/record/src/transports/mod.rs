@@ -65,10 +65,10 @@ pub(crate) trait Transport: Send {
     /// After the last round: the `stats` text of each CPU.
     fn counters(&self) -> Vec<(usize, String)>;
 
-    /// After the last round: the kernel's own list of tasks, in lines `PID NAME`; empty where it cannot be had.
+    /// After the last round: the kernel's own list of tasks, in lines `PID NAME`; empty if it cannot be had.
     fn saved_names(&self) -> String;
 
-    /// The disks present now; `None` where the transport reports them only after the last round, or never.
+    /// The disks present now; `None` if the transport reports them only after the last round, or never.
     fn disks_now(&self) -> Option<Disks>;
 
     /// Whether this task is one of the recorder's own.

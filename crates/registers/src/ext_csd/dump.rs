@@ -1,8 +1,8 @@
-//! The bytes of a dump in hexadecimal digits: in one run, in rows behind an offset, or in words of several bytes.
+//! The bytes of a dump in hexadecimal digits: in one run, in rows after an offset, or in words of several bytes.
 //!
-//! The rows are those of U-Boot (its tables of ten, and `md`), `hexdump`, `od -t x1` and `xxd`, some of which put characters behind
+//! The rows are those of U-Boot (its tables of ten, and `md`), `hexdump`, `od -t x1` and `xxd`, some of which put characters after
 //! the digits, or `*` in place of rows that are like the one before. Words of 8 digits have their lowest byte last, and so have
-//! words of 4 digits without a colon behind the offset (`hexdump`, `od -x`).
+//! words of 4 digits without a colon after the offset (`hexdump`, `od -x`).
 
 use emmclab_base::{Error, Kind, Result};
 
@@ -25,10 +25,10 @@ struct Row<'a> {
     after_star: bool,
 }
 
-/// The register in a text, or `None` where no line of it is a row of digits.
+/// The register in a text, or `None` if no line of it is a row of digits.
 ///
 /// # Errors
-/// Where the rows do not give the bytes of a register one behind the other.
+/// Where the rows do not give the bytes of a register one after the other.
 pub(super) fn read(text: &str) -> Result<Option<[u8; REGISTER_BYTES]>> {
     let mut rows = Vec::new();
     let mut after_star = false;

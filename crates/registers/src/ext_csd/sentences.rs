@@ -1,5 +1,5 @@
 //! The sentences in which `mmc extcsd read` of mmc-utils prints the register: a name in brackets with its value, inside of the
-//! brackets or behind them.
+//! brackets or after them.
 
 use emmclab_base::{Error, Kind, Result};
 
@@ -12,7 +12,7 @@ pub(super) struct Found {
     pub line: u64,
 }
 
-/// The fields that the sentences name; none where the text has no such sentences.
+/// The fields that the sentences name; none if the text has no such sentences.
 ///
 /// # Errors
 /// At a value that is no number, or does not fit into its field.

@@ -26,7 +26,7 @@ pub(super) fn capacity(register: &ExtCsd) -> Option<Stated> {
     Some(Stated { bytes: sectors * 512, from: register.said(fields::SEC_COUNT) })
 }
 
-/// Bytes of the enhanced area of the user area; 0 where there is none.
+/// Bytes of the enhanced area of the user area; 0 if there is none.
 pub(super) fn enhanced_bytes(register: &ExtCsd) -> Option<u64> {
     let attribute = register.stated(fields::PARTITIONS_ATTRIBUTE)?;
     let size = register.stated(fields::ENH_SIZE_MULT)?;

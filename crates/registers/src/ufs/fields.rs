@@ -81,7 +81,7 @@ impl Field {
         FIELDS.iter().find(|field| part.is_none_or(|part| part == field.part) && field.name == name)
     }
 
-    /// Its offset as ufs-utils writes it; empty where it has none.
+    /// Its offset as ufs-utils writes it; empty if it has none.
     pub fn place(&self) -> String {
         self.offset.map_or_else(String::new, |offset| format!("{offset:#04x}"))
     }

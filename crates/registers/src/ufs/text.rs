@@ -144,7 +144,7 @@ fn of_ufs_utils(line: &str, unit: &mut Option<u32>) -> Result<Option<Found>> {
     found_in(field, of_unit, text)
 }
 
-/// The value of a field; nothing where the kernel could not read it.
+/// The value of a field; nothing if the kernel could not read it.
 fn value(field: &'static Field, text: &str) -> Result<Option<Given>> {
     if text.is_empty() {
         return Ok(None);

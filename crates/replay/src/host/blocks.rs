@@ -11,7 +11,7 @@ pub(super) struct Blocks {
 }
 
 impl Blocks {
-    /// The blocks that the settings ask for, or `None` where requests stay as they are.
+    /// The blocks that the settings ask for, or `None` if requests stay as they are.
     pub fn new(settings: &Settings) -> Option<Self> {
         let sectors = u64::from(settings.host.block_kb) * 2;
         (sectors > 0).then(|| Self { sectors, capacity: Geometry::new(settings).sectors() })

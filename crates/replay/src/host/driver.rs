@@ -32,7 +32,7 @@ pub(super) struct Driver {
 pub(super) type Sequence = arrayvec::ArrayVec<Command, 3>;
 
 impl Driver {
-    /// The driver that the settings name, or `None` where flags reach the device as they are.
+    /// The driver that the settings name, or `None` if flags reach the device as they are.
     pub fn new(settings: &Settings) -> Option<Self> {
         let kernel = settings.host.kernel;
         let counts = DriverCounts { kernel, flushes: 0, barriers: 0, reliable_writes: 0, without_command: 0 };
@@ -53,14 +53,14 @@ impl Driver {
         }
     }
 
-    /// The commands that a request becomes; none where it is complete at once.
+    /// The commands that a request becomes; none if it is complete at once.
     pub fn sequence(&mut self, request: &Command) -> Sequence {
         let mut sequence = Sequence::new();
         let Capabilities { cache_kb, cache_in_order, barrier, .. } = self.capabilities;
         let cached = cache_kb > 0;
         let around = |op, modifiers| Command { modifiers, ..Command::new(request.arrival, op, 0, 0) };
         let flush = cached.then(|| around(Op::Flush, Modifiers::empty()));
-        // A barrier is a flush where the device has none, and nothing where its cache keeps the order.
+        // A barrier is a flush where the device has none, and nothing if its cache keeps the order.
         let order = if cache_in_order {
             None
         } else if barrier {

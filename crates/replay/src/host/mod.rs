@@ -53,7 +53,7 @@ struct Open {
     command: Command,
     /// The next request merged into the same command, by number.
     next: Option<u64>,
-    /// Commands that follow the one under way.
+    /// Commands that follow the one in progress.
     rest: Sequence,
     /// Those that are complete.
     done: Option<Done>,
@@ -93,7 +93,7 @@ pub(crate) struct HostQueue {
 }
 
 impl HostQueue {
-    /// The queue that the settings ask for, or `None` where every request is a command.
+    /// The queue that the settings ask for, or `None` if every request is a command.
     pub fn new(settings: &Settings) -> Option<Self> {
         let HostSettings { merge_max_kb, packed_writes, packed_reads, packed_max_kb, .. } = settings.host;
         let (driver, blocks) = (Driver::new(settings), Blocks::new(settings));
@@ -154,7 +154,7 @@ impl HostQueue {
         }
     }
 
-    /// When the driver begins to fetch the next command: before a tag is free, where a command runs. `None` where none waits or
+    /// When the driver begins to fetch the next command: before a tag is free, where a command runs. `None` if none waits or
     /// every tag is held by a command of unknown completion.
     pub fn ready_at(&self) -> Option<Nanos> {
         let fetched = self.tags.free_from(self.queue.first()?.arrival + self.fetch)?;

@@ -19,7 +19,7 @@ struct Queued {
 /// Requests that wait for the driver.
 #[derive(Debug)]
 pub(super) struct Queue {
-    /// Longest request that merging makes; 0 where nothing is merged.
+    /// Longest request that merging makes; 0 if nothing is merged.
     most_sectors: u32,
     waiting: VecDeque<Queued>,
 }
@@ -29,7 +29,7 @@ impl Queue {
         Self { most_sectors, waiting: VecDeque::with_capacity(LOOK_BACK) }
     }
 
-    /// Puts a request behind those that came before it, or into a waiting one; gives the number of the request that was the last of that one.
+    /// Puts a request after those that came before it, or into a waiting one; gives the number of the request that was the last of that one.
     pub fn push(&mut self, command: &Command, number: u64) -> Option<u64> {
         let merged = self.merge(command, number);
         if merged.is_none() {
@@ -82,7 +82,7 @@ pub(super) fn mergeable(command: &Command) -> bool {
 }
 
 /// Reads and writes that may be an entry of a packed command, which has `CMD23` arguments of its own: a reliable or forced
-/// write may, one behind a flush may not (JESD84-B51, 6.6.29).
+/// write may, one after a flush may not (JESD84-B51, 6.6.29).
 pub(super) fn packable(command: &Command) -> bool {
     command.op.has_data() && !command.modifiers.intersects(Modifiers::PREFLUSH)
 }

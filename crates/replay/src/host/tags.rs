@@ -11,7 +11,7 @@ struct Tag {
     commands: u32,
 }
 
-/// All tags; none where the device takes commands without limit.
+/// All tags; none if the device takes commands without limit.
 #[derive(Debug)]
 pub(super) struct Tags(Vec<Tag>);
 

@@ -15,7 +15,7 @@ use crate::result::LayerResult;
 use super::level::{Arrived, Level};
 use super::task::{Source, Tasks};
 
-/// The layers and all that is under way.
+/// The layers and all that is in progress.
 pub(crate) struct Layered {
     pub(super) levels: Vec<Level>,
     /// The task of each command, by disk and number of the command there.
@@ -193,7 +193,7 @@ impl Layered {
     }
 
     /// Has the layers move all data that they keep aside to its place, from the top down, once every request is complete.
-    /// Returns the time from the last completion of a request to the end of that work; 0 where there is none.
+    /// Returns the time from the last completion of a request to the end of that work; 0 if there is none.
     pub fn drain<O: Observer>(&mut self, disks: &mut Disks<'_, O>) -> Result<Nanos> {
         for level in 0..self.levels.len() {
             self.levels[level].layer.drain();
@@ -205,7 +205,7 @@ impl Layered {
         Ok((self.background_done - self.last_complete).max(Nanos::ZERO))
     }
 
-    /// Handles what comes next, where something must; false where a disk has stopped.
+    /// Handles what comes next, where something must; false if a disk has stopped.
     fn step_or_stop<O: Observer>(&mut self, disks: &mut Disks<'_, O>) -> Result<bool> {
         if self.step(Nanos::MAX, disks)? {
             return Ok(true);

@@ -27,7 +27,7 @@ pub(super) struct Arrived {
     pub number: u64,
     /// The roles of a write's blocks; only of a request of the workload.
     pub notes: Vec<BlockNote>,
-    /// The data of a write; empty where the stack moves none.
+    /// The data of a write; empty if the stack moves none.
     pub data: Vec<u8>,
 }
 
@@ -47,7 +47,7 @@ pub(super) struct Level {
     pub accepts: Modifiers,
     pub in_flight: InFlight,
     pub deferred: VecDeque<Arrived>,
-    /// Whether background work is under way.
+    /// Whether background work is in progress.
     pub busy: bool,
     /// Memory of the layer that stays from plan to plan, where the stack moves data.
     pub held: Vec<u8>,

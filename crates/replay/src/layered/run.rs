@@ -13,7 +13,7 @@ use super::level::Parent;
 use super::task::{Source, Task};
 
 impl Layered {
-    /// Handles what comes next up to `until`, a disk after all else of the same time; false where there is nothing.
+    /// Handles what comes next up to `until`, a disk after all else of the same time; false if there is nothing.
     pub(super) fn step<O: Observer>(&mut self, until: Nanos, disks: &mut Disks<'_, O>) -> Result<bool> {
         let event = self.events.peek().map(|Reverse((at, ..))| *at);
         let first = |at: &Nanos| *at < until && event.is_none_or(|event| *at < event);

@@ -1,4 +1,4 @@
-//! Plans under way.
+//! Plans in progress.
 
 use std::ops::{Index, IndexMut};
 
@@ -18,7 +18,7 @@ pub(super) enum Source {
     Background,
 }
 
-/// A plan under way.
+/// A plan in progress.
 pub(super) struct Task {
     pub level: usize,
     pub source: Source,
@@ -29,7 +29,7 @@ pub(super) struct Task {
     pub number: u64,
     plan: Plan,
     next: usize,
-    /// The data of the request, and the plan's own buffer; empty where the stack moves no data.
+    /// The data of the request, and the plan's own buffer; empty if the stack moves no data.
     pub data: Vec<u8>,
     scratch: Vec<u8>,
     /// Whether data could not be read.

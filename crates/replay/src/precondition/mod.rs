@@ -42,7 +42,7 @@ pub(crate) fn precondition(
     }
 }
 
-/// Makes the device that the options ask for where the store does not hold it; false where another process is making it.
+/// Makes the device that the options ask for where the store does not hold it; false if another process is making it.
 /// Nothing is done for a new device.
 ///
 /// # Errors

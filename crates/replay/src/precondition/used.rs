@@ -118,7 +118,7 @@ impl FromStr for Use {
     }
 }
 
-/// A number with a unit behind it.
+/// A number with a unit after it.
 fn amount(text: &str, units: &[(&str, f64)]) -> Option<f64> {
     let (number, factor) =
         units.iter().find_map(|(unit, factor)| Some((text.strip_suffix(unit)?, factor)))?;

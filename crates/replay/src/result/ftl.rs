@@ -15,23 +15,23 @@ fn share(part: u64, of: u64) -> f64 {
 pub struct MapCounts {
     /// Bytes of memory that the map takes inside the device.
     pub ram_bytes: u64,
-    /// Map entries that the mapping cache held when they were needed, in percent; `None` where all are always in memory.
+    /// Map entries that the mapping cache held when they were needed, in percent; `None` if all are always in memory.
     pub cache_hit_pct: Option<f64>,
-    /// Lookups of map entries, found in memory or not; 0 where all are always in memory.
+    /// Lookups of map entries, found in memory or not; 0 if all are always in memory.
     pub lookups: u64,
-    /// Requests whose map entries were looked up; 0 where all are always in memory.
+    /// Requests whose map entries were looked up; 0 if all are always in memory.
     pub requests: u64,
     /// Requests among them for which a page of the map had to be read from the flash.
     pub missed_requests: u64,
-    /// Their share, in percent; `None` where all entries are always in memory.
+    /// Their share, in percent; `None` if all entries are always in memory.
     pub request_miss_pct: Option<f64>,
     /// Map entries that came into memory along with others that were needed.
     pub prefetched_entries: u64,
     /// Page reads in vain, because a learned map led to another page than that of the data.
     pub double_reads: u64,
-    /// Bytes that map entries in memory take at the end; `None` where the map is not on the flash.
+    /// Bytes that map entries in memory take at the end; `None` if the map is not on the flash.
     pub cached_bytes: Option<u64>,
-    /// Learned segments of the whole map, or runs in memory, at the end; `None` where the map is not on the flash.
+    /// Learned segments of the whole map, or runs in memory, at the end; `None` if the map is not on the flash.
     pub segments: Option<u64>,
     /// Map units whose places these give.
     pub segment_units: Option<u64>,

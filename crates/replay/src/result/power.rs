@@ -32,7 +32,7 @@ impl PowerStates {
     }
 }
 
-/// Energy that the device took, in mJ; `None` where its settings give no figure for it.
+/// Energy that the device took, in mJ; `None` if its settings give no figure for it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Energy {
     /// All that is known.

@@ -10,11 +10,11 @@ use crate::tally::Times;
 /// A time beside the recorded one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct TimeBeside {
-    /// As recorded, in ms; `None` where the trace has no such times.
+    /// As recorded, in ms; `None` if the trace has no such times.
     pub recorded_ms: Option<f64>,
     /// As simulated, in ms; `None` without such requests.
     pub simulated_ms: Option<f64>,
-    /// `simulated_ms / recorded_ms - 1`, in percent; `None` where one is missing, or the run was not paced as recorded.
+    /// `simulated_ms / recorded_ms - 1`, in percent; `None` if one is missing, or the run was not paced as recorded.
     pub error_pct: Option<f64>,
 }
 

@@ -63,7 +63,7 @@ pub struct WriteBoosterUse {
     pub bytes_past_it: u64,
     /// Blocks flushed into others.
     pub flushed_blocks: u64,
-    /// Mean erases of its blocks over those that they stand, in percent; `None` where the settings give no limit.
+    /// Mean erases of its blocks over those that they stand, in percent; `None` if the settings give no limit.
     pub life_used_pct: Option<f64>,
     /// Its size at the end, in bytes.
     pub current_size_bytes: u64,

@@ -213,7 +213,7 @@ impl DeviceTracks {
         })
     }
 
-    /// Ends everything; a collection that is under way lasts to the last operation of its plane.
+    /// Ends everything; a collection that is in progress lasts to the last operation of its plane.
     pub fn finish<W: Write>(mut self, tracks: &mut Tracks<W>) -> io::Result<()> {
         for begun in std::mem::take(&mut self.collecting) {
             let plane = self.plane_of(begun.block);

@@ -86,7 +86,7 @@ impl OneFile {
         }
     }
 
-    /// The next place at or behind `offset` that is allocated, or that is not.
+    /// The next place at or after `offset` that is allocated, or that is not.
     fn seek(&self, offset: u64, allocated: bool) -> Option<u64> {
         let mut sector = offset / SECTOR as u64;
         let mut found: Vec<Extent> = Vec::new();

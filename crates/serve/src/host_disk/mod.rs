@@ -39,7 +39,7 @@ impl Driver {
 /// A block device of this host, as `/dev/loopN` or `/dev/ublkbN`. Needs root; without it there are [`FuseFile`] and NBD.
 ///
 /// Its requests come to the device whole, up to 512 KiB or the device's own limit. A device without a volatile cache gets no
-/// flushes. On a loop device, FUA comes as a flush behind the write; on a ublk device, as FUA.
+/// flushes. On a loop device, FUA comes as a flush after the write; on a ublk device, as FUA.
 ///
 /// Dropping it, [`Self::stop`] and the end of the process, also by SIGKILL, unmount the file systems and remove the block device.
 /// After SIGKILL that is a power cut: what was not written back is lost.

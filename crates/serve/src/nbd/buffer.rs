@@ -32,7 +32,7 @@ impl Buffer {
         }
     }
 
-    /// Moves up to `count` bytes behind `data`; returns how many.
+    /// Moves up to `count` bytes after `data`; returns how many.
     pub fn take_into(&mut self, data: &mut Vec<u8>, count: usize) -> usize {
         let filled = self.filled();
         let count = count.min(filled.len());
@@ -55,7 +55,7 @@ impl Buffer {
         Ok(count)
     }
 
-    /// Receives once, without waiting, behind `data`, which wants `wanted` bytes in all; this buffer is empty.
+    /// Receives once, without waiting, after `data`, which wants `wanted` bytes in all; this buffer is empty.
     ///
     /// # Errors
     /// As [`Self::receive`].

@@ -129,7 +129,7 @@ impl Connection {
         self.link.state().pending.output.block_status(query.cookie, CONTEXT_ID, &extents);
     }
 
-    /// Receives, or sleeps until there is a reason to work; false where the connection is over.
+    /// Receives, or sleeps until there is a reason to work; false if the connection is over.
     fn wait(&mut self, need: Need) -> bool {
         if self.link.is_stopping() {
             let deadline = *self.deadline.get_or_insert_with(|| Instant::now() + GRACE);
@@ -161,7 +161,7 @@ impl Connection {
         self.sleep(need == Need::Input, unsent)
     }
 
-    /// Polls socket and wakes; receives where there is input. False where the system fails.
+    /// Polls socket and wakes; receives where there is input. False if the system fails.
     fn sleep(&mut self, input: bool, unsent: bool) -> bool {
         let mut interest = PollFlags::empty();
         interest.set(PollFlags::IN, input);

@@ -218,7 +218,7 @@ impl Intake {
         };
     }
 
-    /// Answers a request that the device never sees, behind its data.
+    /// Answers a request that the device never sees, after its data.
     fn refuse(&mut self, header: Header, error: ReplyError, pending: &mut PendingRequests) {
         match header.payload() {
             0 => pending.answer(header.cookie, Err(error)),

@@ -54,7 +54,7 @@ pub(super) enum Command {
 }
 
 impl Header {
-    /// Reads a header; `None` for a wrong magic number, behind which nothing can be found again.
+    /// Reads a header; `None` for a wrong magic number, after which nothing can be found again.
     pub fn parse(bytes: &[u8]) -> Option<Self> {
         let mut fields = Fields(bytes);
         let magic = fields.u32()?;
@@ -68,7 +68,7 @@ impl Header {
         (magic == REQUEST_MAGIC).then_some(header)
     }
 
-    /// Bytes of data behind the header.
+    /// Bytes of data after the header.
     pub fn payload(&self) -> u32 {
         if self.kind == command::WRITE { self.length } else { 0 }
     }

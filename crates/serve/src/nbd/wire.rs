@@ -152,7 +152,7 @@ impl From<Failure> for ReplyError {
     }
 }
 
-/// Reads numbers and strings from the front of bytes; `None` where too few are left.
+/// Reads numbers and strings from the front of bytes; `None` if too few are left.
 pub(super) struct Fields<'a>(pub &'a [u8]);
 
 impl<'a> Fields<'a> {
@@ -180,7 +180,7 @@ impl<'a> Fields<'a> {
         self.array().map(u64::from_be_bytes)
     }
 
-    /// A string behind its length of 32 bits.
+    /// A string after its length of 32 bits.
     pub fn string(&mut self) -> Option<&'a [u8]> {
         let length = self.u32()?;
         self.bytes(length as usize)

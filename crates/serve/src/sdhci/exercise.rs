@@ -106,7 +106,7 @@ fn small() -> CardSettings {
     CardSettings { boot_bytes: 128 << 10, rpmb_bytes: 128 << 10, ..CardSettings::default() }
 }
 
-/// Reads `data` as messages of a vfio-user client: each is its header, and as much behind it as the header says, up to 511 bytes.
+/// Reads `data` as messages of a vfio-user client: each is its header, and as much after it as the header says, up to 511 bytes.
 pub fn exercise_messages(data: &[u8]) {
     let device = Arc::new(MemoryDevice::new(SECTORS));
     let controller = Controller::new(Card::new(&small(), device.clone()));

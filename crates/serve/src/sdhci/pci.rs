@@ -36,7 +36,7 @@ impl Configuration {
         *self = Self::new();
     }
 
-    /// False where the range lies outside.
+    /// False if the range lies outside.
     pub fn read(&self, offset: u64, data: &mut [u8], interrupt: bool) -> bool {
         let Some(from) = range(offset, data.len()) else { return false };
         let start = from.start;
@@ -48,7 +48,7 @@ impl Configuration {
         true
     }
 
-    /// False where the range lies outside; bits that are read-only are left alone.
+    /// False if the range lies outside; bits that are read-only are left alone.
     pub fn write(&mut self, offset: u64, data: &[u8]) -> bool {
         let Some(to) = range(offset, data.len()) else { return false };
         for (at, value) in to.zip(data) {

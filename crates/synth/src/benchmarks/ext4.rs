@@ -3,7 +3,7 @@
 //!
 //! The parts of ext4 that the model keeps (Linux documentation, "ext4 Data Structures and Algorithms"): 4 KB blocks, groups of
 //! 32,768, 8,192 inodes of 256 bytes in each, directories spread over the groups, a file in the group of its directory,
-//! its blocks behind those allocated there last, a journal in one place in the middle of the volume.
+//! its blocks after those allocated there last, a journal in one place in the middle of the volume.
 
 /// Blocks of a group.
 const GROUP: u64 = 32_768;
@@ -70,7 +70,7 @@ impl Volume {
         Inode { group, number }
     }
 
-    /// A block for an inode: the first free one behind the last that its group gave, or in a later group.
+    /// A block for an inode: the first free one after the last that its group gave, or in a later group.
     pub fn allocate(&mut self, inode: Inode) -> Option<Block> {
         let count = self.groups.len();
         for place in (inode.group..count).chain(0..inode.group) {

@@ -68,7 +68,7 @@ pub const BENCHMARKS: &[Entry] = &[
 
 /// Blocks of 4 KB in 1 GB.
 const FILE_BLOCKS: u64 = 1 << 18;
-/// The place of the file: behind the metadata of a file system.
+/// The place of the file: after the metadata of a file system.
 const FILE_AT: u64 = 64 << 11;
 
 fn write_block(block: u64) -> Request {

@@ -40,7 +40,7 @@ pub(super) const BROWSING_MIXTURE: Mixture = Mixture { others: 2, small: 1, by: 
 /// Each application has its turn.
 const TURN_S: i64 = 6 * 3600 / 10;
 
-/// The traces of the models, each for its turn, one behind the other, with their writes thinned to a mixture.
+/// The traces of the models, each for its turn, one after the other, with their writes thinned to a mixture.
 pub(super) fn session(names: &'static [&'static str], mixture: Mixture, seed: u64) -> Result<Stream> {
     // Faults of a model are reported before the first request.
     let mut turns = Vec::new();

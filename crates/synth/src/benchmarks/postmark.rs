@@ -124,7 +124,7 @@ impl Postmark {
         self.files.push(file);
     }
 
-    /// Writes bytes behind the end of a file; its last block, where it was not full, is written again.
+    /// Writes bytes after the end of a file; its last block, where it was not full, is written again.
     fn extend(&mut self, file: &mut File, bytes: u64) {
         if !file.bytes.is_multiple_of(4096) {
             self.data.extend(file.blocks.last());

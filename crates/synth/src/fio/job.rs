@@ -11,7 +11,7 @@ pub(super) struct Pattern {
     pub random: bool,
     /// Requests from one random offset on, at least 1; only of random patterns.
     pub run: u64,
-    /// Bytes passed over behind each request, backwards where negative; only of sequential patterns.
+    /// Bytes passed over after each request, backwards where negative; only of sequential patterns.
     pub hole: i64,
 }
 
@@ -23,7 +23,7 @@ pub(super) enum Ops {
     TrimWrite,
 }
 
-/// Where the requests of a run go behind its first one.
+/// Where the requests of a run go after its first one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sequencer {
     Sequential,
@@ -95,7 +95,7 @@ pub(super) struct Job {
     pub poisson: bool,
     pub random_map: bool,
     pub distribution: Distribution,
-    /// Whether what was written is read again behind the job.
+    /// Whether what was written is read again after the job.
     pub verify: bool,
     pub do_verify: bool,
     pub directory: Option<String>,
@@ -280,7 +280,7 @@ impl Job {
         }
     }
 
-    /// Whether what the job writes is read again behind it.
+    /// Whether what the job writes is read again after it.
     pub fn verifies(&self) -> bool {
         self.verify && self.do_verify && self.writes() && !self.time_based
     }

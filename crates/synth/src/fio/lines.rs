@@ -20,7 +20,7 @@ pub(super) struct Section {
 }
 
 impl Given {
-    /// The text behind `=`; empty where there is none.
+    /// The text after `=`; empty if there is none.
     pub fn text(&self) -> &str {
         self.value.as_deref().unwrap_or("")
     }

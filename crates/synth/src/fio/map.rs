@@ -18,7 +18,7 @@ impl Map {
         self.words[(block / 64) as usize] >> (block % 64) & 1 == 1
     }
 
-    /// The first block that is free at or behind a block, from the begin again behind the end; none where all are issued.
+    /// The first block that is free at or after a block, from the begin again after the end; none if all are issued.
     pub fn free_from(&self, block: u64) -> Option<u64> {
         if self.free == 0 {
             return None;

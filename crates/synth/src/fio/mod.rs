@@ -1,6 +1,6 @@
 //! The requests that fio would issue for a job file, as a trace (fio's HOWTO and sources; checked against the I/O logs of fio 3.33).
 //!
-//! Jobs run at once, those behind `stonewall` after all before them; `numjobs` makes copies. A file, or a copy's own file where none is
+//! Jobs run at once, those after `stonewall` after all before them; `numjobs` makes copies. A file, or a copy's own file where none is
 //! named, is a region of the address space; files under `/dev/` are devices that begin at sector 0. Without a rate and think times the
 //! requests of a job come one microsecond after each other, `iodepth` of them at once where the engine keeps several in flight: they are
 //! meant to be replayed back to back.

@@ -16,7 +16,7 @@ pub(super) enum Distribution {
     Pareto(f64),
     /// A bell around the middle, broadened by this many percent of the blocks.
     Normal(f64),
-    /// Parts of the file, one behind the other.
+    /// Parts of the file, one after the other.
     Zoned(Vec<Zone>),
 }
 
@@ -103,7 +103,7 @@ impl Draw {
         }
     }
 
-    /// The next block; none where the pass is over.
+    /// The next block; none if the pass is over.
     pub fn next(&mut self, dice: &mut Dice) -> Option<u64> {
         match &mut self.cover {
             Cover::Any => Some(self.drawn(dice)),
@@ -207,7 +207,7 @@ pub(super) fn unit(dice: &mut Dice) -> f64 {
     dice.below(1 << 53) as f64 / (1_u64 << 53) as f64
 }
 
-/// The sum of `1 / r^theta`; of many blocks the integral behind the first ones.
+/// The sum of `1 / r^theta`; of many blocks the integral after the first ones.
 fn harmonic(blocks: u64, theta: f64) -> f64 {
     const EXACT: u64 = 100_000;
     let first: f64 = (1..=blocks.min(EXACT)).map(|rank| (rank as f64).powf(-theta)).sum();

@@ -17,7 +17,7 @@ pub struct Pattern {
     pub span: u64,
     /// Percentage of requests at a random place; the others go on where the last one ended.
     pub random_pct: u64,
-    /// The exponent of a Zipf distribution of random places; none where each block comes with the same probability.
+    /// The exponent of a Zipf distribution of random places; none if each block comes with the same probability.
     pub zipf: Option<f64>,
     /// Requests in a second.
     pub iops: f64,

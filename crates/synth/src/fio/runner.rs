@@ -27,7 +27,7 @@ pub(super) struct File {
 enum Phase {
     /// The requests of a pass.
     Issue,
-    /// The sync behind them.
+    /// The sync after them.
     Sync,
     /// Reads of what the pass has written.
     Verify,
@@ -162,8 +162,8 @@ impl Runner {
         }
     }
 
-    /// Whether a sync comes next. As in fio it comes behind each request while the number of writes is a multiple of `fsync`: reads of a
-    /// mixed job have one behind each of them until the next write.
+    /// Whether a sync comes next. As in fio it comes after each request while the number of writes is a multiple of `fsync`: reads of a
+    /// mixed job have one after each of them until the next write.
     fn is_sync_due(&self) -> bool {
         let every = self.job.fsync;
         every > 0 && self.writes > 0 && self.writes.is_multiple_of(every) && !self.is_synced
@@ -174,7 +174,7 @@ impl Runner {
         self.job.is_paced() && self.job.runtime_ns.is_some_and(|limit| self.pace.next() >= limit)
     }
 
-    /// The next request of a pass; none where the pass is over.
+    /// The next request of a pass; none if the pass is over.
     fn plan(&mut self) -> Option<Planned> {
         if let Some(owed) = self.owed.take() {
             return Some(owed);
@@ -192,7 +192,7 @@ impl Runner {
         Some(planned)
     }
 
-    /// Chooses operation, file and place of a request; none where all files are done.
+    /// Chooses operation, file and place of a request; none if all files are done.
     fn place(&mut self) -> Option<Planned> {
         let op = self.operation();
         // A pass over the files again where the job does more than one pass.
@@ -243,7 +243,7 @@ impl Runner {
         (0..count).map(|step| (first + step) % count).find(|file| !self.files[*file].is_done)
     }
 
-    /// Offset and bytes of the next request in a file; none where the file has no place for one.
+    /// Offset and bytes of the next request in a file; none if the file has no place for one.
     fn offset(&mut self, file: usize, op: Op) -> Option<(u64, u64)> {
         let job = self.job.clone();
         let at = &mut self.files[file];
@@ -341,7 +341,7 @@ fn nanos(at: u64) -> Nanos {
     Nanos(at.min(i64::MAX as u64).cast_signed())
 }
 
-/// Where a sequential request begins, behind the end of the last one; none at the end of the file.
+/// Where a sequential request begins, after the end of the last one; none at the end of the file.
 fn sequential(job: &Job, end: u64) -> Option<u64> {
     let length = job.file_length();
     let hole = job.pattern.hole;
@@ -356,7 +356,7 @@ fn sequential(job: &Job, end: u64) -> Option<u64> {
     }
 }
 
-/// Bytes of a request at an offset; none where it would reach beyond the end of the file. Of several sizes, one that fits is drawn.
+/// Bytes of a request at an offset; none if it would reach beyond the end of the file. Of several sizes, one that fits is drawn.
 fn sized(job: &Job, op: Op, offset: u64, dice: &mut Dice) -> Option<u64> {
     let sizes = &job.sizes[index(op)];
     let room = job.file_length().checked_sub(offset)?;

@@ -35,7 +35,7 @@ pub(super) fn bytes(text: &str, base: KbBase) -> Option<u64> {
     number.checked_mul(if is_binary { 1_024_u64 } else { 1_000 }.pow(power))
 }
 
-/// A time in nanoseconds: a number of units of `usual` ns, or with `d`, `h`, `m`, `s`, `ms`, `us` behind it.
+/// A time in nanoseconds: a number of units of `usual` ns, or with `d`, `h`, `m`, `s`, `ms`, `us` after it.
 pub(super) fn time(text: &str, usual: u64) -> Option<u64> {
     let text = text.trim().to_ascii_lowercase();
     let at = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
@@ -53,7 +53,7 @@ pub(super) fn time(text: &str, usual: u64) -> Option<u64> {
     digits.parse::<u64>().ok()?.checked_mul(unit)
 }
 
-/// `1` and `0`, or nothing behind the option's name.
+/// `1` and `0`, or nothing after the option's name.
 pub(super) fn flag(text: Option<&str>) -> Option<bool> {
     match text.map(str::trim) {
         None | Some("1") => Some(true),

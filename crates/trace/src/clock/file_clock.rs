@@ -77,7 +77,7 @@ impl FileClock {
         order.finish(&mut |arrival, step| found.take(arrival, step));
     }
 
-    /// Whether the requests seen last may be the first behind a backward jump.
+    /// Whether the requests seen last may be the first after a backward jump.
     pub fn is_undecided(&self) -> bool {
         self.order.is_undecided()
     }

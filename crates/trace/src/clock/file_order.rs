@@ -16,7 +16,7 @@ pub(super) enum Step {
     Late,
     /// A second or more before it, but too few to show a jump.
     Stray,
-    /// The first one behind a backward jump, from this latest arrival, in nanoseconds.
+    /// The first one after a backward jump, from this latest arrival, in nanoseconds.
     Back(i64),
 }
 
@@ -32,7 +32,7 @@ pub(super) struct FileOrder<R> {
     looks_back: bool,
     /// Latest arrival since the last backward jump; `None` before the first request.
     latest: Option<i64>,
-    /// Requests that may be the first behind a jump.
+    /// Requests that may be the first after a jump.
     run: Vec<R>,
 }
 

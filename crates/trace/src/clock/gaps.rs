@@ -15,7 +15,7 @@ const TOGETHER: usize = 256;
 pub struct Place {
     /// Arrival before the gap, nanoseconds after the recording's first.
     pub at_ns: i64,
-    /// Number of the request behind the gap, from 1.
+    /// Number of the request after the gap, from 1.
     pub request: u64,
 }
 

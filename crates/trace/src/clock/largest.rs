@@ -24,7 +24,7 @@ impl<P: Copy + Ord, const N: usize> Largest<P, N> {
         self.floor
     }
 
-    /// Adds a value whose place is behind those of all before.
+    /// Adds a value whose place is after those of all before.
     #[inline]
     pub fn add(&mut self, value: u64, place: impl FnOnce() -> P) {
         if value > self.floor {

@@ -1,5 +1,5 @@
 //! Taking jumps out of a trace (`--mend-clock`): a forward jump is cut to the median gap; requests that follow a backward
-//! jump are put one median gap behind those before it.
+//! jump are put one median gap after those before it.
 
 use std::collections::VecDeque;
 
@@ -13,7 +13,7 @@ use crate::source::Source;
 
 /// Cuts that are remembered, for requests out of order that arrived before them.
 const CUTS: usize = 64;
-/// Requests judged until one that strayed is taken as late: before, a backward jump may follow that it belongs behind.
+/// Requests judged until one that strayed is taken as late: before, a backward jump may follow that it belongs after.
 const STRAYS: u64 = 512;
 /// Waits within a request that hold a jump are longer than this: no storage takes half an hour.
 const LONGEST_WAIT_NS: u64 = 1_800_000_000_000;
@@ -73,7 +73,7 @@ struct Shifts {
     pace: Pace,
     first: i64,
     requests: u64,
-    /// Added to the times behind the last jump.
+    /// Added to the times after the last jump.
     shift: i64,
     /// The latest cuts since the last backward jump.
     cuts: VecDeque<Cut>,
@@ -212,7 +212,7 @@ fn count(gaps: &mut Histogram<u64>, step: Step) {
 }
 
 impl Shifts {
-    /// The request with its times shifted; one that strayed is [`Shifts::late`], or belongs behind the next jump.
+    /// The request with its times shifted; one that strayed is [`Shifts::late`], or belongs after the next jump.
     fn take(&mut self, request: Request, step: Step) -> Request {
         let arrival = request.arrival.0;
         let shift = match step {

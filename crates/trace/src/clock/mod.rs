@@ -39,13 +39,13 @@ pub enum Direction {
 pub struct ClockJump {
     /// Direction of the jump.
     pub direction: Direction,
-    /// Number of the first request behind it, from 1.
+    /// Number of the first request after it, from 1.
     pub request: u64,
     /// Latest arrival before the jump, nanoseconds after the first arrival of the trace, on the clock as recorded.
     pub at_ns: i64,
-    /// Nanoseconds from there to the first arrival behind it, in either direction.
+    /// Nanoseconds from there to the first arrival after it, in either direction.
     pub length_ns: u64,
-    /// Whether the times behind it were shifted (`--mend-clock`).
+    /// Whether the times after it were shifted (`--mend-clock`).
     pub mended: bool,
 }
 
@@ -67,7 +67,7 @@ impl ClockJump {
 }
 
 impl ClockJumps {
-    /// Whether requests behind a backward jump stand among those before it.
+    /// Whether requests after a backward jump stand among those before it.
     pub fn interleaved(&self) -> bool {
         self.jumps.iter().any(|jump| jump.direction == Direction::Backward && !jump.mended)
     }

@@ -121,7 +121,7 @@ impl AccountedRequests {
         self.count == 0 && self.done.is_empty() && self.given == 0
     }
 
-    /// What has to be known of the requests; `None` where there are none.
+    /// What has to be known of the requests; `None` if there are none.
     pub(super) fn note(&self) -> Option<String> {
         (self.given > 0).then(|| {
             "requests are those of block_io_start and block_io_done: what was merged into one after it was made is not in its \

@@ -36,7 +36,7 @@ pub struct CommandCounts {
 pub struct HostActivity {
     /// Its name (`mmc0`, `1d84000.ufshc`; `ufs` where the kernel does not report it).
     pub host: String,
-    /// Time in which at least one command was under way.
+    /// Time in which at least one command was in progress.
     #[serde(rename = "busy_ns")]
     pub busy: Nanos,
     /// Commands whose end was not seen, or whose beginning.
@@ -117,17 +117,17 @@ pub struct Activity {
 }
 
 impl Activity {
-    /// True where nothing was learned: no such device, file system or event.
+    /// True if nothing was learned: no such device, file system or event.
     pub fn is_empty(&self) -> bool {
         self.hosts.is_empty() && self.syncs.is_empty() && self.journals.is_empty()
     }
 
-    /// As it is stored in [`crate::Header::activity`]; `None` where nothing was learned.
+    /// As it is stored in [`crate::Header::activity`]; `None` if nothing was learned.
     pub fn to_json(&self) -> Option<String> {
         if self.is_empty() { None } else { serde_json::to_string(self).ok() }
     }
 
-    /// From what is stored in [`crate::Header::activity`]; `None` where it is no activity.
+    /// From what is stored in [`crate::Header::activity`]; `None` if it is no activity.
     pub fn from_json(json: &str) -> Option<Self> {
         serde_json::from_str(json).ok()
     }

@@ -105,7 +105,7 @@ pub enum Target {
     Sectors {
         /// The first.
         first: u64,
-        /// Their number; 0 where the event does not tell.
+        /// Their number; 0 if the event does not tell.
         count: u64,
     },
     /// Sectors or logical blocks of the disk: by the kernel's version.
@@ -186,7 +186,7 @@ const UIC_HIBERNATE_ENTER: i64 = 0x17;
 const UIC_HIBERNATE_EXIT: i64 = 0x18;
 
 impl CommandEvent {
-    /// The meaning of an event with these fields; `None` where it does not concern a command.
+    /// The meaning of an event with these fields; `None` if it does not concern a command.
     pub(super) fn read(event: KernelEvent, values: &Values) -> Option<Self> {
         let host = fixed(values.text(Slot::Host));
         Some(match event {

@@ -15,7 +15,7 @@ pub enum DecodedEvent {
 }
 
 impl DecodedEvent {
-    /// Decodes the fields of an event that the task `pid` caused; `None` where fields are missing.
+    /// Decodes the fields of an event that the task `pid` caused; `None` if fields are missing.
     pub fn read(event: KernelEvent, pid: i32, values: &Values) -> Option<Self> {
         if !event.is_complete_in(values) {
             return None;

@@ -9,7 +9,7 @@
 //!    is the end of the command before.
 //! 3. A command that fails and is given once more stays one request; its last start is its issue.
 //! 4. A packed command is one write without its header of 512 bytes.
-//! 5. Commands that were under way at the beginning or at the end are unpaired, except that all are kept without a completion
+//! 5. Commands that were in progress at the beginning or at the end are unpaired, except that all are kept without a completion
 //!    where the recording holds no end of a command.
 
 use std::collections::{BTreeMap, HashMap};
@@ -41,7 +41,7 @@ pub(super) struct Row {
     packed: bool,
 }
 
-/// A command under way.
+/// A command in progress.
 #[derive(Clone, Copy, Debug)]
 enum Open {
     Request(Row),
@@ -219,7 +219,7 @@ impl DriverRequests {
         }
     }
 
-    /// What has to be known of the requests; `None` where there are none.
+    /// What has to be known of the requests; `None` if there are none.
     pub(super) fn note(&self) -> Option<String> {
         let mut parts = Vec::new();
         if self.given > 0 {
@@ -236,7 +236,7 @@ impl DriverRequests {
         (!parts.is_empty()).then(|| parts.join("; "))
     }
 
-    /// Ends the recording: what is still under way is unpaired, except where no end was recorded.
+    /// Ends the recording: what is still in progress is unpaired, except where no end was recorded.
     pub(super) fn finish(&mut self, ledger: &mut Ledger) {
         for host in self.hosts.values_mut() {
             self.done.extend(host.busy.take());

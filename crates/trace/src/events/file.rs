@@ -37,7 +37,7 @@ pub struct FsEvent {
 }
 
 impl FsEvent {
-    /// The meaning of an event with these fields; `None` where it does not concern a file system.
+    /// The meaning of an event with these fields; `None` if it does not concern a file system.
     pub(super) fn read(event: KernelEvent, pid: i32, values: &Values) -> Option<Self> {
         let (system, step) = match event {
             KernelEvent::SyncBegin(system) => (system, FsStep::SyncBegin),

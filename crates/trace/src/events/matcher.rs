@@ -24,7 +24,7 @@ const MOST_DISKS: usize = 64;
 
 /// Requests without a block event after which the recording is taken to have none.
 const ENOUGH: usize = 4096;
-/// Commands under way whose requests are remembered.
+/// Commands in progress whose requests are remembered.
 const MOST_COMMANDS: usize = 4096;
 
 /// The events that requests are made of.
@@ -56,7 +56,7 @@ pub struct Matcher {
     scsi_disks: Vec<NameId>,
     /// The disk that a host's commands were found to go to.
     disk_of: HashMap<[u8; 16], NameId>,
-    /// The requests of commands under way, by host and command.
+    /// The requests of commands in progress, by host and command.
     under_way: HashMap<([u8; 16], u64), (NameId, u64, Op)>,
 }
 
@@ -79,7 +79,7 @@ impl Matcher {
     }
 
     /// Takes an event of the block layer and appends the requests that it ends. `task` is the kernel's name of the
-    /// task that ran, empty where unknown.
+    /// task that ran, empty if unknown.
     pub fn block(&mut self, mut event: Event, task: &[u8], ledger: &mut Ledger, out: &mut Vec<Request>) {
         if !self.of_block_layer(ledger) {
             return;

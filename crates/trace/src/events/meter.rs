@@ -89,7 +89,7 @@ impl Sync {
     }
 }
 
-/// How long it took; nothing where foreign times go backwards.
+/// How long it took; nothing if foreign times go backwards.
 fn between(begin: Nanos, end: Nanos) -> Nanos {
     Nanos(end.0.saturating_sub(begin.0).max(0))
 }

@@ -34,7 +34,7 @@ pub(super) struct Evidence {
     /// Commands that begin where the one before ended, if addresses are sectors; and if they are long blocks.
     follow_as_sectors: u64,
     follow_as_blocks: u64,
-    /// The block behind the last command, in both units.
+    /// The block after the last command, in both units.
     end_in_sectors: u64,
     end_in_blocks: u64,
     is_recent: bool,

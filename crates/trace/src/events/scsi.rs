@@ -22,7 +22,7 @@ pub(super) fn host(values: &Values) -> [u8; 16] {
     name
 }
 
-/// What identifies a command under way: its tag, or before kernel 5.14 its place.
+/// What identifies a command in progress: its tag, or before kernel 5.14 its place.
 pub(super) fn id(values: &Values) -> u64 {
     let tag = values.number(Slot::Tag);
     if values.has(Slot::Tag) && tag >= 0 {

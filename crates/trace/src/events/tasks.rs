@@ -42,7 +42,7 @@ impl Tasks {
         }
     }
 
-    /// The name of a task; `None` where it is unknown.
+    /// The name of a task; `None` if it is unknown.
     pub(super) fn name(&self, pid: i32) -> Option<&str> {
         self.names.get(&pid).and_then(|name| std::str::from_utf8(unfilled(name)).ok())
     }

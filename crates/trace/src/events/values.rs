@@ -149,13 +149,13 @@ impl<'a> Values<'a> {
         self.given & 1 << slot as u64 != 0
     }
 
-    /// The number; 0 where there is none.
+    /// The number; 0 if there is none.
     #[inline]
     pub fn number(&self, slot: Slot) -> i64 {
         self.numbers[slot as usize]
     }
 
-    /// The text; empty where there is none.
+    /// The text; empty if there is none.
     #[inline]
     pub fn text(&self, slot: Slot) -> &'a [u8] {
         match slot {

@@ -37,7 +37,7 @@ pub(super) struct RecordSource<F> {
 }
 
 impl<F: RecordFormat> RecordSource<F> {
-    /// Reads records of `size` bytes that stand behind the first `before` bytes.
+    /// Reads records of `size` bytes that stand after the first `before` bytes.
     pub fn new(format: F, input: Input, options: &ReadOptions, before: usize, size: usize) -> Result<Self> {
         let (name, path, meter) = (input.name(), input.path().to_owned(), Box::new(input.meter()));
         let reader: Box<dyn Read + Send> = Box::new(input.into_reader());

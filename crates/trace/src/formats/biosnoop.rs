@@ -1,7 +1,7 @@
 //! The table of `biosnoop` of bcc (tools/biosnoop.py and its manual page) and of libbpf-tools (biosnoop.c).
 //!
 //! `TIME(s) COMM PID DISK T SECTOR BYTES LAT(ms)`; with `-Q` `QUE(ms)` stands before `LAT(ms)`, with `-P` a pattern `P`
-//! behind `BYTES`. `TIME` is the completion, in seconds since the first line; with `-t` of libbpf-tools it is `TIMESTAMP`, the
+//! after `BYTES`. `TIME` is the completion, in seconds since the first line; with `-t` of libbpf-tools it is `TIMESTAMP`, the
 //! time of day. `LAT` is the time from issue to completion, so that the issue is `TIME - LAT`; `QUE` is the time in the queue
 //! before the issue (-1 where it was not seen). Without `-Q` arrivals are times of issue. Sectors have 512 bytes. `T` is `R` or `W`
 //! in bcc, the kernel's letters in libbpf-tools. A flush has no bytes and often the sector 2^64-1, which is no address. A table

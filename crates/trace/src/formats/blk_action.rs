@@ -55,7 +55,7 @@ pub(super) enum Step {
 }
 
 impl Step {
-    /// Reads an action, which stands in this column, and what stands behind it.
+    /// Reads an action, which stands in this column, and what stands after it.
     pub(super) fn read(text: &[u8], column: u64) -> Result<Self> {
         let mut fields = blank_separated(text);
         let letter = need(&mut fields, "action", column)?;
@@ -82,7 +82,7 @@ impl Step {
     }
 }
 
-/// The text behind the first `count` fields.
+/// The text after the first `count` fields.
 pub(super) fn rest_after(line: &[u8], count: usize) -> &[u8] {
     let blank = |byte: &u8| matches!(byte, b' ' | b'\t');
     let mut rest = line;
@@ -94,7 +94,7 @@ pub(super) fn rest_after(line: &[u8], count: usize) -> &[u8] {
     rest.trim_ascii_start()
 }
 
-/// Whether this is a command that is no block I/O: `(hex payload)` stands in place of a range, also behind its bytes.
+/// Whether this is a command that is no block I/O: `(hex payload)` stands in place of a range, also after its bytes.
 fn is_command(rest: &[u8]) -> bool {
     let digits = rest.iter().position(|byte| !byte.is_ascii_digit()).unwrap_or(rest.len());
     rest[digits..].trim_ascii_start().starts_with(b"(")

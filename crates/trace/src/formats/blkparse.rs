@@ -2,7 +2,7 @@
 //! `blk`, which is the same without a sequence number (`options/blk_classic`).
 //!
 //! `MAJOR,MINOR CPU SEQUENCE SECONDS.NANOSECONDS PID ACTION RWBS SECTOR + SECTORS [PROCESS]`. [`crate::Pairer`] brings
-//! the events together. Of the summary behind the events, and of what blktrace itself printed, the count of events that
+//! the events together. Of the summary after the events, and of what blktrace itself printed, the count of events that
 //! were lost is read; headings are passed over, and lines of other origin are counted.
 
 use std::borrow::Cow;

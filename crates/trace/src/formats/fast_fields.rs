@@ -18,7 +18,7 @@ const POWERS: [u64; 10] =
     [1, 10, 100, 1_000, 10_000, 100_000, 1_000_000, 10_000_000, 100_000_000, 1_000_000_000];
 
 impl<'a> FastFields<'a> {
-    /// The text must contain the end of the line: a field at the end of the text may continue behind it.
+    /// The text must contain the end of the line: a field at the end of the text may continue after it.
     #[inline(always)]
     pub(crate) fn new(text: &'a [u8]) -> Self {
         Self(text)
@@ -131,7 +131,7 @@ impl<'a> FastFields<'a> {
         i64::try_from(ns).ok()
     }
 
-    /// The last field, a single byte, and the text behind the line.
+    /// The last field, a single byte, and the text after the line.
     #[inline(always)]
     pub(crate) fn last_byte(mut self) -> Option<(u8, &'a [u8])> {
         if let [b' ', byte, b'\n', rest @ ..] = self.0 {
@@ -142,7 +142,7 @@ impl<'a> FastFields<'a> {
         Some((*byte, Self(rest).ended()?))
     }
 
-    /// The text behind the line, where the line ends here.
+    /// The text after the line, where the line ends here.
     #[inline(always)]
     pub(crate) fn ended(mut self) -> Option<&'a [u8]> {
         self.gap();
@@ -158,12 +158,12 @@ impl<'a> FastFields<'a> {
 #[inline(always)]
 fn leading_digits(text: [u8; 8]) -> (u64, usize) {
     let word = u64::from_le_bytes(text) ^ 0x3030_3030_3030_3030;
-    // A byte above 9 has its high bit set or gets it; what it carries goes to those behind it.
+    // A byte above 9 has its high bit set or gets it; what it carries goes to those after it.
     let others = (word | word.wrapping_add(0x7676_7676_7676_7676)) & 0x8080_8080_8080_8080;
     if others == 0 {
         return (eight_digits(word), 8);
     }
-    // The bytes behind the digits are shifted out, and as many zeros come before them.
+    // The bytes after the digits are shifted out, and as many zeros come before them.
     let bit = others.trailing_zeros();
     (eight_digits(word << 1 << (70 - bit)), bit as usize / 8)
 }

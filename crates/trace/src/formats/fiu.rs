@@ -54,7 +54,7 @@ fn split<'a>(line: &'a [u8], fields: &mut [&'a [u8]; FIELDS]) -> usize {
     fields.iter_mut().zip(blank_separated(line)).map(|(place, field)| *place = field).count()
 }
 
-/// The place of the operation: the first letter with two numbers before and two behind it. A name may hold blanks.
+/// The place of the operation: the first letter with two numbers before and two after it. A name may hold blanks.
 fn operation(fields: &[&[u8]]) -> Option<usize> {
     (4..fields.len().saturating_sub(2)).find(|at| {
         matches!(fields[*at], b"W" | b"R" | b"w" | b"r")

@@ -97,7 +97,7 @@ pub struct ReadOptions {
     pub size_unit: Option<String>,
     /// Requests that may be held back to put them in order of arrival; [`crate::REORDER_WINDOW`] where `None`.
     pub reorder_window: Option<usize>,
-    /// Jumps of the clock that are taken out of the trace; none where `None`.
+    /// Jumps of the clock that are taken out of the trace; none if `None`.
     pub mend_clock: Option<MendClock>,
     /// When a request may be issued again; [`ReissueWindow::default`] where `None`.
     pub reissue_window: Option<ReissueWindow>,
@@ -107,7 +107,7 @@ pub struct ReadOptions {
     pub only: Option<Only>,
     /// A trace of several devices is refused, because their addresses are not of one space.
     pub one_device: bool,
-    /// The file is a part of a trace, or a part of the file is read; `None` where it is read as a whole.
+    /// The file is a part of a trace, or a part of the file is read; `None` if it is read as a whole.
     pub slice: Option<Slice>,
     /// Formats that other crates read, tried before those of [`crate::formats::FORMATS`].
     pub further: &'static [&'static Format],

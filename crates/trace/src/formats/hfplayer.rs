@@ -3,7 +3,7 @@
 //! A heading that begins with `#` names the columns, each with its type (`.I`, `.D`, `.S`). Read are `ELAPSED_USECS`, the time since the
 //! start; `CMD`, which begins with `RD` or `WR`; `LUN_SSID`, the volume; `PHASE`, 0 for a command's arrival and 1 for its reply, which
 //! is skipped and counted because the arrival has the latency; `LBA` and `NBLKS` in blocks of 512 bytes; `LATENCY_USECS`, from arrival
-//! to reply (0 where it is not known).
+//! to reply (0 if it is not known).
 
 use std::path::Path;
 

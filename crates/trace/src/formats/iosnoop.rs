@@ -4,7 +4,7 @@
 //! `LATms` is the time from issue to completion; under `-Q` start and latency include the time in the queue, which the output does
 //! not tell, so that no time of the start at the driver is set where `STARTs` stands. Blocks are sectors of 512 bytes, `DEV` is
 //! `major,minor`, `TYPE` the kernel's letters. A flush has no bytes, and the block 2^64-1 is no address. Without `-s` and `-t` there are no
-//! times: the requests are laid one behind the other in the order of their completion, and a note of the trace says so.
+//! times: the requests are laid one after the other in the order of their completion, and a note of the trace says so.
 
 use std::path::Path;
 

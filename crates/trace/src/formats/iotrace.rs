@@ -3,7 +3,7 @@
 //! Open-CAS/open-cas-telemetry-framework.
 //!
 //! Read are `header.timestamp`, the submission in nanoseconds since the first event; `io.latency`, from there to the completion in
-//! nanoseconds (0 where it is not known); `io.lba` and `io.len` in sectors; `io.operation` (`Read`, `Write`, `Discard`); `io.flush`,
+//! nanoseconds (0 if it is not known); `io.lba` and `io.len` in sectors; `io.operation` (`Read`, `Write`, `Discard`); `io.flush`,
 //! `io.fua` and `io.error`; and `device.name`. CSV names its columns in a heading; in JSON each line is an event, and what is 0, false or
 //! a read is left out. A write of no sectors is a flush. Events of files have no `io` and are skipped.
 

@@ -2,7 +2,7 @@
 //!
 //! Little-endian records without filling. `oracleGeneral` has 24 bytes: seconds (u32), object (u64), its size in bytes (u32), and the
 //! number of the request that uses it next (i64, -1 for none). Nothing marks it, so it is known by its usual file name and by records that
-//! make sense. `lcs` has a header of 8,192 bytes between two equal marks, with the version behind the first; version 1 has the records of
+//! make sense. `lcs` has a header of 8,192 bytes between two equal marks, with the version after the first; version 1 has the records of
 //! `oracleGeneral`; 2 has operation (8 bits) and tenant (24 bits) before the last field; 3 has a size of 64 bits and a time to live;
 //! 4 to 8 append 1 to 16 numbers. Operations are numbered as in libCacheSim's `req_op_e`; a delete is a discard here.
 //!

@@ -21,7 +21,7 @@ const CHUNK: usize = 1 << 18;
 const ROWS: usize = 1 << 8;
 /// Lines that one line may have been broken into, beside the first.
 const MOST_PARTS: u64 = 12;
-/// Lines behind a bad one that are tried before skipping bad lines is advised.
+/// Lines after a bad one that are tried before skipping bad lines is advised.
 const MOST_TRIED: usize = 1 << 12;
 
 /// Drives a [`LineFormat`] over an input.
@@ -74,7 +74,7 @@ impl<F: LineFormat> LineSource<F> {
         }
     }
 
-    /// Moves the unfinished line to the front and reads more behind it.
+    /// Moves the unfinished line to the front and reads more after it.
     fn refill(&mut self) -> Result<()> {
         self.buffer.copy_within(self.start..self.end, 0);
         self.end -= self.start;
@@ -116,7 +116,7 @@ impl<F: LineFormat> LineSource<F> {
         }
     }
 
-    /// Takes a line that is bad, or seems to be a part of one, together with those behind it, where that makes a sure whole;
+    /// Takes a line that is bad, or seems to be a part of one, together with those after it, where that makes a sure whole;
     /// else as it stands.
     #[cold]
     fn join(
@@ -161,7 +161,7 @@ impl<F: LineFormat> LineSource<F> {
         }
     }
 
-    /// Joins the line to those behind it until it is whole; false where it never is, and then takes nothing.
+    /// Joins the line to those after it until it is whole; false if it never is, and then takes nothing.
     fn take_with_rest(&mut self, own: &[u8], out: &mut Vec<Request>) -> Result<bool> {
         // Programs break lines at a blank, which is lost, or within a word.
         let mut joined = [(&b" "[..], own.to_vec()), (&b""[..], own.to_vec())];
@@ -198,7 +198,7 @@ impl<F: LineFormat> LineSource<F> {
         Ok(false)
     }
 
-    /// Length of the line so many bytes behind the place of reading; `None` at the end of the text.
+    /// Length of the line so many bytes after the place of reading; `None` at the end of the text.
     fn line_behind(&mut self, used: usize) -> Result<Option<usize>> {
         loop {
             let text = self.buffer.get(self.start + used..self.end).unwrap_or(&[]);
@@ -212,7 +212,7 @@ impl<F: LineFormat> LineSource<F> {
         }
     }
 
-    /// Whether the lines that are at hand behind a bad one give a request. Reading ends here in any case.
+    /// Whether the lines that are at hand after a bad one give a request. Reading ends here in any case.
     fn others_are_good(&mut self) -> bool {
         let mut requests = Vec::new();
         let ledger = self.context.ledger.clone();

@@ -13,7 +13,7 @@ pub(super) struct NamedFields<const N: usize> {
 }
 
 impl<const N: usize> NamedFields<N> {
-    /// The columns of a heading; `None` where one is missing.
+    /// The columns of a heading; `None` if one is missing.
     pub fn of<'a>(names: [&'static str; N], heading: impl Iterator<Item = &'a [u8]>) -> Option<Self> {
         let known = |name: &[u8]| names.iter().position(|known| known.as_bytes() == name);
         let wanted: Vec<_> = heading.take(MOST).map(|name| known(name.trim_ascii())).collect();

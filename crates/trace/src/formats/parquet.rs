@@ -291,7 +291,7 @@ fn check_frame(file: &mut File) -> std::io::Result<Result<u64>> {
     })
 }
 
-/// The bounds by the statistics of the footer; `None` where they are not all there.
+/// The bounds by the statistics of the footer; `None` if they are not all there.
 fn extent(metadata: &ArrowReaderMetadata) -> std::result::Result<Option<Extent>, ParquetError> {
     let file = metadata.metadata();
     let groups = file.row_groups();

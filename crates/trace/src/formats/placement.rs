@@ -1,6 +1,6 @@
 //! Addresses for traces of caches and file servers, which name objects and have no addresses of a device.
 //!
-//! Objects, or parts of them, lie one behind the other in the order in which they are used first. What is used again is found at the
+//! Objects, or parts of them, lie one after the other in the order in which they are used first. What is used again is found at the
 //! same address, and neighbours within a part stay neighbours; distances between parts mean nothing.
 
 use std::collections::HashMap;

@@ -34,7 +34,7 @@ impl Operation {
 
 /// Reads letters such as `R`, `WSM`, `FWFSM`, `DE` or `FF`.
 ///
-/// A leading `F` is a cache flush before the operation, an `F` behind it forced unit access; `FF` and blkparse's `FN`
+/// A leading `F` is a cache flush before the operation, an `F` after it forced unit access; `FF` and blkparse's `FN`
 /// are the flush itself. A write of zeroes (`WZ`, `N` up to Linux 6.17) is a write: blktrace before version 8 has no mark for it,
 /// so that no other rule gives the same requests in every format. `ZA` appends data to a zone. Newer kernels (6.18) distinguish the commands to zones (`ZR`, `ZRA`, `ZF`, `ZO`, `ZC`).
 ///
@@ -62,7 +62,7 @@ pub fn parse(field: &[u8], column: u64) -> Result<(Op, Flags)> {
     }
 }
 
-/// The command to a zone; a flush before it, and a priority behind it, change nothing.
+/// The command to a zone; a flush before it, and a priority after it, change nothing.
 #[inline]
 fn zone_command(field: &[u8]) -> Option<ZoneCommand> {
     let letters = field.strip_prefix(b"F").unwrap_or(field);

@@ -1,7 +1,7 @@
 //! The tables of snoop tools: a heading, then a line for each request when it completes. `biosnoop` and `iosnoop` share
 //! this reader, because they differ in names of columns only.
 //!
-//! The heading says which columns there are and in which unit. A name of a process may hold blanks, so the columns behind
+//! The heading says which columns there are and in which unit. A name of a process may hold blanks, so the columns after
 //! it are counted from the end of the line. Lines of other programs around and between the lines of the table are passed
 //! over and counted as skipped; losses that the tool reports are counted as lost.
 
@@ -45,7 +45,7 @@ const DAY_NS: i64 = 86_400_000_000_000;
 /// The sector that the kernel states where a request has no address.
 const NO_SECTOR: u64 = u64::MAX;
 
-/// The unit in brackets behind the name of a column.
+/// The unit in brackets after the name of a column.
 fn unit(name: &[u8], stem: &[u8]) -> Option<TimeUnit> {
     let rest = name.strip_prefix(stem)?;
     let unit = rest.strip_prefix(b"(").and_then(|rest| rest.strip_suffix(b")")).unwrap_or(rest);
@@ -107,7 +107,7 @@ struct Words<'a> {
 }
 
 impl<'a> Words<'a> {
-    /// `None` where there are more words than in any line of a table.
+    /// `None` if there are more words than in any line of a table.
     fn of(line: &'a [u8]) -> Option<Self> {
         let mut words = Self { line, places: [(0, 0); MOST_WORDS], count: 0 };
         let mut at = 0;

@@ -1,4 +1,4 @@
-//! Output of Android's systrace and atrace: the kernel tracer's text in a page of HTML, or behind atrace's own words.
+//! Output of Android's systrace and atrace: the kernel tracer's text in a page of HTML, or after atrace's own words.
 //!
 //! A page holds the text between `<script class="trace-data" type="application/text">` and `</script>` (one of several,
 //! the others hold what other agents saw), before 2015 as a string, `var linuxPerfData = "\`, whose lines end in `\n\`.
@@ -55,7 +55,7 @@ fn is_page(head: &[u8]) -> bool {
     start.starts_with(b"<!doctype html") || start.starts_with(b"<html")
 }
 
-/// Where the text begins behind atrace's words, which are few.
+/// Where the text begins after atrace's words, which are few.
 fn begin_of_atrace(head: &[u8]) -> Option<usize> {
     const WORDS: usize = 1 << 10;
     const MARK: &[u8] = b"TRACE:";
@@ -66,7 +66,7 @@ fn begin_of_atrace(head: &[u8]) -> Option<usize> {
     (own_line && head.get(end) == Some(&b'\n') && head[..at].is_ascii()).then_some(end + 1)
 }
 
-/// The text behind `begin` bytes of words, inflated where it is deflated.
+/// The text after `begin` bytes of words, inflated where it is deflated.
 fn after_words(mut text: Box<dyn Read + Send>, begin: usize) -> Box<dyn Read + Send> {
     let mut words = Vec::new();
     let mut first = [0; 2];

@@ -18,11 +18,11 @@ pub(crate) struct Context {
     pub processes: Names,
     pub devices: Names,
     pub ledger: Ledger,
-    /// Set by the format where a line seems to be a part of one: lines behind it are then tried as its rest.
+    /// Set by the format where a line seems to be a part of one: lines after it are then tried as its rest.
     pub broken: bool,
     /// Set where a line is to be taken as it stands, broken or not.
     pub as_it_stands: bool,
-    /// Set where a line was joined to those behind it: only what is sure counts then.
+    /// Set where a line was joined to those after it: only what is sure counts then.
     pub joining: bool,
 }
 
@@ -49,7 +49,7 @@ impl Context {
         self.ledger.foreign += 1;
     }
 
-    /// True where the line is to be tried together with those behind it before it is taken.
+    /// True if the line is to be tried together with those after it before it is taken.
     pub(crate) fn waits_for_rest(&mut self) -> bool {
         self.broken = !self.as_it_stands;
         self.broken
@@ -131,7 +131,7 @@ pub(crate) fn need<'a>(
     })
 }
 
-/// Refuses fields behind the last one.
+/// Refuses fields after the last one.
 #[inline]
 pub(crate) fn no_more<'a>(fields: &mut impl Iterator<Item = &'a [u8]>, column: u64) -> Result<()> {
     match fields.next() {
@@ -142,7 +142,7 @@ pub(crate) fn no_more<'a>(fields: &mut impl Iterator<Item = &'a [u8]>, column: u
     }
 }
 
-/// Whether the length behind `+` is followed by another number, as where a number was cut in two.
+/// Whether the length after `+` is followed by another number, as where a number was cut in two.
 pub(crate) fn cuts_a_length(line: &[u8]) -> bool {
     let mut fields = blank_separated(line).skip_while(|field| *field != b"+").skip(1);
     fields.next().is_some_and(is_digits) && fields.next().is_some_and(is_digits)

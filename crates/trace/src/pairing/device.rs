@@ -29,7 +29,7 @@ pub(super) struct Device {
     early: Vec<Open>,
     /// Whether they are.
     only_completions: bool,
-    /// The earliest stage seen; 0 where none was.
+    /// The earliest stage seen; 0 if none was.
     stage: u8,
     issues: bool,
     completions: bool,
@@ -409,7 +409,7 @@ impl Device {
                 books.counts.passed_on += open.events;
             }
             Some(complete) => {
-                // Its data was done; only the completion of the flush behind it is missing.
+                // Its data was done; only the completion of the flush after it is missing.
                 books.ledger.ambiguous += 1;
                 emit(&open, complete, books);
             }

@@ -58,7 +58,7 @@ impl Flushes {
         self.running.push_back(KernelFlush { open, serves, returned: false });
     }
 
-    /// The driver gave the latest one back; false where none is with it.
+    /// The driver gave the latest one back; false if none is with it.
     pub(super) fn requeue(&mut self) -> bool {
         let Some(running) = self.running.back_mut() else { return false };
         running.returned = true;

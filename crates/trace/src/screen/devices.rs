@@ -18,7 +18,7 @@ pub(crate) struct Shares {
 }
 
 impl Shares {
-    /// Counts the ids in a column, which is empty where no request has one.
+    /// Counts the ids in a column, which is empty if no request has one.
     pub fn add(&mut self, column: &[u32], rows: usize) {
         let Some((&first, rest)) = column.split_first() else {
             self.unnamed += rows as u64;

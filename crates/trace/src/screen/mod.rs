@@ -28,7 +28,7 @@ use crate::names::Names;
 
 /// Screens batches in order of arrival, in bounded memory.
 pub(crate) struct Screen {
-    /// `None` where the file says which requests are re-issues.
+    /// `None` if the file says which requests are re-issues.
     reissues: Option<Reissues>,
     /// Where it is not the usual one.
     window: Option<ReissueWindow>,

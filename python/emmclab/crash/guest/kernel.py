@@ -56,7 +56,7 @@ class Kernel:
         return cls(file, version, found)
 
     def files_of(self, file_system: str) -> list[Path]:
-        """Return the modules that a guest with this file system loads, each behind those that it needs.
+        """Return the modules that a guest with this file system loads, each after those that it needs.
 
         Raises:
             ConfigError: the kernel does not have the file system.

@@ -124,7 +124,7 @@ def _below(dice: Callable[[], float], end: int) -> int:
 
 
 def _place(dice: Callable[[], float], at: int, count: int, share: int) -> int:
-    """Choose where a write goes: behind the one before, to blocks that are often written, or anywhere."""
+    """Choose where a write goes: after the one before, to blocks that are often written, or anywhere."""
     chance = dice()
     if chance < 0.25 and at + count <= share:
         return at

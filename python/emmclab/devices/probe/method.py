@@ -62,7 +62,7 @@ class Place:
 
 @dataclass
 class Probe:
-    """Result of a probe; sizes are None where the measurements do not show them."""
+    """Result of a probe; sizes are None if the measurements do not show them."""
 
     target: str
     wrote: bool

@@ -188,7 +188,7 @@ def _load(rows: Rows) -> Any:
 
 
 def _work(rows: Rows, devices: list[str]) -> Any:
-    """Draw a lane for each kind of background work of each device; nothing where there is none."""
+    """Draw a lane for each kind of background work of each device; nothing if there is none."""
     kinds = [
         (name, words)
         for name, words in (("collections", "blocks collected"), ("wake_ups", "wake-ups"))

@@ -26,13 +26,13 @@ class Finding:
     #: The function of `measured` that answers it, and the command that shows it again.
     measure: str
     command: str
-    #: The study whose results it takes; empty where it takes none.
+    #: The study whose results it takes; empty if it takes none.
     study: str = ""
     #: Whether it takes profiles of recorded traces.
     traces: bool = False
 
     def found(self, results: Mapping[str, Results], profiles: Sequence[Profile]) -> Found | None:
-        """Return its answer; None where it needs recorded traces and there are none."""
+        """Return its answer; None if it needs recorded traces and there are none."""
         measure: Any = getattr(measured, self.measure)
         answer: Found | None
         if self.traces:

@@ -160,7 +160,7 @@ def _is(said: float, value: float, within_pct: float) -> bool:
 
 
 def named(file: str) -> str:
-    """Return the workload that the name of a file says, without the number of its log; empty where none.
+    """Return the workload that the name of a file says, without the number of its log; empty if none.
 
     >>> [named(name) for name in ("log106_Messaging.txt", "below/log202_GoogleMap.txt", "readme.txt")]
     ['Messaging', 'GoogleMaps', '']

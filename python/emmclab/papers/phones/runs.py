@@ -125,7 +125,7 @@ def booster_life_tb(run: Run) -> float | None:
 def cells_life_tb(run: Run) -> float | None:
     """Return the TB that the host can write until all other blocks have had all their erases, if worn evenly.
 
-    None where nothing reached them.
+    None if nothing reached them.
     """
     booster = _booster(run)
     reached = programmed(run) - (booster["bytes_written"] if booster else 0)

@@ -37,7 +37,7 @@ Figure = Callable[[Run], float]
 
 
 def miss_pct(run: Run) -> float:
-    """Share of requests for which a page of the map was read, percent; 0 where the whole map is in memory."""
+    """Share of requests for which a page of the map was read, percent; 0 if the whole map is in memory."""
     return float(run["map"]["request_miss_pct"] or 0.0)
 
 

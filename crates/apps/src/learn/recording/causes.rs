@@ -223,7 +223,7 @@ impl Recording {
         Some(place)
     }
 
-    /// The place of another thread that a wait was for; none where the recording does not tell.
+    /// The place of another thread that a wait was for; none if the recording does not tell.
     pub(super) fn cause(&mut self, thread: usize, call: &Call, channel: Option<u32>) -> Option<Place> {
         let name = call.name.as_str();
         let during = |deed: &&Deed| deed.thread != thread && (call.begun..=call.ended).contains(&deed.at);
@@ -277,7 +277,7 @@ impl Recording {
         true
     }
 
-    /// A `stat` call has found a named pipe: at a path, or behind its descriptor, which may have been opened as a file just before.
+    /// A `stat` call has found a named pipe: at a path, or after its descriptor, which may have been opened as a file just before.
     pub(super) fn is_a_pipe(&mut self, thread: usize, call: &Call, path: Option<String>) {
         if let Some(path) = path {
             self.causes.pipes.insert(path);

@@ -398,7 +398,7 @@ fn is_of_pipe(call: &Call) -> bool {
         && call.arguments.iter().filter_map(Argument::word).any(|word| word.contains("mode=S_IFIFO"))
 }
 
-/// The offset that a call names; none where it is at the position of the descriptor.
+/// The offset that a call names; none if it is at the position of the descriptor.
 fn positioned(call: &Call, name: &str) -> Option<u64> {
     if !name.starts_with('p') {
         return None;

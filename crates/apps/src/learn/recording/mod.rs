@@ -413,7 +413,7 @@ impl Recording {
         true
     }
 
-    /// Threads that begin and end, and descriptors that are no files; true where the time of the call is taken into account.
+    /// Threads that begin and end, and descriptors that are no files; true if the time of the call is taken into account.
     fn on_processes(&mut self, thread: usize, call: &Call, name: &str, took: i64) -> bool {
         if is_spawn(name) {
             self.spawned(thread, call, took);

@@ -23,7 +23,7 @@ use first_free::FirstFree;
 pub(crate) struct View<'a> {
     pub geometry: &'a Geometry,
     pub nand: &'a Nand,
-    /// Position, in striping order, of the way to look at first: the one behind that used last.
+    /// Position, in striping order, of the way to look at first: the one after that used last.
     pub cursor: u32,
     /// Plane of each way that was used last, counted inside the way.
     pub last_planes: &'a [u32],
@@ -49,7 +49,7 @@ pub(crate) enum Next {
     Anywhere,
     /// It stays, at a way that now has so many KB of the chunk.
     Stay { filled: u32 },
-    /// It goes on, behind the way at this position of the striping order.
+    /// It goes on, after the way at this position of the striping order.
     Behind(u32),
 }
 
@@ -155,7 +155,7 @@ impl Allocator {
         self.chunk_kb
     }
 
-    /// Takes up the state of an image; `None` where a position lies outside the device.
+    /// Takes up the state of an image; `None` if a position lies outside the device.
     pub fn restore(
         &mut self,
         (cursor, chunk_kb): (u32, u32),

@@ -64,7 +64,7 @@ impl Scheme {
         Blocks::new(settings, geometry).map_or(Scheme::Page, |blocks| Scheme::Blocks(Box::new(blocks)))
     }
 
-    /// Units that the scheme itself keeps on the flash, behind those of the host.
+    /// Units that the scheme itself keeps on the flash, after those of the host.
     pub fn map_units(&self) -> u32 {
         match self {
             Scheme::Demand(map) => map.map_units(),
@@ -117,7 +117,7 @@ impl Scheme {
         }
     }
 
-    /// Takes up such a state; `None` where it is not one.
+    /// Takes up such a state; `None` if it is not one.
     pub fn restore(&mut self, geometry: &Geometry, words: &mut dyn Iterator<Item = u32>) -> Option<()> {
         match self {
             Scheme::Page => Some(()),

@@ -86,7 +86,7 @@ impl Zones {
         self.entries.iter().flat_map(words).collect()
     }
 
-    /// Takes up such a state; `None` where it is not one. [`Zones::fault`] holds it against the flash.
+    /// Takes up such a state; `None` if it is not one. [`Zones::fault`] holds it against the flash.
     pub fn restore(&mut self, geometry: &Geometry, words: &mut dyn Iterator<Item = u32>) -> Option<()> {
         let most = self.layout.blocks * self.planes;
         for zone in &mut self.entries {
@@ -158,7 +158,7 @@ impl Zones {
         }
     }
 
-    /// The block that takes the next page of a zone; `None` where its blocks in that plane are full before the zone is.
+    /// The block that takes the next page of a zone; `None` if its blocks in that plane are full before the zone is.
     fn block_for(&mut self, core: &mut Core, nand: &mut Nand, zone: u32, page: u32) -> Option<BlockId> {
         let position = page % self.planes;
         let rows = self.layout.blocks as usize;

@@ -74,7 +74,7 @@ pub(super) struct File {
     pub index: u64,
     /// By page: the block, less the page.
     pub extents: Ranges<i64>,
-    /// Blocks behind its last one that are set aside for it, from this page on.
+    /// Blocks after its last one that are set aside for it, from this page on.
     set_aside: Option<(u64, Run)>,
     /// Blocks of its extent tree.
     leaves: Vec<u64>,
@@ -122,7 +122,7 @@ impl Ext4 {
         self.free.find(from, want, 1).unwrap_or((from, 0))
     }
 
-    /// The first block of the run for a page: behind the page before it, else where files of its folder are.
+    /// The first block of the run for a page: after the page before it, else where files of its folder are.
     pub(super) fn goal(&self, inode: u32, page: u64) -> u64 {
         let file = &self.files[inode as usize];
         let before =

@@ -37,7 +37,7 @@ impl Folder {
 pub(super) struct Folders(Vec<Folder>);
 
 impl Folders {
-    /// The root alone: inode 2, in the first block behind the tables.
+    /// The root alone: inode 2, in the first block after the tables.
     pub fn new(block: u64) -> Self {
         Self(vec![Folder { index: 1, leaves: vec![(block, 0)], ..Folder::default() }])
     }

@@ -2,7 +2,7 @@
 //!
 //! A commit writes the data of its files that has a place, the descriptors and copies of blocks, waits for all of that, writes the commit
 //! block with preflush and FUA, and waits again. What a transaction freed can be used again from then on. The log's tail moves when a
-//! quarter of the log is free behind it, or when room is needed.
+//! quarter of the log is free after it, or when room is needed.
 
 use std::collections::VecDeque;
 
@@ -16,7 +16,7 @@ use crate::task::{Job, Step, TaskId, Work};
 
 use super::Ext4;
 
-/// Tags of a descriptor block: 16 bytes each, behind a header and before a checksum.
+/// Tags of a descriptor block: 16 bytes each, after a header and before a checksum.
 const TAGS: u64 = 254;
 /// Records of a revoke block, of 8 bytes.
 const REVOKES: u64 = 509;
@@ -68,7 +68,7 @@ pub(super) struct Journal {
     length: u64,
     pub running: Transaction,
     committing: Option<Transaction>,
-    /// Whether its commit block is under way.
+    /// Whether its commit block is in progress.
     commit_sent: bool,
     /// The last transaction that is durable, and the last one whose commit was asked for.
     pub durable: u32,
@@ -125,7 +125,7 @@ impl Journal {
         (block - 1 + count) % (self.length - 1) + 1
     }
 
-    /// Whether the commit block of a transaction is under way.
+    /// Whether the commit block of a transaction is in progress.
     pub fn commit_block_sent(&self, id: u32) -> bool {
         self.commit_sent && self.committing.as_ref().is_some_and(|transaction| transaction.id == id)
     }
@@ -138,7 +138,7 @@ impl Journal {
         }
     }
 
-    /// Blocks of the log that the transactions under way will take.
+    /// Blocks of the log that the transactions in progress will take.
     fn promised(&self) -> u64 {
         self.running.log_blocks() + self.committing.as_ref().map_or(0, Transaction::log_blocks)
     }
@@ -212,7 +212,7 @@ impl Ext4 {
         }
     }
 
-    /// The id of the transaction to commit before a sync of the whole file system ends; `None` where all is durable.
+    /// The id of the transaction to commit before a sync of the whole file system ends; `None` if all is durable.
     pub(super) fn last_transaction(&self) -> Option<u32> {
         let running = (!self.journal.running.is_empty()).then_some(self.journal.running.id);
         running.or(self.journal.committing.as_ref().map(|transaction| transaction.id))

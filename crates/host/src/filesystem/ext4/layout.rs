@@ -59,7 +59,7 @@ impl Layout {
                 .of_field("sectors", 0, mount.sectors.to_string().as_bytes())
                 .hint(format!("use a partition of {least} sectors or more, and `journal_mb` of 4 or more")));
         }
-        // In the middle, behind the tables of its flex group.
+        // In the middle, after the tables of its flex group.
         let group = groups / 2 / FLEX * FLEX;
         layout.journal = if groups > 2 * FLEX {
             Layout::group_start(group + 1) + layout.overhead(group + 1)
@@ -126,7 +126,7 @@ impl Layout {
         first + 2 * groups + group % FLEX * self.inode_blocks() + index / INODES_PER_BLOCK
     }
 
-    /// The first block behind the tables of the first flex group: that of the root folder.
+    /// The first block after the tables of the first flex group: that of the root folder.
     pub fn first_data(&self) -> u64 {
         let (first, groups) = self.tables(0);
         first + groups * (2 + self.inode_blocks())

@@ -190,7 +190,7 @@ impl Ext4 {
         Step::Wait(Wait::SyncCommit)
     }
 
-    /// Writes the dirty pages of a file that have a place, and awaits all of it that is under way.
+    /// Writes the dirty pages of a file that have a place, and awaits all of it that is in progress.
     fn write_placed(&mut self, core: &mut Core, task: TaskId, inode: u32) {
         let round = Round { waiter: Some(task), only_placed: true, ..Round::all(Cause::Commit) };
         write_pages(core, self, inode, &round);

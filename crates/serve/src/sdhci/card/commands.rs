@@ -33,7 +33,7 @@ impl Card {
     /// Executes a command of the host.
     pub fn command(&mut self, index: u8, argument: u32) -> Response {
         let (before, busy) = (self.state, self.busy());
-        // CMD23 counts for the command behind it; CMD13 may come between them.
+        // CMD23 counts for the command after it; CMD13 may come between them.
         let count = if index == 13 { None } else { self.count.take() };
         if !matches!(index, 0 | 13 | 35 | 36 | 38) && self.erase.abort() {
             self.errors |= Status::ERASE_RESET;
@@ -89,7 +89,7 @@ impl Card {
                 Answer::R1
             }
             (6, Selected) => {
-                // The response comes before the switch, of which the status behind it tells.
+                // The response comes before the switch, of which the status after it tells.
                 let response = self.r1(Selected, false);
                 self.switch(argument);
                 Answer::Other(response)
@@ -227,7 +227,7 @@ impl Card {
         Answer::R1
     }
 
-    /// CMD6 (JESD84-B51, 6.6.1). Its errors are in the status of the command behind it.
+    /// CMD6 (JESD84-B51, 6.6.1). Its errors are in the status of the command after it.
     fn switch(&mut self, argument: u32) {
         let (index, value) = ((argument >> 16) as u8, (argument >> 8) as u8);
         let access = match argument >> 24 & 0b11 {

@@ -20,7 +20,7 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    /// `None` where the card does not offer it.
+    /// `None` if the card does not offer it.
     pub fn of(argument: u32, ext_csd: &ExtCsd) -> Option<Self> {
         let (trim, secure) = (ext_csd.has_trim(), ext_csd.has_secure_erase());
         match argument {

@@ -175,7 +175,7 @@ impl ExtCsd {
         self.bytes[usize::from(BOOT_WP_STATUS)] = 0;
     }
 
-    /// Whether the cache is on; `None` where there is no cache.
+    /// Whether the cache is on; `None` if there is no cache.
     pub fn cache_on(&self) -> Option<bool> {
         (self.stated(fields::CACHE_SIZE) > 0).then(|| self.get(CACHE_CTRL) & 1 == 1)
     }
@@ -225,7 +225,7 @@ impl ExtCsd {
         self.stated(fields::SEC_FEATURE_SUPPORT) & 1 == 1
     }
 
-    /// CMD6 on one byte. `None` where the byte or the value is not for the host to write: `SWITCH_ERROR`.
+    /// CMD6 on one byte. `None` if the byte or the value is not for the host to write: `SWITCH_ERROR`.
     pub fn switch(&mut self, access: Access, index: u8, value: u8) -> Option<Effect> {
         let old = self.get(index);
         let new = match access {

@@ -223,7 +223,7 @@ impl Card {
         self.state = State::Transfer;
     }
 
-    /// The host sends blocks, as many bytes as `data` has. False where the card does not take them: no CRC status follows.
+    /// The host sends blocks, as many bytes as `data` has. False if the card does not take them: no CRC status follows.
     pub fn push(&mut self, data: &[u8]) -> bool {
         let (sectors, max) = (self.area_sectors(), u64::from(self.max_sectors));
         match &mut self.transfer {

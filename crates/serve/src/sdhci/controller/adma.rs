@@ -35,12 +35,12 @@ impl Adma {
         Self { address, taken: 0, ended: false, interrupt: false }
     }
 
-    /// The address of the descriptor behind the last one taken.
+    /// The address of the descriptor after the last one taken.
     pub fn address(&self) -> u32 {
         self.address
     }
 
-    /// The next piece; `None` behind the end of the table. An error is a descriptor that cannot be read or is not valid.
+    /// The next piece; `None` after the end of the table. An error is a descriptor that cannot be read or is not valid.
     pub fn next(&mut self, memory: &mut dyn GuestMemory) -> Result<Option<Segment>, AdmaState> {
         while !self.ended {
             let mut descriptor = [0; 8];

@@ -205,7 +205,7 @@ impl Controller {
         }
     }
 
-    /// One move. False where the transfer waits or, with [`Pause::None`], has ended.
+    /// One move. False if the transfer waits or, with [`Pause::None`], has ended.
     fn advance(&mut self, transfer: &mut Transfer, memory: &mut dyn GuestMemory) -> Result<bool, Fault> {
         if transfer.pause == Pause::Card {
             if !transfer.reads {
@@ -249,7 +249,7 @@ impl Controller {
         Ok(true)
     }
 
-    /// Copies between `data` and the guest. False where SDMA stops at a boundary.
+    /// Copies between `data` and the guest. False if SDMA stops at a boundary.
     fn copy(&mut self, transfer: &mut Transfer, memory: &mut dyn GuestMemory) -> Result<bool, Fault> {
         while transfer.moved < transfer.data.len() {
             let rest = transfer.data.len() - transfer.moved;

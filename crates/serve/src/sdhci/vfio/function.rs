@@ -97,7 +97,7 @@ struct Access {
 impl Access {
     const BYTES: usize = 16;
 
-    /// The access, and the bytes behind it.
+    /// The access, and the bytes after it.
     fn decode(payload: &[u8]) -> Result<(Self, &[u8]), Errno> {
         let mut fields = Fields(payload);
         let (offset, region, count) = (fields.u64()?, fields.u32()?, fields.u32()? as usize);

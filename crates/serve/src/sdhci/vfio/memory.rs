@@ -47,7 +47,7 @@ impl Memory {
             return Err(Errno::EXIST);
         }
         if let Some((file, offset)) = &file {
-            // A write behind the end would make the file longer.
+            // A write after the end would make the file longer.
             let size = fstat(file)?.st_size as u64;
             offset.checked_add(bytes).filter(|end| *end <= size).ok_or(Errno::INVAL)?;
         }

@@ -85,7 +85,7 @@ pub(in crate::sdhci) struct Message {
     pub files: Vec<OwnedFd>,
 }
 
-/// Reads the fields of a payload, one behind the other; a payload that is too short is refused.
+/// Reads the fields of a payload, one after the other; a payload that is too short is refused.
 pub(super) struct Fields<'a>(pub &'a [u8]);
 
 impl<'a> Fields<'a> {

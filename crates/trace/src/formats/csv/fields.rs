@@ -15,12 +15,12 @@ pub(super) struct Field<'a> {
 }
 
 impl<'a> Field<'a> {
-    /// True where nothing stands, not even quotes.
+    /// True if nothing stands, not even quotes.
     pub fn is_missing(self) -> bool {
         self.raw.is_empty() && !self.quoted
     }
 
-    /// True where the text is not simply what stands there.
+    /// True if the text is not simply what stands there.
     pub fn is_escaped(self) -> bool {
         self.quoted && memchr::memchr(b'"', self.raw).is_some()
     }
@@ -55,7 +55,7 @@ pub(super) fn separator(line: &[u8], least: usize) -> u8 {
 /// The fields of a line, split at separators outside of quotes.
 pub(super) struct Fields<'a> {
     separator: u8,
-    /// `None` behind the last field.
+    /// `None` after the last field.
     rest: Option<&'a [u8]>,
 }
 
@@ -74,7 +74,7 @@ impl<'a> Fields<'a> {
                 return Ok(None);
             }
         }
-        // Tools put blanks behind a comma, as the logs of fio. A name that begins with one is quoted.
+        // Tools put blanks after a comma, as the logs of fio. A name that begins with one is quoted.
         while let ([b' ', more @ ..], b',' | b';') = (rest, self.separator) {
             rest = more;
         }

@@ -5,7 +5,7 @@
 //! or with its own unit as in `arrival_ns`, `start_us`, `response_ms`, `complete_s`, `arrival_ticks` (of 100 ns), `_min`, `_h`, `_d`.
 //! Without `arrival` it is `complete` less `response`, else the start, else the issue. Place: `sector` and `sectors` of
 //! 512 bytes, or `offset` and `size` in `--size-unit` (`sector`, `byte`, `kb`, `page` of 4 KB) or as `offset_bytes`,
-//! `size_kb`; hexadecimal behind `0x`, or where the name ends in `_hex`. Then `op` (`op_read0`, `op_read1`, `op_scsi`, `op_nvme`,
+//! `size_kb`; hexadecimal after `0x`, or where the name ends in `_hex`. Then `op` (`op_read0`, `op_read1`, `op_scsi`, `op_nvme`,
 //! `op_mmc` for numbers), `flags` (the number of the Parquet schema), `pid`, `process`, `device`. Arrival, place and op
 //! are needed. Fields are separated by commas, semicolons, tabs or runs of blanks, as the first line is. A field in double
 //! quotes may hold separators; a quote in it is doubled. An empty field is a missing value.

@@ -86,7 +86,7 @@ fn long_time(field: &[u8], seconds: u32, name: &str, column: u64) -> Result<i64>
     i64::try_from(ns).map_err(|_| bad("is beyond the year 2262"))
 }
 
-/// An unsigned number; hexadecimal behind `0x`.
+/// An unsigned number; hexadecimal after `0x`.
 #[inline]
 pub(super) fn number(field: &[u8], name: &str, column: u64) -> Result<u64> {
     match field {
@@ -143,7 +143,7 @@ impl Codes {
         })
     }
 
-    /// The operation of a code; `None` where the column has names.
+    /// The operation of a code; `None` if the column has names.
     pub fn operation(self, field: &[u8], column: u64) -> Result<Option<Op>> {
         let of = |code: u64, op: fn(u8) -> Option<Op>| u8::try_from(code).ok().and_then(op);
         let (op, what) = match self {

@@ -23,9 +23,9 @@ pub(super) struct Line<'a> {
     task: &'a [u8],
     time: &'a [u8],
     unit: TimeUnit,
-    /// The event's name without its system; empty where the line is of the tracer `blk`.
+    /// The event's name without its system; empty if the line is of the tracer `blk`.
     pub event: &'a [u8],
-    /// The text behind the event's name.
+    /// The text after the event's name.
     pub payload: &'a [u8],
     /// Whether the line names a CPU, as few other texts do.
     pub has_cpu: bool,
@@ -145,7 +145,7 @@ impl<'a> Line<'a> {
         self.unit == TimeUnit::Millis
     }
 
-    /// Name and id of the task; the name is empty where the kernel had forgotten it, and both are unknown where the line
+    /// Name and id of the task; the name is empty if the kernel had forgotten it, and both are unknown where the line
     /// names no task.
     pub(super) fn task(&self) -> Result<(&'a [u8], Option<i32>)> {
         if self.task.is_empty() {
@@ -167,7 +167,7 @@ fn colon_and_blank(text: &[u8]) -> Option<usize> {
     memchr::memchr_iter(b':', text).find(|colon| text.get(colon + 1) == Some(&b' '))
 }
 
-/// Name of the event and the text behind it, behind a period where there is one.
+/// Name of the event and the text after it, after a period where there is one.
 #[inline]
 fn event_of(rest: &[u8]) -> (&[u8], &[u8]) {
     let mut rest = rest.trim_ascii_start();
@@ -193,7 +193,7 @@ fn is_name(event: &[u8]) -> bool {
     !event.is_empty() && event.iter().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'))
 }
 
-/// The name in `SYSTEM:EVENT:` or `SYSTEM:EVENT(`, and where the text behind it begins.
+/// The name in `SYSTEM:EVENT:` or `SYSTEM:EVENT(`, and where the text after it begins.
 fn event_with_system(word: &[u8]) -> Option<(&[u8], usize)> {
     let system = memchr::memchr(b':', word)?;
     let event = &word[system + 1..];

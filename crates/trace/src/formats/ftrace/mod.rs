@@ -159,7 +159,7 @@ pub(super) fn range<'a>(
     }
 }
 
-/// The text behind device and operation in a payload.
+/// The text after device and operation in a payload.
 fn payload_of(payload: &[u8]) -> &[u8] {
     let mut rest = payload.trim_ascii_start();
     for _ in 0..2 {
@@ -169,7 +169,7 @@ fn payload_of(payload: &[u8]) -> &[u8] {
     rest
 }
 
-/// The range of a request event, which stands behind `(command)` or `bytes (command)`.
+/// The range of a request event, which stands after `(command)` or `bytes (command)`.
 fn after_command(rest: &[u8]) -> &[u8] {
     let digits = rest.iter().position(|byte| !byte.is_ascii_digit()).unwrap_or(rest.len());
     let command = rest[digits..].trim_ascii_start();
@@ -205,7 +205,7 @@ impl Ftrace {
         }
     }
 
-    /// Takes an event of the block layer, which `block_io_start` or `block_io_done` accounted; false where the line seems to
+    /// Takes an event of the block layer, which `block_io_start` or `block_io_done` accounted; false if the line seems to
     /// be a part of one.
     fn block(
         &mut self,
@@ -244,7 +244,7 @@ impl Ftrace {
         Ok(true)
     }
 
-    /// Takes a line of the tracer `blk`: `MAJOR,MINOR ACTION RWBS SECTOR + SECTORS [PROCESS]`; false where it seems to be a
+    /// Takes a line of the tracer `blk`: `MAJOR,MINOR ACTION RWBS SECTOR + SECTORS [PROCESS]`; false if it seems to be a
     /// part of one.
     fn blk(&mut self, line: &Line, context: &mut Context, out: &mut Vec<Request>) -> Result<bool> {
         let text = rest_after(line.payload, 1);
@@ -320,7 +320,7 @@ impl Ftrace {
         Ok(())
     }
 
-    /// Takes an event beside those of the block layer; false where the line seems to be a part of one.
+    /// Takes an event beside those of the block layer; false if the line seems to be a part of one.
     fn beside(
         &mut self,
         event: KernelEvent,
@@ -347,7 +347,7 @@ impl Ftrace {
         Ok(true)
     }
 
-    /// Takes an event that is of no use for requests; false where its name seems to be cut.
+    /// Takes an event that is of no use for requests; false if its name seems to be cut.
     fn other(&mut self, line: &Line, context: &mut Context) -> Result<bool> {
         if context.joining {
             return Err(

@@ -18,7 +18,7 @@ pub(super) struct Named<'a> {
 }
 
 impl<'a> Named<'a> {
-    /// Reads fields by name; `None` where the text is not of this form.
+    /// Reads fields by name; `None` if the text is not of this form.
     #[inline]
     pub(super) fn read(kind: EventKind, payload: &'a [u8]) -> Result<Option<Self>> {
         if payload.first() == Some(&b'd') && payload.starts_with(b"dev: ") {

@@ -104,7 +104,7 @@ fn lost(text: &[u8]) -> Option<u64> {
             }
         } else if is(&["events", "event", "samples", "chunks", "records"]) {
             things = true;
-            // The number of `900 events and lost 5 chunks` that counts is the one behind `lost`.
+            // The number of `900 events and lost 5 chunks` that counts is the one after `lost`.
             if is_digits(before) {
                 count = unsigned(before, "lost", 0).ok();
             }

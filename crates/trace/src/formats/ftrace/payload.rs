@@ -55,7 +55,7 @@ pub(super) fn is_whole(event: KernelEvent, payload: &[u8]) -> bool {
     memchr::memmem::rfind(payload, last).is_some()
 }
 
-/// The texts before and behind the first `: `.
+/// The texts before and after the first `: `.
 fn until_colon(text: &[u8]) -> (&[u8], &[u8]) {
     match memchr::memmem::find(text, b": ") {
         Some(end) => (&text[..end], &text[end + 2..]),
@@ -101,7 +101,7 @@ fn slot(event: KernelEvent, name: &[u8]) -> Option<Slot> {
     }
 }
 
-/// A number with or without sign, of this base or behind `0x` of 16.
+/// A number with or without sign, of this base or after `0x` of 16.
 fn number(word: &[u8], base: u32) -> Option<i64> {
     let word = std::str::from_utf8(word).ok()?;
     match word.strip_prefix("0x") {

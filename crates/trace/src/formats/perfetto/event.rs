@@ -110,7 +110,7 @@ const LONGEST_NAME: usize = 64;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Found {
     pub(super) pid: i32,
-    /// Name of the task, filled with zeros; empty where the event has none.
+    /// Name of the task, filled with zeros; empty if the event has none.
     pub(super) task: [u8; 16],
     pub(super) what: What,
 }
@@ -319,7 +319,7 @@ impl Decoder {
         Ok(found(&values, event, pid).map_or(Seen::Other, |found| Seen::Event(time, found)))
     }
 
-    /// Reads a `GenericFtraceEvent`, which names its fields; `None` where it is of no use.
+    /// Reads a `GenericFtraceEvent`, which names its fields; `None` if it is of no use.
     fn generic_event<'a>(&mut self, message: &'a [u8], values: &mut Values<'a>) -> Result<Option<Kernel>> {
         let mut event = None;
         for field in Fields::of(message) {

@@ -155,7 +155,7 @@ impl Perfetto {
         let read = next_packet(&mut self.input, &mut self.content);
         let more = match read {
             Ok(more) => more,
-            // What is behind a damaged length cannot be found.
+            // What is after a damaged length cannot be found.
             Err(_) if self.lenient => {
                 self.events.ledger.skipped += 1;
                 false
@@ -252,7 +252,7 @@ impl Events {
     /// Takes an `FtraceEventBundle`.
     fn bundle(&mut self, message: &[u8], out: &mut Vec<Request>) -> Result<()> {
         let (mut cpu, mut clock, mut ftrace, mut boot, mut lost) = (0, 0, None, None, false);
-        // What is said of all its events may stand behind them.
+        // What is said of all its events may stand after them.
         for field in Fields::of(message) {
             let (number, value) = field?;
             match number {

@@ -9,7 +9,7 @@ const PACKET: u8 = 1 << 3 | 2;
 /// Packets have some hundred KB at most; a length beyond this means that the file is damaged.
 const LARGEST_PACKET: u64 = 1 << 28;
 
-/// The next key of a trace and the length behind it; `None` at the end.
+/// The next key of a trace and the length after it; `None` at the end.
 fn key_and_length(input: &mut impl Read) -> io::Result<Option<(u8, u64)>> {
     let mut byte = [0];
     if input.read(&mut byte)? == 0 {

@@ -50,7 +50,7 @@ impl Sender {
     }
 }
 
-/// Starts a file for a picture in Perfetto's format; an ending of compression behind the name compresses it.
+/// Starts a file for a picture in Perfetto's format; an ending of compression after the name compresses it.
 ///
 /// # Errors
 /// [`Kind::Config`] where the name does not end as one of this format, and where the folder cannot be written to.

@@ -1,5 +1,5 @@
 //! Block mapping: page `n` of a logical block lies in page `n` of its block. An overwrite begins a replacement block; pages before it
-//! are copied at once, those behind it when the replacement is completed, so that a sequential overwrite copies nothing
+//! are copied at once, those after it when the replacement is completed, so that a sequential overwrite copies nothing
 //! (the replacement blocks of NFTL: Ban, US patent 5,937,425).
 
 use std::collections::VecDeque;

@@ -72,7 +72,7 @@ impl<L: Observer> BlockIo<'_, L> {
         Some(block)
     }
 
-    /// The data block of a logical block, which gets one where it has none; `None` where no block is free.
+    /// The data block of a logical block, which gets one where it has none; `None` if no block is free.
     pub fn data_block(&mut self, data: &mut BlockId, block: u32) -> Option<BlockId> {
         if *data == BlockId::NONE {
             *data = self.claim(block)?;
@@ -108,7 +108,7 @@ impl<L: Observer> BlockIo<'_, L> {
 
     /// Brings all that is valid of a logical block into one block: into `log` where its pages are in their places, else into a fresh
     /// one. `data` and `log` may be [`BlockId::NONE`]; `data` is the new data block then, [`BlockId::NONE`] where nothing is valid.
-    /// Returns the kind of merge; `None` where no block is free.
+    /// Returns the kind of merge; `None` if no block is free.
     pub fn merge_blocks(&mut self, logical_block: u32, data: &mut BlockId, log: BlockId) -> Option<Merge> {
         let begun = if log == BlockId::NONE { *data } else { log };
         let valid = if begun == BlockId::NONE { 0 } else { self.merge_begins(begun) };

@@ -26,7 +26,7 @@ impl MapCache {
         self.most == 0
     }
 
-    /// Uses a map; false where it has to be read first.
+    /// Uses a map; false if it has to be read first.
     pub fn touch(&mut self, map: u32) -> bool {
         if self.maps.touch(map) {
             return true;

@@ -114,7 +114,7 @@ pub(crate) trait Scheme {
     }
     /// Its state as words, for an image.
     fn words(&self) -> Vec<u32>;
-    /// Takes up such a state; `None` where it is not one.
+    /// Takes up such a state; `None` if it is not one.
     fn restore(&mut self, layout: Layout, words: &mut dyn Iterator<Item = u32>) -> Option<()>;
     /// Every block it holds, with the plane it belongs to.
     fn holds(&self, layout: Layout) -> Vec<Held>;
@@ -135,7 +135,7 @@ pub(crate) struct Held {
 
 /// A block-mapped scheme at work.
 pub(crate) trait Placement: Scheme {
-    /// The block and page for the next version of a logical page, after all that has to be merged for it; `None` where there is no
+    /// The block and page for the next version of a logical page, after all that has to be merged for it; `None` if there is no
     /// block left.
     fn place<L: Observer>(&mut self, io: &mut BlockIo<'_, L>, logical: u32) -> Option<Place>;
 }
@@ -152,7 +152,7 @@ macro_rules! schemes {
         }
 
         impl Any {
-            /// The scheme of the settings; `None` where that does not map blocks.
+            /// The scheme of the settings; `None` if that does not map blocks.
             fn new(settings: &Settings, layout: Layout) -> Option<Self> {
                 let (name, options) = (settings.mapping.scheme.as_str(), &settings.mapping.options);
                 $(if name == $name::KIND.name {
@@ -193,7 +193,7 @@ pub(crate) struct Blocks {
 }
 
 impl Blocks {
-    /// The block-mapped scheme of the settings; `None` where they have another kind.
+    /// The block-mapped scheme of the settings; `None` if they have another kind.
     pub fn new(settings: &Settings, geometry: &Geometry) -> Option<Self> {
         let layout = Layout::new(settings, geometry);
         let cache = MapCache::new(CACHED_MAPS.count(&settings.mapping.options), layout.rows);
@@ -206,7 +206,7 @@ impl Blocks {
         self.scheme.tables().words()
     }
 
-    /// Takes up such a state; `None` where it is not one.
+    /// Takes up such a state; `None` if it is not one.
     pub fn restore(&mut self, words: &mut dyn Iterator<Item = u32>) -> Option<()> {
         self.scheme.tables_mut().restore(self.layout, words)
     }

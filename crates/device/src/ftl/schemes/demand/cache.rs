@@ -166,7 +166,7 @@ pub(super) trait MapCache: Send + Sync {
     fn touch(&mut self, unit: Lpn, most: u32, changes: bool) -> u32;
 
     /// Makes room for an entry that is wanted and what comes with it, or, without one, for what has grown. Returns a page of the map that
-    /// has to be written first, after which it is asked again; `None` where there is room.
+    /// has to be written first, after which it is asked again; `None` if there is room.
     fn make_room(&mut self, core: &Core, wanted: Option<Wanted>) -> Option<u32>;
 
     /// Takes up the entry of a unit from its page, for which there is room; returns how many others came along.
@@ -200,7 +200,7 @@ pub(super) trait MapCache: Send + Sync {
     /// The state as words, for an image.
     fn words(&self) -> Vec<u32>;
 
-    /// Takes up such a state; `None` where it is not one.
+    /// Takes up such a state; `None` if it is not one.
     fn restore(&mut self, words: &mut dyn Iterator<Item = u32>) -> Option<()>;
 
     /// The first thing in which it contradicts the tables.

@@ -3,7 +3,7 @@
 //! The map is cut into pages, which are written to blocks of their own and found through a directory in memory. An entry that is
 //! needed is read with its page; a changed one that has to make room is written back, and with it every other changed
 //! entry of its page. Collection changes entries in memory where they are, and rewrites the pages of the others. Pages of the map
-//! are units behind those of the host: block counts, collection and wear treat both alike. What is in memory, and in which form, is
+//! are units after those of the host: block counts, collection and wear treat both alike. What is in memory, and in which form, is
 //! the business of a [cache policy](cache).
 
 mod cache;
@@ -61,7 +61,7 @@ pub(crate) struct Demand {
     hints: Option<Hints>,
     /// Whether entries may lead to another page than that of their unit.
     may_mislead: bool,
-    /// Units of the host; those of the map lie behind them.
+    /// Units of the host; those of the map lie after them.
     layout: Layout,
     /// Map units in a page of the map.
     units: u32,
@@ -79,7 +79,7 @@ impl Clone for Demand {
 }
 
 impl Demand {
-    /// The map of a scheme; `None` where it keeps none on the flash.
+    /// The map of a scheme; `None` if it keeps none on the flash.
     pub fn new(settings: &Settings, geometry: &Geometry) -> Option<Self> {
         let policy = find(&settings.mapping.scheme)?;
         let group = geometry.by_size[geometry.by_size.len() - 1];
@@ -99,7 +99,7 @@ impl Demand {
         })
     }
 
-    /// Units that the map takes behind those of the host.
+    /// Units that the map takes after those of the host.
     pub fn map_units(&self) -> u32 {
         self.layout.pages() * self.units
     }
@@ -119,7 +119,7 @@ impl Demand {
         self.cache.words()
     }
 
-    /// Takes up such entries; `None` where they are none.
+    /// Takes up such entries; `None` if they are none.
     pub fn restore(&mut self, words: &mut dyn Iterator<Item = u32>) -> Option<()> {
         self.cache.restore(words)
     }
@@ -338,7 +338,7 @@ impl Demand {
         Lpn(self.layout.units + page * self.units)
     }
 
-    /// Writes a page of the map anew, with all changed entries; `None` where the device is full.
+    /// Writes a page of the map anew, with all changed entries; `None` if the device is full.
     fn write_page<L: Observer>(
         &mut self,
         core: &mut Core,

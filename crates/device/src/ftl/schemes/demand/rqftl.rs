@@ -86,7 +86,7 @@ struct Ranges {
     used: List,
     /// Runs by page of the map, in order of units.
     pages: Vec<Vec<Indexed>>,
-    /// First unit and number of units of the run that was used last; none where it may have changed since.
+    /// First unit and number of units of the run that was used last; none if it may have changed since.
     last: (u32, u32),
 }
 
@@ -109,7 +109,7 @@ impl Ranges {
         }
     }
 
-    /// Number of runs in the list of a unit's page that do not begin behind the unit.
+    /// Number of runs in the list of a unit's page that do not begin after the unit.
     #[inline]
     fn up_to(&self, unit: u32) -> usize {
         self.pages[self.layout.page(Lpn(unit)) as usize].partition_point(|run| run.first <= unit)

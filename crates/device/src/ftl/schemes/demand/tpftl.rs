@@ -50,7 +50,7 @@ struct Node {
 /// What a miss brings into memory.
 #[derive(Clone, Copy)]
 struct Plan {
-    /// Entries behind the wanted one that may come along, and how many of them are not in memory.
+    /// Entries after the wanted one that may come along, and how many of them are not in memory.
     reach: u32,
     extra: u32,
     /// The page that gave up entries for it.
@@ -151,7 +151,7 @@ impl TwoLevels {
         self.pages.touch(page);
         let node = &mut self.nodes[page as usize];
         let places = &self.places[units.start as usize..units.end as usize];
-        // What lies in front of the oldest unchanged entry does so still when these are behind it.
+        // What lies in front of the oldest unchanged entry does so still when these are after it.
         let mut unchanged = node.unchanged;
         while unchanged != NONE && units.contains(&self.entries.get(unchanged)) {
             unchanged = self.entries.newer(unchanged);

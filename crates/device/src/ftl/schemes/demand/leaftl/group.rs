@@ -329,7 +329,7 @@ impl Group {
         }
     }
 
-    /// A group of such words; `None` where it is none.
+    /// A group of such words; `None` if it is none.
     pub fn of_words(words: &mut dyn Iterator<Item = u32>) -> Option<Self> {
         let mut group = Self::default();
         let counts = words.next()?;
@@ -358,7 +358,7 @@ impl Group {
         group.is_whole().then_some(group)
     }
 
-    /// Whether levels end one behind the other with the last segment, and segments of a level do not overlap.
+    /// Whether levels end one after the other with the last segment, and segments of a level do not overlap.
     fn is_whole(&self) -> bool {
         let mut from = 0;
         let ordered = self.levels.iter().all(|to| {

@@ -132,7 +132,7 @@ impl Segment {
         [u32::from(self.start) | u32::from(self.length) << 8 | u32::from(self.slope) << 16, self.intercept]
     }
 
-    /// A segment of such words; `None` where it is none.
+    /// A segment of such words; `None` if it is none.
     pub fn of_words(first: u32, intercept: u32) -> Option<Self> {
         let (start, length, slope) = (first as u8, (first >> 8) as u8, (first >> 16) as u16);
         start.checked_add(length).map(|_| Self { start, length, slope, intercept })
