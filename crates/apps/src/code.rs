@@ -72,7 +72,7 @@ pub(crate) enum Instruction {
     Again {
         begin: u32,
     },
-    /// Goes on at `end`, but in so many of a million cases.
+    /// Jumps to `end`, except with a probability of `millionths` / 10^6.
     Maybe {
         millionths: u64,
         end: u32,
@@ -294,7 +294,7 @@ impl<'a> Compiler<'a> {
         self.counted(&access.count, [Instruction::Access { set, kind, size: access.size.resolved() }]);
     }
 
-    /// Instructions so many times.
+    /// Instructions this many times.
     fn counted<const N: usize>(&mut self, count: &Amount<u64>, instructions: [Instruction; N]) {
         if *count == Amount::Fixed(1) {
             self.out.extend(instructions);

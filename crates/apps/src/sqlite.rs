@@ -94,7 +94,7 @@ impl Sqlite {
         }
     }
 
-    /// The operations of a query that looks at so many pages.
+    /// The operations of a query that looks at this many pages.
     pub(crate) fn query(&mut self, pages: u64, draws: &mut Draws, out: &mut impl Extend<FileOp>) {
         for _ in 0..pages {
             let page = 1 + draws.below(self.working - 1);
@@ -102,7 +102,7 @@ impl Sqlite {
         }
     }
 
-    /// The operations of a transaction that changes so many pages beside the first, and adds so many.
+    /// The operations of a transaction that changes this many pages besides the first, and adds pages.
     pub(crate) fn transaction(
         &mut self,
         pages: u64,

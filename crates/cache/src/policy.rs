@@ -33,7 +33,7 @@ impl Clone for Box<dyn Policy> {
 pub(crate) enum Method {
     /// One pass for all sizes, by stack distances.
     Stack,
-    /// A cache for each size, of so many pages.
+    /// A cache for each size, of this many pages.
     Each(fn(usize) -> Box<dyn Policy>),
 }
 

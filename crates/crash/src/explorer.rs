@@ -55,7 +55,7 @@ impl Default for ExploreOptions {
     }
 }
 
-/// Requests before a cut whose sectors are all looked at after layers have recovered; of the other blocks one in so many is.
+/// Requests before a cut whose sectors are all looked at after layers have recovered; of the other blocks one in this many is.
 const HOST_RECENT: usize = 64;
 const HOST_SHARE: u64 = 16;
 /// Neighbouring states that a share has in a row: they differ in little, so that the outcome of one often follows from another's.

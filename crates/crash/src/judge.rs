@@ -73,7 +73,7 @@ pub struct Judge {
 
 impl Judge {
     /// Has layers and journal recover a state of `explorer`, of which it is the present, and reads files and a folder. With `cut_after`, power
-    /// goes again after so many writes of the layers' recovery.
+    /// goes again after this many writes of the layers' recovery.
     ///
     /// # Errors
     /// Where something is there that this tool does not know: no level is at fault.

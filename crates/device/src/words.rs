@@ -7,7 +7,7 @@ use emmclab_base::{Error, Kind, Result};
 pub(crate) struct Writer(Vec<u8>);
 
 impl Writer {
-    /// With room for so many words.
+    /// With room for this many words.
     pub fn with_capacity(words: usize) -> Self {
         Self(Vec::with_capacity(4 * words))
     }

@@ -22,7 +22,7 @@ pub(crate) struct Round {
     pub waiter: Option<TaskId>,
     /// Only pages that have a place.
     pub only_placed: bool,
-    /// At most so many pages.
+    /// At most this many pages.
     pub pages: u64,
 }
 

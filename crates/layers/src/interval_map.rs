@@ -53,7 +53,7 @@ pub(crate) struct IntervalMap {
 }
 
 impl IntervalMap {
-    /// Of so many sectors.
+    /// Of this many sectors.
     pub fn new(sectors: u64) -> Self {
         Self::with_lists(sectors, LIST_SHIFT)
     }

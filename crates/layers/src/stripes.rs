@@ -1,6 +1,6 @@
 //! Stripes: addresses that two disks share in turns.
 
-/// Stripes of so many sectors, the first on disk 0.
+/// Stripes of this many sectors, the first on disk 0.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stripes(pub u64);
 

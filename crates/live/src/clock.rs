@@ -10,7 +10,7 @@ use emmclab_base::{Error, Kind, Nanos, Result};
 pub enum Pace {
     /// Requests take no time on the host: simulated time is the latest completion so far, and the next request arrives then.
     Free,
-    /// Simulated times take so many times as long on the host: 1 is real time, 0.1 ten times as fast.
+    /// Simulated times take this many times as long on the host: 1 is real time, 0.1 ten times as fast.
     Scaled(f64),
 }
 

@@ -145,7 +145,7 @@ impl Arrivals {
         Some((self.gaps_ns - longest_ns) as f64 / left as f64 / 1e6)
     }
 
-    /// The same where the whole lasts `added_ns` longer and has so many gaps less.
+    /// The same where the whole lasts `added_ns` longer and has this many gaps less.
     pub fn mean_gap_stretched_ms(&self, added_ns: i128, less: u64) -> Option<f64> {
         let left = self.gaps.total().checked_sub(less).filter(|left| *left > 0)?;
         let ns = self.gaps_ns.checked_add_signed(added_ns)?;

@@ -90,7 +90,7 @@ impl PyHostSetup {
         run(py, || HostSetup::from_file(&path)).map(Self)
     }
 
-    /// Its mounted partitions on a device of so many bytes, as JSON: name, file system, first sector and sectors.
+    /// Its mounted partitions on a device of this many bytes, as JSON: name, file system, first sector and sectors.
     fn places(&self, py: Python<'_>, capacity: u64) -> PyResult<String> {
         run(py, || to_json(&self.0.places(capacity / SECTOR_BYTES)?))
     }

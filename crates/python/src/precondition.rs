@@ -34,7 +34,7 @@ impl PyPrecondition {
         self.0.is_random()
     }
 
-    /// The most bytes that it writes to a device of so many bytes; 0 for a new device.
+    /// The most bytes that it writes to a device of this many bytes; 0 for a new device.
     fn most_bytes(&self, capacity_bytes: f64) -> f64 {
         self.0.most_bytes(capacity_bytes)
     }

@@ -24,14 +24,14 @@ impl PyProfiler {
     }
 }
 
-/// Bins of so many ns, or of automatic width for 0.
+/// Bins of this many ns, or of automatic width for 0.
 pub(crate) fn bin_width(ns: i64) -> BinWidth {
     if ns > 0 { BinWidth::From(Nanos(ns)) } else { BinWidth::Automatic }
 }
 
 #[pymethods]
 impl PyProfiler {
-    /// A profile of nothing yet, with these percentiles beside the usual ones, bins of so many ns (0: automatic), and caches
+    /// A profile of nothing yet, with these percentiles beside the usual ones, bins of this many ns (0: automatic), and caches
     /// simulated as `caches` says.
     #[new]
     #[pyo3(signature = (name, *, percentiles=Vec::new(), bin_ns=0, caches=None))]

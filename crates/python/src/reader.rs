@@ -94,7 +94,7 @@ impl PyReader {
         Self::open(py, vec![TraceInput { path, options, ..TraceInput::default() }], 1)
     }
 
-    /// A new reader that interleaves the traces of others as if all had started together, or so many nanoseconds later.
+    /// A new reader that interleaves the traces of others as if all had started together, or this many nanoseconds later.
     #[staticmethod]
     #[pyo3(signature = (readers, offsets_ns=None))]
     fn combine(

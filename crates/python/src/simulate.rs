@@ -216,7 +216,7 @@ impl PySimulation {
     /// of readers; `images` is a folder that keeps aged devices, of at most `images_limit` bytes; `rows` a Parquet file for one row per request; `layers`
     /// lie above the device, the first on top, and `second` is a device beside it, made ready in the same way. `victim` chooses
     /// the blocks that the device collects once it is ready: a callable that takes a `VictimView` and returns a block or None.
-    /// `over_time` keeps the run over time, in bins of so many ns, or 0 for bins of automatic width; `perfetto` is a file for a
+    /// `over_time` keeps the run over time, in bins of this many ns, or 0 for bins of automatic width; `perfetto` is a file for a
     /// picture of the run.
     #[new]
     #[pyo3(signature = (config, options, *, images=None, images_limit=None, rows=None, aged_by=None, layers=None, second=None, victim=None, over_time=None, perfetto=None))]

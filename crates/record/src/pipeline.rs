@@ -231,7 +231,7 @@ impl Pipeline {
         counts.lost = counts.lost.max(lost);
     }
 
-    /// Takes requests that are in order, once there are at least so many. `is_own` identifies the recorder's own tasks, whose
+    /// Takes requests that are in order, once enough of them have arrived. `is_own` identifies the recorder's own tasks, whose
     /// requests are left out; the others are counted by `meter`.
     pub(crate) fn take_batch(
         &mut self,

@@ -347,7 +347,7 @@ impl Worker {
             || self.shared.waiting.load(Ordering::Relaxed) < WAITING_BATCHES
     }
 
-    /// Gives on batches of at least so many requests; true if there was one.
+    /// Gives on batches of at least this many requests; true if there was one.
     fn give(&mut self, at_least: usize) -> bool {
         let mut any = false;
         loop {

@@ -188,7 +188,7 @@ impl UsedDevice {
         Ok((file.count * file.unit * 512) as f64 / MB / took.max(Nanos(1)).as_secs_f64())
     }
 
-    /// Times of a write of so many KB with FUA, and of a plain one with the flush after it, in us: means over random places, with pauses
+    /// Times of a write of this many KB with FUA, and of a plain one with the flush after it, in us: means over random places, with pauses
     /// in which the device does not fall asleep.
     ///
     /// # Errors

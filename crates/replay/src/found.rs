@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use emmclab_device::RequestCompleted;
 use emmclab_trace::{Nanos, Op};
 
-/// Completions that wait for those of earlier requests at most. A request that takes longer than so many later ones counts when it is
+/// Completions that wait for those of earlier requests at most. A request that takes longer than this many later ones counts when it is
 /// complete.
 const MOST_WAITING: usize = 1 << 16;
 

@@ -92,7 +92,7 @@ pub struct ReplayOptions {
     pub precondition: Precondition,
     /// Seed of random preconditioning.
     pub seed: u64,
-    /// Keep so many of the first writes that layers send to the device, for a picture of their pattern.
+    /// Keep this many of the first writes that layers send to the device, for a picture of their pattern.
     pub first_writes: u32,
     /// After the last request, have the layers move all data that they keep aside to its place, and measure how long that takes.
     pub drain: bool,

@@ -20,7 +20,7 @@ use crate::notes::Notes;
 const MOST_CHANGED: u16 = 128;
 
 impl Notes {
-    /// The five columns, in the order of the schema, of a batch of so many rows.
+    /// The five columns, in the order of the schema, of a batch of this many rows.
     ///
     /// # Errors
     /// Never; Arrow's own check is passed on.

@@ -25,7 +25,7 @@ from pathlib import Path
 MODES = ("delete", "truncate", "persist", "wal")
 LEVELS = ("off", "normal", "full", "extra")
 #: End of the name of a workload whose syncs return at once, as selective sync has them for some files. After
-#: so many operations all is written back, in place of the kernel's timer, which no short run waits for.
+#: this many operations all is written back, in place of the kernel's timer, which no short run waits for.
 UNSYNCED, WRITE_BACK_EVERY = "-unsynced", 16
 #: Workloads that come with emmclab, with one line on each; SQLite's are `sqlite-MODE[-LEVEL]`.
 ABOUT = {

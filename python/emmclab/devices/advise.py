@@ -235,8 +235,8 @@ def advise(
 ) -> Advised:
     """Try every option on traces; `replay` are options of `Device.simulate`.
 
-    With several `seeds`, figures are means over runs with so many, from that of `replay` on, and an option
-    is called the best only where the seeds tell it from the others.
+    With several `seeds`, figures are means over this number of runs, whose seeds count up from that of
+    `replay`, and an option is called the best only if the seeds tell it from the others.
 
     `jobs` simulations run at a time; 0: one for each processor. The results do not depend on it.
 

@@ -101,7 +101,7 @@ def difference_interval(
     """Return the confidence interval of the difference of two settings, paired by seed.
 
     Both have the same inputs for a seed, so that the differences seed by seed are taken: of logarithms where
-    `ratio` is asked for and every value is above 0. The confidence holds for so many comparisons together
+    `ratio` is asked for and every value is above 0. The confidence holds for this many comparisons together
     (Bonferroni). None if they have less than two seeds in common.
 
     >>> apart = difference_interval({1: 1.0, 2: 1.1, 3: 0.9}, {1: 2.0, 2: 2.2, 3: 1.8}, 1, ratio=True)

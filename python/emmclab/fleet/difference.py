@@ -104,7 +104,7 @@ def _exact(ranks: Sequence[int], few: int, away: int, expected: int) -> float:
 
 
 def least_p(before: Sequence[float], after: Sequence[float]) -> float:
-    """Return the smallest p-value that can be reached with so many values, or with these and their ties.
+    """Return the smallest p-value that can be reached with this many values, or with these and their ties.
 
     Where all differ, complete separation either way is as far as values go; ties may leave only one way.
 
@@ -120,9 +120,9 @@ def least_p(before: Sequence[float], after: Sequence[float]) -> float:
 
 
 def recordings_needed(tests: int, alpha: float) -> int:
-    """Return how many recordings two fleets need each to show a difference in one of so many figures.
+    """Return how many recordings two fleets need each to show a difference in one of this many figures.
 
-    With so many that all differ, complete separation reaches the corrected p.
+    With this many that all differ, complete separation reaches the corrected p.
 
     >>> recordings_needed(12, 0.05), recordings_needed(15, 0.05)
     (6, 6)
@@ -136,7 +136,7 @@ def recordings_needed(tests: int, alpha: float) -> int:
 def recordings_to_show(delta: float, tests: int, alpha: float) -> int | None:
     """Return how many recordings each fleet needs to show a difference of this size in one of some figures.
 
-    With so many recordings, Mann and Whitney's test finds a difference of Cliff's delta `delta` in 4 of 5
+    With this many recordings, Mann and Whitney's test finds a difference of Cliff's delta `delta` in 4 of 5
     cases, by Noether's formula (1987) and with p corrected for all the figures; None for a delta of 0.
 
     >>> recordings_to_show(0.5, 15, 0.05), recordings_to_show(-0.1, 15, 0.05), recordings_to_show(0, 15, 0.05)

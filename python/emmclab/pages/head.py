@@ -127,7 +127,7 @@ def tile_of(one: Field, value: float | None, *, note: str = "") -> Tile:
 
 
 def amount(value: float | None, unit: str = "", digits: int = 3) -> str:
-    """Return a figure in the unit that suits it, with so many significant digits.
+    """Return a figure in the unit that suits it, with this many significant digits.
 
     >>> [amount(63_668, "KB"), amount(250.3, "s"), amount(0.42, "ms"), amount(86.4, "%"), amount(None, "ms")]
     ['62.2 MB', '4.17 min', '420 us', '86.4 %', '–']

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def repeated(every_s: float, work: Callable[[], None]) -> Iterator[None]:
-    """Do `work` every so many seconds, in a thread of its own, until the block ends."""
+    """Do `work` every this many seconds, in a thread of its own, until the block ends."""
     import threading
 
     over = threading.Event()

@@ -188,7 +188,7 @@ def advise_deep(
 ) -> Deep:
     """Search combinations of the options of a device for traces, as `emmclab search` does; keep the cells.
 
-    A figure is the geometric mean over the traces, and over runs with so many `seeds`.
+    A figure is the geometric mean over the traces, and over runs with this many `seeds`.
     `replay` are `mode`, `precondition` and `wrap_addresses`.
 
     Raises:

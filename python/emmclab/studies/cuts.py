@@ -43,7 +43,7 @@ class Cuts:
     file_systems: Mapping[str, FileSystem] = field(default_factory=dict)
 
     def scaled(self, scale: float) -> Cuts:
-        """Cut so many times as often.
+        """Cut this many times as often.
 
         Raises:
             ConfigError: not above 0.

@@ -205,7 +205,7 @@ class Study:
         return replace(self, reading={**self.reading, **options})
 
     def with_scale(self, scale: float) -> Study:
-        """Cut power so many times as often in every cell.
+        """Cut power this many times as often in every cell.
 
         Raises:
             ConfigError: not above 0, or the study cuts no power.

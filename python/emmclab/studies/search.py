@@ -213,7 +213,7 @@ class _Search:
         self._ways = [(way, self._asking(way, seed)) for way in ways]
 
     def _asking(self, way: str, seed: int) -> Callable[[int], list[tuple[dict[str, Setting], Any]]]:
-        """Return what chooses so many more settings, each with what is told of them."""
+        """Return what chooses this many more settings, each with what is told of them."""
         if way == "grid":
             points = iter(self._space.points(self._budget))
             return lambda count: [(point, None) for point in itertools.islice(points, count)]

@@ -53,7 +53,7 @@ class Range:
         return chosen
 
     def levels(self, most: int) -> list[Setting]:
-        """Return at most so many values, evenly from end to end; all choices, however many.
+        """Return at most this many values, evenly from end to end; all choices, however many.
 
         >>> Range("a", 1, 9).levels(3), Range("a", 1, 100, log=True).levels(3)
         ([1, 5, 9], [1, 10, 100])
@@ -115,7 +115,7 @@ class Space:
         return {one.name: one.suggest(trial) for one in self.ranges}
 
     def points(self, budget: int) -> list[dict[str, Setting]]:
-        """Return a full grid of at most so many points, of as many levels each as that allows, at least two.
+        """Return a full grid of at most this many points, with as many levels as that allows, at least two.
 
         >>> Space("g", (Range("a", 1, 9), Range("b", choices=("x", "y")))).points(7)[-1]
         {'a': 9, 'b': 'y'}

@@ -158,7 +158,7 @@ class Sweep:
         is_sample: bool = False,
         more: Callable[[], Sequence[Cell]] = tuple,
     ) -> None:
-        """Take the cells to run, of a study of so many; of a sample, a few of each grid are run.
+        """Take the cells to run, of a study; of a sample, a few of each grid are run.
 
         `more` gives further cells, once all before are finished; none at the end.
         """

@@ -25,7 +25,7 @@ def fio_jobs(path: str | PathLike[str], seed: int = 1, *, requests: int | None =
     Args:
         path: the job file; `${NAME}` in it stands for a variable of the environment, as in fio.
         seed: decides the random numbers.
-        requests: ends the trace after so many.
+        requests: ends the trace after this number of requests.
 
     Raises:
         ConfigError: an option is not understood, a value is none, or a job has no end; with file, line,

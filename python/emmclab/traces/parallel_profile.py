@@ -36,7 +36,7 @@ _ESTIMATES = {
 }
 
 
-#: Requests of a slice of a Parquet file, of which one has at least so many, and the most slices of a file.
+#: Least number of requests in a slice of a Parquet file, and the largest number of slices.
 _SLICE_REQUESTS, _MOST_SLICES = 1 << 22, 64
 
 

@@ -26,7 +26,7 @@ use cores::Cores;
 use thread::{Status, Thread};
 use waits::{Lock, Signal};
 
-/// Instructions at one time before a run is given up: none that lets time pass has so many.
+/// Instructions without a step in time after which a run is aborted; no valid program has this number.
 const MOST_AT_ONCE: u64 = 10_000_000;
 /// Rounds between two looks for an interruption.
 const INTERRUPT_EVERY: u64 = 4096;
@@ -55,7 +55,7 @@ pub(crate) struct Fixed<'a> {
 enum Later {
     /// A pause is over.
     Think(u32),
-    /// Round trips are over, and so many bytes flow.
+    /// Round trips are over, and this many bytes flow.
     Transfer(u32, u64),
 }
 

@@ -50,7 +50,7 @@ impl Unexplained {
         self.by_call.values().sum()
     }
 
-    /// The calls that waited longest, at most so many, each with its time in ns.
+    /// The calls that waited longest, at most `most` of them, each with its time in ns.
     pub fn longest(&self, most: usize) -> Vec<(&str, i64)> {
         let mut calls: Vec<_> = self.by_call.iter().map(|(call, ns)| (call.as_str(), *ns)).collect();
         calls.retain(|(_, ns)| *ns > 0);

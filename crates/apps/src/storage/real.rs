@@ -17,7 +17,7 @@ use super::{FileStore, Storage, likely_wait};
 
 /// Longest sleep between two looks for an interruption.
 const LOOK: Duration = Duration::from_millis(50);
-/// Bytes of one call; the contents repeat after so many.
+/// Bytes of one call; the contents repeat after them.
 const BUFFER: usize = 1 << 20;
 
 /// The files of a program in folders of this machine, one for each mount.
@@ -217,10 +217,10 @@ pub(crate) struct RealStorage {
 }
 
 impl RealStorage {
-    /// Starts a thread for each of so many callers; time begins now.
+    /// Starts a thread for each of this many callers; time begins now.
     ///
     /// # Errors
-    /// [`Kind::Config`] where the machine cannot have so many.
+    /// [`Kind::Config`] if the machine cannot run this many threads.
     pub fn start(files: &Arc<RealFiles>, callers: u32) -> Result<Self> {
         let (tell, done) = channel();
         let mut all = Vec::with_capacity(callers as usize);

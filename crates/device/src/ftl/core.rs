@@ -106,13 +106,13 @@ impl Core {
         !self.transferred
     }
 
-    /// Whether the data of a request of so many sectors is expected to change soon.
+    /// Whether the data of a request of this many sectors is expected to change soon.
     #[inline]
     pub fn is_hot(&self, sectors: u32) -> bool {
         sectors <= self.hot_sectors
     }
 
-    /// The next page for a run of units of a request of so many sectors: block group, and units it takes.
+    /// The next page for a run of units of a request of this many sectors: block group, and units it takes.
     #[inline]
     pub fn page_for(&self, first: Lpn, units: u32, sectors: u32) -> (u8, u32) {
         if self.slc.is_off() {

@@ -165,7 +165,7 @@ impl Core {
         self.commit_page(at, &Moves { block: victim.block, units: found }, log);
     }
 
-    /// Moves whole pages into a block of the same pool, at most so many; one event for all. Returns how many.
+    /// Moves up to a number of whole pages into a block of the same pool, with one event for all. Returns how many.
     fn move_run<L: Observer>(
         &mut self,
         nand: &mut Nand,

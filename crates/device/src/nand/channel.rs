@@ -61,7 +61,7 @@ impl Channel {
         self.end <= at.0 || self.begin == i64::MAX
     }
 
-    /// The entry so many before the next one.
+    /// The entry this many before the next one.
     #[inline(always)]
     fn entry(&mut self, before: u32) -> &mut Gap {
         &mut self.gaps[self.next.wrapping_sub(before) as usize % PLACES]

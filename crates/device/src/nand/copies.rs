@@ -40,7 +40,7 @@ impl Copies<'_> {
         (begin, end)
     }
 
-    /// Moves so many pages, each of which has to be read. Returns when the first began and the last was done; `None`, with nothing
+    /// Moves this many pages, each of which has to be read. Returns when the first began and the last was done; `None`, with nothing
     /// done, where moves are not in place.
     #[inline]
     pub fn pages(&mut self, count: u32) -> Option<(Nanos, Nanos)> {

@@ -51,7 +51,7 @@ pub(super) struct Updated {
 }
 
 impl Copies {
-    /// Forgets all, for blocks of so many sectors.
+    /// Forgets all, for blocks of this many sectors.
     pub fn reset(&mut self, sectors: usize) {
         *self = Self { sectors, ..Self::default() };
     }

@@ -49,7 +49,7 @@ enum Whereabouts {
     Inside,
     /// On a device of its own, which was not seen yet.
     Elsewhere,
-    /// On a device of its own, of so many blocks.
+    /// On a device of its own, of this many blocks.
     External(u64),
 }
 

@@ -159,7 +159,7 @@ impl Fat32 {
         self.buffers.change(INFO, Role::Superblock, now);
     }
 
-    /// Gives a file clusters until it has so many pages.
+    /// Gives a file clusters until it has this many pages.
     fn lengthen(&mut self, inode: u32, pages: u64, logged: Option<Nanos>) {
         while self.files[inode as usize].pages < pages {
             let Some(cluster) = self.take_cluster() else { return };
@@ -181,7 +181,7 @@ impl Fat32 {
         }
     }
 
-    /// Takes away what a file has beyond so many pages.
+    /// Takes away what a file has beyond this many pages.
     fn shorten(&mut self, core: &mut Core, inode: u32, pages: u64) {
         let from = pages.next_multiple_of(self.cluster);
         let file = &mut self.files[inode as usize];

@@ -26,7 +26,7 @@ const INODE_PLACES: u64 = 923;
 const NODE_PLACES: u64 = 1018;
 /// Names of a block of a folder.
 const NAMES: u64 = 214;
-/// Entries of a block of the address table and of the segment table; so many fit into the pack itself.
+/// Entries of a block of the address table and of the segment table; this many fit into the pack itself.
 const ADDRESSES: u64 = 455;
 const SEGMENTS: u64 = 55;
 const PACK_ADDRESSES: usize = 38;

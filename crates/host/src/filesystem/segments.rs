@@ -128,7 +128,7 @@ impl Segments {
         ((self.len() - kept) * self.pages).saturating_sub(self.live)
     }
 
-    /// Whether a turn of write-back, with so many nodes, finds free segments.
+    /// Whether a turn of write-back, with this many nodes, finds free segments.
     pub fn has_free(&self, nodes: u64) -> bool {
         self.exhausted || self.free.len() as u64 >= SPARE + (TURN + nodes).div_ceil(self.pages)
     }

@@ -58,7 +58,7 @@ impl Checkpoints {
     }
 }
 
-/// Sectors that so many runs take.
+/// Sectors that this many runs take.
 pub(super) fn sectors(runs: u32) -> u64 {
     (u64::from(runs) * RUN_BYTES as u64).div_ceil(SECTOR as u64)
 }

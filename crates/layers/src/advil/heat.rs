@@ -187,7 +187,7 @@ fn region(section: u32, pct: u32) -> u32 {
 mod tests {
     use super::*;
 
-    /// How often hot data is kept in so many rounds.
+    /// How often hot data is kept in this many rounds.
     fn kept(rounds: u32, cost: impl Fn(bool) -> u64) -> u32 {
         let mut trial = Trial::default();
         let mut keeps = trial.next(0);

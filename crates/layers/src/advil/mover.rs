@@ -22,7 +22,7 @@ enum Phase {
     /// The other section is free.
     #[default]
     Over,
-    /// Hot pages are copied; so many are done.
+    /// Hot pages are copied; this many are done.
     Hot(usize),
     /// Blocks from this sector on are moved.
     Evict(u64),

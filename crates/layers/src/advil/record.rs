@@ -46,7 +46,7 @@ pub(super) struct Point {
 /// The content of a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Body<'a> {
-    /// A section begins, with a hot region of so many sectors.
+    /// A section begins, with a hot region of this many sectors.
     Section { hot: u32 },
     /// Data follows, run by run: first sector and length.
     Data(Cow<'a, [(u64, u32)]>),

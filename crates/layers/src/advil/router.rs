@@ -155,7 +155,7 @@ impl Advil {
         Decision::Run
     }
 
-    /// Makes room for so many sectors of log, by a switch to the other section where needed.
+    /// Makes room for this many sectors of log, by a switch to the other section where needed.
     #[inline]
     fn make_room(&mut self, sectors: u32, request: &HostRequest, plan: &mut Plan) -> bool {
         let section = &self.sections[self.current];

@@ -49,7 +49,7 @@ pub(super) struct Forcing {
 }
 
 impl Forcing {
-    /// For a device that programs so many sectors at a time, and whose cache has room for so many.
+    /// For a device that programs this many sectors at a time, and whose cache has room for a number of sectors.
     pub fn new(program_sectors: u32, cache_sectors: u64) -> Self {
         Self {
             flash: Flash { program_sectors: program_sectors.max(1).into(), cache_sectors },

@@ -47,7 +47,7 @@ pub(super) struct Record {
     pub entries: Vec<Entry>,
 }
 
-/// Sectors that the head of a record of so many blocks takes.
+/// Sectors that the head of a record of this many blocks takes.
 pub(super) const fn head_sectors(blocks: usize) -> u32 {
     (ENTRIES + blocks * ENTRY).div_ceil(SECTOR) as u32
 }

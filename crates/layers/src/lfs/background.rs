@@ -42,7 +42,7 @@ pub(super) struct Work {
 }
 
 impl Work {
-    /// A request waits for so many segments.
+    /// A request waits for this many segments.
     pub fn press(&mut self, segments: u32) {
         self.pressed = self.pressed.max(segments);
     }

@@ -34,7 +34,7 @@ pub(super) struct Checkpoints {
 }
 
 impl Checkpoints {
-    /// None yet, for a map of so many pages.
+    /// None yet, for a map of this many pages.
     pub fn new(pages: u32) -> Self {
         Self {
             number: 0,

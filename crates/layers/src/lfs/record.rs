@@ -120,7 +120,7 @@ pub(super) struct PackLayout {
 }
 
 impl PackLayout {
-    /// For a map of so many blocks.
+    /// For a map of this many blocks.
     pub fn new(blocks: u64) -> Self {
         let pages = blocks.div_ceil(u64::from(ENTRIES));
         let sectors = 1 + (pages.div_ceil(4)).div_ceil(SECTOR_BYTES);

@@ -44,7 +44,7 @@ pub(super) fn plan_data(request: &HostRequest, (block, blocks): (u32, u32), rest
 }
 
 impl Lfs {
-    /// Whether a log finds room for so many blocks beside what is kept for cleaning and records.
+    /// Whether a log finds room for this many blocks beside what is kept for cleaning and records.
     fn has_room(&self, head: Head, blocks: u32) -> bool {
         let more = blocks.saturating_sub(self.segments.room(head)).div_ceil(self.shape.segment);
         more == 0 || more + FOR_CLEANING < self.segments.clean()
@@ -266,7 +266,7 @@ impl Lfs {
         self.flights.give_back(flight);
     }
 
-    /// Whether a request has to wait before it writes records: so many runs, and so many blocks of data with them.
+    /// Whether a request has to wait before it writes records: this many runs, and this many blocks of data with them.
     pub(super) fn no_record(&self, runs: usize, data: u32, itself: bool) -> Option<Defer> {
         if self.flights.lock(SYNC) || itself && self.checkpoints.waits() {
             return Some(Defer::Overlap);

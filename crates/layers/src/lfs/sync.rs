@@ -66,7 +66,7 @@ impl SyncLog {
         self.waiting.retain(|(one, _)| *one != id);
     }
 
-    /// Whether there is room for records with so many runs, and blocks of data with them; else why not.
+    /// Whether there is room for records with this many runs, and blocks of data with them; else why not.
     pub fn has_room(&self, segments: &Segments, runs: usize, data: u32, align: u32) -> Result<(), Defer> {
         if self.reached < self.opened {
             return Err(Defer::Overlap);
@@ -117,7 +117,7 @@ impl Lfs {
         Decision::Run
     }
 
-    /// Whether a request that flushes has to wait, and writes so many blocks of data with its records.
+    /// Whether a request that flushes has to wait, and writes this many blocks of data with its records.
     fn no_covering(&mut self, id: u64, data: u32) -> Option<Defer> {
         let came = self.sync.waiting.iter().find(|(one, _)| *one == id).map(|(_, order)| *order);
         let order = came.unwrap_or_else(|| self.pending.order());

@@ -19,7 +19,7 @@ pub(super) struct Table {
 }
 
 impl Table {
-    /// Of so many blocks, all nowhere.
+    /// Of this many blocks, all nowhere.
     pub fn new(blocks: u32) -> Self {
         let pages = blocks.div_ceil(ENTRIES) as usize;
         Self {

@@ -16,7 +16,7 @@ pub(super) enum Body {
     Data { sector: u64 },
     /// These sectors are at home, in a version newer than any record before.
     Past { sector: u64, sectors: u64 },
-    /// Records before this sequence number are at home; the disk above has so many sectors. Its own number counts heads.
+    /// Records before this sequence number are at home; the disk above has this many sectors. Its own number counts heads.
     Head { oldest: u64, capacity: u64 },
 }
 

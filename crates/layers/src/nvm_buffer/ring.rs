@@ -72,7 +72,7 @@ impl Ring {
         if place < self.head { self.head - place } else { self.end - FIRST - (place - self.head) }
     }
 
-    /// Adds a record of so many sectors; `None` if there is no room.
+    /// Adds a record of this many sectors; `None` if there is no room.
     pub fn add(&mut self, sectors: u32) -> Option<Entry> {
         let fits = |from: u32, to: u32| to.checked_sub(from).is_some_and(|room| room >= sectors);
         let place = match self.entries.front().map(|oldest| oldest.place) {
@@ -97,7 +97,7 @@ impl Ring {
         Oldest { range: self.entries.front().zip(last).map(|(first, last)| (first.place, last.end)) }
     }
 
-    /// The sequence number before which all records have to go so that no more than so many sectors are in use.
+    /// The sequence number before which all records have to go so that no more than this many sectors are in use.
     pub fn down_to(&self, sectors: u32) -> u64 {
         let stays = |entry: &&Entry| self.distance(entry.place) <= sectors;
         self.entries.iter().find(stays).map_or(self.next, |entry| entry.sequence)

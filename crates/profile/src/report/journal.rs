@@ -130,7 +130,7 @@ pub struct Logged {
     pub home_as_logged_pct: Option<f64>,
 }
 
-/// Logged blocks with so many changed sectors.
+/// Logged blocks with this many changed sectors.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ChangedRow {
     /// Sectors that differ from the last logged copy.
@@ -197,7 +197,7 @@ pub struct JournalTimeRow {
 pub struct CommitRateRow {
     /// More commits per second than this; in the first class there is none.
     pub from_per_s: f64,
-    /// At most so many; `None` in the last class.
+    /// Upper bound of the class; `None` for the last one.
     pub to_per_s: Option<f64>,
     /// Length of these bins, seconds.
     pub seconds: f64,

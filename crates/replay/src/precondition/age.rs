@@ -202,7 +202,7 @@ pub(super) struct Flatness {
 }
 
 impl Flatness {
-    /// For a capacity of so many writes, of which each span is so many tenths ([`SAMPLES`]).
+    /// For a capacity of this many writes, of which each span is this many tenths ([`SAMPLES`]).
     pub fn new(capacity: u64, (span, change): (usize, f64), counters: &Counters) -> Self {
         let step = (capacity as f64 * STEP).max(1.0) as u64;
         let first = (counters.all_page_programs(), counters.group_erases.clone());

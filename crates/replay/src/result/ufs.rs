@@ -173,7 +173,7 @@ impl WriteBoosterUse {
     }
 }
 
-/// A time in ns over so many, in ms; 0 of none.
+/// Mean of a time in ns over a number of events, in ms; 0 without events.
 fn mean_ms(ns: u64, of: u64) -> f64 {
     if of == 0 { 0.0 } else { ns as f64 / of as f64 / 1e6 }
 }

@@ -39,7 +39,7 @@ impl Range {
         self.sector + self.sectors
     }
 
-    /// Ranges of at most so many sectors, in order.
+    /// Ranges of at most this many sectors, in order.
     fn split(self, most: u64) -> impl Iterator<Item = Self> {
         (self.sector..self.end()).step_by(most as usize).map(move |sector| Self {
             sector,

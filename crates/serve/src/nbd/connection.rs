@@ -31,7 +31,7 @@ enum Phase {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Need {
     Input,
-    /// Less than so many bytes held.
+    /// Less than this many bytes held.
     Room(usize),
     /// The end of what the device has.
     Completions,

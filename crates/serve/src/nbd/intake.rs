@@ -73,7 +73,7 @@ impl Parts {
 /// The meaning of the next bytes.
 enum Stage {
     Header,
-    /// Data of a write: what is there of a part of so many bytes.
+    /// Data of a write: what is there of a part of this many bytes.
     Data {
         parts: Parts,
         data: Vec<u8>,

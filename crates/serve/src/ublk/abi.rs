@@ -6,7 +6,7 @@ use crate::device::Limits;
 const CONTROL_BYTES: usize = 32;
 pub(super) const IO_BYTES: usize = 16;
 pub(super) const DESCRIPTION_BYTES: usize = 24;
-/// `UBLK_MAX_QUEUE_DEPTH`; the descriptions of a queue lie after room for so many of the one before it.
+/// `UBLK_MAX_QUEUE_DEPTH`; the descriptions of a queue lie after room for this many of the one before it.
 pub(super) const MOST_DEPTH: u16 = 4096;
 /// `UBLK_F_CMD_IOCTL_ENCODE`: the kernel knows the commands by the numbers that ioctls would have (6.4 and later).
 pub(super) const IOCTL_NUMBERS: u64 = 1 << 6;

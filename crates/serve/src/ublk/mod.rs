@@ -30,7 +30,7 @@ use crate::device::{BlockDevice, Limits};
 use crate::holders;
 use crate::supervisor::Supervisor;
 
-/// A read or write of the kernel has at most this many bytes; so much memory is kept for each request that has come at once.
+/// A read or write of the kernel has at most this many bytes; this much memory is kept for each request that has come at once.
 const LONGEST_BYTES: u32 = 512 << 10;
 /// Requests are no shorter limited than this: the kernel reads and writes whole pages.
 const PAGE: u32 = 4096;

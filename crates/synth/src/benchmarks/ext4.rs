@@ -41,7 +41,7 @@ pub(super) struct Inode {
 }
 
 impl Volume {
-    /// A volume of so many groups of 128 MB.
+    /// A volume of this many groups of 128 MB.
     pub fn new(groups: usize) -> Self {
         let group = Group { goal: METADATA, used: vec![false; GROUP as usize], next_inode: 0 };
         Self { groups: vec![group; groups], journal: groups as u64 / 2 }

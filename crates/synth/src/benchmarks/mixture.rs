@@ -12,7 +12,7 @@ const SMALL: u32 = 16;
 /// How the writes are to be mixed.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Mixture {
-    /// Other writes for so many small random ones.
+    /// Other writes for this many small random ones.
     pub others: u64,
     /// Small random writes that go with them.
     pub small: u64,

@@ -52,7 +52,7 @@ pub struct FioJobs {
 }
 
 impl FioJobs {
-    /// Reads a job file. `requests` ends the trace after so many; `variable` gives the value of a `${NAME}` in the file.
+    /// Reads a job file. `requests` ends the trace after this number of requests; `variable` gives the value of a `${NAME}` in the file.
     ///
     /// # Errors
     /// At an option that is not understood, a value that is none, or a job without an end.

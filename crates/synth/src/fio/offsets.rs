@@ -116,7 +116,7 @@ impl Draw {
         }
     }
 
-    /// The blocks that a request of so many gets: fewer where it meets one that came in this pass.
+    /// The blocks that a request of this many gets: fewer where it meets one that came in this pass.
     pub fn take(&mut self, block: u64, most: u64) -> u64 {
         match &mut self.cover {
             Cover::Map(map) => map.take(block, most),
@@ -166,7 +166,7 @@ fn keys(dice: &mut Dice) -> [u64; ROUNDS] {
     std::array::from_fn(|_| dice.below(u64::MAX))
 }
 
-/// The mean of twelve even draws, moved by an even draw of so many percent of all blocks around it.
+/// The mean of twelve even draws, moved by an even draw of this many percent of all blocks around it.
 fn bell(deviation: f64, blocks: u64, dice: &mut Dice) -> u64 {
     let mean = (0..12).map(|_| unit(dice)).sum::<f64>() / 12.0;
     let moved = mean + (unit(dice) - 0.5) * (deviation / 100.0).min(0.5);

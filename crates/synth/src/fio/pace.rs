@@ -108,7 +108,7 @@ fn in_flight(job: &Job) -> u64 {
     if job.in_flight { job.iodepth } else { 1 }
 }
 
-/// The time of so many requests at a rate in a second, in ns.
+/// The time of this many requests at a rate in a second, in ns.
 fn times(requests: u64, rate: f64) -> u64 {
     (requests as f64 * SECOND_NS / rate) as u64
 }

@@ -43,7 +43,7 @@ impl Default for Pattern {
 }
 
 impl Pattern {
-    /// The trace of so many reads and writes.
+    /// The trace of this many reads and writes.
     ///
     /// # Errors
     /// At a figure that is out of range.

@@ -108,7 +108,7 @@ fn gap(from: i64, to: i64) -> u64 {
     to.saturating_sub(from).max(0).cast_unsigned()
 }
 
-/// Those of the largest of so many gaps that are jumps.
+/// Those of the largest of this many gaps that are jumps.
 pub(super) fn jumps(largest: &LargestGaps, gaps: u64) -> &[(u64, Place)] {
     let values = largest.values();
     let count = (1..=values.len().min(MOST_JUMPS)).rev().find(|&count| {

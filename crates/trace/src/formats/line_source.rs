@@ -198,7 +198,7 @@ impl<F: LineFormat> LineSource<F> {
         Ok(false)
     }
 
-    /// Length of the line so many bytes after the place of reading; `None` at the end of the text.
+    /// Length of the line this many bytes after the place of reading; `None` at the end of the text.
     fn line_behind(&mut self, used: usize) -> Result<Option<usize>> {
         loop {
             let text = self.buffer.get(self.start + used..self.end).unwrap_or(&[]);

@@ -29,7 +29,7 @@ pub(super) struct Parts {
 }
 
 impl Parts {
-    /// Parts of so many bytes.
+    /// Parts of this many bytes.
     pub fn of(bytes: u64) -> Self {
         Self { places: HashMap::new(), bytes }
     }
@@ -51,7 +51,7 @@ pub(super) struct Objects {
 }
 
 impl Objects {
-    /// The first sector of an object that has so many sectors now. It moves where it has outgrown its room.
+    /// The first sector of an object that has this many sectors now. It moves where it has outgrown its room.
     pub fn sector(&mut self, object: u64, sectors: u32) -> Sector {
         const PAGE: u32 = 4096 / SECTOR_BYTES as u32;
         let next = self.next;

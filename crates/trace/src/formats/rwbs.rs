@@ -23,7 +23,7 @@ pub struct Operation {
 }
 
 impl Operation {
-    /// Operation and flags of a request of so many sectors. What has no letter is a write of zeroes if it has sectors,
+    /// Operation and flags of a request of this many sectors. What has no letter is a write of zeroes if it has sectors,
     /// and else a command without data, which counts as a discard of nothing.
     #[inline]
     pub fn of(self, sectors: u32) -> (Op, Flags) {

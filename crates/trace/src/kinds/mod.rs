@@ -65,7 +65,7 @@ impl<'a> Head<'a> {
         memchr::memmem::find(self.bytes, text.as_bytes()).is_some()
     }
 
-    /// Whether so many of the first lines fulfil this.
+    /// Whether this many of the first lines fulfil this.
     fn has_many(&self, least: usize, is: impl Fn(&[u8]) -> bool) -> bool {
         self.lines().filter(|line| is(line)).count() >= least
     }

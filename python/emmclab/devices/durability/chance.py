@@ -39,7 +39,7 @@ def bounds(losing: int, cuts: int, confidence: float = CONFIDENCE) -> tuple[floa
     if cuts == 0:
         return 0.0, 1.0
     doubt = (1 - confidence) / (2 if 0 < losing < cuts else 1)
-    # At least so many losses are as unlikely as the doubt at the lower bound, at most so many at the upper.
+    # At the lower bound at least this many losses are as unlikely as the doubt, at the upper at most as many.
     low = 0.0 if losing == 0 else _where(lambda p: 1 - _at_most(losing - 1, cuts, p) < doubt)
     high = 1.0 if losing == cuts else _where(lambda p: _at_most(losing, cuts, p) > doubt)
     return low, high
@@ -55,7 +55,7 @@ def _where(holds: Callable[[float], bool]) -> float:
 
 
 def _at_most(losing: int, cuts: int, probability: float) -> float:
-    """Return the binomial probability of at most so many losses."""
+    """Return the binomial probability of at most this many losses."""
     if not 0 < probability < 1:
         return 1.0 if probability <= 0 or losing >= cuts else 0.0
     log_p, log_q = math.log(probability), math.log1p(-probability)

@@ -55,7 +55,7 @@ def seconds(run: Run) -> float:
 
 
 def runs_of(results: Results, name: str, network: str, log_blocks: int = 0) -> dict[str, Run]:
-    """Return the run of an application on each device; with `log_blocks`, under `bast` with so many."""
+    """Return the run of an application on each device; with `log_blocks`, under `bast` with as many."""
     found = {run["device"]: run for run in results.select(GRID, input=name, network=network)}
     if log_blocks:
         others = results.select(LOG_BLOCKS, input=name, network=network)

@@ -25,7 +25,7 @@ _NEAR_PCT = 1.0
 _EXACT, _NEAR, _NAME = range(3)
 #: What the paper abbreviates in the names of combos, and how the archive writes it.
 _SHORT = {"FB": ("Facebook",), "WB": ("WebBrowsing",), "Msg": ("Messaging", "HandOuts", "HangOuts")}
-#: A name that is a part of another has at least so many letters.
+#: A name that is a part of another has at least this many letters.
 _LEAST_LETTERS = 4
 #: Files of a folder that are named as left out; an archive may hold the sources of a kernel.
 _MOST_LEFT_OUT = 20

@@ -26,7 +26,7 @@ _ENTRY_BYTES = 8
 
 
 class Point(NamedTuple):
-    """A run with so much memory for entries of the map, KB."""
+    """A run with this much memory for entries of the map, KB."""
 
     kb: int
     run: Run
@@ -63,7 +63,7 @@ def points(results: Results, application: str, scheme: str, device: str = DEVICE
 
 
 def at(found: Sequence[Point], kb: int) -> Run:
-    """Return the run with so much memory."""
+    """Return the run with this much memory."""
     return next(point.run for point in found if point.kb == kb)
 
 

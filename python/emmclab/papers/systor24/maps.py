@@ -26,7 +26,7 @@ SIZES_KB = (64, 128, 256, 512, 1024)
 
 
 class Found(NamedTuple):
-    """What was found for a trace with so much memory; `beyond`: more, or less, than was tried."""
+    """What was found for a trace with this much memory; `beyond`: more, or less, than was tried."""
 
     application: str
     kb: int

@@ -47,7 +47,7 @@ pub(crate) struct PageRequest {
 pub(crate) enum Next {
     /// The policy goes without the cursor.
     Anywhere,
-    /// It stays, at a way that now has so many KB of the chunk.
+    /// It stays, at a way that now has this many KB of the chunk.
     Stay { filled: u32 },
     /// It goes on, after the way at this position of the striping order.
     Behind(u32),

@@ -130,7 +130,7 @@ impl Card {
         Some(sector)
     }
 
-    /// The host clocks so many blocks out of the card; [`Self::pulled`] has them in time.
+    /// The host clocks this many blocks out of the card; [`Self::pulled`] has them in time.
     pub fn pull(&mut self, blocks: u32, block_bytes: usize) {
         let (sectors, max) = (self.area_sectors(), self.max_sectors);
         let mut next_tag = self.next_tag;

@@ -132,7 +132,7 @@ impl Machine {
         self.set(word::ADMA_ADDRESS, TABLE);
     }
 
-    /// CMD18 or CMD25 of so many blocks with CMD12 after it, by the DMA that host control selects.
+    /// CMD18 or CMD25 of this many blocks with CMD12 after it, by the DMA that host control selects.
     fn transfer(&mut self, index: u16, address: u32, blocks: u32, mode: u16) {
         self.set(word::BLOCK, blocks << 16 | 512);
         self.write(word::COMMAND, &mode.to_le_bytes());

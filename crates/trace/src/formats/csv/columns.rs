@@ -13,9 +13,9 @@ use crate::formats::time_unit::TimeUnit;
 pub(super) enum Meaning {
     Ignored,
     Time(Moment, Scale),
-    /// Address in units of so many bytes.
+    /// Address in units of this many bytes.
     Offset(u64),
-    /// Length in units of so many bytes.
+    /// Length in units of this many bytes.
     Size(u64),
     /// An address or a length that is written in hexadecimal without a mark.
     Hexadecimal(Extent, u64),

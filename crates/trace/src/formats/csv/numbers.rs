@@ -66,7 +66,7 @@ fn in_powers_of_ten(field: &[u8], unit: TimeUnit, name: &str, column: u64) -> Op
     Some(decimal_time(&plain, unit, name, column))
 }
 
-/// A time in units of so many seconds, rounded to the nearest nanosecond.
+/// A time in units of this many seconds, rounded to the nearest nanosecond.
 fn long_time(field: &[u8], seconds: u32, name: &str, column: u64) -> Result<i64> {
     const PLACES: usize = 18;
     let bad = |problem| Error::new(Kind::Value, problem).of_field(name, column, field);

@@ -11,7 +11,7 @@ pub(super) struct MapCache {
 }
 
 impl MapCache {
-    /// Room for `most` of so many maps.
+    /// Room for `most` of this many maps.
     pub fn new(most: u32, maps: u32) -> Self {
         Self { most, maps: Lru::new(if most > 0 { maps as usize } else { 0 }, most as usize) }
     }

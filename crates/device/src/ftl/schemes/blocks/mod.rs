@@ -106,7 +106,7 @@ pub(crate) type Place = (BlockId, u32);
 
 /// A block-mapped scheme, as far as it does nothing to the flash.
 pub(crate) trait Scheme {
-    /// Bytes of memory that its tables take in the device, where so many page maps are in memory; 0 = all.
+    /// Bytes of memory that its tables take in the device, where this many page maps are in memory; 0 = all.
     fn ram_bytes(&self, layout: Layout, maps: u32) -> u64;
     /// Number of the page map that covers a row of logical blocks, one in each plane.
     fn map_of(&self, row: u32) -> u32 {

@@ -19,7 +19,7 @@ pub(super) struct Hints {
 }
 
 impl Hints {
-    /// For a host that holds so many of these pages; `None` if it holds none.
+    /// For a host that holds this many of these pages; `None` if it holds none.
     pub fn new(most: u32, per_page: u32, pages: usize) -> Option<Self> {
         let most = (most as usize).min(pages);
         (most > 0).then(|| Self {

@@ -120,7 +120,7 @@ impl TwoLevels {
         Plan { reach, extra, victim: None }
     }
 
-    /// Bytes that a miss of a unit takes, with so many other entries.
+    /// Bytes that a miss of a unit takes, with this many other entries.
     fn needed(&self, unit: Lpn, extra: u32) -> u64 {
         let page = if self.pages.holds(self.layout.page(unit)) { 0 } else { PAGE_BYTES };
         page + (1 + u64::from(extra)) * ENTRY_BYTES
@@ -368,7 +368,7 @@ impl MapCache for TwoLevels {
 mod tests {
     use super::*;
 
-    /// Memory for so many entries of pages of 1,024.
+    /// Memory for this many entries of pages of 1,024.
     fn cache(entries: u64, pages: u64) -> TwoLevels {
         let layout = Layout::new(8192, 1024);
         TwoLevels::new(entries * ENTRY_BYTES + pages * PAGE_BYTES, layout)

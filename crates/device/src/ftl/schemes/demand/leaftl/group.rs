@@ -138,7 +138,7 @@ impl Group {
         self.learned = self.learned.saturating_add(1);
     }
 
-    /// Whether so many segments were learned since the levels were merged.
+    /// Whether this many segments were learned since the levels were merged.
     pub fn is_due(&self, learned: u16) -> bool {
         self.learned >= learned
     }
