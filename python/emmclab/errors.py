@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Self
 if TYPE_CHECKING:
     from os import PathLike
 
-#: Control characters, which a terminal would obey: the first 32 but tab and line feed, and those above ASCII.
+#: Control characters, which terminals interpret: the first 32 except tab and line feed, and from 127 on.
 CONTROLS = {
     number: chr(0x2400 + number) if number < 0x20 else "\N{REPLACEMENT CHARACTER}"
     for number in (*range(9), *range(0x0B, 0x20), *range(0x7F, 0xA0))
@@ -19,10 +19,10 @@ CONTROLS = {
 #: Marks that change the direction of the text after them.
 CONTROLS |= dict.fromkeys((*range(0x202A, 0x202F), *range(0x2066, 0x206A)), "\N{REPLACEMENT CHARACTER}")
 
-#: The longest message, and what is kept of the end of a longer one, characters: a name has any length.
+#: Longest message, and how much of the end of a longer one is kept, in characters. Names have no limit.
 _LONGEST, _END = 8_000, 1_000
 
-#: What can be done where the operating system refuses, by its error number.
+#: Hints for errors of the operating system, by error number.
 _HINTS = {
     numbers.ENOENT: "check the path",
     numbers.EISDIR: "name a file, not a folder",
@@ -40,16 +40,16 @@ _HINTS = {
 }
 
 
-#: A word that is longer than any name or number has reason to be; paths may have 4,096 characters.
+#: A word that is longer than any sensible name or number; paths may have 4,096 characters.
 _LONG = re.compile(r"(?:[^\s/]{400,}|\S{5000,})")
-#: What is kept of it.
+#: Number of characters that are kept of such a word.
 _HEAD, _TAIL = 200, 60
 #: Characters of a message that are searched for such words; a longer one loses its middle first.
 _LOOKED_AT = 1_000_000
 
 
 def harmless(text: str) -> str:
-    r"""Return a text that moves no cursor and changes no colour: names in traces may hold any character.
+    r"""Return a text without control sequences: names in traces may contain any character.
 
     Everything that is printed for people passes through here, and each message of an error.
 
@@ -75,7 +75,7 @@ def _message(text: str) -> str:
 
 
 class EmmclabError(Exception):
-    """Something in the input, the options or the environment is wrong; the message names it.
+    """An error in the input, the options or the environment; the message names it.
 
     Attributes:
         kind: what went wrong, one word.
@@ -106,7 +106,7 @@ class EmmclabError(Exception):
         self.errno = errno
 
     def in_file(self, file: str) -> Self:
-        """Return the same error with the file that it is about, where it names none yet.
+        """Return the same error with the file that it is about, if it has none yet.
 
         >>> str(FormatError("field `sector`: zone 7 is full").in_file("a.txt"))
         'a.txt: field `sector`: zone 7 is full'
@@ -132,7 +132,7 @@ class InputError(EmmclabError, OSError):
 
     @classmethod
     def of(cls, error: OSError, file: str | PathLike[str] | None = None, hint: str | None = None) -> Self:
-        """Make one of an error of the operating system; `file` and `hint` override its own.
+        """Create one from an error of the operating system; `file` and `hint` override its own.
 
         >>> InputError.of(FileNotFoundError(2, "No such file or directory", "gone.txt")).hint
         'check the path'

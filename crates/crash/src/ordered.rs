@@ -1,11 +1,11 @@
-//! The rule of `data=ordered`: what a transaction makes readable as data of a file is durable before its commit block can be.
+//! The rule of `data=ordered`: data that a transaction makes readable in a file is durable before the commit block of the transaction.
 //!
 //! ext4 promises it for regular files whose data is not journaled (Linux `fs/ext4/inode.c`, `ext4_jbd2_inode_add_write`; `fs/jbd2/commit.c`,
 //! `journal_finish_inode_data_buffers`): a block that becomes mapped, initialised and inside of the file's size was written and is
 //! durable. Blocks that stay mapped and are written again have no such promise. A block that is freed is written by its next owner only
-//! after the transaction that freed it is committed, so writes before that are the former owner's. A block that only becomes unwritten
-//! (zeroed in place) stays with its owner, who may write it at once. Not judged: blocks that the journal holds, and those that were
-//! discarded and not written since, as zeros may be discards.
+//! after the transaction that freed it is committed, so earlier writes belong to the former owner. A block that only becomes unwritten
+//! (zeroed in place) stays with its owner, who may write it at once. Not judged: blocks in the journal, and blocks that were
+//! discarded and not written since, because zeros may be the result of discards.
 
 use std::io;
 
@@ -16,13 +16,13 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::layered::HostView;
 
-/// Where the superblock states the default mode of journaling: two of these bits, and options as text.
+/// Location of the default journaling mode in the superblock: two of these bits, and mount options as text.
 const DEFAULT_OPTIONS: u64 = 1024 + 0x100;
 const OPTIONS_TEXT: u64 = 1024 + 0x200;
 const MODE: u8 = 0x60;
 const ORDERED: u8 = 0x40;
 
-/// Blocks of a disk, in order and apart from each other: first and end.
+/// Sorted, non-overlapping ranges of blocks: first and end.
 type Extents = Vec<(u64, u64)>;
 
 /// The data blocks of a file: those that can be read, and those that read as zeros until they are written.
@@ -32,13 +32,13 @@ struct Mapped {
     unwritten: Extents,
 }
 
-/// The writes of sectors that have made their present contents.
+/// The writes that produced the present contents of sectors.
 #[derive(Default)]
 struct Writes {
-    /// By sector: the first write since its block was freed or became unwritten, and the last one.
+    /// By sector: the first write since its block was freed or became unwritten, and the last write.
     sectors: FxHashMap<u64, (Version, Version)>,
     newest: Version,
-    /// The newest writes at the last commit but one, and at the last.
+    /// The newest writes at the second last commit, and at the last one.
     commits: [Version; 2],
 }
 
@@ -54,8 +54,8 @@ impl Writes {
         self.sectors.get(&sector).map(|(first, _)| *first)
     }
 
-    /// Sectors can no longer be read as data after a transaction. Their block `stays` with its owner or is freed. While the transaction was
-    /// open, from the end of the last commit but one, the owner may have written its new data already.
+    /// Notes that sectors are no longer readable as data after a transaction. Their block `stays` with its owner or is freed. While the
+    /// transaction was open, since the end of the second last commit, the owner may already have written its new data.
     fn leave(&mut self, (first, end): (u64, u64), stays: bool) {
         for sector in first..end {
             match self.sectors.get_mut(&sector) {
@@ -70,11 +70,11 @@ impl Writes {
     }
 }
 
-/// The metadata of a file system as its committed transactions leave it.
+/// The metadata of a file system after its committed transactions.
 struct Metadata {
     base: HostView,
     block_bytes: u64,
-    /// By block: what was logged last.
+    /// The last logged contents of each block.
     logged: FxHashMap<u64, Box<[u8]>>,
 }
 
@@ -103,15 +103,15 @@ impl Blocks for Metadata {
 pub(crate) struct OrderedData {
     metadata: Metadata,
     tables: Vec<InodeTable>,
-    /// The first inode of users; those before are the file system's own.
+    /// The first inode of users; earlier ones are reserved for the file system.
     first_inode: u32,
     inode_bytes: u64,
-    /// By inode: the blocks that can be read as its data, where that is known.
+    /// By inode: the blocks that are readable as its data, if known.
     readable: FxHashMap<u32, Extents>,
     written: Writes,
     /// Blocks that were discarded since they were freed.
     discarded: FxHashSet<u64>,
-    /// By transaction: what it logged so far.
+    /// By transaction: the blocks that it has logged so far.
     open: FxHashMap<u32, FxHashMap<u64, Box<[u8]>>>,
 }
 
@@ -145,36 +145,36 @@ impl OrderedData {
         }))
     }
 
-    /// A transaction logs a block.
+    /// Called when a transaction logs a block.
     pub fn logged(&mut self, transaction: u32, home: u64, bytes: &[u8]) {
         self.open.entry(transaction).or_default().insert(home, bytes.into());
     }
 
-    /// Sectors are written in place.
+    /// Called when sectors are written in place.
     pub fn written(&mut self, (first, end): (u64, u64), version: Version) {
         self.written.add((first, end), version);
     }
 
-    /// Sectors are discarded, or set to zero without data.
+    /// Called when sectors are discarded, or set to zero without data.
     pub fn discarded(&mut self, (first, end): (u64, u64)) {
         let sectors = self.metadata.block_bytes / SECTOR_BYTES;
         self.discarded.extend(first / sectors..end.div_ceil(sectors));
     }
 
-    /// The run begins: what was written before is in the file system that this began with, unless it waits in the journal.
+    /// Called when the run begins: earlier writes are in the initial file system, or still in the journal.
     pub fn begin(&mut self) {
         self.written = Writes::default();
         self.discarded.clear();
         self.readable.clear();
     }
 
-    /// Before the run begins, a block is written in place.
+    /// Called when a block is written in place before the run begins.
     pub fn written_before(&mut self, block: u64) {
         self.metadata.logged.remove(&block);
     }
 
-    /// The commit block of a transaction comes; `settled` tells whether a version of a sector is durable by then. Describes the data that
-    /// may still be lost, if there is some.
+    /// Called when the commit block of a transaction arrives; `settled` tells whether a version of a sector is durable by then. Returns a
+    /// description of the data that may still be lost, if any.
     pub fn committed(
         &mut self,
         transaction: u32,
@@ -198,7 +198,7 @@ impl OrderedData {
         let sectors = self.metadata.block_bytes / SECTOR_BYTES;
         let mut fault = None;
         for ((inode, before), after) in inodes.iter().zip(before).zip(after) {
-            // Of an inode that could not be read, nothing is known.
+            // Nothing is known about an inode that could not be read.
             let (Some(_), Some(after)) = (before, after) else { continue };
             let fresh = minus(&after, &was);
             let blocks = || fresh.iter().flat_map(|(first, end)| *first..*end);
@@ -250,7 +250,7 @@ impl OrderedData {
         inodes
     }
 
-    /// The data blocks of inodes; none of what is no regular file, `None` if it cannot be told.
+    /// The data blocks of inodes; empty for anything but a regular file, `None` if unknown.
     fn mapped(&self, inodes: impl Iterator<Item = u32>) -> Result<Vec<Option<Mapped>>> {
         let filesystem = Filesystem::open(&self.metadata)?;
         Ok(inodes
@@ -285,7 +285,7 @@ impl OrderedData {
     }
 }
 
-/// All blocks of several sets.
+/// The union of several sets of blocks.
 fn union<'a>(sets: impl Iterator<Item = &'a Extents>) -> Extents {
     let mut all: Extents = sets.flatten().copied().collect();
     all.sort_unstable();
@@ -299,7 +299,7 @@ fn union<'a>(sets: impl Iterator<Item = &'a Extents>) -> Extents {
     joined
 }
 
-/// The blocks of a set that are not in another.
+/// The difference of two sets of blocks.
 fn minus(set: &Extents, other: &Extents) -> Extents {
     let mut left = Vec::new();
     for (first, end) in set {

@@ -1,4 +1,4 @@
-//! Plans for a request or for background work: commands for the disks below, and where their data lies.
+//! Plans for a request or for background work: commands for the disks below, with the locations of their data.
 
 use std::ops::Range;
 
@@ -7,26 +7,26 @@ use emmclab_base::{Modifiers, Op, SECTOR_BYTES};
 use crate::checksum::checksum;
 use crate::request::HostRequest;
 
-/// The place of data while a plan runs. The driver owns the bytes, a layer names them.
+/// The location of data while a plan runs. The driver owns the bytes; a layer only refers to them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Memory {
     /// The data of the request that the plan is for.
     Payload,
-    /// A buffer of [`Plan::scratch_sectors`], the plan's own.
+    /// The plan's own buffer of [`Plan::scratch_sectors`].
     Scratch,
-    /// Bytes that the layer made, [`Plan::meta`].
+    /// Bytes that the layer created ([`Plan::meta`]).
     Meta,
-    /// Memory of the layer that stays from plan to plan and is lost with the power; [`Plan::copy`] fills it, and it grows as
-    /// far as it is filled.
+    /// Memory of the layer that persists between plans and is lost with the power. [`Plan::copy`] fills it, and it grows as
+    /// needed.
     Held,
 }
 
 /// A run of sectors in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Piece {
-    /// Which memory.
+    /// The memory.
     pub memory: Memory,
-    /// First sector in it.
+    /// First sector in the memory.
     pub offset: u32,
     /// Length in sectors.
     pub sectors: u32,
@@ -47,7 +47,7 @@ fn sectors(first: u32, count: u32) -> Range<usize> {
     at(first)..at(first + count)
 }
 
-/// Where data for a memory goes.
+/// The buffer of a memory for written data.
 fn place<'a>(memory: Memory, bytes: &'a mut Bytes<'_>, range: Range<usize>) -> &'a mut [u8] {
     match memory {
         Memory::Payload => &mut bytes.payload[range],
@@ -62,7 +62,7 @@ fn place<'a>(memory: Memory, bytes: &'a mut Bytes<'_>, range: Range<usize>) -> &
     }
 }
 
-/// Puts the checksums into the record at the head of `data`, which `sectors` more belong to.
+/// Stores the checksums in the record header at the start of `data`; `sectors` further sectors belong to it.
 fn seal(data: &mut [u8], sectors: u32) {
     let (head, rest) = data.split_at_mut(SECTOR_BYTES as usize);
     let mut put = |at: usize, sum: u64| head[at..at + 8].copy_from_slice(&sum.to_le_bytes());
@@ -72,7 +72,7 @@ fn seal(data: &mut [u8], sectors: u32) {
     head[Plan::CHECKSUM_AT..Plan::CHECKSUM_AT + 8].copy_from_slice(&sum.to_le_bytes());
 }
 
-/// The bytes after the memories of a plan, but for those that the layer made.
+/// The buffers of the memories of a plan, except the bytes that the layer created.
 #[derive(Debug)]
 pub struct Bytes<'a> {
     /// [`Memory::Payload`].
@@ -83,12 +83,12 @@ pub struct Bytes<'a> {
     pub held: &'a mut Vec<u8>,
 }
 
-/// A run of sectors that is copied from memory to memory, at once.
+/// A run of sectors that is copied between memories, in no time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryCopy {
-    /// Where it lies: memory and first sector.
+    /// The source: memory and first sector.
     pub from: (Memory, u32),
-    /// Where it goes; not to [`Memory::Meta`].
+    /// The target; not [`Memory::Meta`].
     pub to: (Memory, u32),
     /// Length in sectors.
     pub sectors: u32,
@@ -107,7 +107,7 @@ pub struct Command {
     pub sectors: u32,
     /// Its flags.
     pub modifiers: Modifiers,
-    /// Whether it is an entry of the same packed command as the step before it.
+    /// Whether it is an entry of the same packed command as the previous step.
     pub packed: bool,
     first_piece: u32,
     pieces: u32,
@@ -116,34 +116,34 @@ pub struct Command {
 /// One step of a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// A command; those between two waits run at once, in the order given where the disk takes one at a time.
+    /// A command. Commands between two waits run concurrently, or in the given order if the disk executes one at a time.
     Command(Command),
-    /// A copy from memory to memory; what a read brings is there after the next wait.
+    /// A copy between memories; the data of a read is available after the next wait.
     Copy(MemoryCopy),
-    /// Everything before must be complete.
+    /// Waits until everything before is complete.
     Wait,
 }
 
-/// Steps with their memory. Made to be cleared and used again: a plan that has grown allocates no more.
+/// Steps with their memory. A plan is cleared and reused, so that it stops allocating once it has grown.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Plan {
     steps: Vec<Step>,
     pieces: Vec<Piece>,
     meta: Vec<u8>,
     scratch: u32,
-    /// Flags of the commands that are added from here on.
+    /// Flags of the commands that are added from now on.
     modifiers: Modifiers,
-    /// Whether writes that are added from here on are entries of one packed command.
+    /// Whether writes that are added from now on are entries of one packed command.
     packing: bool,
 }
 
 impl Plan {
-    /// Byte of a sector of metadata where the driver puts the 8 bytes of its checksum; they count as 0 in it.
+    /// Offset in a metadata sector at which the driver stores the 8 bytes of its checksum; they count as 0 in the checksum.
     pub const CHECKSUM_AT: usize = 8;
-    /// Byte where it puts the checksum of the data that belongs to it.
+    /// Offset at which it stores the checksum of the data that belongs to the sector.
     pub const DATA_CHECKSUM_AT: usize = 16;
 
-    /// Forgets everything but keeps its memory.
+    /// Clears the plan but keeps its memory.
     #[inline]
     pub fn clear(&mut self) {
         self.steps.clear();
@@ -165,13 +165,13 @@ impl Plan {
         &self.steps
     }
 
-    /// Where the data of a command lies, in the order of its sectors.
+    /// The memory runs with the data of a command, in the order of its sectors.
     #[inline]
     pub fn pieces(&self, command: &Command) -> &[Piece] {
         &self.pieces[command.first_piece as usize..][..command.pieces as usize]
     }
 
-    /// Bytes that the layer made.
+    /// Bytes that the layer created.
     pub fn meta(&self) -> &[u8] {
         &self.meta
     }
@@ -181,19 +181,19 @@ impl Plan {
         self.scratch
     }
 
-    /// Everything so far must be complete before what follows.
+    /// Adds a wait: everything so far must complete before the following steps.
     pub fn wait(&mut self) {
         self.steps.push(Step::Wait);
     }
 
-    /// Commands added from here on carry these flags, each those that its operation knows.
+    /// Sets the flags of commands that are added from now on; each command gets those that its operation supports.
     #[inline]
     pub fn flag(&mut self, modifiers: Modifiers) {
         self.modifiers = modifiers;
     }
 
-    /// Writes added from here on are entries of one packed command, until this is taken back or something else is added. A disk
-    /// that has no packed commands takes each by itself.
+    /// Makes writes that are added from now on entries of one packed command, until this is switched off or another command is
+    /// added. A disk without packed commands executes them one by one.
     pub fn pack(&mut self, packing: bool) {
         self.packing = packing;
     }
@@ -210,7 +210,7 @@ impl Plan {
         self.steps.push(Step::Copy(MemoryCopy { from, to, sectors }));
     }
 
-    /// The request as one command to disk 0, with the flags of [`Plan::flag`].
+    /// Adds the request as one command to disk 0, with the flags of [`Plan::flag`].
     #[inline]
     pub fn forward(&mut self, request: &HostRequest) {
         if request.op.has_data() {
@@ -220,28 +220,28 @@ impl Plan {
         }
     }
 
-    /// A part of the plan's own buffer; gives its first sector.
+    /// Allocates a part of the plan's own buffer; returns its first sector.
     pub fn scratch(&mut self, sectors: u32) -> u32 {
         let first = self.scratch;
         self.scratch += sectors;
         first
     }
 
-    /// A command whose data is one run of the request's own.
+    /// Adds a command whose data is one run of the request's data.
     #[inline]
     pub fn payload(&mut self, disk: u8, op: Op, sector: u64, offset: u32, sectors: u32) {
         self.begin(disk, op, sector);
         self.piece(Memory::Payload, offset, sectors);
     }
 
-    /// A command without data: discard, secure erase (of `sectors`), flush (of none).
+    /// Adds a command without data: discard or secure erase of `sectors`, or a flush with 0 sectors.
     #[inline]
     pub fn bare(&mut self, disk: u8, op: Op, sector: u64, sectors: u32) {
         self.begin(disk, op, sector);
         self.lengthen(sectors);
     }
 
-    /// Adds sectors to the command begun last, which has no data.
+    /// Adds sectors to the last command, which has no data.
     #[inline]
     pub fn lengthen(&mut self, sectors: u32) {
         if let Some(Step::Command(command)) = self.steps.last_mut() {
@@ -249,7 +249,7 @@ impl Plan {
         }
     }
 
-    /// Starts a read or write; [`Plan::piece`] and [`Plan::record`] say where its data lies.
+    /// Starts a read or write; [`Plan::piece`] and [`Plan::record`] add the locations of its data.
     #[inline]
     pub fn begin(&mut self, disk: u8, op: Op, sector: u64) {
         let first_piece = self.pieces.len() as u32;
@@ -268,20 +268,20 @@ impl Plan {
         }));
     }
 
-    /// The next sectors of the command begun last lie here.
+    /// Adds the location of the next sectors of the last command.
     #[inline]
     pub fn piece(&mut self, memory: Memory, offset: u32, sectors: u32) {
         self.push(Piece { memory, offset, sectors, seals: None });
     }
 
-    /// The next sector of the write begun last is this metadata, sealed together with the `seals` sectors after it.
+    /// Adds this metadata as the next sector of the last write; its checksum covers the `seals` sectors after it.
     pub fn record(&mut self, bytes: &[u8; SECTOR_BYTES as usize], seals: u32) {
         let offset = self.meta_sectors();
         self.meta.extend_from_slice(bytes);
         self.push(Piece { memory: Memory::Meta, offset, sectors: 1, seals: Some(seals) });
     }
 
-    /// The next sectors of the write begun last are these bytes, filled up with zeros to whole sectors.
+    /// Adds these bytes as the next sectors of the last write, padded with zeros to whole sectors.
     pub fn metadata(&mut self, bytes: &[u8]) {
         let offset = self.meta_sectors();
         self.meta.extend_from_slice(bytes);
@@ -304,7 +304,7 @@ impl Plan {
         }
     }
 
-    /// Puts the data of a read where its pieces lie.
+    /// Stores the data of a read at the locations of its pieces.
     pub fn scatter(&self, command: &Command, data: &[u8], bytes: &mut Bytes<'_>) {
         let mut at = 0;
         for piece in self.pieces(command) {
@@ -315,7 +315,7 @@ impl Plan {
         }
     }
 
-    /// Does a copy.
+    /// Executes a copy.
     pub fn perform(&self, copy: &MemoryCopy, bytes: &mut Bytes<'_>) {
         let data = self.bytes(copy.from.0, bytes, sectors(copy.from.1, copy.sectors)).to_vec();
         place(copy.to.0, bytes, sectors(copy.to.1, copy.sectors)).copy_from_slice(&data);

@@ -1,6 +1,6 @@
 //! The durable contents of a device: a sparse file of raw sectors.
 //!
-//! The file is never mapped into memory: a full disk below it is an error to report then, not a signal.
+//! The file is never mapped into memory, so that a full disk causes an error that can be reported, and not a signal.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, ErrorKind};
@@ -12,15 +12,15 @@ use emmclab_base::{Bytes, Error, Kind, Result, SECTOR_BYTES};
 use rustix::fs::{FallocateFlags, SeekFrom, fallocate, seek};
 use rustix::io::Errno;
 
-/// The lock of an image is tried again for half a second: a process that has just ended, or a child that another thread forked and that
-/// has not begun its program yet, may hold it for a moment longer.
+/// Time for which the lock of an image is tried again, half a second: a process that has just ended, or a forked child that has not
+/// started its program yet, may hold it for a moment longer.
 const LOCK_TRIES: u32 = 10;
 const LOCK_PAUSE: Duration = Duration::from_millis(50);
 
-/// Zeros that are written at a time where the file system cannot punch holes.
+/// Number of zeros that are written at a time if the file system cannot punch holes.
 static ZEROS: [u8; 1 << 16] = [0; 1 << 16];
 
-/// A run of sectors that are alike.
+/// A run of sectors that are all data or all hole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Run {
     /// Length in sectors.
@@ -29,7 +29,7 @@ pub struct Run {
     pub data: bool,
 }
 
-/// A raw image file, exclusively this process's while it is open.
+/// A raw image file, locked exclusively while it is open.
 #[derive(Debug)]
 pub struct Image {
     file: File,
@@ -38,10 +38,10 @@ pub struct Image {
 }
 
 impl Image {
-    /// An image without a name, gone when it is closed.
+    /// Creates an image without a name, which is deleted when it is closed.
     ///
     /// # Errors
-    /// Where the folder for temporary files takes none.
+    /// If no temporary file can be created.
     pub fn temporary(sectors: u64) -> Result<Self> {
         let folder = std::env::temp_dir();
         let fail = |error| Error::io(&folder, error).hint("set TMPDIR, or name an image");
@@ -50,10 +50,10 @@ impl Image {
         Ok(Self { file, sectors, path: None })
     }
 
-    /// The image at `path`, made where there is none; also returns whether it was made.
+    /// Opens the image at `path`, or creates it; also returns whether it was created.
     ///
     /// # Errors
-    /// Where it cannot be opened, has another size than the device, or another process has it open.
+    /// If it cannot be opened, has another size than the device, or is open in another process.
     pub fn open(path: &Path, sectors: u64) -> Result<(Self, bool)> {
         let fail = |error| Error::io(path, error);
         let (mut file, mut made) =
@@ -77,7 +77,7 @@ impl Image {
                     .in_file(path)
                     .hint("end it, or name another image"));
             }
-            // Where a file system has no locks, nothing guards the image.
+            // Without locks in the file system, the image is not protected.
             Err(TryLockError::Error(_)) | Ok(()) => {}
         }
         let (found, needed) = (file.metadata().map_err(fail)?.len(), sectors * SECTOR_BYTES);
@@ -101,7 +101,7 @@ impl Image {
         self.sectors
     }
 
-    /// Its path, where it has one.
+    /// Its path, if it has one.
     pub fn path(&self) -> Option<&Path> {
         self.path.as_deref()
     }
@@ -122,7 +122,7 @@ impl Image {
         self.file.write_all_at(data, sector * SECTOR_BYTES)
     }
 
-    /// The sectors read as zeros from now on and take no room.
+    /// Punches a hole: the sectors read as zeros from now on and take no space.
     ///
     /// # Errors
     /// As the file gives them.
@@ -143,7 +143,7 @@ impl Image {
         }
     }
 
-    /// The runs of data and holes in `sector..end`, in order; a file system that knows no holes has data everywhere.
+    /// The runs of data and holes in `sector..end`, in order; without support for holes everything is data.
     ///
     /// # Errors
     /// As the file gives them.
@@ -177,13 +177,13 @@ impl Image {
         Ok(())
     }
 
-    /// Lets other processes use the image. Nothing may be written from then on.
+    /// Unlocks the image for other processes. Nothing may be written afterwards.
     pub fn release(&self) {
-        // Where a file system has no locks, there is none to give back.
+        // Without locks in the file system, there is nothing to unlock.
         let _ = self.file.unlock();
     }
 
-    /// Has the host keep everything that was written, through a loss of the host's own power.
+    /// Syncs the file, so that its contents survive a power loss of the host.
     ///
     /// # Errors
     /// As the file gives them.

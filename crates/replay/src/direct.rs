@@ -1,12 +1,12 @@
-//! A device under synchronous direct I/O, as a program with `O_DIRECT` and `O_SYNC` drives it: the next transfer begins when
-//! the last is complete. Nothing waits in the host's queue then, so transfers go to the bare device.
+//! A device under synchronous direct I/O, as by a program that uses `O_DIRECT` and `O_SYNC`: each transfer begins when the
+//! previous one is complete. The host's queue is always empty, so transfers go directly to the device.
 
 use emmclab_device::{Command, Device, DeviceConfig, Modifiers, Quiet, Rare, Stop};
 use emmclab_trace::{Error, Kind, Nanos, Op, Result, interrupt};
 
 use crate::engine::Engine;
 
-/// Largest request of the kernels of these devices, in sectors: a longer transfer is cut up, and the parts queue.
+/// Largest request of the kernels of these devices, in sectors: a longer transfer is split, and its parts are queued.
 const MOST_SECTORS: u64 = 1024;
 /// Sectors of each request of [`DirectIo::filled`].
 const FILL_SECTORS: u64 = 1024;
@@ -23,7 +23,7 @@ impl DirectIo {
         Self::on(Device::new(config))
     }
 
-    /// A device as it is; its time and counters start again.
+    /// A device in its present state; its time and counters start again.
     pub fn on(mut device: Device) -> Self {
         device.rewind();
         Self { engine: Engine::bare(device), now: Nanos::ZERO }
@@ -32,12 +32,12 @@ impl DirectIo {
     /// A device that was written once from the first sector to the last.
     ///
     /// # Errors
-    /// Where the device is full before its end.
+    /// If the device is full before its end.
     pub fn filled(config: &DeviceConfig) -> Result<Self> {
         Self::filled_to(config, u64::MAX)
     }
 
-    /// The same up to a sector, or to the end.
+    /// As [`DirectIo::filled`], up to a sector or to the end.
     ///
     /// # Errors
     /// As [`DirectIo::filled`].
@@ -54,7 +54,7 @@ impl DirectIo {
         Ok(Self::on(out.engine.into_device()))
     }
 
-    /// Sectors that it has.
+    /// Number of sectors of the device.
     pub fn capacity(&self) -> u64 {
         self.engine.capacity()
     }
@@ -64,15 +64,15 @@ impl DirectIo {
         self.engine.device()
     }
 
-    /// One transfer of any length; its time.
+    /// Executes a transfer of any length; returns its time.
     ///
     /// # Errors
-    /// For a transfer beyond the device, and where the device has stopped.
+    /// For a transfer beyond the device, and if the device has stopped.
     pub fn transfer(&mut self, op: Op, sector: u64, sectors: u64) -> Result<Nanos> {
         self.transfer_with(Modifiers::empty(), op, sector, sectors)
     }
 
-    /// The same with flags on every request.
+    /// As [`DirectIo::transfer`], with flags on every request.
     ///
     /// # Errors
     /// As [`DirectIo::transfer`].
@@ -98,8 +98,8 @@ impl DirectIo {
         Ok(self.now - begin)
     }
 
-    /// Transfers of one request each that come at once, as a program with as many threads as the device has tags has them come; the time
-    /// until all are complete.
+    /// Executes transfers of one request each at the same time, as by a program with one thread for each tag of the device; returns the
+    /// time until all are complete.
     ///
     /// # Errors
     /// As [`DirectIo::transfer`].
@@ -112,7 +112,7 @@ impl DirectIo {
         Ok(self.now - begin)
     }
 
-    /// A flush; its time.
+    /// Executes a flush; returns its time.
     ///
     /// # Errors
     /// As [`DirectIo::transfer`].
@@ -122,7 +122,7 @@ impl DirectIo {
         Ok(self.now - begin)
     }
 
-    /// The program does nothing for a while, and the device what it does then.
+    /// Leaves the device idle for a time, in which it does its background work.
     pub fn pause(&mut self, time: Nanos) {
         self.now += time;
         self.engine.device_mut().idle_until(self.now);

@@ -1,7 +1,7 @@
 //! A live stack: layers above one or two devices with contents, driven by requests that have data.
 //!
-//! The same engine and the same devices as in a replay. Requests that overlap, one of them a change, are taken one after the
-//! other, which layers rely on. Power can be cut: devices keep what was programmed, and layers recover from that.
+//! It uses the same engine and the same devices as a replay. Overlapping requests are executed one after another if one of them
+//! changes data, because layers rely on this. Power can be cut: devices keep what was programmed, and layers recover from it.
 
 use std::collections::VecDeque;
 use std::io;
@@ -22,7 +22,7 @@ use crate::recorded::Recorded;
 use crate::result::{LayerResult, SecondDevice, SimulationResult};
 use crate::tap::Tap;
 
-/// A device of a live stack, as it is at its start.
+/// A device of a live stack, in its initial state.
 pub struct Part<'a> {
     /// Its settings.
     pub config: &'a DeviceConfig,
@@ -35,9 +35,9 @@ pub struct Part<'a> {
 /// A request that is complete.
 #[derive(Debug)]
 pub struct Answer {
-    /// The number that [`Stack::submit`] gave it.
+    /// The number that [`Stack::submit`] returned.
     pub id: u64,
-    /// The command, as it came.
+    /// The command, as submitted.
     pub command: Command,
     /// Its times.
     pub event: RequestCompleted,
@@ -47,12 +47,12 @@ pub struct Answer {
     pub failed: bool,
 }
 
-/// A request that has been taken and is not complete.
+/// A request that was submitted and is not complete.
 #[derive(Debug)]
 struct Taken {
     id: u64,
     command: Command,
-    /// The engine's number of it, and its data until then.
+    /// Its number in the engine, and its data until then.
     begun: Option<u64>,
     notes: Vec<BlockNote>,
     data: Vec<u8>,
@@ -66,21 +66,21 @@ pub struct Stack {
     second: Option<Disk>,
     /// Name of the second device.
     second_name: String,
-    /// Time that the layers took to move what they kept aside, once they were asked.
+    /// Time that the layers needed to move deferred data to its place, if this was requested.
     drained: Option<Nanos>,
-    /// When the layers had started, or recovered: requests that come before wait for that.
+    /// When the layers had started or recovered; earlier requests wait for that.
     ready: Nanos,
-    /// Requests in the order in which they came.
+    /// Requests in the order of submission.
     taken: VecDeque<Taken>,
     next_id: u64,
     done: Vec<Done>,
 }
 
 impl Stack {
-    /// Layers, the first on top, above devices at time 0; where `recover`, the layers ran on these contents before.
+    /// Creates a stack of layers, the first on top, above devices at time 0. With `recover`, the layers have run on these contents before.
     ///
     /// # Errors
-    /// For unknown layers, senseless settings, a second device that no layer uses, and contents that cannot be read.
+    /// For unknown layers, invalid settings, a second device that no layer uses, and contents that cannot be read.
     pub fn new(
         layers: &[LayerConfig],
         main: Part<'_>,
@@ -115,19 +115,19 @@ impl Stack {
         Ok(())
     }
 
-    /// Has `tap` hear what the device at the bottom does from now on.
+    /// Attaches `tap` to the events of the device at the bottom.
     pub fn tap(&mut self, tap: Box<dyn Tap>) {
         self.main.tap(tap);
     }
 
-    /// Has `tap` hear the same of the second device, where there is one.
+    /// Attaches `tap` to the events of the second device, if there is one.
     pub fn tap_second(&mut self, tap: Box<dyn Tap>) {
         if let Some(second) = &mut self.second {
             second.tap(tap);
         }
     }
 
-    /// Sectors that it offers.
+    /// Number of sectors of the stack.
     pub fn capacity(&self) -> u64 {
         self.layered.capacity()
     }
@@ -162,12 +162,12 @@ impl Stack {
         self.configs.is_empty()
     }
 
-    /// Why a device takes no more, if so.
+    /// The reason why a device has stopped, if it has.
     pub fn stop(&self) -> Option<Stop> {
         self.main.stop().or_else(|| self.second.as_ref()?.stop())
     }
 
-    /// Requests that are not complete.
+    /// Number of requests that are not complete.
     pub fn open(&self) -> usize {
         self.taken.len()
     }
@@ -177,7 +177,7 @@ impl Stack {
         if self.configs.is_empty() { Vec::new() } else { self.layered.results() }
     }
 
-    /// Sums the run up so far, with the completions that `measure` was told.
+    /// Returns the result of the run so far, with the completions that `measure` has collected.
     pub fn result(
         &self,
         config: &DeviceConfig,
@@ -206,7 +206,7 @@ impl Stack {
         result
     }
 
-    /// Why a request that comes now is refused, if so: without a layer that puts writes in order, a device with zones takes a write or
+    /// The reason why a request is refused now, if it is: without a layer that puts writes in order, a device with zones takes a write or
     /// a reset only as its zones allow, and none over the sectors of a request in progress.
     pub fn refusal(&self, command: &Command) -> Option<Error> {
         if !self.is_plain() || command.op == Op::Read {
@@ -231,16 +231,16 @@ impl Stack {
         self.next_id
     }
 
-    /// Whether the layer on top wants to know what the blocks of writes are.
+    /// Whether the layer on top uses block notes of writes.
     pub fn reads_notes(&self) -> bool {
         self.layered.reads_notes()
     }
 
-    /// Takes a request at its arrival, never before the one before it; returns its number. `data` holds what is written, and
-    /// `notes` say what its blocks are, or are empty.
+    /// Submits a request at its arrival, which is not before that of the previous request; returns its number. `data` is the written
+    /// data, and `notes` are the block notes, or empty.
     ///
     /// # Errors
-    /// For a request beyond the device, and a broken invariant where there is a checker.
+    /// For a request beyond the device, and for a broken invariant if there is a checker.
     pub fn submit<O: Observer>(
         &mut self,
         command: &Command,
@@ -256,7 +256,7 @@ impl Stack {
         Ok(id)
     }
 
-    /// Has the engine take a request that waits, unless an earlier one overlaps it.
+    /// Passes a waiting request to the engine, unless an earlier one overlaps it.
     fn begin<O: Observer>(&mut self, index: usize, at: Nanos, observer: &mut O) -> Result<()> {
         let Self { layered, main, second, taken, .. } = self;
         let command = taken[index].command;
@@ -272,13 +272,13 @@ impl Stack {
         Ok(())
     }
 
-    /// When the stack next does something that may complete a request.
+    /// The time of the next event that may complete a request.
     pub fn next_event(&self) -> Option<Nanos> {
         let done = self.done.iter().map(|done| done.event.complete).min();
         self.layered.next_event(&self.main, self.second.as_ref()).into_iter().chain(done).min()
     }
 
-    /// Does everything that happens up to `until`.
+    /// Simulates everything up to `until`.
     ///
     /// # Errors
     /// As [`Stack::submit`].
@@ -287,7 +287,7 @@ impl Stack {
         layered.advance(until, &mut Disks { main, second: second.as_mut(), observer })
     }
 
-    /// Has the devices do their own work up to `until`: write-back, folding, idle collection. No request may come before.
+    /// Simulates the devices' own work up to `until`: write-back, folding, idle collection. No request may arrive before.
     ///
     /// # Errors
     /// As [`Stack::submit`].
@@ -297,7 +297,7 @@ impl Stack {
         self.second.as_mut().map_or(Ok(()), |second| second.pass(until, &mut Rare(Quiet)))
     }
 
-    /// Adds the requests that are complete by now, and begins those that waited for them.
+    /// Collects the requests that are complete by now, and starts those that waited for them.
     ///
     /// # Errors
     /// As [`Stack::submit`].
@@ -337,12 +337,12 @@ impl Stack {
         any
     }
 
-    /// Requests that will never complete, because a device has stopped: their numbers. They are forgotten.
+    /// Removes the requests that will never complete because a device has stopped, and returns their numbers.
     pub fn abandon(&mut self) -> Vec<u64> {
         self.taken.drain(..).map(|taken| taken.id).collect()
     }
 
-    /// Moves data that is programmed by `now` to the images.
+    /// Writes data that is programmed by `now` to the images.
     ///
     /// # Errors
     /// As [`Media::land`].
@@ -351,7 +351,7 @@ impl Stack {
         self.second.as_mut().map_or(Ok(()), |second| second.land(now))
     }
 
-    /// Counts of devices and layers start from 0; contents, state and times stay.
+    /// Resets the counts of devices and layers to 0; contents, state and times stay.
     pub fn clear_counters(&mut self) {
         self.drained = None;
         self.main.device_mut().clear_counters();
@@ -361,7 +361,7 @@ impl Stack {
         self.layered.clear_counters();
     }
 
-    /// Goes on from `at` with other settings of the device at the bottom; returns what changed.
+    /// Changes settings of the device at the bottom at `at`; returns what changed.
     ///
     /// # Errors
     /// As [`Device::reconfigure`], and as [`Stack::submit`].
@@ -375,8 +375,8 @@ impl Stack {
         self.main.reconfigure(from, to, at)
     }
 
-    /// Has the layers move all data that they keep aside to its place, once no request is open; the result then has the time that
-    /// this took. Returns when it is done: no request may come before.
+    /// Makes the layers move all deferred data to its place, once no request is open; the result then contains the time that this
+    /// took. Returns when it is done: no request may arrive before.
     ///
     /// # Errors
     /// As [`Stack::submit`].
@@ -387,8 +387,8 @@ impl Stack {
         Ok(self.layered.last_known().max(now))
     }
 
-    /// Power is lost at `at` and back at once: requests in flight never complete, devices hold what was programmed, and the layers
-    /// recover from that.
+    /// Cuts the power at `at` and restores it at once: requests in flight never complete, devices keep what was programmed, and the
+    /// layers recover from it.
     ///
     /// # Errors
     /// Where an image cannot be written, or a layer cannot recover.
@@ -404,11 +404,11 @@ impl Stack {
         self.start(at)
     }
 
-    /// An orderly end at `now`, once no request is open: a flush, so that layers find their state again, then the devices program
-    /// what they hold.
+    /// Shuts down cleanly at `now`, once no request is open: a flush makes the state of the layers durable, then the devices program
+    /// the contents of their buffers.
     ///
     /// # Errors
-    /// For a broken invariant where there is a checker, and where an image cannot be written.
+    /// For a broken invariant if there is a checker, and if an image cannot be written.
     pub fn power_off<O: Observer>(&mut self, now: Nanos, observer: &mut O) -> Result<()> {
         self.pass(now, observer)?;
         let mut disks =
@@ -431,7 +431,7 @@ impl Stack {
     }
 }
 
-/// Whether two requests must not be in flight together.
+/// Whether two requests must not be in flight at the same time.
 fn conflict(one: &Command, other: &Command) -> bool {
     let end = |command: &Command| command.sector + u64::from(command.sectors);
     let changes = |command: &Command| command.op != Op::Read;
@@ -443,7 +443,7 @@ fn image_error(disk: &Disk, error: io::Error) -> Error {
     Error::io(&path.unwrap_or_else(std::env::temp_dir), error)
 }
 
-/// Layers above disks, restored from those where `recover`.
+/// Creates layers above disks, restored from the disks if `recover`.
 fn stacked(
     configs: &[LayerConfig],
     main: &mut Disk,
@@ -468,7 +468,7 @@ fn stacked(
     Ok(Layered::live(all, next_id, commands))
 }
 
-/// The contents of a disk, to be read by layers that recover.
+/// The contents of a disk, for layers that recover.
 struct Contents<'a> {
     disk: &'a mut Disk,
 }

@@ -1,40 +1,40 @@
-//! When a trace's load comes: the curve that a queue would feel, in a few hundred straight pieces.
+//! The load curve of a trace: work over time, approximated by a few hundred straight pieces.
 //!
-//! Mean response times of a loaded device are made by few busy moments, and by what arrives while their backlog
-//! drains. So the trace runs through two plain queues on the way, one as slow and one as fast as the devices of the
-//! IISWC 2015 study, and time is cut where a request at another moment would have waited differently, until next
-//! to nothing of all waiting is open.
+//! Mean response times of a loaded device are determined by few busy moments, and by the requests that arrive while
+//! their backlog drains. Therefore the trace is replayed through two simple queues, one as slow and one as fast as
+//! the devices of the IISWC 2015 study. The curve gets a new piece where the straight line would change the waiting
+//! times most, until the remaining error is a small share of all waiting times.
 
 use emmclab_trace::{Op, Request};
 
 use crate::fit_times::Coming;
 use crate::model::LoadModel;
 
-/// Requests, or groups of them where there are more, of which the curve is made.
+/// Largest number of points of the curve: requests, or groups of requests if there are more.
 const MOST_POINTS: usize = 1 << 18;
-/// Pieces of a curve, and requests for each at least on average: a curve is no copy of a trace.
+/// Largest number of pieces, and least average number of requests for each piece, so that a curve is no copy of a trace.
 const MOST_PIECES: usize = 512;
 const LEAST_REQUESTS: u64 = 16;
-/// Share of all waiting times that may be off before no more cuts are made.
+/// Share of all waiting times below which the error is small enough.
 const OPEN: f64 = 0.004;
 /// Time of a read and of a write of 4 KB in a chip (Table V), ns.
 const PAGE_NS: [u64; 2] = [160_000, 1_385_000];
 const PAGE_SECTORS: u64 = 8;
-/// Pages that each queue serves at a time: two chips, the eight planes in them, and what larger pages make of them.
+/// Number of pages that each queue serves at a time: two chips, or their eight planes with larger pages.
 const WAYS: [u64; QUEUES] = [2, 8, 32];
 const QUEUES: usize = 3;
 
-/// A request, or some in a row.
+/// A request, or several consecutive ones.
 #[derive(Clone, Copy, Default)]
 struct Point {
-    /// Arrival of the last one, ns after the first of all.
+    /// Arrival of the last request, in ns after the first request of the trace.
     at: u64,
     requests: [u64; 2],
     sectors: [u64; 2],
     bursts: u64,
     /// Idle time within bursts, ns.
     think: u64,
-    /// Requests within a burst, and those among them that are not what their predecessor is.
+    /// Requests within a burst, and those whose operation differs from that of their predecessor.
     neighbours: u64,
     switches: u64,
     /// Time of the requests' pages in one chip, ns.
@@ -65,27 +65,27 @@ impl Point {
     }
 }
 
-/// Follows the load.
+/// Collects the load curve of a trace.
 #[derive(Default)]
 pub(crate) struct LoadCurve {
     points: Vec<Point>,
     open: Point,
-    /// Requests that make a point, as a power of two.
+    /// Number of requests of a point, as a power of two.
     doublings: u32,
     begin: Option<i64>,
-    /// When each queue is empty.
+    /// The time at which each queue becomes empty.
     free: [u64; QUEUES],
 }
 
-/// The load curve of a trace, and how its operations mix.
+/// The load curve of a trace, and the mixture of its operations.
 pub(crate) struct Followed {
-    /// None if it has no extent in time.
+    /// `None` if all requests arrive at one time.
     pub load: Option<LoadModel>,
-    /// How often an operation changes within a burst, against what the shares of both in its piece would give, percent.
+    /// How often the operation changes within a burst, in percent of what random order with the same shares would give.
     pub op_mixing_pct: f64,
 }
 
-/// Points from one cut up to another, as a straight line.
+/// The points between two cuts, approximated by a straight line.
 struct Span {
     from: usize,
     to: usize,
@@ -95,7 +95,7 @@ struct Span {
 }
 
 impl LoadCurve {
-    /// Takes a read or a write, and how it came.
+    /// Adds a read or a write.
     pub(crate) fn see(&mut self, request: &Request, coming: Coming) {
         let begin = *self.begin.get_or_insert(request.arrival.0);
         let at = u64::try_from(request.arrival.0.saturating_sub(begin)).unwrap_or(0);
@@ -135,7 +135,7 @@ impl LoadCurve {
         self.doublings += 1;
     }
 
-    /// Ends the curve.
+    /// Completes the curve.
     pub(crate) fn finish(mut self) -> Followed {
         if self.open.all() > 0 {
             self.points.push(self.open);
@@ -220,7 +220,7 @@ impl LoadCurve {
     }
 }
 
-/// A row of the curve, or some where there are too many requests for one.
+/// A row of the curve, or several if there are too many requests for one.
 fn split(sum: &Point, ns: u64, rows: &mut Vec<[u64; 7]>) {
     let parts = sum.all().div_ceil(LoadModel::MOST_REQUESTS);
     let share = |total: u64, part: u64| crate::deal::share(total, part, parts);

@@ -1,4 +1,4 @@
-//! The order of requests: rounds, bursts, operations, and the places of a journal transaction.
+//! The order of requests: rounds, bursts, operations, and the parts of journal transactions.
 
 use std::ops::Range;
 
@@ -17,7 +17,7 @@ pub(crate) struct Quota {
     pub bursts: u64,
     /// Sequential reads and writes.
     pub sequential: [u64; 2],
-    /// Reads and writes that return to a start.
+    /// Reads and writes that start at an earlier start address.
     pub reaccess: [u64; 2],
 }
 
@@ -27,23 +27,23 @@ pub(crate) enum Role {
     Data,
     /// Descriptor and blocks, in the journal.
     Journal,
-    /// The block after them that makes them count.
+    /// The commit block after them.
     Commit,
 }
 
-/// The requests of a chapter in order of arrival; all lists are as long.
+/// The requests of a chapter in order of arrival; all lists have the same length.
 pub(crate) struct Layout {
     pub op: Vec<Op>,
     pub role: Vec<Role>,
-    /// It opens a burst.
+    /// Whether it begins a burst.
     pub opens: Vec<bool>,
-    /// It arrives while its predecessor is unfinished.
+    /// Whether it arrives while its predecessor is unfinished.
     pub waits: Vec<bool>,
-    /// It starts where its predecessor ended.
+    /// Whether it starts where its predecessor ended.
     pub sequential: Vec<bool>,
-    /// It starts where a request has started before.
+    /// Whether it starts where an earlier request started.
     pub returns: Vec<bool>,
-    /// Behind the last request of each piece of the load.
+    /// Index after the last request of each piece of the load.
     pub ends: Vec<usize>,
 }
 
@@ -53,8 +53,8 @@ impl Layout {
         (0..self.ends.len()).map(|k| if k == 0 { 0 } else { self.ends[k - 1] }..self.ends[k])
     }
 
-    /// Deals `quota` out to the pieces of `chapter`, of whose writes `smallest` may be commit blocks. Each step of
-    /// `lengthen` halves the number of rounds in which anybody waits.
+    /// Distributes `quota` over the pieces of `chapter`; of its writes `smallest` may be commit blocks. Each step of
+    /// `lengthen` halves the number of rounds in which a request waits.
     pub(crate) fn new(
         model: &WorkloadModel,
         quota: &Quota,
@@ -91,7 +91,7 @@ impl Layout {
         layout
     }
 
-    /// Opens bursts, as many in each piece as it is to have; gives where bursts end.
+    /// Begins the bursts of each piece; returns where bursts end.
     fn deal_bursts(
         &mut self,
         model: &WorkloadModel,
@@ -169,7 +169,7 @@ impl Layout {
         }
     }
 
-    /// Sequential requests follow their own kind within a burst; only what finds no place there goes elsewhere.
+    /// Places sequential requests after requests of the same operation within a burst, and elsewhere only if there is no room.
     fn deal_sequential(&mut self, model: &WorkloadModel, quota: &Quota, dice: &mut Dice) {
         let mut commits = [0, 0];
         for (op, _) in self.op.iter().zip(&self.role).filter(|(_, role)| **role == Role::Commit) {
@@ -224,7 +224,7 @@ impl Layout {
     }
 }
 
-/// Number of requests that wait behind the first of each round.
+/// Number of requests that wait for the first one of each round.
 fn waiting_behind(model: &WorkloadModel, quota: &Quota, lengthen: u32, dice: &mut Dice) -> Vec<u64> {
     let Some(service) = &model.service else { return vec![0; quota.rounds as usize] };
     let mut behind = strata(&service.round_requests, quota.rounds, 0, 1);

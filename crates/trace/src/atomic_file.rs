@@ -1,4 +1,4 @@
-//! Outputs appear whole or not at all; a device or a pipe is written directly.
+//! Output files are written atomically; devices and pipes are written directly.
 
 use std::fs::{File, OpenOptions, Permissions};
 use std::io::{self, BufWriter, Write};
@@ -12,12 +12,12 @@ use tempfile::NamedTempFile;
 use crate::aside;
 use crate::compression::{Compression, Encoder};
 
-/// A file written aside, synced, and renamed into place by [`AtomicFile::commit`]; dropped without it, it is gone. What is
-/// no regular file, as `/dev/null` or a pipe, stays what it is and is written as it comes. A new file has the permissions
-/// that the umask leaves, and a replaced one keeps its own.
+/// A temporary file that [`AtomicFile::commit`] syncs and renames to its place; without a commit it is deleted when dropped.
+/// `/dev/null`, a pipe and anything else that is no regular file is written directly. A new file has the permissions of the
+/// umask, and a replaced file keeps its permissions.
 pub struct AtomicFile {
     path: PathBuf,
-    /// Where a link leads.
+    /// The target of a symbolic link.
     target: PathBuf,
     out: Encoder<BufWriter<Out>>,
 }
@@ -30,7 +30,7 @@ enum Out {
 impl Write for Out {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match self {
-            // Not through the temporary file, whose errors name its path.
+            // `tempfile` is bypassed, because its errors contain the path of the temporary file.
             Out::Aside(file) => file.as_file_mut().write(bytes),
             Out::Straight(file) => file.write(bytes),
         }
@@ -53,7 +53,7 @@ impl AtomicFile {
         if path.is_dir() {
             return Err(Error::io(path, io::Error::from(io::ErrorKind::IsADirectory)).hint("name a file"));
         }
-        // A link, as /dev/stdout is one, stays a link.
+        // A symbolic link, such as /dev/stdout, stays a link.
         let target = path.canonicalize().unwrap_or_else(|_| path.to_owned());
         let there = path.metadata().ok();
         let out = if there.as_ref().is_some_and(|there| !there.is_file()) {
@@ -63,7 +63,7 @@ impl AtomicFile {
                 Some(parent) if !parent.as_os_str().is_empty() => parent,
                 _ => Path::new("."),
             };
-            // What replaces a file is private until it has the permissions of that file.
+            // The new file is private until it has the permissions of the replaced file.
             aside::create(folder, if there.is_some() { 0o600 } else { 0o666 }).map(Out::Aside)
         };
         let out = out.map_err(|error| Error::io(path, error))?;
@@ -74,7 +74,7 @@ impl AtomicFile {
         })
     }
 
-    /// Starts writing to the standard output, which is written as it comes, whether it is a file or not.
+    /// Starts writing to the standard output, which is written directly even if it is a file.
     ///
     /// # Errors
     /// Where the standard output is closed.
@@ -85,7 +85,7 @@ impl AtomicFile {
         Ok(Self { target: path.clone(), path, out })
     }
 
-    /// Compresses what will be written; nothing has been written yet.
+    /// Compresses the output; must be called before the first write.
     ///
     /// # Errors
     /// Where the encoder cannot start.
@@ -98,12 +98,12 @@ impl AtomicFile {
         }
     }
 
-    /// Where the file will appear.
+    /// The path of the final file.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Makes the content durable and puts it in place.
+    /// Makes the content durable and renames the file to its place.
     ///
     /// # Errors
     /// Where the disk is full or fails; the old file, if any, is then untouched.
@@ -119,10 +119,10 @@ impl AtomicFile {
     }
 }
 
-/// Gives `file` the permissions, and where the system allows it the owner, of the file that it is to replace.
+/// Copies the permissions to `file`, and if the system allows it the owner, of the file that it will replace.
 fn keep_permissions(replaced: &Path, file: &File) -> io::Result<()> {
     let Ok(old) = replaced.metadata() else { return Ok(()) };
-    // Only root may give files away; group and owner one after the other, as a group of one's own may be set.
+    // Only root may change the owner. Group and owner are set separately, because a user may set the own groups.
     let _ = fchown(file, None, Some(old.gid()));
     let _ = fchown(file, Some(old.uid()), None);
     file.set_permissions(Permissions::from_mode(old.mode() & 0o777))

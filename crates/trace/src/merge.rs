@@ -1,14 +1,14 @@
-//! One stream of events in order of time out of one per CPU.
+//! Merges the event streams of all CPUs into one stream in order of time.
 
-/// Merges what is read from all CPUs in rounds, without knowing the recorded machine's clock.
+/// Merges events that are read from all CPUs in rounds, without knowledge of the recorded machine's clock.
 ///
-/// Each CPU's own stream is in order. When a round has emptied every CPU, anything read later was written after the
-/// round before it had begun; so all up to the latest time of the round before can go. Where a CPU was not emptied, its
-/// own latest time holds everything after it back. Memory: the events of two rounds.
+/// The stream of each CPU is in order. When a round has emptied every CPU, all events that are read later were written after
+/// the previous round had begun. So all events up to the latest time of the previous round can be passed on. If a CPU was not
+/// emptied, events after its latest time have to wait. The memory is that of the events of two rounds.
 #[derive(Debug)]
 pub struct Merge<T> {
     pending: Vec<(u64, T)>,
-    /// Latest time seen up to the end of the round before.
+    /// Latest time up to the end of the previous round.
     last_round: u64,
     latest: u64,
     /// The earliest of the latest times of CPUs that were not emptied in this round.
@@ -22,7 +22,7 @@ impl<T> Default for Merge<T> {
 }
 
 impl<T> Merge<T> {
-    /// Adds an event; those of one CPU come in order.
+    /// Adds an event; events of one CPU must be in order.
     #[inline]
     pub fn push(&mut self, time: u64, event: T) {
         self.latest = self.latest.max(time);
@@ -34,23 +34,23 @@ impl<T> Merge<T> {
         self.behind = self.behind.min(latest);
     }
 
-    /// Ends a round and takes the events that nothing earlier can follow, in order of time.
+    /// Ends a round; returns, in order of time, the events that no earlier event can follow.
     pub fn end_round(&mut self) -> impl Iterator<Item = (u64, T)> {
         let safe = self.last_round.min(self.behind);
         self.last_round = self.latest;
         self.behind = u64::MAX;
-        // Stable, and fast on the sorted runs that each CPU brings.
+        // The sort is stable, and fast on the sorted runs of each CPU.
         self.pending.sort_by_key(|(time, _)| *time);
         let ready = self.pending.partition_point(|(time, _)| *time <= safe);
         self.pending.drain(..ready)
     }
 
-    /// Drops what something earlier could still have followed, where a round broke off; how many that were.
+    /// After an incomplete round, drops the events that an earlier event could still have followed; returns their number.
     pub fn abandon(&mut self) -> usize {
         self.pending.drain(..).count()
     }
 
-    /// Takes all that is left, in order of time.
+    /// Returns the remaining events, in order of time.
     pub fn finish(&mut self) -> impl Iterator<Item = (u64, T)> {
         self.pending.sort_by_key(|(time, _)| *time);
         self.pending.drain(..)

@@ -13,11 +13,11 @@ from emmclab.cli.working import Working, length
 if TYPE_CHECKING:
     from rich.progress import Progress
 
-#: Work shorter than this passes in silence, seconds.
+#: Time before the first output, in seconds.
 _SILENCE_S = 1.0
 #: Time between two plain lines, seconds.
 _LINE_S = 5.0
-#: Tasks after which the time for the rest is estimated: the first may do what the others share.
+#: Number of tasks before the remaining time is estimated, because the first task may do work that all share.
 _LEAST_TASKS = 3
 _MILLION = 10**6
 
@@ -26,11 +26,11 @@ class Meter(Working):
     """Shows the progress of a pass over a trace: a bar on a terminal, plain lines elsewhere."""
 
     def __init__(self, what: str) -> None:
-        """Name the work."""
+        """Take the title of the work."""
         super().__init__(what)
         self._next = self._started + _SILENCE_S
         self._bar: Progress | None = None
-        #: The progress as it was last told.
+        #: The progress of the last output.
         self._told = ""
 
     def __exit__(
@@ -89,7 +89,7 @@ class Meter(Working):
 
 
 def speed(per_s: float) -> str:
-    """Return how many requests pass in a second.
+    """Return the number of requests per second.
 
     >>> speed(8_340_000), speed(5_702), speed(8.4)
     ('8.3 M/s', '5,700/s', '8/s')
@@ -108,7 +108,7 @@ class Counter(Working):
         self.tasks = tasks
         self._last = self._started
         self._is_over = False
-        #: The line as it was last printed, without the time.
+        #: The last printed line, without the time.
         self._line = ""
 
     def __call__(self, done: int, total: int, before: int, found: str = "") -> None:
@@ -131,11 +131,11 @@ class Counter(Working):
         self._spoke = time.monotonic()
         terminal = sys.stderr.isatty()
         end = "\r" if terminal and not self._is_over else "\n"
-        # On a terminal a shorter line has to cover the one before.
+        # On a terminal a shorter line has to overwrite the previous one completely.
         print(f"{line:<79}" if terminal else line, end=end, file=sys.stderr, flush=True)
 
     def _beat(self) -> None:
-        # What follows the last task is work of its own, on a line of its own.
+        # Work after the last task gets a line of its own.
         known = self._line if self._line and not self._is_over else self.what
         separator = ", " if known == self._line else ": "
         line = f"{known}{separator}{length(time.monotonic() - self._started)} so far{self._done()}"

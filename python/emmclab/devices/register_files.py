@@ -1,4 +1,4 @@
-"""The files that registers are read from: one file, a folder of sysfs, or an archive of it."""
+"""Finds the files with registers: a single file, a folder of sysfs, or an archive of it."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from emmclab.errors import ConfigError, FormatError, InputError
 from emmclab.traces.reading import read
 from emmclab.traces.recorded_registers import recorded_devices
 
-#: The longest file with registers that is read, bytes: logs that hold a dump are shorter.
+#: Largest single file that is read, in bytes; logs with a dump are smaller.
 _MOST_BYTES = 4 << 20
-#: The longest file of a tree, bytes: one of sysfs has a page.
+#: Largest file of a folder, in bytes; files of sysfs have at most a page.
 _MOST_BYTES_IN_TREE = 64 << 10
-#: Files of a tree that are looked at; that of a UFS has some thousands.
+#: Largest number of files of a folder; the sysfs folder of a UFS has some thousands.
 _MOST_FILES = 100_000
-#: Bytes of a file in which registers are recognised.
+#: Number of bytes at the start of a file in which registers are recognised.
 _HEAD_BYTES = 1 << 16
 _HINT = (
     "name the file ext_csd of debugfs, the output of `mmc extcsd read`, or the folder of a UFS in sysfs "
@@ -29,15 +29,15 @@ _HINT = (
 )
 _ARCHIVES = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz")
 
-#: The first bytes of a Parquet file, the form of a recording.
+#: The first bytes of a Parquet file, the format of recordings.
 _PARQUET = b"PAR1"
 
-#: A path as messages name it, and the bytes of the file.
+#: The path of a file for messages, and its bytes.
 RegisterFile = tuple[str, bytes]
 
 
 def register_files(source: Path) -> list[RegisterFile]:
-    """Read the files that hold registers: the file itself, or those of a folder, an archive or a recording.
+    """Read the files with registers: the file itself, or those of a folder, an archive or a recording.
 
     `-` is stdin.
 
@@ -135,7 +135,7 @@ def _is_archive(source: Path) -> bool:
 
 
 def _of_folder(folder: Path) -> Iterator[RegisterFile]:
-    """Yield the register files of a folder in order; what the kernel does not give is left out."""
+    """Yield the register files of a folder in order, without files that the kernel refuses to read."""
     # A folder without a name of its own may be one of descriptors.
     root = folder.resolve() if folder.name in ("", "..") else folder
     looked_at = 0

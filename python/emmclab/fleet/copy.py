@@ -1,4 +1,4 @@
-"""A table in a bucket: worked on as a copy on this machine, and put in place of the one that was copied."""
+"""The local copy of a table in a bucket: it is changed locally, and then replaces the copied table."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from emmclab.runtime.seal import is_whole
 
 
 class Copy:
-    """The table of a fleet on this machine, wherever it lies."""
+    """A local copy of the table of a fleet, which may be in a bucket."""
 
     def __init__(self, address: str | Path) -> None:
-        """Name the table: a path, or an address as `s3://BUCKET/PREFIX/NAME`."""
+        """Take the table: a path, or an address such as `s3://BUCKET/PREFIX/NAME`."""
         self.name = str(address)
         self._bucket: Bucket | None = None
-        #: Where it is read, and where a new one is made.
+        #: Path of the copy, and path at which a new table is written.
         self.path = self.made = Path(address)
         if "://" in self.name:
             parent, _, self._object = self.name.rpartition("/")
@@ -33,7 +33,7 @@ class Copy:
 
     @contextlib.contextmanager
     def alone(self) -> Iterator[None]:
-        """Keep other processes of this machine away, and bring the copy up to date.
+        """Lock the copy against other local processes, and update it.
 
         Raises:
             ConfigError: another process is working on it.
@@ -50,7 +50,7 @@ class Copy:
             yield
 
     def fetch(self) -> Path:
-        """Bring the copy up to date; give where it is.
+        """Update the copy; return its path.
 
         Raises:
             ConfigError: another process is working on it.
@@ -64,11 +64,11 @@ class Copy:
             return self.path
 
     def is_there(self) -> bool:
-        """Whether the table is there."""
+        """Whether the table exists."""
         return self.path.is_file() if self._bucket is None else self._bucket.head(self._object) is not None
 
     def put(self) -> None:
-        """Put the table that was made in its place.
+        """Replace the table by the new one.
 
         Raises:
             ConfigError: another process has done so meanwhile.
@@ -88,12 +88,12 @@ class Copy:
         written[-1] = self.name
 
     def put_state(self) -> None:
-        """Put what the table was made of beside it."""
+        """Store the state of the table next to it."""
         if self._bucket is not None:
             self._bucket.write(state_of(Path(self._object)).name, state_of(self.path))
 
     def _update(self) -> None:
-        """Copy the table, and its state but where rows of an interrupted run are here."""
+        """Copy the table, and its state unless an interrupted run has left rows here."""
         if self._bucket is None:
             return
         there, here = self._bucket.head(self._object), self._former()
@@ -117,7 +117,7 @@ class Copy:
 
     @property
     def _noted(self) -> Path:
-        """Which state of the object the copy is of."""
+        """The file that says of which version of the object this is a copy."""
         return self._folder / "copied.json"
 
     def _former(self) -> PutObject | None:
@@ -128,7 +128,7 @@ class Copy:
 
     def _note(self, there: PutObject) -> None:
         write_whole(self._noted, json.dumps({"e_tag": there["e_tag"], "version": there["version"]}))
-        written.pop()  # No file that a command keeps.
+        written.pop()  # This file is no output of a command.
 
 
 def _has_rows(state: Path) -> bool:

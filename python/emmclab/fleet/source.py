@@ -1,4 +1,4 @@
-"""Where the recordings of a fleet lie: a folder of this machine, or a bucket of an object store."""
+"""Sources of the recordings of a fleet: a local folder, or a bucket of an object store."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from emmclab.runtime.files import folder_aside
 from emmclab.runtime.local_copies import scratch
 from emmclab.traces.recordings import Recording, among, is_in_parts, parts_of, recordings
 
-#: Recordings that are copied from a bucket ahead of the one that is profiled, and their bytes in all.
+#: Limits of the recordings that are copied ahead of the one being profiled: number and total bytes.
 _AHEAD, _AHEAD_BYTES = 8, 64 << 20
-#: Longest name of a copy: that of an object may be longer than a file system takes. The end tells the format.
+#: Longest name of a copy, because object names may be too long for a file system. Its end tells the format.
 _NAME_BYTES = 100
 
 
 class Source(Protocol):
-    """Recordings by their paths; workers take it with them."""
+    """Recordings by their paths; it is pickled for workers."""
 
     def recordings(self, files: str) -> list[Recording]:
         """Find the recordings whose file names match, in the order of their paths.
@@ -39,7 +39,7 @@ class Source(Protocol):
         ...
 
     def opened(self, batch: Sequence[Recording]) -> Iterator[tuple[Recording, Path | InputError]]:
-        """Return each recording as a file here, until the next one is asked for; or why there is none.
+        """Yield each recording as a local file, until the next one is requested, or why it is missing.
 
         Raises:
             InputError: none can be read for now, as a network is down.
@@ -48,15 +48,15 @@ class Source(Protocol):
 
 
 def source_of(place: str | Path) -> Source:
-    """Take a folder, or the address of a bucket as `s3://BUCKET/PREFIX`."""
+    """Return the source for a folder, or for the address of a bucket such as `s3://BUCKET/PREFIX`."""
     return InBucket(str(place).rstrip("/")) if "://" in str(place) else InFolder(Path(place))
 
 
 class InFolder:
-    """A folder of this machine."""
+    """A local folder."""
 
     def __init__(self, folder: Path) -> None:
-        """Name the folder."""
+        """Take the path of the folder."""
         self._folder = folder
 
     def __str__(self) -> str:
@@ -79,14 +79,14 @@ class InBucket:
     """A part of a bucket, whose recordings are copied to this machine one after the other."""
 
     def __init__(self, address: str) -> None:
-        """Name it; nothing is asked of it yet."""
+        """Take the address; nothing is requested yet."""
         self._address = address
 
     def __str__(self) -> str:
         return self._address
 
     def __reduce__(self) -> tuple[type[InBucket], tuple[str]]:
-        """Let a worker connect by itself."""
+        """Pickle without the connection, so that a worker opens its own."""
         return InBucket, (self._address,)
 
     @functools.cached_property
@@ -94,7 +94,7 @@ class InBucket:
         return Bucket(self._address, "FOLDER")
 
     def recordings(self, files: str) -> list[Recording]:
-        """Find the recordings below the address; what the store says of a change stands for its time."""
+        """Find the recordings below the address; the version tags of the store replace the times."""
         listed = self._bucket.listed()
         return among(
             (
@@ -109,7 +109,7 @@ class InBucket:
         return f"{self._address}/{path}"
 
     def opened(self, batch: Sequence[Recording]) -> Iterator[tuple[Recording, Path | InputError]]:
-        """Copy some ahead, each to a folder that is gone afterwards."""
+        """Copy some recordings ahead, each to a folder that is removed afterwards."""
         left = deque(enumerate(batch))
         copies: deque[tuple[Recording, Future[Path | InputError]]] = deque()
         size = 0
@@ -127,7 +127,7 @@ class InBucket:
                     shutil.rmtree(copy.parent)
 
     def _copied(self, path: str, folder: Path) -> Path | InputError:
-        """Copy a recording; give where it is, or why it cannot be had."""
+        """Copy a recording; return its path, or the reason why it cannot be copied."""
         bucket = self._bucket
         folder.mkdir()
         try:

@@ -21,13 +21,13 @@ from emmclab.runtime.files import folder_aside
 from emmclab.runtime.local_copies import scratch
 from emmclab.runtime.place import refused
 
-#: Time between two signs of life of a run, and without one before it counts as killed, seconds.
+#: Interval of the heartbeats of a run, and time without one after which it counts as killed, in seconds.
 SIGN_S, LEASE_S = 5.0, 20.0
-#: Attempts of a request, and the time for all of them: then the bucket counts as gone.
+#: Attempts of a request, and the time limit for all of them, after which the bucket counts as unreachable.
 _RETRIES = {"max_retries": 5, "retry_timeout": timedelta(seconds=20)}
 #: Size of the pieces in which objects are copied, bytes.
 _PIECE_BYTES = 8 << 20
-#: Where runs say that they are at work.
+#: Prefix of the objects with the heartbeats of runs.
 _LOCKS = "running"
 
 
@@ -52,7 +52,7 @@ class Bucket:
     folder = None
 
     def __init__(self, address: str, field: str = "--results") -> None:
-        """Name it, as the option `field` does; nothing is asked of it yet.
+        """Take its address, which the option `field` gave; nothing is requested yet.
 
         Raises:
             UnsupportedError: obstore is not installed.
@@ -77,7 +77,7 @@ class Bucket:
 
     @contextlib.contextmanager
     def _asking(self, name: str) -> Iterator[None]:
-        """Say what the bucket refused.
+        """Convert errors of the bucket.
 
         Raises:
             InputError: there is no such file, or the bucket cannot be reached.
@@ -97,7 +97,7 @@ class Bucket:
             ) from error
 
     def names(self, below: str) -> list[str]:
-        """Name the objects below a prefix."""
+        """Return the names of the objects below a prefix."""
         return sorted(one["path"] for one in self.listed(below))
 
     def listed(self, below: str = "") -> list[FoundObject]:
@@ -107,7 +107,7 @@ class Bucket:
             return [one for chunk in chunks for one in chunk]
 
     def head(self, name: str) -> FoundObject | None:
-        """Return the same of one object; None if there is none."""
+        """Return what is known of an object; None if it does not exist."""
         with self._asking(name):
             try:
                 found: FoundObject = self._library.head(self._store, name)
@@ -121,13 +121,13 @@ class Bucket:
             return bytes(self._library.get(self._store, name).bytes())
 
     def write(self, name: str, content: bytes | Path, *, is_derived: bool = False) -> None:
-        """Put an object, which is there when it is whole."""
+        """Write an object atomically."""
         del is_derived
         with self._asking(name):
             self._library.put(self._store, name, content)
 
     def replace(self, name: str, content: bytes | Path, former: PutObject | None) -> PutObject | None:
-        """Put an object in place of the `former` one, or where none is; None if there is another one.
+        """Replace the `former` version of an object, or create it; return None if another version exists.
 
         What is put is known by `e_tag` and `version`, as `head` gives them.
         """
@@ -150,7 +150,7 @@ class Bucket:
 
     @contextlib.contextmanager
     def aside(self) -> Iterator[Path]:
-        """Provide a folder of this machine."""
+        """Provide a local temporary folder."""
         with folder_aside(scratch()) as aside:
             yield aside
 
@@ -172,7 +172,7 @@ class Bucket:
 
     @contextlib.contextmanager
     def lock(self, shard: str) -> Iterator[None]:
-        """Provide signs of life in an object, that no other run may replace while they come.
+        """Hold a lock: write heartbeats to an object, which no other run may replace while they continue.
 
         An object store has no locks that end with their process. Who finds the object of another run waits
         for its next sign; where none comes, that run was killed.
@@ -193,7 +193,7 @@ class Bucket:
         self.remove(mine)
 
     def _wait_for_others(self, shard: str, mine: str) -> None:
-        """Wait for the next signs of runs of the same cells; remove what killed ones left.
+        """Wait for the next heartbeats of runs of the same cells; remove the objects of killed runs.
 
         Raises:
             ConfigError: one is alive.
@@ -212,7 +212,7 @@ class Bucket:
             self.remove(name)
 
     def _signs(self, shard: str, mine: str) -> dict[str, tuple[str | None, datetime]]:
-        """Return the latest sign of each run in the way: a shard meets its like, and a run of all cells."""
+        """Return the latest heartbeat of each conflicting run: of the same shard, and of all cells."""
         return {
             one["path"]: (one["e_tag"], one["last_modified"])
             for one in self.listed(_LOCKS)
@@ -227,16 +227,16 @@ class Bucket:
             return name
 
     def renew(self, at: str, sign: Any) -> Any:
-        """Replace a sign by the next; None if it is not the one that this run gave."""
+        """Write the next heartbeat; return None if another run has replaced the last one."""
         try:
             return self.replace(at, _sign(), sign)
         except InputError:
-            # Out of reach for now; whether it is still ours the next sign tells.
+            # The bucket is unreachable for now; the next heartbeat shows whether the lock is still ours.
             return sign
 
 
 class _Signs:
-    """A thread that gives signs of life."""
+    """A thread that writes heartbeats."""
 
     def __init__(self, bucket: Bucket, name: str, sign: Any) -> None:
         self._bucket, self._name, self._sign = bucket, name, sign
@@ -258,13 +258,13 @@ class _Signs:
 
 
 def _sign() -> bytes:
-    """Return a sign that differs from all before."""
+    """Return a heartbeat that differs from all earlier ones."""
     said = {"host": socket.gethostname(), "process": os.getpid(), "sign": secrets.token_hex(8)}
     return json.dumps(said).encode()
 
 
 def _hint(address: str) -> str:
-    """Say what an address may lack."""
+    """Return a hint on what an address may lack."""
     if address.startswith(("az://", "azure://", "abfs")):
         return "let AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY tell the account"
     if address.startswith("gs://"):

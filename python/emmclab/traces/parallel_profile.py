@@ -1,4 +1,4 @@
-"""A trace in parts, as Spark and DuckDB write one: profiled in parallel, and merged in order of time."""
+"""Profiles the parts of a trace, as Spark and DuckDB write them, in parallel, and merges them by time."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from emmclab.traces.reading import read, read_slice, trace_name
 from emmclab.traces.recordings import recordings
 from emmclab.traces.trace import Header, Ledger, Trace
 
-#: Called with the parts that are merged, all of them, and those that were there before: none.
+#: Callback: merged parts, all parts, and reused parts (always 0).
 PartsProgress = Callable[[int, int, int], None]
 
-#: Figures that begin anew in each part, and what that changes.
+#: Figures that start anew in each part, and the consequence.
 _ESTIMATES = {
     "reuse_distance": "the first touch of a page in a part counts as its first of all",
     "update_interval": "an overwrite of a page that was last written in an earlier part has no interval",
@@ -42,7 +42,7 @@ _SLICE_REQUESTS, _MOST_SLICES = 1 << 22, 64
 
 @dataclass(frozen=True, order=True)
 class Part:
-    """A part of a trace that is not empty; in the order of time."""
+    """A part of a trace that is not empty; parts are ordered by time."""
 
     first_ns: int
     """Its first arrival."""
@@ -57,7 +57,7 @@ class Part:
 
 
 def slices_of(path: Path) -> list[tuple[int, int]]:
-    """Divide the row groups of a Parquet file into slices of millions of requests; of any other file none.
+    """Divide the row groups of a Parquet file into slices of millions of requests; none for other files.
 
     They depend on the file alone, so that its profile does not depend on the number of threads.
 
@@ -124,7 +124,7 @@ def profile_parts(
     stop = threading.Event()
     paths = _paths(place)
     digests: list[str | None] = []
-    # Beside the parts; a thread that an interruption does not wait for.
+    # In parallel to the parts, in a thread that an interruption does not wait for.
     hashing = threading.Thread(target=lambda: digests.append(digest(paths)), daemon=True)
     hashing.start()
     with ThreadPoolExecutor(jobs) as threads:
@@ -144,7 +144,7 @@ def profile_parts(
             left = iter(parts)
             running: deque[tuple[Part, Future[tuple[_core.Profiler, Trace]]]] = deque()
             for number in range(1, len(parts) + 1):
-                # One more than there are threads, so that none waits for a merge.
+                # One more than the number of threads, so that no thread waits for a merge.
                 for part in itertools.islice(left, jobs + 1 - len(running)):
                     running.append((part, threads.submit(profiled, part)))
                 part, future = running.popleft()
@@ -163,7 +163,7 @@ def profile_parts(
         )
     header, ledger = _of_file(place, options, traces) if is_file else _of_folder(place, traces)
     _refuse_nothing(place, ledger)
-    # Only the gaps of the whole tell which of them are jumps.
+    # Clock jumps are recognised by comparing all gaps of the whole trace.
     jumps = len(json.loads(whole.finish(ledger, header))["clock_jumps"])
     ledger["clock_jumps"] = max(jumps, ledger["clock_jumps"] or 0) if is_file else jumps
     fields = json.loads(whole.finish(ledger, header))
@@ -173,14 +173,14 @@ def profile_parts(
 
 
 def _paths(place: Path) -> list[Path]:
-    """Name the files of a trace.
+    """Return the files of a trace.
 
     Raises:
         InputError: there is none.
     """
     if place.is_file():
         return [place]
-    # What Spark writes beside the parts begins with an underscore.
+    # Further files that Spark writes have names that begin with an underscore.
     paths = [place / one.path for one in recordings(place) if not Path(one.path).name.startswith("_")]
     if not paths:
         message = f"{place}: there is no part of a trace"
@@ -191,8 +191,8 @@ def _paths(place: Path) -> list[Path]:
 def _parts(
     place: Path, paths: Sequence[Path], options: Mapping[str, Any], threads: ThreadPoolExecutor
 ) -> list[Part]:
-    """Find the parts that hold a request, whether it is wanted or not."""
-    # What chooses requests does not change where a part begins.
+    """Find the parts with at least one request, before any selection."""
+    # A selection of requests does not change the start of a part.
     plain = {name: value for name, value in options.items() if name not in ("only", "drop_reissued")}
 
     def opened(piece: tuple[Path, tuple[int, int] | None]) -> Part | None:
@@ -201,7 +201,7 @@ def _parts(
         return Part(first[0]["arrival_ns"], path, groups) if first else None
 
     if place.is_file():
-        # A file that is out of order is found so where its slices are merged.
+        # A file that is out of order is detected when its slices are merged.
         return [
             part for part in threads.map(opened, [(place, groups) for groups in slices_of(place)]) if part
         ]
@@ -224,7 +224,7 @@ def _merge(whole: _core.Profiler, profile: _core.Profiler, part: Part) -> None:
 
 
 def _of_folder(folder: Path, traces: Sequence[Trace]) -> tuple[Header, Ledger]:
-    """Return what all parts say, of the clock that all have, and their ledgers added up.
+    """Return the common header of all parts, which must have the same clock, and the sum of their ledgers.
 
     What a part does not tell, the whole does not.
 
@@ -252,11 +252,11 @@ def _of_folder(folder: Path, traces: Sequence[Trace]) -> tuple[Header, Ledger]:
 
 
 def _of_file(path: Path, options: Mapping[str, Any], slices: Sequence[Trace]) -> tuple[Header, Ledger]:
-    """Return what a file says of the whole, with what was counted in its slices."""
+    """Return the header of a file, and its ledger with the counts of its slices."""
     said = read(path, **options).open()
     ledger: Ledger = said.ledger()
     for field, before in said.ledger().items():
-        # Each slice begins with what the file says. Only the whole tells which gaps are jumps.
+        # The ledger of a slice starts with that of the file. Clock jumps are only known of the whole trace.
         counts = [count for trace in slices if (count := trace.ledger[field]) is not None]
         if counts and field != "clock_jumps":
             ledger[field] = (before or 0) + sum(count - (before or 0) for count in counts)
@@ -264,7 +264,7 @@ def _of_file(path: Path, options: Mapping[str, Any], slices: Sequence[Trace]) ->
 
 
 def _refuse_nothing(place: Path, ledger: Ledger) -> None:
-    """Refuse conditions that no request meets.
+    """Reject conditions that no request meets.
 
     Raises:
         ConfigError: none is left.
@@ -280,7 +280,7 @@ def _refuse_nothing(place: Path, ledger: Ledger) -> None:
 
 
 def estimates(fields: Mapping[str, Any], parts: int) -> list[Estimate]:
-    """Name the figures of a profile in parts that are estimates, with the cause, and the error where known.
+    """Return the figures of a profile in parts that are estimates, with the cause, and the error if known.
 
     `error_pct` of reuse distances is the share of page touches that count as a first touch and are none,
     because a page was touched in an earlier part. It is exact up to 16,384 unique pages; of more, pages are

@@ -1,13 +1,13 @@
 //! Times of strace: since the epoch (`-ttt`), of the day (`-t`, `-tt`), or since the line before (`-r`).
 
-/// The largest number of a thread; a larger number at the beginning of a line is a time.
+/// The largest thread id; a larger number at the beginning of a line is a time.
 pub(super) const MOST_THREAD: u32 = 1 << 22;
 const SECOND: i64 = 1_000_000_000;
 const DAY: i64 = 86_400 * SECOND;
-/// Times since the epoch are later than this, 1973.
+/// Times since the epoch are later than this (in 1973).
 const EPOCH: i64 = 100_000_000 * SECOND;
 
-/// A time as a line has it, in ns.
+/// The time of a line, in ns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stamp {
     /// Since the epoch or since the line before.
@@ -16,19 +16,19 @@ pub(super) enum Stamp {
     OfDay(i64),
 }
 
-/// Turns the times of lines into times of one clock.
+/// Converts the times of lines into times of one clock.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Clock {
-    /// Whether times are those since the line before.
+    /// Whether times are relative to the previous line.
     is_relative: bool,
     /// The last time.
     last: i64,
-    /// Midnights since the begin, in ns.
+    /// Midnights since the start, in ns.
     midnights: i64,
 }
 
 impl Clock {
-    /// Knows from the first lines whether times are relative: the first is 0, or one goes back.
+    /// Detects from the first lines whether times are relative: the first one is 0, or one is smaller than its predecessor.
     pub fn of(head: &str) -> Self {
         let stamps = head.lines().filter_map(|line| match stamp_of(super::strace::behind_thread(line))?.0 {
             Stamp::Seconds(ns) => Some(ns),
@@ -51,7 +51,7 @@ impl Clock {
             Stamp::Seconds(ns) if self.is_relative => self.last.saturating_add(ns),
             Stamp::Seconds(ns) => ns,
             Stamp::OfDay(ns) => {
-                // A step back by half a day and more is midnight.
+                // A step back by half a day or more means that midnight has passed.
                 if ns + self.midnights + DAY / 2 < self.last {
                     self.midnights += DAY;
                 }
@@ -63,7 +63,7 @@ impl Clock {
     }
 }
 
-/// The time that a text begins with, and what follows. `-r` beside another form puts `(+ 0.000012)` after that.
+/// The time at the beginning of a text, and the rest of the text. `-r` beside another form puts `(+ 0.000012)` after that.
 pub(super) fn stamp_of(text: &str) -> Option<(Stamp, &str)> {
     let (word, rest) = text.split_once(' ')?;
     let stamp =
@@ -76,7 +76,7 @@ pub(super) fn stamp_of(text: &str) -> Option<(Stamp, &str)> {
     Some((stamp, rest))
 }
 
-/// `12:01:02` and `12:01:02.000005`.
+/// Parses `12:01:02` or `12:01:02.000005`.
 fn of_day(word: &str) -> Option<i64> {
     let mut parts = word.splitn(3, ':');
     let mut two = || parts.next().filter(|part| part.len() == 2)?.parse::<u8>().ok().map(i64::from);
@@ -87,7 +87,7 @@ fn of_day(word: &str) -> Option<i64> {
     (hours < 24 && minutes < 60 && ns <= 60 * SECOND).then_some((hours * 60 + minutes) * 60 * SECOND + ns)
 }
 
-/// `1700000000.000123`, or whole seconds, which no number of a thread reaches.
+/// Parses `1700000000.000123`, or whole seconds, which are larger than any thread id.
 fn since_epoch(word: &str) -> Option<i64> {
     if word.contains('.') {
         return seconds(word);
@@ -96,7 +96,7 @@ fn since_epoch(word: &str) -> Option<i64> {
     whole.checked_mul(SECOND)
 }
 
-/// Decimal seconds as ns.
+/// Converts decimal seconds to ns.
 pub(super) fn seconds(word: &str) -> Option<i64> {
     let (whole, part) = word.split_once('.')?;
     if whole.is_empty() || part.is_empty() || part.len() > 9 || !part.bytes().all(|c| c.is_ascii_digit()) {

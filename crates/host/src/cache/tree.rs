@@ -1,4 +1,4 @@
-//! The pages of a file in memory, by index: chunks of 512 pages with bits for those that are dirty or being written.
+//! The cached pages of a file, by index: chunks of 512 pages with bits for dirty pages and pages under write-back.
 
 use crate::block::NONE;
 
@@ -10,14 +10,14 @@ struct Chunk {
     bits: [[u64; CHUNK / 64]; 2],
 }
 
-/// The bits that the tree keeps for a page.
+/// The tags of a page.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Tag {
     Dirty,
     Writing,
 }
 
-/// The pages of a file.
+/// The cached pages of a file.
 #[derive(Debug, Default)]
 pub(crate) struct PageTree {
     chunks: Vec<Option<Box<Chunk>>>,
@@ -28,7 +28,7 @@ fn split(page: u32) -> (usize, usize) {
 }
 
 impl PageTree {
-    /// The slot of a page, where it is in memory.
+    /// The slot of a page, if it is cached.
     #[inline]
     pub fn get(&self, page: u32) -> Option<u32> {
         let (chunk, at) = split(page);
@@ -36,7 +36,7 @@ impl PageTree {
         (slot != NONE).then_some(slot)
     }
 
-    /// Enters a page.
+    /// Inserts a page.
     pub fn set(&mut self, page: u32, slot: u32) {
         let (chunk, at) = split(page);
         if chunk >= self.chunks.len() {
@@ -46,7 +46,7 @@ impl PageTree {
         self.chunks[chunk].get_or_insert_with(new).slots[at] = slot;
     }
 
-    /// Takes a page out.
+    /// Removes a page.
     pub fn remove(&mut self, page: u32) {
         let (chunk, at) = split(page);
         if let Some(Some(chunk)) = self.chunks.get_mut(chunk) {
@@ -67,7 +67,7 @@ impl PageTree {
         }
     }
 
-    /// The first page with the tag from this one on.
+    /// The first page with this tag at or after a page.
     pub fn next_tagged(&self, from: u32, tag: Tag) -> Option<u32> {
         let (first, mut at) = split(from);
         for (number, chunk) in self.chunks.iter().enumerate().skip(first) {
@@ -85,7 +85,7 @@ impl PageTree {
         None
     }
 
-    /// The first page in memory from this one on, with its slot.
+    /// The first cached page at or after a page, with its slot.
     pub fn next(&self, from: u32) -> Option<(u32, u32)> {
         let (first, mut at) = split(from);
         for (number, chunk) in self.chunks.iter().enumerate().skip(first) {

@@ -9,13 +9,13 @@ use emmclab_base::{Error, Kind, Result};
 use crate::fuse::FuseFile;
 use crate::{SECTOR, programs};
 
-/// Attempts at a free loop device, which another process may take first.
+/// Attempts to get a free loop device, which another process may take first.
 const ATTEMPTS: u32 = 200;
-/// Time for a loop device to let go of its file.
+/// Time limit for a loop device to release its file.
 const DETACH: Duration = Duration::from_secs(5);
 const BETWEEN: Duration = Duration::from_millis(20);
-/// A request of a loop device has at most 128 segments, each a page of 4096 bytes in the worst case. Longer ones would be cut
-/// at places that depend on where the pages lie.
+/// A request of a loop device has at most 128 segments, each a page of 4096 bytes in the worst case. Longer ones would be split
+/// at offsets that depend on the location of the pages.
 const LONGEST_BYTES: u32 = 512 << 10;
 
 /// Properties of the loop device.
@@ -25,9 +25,9 @@ pub struct LoopOptions {
     pub block_bytes: u32,
     /// Whether the kernel looks for partitions (`/dev/loopNp1` ...).
     pub partitions: bool,
-    /// Most data in the host's page cache that is yet to be written to it; as the host has it without.
+    /// Limit of dirty data for it in the host's page cache; without it the limit of the host applies.
     pub dirty_bytes: Option<u64>,
-    /// Time for processes to leave a file system before unmounting fails.
+    /// Time that processes have to leave a file system before unmounting fails.
     pub patience: Duration,
 }
 
@@ -48,7 +48,7 @@ fn set(device: &Path, attribute: &str, value: &str) -> Result<()> {
     fs::write(&path, value).map_err(|error| Error::io(&path, error))
 }
 
-/// Refuses what cannot be a loop device.
+/// Refuses properties that a loop device cannot have.
 pub(super) fn check(file: &FuseFile, options: &LoopOptions) -> Result<()> {
     let block = options.block_bytes;
     if !rustix::process::geteuid().is_root() {
@@ -87,14 +87,14 @@ pub(super) fn attach(file: &Path, block_bytes: u32, partitions: bool) -> Result<
     }
 }
 
-/// Whether another process took the device that seemed free, or the node of a new one is still to come.
+/// Whether another process took the free device, or the device node of a new one does not exist yet.
 fn taken(error: &Error) -> bool {
     let said = error.to_string();
     ["busy", "temporarily unavailable", "No such device", "No such file"].iter().any(|why| said.contains(why))
 }
 
-/// Limits the queue of the device: requests of at most `longest_bytes`, and flushes only where there is a volatile cache. Both
-/// are set in any case, since the kernel keeps what the device's last user set.
+/// Limits the queue of the device: requests of at most `longest_bytes`, and flushes only with a volatile cache. Both
+/// are always set, because the kernel keeps the values of the last user of the device.
 pub(super) fn limit(device: &Path, longest_bytes: u32, write_cache: bool) -> Result<()> {
     let longest = longest_bytes.min(LONGEST_BYTES) / 1024;
     set(device, "queue/max_sectors_kb", &longest.to_string())?;
@@ -113,14 +113,14 @@ pub(super) fn check_direct(device: &Path) -> Result<()> {
         .hint("try blocks of 4096 bytes"))
 }
 
-/// Limits the data of the device that the host's page cache holds and has yet to write.
+/// Limits the dirty data of the device in the host's page cache.
 pub(super) fn limit_dirty(device: &Path, most_bytes: u64) -> Result<()> {
     let refused = |error: Error| error.hint("use Linux 6.2 or later for this limit");
     set(device, "bdi/strict_limit", "1").map_err(refused)?;
     set(device, "bdi/max_bytes", &most_bytes.to_string()).map_err(refused)
 }
 
-/// Detaches the device from the file and waits until it lets go of it.
+/// Detaches the device from the file and waits until the file is released.
 pub(super) fn detach(device: &Path, file: &Path) -> Result<()> {
     let backing = attributes(device).join("loop/backing_file");
     let held =
@@ -128,7 +128,7 @@ pub(super) fn detach(device: &Path, file: &Path) -> Result<()> {
     if !held() {
         return Ok(());
     }
-    // As other users of loop devices expect them; the kernel keeps what was set.
+    // Restores the defaults for other users of loop devices, because the kernel keeps the values.
     set(device, "queue/write_cache", "write back")?;
     set(device, "queue/max_sectors_kb", "0")?;
     if attributes(device).join("bdi/strict_limit").exists() {
@@ -138,7 +138,7 @@ pub(super) fn detach(device: &Path, file: &Path) -> Result<()> {
     let mut command = programs::tool("losetup", "mount")?;
     command.arg("-d").arg(device);
     programs::finish(command)?;
-    // A busy device detaches by itself later. Told twice, it may belong to another process already.
+    // A busy device detaches by itself later. A second request could hit a device that another process uses by then.
     let until = Instant::now() + DETACH;
     while held() {
         if Instant::now() > until {

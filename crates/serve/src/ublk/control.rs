@@ -1,4 +1,4 @@
-//! Commands that make, start, stop and delete ublk devices, on `/dev/ublk-control`.
+//! Commands that create, start, stop and delete ublk devices, on `/dev/ublk-control`.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -17,23 +17,23 @@ use super::abi::{self, ControlCommand, IOCTL_NUMBERS, Info};
 /// The outcome of a command.
 type Outcome<T> = std::result::Result<T, Errno>;
 
-/// The file that takes the commands.
+/// The file for the commands.
 pub(super) const PATH: &str = "/dev/ublk-control";
-/// Time between two looks at whether to give up.
+/// Interval at which `gives_up` is checked.
 const POLL: Timespec = Timespec::new().nsec(50_000_000);
 
 fn ring() -> io::Result<IoUring<Entry128>> {
     IoUring::builder().build(4)
 }
 
-/// The error for a system that gives out no rings.
+/// The error for a system on which io_uring cannot be used.
 pub(super) fn no_ring(error: &io::Error) -> Error {
     let problem = format!("io_uring, which ublk works by, is not available: {error}");
     Error::new(Kind::Unsupported, problem)
         .hint("set `sysctl kernel.io_uring_disabled` to 0, or 1 for root alone")
 }
 
-/// The error for a kernel that has no ublk, or has not loaded it.
+/// The error for a kernel without ublk, or without its module loaded.
 fn absent() -> Error {
     let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     Error::new(Kind::Unsupported, format!("there is no {PATH}; this kernel is Linux {}", release.trim())).hint(
@@ -41,17 +41,17 @@ fn absent() -> Error {
     )
 }
 
-/// The way to the driver.
+/// The connection to the driver.
 pub(super) struct Control {
     ring: IoUring<Entry128>,
     file: File,
-    /// Whether the driver knows commands by the numbers of ioctls.
+    /// Whether the driver uses ioctl numbers for its commands.
     ioctl_numbers: bool,
 }
 
 impl Control {
     /// # Errors
-    /// Without the driver, without root, and where `io_uring` is switched off.
+    /// Without the driver, without root, and if `io_uring` is disabled.
     pub(super) fn open() -> Result<Self> {
         let file =
             OpenOptions::new().read(true).write(true).open(PATH).map_err(|error| match error.kind() {
@@ -89,24 +89,24 @@ impl Control {
                 };
             }
             if bounded && gives_up() {
-                // Commands that still wait end with their ring.
+                // Pending commands end when their ring is closed.
                 if let Ok(ring) = ring() {
                     self.ring = ring;
                 }
                 return Err(Errno::TIMEDOUT);
             }
-            // A signal, or the end of the time, is no failure of the command.
+            // A signal or a timeout is no failure of the command.
             let _ = self.ring.submitter().submit_with_args(1, &SubmitArgs::new().timespec(&POLL));
         }
     }
 
-    /// Makes a device as described; returns what the driver made of the description.
+    /// Creates a device; returns its parameters as adjusted by the driver.
     pub(super) fn add(&mut self, wanted: &Info) -> Outcome<Info> {
         let mut bytes = wanted.bytes();
         let mut add =
             |this: &mut Self| this.send(ControlCommand::Add, wanted.device, Some(&mut bytes), 0, || false);
         if let Err(first) = add(self) {
-            // Before Linux 6.4 there are other numbers only; a later one may not know those.
+            // Before Linux 6.4 there are only the old numbers; later kernels may not support those.
             self.ioctl_numbers = false;
             add(self).map_err(|errno| if errno == Errno::OPNOTSUPP { first } else { errno })?;
         }
@@ -131,17 +131,18 @@ impl Control {
         self.send(ControlCommand::SetParameters, device, Some(&mut parameters), 0, || false)
     }
 
-    /// Makes the disk, once every queue of this process takes requests; gives up where `gives_up`.
+    /// Starts the disk, once every queue of this process accepts requests; stops waiting if `gives_up` returns true.
     pub(super) fn start(&mut self, device: u32, gives_up: impl FnMut() -> bool) -> Outcome<()> {
         self.send(ControlCommand::Start, device, None, u64::from(std::process::id()), gives_up)
     }
 
-    /// Removes the disk; requests that the device has are waited for.
+    /// Stops the disk, and waits for the requests of the device.
     pub(super) fn stop(&mut self, device: u32) -> Outcome<()> {
         self.send(ControlCommand::Stop, device, None, 0, || false)
     }
 
-    /// Deletes the device. TIMEDOUT: it is gone from this host, but a process holds its disk, and its number is not free yet.
+    /// Deletes the device. The error TIMEDOUT means that it is deleted, but a process still has its disk open, so that its number is not
+    /// free yet.
     pub(super) fn delete(&mut self, device: u32, patience: Duration) -> Outcome<()> {
         let until = Instant::now() + patience;
         self.send(ControlCommand::Delete, device, None, 0, || Instant::now() > until)

@@ -16,13 +16,13 @@ use crate::source::{Progress, Source};
 
 /// A format of records of one size.
 pub(super) trait RecordFormat: Send {
-    /// Appends the request of a record, if it is one.
+    /// Appends the request of a record, if the record is a request.
     fn parse(&mut self, raw: &[u8], context: &mut Context, out: &mut Vec<Request>) -> Result<()>;
     /// Format name, clock and note for the header.
     fn header(&self) -> Header;
 }
 
-/// Drives a [`RecordFormat`] over an input.
+/// Reads an input with a [`RecordFormat`].
 pub(super) struct RecordSource<F> {
     format: F,
     context: Context,
@@ -37,7 +37,7 @@ pub(super) struct RecordSource<F> {
 }
 
 impl<F: RecordFormat> RecordSource<F> {
-    /// Reads records of `size` bytes that stand after the first `before` bytes.
+    /// Reads records of `size` bytes, which begin after the first `before` bytes.
     pub fn new(format: F, input: Input, options: &ReadOptions, before: usize, size: usize) -> Result<Self> {
         let (name, path, meter) = (input.name(), input.path().to_owned(), Box::new(input.meter()));
         let reader: Box<dyn Read + Send> = Box::new(input.into_reader());
@@ -57,7 +57,7 @@ impl<F: RecordFormat> RecordSource<F> {
         Ok(source)
     }
 
-    /// Fills `raw`; false at the end of the file.
+    /// Fills `raw`; returns false at the end of the file.
     fn read(&mut self) -> Result<bool> {
         let mut got = 0;
         while got < self.raw.len() {
@@ -133,7 +133,7 @@ pub(super) fn bytes<const N: usize>(raw: &[u8], at: usize) -> [u8; N] {
     out
 }
 
-/// A field of a record as an error.
+/// Creates the error for a field of a record.
 #[cold]
 pub(super) fn refused(name: &str, value: impl ToString, problem: &str) -> Error {
     Error::new(Kind::Value, problem).of_field(name, 0, value.to_string().as_bytes())

@@ -45,7 +45,7 @@ use emmclab_base::{Flags, NameId, Nanos, Op, Request, Sector};
 
 use crate::ledger::Ledger;
 
-/// Requests of one device that may be open at a time; beyond it, the oldest half is given up.
+/// Largest number of open requests of a device; beyond it, the oldest half is dropped.
 const MAX_OPEN: usize = 1 << 16;
 
 /// Kinds of block-layer events.
@@ -125,8 +125,8 @@ pub struct Event {
     pub process: Option<NameId>,
 }
 
-/// Brings the events of any number of devices together into requests. Memory is bounded by the requests that are open
-/// at a time.
+/// Combines the events of any number of devices into requests. The memory is bounded by the number of requests that are
+/// open at a time.
 #[derive(Debug, Default)]
 pub struct Pairer {
     devices: BTreeMap<NameId, Device>,
@@ -168,7 +168,7 @@ impl Pairer {
     fn take(&mut self, event: &Event, ledger: &mut Ledger, out: &mut Vec<Request>) {
         let device = self.devices.entry(event.device).or_default();
         let books = &mut Books { ledger, counts: &mut self.counts, out };
-        // What drivers report is not of the block layer.
+        // Events of drivers do not belong to the block layer.
         books.counts.seen += u64::from(event.kind != EventKind::Submit);
         match event.kind {
             EventKind::Queue => device.queue(event, QUEUED, books),
@@ -193,19 +193,19 @@ impl Pairer {
         self.devices.get(&device).is_some_and(|device| device.has_issued(sector, op))
     }
 
-    /// Notes that the driver saw the end of the command of a request: its completion, where none is recorded.
+    /// Notes that the driver reported the end of the command of a request, which is its completion if none is recorded.
     pub(crate) fn served(&mut self, device: NameId, sector: u64, op: Op, time: Nanos) {
         if let Some(device) = self.devices.get_mut(&device) {
             device.served(sector, op, time);
         }
     }
 
-    /// What became of the events so far.
+    /// The counts of the events so far.
     pub fn counts(&self) -> EventCounts {
         self.counts
     }
 
-    /// Whether any device does requests; one that does not, beside it, passes them on.
+    /// Whether any device issues requests; a device next to it that does not is a mapped device, which passes them on.
     fn any_active(&self) -> bool {
         self.devices.values().any(Device::is_active)
     }
@@ -219,7 +219,7 @@ impl Pairer {
         }
     }
 
-    /// Arrival of the oldest request that is still open: later ones may be put in order up to here.
+    /// Arrival of the oldest open request: completed requests may be sorted up to here.
     pub fn oldest_open(&self) -> Option<Nanos> {
         let any_active = self.any_active();
         let devices = self.devices.values().filter(|device| device.is_active() || !any_active);

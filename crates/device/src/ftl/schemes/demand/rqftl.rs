@@ -1,10 +1,10 @@
-//! RQFTL: runs of entries in memory, found by the range that they are in (Marcus et al., "Space-efficient FTL for mobile storage via tiny
+//! RQFTL: caches runs of map entries, found by the range that they are in (Marcus et al., "Space-efficient FTL for mobile storage via tiny
 //! neural nets", SYSTOR 2024).
 //!
-//! A run is a number of consecutive units that lie at consecutive places, or nowhere. A miss reads the page of the map and takes up the
-//! longest run around the unit in that page. What is written becomes a run, or a part of one that it continues; runs used longest ago make
-//! room. The paper finds a run by small neural nets, which are trained anew for changes. Here it is found in sorted lists, as only the
-//! memory that an index takes decides what the cache holds; `index_pct` states it.
+//! A run is a number of consecutive units that are stored at consecutive physical pages, or that are all unmapped. A miss reads the page
+//! of the map and caches the longest run around the unit in that page. Written data becomes a run, or extends the run that it continues;
+//! the least recently used runs are evicted. The paper finds a run by small neural nets, which are trained again after changes. Here it is
+//! found in sorted lists, because only the memory of the index decides what fits into the cache; `index_pct` states it.
 
 use super::cache::{
     CACHE_KB, HPB_PAGES, LOOKUP_NJ, LOOKUP_NS, Layout, MapCache, MapFigures, Policy, Stale, Wanted,
@@ -34,16 +34,16 @@ const INDEX_PCT: PolicySetting = PolicySetting {
     range: (0, 1000),
 };
 
-/// Bytes of a run: first unit, first place, number of units.
+/// Bytes of a run in memory: first unit, first physical page number, number of units.
 const RUN_BYTES: u64 = 10;
 
-/// A run: consecutive units of one page of the map that lie at consecutive places, or that all hold no data.
+/// A run: consecutive units of one page of the map with consecutive physical page numbers, or all unmapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Run {
     first: u32,
     count: u32,
     place: u32,
-    /// Whether the flash has it otherwise.
+    /// Whether it differs from the map on the flash (dirty).
     changed: bool,
 }
 
@@ -56,7 +56,7 @@ impl Run {
         if self.place == NOWHERE { NOWHERE } else { self.place + (unit - self.first) }
     }
 
-    /// Whether a unit at this place goes on behind the run.
+    /// Whether a unit at this physical page number continues the run.
     fn is_continued_at(self, place: u32) -> bool {
         if self.place == NOWHERE { place == NOWHERE } else { place == self.place + self.count }
     }
@@ -69,9 +69,9 @@ impl Run {
 /// A run in the list of its page.
 #[derive(Clone, Copy)]
 struct Indexed {
-    /// Its first unit, so that a search stays in the list.
+    /// Its first unit, so that a search needs only the list.
     first: u32,
-    /// Its place in the store.
+    /// Its index in the store.
     place: u32,
 }
 
@@ -79,7 +79,7 @@ struct Indexed {
 struct Ranges {
     layout: Layout,
     places: Places,
-    /// Most runs, and the memory for them.
+    /// Largest number of runs, and the memory for them.
     most: usize,
     budget: u64,
     runs: Links<Run>,
@@ -90,7 +90,7 @@ struct Ranges {
     last: (u32, u32),
 }
 
-/// No units.
+/// An empty run.
 const NO_RUN: (u32, u32) = (0, 0);
 
 impl Ranges {
@@ -115,14 +115,14 @@ impl Ranges {
         self.pages[self.layout.page(Lpn(unit)) as usize].partition_point(|run| run.first <= unit)
     }
 
-    /// Place of the run with a unit, which would be the last of the first `up_to` in the list of its page.
+    /// Index of the run with a unit, which could only be the last of the first `up_to` in the list of its page.
     #[inline]
     fn with(&self, unit: u32, up_to: usize) -> Option<u32> {
         let place = self.pages[self.layout.page(Lpn(unit)) as usize][up_to.checked_sub(1)?].place;
         (unit < self.runs.get(place).end()).then_some(place)
     }
 
-    /// Place of the run with a unit.
+    /// Index of the run with a unit.
     #[inline]
     fn find(&self, unit: u32) -> Option<u32> {
         self.with(unit, self.up_to(unit))
@@ -132,7 +132,7 @@ impl Ranges {
         self.places.number(core.lookup(Lpn(unit)))
     }
 
-    /// The longest run around a unit within a range, as the tables have it.
+    /// The longest run around a unit within a range, according to the tables.
     fn run_around(&self, core: &Core, unit: u32, range: Range<u32>) -> Run {
         let (number, count) = self.places.run(core, unit, range.end);
         let lookup = |other: u32| core.lookup(Lpn(other));
@@ -151,17 +151,17 @@ impl Ranges {
         Run { first: unit - down, count: down + count, place, changed: false }
     }
 
-    /// Puts a run in, in place of what there was of its units, and joins it to its neighbours where it goes on with them.
+    /// Inserts a run, replaces what was cached of its units, and merges it with adjacent runs that it continues.
     fn put(&mut self, run: Run) {
         self.put_at(run, self.up_to(run.first));
     }
 
-    /// Puts a run in whose first unit has `up_to` runs up to it.
+    /// Inserts a run; `up_to` runs of its list begin at or before its first unit.
     fn put_at(&mut self, mut run: Run, up_to: usize) {
         self.last = NO_RUN;
         let list = &mut self.pages[self.layout.page(Lpn(run.first)) as usize];
         let mut from = up_to;
-        // A run that reaches in from below keeps its beginning.
+        // An earlier run that overlaps the new one keeps its beginning.
         if let Some(Indexed { first, place }) = up_to.checked_sub(1).map(|at| list[at]) {
             let old = self.runs.get(place);
             if old.first < run.first && old.end() > run.end() {
@@ -216,13 +216,13 @@ impl Ranges {
 }
 
 impl MapCache for Ranges {
-    /// What is about to change stays as it is: the write puts a run of its own in.
+    /// Does nothing before a change, because the write inserts its own run.
     fn touch(&mut self, unit: Lpn, most: u32, _: bool) -> u32 {
         let (mut at, end) = (unit.0, unit.0 + most);
         while at < end {
             let (first, count) = self.last;
             if at.wrapping_sub(first) < count {
-                // It is the newest already.
+                // It is already the most recently used run.
                 at = first + count;
                 continue;
             }
@@ -234,7 +234,7 @@ impl MapCache for Ranges {
         at.min(end) - unit.0
     }
 
-    /// Gives up the runs used longest ago; changed ones are written back.
+    /// Evicts the least recently used runs; dirty ones are written back.
     fn make_room(&mut self, _: &Core, wanted: Option<Wanted>) -> Option<u32> {
         let most = self.most - usize::from(wanted.is_some());
         while self.runs.len() > most {
@@ -252,7 +252,7 @@ impl MapCache for Ranges {
         None
     }
 
-    /// Takes up the longest run around the unit of which nothing is in memory.
+    /// Caches the longest run around the unit of which no part is cached yet.
     fn load(&mut self, core: &Core, wanted: Wanted, _: bool) -> u32 {
         let unit = wanted.unit.0;
         let page = self.layout.page(wanted.unit);
@@ -281,7 +281,7 @@ impl MapCache for Ranges {
         }
     }
 
-    /// Everything that was written is in memory, whether its entries before still were or not.
+    /// Entries of written data are always cached, even if the old entries were not.
     fn wrote(&mut self, core: &Core, (first, units): (Lpn, u32), _: &mut Stale) {
         let end = first.0 + units;
         let mut from = first.0;
@@ -314,7 +314,7 @@ impl MapCache for Ranges {
         }
     }
 
-    /// The runs from the one used longest ago on.
+    /// The runs, from the least recently used one on.
     fn words(&self) -> Vec<u32> {
         let mut out = vec![self.runs.len() as u32];
         for place in self.runs.places(self.used) {
