@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Literal, TypedDict, cast
+from typing import Literal, cast
 
 import msgspec
 
@@ -44,17 +44,6 @@ from emmclab.studies.kinds.kind import Common, GridKind, Work
 _OF_THIS_RUN = re.compile(r"/dev/loop\d+|/\S*/\.emmclab-\w+/mount(?=\W)")
 #: Options of layers, which `run_cuts` takes.
 _SOFTWARE: tuple[Literal["layers", "layer_settings", "second"], ...] = ("layers", "layer_settings", "second")
-
-
-class _Verdict(TypedDict):
-    """The fields of a `CutResult` that sum it up."""
-
-    verdict: str
-    lost_at: str | None
-    lost_states: int
-    documented_states: int
-    lost: dict[str, bool]
-    first: FirstLoss
 
 
 class PowerCuts(GridKind):
@@ -191,8 +180,13 @@ def run_cuts(
 def _result(
     workload: str, layers: Sequence[str], kept: Kept, chosen: Options, found: Exploration
 ) -> CutResult:
-    """Return what came of an exploration."""
+    """Return the result of a cell: counts, the verdict, and the promises that states break, by level."""
     mode, level = workloads.sqlite_setting(workload) or (None, None)
+    findings, documented = found.findings(), found.findings(documented=True)
+    in_states = [one for one in findings if one.way != COMMANDS]
+    lost = sum(tally.broken for tally in found.verdicts.values())
+    word = LOST if lost else RULE if findings else DOCUMENTED if documented else KEPT
+    first = next(iter(in_states or findings or documented), None)
     return CutResult(
         journal_mode=mode,
         synchronous=level,
@@ -204,30 +198,16 @@ def _result(
         lies=kept.facts["lies"],
         cuts=found.covered["cuts"],
         states=found.states,
-        **_verdict(found),
-        findings=[shown(kept, chosen, one) for one in found.findings()],
-        documented=[shown(kept, chosen, one) for one in found.findings(documented=True)],
+        verdict=word,
+        lost_at=first.level if first is not None and word in (LOST, RULE) else None,
+        lost_states=lost,
+        documented_states=sum(tally.documented for tally in found.verdicts.values()),
+        lost={level: any(one.level == level for one in in_states) for level in LEVELS},
+        first=_first(first),
+        findings=[shown(kept, chosen, one) for one in findings],
+        documented=[shown(kept, chosen, one) for one in documented],
         host=host(),
     )
-
-
-def _verdict(found: Exploration) -> _Verdict:
-    """Sum up: the verdict, the lowest level that broke a promise, and how many states each level broke."""
-    findings, documented = found.findings(), found.findings(documented=True)
-    excused = sum(tally.documented for tally in found.verdicts.values())
-    in_states = [one for one in findings if one.way != COMMANDS]
-    lost = sum(tally.broken for tally in found.verdicts.values())
-    word = LOST if lost else RULE if findings else DOCUMENTED if documented else KEPT
-    first = next(iter(in_states or findings or documented), None)
-    return {
-        "verdict": word,
-        "lost_at": first.level if first is not None and word in (LOST, RULE) else None,
-        "lost_states": lost,
-        "documented_states": excused,
-        #: By level, whether a state shows that it broke a promise.
-        "lost": {level: any(one.level == level for one in in_states) for level in LEVELS},
-        "first": _first(first),
-    }
 
 
 def _first(one: Finding | None) -> FirstLoss:
