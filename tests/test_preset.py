@@ -354,6 +354,25 @@ def test_options_that_contradict_each_other_are_refused(
         assert word in done.stderr, (word, done.stderr)
 
 
+def test_a_file_without_an_option_is_refused_with_the_option_that_it_needs(tmp_path: Path) -> None:
+    debugfs(tmp_path / "ext_csd")
+    ufs(tmp_path / "ufshc")
+    (tmp_path / "own.toml").write_text(api.Device.preset("emmc51-tlc").to_toml())
+    (tmp_path / "words").write_text("no registers\n")
+    for word, hint in (
+        ("ext_csd", "write `emmclab preset --ext-csd ext_csd`"),
+        ("ufshc", "write `emmclab preset --ufs ufshc`"),
+        ("own.toml", "`--like own.toml`"),
+        ("emmc51-tlc", "`--like emmc51-tlc`"),
+        ("words", "with --ext-csd"),
+        ("gone", "with --ext-csd"),
+    ):
+        for more in ((), ("--ufs", "ufshc")):
+            done = emmclab("preset", word, *more, "-o", "my.toml", cwd=tmp_path)
+            assert done.returncode == 2 and not (tmp_path / "my.toml").exists()
+            assert f"`{word}` has no option" in done.stderr and hint in done.stderr, done.stderr
+
+
 def test_a_report_has_the_typed_fields_and_no_other(tmp_path: Path) -> None:
     dump = tmp_path / "ext_csd"
     dump.write_bytes(register())

@@ -56,6 +56,7 @@ def test_a_preset_is_made_of_a_recording_as_of_its_registers(tmp_path: Path) -> 
     path, dump = recorded(tmp_path / "phone.parquet", card()), tmp_path / "ext_csd"
     dump.write_text(register().hex())
     made = emmclab_json("preset", "--from", path, "--name", "same")
+    assert f"write `emmclab preset --from {path}`" in emmclab("preset", path).stderr
     direct = emmclab_json("preset", "--ext-csd", dump, "--name", "same")
     assert (made["like"], made["settings"]) == (direct["like"], direct["settings"])
     assert made["capacity_bytes"] == direct["capacity_bytes"]

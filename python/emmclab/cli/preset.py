@@ -14,12 +14,19 @@ from emmclab.cli.options import AsJson
 from emmclab.cli.outputs import PresetFile, PresetName
 from emmclab.cli.show_registers import show_preset
 from emmclab.cli.simulation import device_names
+from emmclab.devices.device import Device
+from emmclab.devices.register_files import is_recording
 from emmclab.devices.registers import Registers, registers
-from emmclab.errors import ConfigError
+from emmclab.errors import ConfigError, EmmclabError
 from emmclab.runtime.files import write_whole
 
 #: The option of each kind of device.
 _OPTIONS = {"emmc": "--ext-csd", "ufs": "--ufs"}
+#: The ways to give registers.
+_SOURCES = (
+    "name the EXT_CSD register of an eMMC with --ext-csd, the descriptors of a UFS with --ufs, or a "
+    "recording with --from"
+)
 
 
 def register(app: typer.Typer) -> None:
@@ -36,6 +43,8 @@ def register(app: typer.Typer) -> None:
 
 def preset(
     *,
+    # Only for a message that says which option the file needs.
+    word: Annotated[str | None, typer.Argument(metavar="FILE", hidden=True)] = None,
     ext_csd: Annotated[
         Path | None,
         typer.Option(
@@ -76,6 +85,8 @@ def preset(
     as_json: AsJson = False,
 ) -> None:
     """Make a device preset of what a real device says of itself in its registers."""
+    if word is not None:
+        raise _without_option(word)
     found = _read(ext_csd, ufs, recording)
     made = found.preset(like=like, name=name or (output.stem if output is not None else None))
     if output is not None:
@@ -102,6 +113,35 @@ def preset(
     )
 
 
+def _without_option(word: str) -> ConfigError:
+    """Say which option a file, or the name of a device, needs that was given without one."""
+    field = "FILE"
+    try:
+        found = registers(word)
+    except EmmclabError as unread:
+        if _is_device(word):
+            field = "--like"
+            hint = (
+                f"it is a device already, which `--device {word}` of other commands takes; with "
+                f"`--like {word}` it fills in what the registers of --ext-csd, --ufs or --from do not say"
+            )
+        else:
+            hint = f"{unread}; {_SOURCES}" if Path(word).exists() else _SOURCES
+    else:
+        field = "--from" if is_recording(Path(word)) else _OPTIONS[found.kind]
+        hint = f"it holds {found.standard} registers: write `emmclab preset {field} {word}`"
+    return ConfigError(f"`{word}` has no option", kind="config", field=field, hint=hint)
+
+
+def _is_device(word: str) -> bool:
+    """Whether a word names a preset or a device file."""
+    try:
+        Device.named(word)
+    except EmmclabError:
+        return False
+    return True
+
+
 def _read(ext_csd: Path | None, ufs: Path | None, recording: Path | None) -> Registers:
     """Read the registers of the one source that is given."""
     given = [path for path in (ext_csd, ufs, recording) if path is not None]
@@ -110,8 +150,7 @@ def _read(ext_csd: Path | None, ufs: Path | None, recording: Path | None) -> Reg
             "give the registers of one device" if given else "the registers of a device are missing",
             kind="config",
             field="--ext-csd",
-            hint="name the EXT_CSD register of an eMMC with --ext-csd, the descriptors of a UFS with --ufs, "
-            "or a recording with --from",
+            hint=_SOURCES,
         )
     found = registers(given[0])
     if recording is not None:

@@ -36,6 +36,14 @@ _PARQUET = b"PAR1"
 RegisterFile = tuple[str, bytes]
 
 
+def is_recording(source: Path) -> bool:
+    """Whether a file has the form of a recording."""
+    if not source.is_file():
+        return False
+    with source.open("rb") as file:
+        return file.read(len(_PARQUET)) == _PARQUET
+
+
 def register_files(source: Path) -> list[RegisterFile]:
     """Read the files with registers: the file itself, or those of a folder, an archive or a recording.
 
