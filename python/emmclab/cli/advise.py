@@ -259,7 +259,7 @@ def _show_together(console: Console, together: Deep) -> None:
             Text(" + ".join(taken(trial)) or "as it is"),
             figure.text(trial.figures[together.metric]),
             signed(together.change_pct(trial)),
-            f"{trial.figures[RAM] - base_kb:+,.0f}",
+            signed(trial.figures[RAM] - base_kb, 0),
             signed(together.change_pct(trial, CAPACITY)),
         )
     console.print(table)

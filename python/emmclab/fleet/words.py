@@ -8,6 +8,7 @@ from emmclab.fleet.comparison import ALPHA, Comparison
 from emmclab.fleet.distribution import LEAST_FOR_OUTLIERS, OUTLYING, POINTS
 from emmclab.fleet.figures import FIGURES
 from emmclab.fleet.summary import Outlier, Summary, shown
+from emmclab.runtime.signed import signed
 from emmclab.runtime.text_table import TextTable
 
 #: How an outlier is found.
@@ -47,7 +48,7 @@ def outliers(summary: Summary, most: int) -> TextTable:
         one = found[0]
         value, middle = shown(one.field, one.value), shown(one.field, one.median)
         others = ", ".join(other.field.label for other in found[1:])
-        rows.append([one.path, one.field.label, others, value, middle, f"{one.score:+.1f}"])
+        rows.append([one.path, one.field.label, others, value, middle, signed(one.score)])
     headings = ["Recording", "Farthest in", "Also in", "Value", "Median of group", "Score"]
     return TextTable("Outliers", headings, rows, 3)
 
@@ -89,7 +90,7 @@ def differences(comparison: Comparison) -> TextTable:
             one.field.text(one.before_median),
             one.field.text(one.after_median),
             one.change,
-            "–" if one.delta is None else f"{one.delta:+.2f} ({one.effect})",
+            "–" if one.delta is None else f"{signed(one.delta, 2)} ({one.effect})",
             _p(one.p),
             _p(one.corrected_p),
             "–" if one.needed is None else f"{one.needed:,}",

@@ -21,6 +21,7 @@ from emmclab.pages.plots.applications import FIGURES
 from emmclab.pages.plots.figure import Rows
 from emmclab.pages.theme import STATE_COLOURS
 from emmclab.runtime.files import write_whole
+from emmclab.runtime.signed import signed
 from emmclab.runtime.table_row import Row
 from emmclab.traces.made_types import MadeFrom
 
@@ -116,7 +117,7 @@ def _spread(runs: Sequence[AppResult]) -> str:
     if fastest is slowest or not fastest.runtime_s:
         return name
     more = 100 * (slowest.runtime_s / fastest.runtime_s - 1)
-    return f"{name}, {slowest.runtime_s:,.2f} s on {slowest.run_name} ({more:+.0f} %)"
+    return f"{name}, {slowest.runtime_s:,.2f} s on {slowest.run_name} ({signed(more, 0)} %)"
 
 
 def _bins(result: AppResult, lane: Lane) -> list[tuple[float, float, dict[str, int]]]:

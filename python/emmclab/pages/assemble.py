@@ -14,6 +14,7 @@ from emmclab.pages.head import Head, Provenance
 from emmclab.pages.library import library
 from emmclab.pages.plots import Figure, Rows
 from emmclab.pages.theme import DARK, LIGHT
+from emmclab.runtime.signed import signed
 
 #: Digits of figures on the page; more cannot be seen and would only make it larger.
 _DIGITS = 6
@@ -48,6 +49,7 @@ def assemble(
         undefined=jinja2.StrictUndefined,
     )
     environment.filters["cell"] = _cell
+    environment.filters["signed"] = signed
     figures = [figure for figure in figures if rows[figure.name] or not figure.optional]
     drawn = [_figure(figure, rows[figure.name], names, trace_names) for figure in figures]
     for figure in drawn:

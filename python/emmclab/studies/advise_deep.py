@@ -14,6 +14,7 @@ from emmclab.errors import ConfigError
 from emmclab.runtime.executors import Executor
 from emmclab.runtime.extras import library
 from emmclab.runtime.place import Place
+from emmclab.runtime.signed import signed
 from emmclab.studies.definition import Study
 from emmclab.studies.grid import Grid
 from emmclab.studies.run import StudyProgress
@@ -74,11 +75,11 @@ class Deep:
         if (best := self.best) is None or not taken(best):
             return f"Together: no combination of options improves the {ORDERS[self.by]}"
         names = " + ".join(taken(best))
-        line = f"Together: {names}: {self.change_pct(best):+.1f} % {ORDERS[self.by]}"
+        line = f"Together: {names}: {signed(self.change_pct(best))} % {ORDERS[self.by]}"
         if not self._is_told(best, self.base):
             line += ", not told apart from the device as it is"
         if single := self.single:
-            line += f"; the best one alone, {taken(single)[0]}: {self.change_pct(single):+.1f} %"
+            line += f"; the best one alone, {taken(single)[0]}: {signed(self.change_pct(single))} %"
             if single.values != best.values and not self._is_told(best, single):
                 line += ", not told apart"
         tested = len(seeds_of(best, self.metric)) > 1

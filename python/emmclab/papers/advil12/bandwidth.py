@@ -10,6 +10,7 @@ from typing import TypedDict
 
 from emmclab.devices.device import Device
 from emmclab.papers.measuring import Measurement, measure, table
+from emmclab.runtime.signed import signed
 from emmclab.studies.kept_types import Run
 from emmclab.studies.results import Results
 
@@ -86,7 +87,7 @@ def _others(found: dict[str, float]) -> dict[str, float]:
 def _said(found: dict[str, float], sign: str = "x") -> str:
     if sign == "x":
         return ", ".join(f"{name} {gain:.2f}x" for name, gain in found.items())
-    return ", ".join(f"{name} {100 * (gain - 1):+.1f} %" for name, gain in found.items())
+    return ", ".join(f"{name} {signed(100 * (gain - 1))} %" for name, gain in found.items())
 
 
 def _beside(results: Results, names: Iterable[str], over: str = "bare", sign: str = "x") -> str:
@@ -236,7 +237,7 @@ def advil_padding(results: Results) -> Measurement:
 def advil_hot_gain(results: Results) -> Measurement:
     """Figure 8, hot data on Phone_6H."""
     gain = 100 * (gain_of(results, DRAWN, over="padding") - 1)
-    return Measurement(f"{gain:+.1f} %", {"gain_pct": gain}, _beside(results, [DRAWN], "padding", "%"))
+    return Measurement(f"{signed(gain)} %", {"gain_pct": gain}, _beside(results, [DRAWN], "padding", "%"))
 
 
 @measure

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import cache
 from statistics import fmean, median
 
 from emmclab.papers.measuring import Measurement, measure
+from emmclab.runtime.signed import signed
 from emmclab.studies.kept_types import Run
 from emmclab.studies.results import Results
 from emmclab.traces.reading import bundled
@@ -120,9 +121,13 @@ def gains(
     )
 
 
-def _range(values: Iterable[float], sign: str = "") -> str:
+def _plain(value: float) -> str:
+    return f"{value:.1f}"
+
+
+def _range(values: Iterable[float], text: Callable[[float], str] = _plain) -> str:
     found = list(values)
-    return f"{min(found):{sign}.1f} to {max(found):{sign}.1f} %"
+    return f"{text(min(found))} to {text(max(found))} %"
 
 
 def _under_kernels(results: Results) -> str:
@@ -138,7 +143,7 @@ def _under_kernels(results: Results) -> str:
             }
             for grid in (BASE, AWARE)
         )
-        parts.append(f"under {kernel} {_range(faster(before, after).values(), '+')}")
+        parts.append(f"under {kernel} {_range(faster(before, after).values(), signed)}")
     return "; ".join(parts)
 
 
@@ -154,7 +159,7 @@ def journal_share(results: Results) -> Measurement:
     return Measurement(
         f"{median(shares.values()):.0f} % (median of {len(shares)} applications)",
         {"median_pct": median(shares.values())},
-        f"{_said(shares, '')}. Benchmarks of SQLite and of new files, which write little else, have "
+        f"{_said(shares, _plain)}. Benchmarks of SQLite and of new files, which write little else, have "
         f"{_range(benchmarks.values())}. Small synchronous writes decide: photos and packages write mostly "
         "data.",
     )
@@ -215,12 +220,12 @@ def gain(results: Results) -> Measurement:
     saved = [100 * found / (100 + found) for found in own.values()]
     alone = gains(results, AWARE, cpu_factor=0.0)
     return Measurement(
-        f"{_range(own.values(), '+')} on {DEVICES[0]}",
+        f"{_range(own.values(), signed)} on {DEVICES[0]}",
         {"least_pct": min(own.values()), "most_pct": max(own.values())},
         f"{_said(own)}. As time saved {_range(saved)}; of the time of requests alone "
-        f"{_range(alone.values(), '+')}. {_elsewhere(results, AWARE)}. "
+        f"{_range(alone.values(), signed)}. {_elsewhere(results, AWARE)}. "
         f"On {DEVICES[0]} {_under_kernels(results)}. "
-        f"Benchmarks {_range(gains(results, AWARE, names=BENCHMARKS).values(), '+')}. {_ASSUMED_CPU}",
+        f"Benchmarks {_range(gains(results, AWARE, names=BENCHMARKS).values(), signed)}. {_ASSUMED_CPU}",
     )
 
 
@@ -233,7 +238,7 @@ _ASSUMED_CPU = (
 def _elsewhere(results: Results, mode: str) -> str:
     """Return the gains of a mode on the devices that the claims are not judged on."""
     return "; ".join(
-        f"on {device} {_range(gains(results, mode, device).values(), '+')}" for device in DEVICES[1:]
+        f"on {device} {_range(gains(results, mode, device).values(), signed)}" for device in DEVICES[1:]
     )
 
 
@@ -263,8 +268,8 @@ def ideal(results: Results) -> Measurement:
     )
 
 
-def _said(found: dict[str, float], sign: str = "+") -> str:
-    return ", ".join(f"{name} {value:{sign}.1f} %" for name, value in found.items())
+def _said(found: dict[str, float], text: Callable[[float], str] = signed) -> str:
+    return ", ".join(f"{name} {text(value)} %" for name, value in found.items())
 
 
 @measure
@@ -312,7 +317,7 @@ def delta_gain(results: Results) -> Measurement:
     """Gain of logging only changed sectors."""
     own = gains(results, "delta")
     return Measurement(
-        f"{fmean(own.values()):+.1f} % (mean; {_range(own.values(), '+')})",
+        f"{signed(fmean(own.values()))} % (mean; {_range(own.values(), signed)})",
         {"mean_pct": fmean(own.values())},
         f"{_elsewhere(results, 'delta')}. Fewer sectors are no fewer programs where each "
         "of a few small "

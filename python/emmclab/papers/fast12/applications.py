@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from statistics import median
 
 from emmclab.apps.result_types import RequestGroup
 from emmclab.papers.measuring import Measurement, measure, table
+from emmclab.runtime.signed import signed
 from emmclab.studies.kept_types import Run
 from emmclab.studies.results import Results
 
@@ -143,7 +145,7 @@ def network(results: Results) -> Measurement:
     }
     most = max(change.values(), key=abs)
     return Measurement(
-        f"{min(change.values()):+.1f} to {max(change.values()):+.1f} %",
+        f"{signed(min(change.values()))} to {signed(max(change.values()))} %",
         {"most_pct": abs(most)},
         "How much longer it takes over WiFi. Below 0 it is faster: the network decides when write-back meets "
         "a sync, and on these cards one such meeting takes seconds. Medians over the cards of all "
@@ -186,7 +188,7 @@ def random_time(results: Results) -> Measurement:
         f"{min(shares.values()):.0f} to {max(shares.values()):.0f} % of the time of writes; {ratio:.2f} "
         "sequential writes for a random one",
         {"least_pct": min(shares.values())},
-        f"{_said(shares, '.0f')}.",
+        f"{_said(shares, '{:.0f}'.format)}.",
     )
 
 
@@ -206,11 +208,11 @@ def speed_class(results: Results) -> Measurement:
             [(classes[vendor], -seconds(runs[card])) for vendor, card in CARDS.items()]
         )
     return Measurement(
-        f"{min(found.values()):+.2f} to {max(found.values()):+.2f}",
+        f"{signed(min(found.values()), 2)} to {signed(max(found.values()), 2)}",
         {"most": max(found.values())},
         "Spearman's, of eight cards; 1 if a higher class is always faster. The fastest two cards are of "
-        f"class 2 and 4. {_said(found, '+.2f', '')}. With log blocks {min(open_.values()):+.2f} to "
-        f"{max(open_.values()):+.2f}.",
+        f"class 2 and 4. {_said(found, partial(signed, digits=2), '')}. With log blocks "
+        f"{signed(min(open_.values()), 2)} to {signed(max(open_.values()), 2)}.",
     )
 
 
@@ -245,8 +247,8 @@ def spreads(results: Results) -> Measurement:
     return Measurement(
         f"{min(found.values()):.0f} to {max(found.values()):,.0f} %",
         {"least_pct": min(found.values()), "most_pct": max(found.values())},
-        f"{_said(found, ',.0f')}. With log blocks {_said(open_, ',.0f')}. What the scheme of a "
-        "card does where one place is rewritten decides more than its published figures.",
+        f"{_said(found, '{:,.0f}'.format)}. With log blocks {_said(open_, '{:,.0f}'.format)}. What the "
+        "scheme of a card does where one place is rewritten decides more than its published figures.",
     )
 
 
@@ -295,12 +297,12 @@ def processor(results: Results) -> Measurement:
     return Measurement(
         f"{min(found.values()):.2f} to {max(found.values()):.2f}",
         {"least": min(found.values())},
-        f"{_said(found, '.2f', '')}; on cores alone {_said(on_cores, '.2f', '')}. The prices are assumed: "
-        "the driver of Linux 2.6.35 asks a card every 100 us whether a write is done, 20 us of the core each "
-        "time; a progress indicator takes 1 ms of the core 20 times a second; a switch of threads 10 us. "
+        f"{_said(found, '{:.2f}'.format, '')}; on cores alone {_said(on_cores, '{:.2f}'.format, '')}. "
+        "The prices are assumed: the driver of Linux 2.6.35 asks a card every 100 us whether a write is "
+        "done, 20 us of the core each time; a progress indicator takes 1 ms of the core 20 times a second; a switch of threads 10 us. "
         "That a slower card then costs more follows from the mechanisms; their size is not published.",
     )
 
 
-def _said(found: Mapping[str, float], form: str = "+.1f", unit: str = " %") -> str:
-    return ", ".join(f"{name} {value:{form}}{unit}" for name, value in found.items())
+def _said(found: Mapping[str, float], text: Callable[[float], str] = signed, unit: str = " %") -> str:
+    return ", ".join(f"{name} {text(value)}{unit}" for name, value in found.items())

@@ -12,6 +12,7 @@ from emmclab.papers.advil12.bandwidth import lengths
 from emmclab.papers.dsn17.journaling import APPLICATIONS, AWARE, BASE, BOUND, DEVICES, over_ideal
 from emmclab.papers.iiswc15.implications import HELPS_PCT, by_input, helps, queued_changes, waf_by_pages
 from emmclab.papers.iiswc15.readings import EIGHT, FOUR, HYBRID, PRIMARY, mean_responses, over_8ps
+from emmclab.runtime.signed import signed
 from emmclab.studies.kept_types import Run
 from emmclab.studies.results import Results
 from emmclab.traces.profile import Profile
@@ -68,7 +69,7 @@ def queues_help(results: Results) -> Found:
     changes = queued_changes(results)
     helped = helps(changes.values())
     return Found(
-        f"They do: the mean response changes by {median(changes.values()):+.1f} % (median), and falls by "
+        f"They do: the mean response changes by {signed(median(changes.values()))} % (median), and falls by "
         f"more than {HELPS_PCT:g} % in {helped} of {len(changes)} workloads. Few requests meet others, but "
         "those that do wait for a whole request.",
         _rows({"32 requests at once": changes}),
@@ -150,7 +151,7 @@ def logging_wal(results: Results) -> Found:
         name: 100 * (bare[name]["run"]["simulated_s"] / run["run"]["simulated_s"] - 1)
         for name, run in advil.items()
     }
-    said = ", ".join(f"{name} {share:.0f} % ({gain[name]:+.0f} %)" for name, share in logged.items())
+    said = ", ".join(f"{name} {share:.0f} % ({signed(gain[name], 0)} %)" for name, share in logged.items())
     return Found(
         f"Share of the writes that is logged, and bandwidth gained: {said}.",
         _rows({"logged, % of writes": logged, "bandwidth gained, %": gain}),

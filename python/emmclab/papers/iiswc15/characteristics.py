@@ -6,6 +6,7 @@ import itertools
 import statistics
 
 from emmclab.papers.measuring import Measurement, measure, rate_by_size, share, table
+from emmclab.runtime.signed import signed
 from emmclab.studies.results import Results
 
 #: Limits that are themselves figures of a table are widened by this, points: what the no-wait column rounds
@@ -179,8 +180,8 @@ def size_decides(results: Results) -> Measurement:
     low, high = (pick(found, key=lambda name: found[name]) for pick in (min, max))
     strong = sum(value >= _STRONG for value in found.values())
     return Measurement(
-        f"median {statistics.median(found.values()):+.2f}, {found[low]:+.2f} ({low}) to {found[high]:+.2f} "
-        f"({high}); {strong} of {len(found)} at least {_STRONG}",
+        f"median {signed(statistics.median(found.values()), 2)}, {signed(found[low], 2)} ({low}) to "
+        f"{signed(found[high], 2)} ({high}); {strong} of {len(found)} at least {_STRONG}",
         {"median": statistics.median(found.values())},
         "Spearman's rank correlation of size and response time of each request, by trace.",
     )

@@ -19,6 +19,7 @@ from emmclab.papers.iiswc15.readings import (
     readings,
     reductions,
 )
+from emmclab.runtime.signed import signed
 from emmclab.studies.results import Results
 from emmclab.traces.published import published
 
@@ -89,7 +90,7 @@ def _eight(results: Results) -> tuple[str, str]:
         f"4 KB from any address: hybrid pages then respond {gains:.1f} % faster than 8 KB pages and use "
         f"space {points:.1f} points better (means). Where 8 KB pages begin at multiples of 8 KB, and a part "
         f"of one is read, changed and written, it is {aligned:.1f} % and {aligned_points:.1f} points. Over "
-        f"all readings the gain in time is {min(spread):+.1f} to {max(spread):+.1f} %.",
+        f"all readings the gain in time is {signed(min(spread))} to {signed(max(spread))} %.",
     )
 
 
@@ -97,7 +98,7 @@ def _single_application(results: Results) -> tuple[str, str]:
     plane = Reading("both", "programmed", "open")
     gains = reductions(results, plane)
     losers = [
-        f"{name} ({gain:+.1f} %)"
+        f"{name} ({signed(gain)} %)"
         for name, gain in sorted(gains.items(), key=lambda item: item[1])
         if gain < 0
     ]
@@ -118,8 +119,8 @@ def _ratio_or_difference(results: Results) -> tuple[str, str]:
         "Figure 9's percentages look like differences, not ratios",
         f"The published +24.2 % and +13.1 % fit a difference of normalised utilisations ({max(points):.1f} "
         "and "
-        f"{statistics.mean(points):.1f} points here) better than a ratio (+{max(ratio):.1f} and "
-        f"+{statistics.mean(ratio):.1f} %).",
+        f"{statistics.mean(points):.1f} points here) better than a ratio ({signed(max(ratio))} and "
+        f"{signed(statistics.mean(ratio))} %).",
     )
 
 

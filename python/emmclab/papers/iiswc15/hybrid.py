@@ -21,6 +21,7 @@ from emmclab.papers.iiswc15.readings import (
     utilisation,
 )
 from emmclab.papers.measuring import Measurement, measure, simulated
+from emmclab.runtime.signed import signed
 from emmclab.studies.results import Results
 from emmclab.traces.reading import read
 
@@ -139,10 +140,10 @@ def hybrid_against_8ps(results: Results) -> Measurement:
     low, high = (of(spread, key=lambda one: spread[one]) for of in (min, max))
     mean = statistics.mean(gains.values())
     return Measurement(
-        f"hybrid {mean:+.1f} % shorter (mean); at most {gains[name]:+.1f} % ({name})",
+        f"hybrid {signed(mean)} % shorter (mean); at most {signed(gains[name])} % ({name})",
         {"mean": mean},
-        f"With 8 KB pages that are aligned {statistics.mean(aligned.values()):+.1f} %. Over all "
-        f"{len(spread)} readings {spread[low]:+.1f} ({low}) to {spread[high]:+.1f} % ({high}).",
+        f"With 8 KB pages that are aligned {signed(statistics.mean(aligned.values()))} %. Over all "
+        f"{len(spread)} readings {signed(spread[low])} ({low}) to {signed(spread[high])} % ({high}).",
     )
 
 
@@ -151,7 +152,7 @@ def _utilisation(results: Results, best: bool) -> Measurement:
     found = over_8ps(results)
     aligned = of(over_8ps(results, EIGHT_ALIGNED)["points"])
     value, ratio = of(found["points"]), of(found["ratio"])
-    text, values = f"+{value:.1f} points", {"points": value}
+    text, values = f"{signed(value)} points", {"points": value}
     if best:
         name = results.applications[found["points"].index(value)]
         text += f" ({name})"
@@ -160,7 +161,7 @@ def _utilisation(results: Results, best: bool) -> Measurement:
     return Measurement(
         text,
         values,
-        f"As a ratio it is {ratio:+.1f} %. With 8 KB pages that are aligned +{aligned:.1f} points.",
+        f"As a ratio it is {signed(ratio)} %. With 8 KB pages that are aligned {signed(aligned)} points.",
     )
 
 

@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable
 from emmclab.devices.device import Device
 from emmclab.devices.result import at
 from emmclab.papers.measuring import Measurement, measure, table
+from emmclab.runtime.signed import signed
 from emmclab.studies.kept_types import Run
 from emmclab.studies.results import Results
 
@@ -69,7 +70,7 @@ def _workloads(results: Results, names: Iterable[str]) -> list[str]:
 
 def _said(results: Results, values: dict[str, float], unit: str) -> str:
     """Return the values of recorded traces in words."""
-    parts = [f"{name} {values[name]:+.1f} {unit}" for name in results.recorded if name in values]
+    parts = [f"{name} {signed(values[name])} {unit}" for name in results.recorded if name in values]
     return f" Recorded: {', '.join(parts)}." if parts else ""
 
 
@@ -179,8 +180,8 @@ def ram_for_data(results: Results) -> Measurement:
         "read units were there",
         {"write_hit": write_hit, "read_hit": read_hit},
         f"A write buffer gains little by hits: it answers before the flash is programmed, and the mean "
-        f"response changes by {statistics.median(gains[name] for name in names):+.0f} % (median); a "
-        f"read cache of the same size changes it by {statistics.median(read_gains):+.1f} %. Data in a "
+        f"response changes by {signed(statistics.median(gains[name] for name in names), 0)} % (median); a "
+        f"read cache of the same size changes it by {signed(statistics.median(read_gains))} %. Data in a "
         "write buffer is lost with the power. Hits follow from the temporal locality of Table IV and from "
         "assumed "
         "distances of reuse." + _said(results, gains, "% mean response with a write buffer"),
@@ -230,14 +231,14 @@ def slc_for_small_writes(results: Results) -> Measurement:
         gains = {name: change_pct(base[name], half[name]) for name in half}
         faster, median = _faster(gains, names)
         values[f"faster_{state}"] = float(faster)
-        parts.append(f"{state}: {faster} of {len(names)} faster, median {median:+.1f} %")
+        parts.append(f"{state}: {faster} of {len(names)} faster, median {signed(median)} %")
         cached, median = _faster({name: change_pct(base[name], cache[name]) for name in cache}, names)
         waf, of_half, of_cache = (
             statistics.median(runs[name]["write_amplification"]["waf"] for name in names)
             for runs in (base, half, cache)
         )
         notes.append(
-            f"{state}: {cached} of {len(names)} faster, median {median:+.1f} %, WAF {waf:.2f} -> "
+            f"{state}: {cached} of {len(names)} faster, median {signed(median)} %, WAF {waf:.2f} -> "
             f"{of_cache:.2f} (with half of the pages {of_half:.2f})"
         )
         if state == "new":
@@ -291,7 +292,7 @@ def parallel_queues(results: Results) -> Measurement:
     _, median = _faster(changes, names)
     waits = [100 * base[name]["waits"]["queue_ms"] / _mean_ms(base[name]) for name in names]
     return Measurement(
-        f"faster by more than {HELPS_PCT:g} % in {helped} of {len(names)}, median {median:+.1f} %",
+        f"faster by more than {HELPS_PCT:g} % in {helped} of {len(names)}, median {signed(median)} %",
         {"helped": float(helped)},
         "With 32 requests inside the device at once. Few requests meet others, but these wait: "
         f"{statistics.median(waits):.0f} % of the mean response time is the wait for earlier ones (median)."
@@ -314,11 +315,11 @@ def packing(results: Results) -> Measurement:
     gains = packing_gains(results)
     fitted = gains.pop(_FITTED_TO_FIGURE_3)
     faster = sum(gain > HELPS_PCT for gain in gains.values())
-    said = ", ".join(f"{device} {gain:+.1f} %" for device, gain in gains.items())
+    said = ", ".join(f"{device} {signed(gain)} %" for device, gain in gains.items())
     return Measurement(
         f"faster by more than {HELPS_PCT:g} % on {faster} of {len(gains)}: {said}",
         {"faster": float(faster)},
-        f"{_FITTED_TO_FIGURE_3} gains {fitted:+.1f} %: only programs in parallel meet its Figure 3, and a "
+        f"{_FITTED_TO_FIGURE_3} gains {signed(fitted)} %: only programs in parallel meet its Figure 3, and a "
         "longer command reaches more planes of it.",
     )
 

@@ -7,6 +7,7 @@ import statistics
 from emmclab.devices.result import at
 from emmclab.papers.phones.judging import NO, STILL, Finding, by_majority, of_parts
 from emmclab.papers.phones.runs import UFS, by_input, mean_ms, on_new
+from emmclab.runtime.signed import signed
 from emmclab.studies.kept_types import Run
 from emmclab.studies.results import Results
 
@@ -119,7 +120,9 @@ def _slc(results: Results) -> Finding:
         gains = [_change_pct(without[name], boosted[name]) for name in without]
         faster = sum(gain < 0 for gain in gains)
         verdicts.append(by_majority(faster, len(gains)))
-        said.append(f"{state}: {faster} of {len(gains)} faster, {statistics.median(gains):+.0f} % (median)")
+        said.append(
+            f"{state}: {faster} of {len(gains)} faster, {signed(statistics.median(gains), 0)} % (median)"
+        )
     return Finding(
         id="slc",
         number=5,
