@@ -299,8 +299,9 @@ def processor(results: Results) -> Measurement:
         {"least": min(found.values())},
         f"{_said(found, '{:.2f}'.format, '')}; on cores alone {_said(on_cores, '{:.2f}'.format, '')}. "
         "The prices are assumed: the driver of Linux 2.6.35 asks a card every 100 us whether a write is "
-        "done, 20 us of the core each time; a progress indicator takes 1 ms of the core 20 times a second; a switch of threads 10 us. "
-        "That a slower card then costs more follows from the mechanisms; their size is not published.",
+        "done, 20 us of the core each time; a progress indicator takes 1 ms of the core 20 times a "
+        "second; a switch of threads 10 us. That a slower card then costs more follows from the "
+        "mechanisms; their size is not published.",
     )
 
 
