@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
+import re
+import struct
+import subprocess
+import sys
+import termios
 import threading
 import time
 
@@ -114,3 +121,60 @@ def test_the_time_left_is_estimated_only_after_several_tasks(
     assert "left" not in capsys.readouterr().err
     counter(3, 9, 0)
     assert ", about " in capsys.readouterr().err
+
+
+#: Meters of work with a name as long as people give them, which are told something as soon as they begin.
+METERS = """
+import time
+from emmclab.cli import meter, study_meter
+from emmclab.studies.sweep import Progress
+meter._SILENCE_S = study_meter._SILENCE_S = 0.0
+name = "simulate messages-of-the-second-of-november.parquet on a-phone-of-2021-with-new-flash"
+for what in (name, "read"):
+    with meter.Meter(what) as one:
+        for done in (30, 60):
+            one(done << 20, 100 << 20, 7_654_321)
+            time.sleep(0.3)
+    with study_meter.StudyMeter(what) as study:
+        for done in (30, 60):
+            study(Progress(done, 1_200, 20, 3, 1, 0.5, 3.0, 1))
+            time.sleep(0.3)
+    with meter.Counter(what, "simulations of options") as counter:
+        for done in (30, 60):
+            time.sleep(0.2)
+            counter(done, 1_200, 20, ", 12 findings")
+"""
+
+
+@pytest.mark.parametrize("width", [80, 60])
+def test_a_line_of_progress_fits_the_terminal_and_no_part_of_it_is_cut(width: int) -> None:
+    terminal, its_end = os.openpty()
+    fcntl.ioctl(its_end, termios.TIOCSWINSZ, struct.pack("HHHH", 24, width, 0, 0))
+    environment = {key: value for key, value in os.environ.items() if key not in ("COLUMNS", "NO_COLOR")}
+    with subprocess.Popen(
+        [sys.executable, "-c", METERS], stdin=its_end, stdout=its_end, stderr=its_end, env=environment
+    ) as run:
+        os.close(its_end)
+        written = b""
+        try:
+            while part := os.read(terminal, 65_536):
+                written += part
+        except OSError:
+            # The other end is closed.
+            pass
+    os.close(terminal)
+    assert run.returncode == 0, written.decode()
+    text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", written.decode())
+    lines = {line.rstrip() for line in re.split(r"[\r\n]+", text) if line.strip()}
+    parts = (
+        r"\d+ %|7,654,321 requests|[\d.]+ M/s|\d+ of 1,200 (cells|simulations of options)|12 findings|"
+        r"20 were finished before|3 failed|1 set aside|about \d+ (s|min|h) left|\d+ s so far"
+    )
+    for line in lines:
+        assert len(line) <= width, line
+        behind = re.sub(r"^(simulate.*?flash|sim.*…[^:]*|read)[ █▏▎▍▌▋▊▉]*:? *", "", line)
+        assert all(re.fullmatch(parts, part) for part in behind.split(", ")), line
+    told = "\n".join(lines)
+    for word in ("60 %, 7,654,321 requests", "60 of 1,200 cells", "60 of 1,200 simulations"):
+        assert told.count(word) >= 2, told
+    assert " M/s" in told and "3 failed, 1 set aside" in told and ("█" in told) == (width == 80), told

@@ -7,7 +7,7 @@ import time
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from emmclab.cli.console import stderr
+from emmclab.cli.progress_line import Part, columns, fitted, live_line
 from emmclab.cli.working import Working, length
 
 if TYPE_CHECKING:
@@ -46,12 +46,12 @@ class Meter(Working):
         self._told = f", {requests:,} requests"
         if now < self._next:
             return
-        rate = f"{requests:,} requests, {speed(requests / (now - self._started))}"
         if sys.stderr.isatty():
             self._next = now + 0.1
-            self._update_bar(done, total, rate)
+            self._update_bar(done, total, requests)
         else:
             self._next = now + _LINE_S
+            rate = f"{requests:,} requests, {speed(requests / (now - self._started))}"
             share = f"{100 * done / total:.0f} %, " if total else ""
             self.speak(f"{self.what}: {share}{rate}")
 
@@ -63,29 +63,18 @@ class Meter(Working):
     def _done(self) -> str:
         return f"{super()._done()}{self._told}"
 
-    def _update_bar(self, done: int, total: int | None, rate: str) -> None:
+    def _update_bar(self, done: int, total: int | None, requests: int) -> None:
         if self._bar is None:
-            from rich.progress import (
-                BarColumn,
-                Progress,
-                TaskProgressColumn,
-                TextColumn,
-                TimeElapsedColumn,
-                TimeRemainingColumn,
-            )
-
-            columns = (
-                TextColumn("{task.description}", markup=False),
-                BarColumn(),
-                TaskProgressColumn(),
-                TextColumn("{task.fields[rate]}", markup=False),
-                TimeElapsedColumn(),
-                TimeRemainingColumn(),
-            )
-            self._bar = Progress(*columns, console=stderr(), transient=True)
+            self._bar = live_line(self.what, transient=True)
             self._bar.start()
-            self._bar.add_task(self.what, rate=rate)
-        self._bar.update(self._bar.task_ids[0], completed=done, total=total, rate=rate)
+            self._bar.add_task(self.what, parts=())
+        task = self._bar.tasks[0]
+        parts = (
+            Part(f"{requests:,} requests", 4),
+            Part(speed(requests / (time.monotonic() - self._started)), 2),
+            Part(remaining(task.time_remaining).removeprefix(", "), 3),
+        )
+        self._bar.update(task.id, completed=done, total=total, parts=parts)
 
 
 def speed(per_s: float) -> str:
@@ -108,8 +97,8 @@ class Counter(Working):
         self.tasks = tasks
         self._last = self._started
         self._is_over = False
-        #: The last printed line, without the time.
-        self._line = ""
+        #: The parts as they were last printed, without the time.
+        self._parts: list[Part] = []
 
     def __call__(self, done: int, total: int, before: int, found: str = "") -> None:
         """Update the meter: tasks done, total, reused, and findings so far."""
@@ -120,29 +109,39 @@ class Counter(Working):
         if self._is_over or (not terminal and now - self._started < _SILENCE_S):
             return
         self._last, self._is_over = now, done >= total
-        earlier = f", {before:,} were finished before" if before else ""
         ran = done - before
         is_known = ran >= _LEAST_TASKS
         left = remaining((now - self._started) / ran * (total - done) if is_known else None)
-        self._line = f"{self.what}: {done:,} of {total:,} {self.tasks}{found}{earlier}"
-        self._print(f"{self._line}{left}")
+        self._parts = [
+            Part(f"{done:,} of {total:,} {self.tasks}", 4),
+            Part(found.removeprefix(", "), 3),
+            Part(f"{before:,} were finished before" if before else "", 1),
+        ]
+        self._print(Part(left.removeprefix(", "), 2))
 
-    def _print(self, line: str) -> None:
+    def _print(self, last: Part) -> None:
         self._spoke = time.monotonic()
-        terminal = sys.stderr.isatty()
-        end = "\r" if terminal and not self._is_over else "\n"
-        # On a terminal a shorter line has to overwrite the previous one completely.
-        print(f"{line:<79}" if terminal else line, end=end, file=sys.stderr, flush=True)
+        parts = [*self._parts, last]
+        if sys.stderr.isatty():
+            # A shorter line has to cover the one before; the last one stays, and is whole.
+            width = columns() - 1
+            line = f"{self._whole(parts) if self._is_over else fitted(self.what, parts, width):<{width}}"
+        else:
+            line = self._whole(parts)
+        print(
+            line, end="\r" if sys.stderr.isatty() and not self._is_over else "\n", file=sys.stderr, flush=True
+        )
+
+    def _whole(self, parts: list[Part]) -> str:
+        return f"{self.what}: {', '.join(part.text for part in parts if part.text)}"
 
     def _beat(self) -> None:
-        # Work after the last task gets a line of its own.
-        known = self._line if self._line and not self._is_over else self.what
-        separator = ", " if known == self._line else ": "
-        line = f"{known}{separator}{length(time.monotonic() - self._started)} so far{self._done()}"
+        # What follows the last task is work of its own, on a line of its own.
+        so_far = Part(f"{length(time.monotonic() - self._started)} so far{self._done()}", 2)
         if self._is_over:
-            self.speak(line)
+            self.speak(self._whole([so_far]))
         else:
-            self._print(line)
+            self._print(so_far)
 
 
 def remaining(left_s: float | None) -> str:

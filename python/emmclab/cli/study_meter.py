@@ -7,8 +7,8 @@ import time
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from emmclab.cli.console import stderr
 from emmclab.cli.meter import remaining
+from emmclab.cli.progress_line import Part, live_line
 from emmclab.cli.working import Working, length
 
 if TYPE_CHECKING:
@@ -67,34 +67,29 @@ class StudyMeter(Working):
         return f"{super()._done()}{self._told}"
 
     def _update_bar(self, progress: Progress) -> None:
-        from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
-        from rich.progress import Progress as Bar
-
         if self._bar is None:
-            columns = (
-                TextColumn("{task.description}", markup=False),
-                BarColumn(),
-                TextColumn("{task.fields[said]}", markup=False),
-                TimeElapsedColumn(),
-            )
-            self._bar = Bar(*columns, console=stderr())
+            self._bar = live_line(self.what, transient=False)
             self._bar.start()
-            self._bar.add_task(self.what, said="")
-        said = f"{counted(progress)}{remaining(progress.left_s)}"
-        task = self._bar.task_ids[0]
-        self._bar.update(task, completed=progress.done, total=progress.total, said=said)
+            self._bar.add_task(self.what, parts=())
+        parts = [*_counts(progress), Part(remaining(progress.left_s).removeprefix(", "), 3)]
+        self._bar.update(self._bar.task_ids[0], completed=progress.done, total=progress.total, parts=parts)
+
+
+def _counts(progress: Progress) -> list[Part]:
+    """Return the numbers of cells, the important ones last to be left out."""
+    parts = [Part(f"{progress.done:,} of {progress.total:,} cells", 5)]
+    if progress.before:
+        parts.append(Part(f"{progress.before:,} were finished before", 2))
+    if progress.failed:
+        parts.append(Part(f"{progress.failed:,} failed", 4))
+    if progress.quarantined:
+        parts.append(Part(f"{progress.quarantined:,} set aside", 4))
+    return parts
 
 
 def counted(progress: Progress) -> str:
     """Return the numbers of finished, failed and crashed cells."""
-    parts = [f"{progress.done:,} of {progress.total:,} cells"]
-    if progress.before:
-        parts.append(f"{progress.before:,} were finished before")
-    if progress.failed:
-        parts.append(f"{progress.failed:,} failed")
-    if progress.quarantined:
-        parts.append(f"{progress.quarantined:,} set aside")
-    return ", ".join(parts)
+    return ", ".join(part.text for part in _counts(progress))
 
 
 def estimated(progress: Progress) -> str:

@@ -1,0 +1,123 @@
+"""A line of progress that fits the terminal: names are shortened, then the least important parts left out."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from emmclab.cli.bars import bar
+from emmclab.cli.working import length
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
+
+#: Columns of a terminal that does not say how many it has.
+_COLUMNS = 80
+#: The least and the largest width of the bar.
+_LEAST_BAR, _MOST_BAR = 10, 40
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part of a line, and how important it is: parts of a lower rank are left out before others."""
+
+    text: str
+    rank: int
+
+
+def columns() -> int:
+    """Return the width of the terminal of stderr."""
+    told = os.environ.get("COLUMNS", "")
+    if told.isdigit() and int(told):
+        return int(told)
+    try:
+        return os.get_terminal_size(sys.stderr.fileno()).columns or _COLUMNS
+    except (OSError, ValueError):
+        return _COLUMNS
+
+
+def fitted(what: str, parts: Sequence[Part], width: int) -> str:
+    """Return a line of at most `width` columns, of the name of the work and the parts that find room.
+
+    A name that takes more than half of the line is shortened in its middle. The most important part stays.
+
+    >>> parts = [Part("40 of 90 cells", 3), Part("2 failed", 2), Part("about 3 min left", 1)]
+    >>> print(fitted("queue-depth-of-phones", parts, 66))
+    queue-depth-of-phones: 40 of 90 cells, 2 failed, about 3 min left
+    >>> print(fitted("queue-depth-of-phones", parts, 42))
+    queue-depth-of-phones: 40 of 90 cells
+    >>> print(fitted("queue-depth-of-phones", parts, 30))
+    queu…of-phones: 40 of 90 cells
+    """
+    kept = [part for part in parts if part.text]
+    name = min(_cells(what), width // 2)
+    while len(kept) > 1 and name + _cells(_behind(kept)) > width:
+        least = min(part.rank for part in kept)
+        kept.remove(next(part for part in reversed(kept) if part.rank == least))
+    behind = _behind(kept)
+    return f"{_shortened(what, width - _cells(behind))}{behind}"
+
+
+def _behind(parts: Sequence[Part]) -> str:
+    return f": {', '.join(part.text for part in parts)}" if parts else ""
+
+
+def _cells(text: str) -> int:
+    from rich.cells import cell_len
+
+    return cell_len(text)
+
+
+def _shortened(text: str, width: int) -> str:
+    """Leave out the middle of a text that is longer than `width` columns; its end tells names apart."""
+    if _cells(text) <= width:
+        return text
+    head, tail = "", ""
+    for character in text:
+        if _cells(head + character) > (width - 1) // 3:
+            break
+        head += character
+    for character in reversed(text):
+        if _cells(head) + 1 + _cells(character + tail) > width:
+            break
+        tail = character + tail
+    return f"{head}…{tail}"
+
+
+def bar_line(what: str, parts: Sequence[Part], share: float | None, width: int) -> str:
+    """Return the line with a bar in front of the parts, as long as there is room for it.
+
+    >>> print(bar_line("read", [Part("7,000 requests", 1)], 0.5, 40))
+    read ██████        50 %, 7,000 requests
+    """
+    if share is None:
+        return fitted(what, parts, width)
+    line = fitted(what, [Part(f"{100 * share:.0f} %", 100), *parts], width)
+    room = min(width - _cells(line) - 1, _MOST_BAR)
+    if room < _LEAST_BAR:
+        return line
+    # A line with so much room has the whole name.
+    drawn = bar(share, 1.0, room - 1)
+    return f"{what} {drawn:<{room}} {line[len(what) + 2 :]}"
+
+
+def live_line(what: str, *, transient: bool) -> Progress:
+    """Return a line on stderr that `rich` keeps at the bottom; its task has the field `parts`."""
+    from rich.progress import Progress, ProgressColumn, Task
+    from rich.text import Text
+
+    from emmclab.cli.console import stderr
+
+    class Line(ProgressColumn):
+        """The whole line: columns of their own would be cut where there is no room for all."""
+
+        def render(self, task: Task) -> Text:
+            elapsed = Part(f"{length(task.elapsed or 0.0)} so far", 1)
+            share = None if not task.total else min(task.completed / task.total, 1.0)
+            line = bar_line(what, [*task.fields["parts"], elapsed], share, columns() - 1)
+            return Text(line, no_wrap=True)
+
+    return Progress(Line(), console=stderr(), transient=transient)
