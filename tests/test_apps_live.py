@@ -17,6 +17,7 @@ import pytest
 
 from conftest import COMMAND, PATIENCE_S, emmclab, emmclab_json, environment, need
 from emmclab.apps.closed_loop import application_text, applications, learn_application
+from emmclab.apps.result_types import LearnedTime
 
 #: A program that is quick on a real clock.
 _PROGRAM = """
@@ -301,6 +302,30 @@ def test_each_program_of_a_loop_in_a_shell_is_learned(strace: str, tmp_path: Pat
     )
     assert fast["file_syncs"] == slow["file_syncs"] == 8
     assert slow["runtime_ns"] > fast["runtime_ns"]
+
+
+def test_a_shell_that_sleeps_or_leaves_its_children_is_not_learned_in_silence(
+    strace: str, tmp_path: Path
+) -> None:
+    need("dd")
+    write = f"dd if=/dev/zero of={tmp_path / 'x'} bs=4k count=200 oflag=sync"
+    log, file = tmp_path / "a.strace", tmp_path / "a.toml"
+    _traced(strace, log, "sh", "-c", f"sleep 1; {write}; sleep 1")
+    refused = emmclab("apps", "learn", log, "-o", file)
+    assert refused.returncode == 2 and "s asleep (wait4 for thread" in refused.stderr, refused.stderr
+    assert "without its sleeps" in refused.stderr and not file.exists()
+    kept = emmclab("apps", "learn", log, "-o", file, "--keep-pauses")
+    assert kept.returncode == 0 and re.search(r"waits, 2\.\d+ s asleep", kept.stdout), kept.stdout
+    known = emmclab_json("apps", "learn", log, "-o", file, "--keep-pauses")
+    assert known["known"]["asleep_ns"] >= 2_000_000_000 and set(known["user"]) == {
+        *LearnedTime.__annotations__
+    }
+    # What the writes wait for the device is in the model, and they are synchronous there.
+    run = emmclab_json("apps", "run", file, "--device", "nexus5")["app"]
+    assert run["file_syncs"] == 200
+    _traced(strace, log, "sh", "-c", f"{write} & exit 0")
+    left = emmclab("apps", "learn", log, "-o", tmp_path / "b.toml")
+    assert left.returncode == 2 and "--user-waits-for" in left.stderr, left.stderr
 
 
 def test_what_is_no_recording_is_refused_and_writes_nothing(tmp_path: Path) -> None:

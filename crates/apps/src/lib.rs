@@ -26,7 +26,7 @@ mod what_if;
 pub use block_device::BlockDevice;
 pub use draw::{Amount, Distribution};
 pub use hosts::{HostSetup, Network, Partition, Periodic, Place as PartitionPlace};
-pub use learn::{Known, LearnOptions, Learned, learn};
+pub use learn::{Known, LearnOptions, Learned, UserTime, learn};
 pub use program::{
     Access, Database, FileSet, JournalMode, Pick, Picked, Place, Procedure, Program, Step, SyncCall,
     Synchronous, Thread, preset_names, preset_text,

@@ -21,7 +21,7 @@ from emmclab.runtime.files import written
 from emmclab.traces.made_types import MadeFrom
 
 if TYPE_CHECKING:
-    from emmclab.apps.result_types import AppFields, AppRun
+    from emmclab.apps.result_types import AppFields, AppRun, LearnedTime
     from emmclab.devices.result_types import DeviceFields
 
 #: Labels of the states of a thread, by their names in results.
@@ -221,6 +221,8 @@ class LearnedProgram:
     lines: int
     unreadable_lines: int
     known: dict[str, int]
+    #: What the thread that the user waits for did with its time.
+    user: LearnedTime
     #: Calls that the program leaves out, and lines that are no calls, by their kind.
     dropped: dict[str, int]
 
@@ -239,9 +241,9 @@ def learn_application(
     Taken from it are threads, their operations on files with sizes and places, transfers, and the order that
     files force on threads. What operations took is left to the model. Time between calls is work, which a
     host scales by its CPU factor. A call that
-    waits for a child, a pipe or a thread of the recording waits for it in the program, too; one that waits
-    for an unknown cause is a pause of its length. Memory-mapped files, io_uring and asynchronous I/O are not
-    seen, and counted where they can be.
+    waits for a child, a pipe or a thread of the recording waits for it in the program, too; a sleep, and a
+    wait for an unknown cause, is a pause of its length. Memory-mapped files, io_uring and asynchronous I/O
+    are not seen, and counted where they can be.
 
     Args:
         path: what `strace -f -ttt -T -y -o FILE COMMAND` wrote (other forms of time are read, too, and calls
@@ -250,14 +252,15 @@ def learn_application(
         partitions: folders by the names of partitions; the first one has all other files, too.
         user_waits_for: the thread that the user waits for, by the number that the kernel gave it; by default
             the first one of the recording.
-        keep_pauses: accept a thread that waits for unknown causes for more than half of its time.
+        keep_pauses: accept a thread that sleeps or waits for unknown causes for more than half of its time.
         cpu_factor: of the recorded machine, as hosts have it: time of work on it as a factor on that of a
             1 GHz core of 2010, as 0.25 for `phone-2020`.
 
     Raises:
         InputError: the file cannot be read, or is not a recording.
         ConfigError: there is no such thread, or the CPU factor is impossible.
-        EmmclabError: the thread mostly waits for causes that are not in the recording.
+        EmmclabError: the thread mostly sleeps or waits for causes that are not in the recording, or it is the
+            first one by default and ends before most of the work.
     """
     found = _core.learn_app(
         fspath(path),

@@ -16,6 +16,21 @@ Spent = TypedDict(
 )
 
 
+class LearnedTime(TypedDict):
+    """The time of the thread that the user waits for in a learned program, in ns.
+
+    `asleep_ns` and `unexplained_ns` are waits, its own and of threads that it waited for, which are as long
+    on every device; `behind_ns` is work of other threads behind its end, which the program leaves out.
+    """
+
+    thread: str
+    runs: str
+    lasted_ns: int
+    asleep_ns: int
+    unexplained_ns: int
+    behind_ns: int
+
+
 class Thread(TypedDict):
     """A thread: its time by state, in ns."""
 

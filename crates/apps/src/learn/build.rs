@@ -15,28 +15,24 @@ use crate::program::{Access, FileSet, Pick, Picked, Place, Step};
 
 /// Work between two accesses of one file that may stand before both, in ns.
 const SMALL_NS: i64 = 50_000;
-/// Waits for unknown causes that are not refused, in ns.
-const LEAST_REFUSED_NS: i64 = 10_000_000;
-/// Most threads that an error lists.
-const MOST_LISTED: usize = 12;
 /// Most steps of all threads together.
 const MOST_STEPS: usize = 1 << 20;
 
-/// The program of a recording, as TOML, whose header says `source`.
+/// The program of a recording, as TOML, whose header says `source`, and whose user waits for the thread of this name.
 ///
 /// # Errors
-/// [`Kind::Value`] where nothing was done to files or the network, and where it has too many steps.
+/// [`Kind::Value`] where it has too many steps.
 pub(super) fn program(
     recording: &Recording,
     options: &LearnOptions,
     about: &str,
     source: &str,
+    waited: &str,
 ) -> Result<String> {
     let names = Names::of(recording, options);
     let mut out = String::new();
-    let waited = waited(recording, options)?;
     for (key, value) in
-        [("name", options.name.as_str()), ("about", about), ("source", source), ("user_waits_for", &waited)]
+        [("name", options.name.as_str()), ("about", about), ("source", source), ("user_waits_for", waited)]
     {
         let _ = writeln!(out, "{key} = {}", toml::Value::String(value.to_owned()));
     }
@@ -76,77 +72,6 @@ pub(super) fn program(
         out.push_str("]\n");
     }
     Ok(out)
-}
-
-/// The thread that the user waits for: the one asked for, else the first one.
-fn waited(recording: &Recording, options: &LearnOptions) -> Result<String> {
-    let named: Vec<_> = recording.threads.iter().map(Thread::name).collect();
-    let found = match &options.user_waits_for {
-        Some(wanted) => {
-            let is_it = |name: &String| name == wanted || name.strip_prefix("thread ") == Some(wanted);
-            named.iter().position(is_it).ok_or_else(|| {
-                Error::new(Kind::Config, "the recording has no such thread")
-                    .of_field("user_waits_for", 0, wanted.as_bytes())
-                    .hint(format!("give the kernel's number of a thread; there are: {}", listed(recording)))
-            })?
-        }
-        None if named.is_empty() => {
-            return Err(Error::new(Kind::Value, "the recording has no system call that has returned")
-                .hint("record with `strace -f -ttt -T -y -o FILE COMMAND`"));
-        }
-        None => 0,
-    };
-    if !options.keep_pauses {
-        refuse_pauses(recording, found)?;
-    }
-    Ok(named[found].clone())
-}
-
-/// Refuses a thread that mostly waits for what the recording does not have: in the program each such wait is a pause as long as it was,
-/// on every device.
-fn refuse_pauses(recording: &Recording, number: usize) -> Result<()> {
-    let thread = &recording.threads[number];
-    let (lasted, waited) = (thread.at - thread.begun, thread.unexplained.total());
-    if waited <= LEAST_REFUSED_NS || waited * 2 <= lasted {
-        return Ok(());
-    }
-    let calls = thread.unexplained.longest(3);
-    let calls: Vec<_> = calls.iter().map(|(name, ns)| format!("{name} {:.3} s", *ns as f64 / 1e9)).collect();
-    let problem = format!(
-        "{} waits for {:.3} of its {:.3} s for causes that are not in the recording ({}): in the program these are pauses of that \
-         length on every device",
-        thread.title(),
-        waited as f64 / 1e9,
-        lasted as f64 / 1e9,
-        calls.join(", "),
-    );
-    let mut hint =
-        "keep them with --keep-pauses; record all processes with `strace -f -ttt -T -y`".to_owned();
-    if recording.threads.len() > 1 {
-        let _ = write!(
-            hint,
-            "; or name another thread by its number, with --user-waits-for: {}",
-            listed(recording)
-        );
-    }
-    Err(Error::new(Kind::Value, problem).hint(hint))
-}
-
-/// The first threads, with how long each lasted.
-fn listed(recording: &Recording) -> String {
-    let threads = recording.threads.iter();
-    let mut found: Vec<_> = threads
-        .take(MOST_LISTED)
-        .map(|thread| {
-            let seconds = (thread.at - thread.begun) as f64 / 1e9;
-            let program = if thread.program.is_empty() { "" } else { ", " };
-            format!("{} ({}{program}{seconds:.3} s)", thread.number, thread.program)
-        })
-        .collect();
-    if recording.threads.len() > MOST_LISTED {
-        found.push(format!("and {} more", recording.threads.len() - MOST_LISTED));
-    }
-    found.join(", ")
 }
 
 /// Sets of files that belong together, each by its first one.

@@ -48,6 +48,15 @@ pub(super) struct Description {
     pub file: Cell<usize>,
     pub position: Cell<u64>,
     pub append: bool,
+    /// Whether each write is made durable (`O_SYNC`), or its data alone (`O_DSYNC`).
+    pub durable: Option<Durable>,
+}
+
+/// What a synchronous write makes durable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Durable {
+    Data,
+    All,
 }
 
 /// The file, socket or pipe behind a descriptor.

@@ -1,7 +1,7 @@
 //! The work of a recording's threads, as parts of a program.
 
 use super::files::Place;
-use super::unexplained::Unexplained;
+use super::waits::Waits;
 
 /// An access of a file, or a change of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,7 +43,7 @@ pub(super) enum Operation {
 pub(super) enum Item {
     /// Work, in ns.
     Cpu(i64),
-    /// A wait whose cause is unknown, in ns.
+    /// A sleep, or a wait whose cause is unknown, in ns.
     Pause(i64),
     /// Bytes over the network, and how often an answer was waited for.
     Network {
@@ -62,13 +62,15 @@ pub(super) enum Item {
     Wait(u32),
 }
 
-/// What the time between a call without a duration and the next call of its thread is.
+/// What the time up to the next call of a thread is, behind a call without a duration or without an end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Open {
     /// Work.
     Work,
     /// The call, which waits.
     Wait,
+    /// The call, which sleeps, or a stop by a signal.
+    Sleep,
     /// The call, which uses a file.
     Storage,
     /// The call, which waits for the network.
@@ -103,7 +105,9 @@ pub(super) struct Thread {
     /// The place of the call that it is in, where others may wait for that.
     pub within: Option<Place>,
     /// Waits whose cause is not in the recording.
-    pub unexplained: Unexplained,
+    pub unexplained: Waits,
+    /// Sleeps, timeouts and stops by a signal.
+    pub asleep: Waits,
     /// The call of the last wait.
     pub waited_in: String,
     /// The file that it opened last, and when the call began and ended.
@@ -128,7 +132,8 @@ impl Thread {
             parent: None,
             child_end: None,
             within: None,
-            unexplained: Unexplained::default(),
+            unexplained: Waits::default(),
+            asleep: Waits::default(),
             opened: None,
             program: String::new(),
             waited_in: String::new(),
@@ -157,7 +162,7 @@ impl Thread {
         }
     }
 
-    /// Adds a wait whose cause is unknown.
+    /// Adds a sleep, or a wait whose cause is unknown.
     pub fn pause(&mut self, ns: i64) {
         match self.items.last_mut() {
             Some(Item::Pause(known)) => *known += ns,
@@ -165,18 +170,23 @@ impl Thread {
         }
     }
 
-    /// Adds a transfer. A wait just before an answer was a wait for it, and is given back in ns.
-    pub fn transfer(&mut self, bytes: u64, received: bool) -> i64 {
-        let mut waited = 0;
+    /// Adds a transfer. A wait just before an answer was a wait for it, and is given back in ns: what was unexplained, and the timeouts.
+    pub fn transfer(&mut self, bytes: u64, received: bool) -> (i64, i64) {
+        let mut waited = (0, 0);
         if received
             && self.polled
             && let Some(Item::Pause(ns)) = self.items.last()
         {
-            waited = *ns;
+            let all = *ns;
             self.items.pop();
-            self.unexplained.explain_last(&self.waited_in, waited);
+            let paused = self.unexplained.take_back(&self.waited_in, all);
+            waited = (paused, self.asleep.take_back(&self.waited_in, all - paused));
+            let other = all - waited.0 - waited.1;
+            if other > 0 {
+                self.items.push(Item::Pause(other));
+            }
         }
-        let trips = u64::from(received && (self.asked || waited > 0));
+        let trips = u64::from(received && (self.asked || waited != (0, 0)));
         self.asked = !received;
         match self.items.last_mut() {
             Some(Item::Network { bytes: known, round_trips }) => {

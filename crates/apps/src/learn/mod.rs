@@ -12,7 +12,8 @@ mod ftrace;
 mod items;
 mod recording;
 mod strace;
-mod unexplained;
+mod user;
+mod waits;
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -27,6 +28,7 @@ use recording::Recording;
 use strace::Strace;
 
 pub use recording::Known;
+pub use user::UserTime;
 
 /// Longest line; strace cuts strings.
 const LONGEST_LINE: u64 = 1 << 20;
@@ -89,13 +91,16 @@ pub struct Learned {
     pub dropped: BTreeMap<String, u64>,
     /// Times by what is known of them, and what the recording cannot show.
     pub known: Known,
+    /// The time of the thread that the user waits for.
+    pub user: UserTime,
 }
 
 /// Learns a program from a recording.
 ///
 /// # Errors
 /// [`Kind::Syntax`] with the line where the first lines are no recording, [`Kind::Value`] where it has no calls or too many, and
-/// [`Kind::Config`] for a thread that is not there and an impossible CPU factor.
+/// where most of the user's time is none that a device can change, and [`Kind::Config`] for a thread that is not there and an impossible
+/// CPU factor.
 pub fn learn(mut reader: impl BufRead, options: &LearnOptions) -> Result<Learned> {
     if !(options.cpu_factor > 0.0 && options.cpu_factor <= MOST_CPU_FACTOR) {
         return Err(Error::new(Kind::Config, "is not a CPU factor")
@@ -140,9 +145,19 @@ pub fn learn(mut reader: impl BufRead, options: &LearnOptions) -> Result<Learned
                     understood = true;
                     recording.began(&call);
                 }
+                strace::Line::CutOff(call) => {
+                    understood = true;
+                    recording.cut_off(&call);
+                    recording.drops(strace::NO_RESULT);
+                }
+                strace::Line::Stop(thread, at, stopped) => {
+                    understood = true;
+                    recording.stops(thread, at, stopped);
+                    recording.drops(strace::SIGNALS);
+                }
                 strace::Line::Other(kind) => {
                     understood = true;
-                    *recording.dropped.entry(kind.to_owned()).or_default() += 1;
+                    recording.drops(kind);
                 }
                 strace::Line::Unreadable(said) => problem = said,
             }
@@ -175,7 +190,8 @@ pub fn learn(mut reader: impl BufRead, options: &LearnOptions) -> Result<Learned
         length as f64 / 1e9,
     );
     let source = source(&recording, format, options.cpu_factor);
-    let program = build::program(&recording, options, &about, &source)?;
+    let user = user::of(&recording, options)?;
+    let program = build::program(&recording, options, &about, &source, &user.thread)?;
     let checked = Program::from_toml(&program)?;
     Ok(Learned {
         format,
@@ -185,6 +201,7 @@ pub fn learn(mut reader: impl BufRead, options: &LearnOptions) -> Result<Learned
         lines,
         unreadable_lines: unreadable,
         known: recording.known,
+        user,
         dropped: recording.dropped,
         program,
     })
@@ -196,11 +213,12 @@ fn source(recording: &Recording, format: &str, cpu_factor: f64) -> String {
     let seconds = |ns: i64| ns as f64 / 1e9;
     let mut said = format!(
         "A recording of {format}. Taken from it: threads, files, sizes and places of accesses, syncs, transfers. Assumed: \
-         {:.3} s between calls are work on a core of CPU factor {cpu_factor}, {:.3} s in calls that wait (futex, poll, sleep) are pauses of \
-         that length, whatever they waited for. Left to the model: {:.3} s in calls on files, {:.3} s of waiting for the network and \
+         {:.3} s between calls are work on a core of CPU factor {cpu_factor}, {:.3} s in calls that wait (futex, poll) are pauses of that length, \
+         whatever they waited for, and so are {:.3} s asleep (sleeps, timeouts, stops by a signal). Left to the model: {:.3} s in calls on files, {:.3} s of waiting for the network and \
          {:.3} s of waiting for other threads and processes.",
         seconds(known.work_ns),
         seconds(known.pause_ns),
+        seconds(known.asleep_ns),
         seconds(known.storage_ns),
         seconds(known.network_ns),
         seconds(known.awaited_ns),

@@ -21,8 +21,12 @@ pub(super) enum Line {
     Call(Call),
     /// A call that has begun, and ends in another line.
     Began(Call),
+    /// A call that has begun and never returns: the thread ended in it.
+    CutOff(Call),
     /// The end of a thread.
     Exit(u32, i64),
+    /// A signal stops a thread (true), or lets it go on.
+    Stop(u32, i64, bool),
     /// A line that holds no call, by its kind.
     Other(&'static str),
     /// No line of strace; the problem.
@@ -40,11 +44,11 @@ const NO_TIME: &str = "the line has no time";
 const NO_CALL: &str = "the line is not a system call";
 const SUMMARY: &str = "this is the table of strace -c, which sums calls up";
 /// Kinds of lines that hold no call.
-const SIGNALS: &str = "signals";
+pub(super) const SIGNALS: &str = "signals";
 const MESSAGES: &str = "messages of strace";
 const STACKS: &str = "stack frames";
 const HALVES: &str = "ends of calls whose begin is missing";
-const NO_RESULT: &str = "calls without a result";
+pub(super) const NO_RESULT: &str = "calls without a result";
 
 impl Strace {
     /// Knows from the first lines whether times are those since the line before (`-r`).
@@ -70,6 +74,9 @@ impl Strace {
         if rest.starts_with("+++") {
             self.unfinished.remove(&thread);
             return Line::Exit(thread, at);
+        }
+        if rest.starts_with("--- stopped by") || rest.starts_with("--- SIGCONT") {
+            return Line::Stop(thread, at, rest.starts_with("--- stopped by"));
         }
         if rest.starts_with("---") {
             return Line::Other(SIGNALS);
@@ -103,7 +110,7 @@ impl Strace {
             }
             // `exit_group(0) = ?`, and calls that the end of the process cut off.
             Some(_) if name.starts_with("exit") => Line::Exit(thread, at),
-            Some(_) => Line::Other(NO_RESULT),
+            Some(Ending { arguments, .. }) => Line::CutOff(call(arguments, 0, None, None)),
             None => Line::Unreadable(NO_CALL),
         }
     }
@@ -366,6 +373,11 @@ mod tests {
         assert_eq!(reader.line("7 2.5 +++ exited with 0 +++"), Line::Exit(7, 2_500_000_000));
         assert_eq!(reader.line("7 2.5 exit_group(0) = ?"), Line::Exit(7, 2_500_000_000));
         assert_eq!(reader.line("7 2.5 --- SIGCHLD {si_signo=SIGCHLD} ---"), Line::Other(SIGNALS));
+        assert_eq!(reader.line("7 2.5 --- stopped by SIGTSTP ---"), Line::Stop(7, 2_500_000_000, true));
+        assert_eq!(
+            reader.line("7 2.5 --- SIGCONT {si_signo=SIGCONT} ---"),
+            Line::Stop(7, 2_500_000_000, false)
+        );
         for text in ["strace: Process 7 attached", "[pid 7] strace: Process 8 attached", "Process 9 detached"]
         {
             assert_eq!(reader.line(text), Line::Other(MESSAGES), "{text}");
@@ -438,7 +450,7 @@ mod tests {
         let again =
             call(&mut reader, "5 1.1 wait4(-1, 0x7f, 0, NULL) = ? ERESTARTSYS (To be restarted) <0.5>");
         assert_eq!((again.result, again.ended), (-1, 1_600_000_000));
-        assert_eq!(reader.line("5 1.2 read(3, <unfinished ...>) = ?"), Line::Other(NO_RESULT));
+        assert!(matches!(reader.line("5 1.2 read(3, <unfinished ...>) = ?"), Line::CutOff(_)));
         let poll = call(
             &mut reader,
             "5 1.3 poll([{fd=3, events=POLLIN}], 1, -1) = 1 ([{fd=3, revents=POLLIN}]) <0.05>",

@@ -318,7 +318,8 @@ fn calls_without_durations_are_read_and_counted() {
     assert_eq!(found.known.untimed_calls, 5);
     // From the sync to the next call, and from the sleep to the next one; the work is that after `getpid`.
     assert!((found.known.storage_ns - 500_000_000).abs() < 1_000_000, "{:?}", found.known);
-    assert_eq!((found.known.pause_ns, found.known.work_ns), (100_000_000, 100_000_000));
+    let known = &found.known;
+    assert_eq!((known.asleep_ns, known.pause_ns, known.work_ns), (100_000_000, 0, 100_000_000));
     assert!(words(&program, 0).iter().any(|step| step.contains("fsync")));
 }
 
@@ -344,4 +345,128 @@ fn links_folders_and_paths_below_descriptors_lead_to_the_same_file_and_what_is_d
     assert!(!words(&program, 0).iter().any(|step| step.contains("delete")), "{:?}", words(&program, 0));
     let dropped: Vec<_> = found.dropped.iter().map(|(kind, count)| (kind.as_str(), *count)).collect();
     assert_eq!(dropped, [("link", 1), ("mkdir", 1), ("rename of a folder", 1)]);
+}
+
+/// A shell that runs `sleep` for two seconds and then a program that writes.
+const SLEEPS_FIRST: &str = r#"10 1.000000 execve("/bin/sh", ["sh"], 0x7f) = 0 <0.0005>
+10 1.001000 vfork( <unfinished ...>
+11 1.001100 execve("/bin/sleep", ["sleep", "2"], 0x7f) = 0 <0.0005>
+10 1.001650 <... vfork resumed>) = 11 <0.00065>
+10 1.001700 wait4(-1,  <unfinished ...>
+11 1.002000 clock_nanosleep(CLOCK_REALTIME, 0, {tv_sec=2, tv_nsec=0}, NULL) = 0 <2.0>
+11 3.003000 +++ exited with 0 +++
+10 3.003100 <... wait4 resumed>[{WIFEXITED(s) && WEXITSTATUS(s) == 0}], 0, NULL) = 11 <2.0014>
+10 3.003200 openat(AT_FDCWD, "/data/x", O_RDWR|O_CREAT, 0600) = 3 <0.00001>
+10 3.003300 fsync(3) = 0 <1.0>
+10 4.003400 +++ exited with 0 +++
+"#;
+
+#[test]
+fn a_shell_that_mostly_sleeps_is_refused_and_a_shorter_sleep_is_told_with_its_length() {
+    let error = learn(SLEEPS_FIRST.as_bytes(), &options()).unwrap_err();
+    let (said, hint) = (error.to_string(), error.hint_text().unwrap_or_default());
+    assert!(said.contains("thread 10 (sh) waits for 2.000 of its 3.003 s, 2.000 s asleep"), "{said}");
+    assert!(said.contains("(wait4 for thread 11 (sleep) 2.000 s)"), "{said}");
+    assert!(hint.contains("--keep-pauses") && hint.contains("without its sleeps"), "{hint}");
+    assert!(!hint.contains("record all processes"), "{hint}");
+    let longer = SLEEPS_FIRST.replace("10 4.003400 +++", "10 6.003400 +++").replace("<1.0>", "<3.0>");
+    let (found, _) = learned(&longer);
+    assert_eq!(
+        (found.user.asleep_ns, found.user.unexplained_ns, found.user.behind_ns),
+        (2_000_000_000, 0, 0)
+    );
+    assert_eq!((found.known.asleep_ns, found.known.pause_ns), (2_000_000_000, 0));
+    assert!(found.program.contains("so are 2.000 s asleep"), "{}", found.program);
+}
+
+#[test]
+fn time_asleep_is_neither_work_nor_storage_however_the_sleep_begins_and_ends() {
+    let begin = r#"10 1.000000 openat(AT_FDCWD, "/data/x", O_RDWR) = 3 <0.000000>
+"#;
+    let sleeps = [
+        "10 1.000000 nanosleep({tv_sec=2}, NULL) = 0 <2.0>\n10 3.000000 +++ exited with 0 +++\n",
+        // Killed while it sleeps.
+        "10 1.000000 nanosleep({tv_sec=9},  <unfinished ...>) = ?\n10 3.000000 +++ killed by SIGKILL +++\n",
+        "10 1.000000 nanosleep({tv_sec=9},  <unfinished ...>\n10 3.000000 <... nanosleep resumed>) = ?\n\
+         10 3.000000 +++ killed by SIGKILL +++\n",
+        // A child ends meanwhile: the sleep goes on behind the signal.
+        "11 1.000000 exit_group(0) = ?\n10 1.000000 clock_nanosleep(CLOCK_REALTIME, 0, {tv_sec=2}, NULL) = ? \
+         ERESTART_RESTARTBLOCK (Interrupted by signal) <1.0>\n10 2.000000 --- SIGCHLD {si_signo=SIGCHLD} ---\n\
+         10 2.000000 restart_syscall(<... resuming interrupted clock_nanosleep ...>) = 0 <1.0>\n",
+        // Stopped by a signal between calls.
+        "10 1.000000 --- SIGSTOP {si_signo=SIGSTOP} ---\n10 1.000000 --- stopped by SIGSTOP ---\n\
+         10 3.000000 --- SIGCONT {si_signo=SIGCONT} ---\n10 3.000000 +++ exited with 0 +++\n",
+        // Without durations (no `strace -T`).
+        "10 1.000000 nanosleep({tv_sec=2}, NULL) = 0\n10 3.000000 +++ exited with 0 +++\n",
+        "10 1.000000 select(0, NULL, NULL, NULL, {tv_sec=2}) = 0 (Timeout) <2.0>\n",
+        "10 1.000000 read(4<anon_inode:[timerfd]>, \"\\1\", 8) = 8 <2.0>\n",
+    ];
+    for sleep in sleeps {
+        let options = LearnOptions { keep_pauses: true, ..options() };
+        let known = learn(format!("{begin}{sleep}").as_bytes(), &options).unwrap().known;
+        let waited = (known.asleep_ns, known.pause_ns, known.awaited_ns);
+        assert_eq!((waited, known.work_ns, known.storage_ns), ((2_000_000_000, 0, 0), 0, 0), "{sleep}");
+    }
+}
+
+#[test]
+fn a_thread_that_ends_in_a_wait_or_waits_for_a_lock_has_not_worked() {
+    for (end, storage) in [
+        (
+            "10 1.000000 futex(0x7f, FUTEX_WAIT, 0, NULL <unfinished ...>\n10 2.000000 +++ exited with 0 +++\n",
+            0,
+        ),
+        ("10 1.000000 fcntl(3</data/x>, F_SETLKW, {l_type=F_WRLCK}) = 0 <1.0>\n", 0),
+        ("10 1.000000 fsync(3 <unfinished ...>\n10 2.000000 +++ killed by SIGKILL +++\n", 1_000_000_000),
+    ] {
+        let text = format!("10 1.000000 openat(AT_FDCWD, \"/data/x\", O_RDWR) = 3 <0.000000>\n{end}");
+        let options = LearnOptions { keep_pauses: true, ..options() };
+        let known = learn(text.as_bytes(), &options).unwrap().known;
+        let expected = (1_000_000_000 - storage, 0, storage);
+        assert_eq!((known.pause_ns, known.work_ns, known.storage_ns), expected, "{end}");
+    }
+}
+
+#[test]
+fn a_shell_that_ends_before_its_children_have_worked_is_refused_unless_it_is_named() {
+    let text = |child: &str| {
+        format!(
+            r#"10 1.000000 execve("/bin/sh", ["sh"], 0x7f) = 0 <0.0005>
+10 1.001000 clone(child_stack=NULL, flags=SIGCHLD) = 11 <0.0001>
+11 1.001200 execve("/bin/app", ["app"], 0x7f) = 0 <0.0005>
+10 1.002000 +++ exited with 0 +++
+11 1.003000 openat(AT_FDCWD, "/data/x", O_RDWR|O_CREAT, 0600) = 3 <0.00001>
+11 1.004000 {child} = 0 <2.0>
+11 3.004500 +++ exited with 0 +++
+"#
+        )
+    };
+    let error = learn(text("fsync(3)").as_bytes(), &options()).unwrap_err();
+    let said = error.to_string();
+    assert!(
+        said.contains("thread 10 (sh) ends after 0.002 s, and thread 11 (app) goes on with 2.00"),
+        "{said}"
+    );
+    assert!(error.hint_text().is_some_and(|hint| hint.contains("--user-waits-for: 10 (sh, 0.002 s)")));
+    let named = LearnOptions { user_waits_for: Some("10".to_owned()), ..options() };
+    let found = learn(text("fsync(3)").as_bytes(), &named).unwrap();
+    assert_eq!(found.user.behind_ns, 2_002_500_000);
+    // What only sleeps behind the end is no work that the program lacks.
+    let (found, _) = learned(&text("nanosleep({tv_sec=2}, NULL)"));
+    assert_eq!(found.user.behind_ns, 2_500_000);
+}
+
+#[test]
+fn a_synchronous_write_is_a_write_and_a_sync() {
+    for (flags, write, sync) in [
+        ("O_RDWR|O_SYNC", "pwrite64(3, \"a\"..., 4096, 0)", "fsync"),
+        ("O_RDWR|O_DSYNC", "write(3, \"a\"..., 4096)", "fdatasync"),
+        ("O_RDWR", "pwritev2(3, [{iov_base=\"a\"}], 1, 0, RWF_DSYNC)", "fdatasync"),
+    ] {
+        let (_, program) = learned(&format!(
+            "7 1.000000 openat(AT_FDCWD, \"/data/x\", {flags}) = 3 <0.00001>\n7 1.000100 {write} = 4096 <0.002>\n"
+        ));
+        let steps = words(&program, 0);
+        assert!(steps.last().unwrap().contains(&format!("{sync} =")), "{steps:?}");
+    }
 }

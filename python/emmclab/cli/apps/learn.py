@@ -63,8 +63,8 @@ def learn(
         bool,
         typer.Option(
             "--keep-pauses",
-            help="Accept that this thread mostly waits for causes that are not in the recording; these waits "
-            "are then as long on every device.",
+            help="Accept that this thread mostly sleeps or waits for causes that are not in the recording; "
+            "these waits are then as long on every device.",
         ),
     ] = False,
     cpu_factor: Annotated[

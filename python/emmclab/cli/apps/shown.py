@@ -17,12 +17,14 @@ from emmclab.apps.closed_loop import (
     durability_line,
     requests_line,
 )
-from emmclab.apps.result_types import Agreement, Spent, Thread
+from emmclab.apps.result_types import Agreement, LearnedTime, Spent, Thread
 from emmclab.cli.bars import bar
 from emmclab.cli.show import framed
 from emmclab.runtime.signed import signed
 
 _BAR = 32
+#: The least part of the user's time that is told of, in ns.
+_LEAST_TOLD_NS = 10_000_000
 #: Parts of the time that are listed; the JSON has all.
 _PARTS = 8
 
@@ -168,16 +170,18 @@ def show_learned(console: Console, found: LearnedProgram, output: Path, cpu_fact
             f"work on a core of CPU factor {cpu_factor:g} (or a wait for one)",
         ),
         (
-            "in calls that wait: futex, poll, sleep",
+            "in calls that wait for an unknown cause",
             "pause_ns",
             "pauses as long, whatever they waited for",
         ),
+        ("asleep: sleeps, timeouts, stops by a signal", "asleep_ns", "pauses as long"),
         ("waiting for other threads and processes", "awaited_ns", "waits for the same"),
         ("waiting for the network", "network_ns", "the network of the host"),
         ("in calls on files", "storage_ns", "the model of host and device"),
     ):
         table.add_row(words, f"{known[key] / 1e9:,.3f}", place)
     console.print(table)
+    _show_user_time(console, found.user)
     unseen = (
         ("mapped_files", "files mapped into memory, whose reads and writes are not recorded"),
         ("unseen_requests", "requests of io_uring or asynchronous I/O, which are not recorded"),
@@ -201,6 +205,26 @@ def show_learned(console: Console, found: LearnedProgram, output: Path, cpu_fact
     console.print(
         Text(f"Next: emmclab apps run {output} --device nexus5 --host phone-2020", "dim"), soft_wrap=True
     )
+
+
+def _show_user_time(console: Console, user: LearnedTime) -> None:
+    """Print how much of the user's time no device can change, and what the program leaves out."""
+    name = f"{user['thread']} ({user['runs']})" if user["runs"] else user["thread"]
+    parts = (
+        (user["asleep_ns"], "asleep"),
+        (user["unexplained_ns"], "in waits for unknown causes"),
+    )
+    said = [f"{ns / 1e9:,.3f} s {what}" for ns, what in parts if ns >= _LEAST_TOLD_NS]
+    if said:
+        text = (
+            f"of {user['lasted_ns'] / 1e9:,.3f} s of {name}, for which the user waits, {' and '.join(said)}: "
+        )
+        console.print(Text(f"{text}as long on every device", "yellow"), soft_wrap=True)
+    if user["behind_ns"] >= _LEAST_TOLD_NS:
+        text = (
+            f"other threads go on for {user['behind_ns'] / 1e9:,.3f} s behind the end of {name}, with which "
+        )
+        console.print(Text(f"{text}the program ends", "yellow"), soft_wrap=True)
 
 
 def show_agreement(console: Console, rows: Sequence[Agreement]) -> None:
@@ -227,7 +251,7 @@ def show_runs(console: Console, results: Sequence[AppResult]) -> None:
         ratio = slowest.runtime_s / fastest.runtime_s if fastest.runtime_s else 1.0
         line = f"{name}: {fastest.runtime_s:,.2f} s on {fastest.run_name}"
         if len(runs) > 1:
-            line += f", {slowest.runtime_s:,.2f} s on {slowest.run_name}: {100 * (ratio - 1):+.0f} %"
+            line += f", {slowest.runtime_s:,.2f} s on {slowest.run_name}: {signed(100 * (ratio - 1), 0)} %"
         console.print(Text(line, "bold"), soft_wrap=True)
         table = framed("Runtime, and its parts along the critical path, s")
         networked = any(run.app["network_bytes"] for run in runs)

@@ -2,6 +2,7 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use super::waiting::{POLLS, is_sleep};
 use super::{Recording, is_spawn};
 use crate::learn::call::{Argument, Call};
 use crate::learn::files::{Open, Place};
@@ -57,12 +58,6 @@ impl Causes {
         self.named.insert(shown.to_owned(), number);
         number
     }
-}
-
-/// Whether a wait ends by a clock: a sleep, or a timeout.
-pub(super) fn is_timer(call: &Call, polls: bool) -> bool {
-    let sleeps = matches!(call.name.as_str(), "nanosleep" | "clock_nanosleep" | "clock_nanosleep_time64");
-    sleeps || polls && call.result == 0 || call.name.starts_with("futex") && call.result == -1
 }
 
 impl Recording {
@@ -242,27 +237,29 @@ impl Recording {
                 self.child_that_ended(thread, call)
             }
             _ if name.starts_with("futex") => self.waker(thread, call),
-            "rt_sigsuspend" | "rt_sigtimedwait" | "pause" | "restart_syscall" => {
+            "rt_sigsuspend" | "rt_sigtimedwait" | "pause" | "restart_syscall" if !is_sleep(call) => {
                 self.child_that_ended(thread, call)
             }
-            _ if super::POLLS.contains(&name) && call.result > 0 => {
+            _ if POLLS.contains(&name) && call.result > 0 => {
                 let latest = self.causes.written.values().filter(during).max_by_key(|deed| deed.at);
                 latest.map(|deed| deed.place)
             }
-            _ if call.result == -1 => self.child_that_ended(thread, call),
+            _ if call.result == -1 && !is_sleep(call) => self.child_that_ended(thread, call),
             _ => None,
         }
     }
 
-    /// While the other thread waits for an unknown cause, a thread that waits for it waits for that cause, too.
+    /// While the other thread sleeps or waits for an unknown cause, a thread that waits for it does so, too.
     pub(super) fn waits_with(&mut self, thread: usize, other: usize, call: &Call) {
-        let spans = self.threads[other].unexplained.between(call.begun, call.ended);
-        if spans.is_empty() {
-            return;
-        }
-        let name = format!("{} for {}", call.name, self.threads[other].title());
-        for (begun, ended) in spans {
-            self.threads[thread].unexplained.add(&name, begun, ended);
+        let waited = &self.threads[other];
+        let unexplained = waited.unexplained.between(call.begun, call.ended);
+        let asleep = waited.asleep.between(call.begun, call.ended);
+        let name = format!("{} for {}", call.name, waited.title());
+        let found = &mut self.threads[thread];
+        for (waits, spans) in [(&mut found.unexplained, unexplained), (&mut found.asleep, asleep)] {
+            for (begun, ended) in spans {
+                waits.add(&name, begun, ended);
+            }
         }
     }
 

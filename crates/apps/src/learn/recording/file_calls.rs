@@ -2,9 +2,10 @@
 
 use rustc_hash::FxHashMap;
 
+use super::waiting::waits_for_a_lock;
 use super::{Recording, UNKNOWN_FOLDER};
 use crate::learn::call::{Argument, Call};
-use crate::learn::files::{Before, Description, Open, is_below};
+use crate::learn::files::{Before, Description, Durable, Open, is_below};
 use crate::learn::items::{Item, Operation};
 
 /// Calls that change what lies on the device, and that no step of a program stands for.
@@ -54,6 +55,7 @@ impl Recording {
                     self.gone(thread, old);
                 }
             }
+            _ if waits_for_a_lock(call) => return false,
             "dup" | "dup2" | "dup3" | "fcntl" | "fcntl64" => {
                 let copies = !name.starts_with("fcntl")
                     || call.has_flag(1, "F_DUPFD")
@@ -77,6 +79,15 @@ impl Recording {
                 if call.result > 0 {
                     let at = positioned(call, name);
                     self.writes(thread, &description, at, call.result as u64);
+                    let asked = durable(
+                        |flag| call.has_flag(call.arguments.len() - 1, flag),
+                        "RWF_SYNC",
+                        "RWF_DSYNC",
+                    );
+                    if let Some(durable) = asked.or(description.durable) {
+                        let data_only = durable == Durable::Data;
+                        self.uses(thread, description.file.get(), Operation::Fsync { data_only });
+                    }
                 }
             }
             "sendfile" | "sendfile64" | "copy_file_range" => {
@@ -216,7 +227,7 @@ impl Recording {
             if shown {
                 let file = self.files.of(&format!("{UNKNOWN_FOLDER}/opened-{}", self.known.calls));
                 self.files.settle(file);
-                self.insert(thread, call.result, file, false);
+                self.insert(thread, call.result, file, false, None);
             } else {
                 self.put(thread, call.result, Open::Other);
             }
@@ -247,7 +258,8 @@ impl Recording {
         if !creates && known.before == Before::Unknown && known.last_change.is_none() {
             known.before = Before::There;
         }
-        self.insert(thread, call.result, file, opens_with(call, flags, "O_APPEND"));
+        let durable = durable(|flag| opens_with(call, flags, flag), "O_SYNC", "O_DSYNC");
+        self.insert(thread, call.result, file, opens_with(call, flags, "O_APPEND"), durable);
         if creates && !existed {
             self.change(thread, file, Operation::OpenOrCreate);
         }
@@ -377,6 +389,14 @@ impl Recording {
     }
 }
 
+/// What a synchronous write makes durable, by the flags that it has.
+fn durable(has: impl Fn(&str) -> bool, all: &str, data: &str) -> Option<Durable> {
+    if has(all) {
+        return Some(Durable::All);
+    }
+    has(data).then_some(Durable::Data)
+}
+
 /// Whether a file is opened with a flag: by its name, or by its bit where strace prints numbers (`-X raw`) as ftrace does. The bits are those
 /// of x86 and ARM64 but for `O_DIRECTORY`, which is that of x86.
 fn opens_with(call: &Call, at: usize, flag: &str) -> bool {
@@ -385,6 +405,8 @@ fn opens_with(call: &Call, at: usize, flag: &str) -> bool {
         "O_EXCL" => 0o200,
         "O_TRUNC" => 0o1000,
         "O_APPEND" => 0o2000,
+        "O_DSYNC" => 0o10_000,
+        "O_SYNC" => 0o4_000_000,
         "O_DIRECTORY" => 0o200_000,
         "O_PATH" => 0o10_000_000,
         _ => 0,

@@ -3,6 +3,7 @@
 mod causes;
 mod file_calls;
 mod paths;
+mod waiting;
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -14,69 +15,9 @@ use serde::Serialize;
 use paths::{is_here, is_virtual, plain};
 
 use super::call::{Argument, Call};
-use super::files::{Description, Files, Open, Place};
+use super::files::{Description, Durable, Files, Open, Place};
 use super::items::{Behind, Item, Open as OpenEnd, Operation, Thread};
-
-/// Calls that wait as these do, and for an answer of the network where one follows.
-const POLLS: &[&str] = &[
-    "poll",
-    "ppoll",
-    "select",
-    "_newselect",
-    "pselect6",
-    "epoll_wait",
-    "epoll_pwait",
-    "epoll_pwait2",
-    "ppoll_time64",
-];
-/// Calls that wait for the device, or may.
-const REACH_STORAGE: &[&str] = &[
-    "open",
-    "openat",
-    "openat2",
-    "creat",
-    "read",
-    "readv",
-    "pread64",
-    "preadv",
-    "preadv2",
-    "sendfile",
-    "sendfile64",
-    "copy_file_range",
-    "fsync",
-    "fdatasync",
-    "sync",
-    "syncfs",
-    "unlink",
-    "unlinkat",
-    "rename",
-    "renameat",
-    "renameat2",
-    "truncate",
-    "ftruncate",
-];
-/// Calls beside [`POLLS`] that wait for something that no recording of calls names.
-const WAITS: &[&str] = &[
-    "futex",
-    "nanosleep",
-    "clock_nanosleep",
-    "wait4",
-    "waitid",
-    "rt_sigtimedwait",
-    "rt_sigsuspend",
-    "pause",
-    "accept",
-    "accept4",
-    "io_getevents",
-    "restart_syscall",
-    "ioctl",
-    "futex_time64",
-    "clock_nanosleep_time64",
-    "pselect6_time64",
-    "flock",
-    "msgrcv",
-    "semop",
-];
+use waiting::{POLLS, is_timer, reaches_storage, waits};
 
 /// A relative path is below this, as the folder of the process is unknown.
 const UNKNOWN_FOLDER: &str = "?";
@@ -88,8 +29,10 @@ pub struct Known {
     pub calls: u64,
     /// Time between calls, and of calls that neither wait nor use files: taken as work on a core.
     pub work_ns: i64,
-    /// Time in calls that wait for an unknown cause (another thread, a timer, the user): taken as pauses.
+    /// Time in calls that wait for an unknown cause (another process, the user): taken as pauses.
     pub pause_ns: i64,
+    /// Time asleep, in timeouts and in stops by a signal: taken as pauses, too.
+    pub asleep_ns: i64,
     /// Time of waits for other threads and processes of the recording, which the program waits for, too.
     pub awaited_ns: i64,
     /// Calls whose duration is not in the recording.
@@ -139,19 +82,40 @@ impl Recording {
     /// A thread has ended.
     pub fn exit(&mut self, number: u32, at: i64) {
         let thread = self.thread(number, at);
-        self.between(thread, at);
-        self.threads[thread].at = self.threads[thread].at.max(at);
-        self.last = self.last.max(at);
+        self.passes(thread, at, OpenEnd::Work);
         self.ended(thread, at);
     }
 
     /// A call has begun, and ends in another line.
     pub fn began(&mut self, call: &Call) {
-        let thread = self.thread(call.thread, call.begun);
-        self.between(thread, call.begun);
-        self.threads[thread].at = self.threads[thread].at.max(call.begun);
-        self.last = self.last.max(call.begun);
+        let thread = self.cut_off(call);
         self.begins(thread, call);
+    }
+
+    /// A call has begun that has not returned yet, or never does, as the thread ended in it; the thread.
+    pub fn cut_off(&mut self, call: &Call) -> usize {
+        let thread = self.thread(call.thread, call.begun);
+        let open = self.in_progress(thread, call);
+        self.passes(thread, call.begun, open);
+        call.name.clone_into(&mut self.threads[thread].waited_in);
+        thread
+    }
+
+    /// A signal stops a thread, or lets it go on.
+    pub fn stops(&mut self, number: u32, at: i64, stopped: bool) {
+        let thread = self.thread(number, at);
+        self.passes(thread, at, if stopped { OpenEnd::Sleep } else { OpenEnd::Work });
+        if stopped {
+            "stop by a signal".clone_into(&mut self.threads[thread].waited_in);
+        }
+    }
+
+    /// A thread is at a time, behind which it does this.
+    fn passes(&mut self, thread: usize, at: i64, open: OpenEnd) {
+        self.between(thread, at);
+        let found = &mut self.threads[thread];
+        (found.at, found.open) = (found.at.max(at), open);
+        self.last = self.last.max(at);
     }
 
     /// Time of a thread from its last call to this one: work, or more of a call without a duration.
@@ -172,13 +136,18 @@ impl Recording {
                 found.pause(gap);
                 found.unexplained.add(&found.waited_in, to - gap, to);
             }
+            OpenEnd::Sleep => {
+                self.known.asleep_ns += gap;
+                found.pause(gap);
+                found.asleep.add(&found.waited_in, to - gap, to);
+            }
             OpenEnd::Storage => self.known.storage_ns += gap,
             OpenEnd::Network => self.known.network_ns += gap,
         }
     }
 
-    /// A call that no step stands for.
-    fn drops(&mut self, name: &str) {
+    /// A call that no step stands for, or a line that is no call.
+    pub fn drops(&mut self, name: &str) {
         *self.dropped.entry(name.to_owned()).or_default() += 1;
     }
 
@@ -245,11 +214,19 @@ impl Recording {
         };
         let file = self.files.of(&path);
         self.files.settle(file);
-        Some(self.insert(thread, call.number(at)?, file, false))
+        Some(self.insert(thread, call.number(at)?, file, false, None))
     }
 
-    fn insert(&mut self, thread: usize, number: i64, file: usize, append: bool) -> Rc<Description> {
-        let description = Rc::new(Description { file: Cell::new(file), position: Cell::new(0), append });
+    fn insert(
+        &mut self,
+        thread: usize,
+        number: i64,
+        file: usize,
+        append: bool,
+        durable: Option<Durable>,
+    ) -> Rc<Description> {
+        let description =
+            Rc::new(Description { file: Cell::new(file), position: Cell::new(0), append, durable });
         self.files.opened(file);
         self.put(thread, number, Open::File(description.clone()));
         description
@@ -319,11 +296,7 @@ impl Recording {
         let place = self.threads[thread].within.take();
         if self.on_files(thread, call, name) {
             self.known.storage_ns += took;
-            self.open_end(
-                thread,
-                call,
-                if REACH_STORAGE.contains(&name) { OpenEnd::Storage } else { OpenEnd::Work },
-            );
+            self.open_end(thread, call, if reaches_storage(name) { OpenEnd::Storage } else { OpenEnd::Work });
             return;
         }
         if self.on_network(thread, call, name, took) {
@@ -335,34 +308,32 @@ impl Recording {
         }
         let channel = self.channel(thread, call);
         self.wakes(thread, call, place, channel);
-        let polls = POLLS.contains(&name);
-        let waits = polls
-            || WAITS.contains(&name)
-            || matches!(name, "read" | "readv" | "recvfrom" | "recvmsg")
-            || channel.is_some() && matches!(name, "write" | "writev" | "sendto" | "sendmsg");
-        if !waits {
+        if !waits(call, channel.is_some()) {
             self.known.work_ns += took;
             self.threads[thread].work(took);
             self.threads[thread].polled = false;
             return;
         }
-        self.open_end(thread, call, OpenEnd::Wait);
+        let is_timer = is_timer(call);
+        self.open_end(thread, call, if is_timer { OpenEnd::Sleep } else { OpenEnd::Wait });
         if let Some(cause) = self.cause(thread, call, channel) {
             self.known.awaited_ns += took;
             self.waits_with(thread, cause.thread, call);
             self.wait_for(thread, cause);
             return;
         }
-        let is_timer = causes::is_timer(call, polls);
         let found = &mut self.threads[thread];
         name.clone_into(&mut found.waited_in);
         if took > 0 {
-            self.known.pause_ns += took;
             found.pause(took);
-            found.polled = polls;
-            if !is_timer {
-                found.unexplained.add(name, call.begun, call.begun + took);
-            }
+            found.polled = POLLS.contains(&name);
+            let (known, waits) = if is_timer {
+                (&mut self.known.asleep_ns, &mut found.asleep)
+            } else {
+                (&mut self.known.pause_ns, &mut found.unexplained)
+            };
+            *known += took;
+            waits.add(name, call.begun, call.begun + took);
         }
     }
 
@@ -405,11 +376,12 @@ impl Recording {
         if name == "connect" {
             found.asked = true;
         }
-        let waited = found.transfer(bytes, received);
+        let (paused, slept) = found.transfer(bytes, received);
         found.polled = false;
         self.known.network_bytes += bytes;
-        self.known.network_ns += took + waited;
-        self.known.pause_ns -= waited;
+        self.known.network_ns += took + paused + slept;
+        self.known.pause_ns -= paused;
+        self.known.asleep_ns -= slept;
         true
     }
 

@@ -1,37 +1,40 @@
-//! Waits of a thread whose cause is not in the recording.
+//! Waits of a thread of one kind: those whose cause is not in the recording, or its time asleep.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-/// How long a thread waited for unknown causes, itself or through threads that it waited for.
+/// How long a thread waited, itself or through threads that it waited for.
 #[derive(Debug, Default)]
-pub(super) struct Unexplained {
+pub(super) struct Waits {
     /// Time by the name of the call, in ns.
     by_call: BTreeMap<String, i64>,
     /// Begin and end of each wait, in order of their ends, in ns since the epoch of the recording.
     spans: Vec<(i64, i64)>,
 }
 
-impl Unexplained {
+impl Waits {
     /// Adds a wait in a call.
     pub fn add(&mut self, call: &str, begun: i64, ended: i64) {
         *self.by_call.entry(call.to_owned()).or_default() += ended - begun;
         self.spans.push((begun, ended));
     }
 
-    /// The last `ns` of the waits in a call turned out to have a known cause.
-    pub fn explain_last(&mut self, call: &str, mut ns: i64) {
-        let Some(known) = self.by_call.get_mut(call) else { return };
-        *known -= ns;
+    /// At most the last `ns` of the waits in a call turned out to be something else; the time that is taken back, in ns.
+    pub fn take_back(&mut self, call: &str, ns: i64) -> i64 {
+        let Some(known) = self.by_call.get_mut(call) else { return 0 };
+        let all = ns.min(*known);
+        *known -= all;
+        let mut ns = all;
         while let Some((begun, ended)) = self.spans.last_mut() {
             let taken = ns.min(*ended - *begun);
             *ended -= taken;
             ns -= taken;
             if ended > begun {
-                return;
+                break;
             }
             self.spans.pop();
         }
+        all
     }
 
     /// The parts of the waits that lie between two times, in order of their ends.
@@ -66,16 +69,15 @@ mod tests {
 
     #[test]
     fn waits_are_taken_between_two_times_and_given_back_from_the_end() {
-        let mut waits = Unexplained::default();
+        let mut waits = Waits::default();
         waits.add("poll", 10, 20);
         waits.add("ioctl", 30, 60);
         assert_eq!(waits.between(15, 40), [(15, 20), (30, 40)]);
         assert_eq!(waits.between(20, 30), []);
         assert_eq!(waits.longest(1), [("ioctl", 30)]);
-        waits.explain_last("ioctl", 30);
-        waits.explain_last("poll", 4);
+        assert_eq!(waits.take_back("ioctl", 30), 30);
+        assert_eq!(waits.take_back("poll", 4), 4);
         assert_eq!((waits.total(), waits.between(0, 100)), (6, vec![(10, 16)]));
-        waits.explain_last("never", 6);
-        assert_eq!(waits.total(), 6);
+        assert_eq!((waits.take_back("never", 6), waits.take_back("poll", 9), waits.total()), (0, 6, 0));
     }
 }

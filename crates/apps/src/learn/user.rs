@@ -1,0 +1,171 @@
+//! The thread that the user waits for: which one it is, and whether its time in the recording is one that a device can change.
+
+use std::fmt::Write;
+
+use emmclab_base::{Error, Kind, Result};
+use serde::Serialize;
+
+use super::LearnOptions;
+use super::items::Thread;
+use super::recording::Recording;
+use super::waits::Waits;
+
+/// Waits, and time behind the end of the thread, that are not refused, in ns.
+const LEAST_REFUSED_NS: i64 = 10_000_000;
+/// Waits of a kind that an error does not name, in ns: they would round to nothing.
+const LEAST_TOLD_NS: i64 = 500_000;
+/// Most threads that an error lists.
+const MOST_LISTED: usize = 12;
+
+/// What the thread that the user waits for did with its time, itself and through threads that it waited for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct UserTime {
+    /// Its name in the program.
+    pub thread: String,
+    /// The program that it ran; empty where the recording does not have its begin.
+    pub runs: String,
+    /// From its first call to its end, in ns.
+    pub lasted_ns: i64,
+    /// Sleeps, timeouts and stops by a signal, as long on every device.
+    pub asleep_ns: i64,
+    /// Waits whose cause is not in the recording, as long on every device.
+    pub unexplained_ns: i64,
+    /// How long other threads were at work or used files behind its end, which the program leaves out.
+    pub behind_ns: i64,
+}
+
+/// The thread that the user waits for: the one asked for, else the first one.
+///
+/// # Errors
+/// [`Kind::Config`] for a thread that is not there; [`Kind::Value`] where the recording has none, where it mostly sleeps or waits for
+/// what the recording does not have, and where the first one ends before most of the work.
+pub(super) fn of(recording: &Recording, options: &LearnOptions) -> Result<UserTime> {
+    let named: Vec<_> = recording.threads.iter().map(Thread::name).collect();
+    let found = match &options.user_waits_for {
+        Some(wanted) => {
+            let is_it = |name: &String| name == wanted || name.strip_prefix("thread ") == Some(wanted);
+            named.iter().position(is_it).ok_or_else(|| {
+                Error::new(Kind::Config, "the recording has no such thread")
+                    .of_field("user_waits_for", 0, wanted.as_bytes())
+                    .hint(format!("give the kernel's number of a thread; there are: {}", listed(recording)))
+            })?
+        }
+        None if named.is_empty() => {
+            return Err(Error::new(Kind::Value, "the recording has no system call that has returned")
+                .hint("record with `strace -f -ttt -T -y -o FILE COMMAND`"));
+        }
+        None => 0,
+    };
+    let thread = &recording.threads[found];
+    let last = (recording.threads.iter())
+        .map(|other| (busy_behind(other, thread.at), other))
+        .max_by_key(|(busy, _)| *busy)
+        .filter(|(busy, _)| *busy > 0);
+    let time = UserTime {
+        thread: thread.name(),
+        runs: thread.program.clone(),
+        lasted_ns: thread.at - thread.begun,
+        asleep_ns: thread.asleep.total(),
+        unexplained_ns: thread.unexplained.total(),
+        behind_ns: last.map_or(0, |(busy, _)| busy),
+    };
+    if let Some((_, other)) = last.filter(|_| options.user_waits_for.is_none()) {
+        refuse_early_end(recording, &time, thread, other)?;
+    }
+    if !options.keep_pauses {
+        refuse_pauses(recording, &time, thread)?;
+    }
+    Ok(time)
+}
+
+/// How long a thread neither slept nor waited for an unknown cause behind a time, in ns.
+fn busy_behind(thread: &Thread, at: i64) -> i64 {
+    let from = thread.begun.max(at);
+    let idle = |waits: &Waits| {
+        waits.between(from, thread.at).iter().map(|(begun, ended)| ended - begun).sum::<i64>()
+    };
+    (thread.at - from).max(0) - idle(&thread.asleep) - idle(&thread.unexplained)
+}
+
+/// Refuses a thread that nobody named and that ends before most of the work is done, as a shell that leaves its children in the
+/// background: the program ends with it.
+fn refuse_early_end(recording: &Recording, time: &UserTime, thread: &Thread, other: &Thread) -> Result<()> {
+    let busy = time.lasted_ns - time.asleep_ns - time.unexplained_ns;
+    if time.behind_ns <= LEAST_REFUSED_NS || time.behind_ns <= busy {
+        return Ok(());
+    }
+    let problem = format!(
+        "{} ends after {:.3} s, and {} goes on with {:.3} s of work: the program ends with the thread that the user waits for",
+        thread.title(),
+        seconds(time.lasted_ns),
+        other.title(),
+        seconds(time.behind_ns),
+    );
+    Err(Error::new(Kind::Value, problem).hint(format!(
+        "let a shell wait for its children (`wait`), or name the thread with --user-waits-for: {}",
+        listed(recording)
+    )))
+}
+
+/// Refuses a thread that mostly sleeps or waits for what the recording does not have: in the program each such wait is a pause as long as
+/// it was, on every device.
+fn refuse_pauses(recording: &Recording, time: &UserTime, thread: &Thread) -> Result<()> {
+    let waited = time.asleep_ns + time.unexplained_ns;
+    if waited <= LEAST_REFUSED_NS || waited * 2 <= time.lasted_ns {
+        return Ok(());
+    }
+    let kinds =
+        [("asleep", &thread.asleep), ("for causes that are not in the recording", &thread.unexplained)];
+    let kinds = kinds.iter().filter(|(_, waits)| waits.total() >= LEAST_TOLD_NS).map(|(what, waits)| {
+        let calls = waits.longest(3);
+        let calls: Vec<_> = calls.iter().map(|(name, ns)| format!("{name} {:.3} s", seconds(*ns))).collect();
+        format!("{:.3} s {what} ({})", seconds(waits.total()), calls.join(", "))
+    });
+    let problem = format!(
+        "{} waits for {:.3} of its {:.3} s, {}: in the program these are pauses of that length on every device",
+        thread.title(),
+        seconds(waited),
+        seconds(time.lasted_ns),
+        kinds.collect::<Vec<_>>().join(", and "),
+    );
+    let mut hint = "keep them with --keep-pauses".to_owned();
+    if time.asleep_ns >= LEAST_TOLD_NS {
+        hint.push_str("; record the command without its sleeps");
+    }
+    if time.unexplained_ns >= LEAST_TOLD_NS {
+        hint.push_str("; record all processes with `strace -f -ttt -T -y`");
+    }
+    if recording.threads.len() > 1 {
+        let _ = write!(
+            hint,
+            "; or name another thread by its number, with --user-waits-for: {}",
+            listed(recording)
+        );
+    }
+    Err(Error::new(Kind::Value, problem).hint(hint))
+}
+
+/// The first threads, with how long each lasted.
+fn listed(recording: &Recording) -> String {
+    let threads = recording.threads.iter();
+    let mut found: Vec<_> = threads
+        .take(MOST_LISTED)
+        .map(|thread| {
+            let program = if thread.program.is_empty() { "" } else { ", " };
+            format!(
+                "{} ({}{program}{:.3} s)",
+                thread.number,
+                thread.program,
+                seconds(thread.at - thread.begun)
+            )
+        })
+        .collect();
+    if recording.threads.len() > MOST_LISTED {
+        found.push(format!("and {} more", recording.threads.len() - MOST_LISTED));
+    }
+    found.join(", ")
+}
+
+fn seconds(ns: i64) -> f64 {
+    ns as f64 / 1e9
+}
