@@ -23,7 +23,7 @@ from emmclab.devices.result_fields import result_groups
 from emmclab.devices.run_options import RUN_OPTIONS
 from emmclab.pages.plots import FIGURES
 from emmclab.runtime.quantity import size
-from emmclab.studies.grid import Grid
+from emmclab.studies.grid import AXES, Grid
 from emmclab.traces.profile_fields import (
     JUMP_FIELDS,
     KEY_FIELDS,
@@ -269,7 +269,7 @@ def run_options() -> str:
         [
             f"`{name}`",
             f"`{one.command_line}`" if one.command_line else "",
-            "yes" if name in keys else "",
+            "yes, and as an axis" if name in AXES else "yes" if name in keys else "",
             f"`{one.default!r}`",
             one.range,
             one.about,

@@ -17,8 +17,10 @@ from emmclab.cli.meter import remaining
 from emmclab.errors import ConfigError, InputError
 from emmclab.runtime.files import sweep
 from emmclab.studies import Results, Serial, Study, run_study
+from emmclab.studies.expansion import expand
 from emmclab.studies.kept import Kept
 from emmclab.studies.store import Store
+from emmclab.studies.summary import named, summaries
 
 STUDY = """
 name = "small"
@@ -526,7 +528,7 @@ def test_a_trace_and_its_twin_are_told_apart(trace: Path, tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("key", "hint"),
     [
-        ("precondition", "a [[grid]] with its own `precondition` for each value"),
+        ("capacity", "a [[grid]] with its own `capacity` for each value"),
         ("modes", "`modes = [...]` of the grid"),
     ],
 )
@@ -543,3 +545,54 @@ devices = ["nexus5"]
     with pytest.raises(ConfigError, match=f"axes.{key}") as refused:
         Study.parse(text, "swept.toml")
     assert refused.value.hint == f"write {hint}"
+
+
+AGES = """
+name = "ages"
+inputs = ["CallIn --requests 300"]
+[[grid]]
+name = "g"
+devices = ["small-1gb"]
+wrap_addresses = true
+[grid.axes]
+precondition = ["none", "sequential:50"]
+rate = [1, 4]
+"gc.policy" = ["greedy", "fifo"]
+"""
+
+
+def test_options_of_a_run_are_axes_of_cells_tables_and_summaries_as_settings_are(tmp_path: Path) -> None:
+    file = tmp_path / "ages.study.toml"
+    file.write_text(AGES)
+    done = emmclab("run", file, "--jobs", 1, "--results", tmp_path / "r")
+    assert done.returncode == 0, done.stderr
+    rows = emmclab_json(
+        "query",
+        "select options_precondition p, options_rate r, gc_policy g from runs order by all",
+        *("--study", file, "--results", tmp_path / "r"),
+    )
+    values = [tuple(row.values()) for row in rows]
+    ages, rates, policies = ("none", "sequential:50"), (1.0, 4.0), ("fifo", "greedy")
+    assert values == [(p, r, g) for p in ages for r in rates for g in policies]
+    [summary] = summaries(Results.load(tmp_path / "r" / "ages"))
+    assert {"precondition", "rate", "gc.policy"} == {*summary.swept}
+    assert named(summary.points[0].setting) == "precondition = none, rate = 1, gc.policy = greedy"
+    page = tmp_path / "ages.html"
+    assert emmclab("report", file, "--results", tmp_path / "r", "--html", page).returncode == 0
+    assert "sequential:50" in page.read_text()
+
+
+@pytest.mark.parametrize(
+    ("given", "instead", "said"),
+    [
+        ("rate = [1, 4]", 'rate = [1, "fast"]', "`fast` is of the wrong type"),
+        ("rate = [1, 4]", "rate = [1, -4]", "`rate` cannot be -4"),
+        ("wrap_addresses = true", 'precondition = "none"', "the grid has `precondition` already"),
+        ("rate = [1, 4]", "drain = [true, false]", "acts on layers, and the grid has none"),
+        ('"sequential:50"', '"sequential:500"', "500 % of the capacity"),
+    ],
+)
+def test_an_option_as_an_axis_is_checked_as_the_option_is(given: str, instead: str, said: str) -> None:
+    with pytest.raises(ConfigError, match=r"grid\[1\].axes\.|axes\.precondition") as refused:
+        expand(Study.parse(AGES.replace(given, instead), "ages.toml"))
+    assert said in str(refused.value) and refused.value.hint

@@ -21,6 +21,7 @@ from emmclab.devices.result_text import completion
 from emmclab.devices.run_options import RUN_OPTIONS
 from emmclab.devices.setting_types import ExplainedSetting
 from emmclab.devices.stored import Stored
+from emmclab.studies.grid import AXES
 from emmclab.traces.profile_fields import KEY_FIELDS, TABLES, Field
 
 #: The place of an entry of a list in a key: `geometry.block_groups.0.blocks`.
@@ -191,8 +192,12 @@ def explain_named(rows: Sequence[Meaning], as_json: bool) -> None:
         console.print(Text(f"Change it with --set {row['key']}=VALUE", "dim"))
     if row["kind"] == _OPTION:
         option = RUN_OPTIONS[row["key"]]
-        places = [f"In Python {option.name}=", f"on the command line {option.command_line}"]
-        console.print(Text("; ".join(places if option.command_line else places[:1]), "dim"))
+        places = [f"In Python {option.name}="]
+        if option.command_line:
+            places.append(f"on the command line {option.command_line}")
+        if option.name in AXES:
+            places.append("in a study a key of a grid, or an axis of it")
+        console.print(Text("; ".join(places), "dim"))
 
 
 def difference_of(first: Device, second: Device) -> list[dict[str, str | None]]:

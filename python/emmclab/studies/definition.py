@@ -195,6 +195,12 @@ class Study:
                 grid,
                 inputs=placed(grid.inputs),
                 precondition=paths.get(grid.precondition, grid.precondition),
+                axes={
+                    key: tuple(paths.get(str(one), one) for one in values)
+                    if key == "precondition"
+                    else values
+                    for key, values in grid.axes.items()
+                },
             )
             for grid in self.grids
         )

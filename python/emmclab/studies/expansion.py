@@ -49,29 +49,28 @@ def expand(study: Study) -> list[Cell]:
     for grid in study.grids:
         kind = kind_of_modes(grid.modes)
         with _naming(study.file, grid):
-            _check(grid)
-            shared: CellOptions = {**_shared_options(grid), **kind.grid_options(grid)}
             inputs = _inputs(study, grid, sources)
-        for device, values, mode, variant in _points(grid):
-            of_layers = settings_of(grid.layers, values)
-            settings = {key: value for key, value in values.items() if key not in of_layers}
-            said = json.dumps(settings)
-            point = f"{device} {grid.capacity} {said}"
-            if point not in devices:
-                with _naming(study.file, grid):
-                    devices[point] = _name_and_digest(device, settings, grid.capacity)
-            options: CellOptions = {
-                "mode": mode,
-                **shared,
-                **kind.variant_options(grid, variant, common),
-                **_layer_options(grid, of_layers),
-            }
-            # One text for all: a study may have a million cells.
-            text = json.dumps(options)
-            for source in inputs:
-                wanted.setdefault(source, []).append(
-                    Cell(grid.name, source, device, said, *devices[point], text)
-                )
+        for one, shared in _by_options(study.file, grid):
+            for device, values, mode, variant in _points(one):
+                of_layers = settings_of(one.layers, values)
+                settings = {key: value for key, value in values.items() if key not in of_layers}
+                said = json.dumps(settings)
+                point = f"{device} {one.capacity} {said}"
+                if point not in devices:
+                    with _naming(study.file, grid):
+                        devices[point] = _name_and_digest(device, settings, one.capacity)
+                options: CellOptions = {
+                    "mode": mode,
+                    **shared,
+                    **kind.variant_options(one, variant, common),
+                    **_layer_options(one, of_layers),
+                }
+                # One text for all: a study may have a million cells.
+                text = json.dumps(options)
+                for source in inputs:
+                    wanted.setdefault(source, []).append(
+                        Cell(one.name, source, device, said, *devices[point], text)
+                    )
     return [cell for cells in wanted.values() for cell in cells]
 
 
@@ -138,6 +137,15 @@ def _check(grid: Grid) -> None:
         Device.named(grid.second)
 
 
+def _by_options(file: str, grid: Grid) -> Iterator[tuple[Grid, CellOptions]]:
+    """Yield the grid with each combination of options among its axes, and the options that cells share."""
+    for one in grid.by_options():
+        with _naming(file, grid):
+            _check(one)
+            shared: CellOptions = {**_shared_options(one), **kind_of_modes(one.modes).grid_options(one)}
+        yield one, shared
+
+
 def _points(grid: Grid) -> Iterator[tuple[str, dict[str, Setting], str, str]]:
     """Yield the points of a grid: device, settings, mode, and file system or network."""
     variants = kind_of_modes(grid.modes).variants(grid)
@@ -195,8 +203,8 @@ def _naming(file: str, grid: Grid) -> Iterator[None]:
             for key in values
             if re.search(rf"(?<![\w.]){re.escape(key)}(?![\w.])", said)
         ]
-        if error.field == "precondition":
-            keys = ["precondition"]
+        if error.field in OPTIONS:
+            keys = [f"axes.{error.field}" if error.field in grid.axes else error.field]
         place = f"{grid.place}{keys[0]}" if keys else grid.place.rstrip(".")
         raise type(error)(
             f"{file}: grid `{grid.name}`: `{place}`: {said}",

@@ -15,6 +15,7 @@ from emmclab.runtime.local_copies import file_digest
 from emmclab.runtime.parquet import questions
 from emmclab.studies.bundled import bundled
 from emmclab.studies.definition import Study
+from emmclab.studies.grid import FILES
 
 #: The name under which tables say, in their metadata, what they were made of.
 MADE_OF = "emmclab_made_of"
@@ -49,7 +50,8 @@ def _named_files(study: Study) -> list[str]:
     """Name the files that the inputs, devices, hosts and preconditionings of a study are."""
     named = set(study.inputs)
     for grid in study.grids:
-        named |= {*grid.inputs, *grid.devices, grid.second, grid.precondition, grid.host}
+        named |= {*grid.inputs, *grid.devices, grid.host}
+        named |= {str(value) for option in FILES for value in grid.values(option)}
     found = {one.partition(" --only ")[0] for one in named if one}
     return sorted(one for one in found if Path(one).is_file())
 

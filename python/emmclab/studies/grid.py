@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
-from typing import Literal, TypedDict, cast
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, Literal
 
 from emmclab.devices.layers import Setting
-from emmclab.devices.run_options import DEFAULTS, RUN_OPTIONS
+from emmclab.devices.run_options import DEFAULTS, RUN_OPTIONS, check
+from emmclab.errors import ConfigError
 from emmclab.runtime.lists import once
 from emmclab.runtime.toml_table import TomlTable
 
@@ -19,6 +21,8 @@ OPTIONS = ("precondition", "rate", "wrap_addresses")
 LAYER_OPTIONS = ("second", "first_writes", "drain")
 #: Options that may name a file.
 FILES: tuple[Literal["second", "precondition"], ...] = ("second", "precondition")
+#: Options of a run that may be axes of a grid, as settings of a device are.
+AXES = (*OPTIONS, *LAYER_OPTIONS)
 
 
 @dataclass(frozen=True)
@@ -33,7 +37,7 @@ class Grid:
     inputs: tuple[str, ...] = ()
     modes: tuple[str, ...] = (DEFAULTS["mode"],)
     seeds: tuple[int, ...] = ()
-    #: Dotted keys of settings of the device and of layers, each with its values.
+    #: Dotted keys of settings of the device and of layers, and options (`AXES`), each with its values.
     axes: Mapping[str, tuple[Setting, ...]] = field(default_factory=dict)
     #: Settings of the device and of layers that all cells share.
     set: Mapping[str, Setting] = field(default_factory=dict)
@@ -59,53 +63,51 @@ class Grid:
     networks: tuple[str, ...] = ()
     host: str = ""
 
+    def by_options(self) -> Iterator[Grid]:
+        """Yield a grid for each combination of the options among the axes, with settings alone as axes."""
+        options = {key: values for key, values in self.axes.items() if key in AXES}
+        settings = {key: values for key, values in self.axes.items() if key not in AXES}
+        for values in itertools.product(*options.values()):
+            chosen: dict[str, Any] = dict(zip(options, values, strict=True))
+            yield replace(self, axes=settings, **chosen)
 
-class SharedFields(TypedDict):
-    """The fields of `Grid` that grids of every kind have."""
-
-    name: str
-    place: str
-    devices: tuple[str, ...]
-    modes: tuple[str, ...]
-    seeds: tuple[int, ...]
-    axes: dict[str, tuple[Setting, ...]]
-    set: dict[str, Setting]
-    layers: tuple[str, ...]
-    layer_settings: dict[str, Setting]
+    def values(self, option: str) -> tuple[Setting, ...]:
+        """Return the values of an option: those of its axis, or the one of the grid."""
+        return self.axes.get(option, (getattr(self, option),))
 
 
-class GridRunFields(TypedDict):
-    """The fields of `Grid` that are options of a run."""
+def shared_fields(read: TomlTable, options: Sequence[str] = (), **defaults: Setting) -> dict[str, Any]:
+    """Read the fields that grids of every kind have, and those options of a run that this kind has.
 
-    precondition: str
-    rate: float
-    wrap_addresses: bool
-    second: str
-    first_writes: int
-    drain: bool
-
-
-def shared_fields(read: TomlTable) -> SharedFields:
-    """Read the fields that grids of every kind have."""
+    `defaults` are those of options whose default is another one than that of a run.
+    """
     return {
         "name": read.text("name"),
         "place": read.place,
         "devices": read.many("devices", str),
         "modes": read.many("modes", str, Grid.modes),
         "seeds": read.many("seeds", int, ()),
-        "axes": _axes(read),
+        "axes": _axes(read, options),
         "set": read.table("set", (str, int, float, bool)),
         "layers": read.every("layers", str, ()),
         "layer_settings": read.table("layer_settings", (str, int, float, bool)),
+        **{name: read.one(name, *_kind_and_default(name, defaults)) for name in options},
     }
 
 
-def _axes(read: TomlTable) -> dict[str, tuple[Setting, ...]]:
-    """Read the settings that are swept; keys of the grid itself are not."""
+def _kind_and_default(option: str, defaults: Mapping[str, Setting]) -> tuple[Any, Setting]:
+    default: Setting = defaults.get(option, getattr(Grid, option))
+    return (int, float) if isinstance(default, float) else type(default), default
+
+
+def _axes(read: TomlTable, options: Sequence[str]) -> dict[str, tuple[Setting, ...]]:
+    """Read the settings and options that are swept; other keys of the grid are not."""
     axes = read.table("axes", list)
     own = {one.name: one for one in fields(Grid)}
     for key in axes:
-        if key in own:
+        if key in options:
+            _check_option(read, key, axes[key])
+        elif key in own:
             has_list = isinstance(own[key].default, tuple) or key == "devices"
             hint = (
                 f"`{key} = [...]` of the grid"
@@ -118,11 +120,20 @@ def _axes(read: TomlTable) -> dict[str, tuple[Setting, ...]]:
     return {key: tuple(once(values)) for key, values in axes.items()}
 
 
-def run_options(read: TomlTable) -> GridRunFields:
-    """Read the keys of a grid that are options of a run."""
-    found = {}
-    for name in (*OPTIONS, *LAYER_OPTIONS):
-        default = getattr(Grid, name)
-        kind = (int, float) if isinstance(default, float) else type(default)
-        found[name] = read.one(name, kind, default)
-    return cast("GridRunFields", found)
+def _check_option(read: TomlTable, option: str, values: Sequence[Setting]) -> None:
+    """Refuse an option as an axis where the grid has its value too, and values of a wrong type or range."""
+    if read.has(option):
+        raise read.fault(f"axes.{option}", f"the grid has `{option}` already", f"take out `{option} = ...`")
+    if option in LAYER_OPTIONS and not read.has("layers"):
+        raise read.fault(
+            f"axes.{option}", "this option acts on layers, and the grid has none", "add `layers`"
+        )
+    kind, _ = _kind_and_default(option, {})
+    for value in values:
+        if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+            about = RUN_OPTIONS[option].about
+            raise read.fault(f"axes.{option}", f"`{value}` is of the wrong type", about)
+        try:
+            check(option, value)
+        except ConfigError as error:
+            raise read.fault(f"axes.{option}", str(error), error.hint or "") from error

@@ -6,12 +6,13 @@ import functools
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 from emmclab.devices.intervals import Interval, difference_interval
 from emmclab.devices.result import at
 from emmclab.devices.result_fields import ResultField, result_field
 from emmclab.devices.spread import Spread, order_of
+from emmclab.studies.grid import AXES
 from emmclab.studies.kept_types import Run
 from emmclab.studies.kinds.profile import PROFILE
 from emmclab.studies.results import Results
@@ -109,8 +110,10 @@ _READ = (
 )
 #: Points that a note names.
 _NAMED = 3
+#: Keys that are swept beside the settings, whose values say by themselves what they are.
+_PLAIN = ("device", "mode", "network")
 #: Options that are swept beside the settings.
-_OPTIONS: tuple[Literal["mode", "network"], ...] = ("mode", "network")
+_OPTIONS = ("mode", "network", *AXES)
 
 
 @functools.cache
@@ -285,7 +288,7 @@ def swept_keys(runs: Iterable[Run]) -> dict[str, list[Any]]:
 
 def _keys(run: Run) -> Mapping[str, Any]:
     options = run.get("options", {})
-    chosen: dict[str, str] = {name: options[name] for name in _OPTIONS if name in options}
+    chosen = {name: value for name, value in options.items() if name in _OPTIONS}
     return {"device": run["device"], **chosen, **run.get("settings", {}), **options.get("layer_settings", {})}
 
 
@@ -295,9 +298,7 @@ def named(setting: Setting) -> str:
     >>> named((("device", "nexus5"), ("gc.policy", "fifo"), ("gc.idle", True)))
     'nexus5, gc.policy = fifo, gc.idle = true'
     """
-    words = [
-        str(value) if key in ("device", *_OPTIONS) else f"{key} = {written(value)}" for key, value in setting
-    ]
+    words = [str(value) if key in _PLAIN else f"{key} = {written(value)}" for key, value in setting]
     return ", ".join(words)
 
 

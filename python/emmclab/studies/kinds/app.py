@@ -49,10 +49,8 @@ class Apps(GridKind):
     def read(self, read: TomlTable, cuts: Cuts | None) -> Grid:  # noqa: ARG002
         """Read a grid."""
         grid = Grid(
-            **shared_fields(read),
+            **shared_fields(read, ("precondition", "second"), precondition=PRECONDITION),
             inputs=read.many("inputs", str),
-            precondition=read.text("precondition", PRECONDITION),
-            second=read.text("second", ""),
             networks=read.many("networks", str),
             host=read.text("host", HOST),
         )

@@ -29,10 +29,8 @@ class LivePrograms(GridKind):
     def read(self, read: TomlTable, cuts: Cuts | None) -> Grid:  # noqa: ARG002
         """Read a grid. It has no options of a replay, because its requests come from programs."""
         grid = Grid(
-            **shared_fields(read),
+            **shared_fields(read, ("precondition", "second")),
             inputs=read.many("inputs", str),
-            precondition=read.text("precondition", "none"),
-            second=read.text("second", ""),
         )
         read.done()
         return grid

@@ -8,7 +8,7 @@ from emmclab.devices.result_types import KeptFields
 from emmclab.devices.run_options import RunOptions
 from emmclab.runtime.toml_table import TomlTable
 from emmclab.studies.cuts import Cuts
-from emmclab.studies.grid import FILES, REPLAYS, Grid, run_options, shared_fields
+from emmclab.studies.grid import AXES, FILES, REPLAYS, Grid, shared_fields
 from emmclab.studies.held import opened
 from emmclab.studies.input import Input, Sources
 from emmclab.studies.kinds.kind import GridKind, Work
@@ -22,9 +22,8 @@ class Replays(GridKind):
     def read(self, read: TomlTable, cuts: Cuts | None) -> Grid:  # noqa: ARG002
         """Read a grid."""
         grid = Grid(
-            **shared_fields(read),
+            **shared_fields(read, AXES),
             inputs=read.many("inputs", str, ()),
-            **run_options(read),
             capacity=read.text("capacity", ""),
             requests=read.one("requests", int, 0),
         )
