@@ -67,7 +67,8 @@ impl Served {
     }
 
     fn connect(&self) -> Client {
-        let client = Client::connect(self.export.path());
+        let mut client = Client::connect(self.export.path());
+        client.greet();
         assert_eq!(self.news.recv().unwrap(), SessionEvent::Connected);
         client
     }
@@ -132,10 +133,14 @@ impl Client {
         u32::from_le_bytes(reply[16..].try_into().unwrap())
     }
 
-    /// Version, memory, interrupt, bus master; power, clock and interrupts of the controller.
-    fn set_up(&mut self) {
+    /// Agrees on the version of the protocol.
+    fn greet(&mut self) {
         let version = [&[0, 0, 0, 0][..], br#"{"capabilities":{"max_msg_fds":8}}"#, &[0]].concat();
         assert_eq!(self.call(1, &version, None).unwrap()[..4], [0; 4]);
+    }
+
+    /// Memory, interrupt, bus master; power, clock and interrupts of the controller.
+    fn set_up(&mut self) {
         let map =
             [words(&[32, 3]), [0_u64, 0, RAM].iter().flat_map(|one| one.to_ne_bytes()).collect()].concat();
         let memory = self.memory.try_clone().unwrap();
@@ -236,6 +241,20 @@ fn the_card_serves_one_client_after_the_other() {
     let mut data = [0; 4096];
     pread(&second.memory, &mut data, 0xc000).unwrap();
     assert_eq!(data, [9; 4096]);
+}
+
+#[test]
+fn a_program_that_does_not_speak_the_protocol_is_no_virtual_machine() {
+    let served = Served::start();
+    drop(UnixStream::connect(served.export.path()).unwrap());
+    assert_eq!(served.news.recv().unwrap(), SessionEvent::Stranger);
+    let mut other = Client::connect(served.export.path());
+    other.socket.write_all(&[words(&[1]), words(&[u32::MAX, 0, 0])].concat()).unwrap();
+    assert!(other.closed());
+    let SessionEvent::Refused(reason) = served.news.recv().unwrap() else { panic!("not refused") };
+    assert!(SessionEvent::Refused(reason).to_string().contains("no virtual machine was disconnected"));
+    drop(served.connect());
+    assert_eq!(served.news.recv().unwrap(), SessionEvent::Disconnected);
 }
 
 #[test]

@@ -15,7 +15,7 @@ use rustix::net::SocketFlags;
 use super::card::Card;
 use super::controller::Controller;
 use super::settings::CardSettings;
-use super::vfio::{Ended, Function, Link, Wake, serve};
+use super::vfio::{Ended, Found, Function, Link, Wake, serve};
 use crate::device::BlockDevice;
 use crate::private_socket::PrivateSocket;
 
@@ -25,7 +25,7 @@ const RETRY: Duration = Duration::from_millis(100);
 /// News of an export.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SessionEvent {
-    /// A virtual machine connected.
+    /// A virtual machine connected, and has agreed on the protocol.
     Connected,
     /// It disconnected; the card lost its power.
     Disconnected,
@@ -33,6 +33,10 @@ pub enum SessionEvent {
     MemoryNotShared,
     /// It broke the protocol and was disconnected, for this reason.
     Fault(String),
+    /// A program connected that was no virtual machine, and left.
+    Stranger,
+    /// A program connected that did not speak the protocol, and was disconnected for this reason.
+    Refused(String),
 }
 
 impl fmt::Display for SessionEvent {
@@ -45,6 +49,12 @@ impl fmt::Display for SessionEvent {
                  `-object memory-backend-memfd,id=ram,size=512M,share=on -machine memory-backend=ram`, of the size of -m",
             ),
             Self::Fault(reason) => write!(f, "the virtual machine was disconnected: {reason}"),
+            Self::Stranger => {
+                f.write_str("a program that is no virtual machine connected to the socket of the card, and left")
+            }
+            Self::Refused(reason) => {
+                write!(f, "a program that is no virtual machine was disconnected from the card: {reason}")
+            }
         }
     }
 }
@@ -136,12 +146,18 @@ fn accept_clients(
                 continue;
             }
         };
-        news(SessionEvent::Connected);
-        match serve(&mut function, Link::new(socket, wake), listener.socket(), || {
-            news(SessionEvent::MemoryNotShared);
-        }) {
-            Ended::Disconnected => news(SessionEvent::Disconnected),
-            Ended::Fault(reason) => news(SessionEvent::Fault(reason)),
+        let link = Link::new(socket, wake);
+        let (ended, is_machine) = serve(&mut function, link, listener.socket(), |found| {
+            news(match found {
+                Found::Greeted => SessionEvent::Connected,
+                Found::Unshared => SessionEvent::MemoryNotShared,
+            });
+        });
+        match ended {
+            Ended::Disconnected if is_machine => news(SessionEvent::Disconnected),
+            Ended::Disconnected => news(SessionEvent::Stranger),
+            Ended::Fault(reason) if is_machine => news(SessionEvent::Fault(reason)),
+            Ended::Fault(reason) => news(SessionEvent::Refused(reason)),
             Ended::Stopped => {}
         }
     }

@@ -85,6 +85,8 @@ pub(in crate::sdhci) struct Function {
     intx: Intx,
     /// The guest used memory that the client does not share.
     unshared: bool,
+    /// The client has agreed on the version of the protocol.
+    greeted: bool,
 }
 
 /// An access to a region, as its message begins.
@@ -113,6 +115,14 @@ impl Access {
     }
 }
 
+/// What becomes known of a client while it is connected.
+pub(in crate::sdhci) enum Found {
+    /// It speaks the protocol.
+    Greeted,
+    /// It does not share memory that the guest used.
+    Unshared,
+}
+
 /// The end of a connection.
 pub(in crate::sdhci) enum Ended {
     Disconnected,
@@ -133,6 +143,7 @@ impl Function {
             memory: Memory::default(),
             intx: Intx::default(),
             unshared: false,
+            greeted: false,
         }
     }
 
@@ -241,7 +252,7 @@ impl Function {
     fn set_up(&mut self, number: u16, payload: &[u8], mut files: Vec<OwnedFd>) -> Result<Vec<u8>, Errno> {
         let mut fields = Fields(payload);
         match number {
-            command::VERSION => version(payload),
+            command::VERSION => version(payload).inspect(|_| self.greeted = true),
             command::DEVICE_INFO => Ok(words(&[16, DEVICE_FLAGS, REGIONS, IRQS])),
             command::REGION_INFO => {
                 let (_, _, index) = (fields.u32()?, fields.u32()?, fields.u32()?);
@@ -364,31 +375,37 @@ impl Function {
 }
 
 /// Serves one client to its end; the function is reset then, as if the machine had lost its power.
-/// `unshared` is called at the first access to memory that the client does not share.
+/// `tell` is called once for each thing that becomes known of the client. Returns also whether the client spoke the protocol: a program
+/// that only looks whether the socket is alive does not.
 pub(in crate::sdhci) fn serve(
     function: &mut Function,
     mut link: Link<'_>,
     listener: &OwnedFd,
-    unshared: impl FnOnce(),
-) -> Ended {
-    let mut unshared = Some(unshared);
-    function.unshared = false;
+    tell: impl Fn(Found),
+) -> (Ended, bool) {
+    (function.unshared, function.greeted) = (false, false);
     let lost = loop {
-        if let Err(lost) = function.turn(&mut link, listener) {
-            break lost;
+        let before = (function.unshared, function.greeted);
+        let turn = function.turn(&mut link, listener);
+        if function.greeted && !before.1 {
+            tell(Found::Greeted);
         }
-        if let Some(unshared) = unshared.take_if(|_| function.unshared) {
-            unshared();
+        if function.unshared && !before.0 {
+            tell(Found::Unshared);
+        }
+        if let Err(lost) = turn {
+            break lost;
         }
     };
     function.reset();
     function.memory.clear();
     function.intx = Intx::default();
-    match lost {
+    let ended = match lost {
         Lost::Closed => Ended::Disconnected,
         Lost::Stopped => Ended::Stopped,
         Lost::Fault(reason) => Ended::Fault(reason),
-    }
+    };
+    (ended, function.greeted)
 }
 
 fn words(words: &[u32]) -> Vec<u8> {
