@@ -43,7 +43,7 @@ pub use ftl::{LOOKUP_NJ, MapFigures, PREFETCHED, Stop, gc};
 pub use geometry::{Geometry, Group, ZoneLayout};
 pub use ids::{BlockId, Lpn, PlaneId, Ppn, WayId};
 pub use late_trims::LateTrims;
-pub use load::{DeviceConfig, Preset, Row, json_schema, presets};
+pub use load::{DeviceConfig, Preset, Row, decides_contents, json_schema, presets};
 pub use nand::{BlockState, Load};
 pub use reconfigure::{CHANGEABLE, SettingChange, is_changeable};
 pub use zones::{Zone, ZoneAction, ZoneState};

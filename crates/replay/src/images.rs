@@ -54,12 +54,11 @@ impl ImageStore {
         Self { limit: Some(limit), ..self }
     }
 
-    /// The file for a device aged by `recipe`: the name is a hash (xxh3, no secret) of the settings that decide what it holds,
+    /// The file for a device made by `recipe`, which has the settings that decide what it holds: the name is a hash (xxh3, no secret) of
     /// the recipe, version and form. Devices that differ in other settings share it.
-    fn path(&self, config: &DeviceConfig, recipe: &str) -> Result<PathBuf> {
-        let text =
-            format!("{}\n{recipe}\n{}\n{FORM}", config.deciding_contents()?, env!("CARGO_PKG_VERSION"));
-        Ok(self.folder.join(format!("{:032x}.{ENDING}", xxh3_128(text.as_bytes()))))
+    fn path(&self, recipe: &str) -> PathBuf {
+        let text = format!("{recipe}\n{}\n{FORM}", env!("CARGO_PKG_VERSION"));
+        self.folder.join(format!("{:032x}.{ENDING}", xxh3_128(text.as_bytes())))
     }
 
     /// The aged device: from the store, or made and kept there. Waits for a process that is making it.
@@ -72,7 +71,7 @@ impl ImageStore {
         recipe: &str,
         make: impl FnOnce() -> Result<Device>,
     ) -> Result<Device> {
-        let path = self.path(config, recipe)?;
+        let path = self.path(recipe);
         self.remembered(&path, config, || self.stored(&path, config, make))
     }
 
@@ -86,7 +85,7 @@ impl ImageStore {
         recipe: &str,
         make: impl FnOnce() -> Result<Device>,
     ) -> Result<Device> {
-        self.remembered(&self.path(config, recipe)?, config, make)
+        self.remembered(&self.path(recipe), config, make)
     }
 
     /// Whether the store is a cache.
@@ -148,13 +147,8 @@ impl ImageStore {
     ///
     /// # Errors
     /// As [`ImageStore::device`].
-    pub(crate) fn keep(
-        &self,
-        config: &DeviceConfig,
-        recipe: &str,
-        make: impl FnOnce() -> Result<Device>,
-    ) -> Result<bool> {
-        let path = self.path(config, recipe)?;
+    pub(crate) fn keep(&self, recipe: &str, make: impl FnOnce() -> Result<Device>) -> Result<bool> {
+        let path = self.path(recipe);
         if path.exists() {
             return Ok(true);
         }

@@ -1,35 +1,60 @@
 //! The settings that decide what a preconditioned device holds.
 
-use emmclab_base::Result;
+use emmclab_base::{Error, Kind, Result};
+use toml::Value;
 
 use super::DeviceConfig;
-use emmclab_settings::{HostSettings, PowerSettings, Settings};
+use super::explain::leaves;
+
+/// Settings that never decide it, by the beginning (`host.`) or end (`_uj`) of their keys, or by the whole key.
+const WITHOUT_INFLUENCE: &[&str] = &[
+    // They name the device.
+    "name",
+    "about",
+    "fitted_to",
+    // They act on commands that wait for each other, and on flags that plain writes do not have.
+    "host.",
+    "features.",
+    "controller.queue_depth",
+    "controller.reliable_write_us",
+    "interface.fua_us",
+    // They act on what reads of the host and flushes take: the next command comes when the one before is done.
+    "cache.read_kb",
+    "controller.read_overhead_us",
+    "cache.flush_us",
+    // Energy is worked out from counters.
+    "_uj",
+    "_uj_per_kb",
+    "_mw",
+];
+/// Settings that decide it only where the device had pauses.
+const INFLUENCE_IN_PAUSES: &[&str] = &["gc.idle_after_us", "gc.hpi", "gc.hpi_us", "power."];
+
+/// Whether a setting decides what a device holds after commands that came one after the other, with or without pauses.
+pub fn decides_contents(key: &str, pauses: bool) -> bool {
+    let among = |keys: &[&str]| {
+        keys.iter().any(|part| {
+            key == *part
+                || (part.ends_with('.') && key.starts_with(part))
+                || (part.starts_with('_') && key.ends_with(part))
+        })
+    };
+    !among(WITHOUT_INFLUENCE) && (pauses || !among(INFLUENCE_IN_PAUSES))
+}
 
 impl DeviceConfig {
-    /// The settings, as TOML, that decide what a device holds after writes that came one after the other, without pauses. Devices for
-    /// which this text is the same can share an image. All other settings have their defaults in it: they act on reads, on
-    /// commands that wait for each other, on pauses, on flags that plain writes do not have, or on energy.
+    /// The settings, as lines `key = value`, that decide what a device holds after commands without flags that came one after the other;
+    /// whether there were `pauses` between them. A UFS has hibernated in the end, which is a pause. Devices for which this text is the
+    /// same can share an image.
     ///
     /// # Errors
-    /// As [`DeviceConfig::to_toml`].
-    pub fn deciding_contents(&self) -> Result<String> {
-        let given = self.settings();
-        let mut deciding = given.clone();
-        let plain = Settings::default();
-        deciding.name.clone_from(&plain.name);
-        deciding.about.clone_from(&plain.about);
-        deciding.fitted_to.clone_from(&plain.fitted_to);
-        deciding.host = HostSettings::default();
-        deciding.features = plain.features;
-        deciding.cache.read_kb = plain.cache.read_kb;
-        deciding.controller.queue_depth = plain.controller.queue_depth;
-        if !given.interface.is_ufs() {
-            // A UFS has hibernated before a run: that is a pause, in which it works.
-            deciding.gc.idle_after_us = plain.gc.idle_after_us;
-            deciding.gc.hpi = plain.gc.hpi;
-            deciding.gc.hpi_us = plain.gc.hpi_us;
-            deciding.power = PowerSettings::default();
-        }
-        super::toml_of(&deciding)
+    /// [`Kind::Config`] where settings cannot be written as TOML.
+    pub fn deciding_contents(&self, pauses: bool) -> Result<String> {
+        let pauses = pauses || self.settings().interface.is_ufs();
+        let all = Value::try_from(self.settings())
+            .map_err(|error| Error::new(Kind::Config, format!("settings cannot be written: {error}")))?;
+        let deciding = leaves(&all).into_iter().filter(|(key, _)| decides_contents(key, pauses));
+        let lines: Vec<_> = deciding.map(|(key, value)| format!("{key} = {value}")).collect();
+        Ok(lines.join("\n"))
     }
 }

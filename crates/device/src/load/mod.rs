@@ -20,6 +20,7 @@ use emmclab_base::{Bytes, Error, Kind, Result, read_settings};
 use toml::{Table, Value};
 
 use crate::geometry::Geometry;
+pub use contents::decides_contents;
 use emmclab_settings::{Settings, SlcMode};
 pub use explain::Row;
 use presets::closest;

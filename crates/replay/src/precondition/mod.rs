@@ -31,12 +31,12 @@ pub(crate) fn precondition(
     }
     match store {
         Some(store) if is_quick(options) && store.is_limited() => {
-            store.device_in_memory(config, &recipe(config, options), || {
+            store.device_in_memory(config, &recipe(config, options)?, || {
                 Ok(off(config, make(config, options)?))
             })
         }
         Some(store) => {
-            store.device(config, &recipe(config, options), || Ok(off(config, make(config, options)?)))
+            store.device(config, &recipe(config, options)?, || Ok(off(config, make(config, options)?)))
         }
         None => Ok(off(config, make(config, options)?)),
     }
@@ -51,7 +51,7 @@ pub fn prepare(config: &DeviceConfig, options: &ReplayOptions, store: &ImageStor
     if options.precondition == Precondition::None || (is_quick(options) && store.is_limited()) {
         return Ok(true);
     }
-    store.keep(config, &recipe(config, options), || Ok(off(config, make(config, options)?)))
+    store.keep(&recipe(config, options)?, || Ok(off(config, make(config, options)?)))
 }
 
 /// As [`prepare`], for [`age_by_traces`].
@@ -59,7 +59,7 @@ pub fn prepare(config: &DeviceConfig, options: &ReplayOptions, store: &ImageStor
 /// # Errors
 /// As [`age_by_traces`].
 pub fn prepare_by_traces(config: &DeviceConfig, inputs: Vec<TraceInput>, store: &ImageStore) -> Result<bool> {
-    store.keep(config, &recipe_of_traces(&inputs)?, || Ok(off(config, replay(config, inputs)?)))
+    store.keep(&recipe_of_traces(config, &inputs)?, || Ok(off(config, replay(config, inputs)?)))
 }
 
 /// Whether making the device takes no longer than reading its image: 128 GB are filled in 2 s.
@@ -67,21 +67,20 @@ fn is_quick(options: &ReplayOptions) -> bool {
     matches!(options.precondition, Precondition::Sequential(_))
 }
 
-fn recipe(config: &DeviceConfig, options: &ReplayOptions) -> String {
-    match &options.precondition {
+/// What makes the device: the settings that decide what it holds, and what is written.
+fn recipe(config: &DeviceConfig, options: &ReplayOptions) -> Result<String> {
+    let (written, pauses) = match &options.precondition {
         // Its nights are pauses, in which some devices work.
-        used @ Precondition::Used(_) => {
-            let settings = config.settings();
-            format!("{used} seed {} {:?} {:?}", options.seed, settings.gc, settings.power)
-        }
+        used @ Precondition::Used(_) => (format!("{used} seed {}", options.seed), true),
         // Nothing random: one device for all seeds.
-        sequential @ Precondition::Sequential(_) => format!("{sequential:?}"),
-        random => format!("{random:?} seed {}", options.seed),
-    }
+        sequential @ Precondition::Sequential(_) => (format!("{sequential:?}"), false),
+        random => (format!("{random:?} seed {}", options.seed), false),
+    };
+    Ok(format!("{}\n{written}", config.deciding_contents(pauses)?))
 }
 
-fn recipe_of_traces(inputs: &[TraceInput]) -> Result<String> {
-    let mut recipe = "traces".to_owned();
+fn recipe_of_traces(config: &DeviceConfig, inputs: &[TraceInput]) -> Result<String> {
+    let mut recipe = format!("{}\ntraces", config.deciding_contents(false)?);
     for input in inputs {
         let hash = file_hash(&input.path)?;
         let _ = write!(recipe, " {hash:032x} {:?} {}", input.options, input.start_offset);
@@ -107,9 +106,8 @@ pub fn age_by_traces(
     store: Option<&ImageStore>,
 ) -> Result<Device> {
     match store {
-        Some(store) => {
-            store.device(config, &recipe_of_traces(&inputs)?, || Ok(off(config, replay(config, inputs)?)))
-        }
+        Some(store) => store
+            .device(config, &recipe_of_traces(config, &inputs)?, || Ok(off(config, replay(config, inputs)?))),
         None => Ok(off(config, replay(config, inputs)?)),
     }
 }

@@ -162,3 +162,24 @@ fn what_identifies_a_trace_is_the_same_in_every_process() {
     let options = ReadOptions { further: formats::FORMATS, ..ReadOptions::default() };
     assert!(!format!("{options:?}").contains("0x"), "{options:?}");
 }
+
+#[test]
+fn what_a_device_does_in_pauses_makes_another_used_device_and_no_other_one() {
+    let image = |settings: &[(&str, &str)], precondition: &str, images: usize, folder: &Path| {
+        let mut config = small();
+        config.set_all(settings).unwrap();
+        let options = ReplayOptions { precondition: precondition.parse().unwrap(), ..Default::default() };
+        assert!(prepare(&config, &options, &ImageStore::open(folder).unwrap()).unwrap());
+        assert_eq!(files(folder).len(), images, "{settings:?} {precondition}");
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let (quick, slow) = (&[("cache.flush_us", "10.0")], &[("cache.flush_us", "900.0")]);
+    let idle: &[_] = &[("gc.idle_after_us", "10000")];
+    for (precondition, first) in [("random:20", 1), ("used:7d,daily=1MB", 2)] {
+        image(&[], precondition, first, folder.path());
+        image(quick, precondition, first, folder.path());
+        image(slow, precondition, first, folder.path());
+    }
+    image(idle, "random:20", 2, folder.path());
+    image(idle, "used:7d,daily=1MB", 3, folder.path());
+}

@@ -10,6 +10,7 @@ mod fitted_presets;
 mod host_queue;
 mod iiswc15_golden;
 mod images;
+mod influence;
 mod layered;
 mod life;
 mod live_stack;
