@@ -21,7 +21,6 @@ from emmclab.devices.result_text import completion
 from emmclab.devices.run_options import RUN_OPTIONS
 from emmclab.devices.setting_types import ExplainedSetting
 from emmclab.devices.stored import Stored
-from emmclab.studies.grid import AXES
 from emmclab.traces.profile_fields import KEY_FIELDS, TABLES, Field
 
 #: The place of an entry of a list in a key: `geometry.block_groups.0.blocks`.
@@ -191,6 +190,9 @@ def explain_named(rows: Sequence[Meaning], as_json: bool) -> None:
     if row["kind"].startswith("setting"):
         console.print(Text(f"Change it with --set {row['key']}=VALUE", "dim"))
     if row["kind"] == _OPTION:
+        # Studies take long to import.
+        from emmclab.studies.grid import AXES
+
         option = RUN_OPTIONS[row["key"]]
         places = [f"In Python {option.name}="]
         if option.command_line:
