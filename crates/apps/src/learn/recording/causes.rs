@@ -274,7 +274,7 @@ impl Recording {
         true
     }
 
-    /// A `stat` call has found a named pipe: at a path, or after its descriptor, which may have been opened as a file just before.
+    /// A `stat` call has found a named pipe: at a path, or at an open descriptor, which may have been opened as a file just before.
     pub(super) fn is_a_pipe(&mut self, thread: usize, call: &Call, path: Option<String>) {
         if let Some(path) = path {
             self.causes.pipes.insert(path);
