@@ -16,7 +16,7 @@ const fn bit(number: u32) -> u64 {
     1 << (number % WORD)
 }
 
-/// For each word that holds numbers of a range: its index, and the bits of these numbers.
+/// For each word with numbers of a range: its index and the bits of these numbers.
 fn words(range: Range<u32>) -> impl Iterator<Item = (usize, u64)> {
     let (mut at, end) = (range.start, range.end);
     std::iter::from_fn(move || {
@@ -52,7 +52,7 @@ impl BitSet {
         self.0[word(number)] &= !bit(number);
     }
 
-    /// Puts in the numbers of a range, word by word; returns how many were not there.
+    /// Inserts the numbers of a range, word by word; returns how many of them are new.
     pub fn insert_range(&mut self, range: Range<u32>) -> u32 {
         let mut fresh = 0;
         for (word, bits) in words(range) {
@@ -62,14 +62,14 @@ impl BitSet {
         fresh
     }
 
-    /// Takes out the numbers of a range, word by word.
+    /// Removes the numbers of a range, word by word.
     pub fn remove_range(&mut self, range: Range<u32>) {
         for (word, bits) in words(range) {
             self.0[word] &= !bits;
         }
     }
 
-    /// Takes out every number.
+    /// Removes all numbers.
     pub fn clear(&mut self) {
         self.0.fill(0);
     }

@@ -1,5 +1,5 @@
-//! The capabilities that a device reports to its host, an eMMC in its `EXT_CSD` register (JESD84-B51, 7.4), worked out
-//! from its settings in this one place.
+//! The capabilities that a device reports to its host, for an eMMC in its `EXT_CSD` register (JESD84-B51, 7.4). They are derived from its
+//! settings in this one place.
 
 use emmclab_base::SECTOR_BYTES;
 use emmclab_registers::ext_csd::fields::{self, Field};
@@ -8,26 +8,26 @@ use serde::Serialize;
 use crate::geometry::Geometry;
 use emmclab_settings::{InterfaceKind, Settings};
 
-/// Functions that a host may find in the registers or descriptors of a device, and use.
+/// Functions that a device announces to its host in its registers or descriptors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Capabilities {
-    /// Its kind of interface.
+    /// The kind of its interface.
     pub interface: InterfaceKind,
     /// Volatile cache in KB (`CACHE_SIZE [252:249]`, which counts 1,024 bits); 0 = none.
     pub cache_kb: u32,
     /// Sectors of 512 bytes that the host sees (`SEC_COUNT [215:212]`).
     pub sectors: u64,
-    /// Whether the cache keeps the order of writes (`CACHE_FLUSH_POLICY [240]` bit 0), so that a barrier says nothing more.
+    /// Whether the cache keeps the order of writes (`CACHE_FLUSH_POLICY [240]` bit 0), so that a barrier has no further effect.
     pub cache_in_order: bool,
-    /// Whether cache barriers are taken (`BARRIER_SUPPORT [486]`).
+    /// Whether cache barriers are supported (`BARRIER_SUPPORT [486]`).
     pub barrier: bool,
-    /// Whether reliable writes of any length are taken (`WR_REL_PARAM [166]` bit 2, `EN_REL_WR`).
+    /// Whether reliable writes of any length are supported (`WR_REL_PARAM [166]` bit 2, `EN_REL_WR`).
     pub reliable_write: bool,
-    /// Most entries of a packed write (`MAX_PACKED_WRITES [500]`); 0 = none are taken.
+    /// Maximum number of entries of a packed write (`MAX_PACKED_WRITES [500]`); 0 = not supported.
     pub packed_writes: u32,
-    /// Most entries of a packed read (`MAX_PACKED_READS [501]`); 0 = none are taken.
+    /// Maximum number of entries of a packed read (`MAX_PACKED_READS [501]`); 0 = not supported.
     pub packed_reads: u32,
-    /// Commands that the command queue holds (`CMDQ_DEPTH [307]`, which says one less; `CMDQ_SUPPORT [308]`); 1 = there is no queue.
+    /// Depth of the command queue (`CMDQ_DEPTH [307]`, which contains the depth minus one; `CMDQ_SUPPORT [308]`); 1 = no queue.
     pub queue_depth: u32,
 }
 
@@ -38,7 +38,7 @@ pub struct ExtCsdField {
     pub name: &'static str,
     /// Its lowest byte.
     pub byte: u16,
-    /// Bytes that it has, the lowest first.
+    /// Number of its bytes, the lowest first.
     pub bytes: u16,
     /// The value that the device reports there.
     pub value: u32,
@@ -57,7 +57,7 @@ impl Capabilities {
             reliable_write: features.reliable_write,
             packed_writes: features.packed_writes,
             packed_reads: features.packed_reads,
-            // No limit is no queue of the standard's.
+            // A queue without a limit (0) is not a command queue of the standard.
             queue_depth: settings.controller.queue_depth.max(1),
         }
     }
@@ -67,9 +67,10 @@ impl Capabilities {
         self.reliable_write || self.interface == InterfaceKind::Ufs
     }
 
-    /// The same as fields of the register of an eMMC, by their bytes; those that change in use are in [`emmclab_base::Health`]. In every partition, a write that is cut harms no older data
-    /// (`WR_REL_SET [167]`). A device that breaks its promises (`cache.lies`) states them all the same.
-    /// A UFS has no such register.
+    /// The fields of the `EXT_CSD` register of an eMMC, in order of their bytes; empty for a UFS, which has no such register.
+    ///
+    /// Fields that change in use are in [`emmclab_base::Health`]. `WR_REL_SET [167]` states for every partition that an interrupted write
+    /// damages no older data. A device that breaks its promises (`cache.lies`) states the same as an honest one.
     pub fn ext_csd(&self) -> Vec<ExtCsdField> {
         if self.interface == InterfaceKind::Ufs {
             return Vec::new();

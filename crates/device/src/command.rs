@@ -5,7 +5,7 @@ use emmclab_base::{Modifiers, Nanos, Op, Request};
 /// A command to a device: the part of [`Request`] that matters to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Command {
-    /// When it comes; never before the one before it.
+    /// Arrival time; never before that of the previous command.
     pub arrival: Nanos,
     /// Its operation.
     pub op: Op,

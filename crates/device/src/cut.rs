@@ -1,9 +1,9 @@
-//! Loss of power at a moment: what of the FTL's map it takes back.
+//! Power loss at a given time: which entries of the FTL's map it undoes.
 //!
-//! The tables enter a program when it is planned; its cells are written later. After a cut, the map entries of pages that were
-//! not yet programmed return to the version before, where the flash and the mapping scheme still hold that, or to nothing. Moves by
-//! collection and wear levelling stay as they are: either copy holds the same data. A device that repeats its late discards
-//! (`cache.lies = "late_trim"`) does so at last.
+//! The tables are updated when a program is planned; its cells are written later. After a cut, the map entries of pages that were not yet
+//! programmed return to the previous version if the flash and the mapping scheme still hold it; otherwise the unit is unmapped. Moves by
+//! collection and wear levelling stay as they are, because both copies hold the same data. A device with `cache.lies = "late_trim"` repeats
+//! its late discards last.
 
 use emmclab_base::Nanos;
 
@@ -12,31 +12,31 @@ use crate::events::{BlockErased, Cause, Observer, PageProgrammed, Trimmed};
 use crate::ids::{BlockId, Lpn, Ppn};
 use crate::late_trims::LateTrims;
 
-/// A unit of a page that may not count yet ([`PageProgrammed::durable`]).
+/// A unit of a page that a cut may still undo ([`PageProgrammed::durable`]).
 #[derive(Clone, Copy, Debug)]
 struct Planned {
     durable: Nanos,
     lpn: Lpn,
     to: Ppn,
-    /// Place of the version before; `None` if there is none, or where its block has been erased since.
+    /// Location of the previous version; `None` if there is none, or if its block has been erased since.
     from: Option<Ppn>,
-    /// Whether the program carried that version on, without data of the host.
+    /// Whether the program only copied that version, without data of the host.
     carried: bool,
 }
 
-/// The host's page programs that may not count yet, and the discards that a cut may repeat; listens to a device. Its size is bounded
-/// by those that a cut after the time given last to [`UndoLog::retire`] may concern.
+/// Page programs of the host that a cut may undo, and discards that it may repeat. It is an observer of the device. It keeps only those
+/// that a cut after the last call of [`UndoLog::retire`] may concern.
 pub struct UndoLog {
     /// Base-2 logarithms: places of a block, and of a page by block group.
     stride_shift: u32,
     page_shifts: Vec<u32>,
     planned: Vec<Planned>,
-    /// First unit, and how many.
+    /// First unit and number of units.
     trims: LateTrims<(Lpn, u32)>,
 }
 
 impl UndoLog {
-    /// For a device that is about to be used.
+    /// A log for a device that is about to be used.
     pub fn of(device: &Device) -> Self {
         let geometry = device.geometry();
         Self {
@@ -47,7 +47,7 @@ impl UndoLog {
         }
     }
 
-    /// Forgets programs that count by `now`, and discards that are no longer late then: no cut will come before.
+    /// Forgets programs that are durable by `now`, and discards that are no longer late then. No cut may follow that is before `now`.
     pub fn retire(&mut self, now: Nanos) {
         self.planned.retain(|planned| planned.durable > now);
         self.trims.retire(now);
@@ -77,7 +77,7 @@ impl Observer for UndoLog {
             if BlockId(from.0 >> self.stride_shift) != event.block {
                 continue;
             }
-            // Data that was only carried on is in one of the two places at any time, as with a move: it counts when the first did.
+            // Data that was only copied is in one of the two locations at any time, as with a move: it is durable when its source was.
             if carried {
                 let first = self.planned[..i].iter().rfind(|first| first.to == from);
                 self.planned[i].durable = first.map_or(Nanos::MIN, |first| first.durable);
@@ -88,11 +88,11 @@ impl Observer for UndoLog {
 }
 
 impl Device {
-    /// Power is lost at `at` and back at once: commands in flight never complete, RAM is empty, every part is idle. Data, wear and
-    /// counters stay. `undo` has listened since the device was last idle; the next command may come from `at` on.
+    /// Cuts the power at `at` and restores it at once: commands in flight never complete, RAM is empty, every part is idle. Data, wear and
+    /// counters stay. `undo` must have observed the device since it was last idle. The next command may arrive from `at` on.
     pub fn cut(&mut self, at: Nanos, undo: &mut UndoLog) {
         let undone = undo.planned.drain(..).filter(|planned| planned.durable > at);
-        // The newest first, so that each finds the map as it left it.
+        // From the newest to the oldest, so that each finds the map in the state after its own program.
         for Planned { lpn, to, from, .. } in undone.collect::<Vec<_>>().into_iter().rev() {
             self.ftl.take_back(&self.nand, lpn, to, from);
         }

@@ -1,4 +1,4 @@
-//! The device: takes requests in order of arrival, says when each completes.
+//! The device: accepts requests in order of arrival and returns when each completes.
 
 use emmclab_base::{Error, Nanos, Result};
 
@@ -16,8 +16,8 @@ use crate::nand::{BlockState, Load, Nand};
 use crate::zones::{Zone, ZoneAction};
 use emmclab_settings::InterfaceKind;
 
-/// A simulated eMMC or UFS: a controller above an FTL above flash, and counters, which are the first listener. Memory is taken as it is
-/// used: a new device of any size is there at once.
+/// A simulated eMMC or UFS: a controller above an FTL above flash. Its counters are its first observer. Memory is allocated when it is
+/// first used, so that a new device of any size is created at once.
 #[derive(Clone)]
 pub struct Device {
     pub(crate) controller: Controller,
@@ -26,7 +26,7 @@ pub struct Device {
     counters: Counters,
 }
 
-/// A block as it is.
+/// The present state of an erase block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Block {
     /// Valid map units.
@@ -43,7 +43,7 @@ pub struct Block {
     pub state: BlockState,
 }
 
-/// What a device is asked to do.
+/// An operation of the device, for `Device::act`.
 #[derive(Clone, Copy)]
 enum Work<'a> {
     Submit(&'a Command),
@@ -65,10 +65,10 @@ impl Device {
         Self { controller, ftl, nand, counters: Counters::new(geometry.groups.len()) }
     }
 
-    /// The device that an image was made of.
+    /// Restores a device from an image ([`Device::to_image`]).
     ///
     /// # Errors
-    /// [`Kind::Truncated`](emmclab_base::Kind::Truncated) where the image is damaged or of another device.
+    /// [`Kind::Truncated`](emmclab_base::Kind::Truncated) if the image is damaged or is of another device.
     pub fn from_image(config: &DeviceConfig, image: &[u8]) -> Result<Self> {
         let mut device = Self::new(config);
         image::restore(&mut device.ftl, &mut device.nand, image)?;
@@ -76,13 +76,14 @@ impl Device {
         Ok(device)
     }
 
-    /// The data that the device holds and the state of its blocks, without times, counters and requests in flight.
+    /// Returns an image of the device: its data and the state of its blocks, without times, counters and requests in flight.
     pub fn to_image(&self) -> Vec<u8> {
         image::save(&self.ftl, &self.nand)
     }
 
-    /// Does some work with the counters and `observer` listening; returns the completion, where the work has one. Observers that are rare,
-    /// and all observers in a build for tests, are called through a pointer: compiling the device for each of them takes long.
+    /// Executes an operation and reports its events to the counters and `observer`; returns the completion time if the operation has one.
+    /// Observers that are rare, and all observers in a build for tests, are called through a pointer, because it takes long to compile the
+    /// device for each of them.
     #[inline(always)]
     #[expect(
         clippy::inline_always,
@@ -131,17 +132,17 @@ impl Device {
         Ok(None)
     }
 
-    /// Blocks of each plane that `WriteBooster`, or an SLC cache, has at present.
+    /// Present number of blocks of each plane in `WriteBooster` or the SLC cache.
     pub fn booster_blocks(&self) -> u32 {
         self.ftl.slc_blocks()
     }
 
-    /// Takes a request. Returns its completion, or `None` if that is not known yet (reads go first and it is a write)
-    /// or the device has stopped ([`Device::stop`]).
+    /// Submits a request. Returns its completion time, or `None` if that is not known yet (it is a write, and reads have priority) or the
+    /// device has stopped ([`Device::stop`]).
     ///
     /// # Errors
-    /// [`Kind::Value`](emmclab_base::Kind::Value) for a request beyond the device, [`Kind::Order`](emmclab_base::Kind::Order)
-    /// for one that comes before its predecessor.
+    /// [`Kind::Value`](emmclab_base::Kind::Value) for a request beyond the end of the device, [`Kind::Order`](emmclab_base::Kind::Order)
+    /// for one that arrives before its predecessor.
     #[inline(always)]
     #[expect(
         clippy::inline_always,
@@ -151,8 +152,8 @@ impl Device {
         self.act(Work::Submit(command), observer)
     }
 
-    /// Takes a request that no one listens to and completes it: for many writes one after the other, as when a device is filled. Returns the
-    /// completion. Compiled here, once.
+    /// Submits a request without an observer and executes everything until it is complete. Returns the completion time. Meant for many
+    /// consecutive writes, such as filling a device; not generic, so that it is compiled once, in this crate.
     ///
     /// # Errors
     /// As [`Device::submit`].
@@ -162,13 +163,14 @@ impl Device {
         Ok(self.settle(&mut Quiet))
     }
 
-    /// As [`Device::advance`], with no one listening. Compiled here, once.
+    /// As [`Device::advance`], without an observer. Compiled once, in this crate.
     #[inline(never)]
     pub fn idle_until(&mut self, until: Nanos) {
         self.advance(until, &mut Quiet);
     }
 
-    /// Completes all that was taken, idles for `idle`, and is switched off in good order, with no one listening. Compiled here, once.
+    /// Completes all accepted requests, idles for `idle`, and powers the device off in good order, without an observer. Compiled once, in
+    /// this crate.
     #[inline(never)]
     pub fn switch_off(&mut self, idle: Nanos) {
         self.settle(&mut Quiet);
@@ -178,8 +180,8 @@ impl Device {
         self.power_off(&mut Quiet);
     }
 
-    /// Takes a packed command: requests of one operation, read or write, that all come at the same time. A single one is
-    /// taken as a command of its own. Returns the completion of all, or `None` if the device has stopped.
+    /// Submits a packed command: requests of one operation, read or write, that all arrive at the same time. A single request is submitted
+    /// as an ordinary command. Returns the completion time of the whole command, or `None` if the device has stopped.
     ///
     /// # Errors
     /// As [`Device::submit`]; [`Kind::Value`](emmclab_base::Kind::Value) also for entries that cannot be packed.
@@ -194,11 +196,11 @@ impl Device {
         self.act(Work::Packed(entries), observer)
     }
 
-    /// Opens, closes or finishes a zone when the last command came; it takes no time. A discard of its sectors resets it.
+    /// Opens, closes or finishes a zone at the arrival time of the last command, in no time. A zone is reset by a discard of its sectors.
     ///
     /// # Errors
-    /// [`Kind::Value`](emmclab_base::Kind::Value) where there is no such zone, or its state or the limits of open and active zones do not
-    /// allow it.
+    /// [`Kind::Value`](emmclab_base::Kind::Value) if there is no such zone, or if its state or the limits of open and active zones do not
+    /// allow the action.
     pub fn manage_zone<O: Observer>(
         &mut self,
         zone: u32,
@@ -208,45 +210,46 @@ impl Device {
         self.act(Work::Zone(zone, action), observer).map(|_| ())
     }
 
-    /// Why the zones refuse a command that comes now, if so, as [`Device::submit`] would.
+    /// The error with which [`Device::submit`] would reject a command because of the state of its zone; `None` if it would accept it.
     pub fn zone_refusal(&self, command: &Command) -> Option<Error> {
         self.controller.zones()?.check(command).err()
     }
 
-    /// The zones that are written in order, as they are.
+    /// The sequential zones in their present state.
     pub fn zones(&self) -> impl Iterator<Item = Zone> {
         let zones = self.controller.zones();
         (0..).map_while(move |zone| zones?.report(zone))
     }
 
-    /// Zones that may be open at once, and open or closed; 0 = no limit.
+    /// The maximum numbers of open zones, and of active zones (open or closed); 0 = no limit.
     pub fn zone_limits(&self) -> (u32, u32) {
         self.controller.zones().map_or((0, 0), Zones::limits)
     }
 
-    /// Does everything that begins before `until` without a command: waiting pages, write-back, folding, idle collection. Any series
-    /// of calls gives the same events, counters and times as its last one alone. The next command must not come before `until`.
+    /// Executes everything that begins before `until` without a command: waiting pages, write-back, folding, idle collection. Several calls
+    /// have the same events, counters and times as the last of them alone. The next command must not arrive before `until`.
     pub fn advance<O: Observer>(&mut self, until: Nanos, observer: &mut O) {
         let _ = self.act(Work::Advance(until), observer);
     }
 
-    /// When the device will next do something that may complete a request that it holds; `None` if it holds none.
+    /// The next time at which the device does something that may complete a request in flight; `None` if no request is in flight.
     pub fn next_event(&self) -> Option<Nanos> {
         self.controller.next_event(&self.nand)
     }
 
-    /// Dispatches all that waits, and returns the completion of the last request.
+    /// Dispatches all waiting requests and returns the completion time of the last one.
     pub fn settle<O: Observer>(&mut self, observer: &mut O) -> Nanos {
         let _ = self.act(Work::Settle, observer);
         self.controller.last_complete()
     }
 
-    /// An orderly end: all that is in the write buffer is written (power-off notification, `EXT_CSD` `POWER_OFF_NOTIFICATION`).
+    /// Powers the device off in good order: everything in the write buffer is written (power-off notification, `EXT_CSD`
+    /// `POWER_OFF_NOTIFICATION`).
     pub fn power_off<O: Observer>(&mut self, observer: &mut O) {
         let _ = self.act(Work::PowerOff, observer);
     }
 
-    /// Makes the data stay and everything else new: time, counters and numbers start again. The write buffer is written first.
+    /// Keeps the data and resets everything else: time, counters and request numbers start again. The write buffer is written first.
     pub fn rewind(&mut self) {
         self.power_off(&mut Quiet);
         self.nand.rewind();
@@ -256,7 +259,7 @@ impl Device {
         self.begin_counting();
     }
 
-    /// Counts of work and busy times start from 0; data, wear and times stay.
+    /// Resets the counters and busy times to 0; data, wear and clock stay.
     pub fn clear_counters(&mut self) {
         self.begin_counting();
         self.nand.clear_load();
@@ -274,44 +277,44 @@ impl Device {
         own.map(|block| u64::from(block.valid)).sum()
     }
 
-    /// Has victims of collection chosen by `policy` from now on, in place of the policy of the settings; on a device with data, the
-    /// full blocks are put into the order that it needs. An image of the device does not keep the policy.
+    /// Replaces the victim policy of the settings. On a device with data, the full blocks are sorted into the order that the policy needs.
+    /// An image of the device does not contain the policy.
     ///
     /// # Errors
-    /// [`Kind::Config`](emmclab_base::Kind::Config) where the device does not collect or its mapping scheme maps blocks.
+    /// [`Kind::Config`](emmclab_base::Kind::Config) if the device does not collect or its mapping scheme maps blocks.
     pub fn set_victim_policy(&mut self, policy: Box<dyn VictimPolicy>) -> Result<()> {
         self.ftl.set_victim_policy(policy)
     }
 
-    /// Reads into the processor's cache what the tables hold of the units at these sectors, for at most
-    /// [`PREFETCHED`](crate::PREFETCHED) commands that come next. Nothing else changes.
+    /// Prefetches the table entries of the units at these sectors into the processor's cache, for at most [`PREFETCHED`](crate::PREFETCHED)
+    /// of the next commands. The state of the device does not change.
     #[inline]
     pub fn prefetch(&mut self, sectors: &[u64]) {
         self.ftl.prefetch(sectors);
     }
 
-    /// Counts and addresses.
+    /// The counts and the address arithmetic of the flash.
     #[inline]
     pub fn geometry(&self) -> &Geometry {
         self.ftl.geometry()
     }
 
-    /// Planes of a way: those that do one thing at a time, numbered one after the other.
+    /// Planes of a way, which have consecutive numbers and execute one operation at a time.
     pub fn planes_per_way(&self) -> u32 {
         self.nand.planes_per_way()
     }
 
-    /// Counts of its work.
+    /// The counters since the device was made or the counters were last cleared.
     pub fn counters(&self) -> &Counters {
         &self.counters
     }
 
-    /// Busy times of its parts.
+    /// Busy times of channels, dies and planes.
     pub fn load(&self) -> Load {
         self.nand.load()
     }
 
-    /// A block.
+    /// The present state of a block.
     pub fn block(&self, block: BlockId) -> Block {
         let view = self.nand.block(block);
         Block {
@@ -324,40 +327,40 @@ impl Device {
         }
     }
 
-    /// Free blocks of the pool that has the fewest, of those that are collected.
+    /// Free blocks of the pool with the fewest, among the pools that are collected while a write waits.
     pub(crate) fn fewest_free_blocks(&self) -> u32 {
         let collected = (0..self.ftl.pools()).map(PoolId).filter(|pool| !self.ftl.is_passed_by(*pool));
         collected.map(|pool| self.ftl.free_blocks(pool)).min().unwrap_or(u32::MAX)
     }
 
-    /// Its blocks, plane by plane.
+    /// All blocks, plane by plane.
     pub fn blocks(&self) -> impl Iterator<Item = Block> + Clone {
         (0..self.nand.block_count() as u32).map(|block| self.block(BlockId(block)))
     }
 
-    /// The reason for taking no more writes, if there is one.
+    /// The reason why the device refuses writes; `None` if it accepts them.
     #[inline]
     pub fn stop(&self) -> Option<Stop> {
         self.ftl.stop()
     }
 
-    /// The place of a unit.
+    /// The physical location of a unit; `None` if it is not mapped.
     #[inline]
     pub fn lookup(&self, lpn: Lpn) -> Option<Ppn> {
         self.ftl.lookup(lpn)
     }
 
-    /// Bytes of memory that the map takes inside the device, by its scheme.
+    /// Bytes of RAM that the map of the mapping scheme needs in the device.
     pub fn map_ram_bytes(&self) -> u64 {
         self.ftl.map_ram_bytes()
     }
 
-    /// What a map on the flash has in memory; `None` for other schemes.
+    /// The part of the map that is cached in RAM, for schemes with the map on the flash; `None` for other schemes.
     pub fn map_figures(&self) -> Option<MapFigures> {
         self.ftl.map_figures()
     }
 
-    /// Whether all that was taken has been dispatched to the flash.
+    /// Whether all accepted commands have been dispatched to the flash.
     pub fn all_dispatched(&self) -> bool {
         self.controller.all_dispatched()
     }
@@ -367,33 +370,33 @@ impl Device {
         self.ftl.completes_when_programmed() && !self.controller.buffers_writes()
     }
 
-    /// Sectors of written data that the volatile cache has room for; 0 without one.
+    /// Sectors of written data that fit into the volatile cache; 0 without a cache.
     pub fn cache_sectors(&self) -> u64 {
         u64::from(self.controller.buffered_units()) * u64::from(self.geometry().unit_sectors)
     }
 
-    /// Its kind of interface.
+    /// The kind of its interface.
     pub fn interface(&self) -> InterfaceKind {
         self.controller.interface()
     }
 
-    /// Whether a single write can be made durable on completion, past a cache: by a reliable write, or by FUA.
+    /// Whether a single write can be made durable on completion in spite of a cache: by a reliable write, or by FUA.
     pub fn has_reliable_writes(&self) -> bool {
         self.controller.has_reliable_writes()
     }
 
-    /// Whether writes become durable in their order, as those of a FIFO cache do.
+    /// Whether writes become durable in their order, as with a FIFO cache.
     pub fn promises_write_order(&self) -> bool {
         self.controller.promises_write_order()
     }
 
-    /// Number that the next command gets ([`RequestCompleted::id`](crate::RequestCompleted::id)).
+    /// The number that the next command will have ([`RequestCompleted::id`](crate::RequestCompleted::id)).
     #[inline]
     pub fn next_command(&self) -> u64 {
         self.controller.next_command()
     }
 
-    /// When everything taken so far is complete.
+    /// The time at which all requests accepted so far are complete.
     #[inline]
     pub fn idle_from(&self) -> Nanos {
         self.controller.idle_from()

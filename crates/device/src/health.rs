@@ -6,7 +6,7 @@ use emmclab_settings::{CellMode, Settings, SlcMode};
 use crate::device::Device;
 
 impl Device {
-    /// The state of the device, which has these settings.
+    /// The health of the device; `settings` must be its own.
     pub fn health(&self, settings: &Settings) -> Health {
         let groups = &self.geometry().groups;
         let given = &settings.geometry.block_groups;

@@ -1,7 +1,7 @@
-//! The state of a used device as bytes, so that aging it once is enough.
+//! Images: the state of a used device as bytes, so that it has to be aged only once.
 //!
-//! Little-endian words: a mark, the version of the layout, then the state of the FTL and the blocks under it (`ftl/state`). Times,
-//! counters and requests in flight are not part of it.
+//! An image consists of little-endian words: a mark, the version of the layout, then the state of the FTL and of the blocks (`ftl/state`).
+//! It does not contain times, counters and requests in flight.
 
 use emmclab_base::Result;
 
@@ -13,7 +13,7 @@ use crate::words::{Reader, Writer, damaged};
 const MARK: u32 = 0x4D49_4D45;
 const VERSION: u32 = 3;
 
-/// The data that an FTL holds over flash, and the state of the blocks.
+/// Makes an image of the data of an FTL and of the state of the blocks.
 pub(crate) fn save(ftl: &Ftl, nand: &Nand) -> Vec<u8> {
     let mut out = Writer::with_capacity(ftl.state_words(nand));
     out.words([MARK, VERSION]);
@@ -21,7 +21,7 @@ pub(crate) fn save(ftl: &Ftl, nand: &Nand) -> Vec<u8> {
     out.finish()
 }
 
-/// Takes such a state up, over new flash.
+/// Restores the state from an image into a new FTL and new flash.
 pub(crate) fn restore(ftl: &mut Ftl, nand: &mut Nand, image: &[u8]) -> Result<()> {
     let mut image = Reader::new(image);
     if image.word()? != MARK || image.word()? != VERSION {

@@ -1,9 +1,9 @@
 //! The simulated eMMC or UFS: NAND geometry and timing, FTL, controller, events and checker.
 //!
-//! A [`Device`] takes requests in order of arrival and says when each completes. It is built from a [`DeviceConfig`]
-//! and reports everything it does to an [`Observer`]; an observer that listens to nothing costs nothing.
+//! A [`Device`] accepts requests in order of arrival and returns when each completes. It is built from a [`DeviceConfig`] and reports
+//! everything it does to an [`Observer`]. An observer without methods of its own costs nothing.
 //!
-//! Its rooms know only what stands below them: controller, FTL, NAND, then settings and ids.
+//! Each layer uses only those below it: controller, FTL, NAND, then settings and ids.
 
 mod bit_set;
 mod capabilities;

@@ -1,11 +1,11 @@
-//! Events of the map: what was looked up in it, and log blocks that were merged.
+//! Events of the map: lookups, and merges of log blocks.
 
 use crate::ids::Lpn;
 
 /// A map entry, or the page map of a logical block, was needed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MapLookedUp {
-    /// Whether it was in memory.
+    /// Whether it was found in memory.
     pub hit: bool,
 }
 
@@ -16,21 +16,21 @@ pub struct MapConsulted {
     pub missed: bool,
 }
 
-/// The host of a UFS brought the map entry of a unit along with a read (HPB).
+/// The host of a UFS sent the map entry of a unit along with a read (HPB).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MapHinted {
     /// The unit.
     pub lpn: Lpn,
 }
 
-/// Map entries came into memory along with one that was needed.
+/// Map entries were loaded into memory along with one that was needed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MapPrefetched {
     /// Number of entries.
     pub count: u32,
 }
 
-/// The map led to another page than that of the unit, which was read in vain.
+/// A map entry pointed to another page than that of the unit, so that a page was read in vain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MapMispredicted {
     /// The unit.
@@ -42,7 +42,7 @@ pub struct MapMispredicted {
 pub enum Merge {
     /// The log block becomes the data block as it is.
     Switch,
-    /// It does so after the rest of the data has been copied to it.
+    /// The log block becomes the data block after the rest of the data has been copied to it.
     Partial,
     /// Everything is copied to a fresh block.
     Full,

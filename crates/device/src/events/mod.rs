@@ -1,8 +1,8 @@
-//! The events of a device, declared once. Counters, measurement, checker and reports all read this stream.
+//! The events of a device, declared in one place. Counters, measurements, checker and reports all use this stream.
 //!
-//! Every flash operation has an event. Page events mean the same on every path: a [`PageRead`] or [`PageProgrammed`] of one
-//! page carries the times of its operation; when collection moves pages, the reads and programs of a move (or of a run of moves
-//! into one block, which is one event for listeners that do not ask for units) carry the beginning and end of the whole move.
+//! Every flash operation has an event. A [`PageRead`] or [`PageProgrammed`] of one page has the times of its operation, whatever caused it.
+//! When collection moves pages, the reads and programs of a move have the begin and end of the whole move. Consecutive moves into one block
+//! are one event for observers that do not ask for units.
 
 mod map;
 mod observer;
@@ -19,15 +19,15 @@ pub use observer::{AnyObserver, Observer, OnCompletion, Quiet, Rare, Shared};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Cause {
-    /// The host asked for it.
+    /// A request of the host.
     Host = 0,
-    /// The rest of a page or unit that the host overwrote in part.
+    /// Reading the rest of a page or unit that the host overwrote in part.
     ReadModifyWrite = 1,
-    /// Garbage collection, SLC folding or a log-block merge moved it.
+    /// Garbage collection, SLC folding or a log-block merge.
     Gc = 2,
-    /// Wear levelling moved it.
+    /// Wear levelling.
     Wear = 3,
-    /// The mapping scheme keeps its map there.
+    /// Pages in which the mapping scheme stores its map.
     Map = 4,
 }
 
@@ -35,7 +35,7 @@ impl Cause {
     /// All causes, in the order of their codes.
     pub const ALL: [Cause; 5] = [Cause::Host, Cause::ReadModifyWrite, Cause::Gc, Cause::Wear, Cause::Map];
 
-    /// Name in results.
+    /// Name of the cause in results.
     pub const fn name(self) -> &'static str {
         match self {
             Cause::Host => "host",
@@ -46,27 +46,27 @@ impl Cause {
         }
     }
 
-    /// Whether it is space or wear that the device puts in order.
+    /// Whether the device moves data for space or for wear.
     #[inline]
     pub const fn moves(self) -> bool {
         matches!(self, Cause::Gc | Cause::Wear)
     }
 }
 
-/// The parts of the response time of a request: those of its last subrequest. They add up to the response time.
+/// The parts of the response time of a request, measured for its last subrequest. They add up to the response time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LatencyBreakdown {
-    /// Behind other requests.
+    /// Waiting for other requests.
     pub queue: Nanos,
-    /// In the host's driver, in the controller, and between host and device.
+    /// In the host's driver, in the controller, and on the link between host and device.
     pub controller: Nanos,
-    /// On the flash bus, waiting for it included.
+    /// On the flash bus, including the wait for it.
     pub bus: Nanos,
     /// In the flash array.
     pub array: Nanos,
-    /// Behind garbage collection.
+    /// Waiting for garbage collection.
     pub gc: Nanos,
-    /// For the device to wake up.
+    /// Waiting for the device to wake up.
     pub wake_up: Nanos,
 }
 
@@ -78,39 +78,39 @@ impl LatencyBreakdown {
         [queue, controller, bus, array, gc, wake_up]
     }
 
-    /// All parts together.
+    /// The sum of all parts.
     #[inline]
     pub fn total(&self) -> Nanos {
         self.parts().into_iter().sum()
     }
 }
 
-/// A request is complete. Times on the trace's clock.
+/// A request is complete. Times are those of the trace's clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RequestCompleted {
     /// Its number, counted from 0 in order of submission.
     pub id: u64,
     /// Its operation.
     pub op: Op,
-    /// What it asked for beside its operation.
+    /// Its flags.
     pub modifiers: Modifiers,
     /// First sector.
     pub sector: u64,
     /// Length in sectors.
     pub sectors: u32,
-    /// When it came.
+    /// When it arrived.
     pub arrival: Nanos,
-    /// When the device began to work on it.
+    /// When the device began to execute it.
     pub start: Nanos,
-    /// When it was done.
+    /// When it was complete.
     pub complete: Nanos,
-    /// Page operations it took on the flash.
+    /// Page operations of the request on the flash.
     pub subrequests: u32,
     /// The parts of its response time.
     pub waits: LatencyBreakdown,
 }
 
-/// Data of a request goes to or comes from the FTL or the write buffer.
+/// Data of a request was transferred to or from the FTL or the write buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DataMoved {
     /// Read or write.
@@ -124,36 +124,36 @@ pub struct DataMoved {
 pub struct PageRead {
     /// Their block.
     pub block: BlockId,
-    /// The page in the block; the first one of a run of moves.
+    /// The page in the block; the first page of a run of moves.
     pub page: u32,
     /// Number of pages; more than one only in a run of moves.
     pub pages: u32,
     /// Block group.
     pub group: u8,
-    /// Bytes over the flash bus, all pages together.
+    /// Bytes over the flash bus, for all pages together.
     pub bus_bytes: u64,
     /// The cause of the operation.
     pub cause: Cause,
-    /// When the way began.
+    /// When the way began to work on it.
     pub begin: Nanos,
-    /// When the data was out.
+    /// When the data had left the flash.
     pub end: Nanos,
 }
 
-/// The flash was read where no block of the model holds the page: data that was never written, or the page map of a logical block.
+/// A read of a page that no block of the model holds: data that was never written, or the page map of a logical block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnplacedRead {
-    /// The plane that was busy with it.
+    /// The plane that executed it.
     pub plane: PlaneId,
-    /// Block group, whose times it took.
+    /// Block group, whose read time applies.
     pub group: u8,
     /// Bytes over the flash bus.
     pub bus_bytes: u64,
     /// The cause of the operation.
     pub cause: Cause,
-    /// When the way began.
+    /// When the way began to work on it.
     pub begin: Nanos,
-    /// When the data was out.
+    /// When the data had left the flash.
     pub end: Nanos,
 }
 
@@ -162,12 +162,12 @@ pub struct UnplacedRead {
 pub struct UnitWritten {
     /// Its logical page number.
     pub lpn: Lpn,
-    /// Source of the sectors not in `covered`; `None` if there was no data.
+    /// Source of the sectors that are not in `covered`; `None` if they had no data.
     pub from: Option<Ppn>,
-    /// Sectors that came from the host, one bit each from the lowest.
+    /// Sectors that came from the host, one bit each, starting with the lowest.
     pub covered: u32,
-    /// Number of the command that gave those sectors ([`RequestCompleted::id`]); `None` if they come out of the write buffer, which
-    /// has them from the last [`UnitCached`] of each.
+    /// Number of the command that wrote those sectors ([`RequestCompleted::id`]). `None` if they come from the write buffer; the last
+    /// [`UnitCached`] of each sector then has the number.
     pub command: Option<u64>,
 }
 
@@ -176,26 +176,26 @@ pub struct UnitWritten {
 pub struct PageProgrammed<'a> {
     /// Their block.
     pub block: BlockId,
-    /// The page in the block; the first one of a run of moves.
+    /// The page in the block; the first page of a run of moves.
     pub page: u32,
-    /// Number of pages; more than one only in a run of moves, for listeners without [`Observer::UNITS`].
+    /// Number of pages; more than one only in a run of moves, for observers without [`Observer::UNITS`].
     pub pages: u32,
     /// Block group.
     pub group: u8,
-    /// Bytes of the pages, all together.
+    /// Bytes of all pages together.
     pub bytes: u64,
-    /// Bytes over the flash bus, all pages together.
+    /// Bytes over the flash bus, for all pages together.
     pub bus_bytes: u64,
     /// The cause of the operation.
     pub cause: Cause,
-    /// Units of the page, by physical page number; places after the last are left empty. Empty without [`Observer::UNITS`].
+    /// Units of the page, in order of physical page numbers. Locations after the last unit stay empty. Empty without [`Observer::UNITS`].
     pub units: &'a [UnitWritten],
-    /// When the way began.
+    /// When the way began to work on it.
     pub begin: Nanos,
     /// When the cells were written.
     pub end: Nanos,
-    /// From when on the page counts after a cut of power: from `end`, or later where pages of the host count only after those before
-    /// them (rules 8 and 9 of the [contract](crate::contract)).
+    /// From when on the page survives a power cut. It is `end`, or later if pages of the host become durable only in order (rules 8 and 9
+    /// of the [contract](crate::contract)).
     pub durable: Nanos,
 }
 
@@ -206,9 +206,9 @@ pub struct BlockErased {
     pub block: BlockId,
     /// Block group.
     pub group: u8,
-    /// Erases it has seen, with this one.
+    /// Number of erases of the block, including this one.
     pub erases: u32,
-    /// When its way was free for the erase; it begins later where its multi-plane group was busy.
+    /// When its way was free for the erase. The erase begins later if its multi-plane group is busy.
     pub ready: Nanos,
     /// When the erase began.
     pub begin: Nanos,
@@ -216,7 +216,7 @@ pub struct BlockErased {
     pub end: Nanos,
 }
 
-/// A block reached its erase limit and is used no more.
+/// A block reached its erase limit and is no longer used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockRetired {
     /// The block.
@@ -226,11 +226,11 @@ pub struct BlockRetired {
 /// The purpose of a collection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Collection {
-    /// Free space, log-block merges included.
+    /// To free space; includes log-block merges.
     Space,
-    /// Data of the SLC cache goes to other blocks.
+    /// To move data from the SLC cache to other blocks.
     Fold,
-    /// Even wear.
+    /// To even out wear.
     Wear,
 }
 
@@ -243,11 +243,11 @@ pub struct GcStarted {
     pub valid: u32,
     /// Its purpose.
     pub collection: Collection,
-    /// Time of the choice.
+    /// When the victim was chosen.
     pub at: Nanos,
 }
 
-/// Collection of a block ended, with its erase or, in a log-block merge, with its last copy.
+/// Collection of a block ended: with its erase, or with the last copy of a log-block merge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GcFinished {
     /// The victim.
@@ -258,25 +258,25 @@ pub struct GcFinished {
     pub at: Nanos,
 }
 
-/// The device collected on its own, without a command.
+/// The device collected a plane in idle time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IdleCollected {
     /// The plane.
     pub plane: PlaneId,
-    /// Blocks collected for space; folding counts none.
+    /// Blocks collected for space; 0 for folding.
     pub blocks: u32,
-    /// Time that ways spent on it.
+    /// Time that the ways spent on it.
     pub took: Nanos,
 }
 
 /// A command interrupted collection in idle time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IdleInterrupted {
-    /// When the command came.
+    /// When the command arrived.
     pub at: Nanos,
 }
 
-/// Units of the SLC cache went to other blocks.
+/// Units were moved from the SLC cache to other blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnitsFolded {
     /// Number of units.
@@ -290,86 +290,86 @@ pub struct UnitsPinned {
     pub units: u32,
 }
 
-/// What a `WriteBooster` tells the host.
+/// Notices of `WriteBooster` to the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Notice {
-    /// Little of it is free (`WRITEBOOSTER_FLUSH_NEEDED`).
+    /// Little free space is left in it (`WRITEBOOSTER_FLUSH_NEEDED`).
     FlushNeeded,
     /// It has no room for pinned data (`PINNED_WRITEBOOSTER_BUFFER_FULL`).
     PinnedFull,
-    /// It became larger, upon a hint of the device (`WRITEBOOSTER_RESIZE_HINT`).
+    /// It became larger, after a hint of the device (`WRITEBOOSTER_RESIZE_HINT`).
     Grown,
-    /// It became smaller, upon such a hint.
+    /// It became smaller, after such a hint.
     Shrunk,
 }
 
-/// A `WriteBooster` told the host something.
+/// `WriteBooster` sent a notice to the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BoosterNotice {
-    /// What it told.
+    /// The kind of the notice.
     pub notice: Notice,
 }
 
-/// A zone took the write buffer of another one.
+/// A zone took over the write buffer of another zone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ZoneBufferTaken {
-    /// The zone that had it.
+    /// The zone that had the buffer.
     pub from: u32,
-    /// Units of that zone that had to leave before.
+    /// Units of that zone that were written out before.
     pub units: u32,
 }
 
-/// Units hold nothing any more.
+/// Units were discarded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Trimmed {
     /// First unit.
     pub first: Lpn,
     /// Number of units.
     pub count: u32,
-    /// Number of them that the flash held.
+    /// Number of these units that were mapped to flash.
     pub mapped: u32,
-    /// From when on they hold nothing.
+    /// From when on they are discarded.
     pub at: Nanos,
 }
 
-/// Written data of a unit came into the write buffer; it is durable only once it is programmed.
+/// Written data of a unit was put into the write buffer. It is durable only once it is programmed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnitCached {
     /// The unit.
     pub lpn: Lpn,
-    /// Sectors that came, one bit each from the lowest.
+    /// Sectors that were written, one bit each, starting with the lowest.
     pub covered: u32,
-    /// Number of the command that gave them ([`RequestCompleted::id`]).
+    /// Number of the command that wrote them ([`RequestCompleted::id`]).
     pub command: u64,
-    /// Whether the buffer held data of the unit already.
+    /// Whether the buffer already held data of the unit.
     pub overwritten: bool,
-    /// Units that the buffer holds then.
+    /// Units in the buffer afterwards.
     pub units: u32,
-    /// When there was room.
+    /// When there was room for it.
     pub at: Nanos,
 }
 
-/// The host read a unit of a device with RAM for data.
+/// The host read a unit, on a device with RAM for data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CacheRead {
     /// The unit.
     pub lpn: Lpn,
-    /// Whether the RAM held all that was asked for.
+    /// Whether the RAM held all requested sectors.
     pub hit: bool,
 }
 
-/// A flush found the write buffer, empty or not.
+/// The write buffer was flushed; it may have been empty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CacheFlushed {
     /// Units with written data.
     pub units: u32,
     /// When the flush began.
     pub at: Nanos,
-    /// Whether the host asked for it; false at an orderly end of power.
+    /// Whether the host requested it; false at an orderly power-off.
     pub asked_for: bool,
 }
 
-/// The host overwrote a unit (block-mapped schemes: a page) in part; the rest of it is read first.
+/// The host overwrote a part of a unit (block-mapped schemes: of a page); the rest of it is read first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PartOverwritten {
     /// The unit, or the first one of the page.
@@ -385,10 +385,10 @@ pub struct UnwrittenUnits {
     pub count: u32,
 }
 
-/// A packed command came.
+/// A packed command arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Packed {
-    /// Its entries.
+    /// Number of its entries.
     pub entries: u32,
 }
 
@@ -402,29 +402,29 @@ pub enum Direction {
     ToHost = 1,
 }
 
-/// A UFS took a command from a queue of the host controller.
+/// A UFS fetched a command from a queue of the host controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CommandTaken {
     /// The queue, counted from 0.
     pub queue: u32,
     /// Time that it waited for a tag.
     pub waited: Nanos,
-    /// When it had one and the link was awake.
+    /// When it had a tag and the link was awake.
     pub ready: Nanos,
-    /// When the queue began to hand it over.
+    /// When the queue began to transfer it.
     pub begin: Nanos,
-    /// When the device had it.
+    /// When the device had received it.
     pub end: Nanos,
-    /// Commands with a tag when it had its own, with this one.
+    /// Commands with a tag at the time when it received its own, including itself.
     pub in_flight: u32,
 }
 
-/// Data of a command went over the link of a UFS.
+/// Data of a command was transferred over the link of a UFS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LinkTransfer {
     /// Its direction.
     pub direction: Direction,
-    /// Its length.
+    /// Length in sectors.
     pub sectors: u32,
     /// When it could have begun.
     pub ready: Nanos,
@@ -437,29 +437,29 @@ pub struct LinkTransfer {
 /// A zone changed its state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ZoneChanged {
-    /// The zone, counted from 0 after the conventional ones.
+    /// The zone, counted from 0; conventional zones are not counted.
     pub zone: u32,
-    /// Its state until then.
+    /// Its state before.
     pub from: ZoneState,
-    /// Its state from then on.
+    /// Its state afterwards.
     pub to: ZoneState,
-    /// Map units before its write pointer until then.
+    /// Map units before its write pointer, before the change.
     pub written: u32,
-    /// Zones that are open then.
+    /// Number of open zones afterwards.
     pub open: u32,
-    /// Zones that are open or closed then.
+    /// Number of open and closed zones afterwards.
     pub active: u32,
-    /// When the command came that changed it.
+    /// Arrival of the command that changed it.
     pub at: Nanos,
 }
 
 /// The device woke up for a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WokeUp {
-    /// When the request came.
+    /// When the request arrived.
     pub at: Nanos,
-    /// Time that the device had been asleep.
+    /// Time for which the device had been asleep.
     pub asleep: Nanos,
-    /// Time that waking up took.
+    /// Duration of the wake-up.
     pub took: Nanos,
 }

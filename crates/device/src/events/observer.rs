@@ -1,4 +1,4 @@
-//! Observers listen to the events of a device.
+//! Observers receive the events of a device.
 
 use super::{
     BlockErased, BlockRetired, BoosterNotice, CacheFlushed, CacheRead, CommandTaken, DataMoved, GcFinished,
@@ -8,14 +8,14 @@ use super::{
     ZoneChanged,
 };
 
-/// Declares the calls of an observer once: for the trait, and for all that passes events on.
+/// Declares the methods of an observer once: for the trait, and for all types that pass events on.
 macro_rules! observer {
     ($($(#[$doc:meta])* $name:ident: $event:ty;)+) => {
-        /// Listens to a device. Every call does nothing unless overridden, and costs nothing then.
+        /// Receives the events of a device. A method that is not overridden does nothing and costs nothing.
         pub trait Observer {
-            /// Whether [`PageProgrammed::units`] is wanted, page by page; off, a run of moves is one event.
+            /// Whether [`PageProgrammed::units`] is needed, page by page; if not, a run of moves is one event.
             const UNITS: bool = true;
-            /// Whether it is [`Rare`].
+            /// Whether the device calls it through a pointer ([`Rare`]).
             const RARE: bool = false;
 
             /// A request is complete; reported in order of arrival.
@@ -27,7 +27,7 @@ macro_rules! observer {
             fn $name(&mut self, _event: &$event) {})+
         }
 
-        /// The calls of an [`Observer`], for a pointer to any.
+        /// The methods of an [`Observer`], usable through `dyn`.
         pub trait AnyObserver {
             /// A request is complete.
             fn any_request_completed(&mut self, event: &RequestCompleted);
@@ -89,7 +89,7 @@ macro_rules! observer {
             })+
         }
 
-        /// A listener that may be missing.
+        /// An observer that may be missing.
         impl<O: Observer> Observer for Option<O> {
             const UNITS: bool = O::UNITS;
             const RARE: bool = O::RARE;
@@ -109,7 +109,7 @@ macro_rules! observer {
             })+
         }
 
-        /// Two listeners, told in their order.
+        /// Two observers, called in this order.
         impl<A: Observer, B: Observer> Observer for (A, B) {
             const UNITS: bool = A::UNITS || B::UNITS;
             const RARE: bool = A::RARE || B::RARE;
@@ -145,37 +145,37 @@ macro_rules! observer {
 }
 
 observer! {
-    /// Data of a request goes to or comes from the FTL or the write buffer.
+    /// Data of a request was transferred to or from the FTL or the write buffer.
     data_moved: DataMoved;
     /// Pages were read.
     page_read: PageRead;
-    /// The flash was read where no block of the model holds the page.
+    /// A page was read that no block of the model holds.
     unplaced_read: UnplacedRead;
     /// Pages were programmed.
     page_programmed: PageProgrammed<'_>;
     /// A block was erased.
     block_erased: BlockErased;
-    /// A block went bad.
+    /// A block became bad.
     block_retired: BlockRetired;
     /// Collection of a block, or a log-block merge, began.
     gc_started: GcStarted;
     /// Collection of a block, or a log-block merge, ended.
     gc_finished: GcFinished;
-    /// The device collected on its own.
+    /// The device collected a plane in idle time.
     idle_collected: IdleCollected;
     /// A command interrupted collection in idle time.
     idle_interrupted: IdleInterrupted;
-    /// Units of the SLC cache went to other blocks.
+    /// Units were moved from the SLC cache to other blocks.
     units_folded: UnitsFolded;
-    /// Units were pinned to `WriteBooster`.
+    /// Units were written to the pinned part of `WriteBooster`.
     units_pinned: UnitsPinned;
-    /// `WriteBooster` told the host something.
+    /// `WriteBooster` sent a notice to the host.
     booster_notice: BoosterNotice;
-    /// A zone took the write buffer of another one.
+    /// A zone took over the write buffer of another zone.
     zone_buffer_taken: ZoneBufferTaken;
     /// Data was discarded.
     trimmed: Trimmed;
-    /// Written data came into the write buffer.
+    /// Written data was put into the write buffer.
     unit_cached: UnitCached;
     /// A unit was read on a device with RAM for data.
     cache_read: CacheRead;
@@ -185,23 +185,23 @@ observer! {
     part_overwritten: PartOverwritten;
     /// Units were read that were never written.
     unwritten_read: UnwrittenUnits;
-    /// The mapping scheme looked its map up.
+    /// The mapping scheme looked up a map entry.
     map_looked_up: MapLookedUp;
     /// The map entries of a request were looked up.
     map_consulted: MapConsulted;
-    /// The host brought a map entry along.
+    /// The host sent a map entry along with a read.
     map_hinted: MapHinted;
-    /// Map entries came along with another.
+    /// Map entries were loaded along with another.
     map_prefetched: MapPrefetched;
-    /// The map led to another page than that of the unit.
+    /// A map entry pointed to another page than that of the unit.
     map_mispredicted: MapMispredicted;
     /// Log blocks were merged.
     log_merged: LogMerged;
-    /// A packed command came.
+    /// A packed command arrived.
     packed: Packed;
-    /// A UFS took a command from a queue.
+    /// A UFS fetched a command from a queue.
     command_taken: CommandTaken;
-    /// Data went over the link of a UFS.
+    /// Data was transferred over the link of a UFS.
     link_transfer: LinkTransfer;
     /// The device woke up.
     woke_up: WokeUp;
@@ -209,7 +209,7 @@ observer! {
     zone_changed: ZoneChanged;
 }
 
-/// Listens to nothing.
+/// An observer that does nothing.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Quiet;
 
@@ -217,18 +217,17 @@ impl Observer for Quiet {
     const UNITS: bool = false;
 }
 
-/// A listener that is rare, or slow by itself. Where a host queue, a checker or contents lie above the device, it is called
-/// through a pointer, so that the device is not compiled for it once more.
+/// An observer that is used rarely, or is slow itself. The device calls it through a pointer, so that the device is not compiled once more
+/// for each combination with a host queue, a checker or contents.
 pub struct Rare<O>(pub O);
 
-/// A listener that is called through a pointer, so that the device is compiled once for all of them. `UNITS` is
-/// [`Observer::UNITS`].
+/// An observer that is called through a pointer, so that the device is compiled once for all of them. `UNITS` is [`Observer::UNITS`].
 pub struct Shared<'a, const UNITS: bool = true>(pub &'a mut dyn AnyObserver);
 
-/// A listener to everything but completions, which `completed` takes in its place.
+/// Passes all events on to an observer, except completions, which `completed` receives instead.
 pub struct OnCompletion<'a, O, F> {
-    /// The listener.
+    /// The observer of all other events.
     pub observer: &'a mut O,
-    /// Takes the completion of a request; it may report another to the listener.
+    /// Called with the observer and the completion of a request; may report another completion to the observer.
     pub completed: F,
 }
