@@ -1,4 +1,4 @@
-//! Counts that every run keeps: the first listener of the device's events.
+//! Counters of a device, which are the first observer of its events.
 
 use emmclab_base::{Nanos, Op, SECTOR_BYTES};
 
@@ -38,11 +38,11 @@ pub struct Counters {
     pub bus_bytes: u64,
     /// Blocks collected for space.
     pub gc_count: u64,
-    /// Of these, while the device was idle.
+    /// Of these, blocks collected while the device was idle.
     pub gc_idle_count: u64,
     /// Blocks folded from the SLC cache into others.
     pub folds: u64,
-    /// What moved within `WriteBooster`, and what it told the host.
+    /// Activity of `WriteBooster`, and its notices to the host.
     pub booster: BoosterCounts,
     /// Requests that interrupted idle collection.
     pub gc_interruptions: u64,
@@ -54,11 +54,11 @@ pub struct Counters {
     pub gc_ns: u64,
     /// Units (block-mapped schemes: pages) overwritten in part, whose rest had to be read first.
     pub read_modify_writes: u64,
-    /// Log blocks that took the place of their data block as they were.
+    /// Log blocks that became the data block as they were (switch merges).
     pub switch_merges: u64,
-    /// Log blocks that did so after the rest of the data had been copied to them.
+    /// Log blocks that became the data block after the rest of the data had been copied to them (partial merges).
     pub partial_merges: u64,
-    /// Logical blocks copied to a fresh block.
+    /// Logical blocks copied to a fresh block (full merges).
     pub full_merges: u64,
     /// Map entries found in memory.
     pub map_hits: u64,
@@ -68,17 +68,17 @@ pub struct Counters {
     pub map_requests: u64,
     /// Of these, requests for which a page of the map was read.
     pub map_missed_requests: u64,
-    /// Map entries that the host brought along (HPB).
+    /// Map entries that the host sent along with reads (HPB).
     pub map_hints: u64,
-    /// Map entries that came into memory along with others.
+    /// Map entries that were loaded into memory along with others.
     pub map_prefetched: u64,
-    /// Pages read in vain, because the map led to another than that of the unit.
+    /// Pages read in vain, because a map entry pointed to another page than that of the unit.
     pub map_double_reads: u64,
-    /// Units that the host read and had never written.
+    /// Units that the host read but had never written.
     pub unwritten_reads: u64,
-    /// Units discarded.
+    /// Mapped units that were discarded.
     pub trimmed_units: u64,
-    /// Blocks gone bad.
+    /// Blocks that became bad.
     pub bad_blocks: u64,
     /// Times that the device woke up.
     pub wake_ups: u64,
@@ -86,15 +86,15 @@ pub struct Counters {
     pub asleep_ns: u64,
     /// Time waking up, ns.
     pub waking_ns: u64,
-    /// Units of written data that the cache took in.
+    /// Units of written data that were put into the cache.
     pub cache_written: u64,
-    /// Of these, units that were there already.
+    /// Of these, units that were already in the cache.
     pub cache_overwritten: u64,
-    /// Units that the host read, counted where there is RAM for data.
+    /// Units that the host read, counted only if the device has RAM for data.
     pub cache_read: u64,
-    /// Of these, units that were in RAM.
+    /// Of these, units that were found in RAM.
     pub cache_read_hits: u64,
-    /// Flushes that found written data in the cache.
+    /// Flushes by the host that found written data in the cache.
     pub cache_flushes: u64,
     /// Packed commands.
     pub packs: u64,
@@ -102,7 +102,7 @@ pub struct Counters {
     pub link: [LinkLoad; 2],
     /// Commands of a UFS.
     pub commands: CommandLoad,
-    /// Resets, openings and finishes of zones of a zoned UFS.
+    /// State changes of the zones of a zoned UFS.
     pub zones: ZoneCounts,
 }
 
@@ -113,35 +113,35 @@ pub struct LinkLoad {
     pub transfers: u64,
     /// Bytes.
     pub bytes: u64,
-    /// Time in use, ns.
+    /// Time during which it was in use, ns.
     pub busy_ns: u64,
-    /// Time that transfers waited for others, ns.
+    /// Time that transfers waited for other transfers, ns.
     pub wait_ns: u64,
 }
 
-/// Commands that a UFS took from the queues of its host controller.
+/// Commands that a UFS fetched from the queues of its host controller.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CommandLoad {
-    /// Commands taken.
+    /// Commands fetched.
     pub taken: u64,
-    /// Most commands with a tag at once.
+    /// Largest number of commands with a tag at the same time.
     pub most_in_flight: u32,
     /// Time that commands waited for a tag, ns.
     pub tag_wait_ns: u64,
-    /// Time that they waited for their queue with a tag, the link awake, ns.
+    /// Time that commands waited for their queue, after they had a tag and the link was awake, ns.
     pub queue_wait_ns: u64,
 }
 
-/// What moved out of or stays in `WriteBooster`, and what it told the host.
+/// Activity of `WriteBooster`, and its notices to the host.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BoosterCounts {
     /// Units folded into other blocks.
     pub folded_units: u64,
     /// Units written to its pinned part.
     pub pinned_units: u64,
-    /// Times that little of it was free.
+    /// Notices that little free space is left.
     pub flush_needed: u64,
-    /// Times that there was no more room for pinned data.
+    /// Notices that there is no room for pinned data.
     pub pinned_full: u64,
     /// Times that it became larger.
     pub grown: u64,
@@ -149,26 +149,26 @@ pub struct BoosterCounts {
     pub shrunk: u64,
 }
 
-/// Changes of the zones of a zoned UFS.
+/// State changes of the zones of a zoned UFS.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ZoneCounts {
     /// Zones that a write or the host opened.
     pub opened: u64,
-    /// Zones that were closed for another, or by the host.
+    /// Zones closed by the host, or by the device to open another.
     pub closed: u64,
-    /// Zones that became full, written to their end or finished.
+    /// Zones that became full: written to their end, or finished.
     pub filled: u64,
     /// Zones that were reset.
     pub resets: u64,
-    /// Most zones that were open at once.
+    /// Largest number of zones that were open at the same time.
     pub most_open: u32,
-    /// Most zones that were open or closed at once.
+    /// Largest number of zones that were open or closed at the same time.
     pub most_active: u32,
-    /// Times that a zone took the write buffer of another one.
+    /// Times that a zone took over the write buffer of another zone.
     pub buffer_conflicts: u64,
-    /// Of these, those in which data had to leave that buffer before.
+    /// Of these, cases in which data of the other zone was written out before.
     pub premature_flushes: u64,
-    /// Units that left it then.
+    /// Units that were written out in these cases.
     pub premature_units: u64,
 }
 
@@ -184,22 +184,22 @@ impl Counters {
         }
     }
 
-    /// Pages read in all.
+    /// Total number of pages read.
     pub fn all_page_reads(&self) -> u64 {
         self.page_reads.iter().sum()
     }
 
-    /// Pages programmed in all.
+    /// Total number of pages programmed.
     pub fn all_page_programs(&self) -> u64 {
         self.page_programs.iter().sum()
     }
 
-    /// Blocks erased in all.
+    /// Total number of blocks erased.
     pub fn block_erases(&self) -> u64 {
         self.group_erases.iter().sum()
     }
 
-    /// Bytes programmed for one cause, over the bytes that the host wrote; 0 without writes.
+    /// Bytes programmed for one cause, divided by the bytes that the host wrote; 0 without writes.
     pub fn waf_of(&self, cause: Cause) -> f64 {
         if self.host_bytes_written == 0 {
             return 0.0;
@@ -207,24 +207,24 @@ impl Counters {
         self.bytes_programmed[cause as usize] as f64 / self.host_bytes_written as f64
     }
 
-    /// Write amplification: bytes programmed over bytes the host wrote; 0 without writes.
+    /// Write amplification: bytes programmed, divided by the bytes that the host wrote; 0 without writes.
     pub fn waf(&self) -> f64 {
         Cause::ALL.iter().map(|cause| self.waf_of(*cause)).sum()
     }
 
-    /// Bytes the host wrote over the flash bytes that they took; 0 without writes.
+    /// Bytes that the host wrote, divided by the bytes of the pages programmed for them; 0 without writes.
     pub fn space_utilisation(&self) -> f64 {
         let taken = self.bytes_programmed[Cause::Host as usize];
         if taken == 0 { 0.0 } else { self.host_bytes_written as f64 / taken as f64 }
     }
 }
 
-/// Time that ways spend on collection, summed from events.
+/// An observer that sums the time that ways spend on collection.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct GcTime(i64);
 
 impl GcTime {
-    /// All of it.
+    /// The sum so far.
     pub fn total(self) -> Nanos {
         Nanos(self.0)
     }
@@ -434,7 +434,7 @@ impl Observer for Counters {
     fn zone_changed(&mut self, event: &ZoneChanged) {
         let zones = &mut self.zones;
         match event.to {
-            // One that was opened and never written is closed.
+            // A zone that was opened but never written becomes empty when it is closed.
             ZoneState::Empty if event.from.is_open() && event.written == 0 => zones.closed += 1,
             ZoneState::Empty => zones.resets += 1,
             ZoneState::ImplicitlyOpen | ZoneState::ExplicitlyOpen => {

@@ -1,4 +1,4 @@
-//! Numbers that name something, as types: a number never travels without saying what it names.
+//! Types for the numbers of units, blocks, planes and so on, so that they cannot be mixed up.
 
 use std::fmt;
 
@@ -25,17 +25,17 @@ macro_rules! ids {
 }
 
 ids! {
-    /// Logical page number: a map unit as the host addresses it, counted from the first sector. Units of a map that lies on the
-    /// flash follow those of the host.
+    /// Logical page number: a map unit as the host addresses it, counted from the first sector. Units of a map that is stored on the flash
+    /// follow those of the host.
     Lpn,
-    /// Physical page number: the place of one map unit in the flash (a sub-page where a page holds several). The numbers of a
-    /// block start at a multiple of a power of two.
+    /// Physical page number: the location of one map unit in the flash (part of a page if a page holds several). The numbers of a block
+    /// start at a multiple of a power of two.
     Ppn,
     /// Erase block, counted over the device, plane by plane.
     BlockId,
     /// Plane, counted over the device: ((channel * chips + chip) * dies + die) * planes + plane.
     PlaneId,
-    /// Way: what does one thing at a time, a chip, die or plane by `timing.parallelism`.
+    /// Way: a chip, die or plane (`timing.parallelism`), which executes one operation at a time.
     WayId,
     /// Pool: the blocks of one block group in one plane.
     PoolId,

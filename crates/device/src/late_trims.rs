@@ -1,11 +1,11 @@
-//! Discards that a cut of the power repeats, on a device that lies so (`cache.lies = "late_trim"`).
+//! Discards that a power cut repeats, on a device with `cache.lies = "late_trim"`.
 
 use std::collections::VecDeque;
 
 use emmclab_base::Nanos;
 use emmclab_settings::LATE_TRIM_MS;
 
-/// Discards in the order in which they were done, each with its time, as far as a cut may repeat them ([`emmclab_settings::Lie::LateTrim`]).
+/// Discards in the order of their execution, each with its time, as long as a cut may repeat them ([`emmclab_settings::Lie::LateTrim`]).
 #[derive(Clone, Debug)]
 pub struct LateTrims<T>(VecDeque<(Nanos, T)>);
 
@@ -20,12 +20,12 @@ fn is_late(at: Nanos, cut: Nanos) -> bool {
 }
 
 impl<T> LateTrims<T> {
-    /// Adds a discard of time `at`.
+    /// Adds a discard that was executed at `at`.
     pub fn add(&mut self, at: Nanos, trim: T) {
         self.0.push_back((at, trim));
     }
 
-    /// Forgets the discards that no cut from `now` on repeats.
+    /// Forgets the discards that a cut at `now` or later does not repeat.
     pub fn retire(&mut self, now: Nanos) {
         while self.0.front().is_some_and(|(at, _)| !is_late(*at, now)) {
             self.0.pop_front();

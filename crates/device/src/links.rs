@@ -1,4 +1,5 @@
-//! Lists of values in the order of their use, over one store: a value is in one list at a time, and every step takes constant time.
+//! Lists of values in the order of their use, in one shared store. A value is in one list at a time, and every operation takes constant
+//! time.
 
 /// No node.
 pub(crate) const NONE: u32 = u32::MAX;
@@ -21,11 +22,11 @@ impl List {
     pub const EMPTY: Self = Self { oldest: NONE, newest: NONE };
 }
 
-/// The values of all lists, each at a place that it keeps.
+/// The values of all lists, each at a fixed index, its place.
 #[derive(Clone, Debug)]
 pub(crate) struct Links<T> {
     nodes: Vec<Node<T>>,
-    /// The place given up last, from which `newer` leads to those before, and how many there are.
+    /// The place that was freed last, from which `newer` leads to those freed before, and the number of free places.
     spare: u32,
     spares: usize,
 }
@@ -72,14 +73,14 @@ impl<T: Copy> Links<T> {
         place
     }
 
-    /// Takes a value out of its list.
+    /// Removes a value from its list and returns it.
     #[inline]
     pub fn remove(&mut self, list: &mut List, place: u32) -> T {
         self.remove_chain(list, (place, place), 1);
         self.get(place)
     }
 
-    /// Takes `count` values that follow each other, from one to another, out of their list.
+    /// Removes `count` consecutive values, from the first place to the last, from their list.
     #[inline]
     pub fn remove_chain(&mut self, list: &mut List, (first, last): (u32, u32), count: u32) {
         self.unlink(list, first, last);
@@ -93,12 +94,12 @@ impl<T: Copy> Links<T> {
         self.renew_chain(list, place, place);
     }
 
-    /// Makes values of a list its newest, in the order in which their places are given.
+    /// Makes values of a list its newest, in the order of the given places.
     #[inline]
     pub fn renew_all(&mut self, list: &mut List, mut places: impl Iterator<Item = u32>) {
         let Some(mut first) = places.next() else { return };
         let mut last = first;
-        // Those that follow each other already move together.
+        // Places that already follow each other are moved together.
         for place in places {
             if self.newer(last) != place {
                 self.renew_chain(list, first, last);
@@ -109,7 +110,7 @@ impl<T: Copy> Links<T> {
         self.renew_chain(list, first, last);
     }
 
-    /// Makes the values from one to another of a list its newest.
+    /// Makes consecutive values of a list, from the first place to the last, its newest.
     #[inline]
     fn renew_chain(&mut self, list: &mut List, first: u32, last: u32) {
         if list.newest != last {
@@ -130,7 +131,7 @@ impl<T: Copy> Links<T> {
         self.nodes[place as usize].newer
     }
 
-    /// Puts values that follow each other, from one to another, into a list as its newest.
+    /// Appends linked values, from the first place to the last, to a list as its newest.
     #[inline]
     fn link(&mut self, list: &mut List, first: u32, last: u32) {
         let older = std::mem::replace(&mut list.newest, last);
@@ -143,7 +144,7 @@ impl<T: Copy> Links<T> {
         }
     }
 
-    /// Takes the values from one to another out of a list.
+    /// Unlinks consecutive values, from the first place to the last, from a list.
     #[inline]
     fn unlink(&mut self, list: &mut List, first: u32, last: u32) {
         let (older, newer) = (self.nodes[first as usize].older, self.nodes[last as usize].newer);

@@ -1,4 +1,4 @@
-//! Keys in the order of their last use, with every step in constant time: write buffer, read cache, mapping cache.
+//! Keys in the order of their last use, for write buffer, read cache and mapping cache. Every operation takes constant time.
 
 use crate::links::{Links, List, NONE};
 
@@ -33,18 +33,18 @@ impl Lru {
         self.indices[key as usize] != 0
     }
 
-    /// Place of a key while it is in the set, below the most keys that there were at a time.
+    /// Index of a key while it is in the set. It is smaller than the largest number of keys that were in the set at a time.
     #[inline]
     pub fn place(&self, key: u32) -> Option<usize> {
         self.indices[key as usize].checked_sub(1).map(|place| place as usize)
     }
 
-    /// Adds a key as the newest; it must not be there.
+    /// Adds a key as the newest; it must not be in the set.
     pub fn push(&mut self, key: u32) {
         self.put(key, false);
     }
 
-    /// Place of a key, which comes in as the newest where it is not there, and becomes it where `renew`.
+    /// Returns the index of a key. A key that is not in the set is added as the newest; one that is becomes the newest if `renew` is set.
     #[inline]
     pub fn put(&mut self, key: u32, renew: bool) -> usize {
         let Some(place) = self.indices[key as usize].checked_sub(1) else { return self.add(key) };
@@ -60,7 +60,7 @@ impl Lru {
         place as usize
     }
 
-    /// Takes a key out; false if it is not there.
+    /// Removes a key; returns false if it is not in the set.
     pub fn remove(&mut self, key: u32) -> bool {
         let Some(place) = self.indices[key as usize].checked_sub(1) else { return false };
         self.nodes.remove(&mut self.order, place);
@@ -73,19 +73,20 @@ impl Lru {
         self.nodes.places(self.order).map(|place| self.nodes.get(place))
     }
 
-    /// Takes out every key.
+    /// Removes all keys.
     pub fn clear(&mut self) {
         while self.pop().is_some() {}
     }
 
-    /// Makes a key the newest if it is there; it keeps its place.
+    /// Makes a key the newest if it is in the set, and returns whether it is; its index stays the same.
     pub fn touch(&mut self, key: u32) -> bool {
         let Some(place) = self.indices[key as usize].checked_sub(1) else { return false };
         self.nodes.renew(&mut self.order, place);
         true
     }
 
-    /// Makes keys from one on the newest, in order, up to the first that is not there; returns how many, at most `most`.
+    /// Makes consecutive keys from `key` on the newest, in order, up to the first that is not in the set; returns their number, at most
+    /// `most`.
     #[inline]
     pub fn touch_all(&mut self, key: u32, most: u32) -> u32 {
         let indices = &self.indices[key as usize..][..most as usize];
@@ -94,7 +95,7 @@ impl Lru {
         there as u32
     }
 
-    /// Takes out the oldest key.
+    /// Removes and returns the oldest key.
     pub fn pop(&mut self) -> Option<u32> {
         let key = self.oldest()?;
         self.remove(key);

@@ -1,7 +1,7 @@
 //! The durable contents of a simulated device, checked against its promises.
 //!
-//! [`Persistence`] keeps both sides of the [contract](crate::contract): the promises, made from commands and completions alone, and
-//! the facts, made from page programs alone. It is an observer: it costs nothing if it is not used.
+//! [`Persistence`] tracks both sides of the [contract](crate::contract): the promises, derived from commands and completions alone, and the
+//! facts, derived from page programs alone. It is an observer, so it costs nothing if it is not used.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
@@ -14,7 +14,7 @@ use crate::device::Device;
 use crate::events::{Cause, Observer, PageProgrammed, RequestCompleted, Trimmed, UnitCached};
 use crate::ids::Lpn;
 
-/// The commands and answers between host and device.
+/// Commands and completions.
 #[derive(Debug)]
 enum Message {
     Arrived(Command),
@@ -22,10 +22,10 @@ enum Message {
     Completed,
 }
 
-/// Messages in their order: time, version of the (first) command, and whether it is a completion.
+/// The order of messages: time, version of the (first) command, and whether it is a completion.
 type Moment = (Nanos, Version, bool);
 
-/// The flash contents from a moment on, unless it has something newer.
+/// Contents of the flash from a time on, unless it holds something newer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Step {
     from: Nanos,
@@ -38,33 +38,33 @@ impl Step {
     }
 }
 
-/// What each sector may hold after a power cut: the versions that the contract allows, and the one that the device has.
+/// Tracks what each sector may hold after a power cut: the versions that the contract allows, and the one that the device holds.
 ///
-/// Call it with each command before the device gets the command, and register it as an observer of the device. It answers for
-/// every moment since the last call of [`Persistence::retire`]. Where that is called regularly, memory is bounded by the commands
-/// since then, the commands in flight, and the ranges written or discarded since the oldest write that no flush has made durable
-/// (without a volatile cache: by the commands in flight).
+/// Call it with each command before the device gets the command, and register it as an observer of the device. It can answer for every time
+/// since the last call of [`Persistence::retire`]. If that is called regularly, memory is bounded by the commands since then, the commands
+/// in flight, and the ranges written or discarded since the oldest write that no flush has made durable (without a volatile cache: by the
+/// commands in flight).
 #[derive(Debug)]
 pub struct Persistence {
     unit_sectors: u32,
-    /// Number that the device gives its next command, less the version of that.
+    /// Number of the next command at the device, minus its version.
     offset: u64,
     /// Version of the next command.
     next: Version,
     /// Promises at the last call of `retire`.
     promises: Promises,
-    /// The versions after that.
+    /// Commands and completions after that, in order of time.
     messages: BTreeMap<Moment, Message>,
     /// Commands that are not complete.
     commands: VecDeque<(Version, Command)>,
-    /// Versions on the flash, each from the moment on at which its page counts.
+    /// Versions on the flash, each with the time from which on its page survives a cut.
     flash: Ranges<Vec<Step>>,
-    /// Versions in the cache.
+    /// Versions in the volatile cache.
     cached: Ranges<Version>,
 }
 
 impl Persistence {
-    /// For a device that holds nothing.
+    /// Starts with a device that holds no data.
     pub fn of(device: &Device) -> Self {
         let promises = Promises::new(Rules::of(device));
         let next = promises.next_version();
@@ -80,7 +80,7 @@ impl Persistence {
         }
     }
 
-    /// Notes the next command; returns its version, counted from 1 over all commands.
+    /// Records the next command; returns its version, counted from 1 over all commands.
     pub fn expect(&mut self, command: &Command) -> Version {
         let version = self.next;
         self.messages.insert((command.arrival, version, false), Message::Arrived(*command));
@@ -89,7 +89,7 @@ impl Persistence {
         version
     }
 
-    /// Notes the entries of the next command, which is packed; returns their versions.
+    /// Records the entries of the next command, which is packed; returns their versions.
     pub fn expect_packed(&mut self, entries: &[Command]) -> Range<Version> {
         let first = self.next;
         if let Some(head) = entries.first() {
@@ -100,7 +100,7 @@ impl Persistence {
         first..self.next
     }
 
-    /// The promises at a moment.
+    /// The promises at a given time.
     pub fn promises(&self, at: Nanos) -> Promises {
         let mut promises = self.promises.clone();
         for (moment, message) in self.messages.range(..=(at, Version::MAX, true)) {
@@ -109,12 +109,12 @@ impl Persistence {
         promises
     }
 
-    /// The oldest version that the sector may hold after power went at `at`; 0 = nothing is promised.
+    /// The oldest version that the sector may hold after power is lost at `at`; 0 = nothing is promised.
     pub fn promised(&self, sector: u64, at: Nanos) -> Version {
         self.promises(at).promised(sector)
     }
 
-    /// The version whose data the flash holds when power goes at `at`; 0 = none.
+    /// The version whose data the flash holds after power is lost at `at`; 0 = none.
     pub fn survives(&self, sector: u64, at: Nanos) -> Version {
         let steps = self.flash.get(sector).map_or(&[][..], Vec::as_slice);
         match newest(steps, at) {
@@ -123,30 +123,30 @@ impl Persistence {
         }
     }
 
-    /// The first broken promise when power goes at `at`.
+    /// The first promise that is broken if power is lost at `at`.
     pub fn broken(&self, at: Nanos) -> Option<Broken> {
         self.promises(at).broken(&self.left(at))
     }
 
-    /// The first promise that is broken once the power has gone off in good order, after which nothing complete is lost.
+    /// The first promise that is broken after an orderly power-off, which must not lose anything that is complete.
     pub fn broken_after_power_off(&self) -> Option<Broken> {
         let mut promises = self.promises(Nanos::MAX);
         promises.power_off();
         promises.broken(&self.left(Nanos::MAX))
     }
 
-    /// The moments at which the flash holds something new.
+    /// The times at which the flash contents change.
     pub fn moments(&self) -> impl Iterator<Item = Nanos> {
         self.flash.iter().flat_map(|(.., steps)| steps).map(|step| step.from)
     }
 
-    /// Number of ranges that are kept, which its memory follows.
+    /// Number of ranges that are kept; memory is proportional to it.
     pub fn ranges(&self) -> usize {
         let promised = self.promises.extents().count() + self.promises.pending().count();
         promised + self.flash.len() + self.cached.len() + self.messages.len()
     }
 
-    /// No question comes about a moment before `now`: forgets what was promised and programmed by then.
+    /// Forgets what was promised and programmed by `now`. No later call may ask about a time before `now`.
     pub fn retire(&mut self, now: Nanos) {
         let later = self.messages.split_off(&(now, Version::MAX, true));
         for (moment, message) in std::mem::replace(&mut self.messages, later) {
@@ -179,7 +179,7 @@ impl Persistence {
         }
     }
 
-    /// The flash contents when power goes at `at`.
+    /// The flash contents if power is lost at `at`.
     pub fn left(&self, at: Nanos) -> Ranges<Content> {
         let mut left = Ranges::default();
         for (first, end, steps) in self.flash.iter() {
@@ -190,12 +190,12 @@ impl Persistence {
         left
     }
 
-    /// The version of a command, by its number at the device.
+    /// The version of the command with this number at the device.
     fn version_of(&self, command: u64) -> Version {
         command.wrapping_sub(self.offset)
     }
 
-    /// The flash holds a version from a moment on.
+    /// Records that the flash holds a version from a time on.
     fn store(&mut self, first: u64, end: u64, step: Step) {
         self.flash.update(first, end, |steps| {
             let mut steps = steps.unwrap_or_default();
@@ -204,7 +204,7 @@ impl Persistence {
         });
     }
 
-    /// The runs of sectors of a unit that are covered.
+    /// The runs of covered sectors of a unit: first sector and end.
     fn runs(&self, unit: Lpn, covered: u32) -> impl Iterator<Item = (u64, u64)> + use<> {
         let (first, mut left) = (u64::from(unit.0) * u64::from(self.unit_sectors), u64::from(covered));
         std::iter::from_fn(move || {
@@ -228,7 +228,7 @@ fn pass_on(promises: &mut Promises, (time, version, _): Moment, message: &Messag
     }
 }
 
-/// The newest version that is there at a moment.
+/// The newest version that the flash holds at a given time.
 fn newest(steps: &[Step], at: Nanos) -> Option<Step> {
     steps.iter().filter(|step| step.from <= at).max_by_key(|step| step.version()).copied()
 }

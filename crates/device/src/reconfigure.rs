@@ -1,5 +1,5 @@
-//! Settings that change in a device in use: what its next commands cost and when it works on its own. What the device holds
-//! (map, blocks, buffers, queues) is laid out by the others, which stay.
+//! Settings that can change in a device in use: the costs of its next commands, and when it works on its own. The other settings determine
+//! the layout of what the device holds (map, blocks, buffers, queues), so they stay.
 
 use std::collections::BTreeMap;
 
@@ -113,7 +113,7 @@ fn refused(key: &str, [from, to]: &[String; 2]) -> Error {
 }
 
 impl DeviceConfig {
-    /// The settings in which `to` differs, all of which can change while the device holds data; `at` is the time of the change.
+    /// Returns the settings in which `to` differs. All of them must be changeable in a device in use. `at` is the time of the change.
     ///
     /// # Errors
     /// [`Kind::Config`] for the first setting that cannot change in a device in use, with the reason.
@@ -138,9 +138,8 @@ impl DeviceConfig {
 }
 
 impl Device {
-    /// Goes on from `at` with the settings of `to` in place of those of `from`, which it has; everything that begins before `at` was
-    /// done ([`Device::advance`]). Programs and erases in progress keep their times; idle times count anew from `at`. Returns what
-    /// changed.
+    /// Replaces the settings `from` of the device by `to` at the time `at`. Everything that begins before `at` must have been executed
+    /// ([`Device::advance`]). Programs and erases in progress keep their times; idle times restart at `at`. Returns the changed settings.
     ///
     /// # Errors
     /// As [`DeviceConfig::changes`]; then nothing has changed.

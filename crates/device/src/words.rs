@@ -1,13 +1,13 @@
-//! Little-endian words of an image, written and read with care.
+//! Little-endian words of an image: a writer, and a reader that checks what it reads.
 
 use emmclab_base::{Error, Kind, Result};
 
-/// Words being written.
+/// Writes words.
 #[derive(Default)]
 pub(crate) struct Writer(Vec<u8>);
 
 impl Writer {
-    /// With room for this many words.
+    /// A writer with room for this many words.
     pub fn with_capacity(words: usize) -> Self {
         Self(Vec::with_capacity(4 * words))
     }
@@ -24,13 +24,13 @@ impl Writer {
         self.0.extend_from_slice(&value.to_le_bytes());
     }
 
-    /// The bytes.
+    /// The bytes written so far.
     pub fn finish(self) -> Vec<u8> {
         self.0
     }
 }
 
-/// Words being read.
+/// Reads words.
 pub(crate) struct Reader<'a>(&'a [u8]);
 
 impl<'a> Reader<'a> {
@@ -38,7 +38,7 @@ impl<'a> Reader<'a> {
         Self(bytes)
     }
 
-    /// Whether all was read.
+    /// Whether everything has been read.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -63,7 +63,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// The error of an image that is not one.
+/// The error for an image that is damaged or of another device.
 pub(crate) fn damaged(problem: &str) -> Error {
     Error::new(Kind::Truncated, format!("this is not an image of this device: {problem}"))
         .hint("move it away: a preconditioned device is made again; the state of a served image with layers is needed to find its data, so restore a copy of that")

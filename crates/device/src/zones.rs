@@ -1,6 +1,6 @@
 //! Zones of a device, as it reports them to its host.
 
-/// State of a zone, by the names of ZBC.
+/// State of a zone, with the names of ZBC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ZoneState {
     /// Nothing was written since it was reset.
@@ -27,7 +27,7 @@ impl ZoneState {
     }
 }
 
-/// Commands for a zone beside writes. A reset is a discard of all its sectors.
+/// Commands for a zone other than writes. A reset is a discard of all its sectors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ZoneAction {
     /// Opens it, so that no write to another zone closes it.
@@ -38,7 +38,7 @@ pub enum ZoneAction {
     Finish,
 }
 
-/// A zone that is written in order.
+/// A zone that is written sequentially.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Zone {
     /// Its state.
@@ -47,6 +47,6 @@ pub struct Zone {
     pub start: u64,
     /// Its length in sectors.
     pub sectors: u64,
-    /// The sector that is written next; of a full zone, the one after its last.
+    /// The next sector to write; for a full zone, the sector after its last.
     pub write_pointer: u64,
 }

@@ -1,4 +1,4 @@
-//! Promises about order: what has to be there where something later is, and the judge of all promises.
+//! Promises about order: which data must survive if later data does. Also checks all promises.
 
 use std::ops::Range;
 
@@ -6,42 +6,42 @@ use emmclab_base::{Nanos, Ranges};
 
 use super::{Content, Promises, Version};
 
-/// A barrier: versions that were complete at `came` stand before those from `from` on.
+/// A barrier: if data of a version from `from` on survives, so do the versions before it that were complete at `came`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Barrier {
     pub from: Version,
     pub came: Nanos,
 }
 
-/// The entries of a packed write: versions.
+/// The versions of the entries of a packed write.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pack {
     pub first: Version,
     pub end: Version,
 }
 
-/// If data of any version in `after` is there, so is all of `before`: a barrier, or an entry of a pack.
+/// If data of any version in `after` survives, all of `before` does: a barrier, or an entry of a packed write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Order {
-    /// Versions that come later.
+    /// The later versions.
     pub after: Range<Version>,
-    /// Versions that come first ...
+    /// The earlier versions ...
     pub before: Range<Version>,
-    /// ... and were complete by then; `None` = complete or not.
+    /// ... as far as they were complete at this time; `None` = complete or not.
     pub complete_by: Option<Nanos>,
 }
 
-/// A promise that a state breaks.
+/// A broken promise about a range of sectors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Broken {
     /// First sector.
     pub first: u64,
     /// The sector after the last.
     pub end: u64,
-    /// The version that is there; 0 = nothing ever came there, or nothing that is still kept
+    /// The version in these sectors; 0 = none was ever written, or none that is still kept
     /// ([`Persistence::retire`](crate::persistence::Persistence::retire)).
     pub found: Version,
-    /// The oldest version that may be there.
+    /// The oldest version that is allowed.
     pub promised: Version,
 }
 
@@ -50,13 +50,13 @@ fn of_barrier(barrier: &Barrier) -> Order {
 }
 
 impl Promises {
-    /// The promises about order that say more than [`Promises::promised`]. Barriers come in their order, and of two the later one
-    /// promises all that the earlier one does.
+    /// The promises about order, which are not contained in [`Promises::promised`]. Barriers are in their order; a later barrier promises
+    /// everything that an earlier one does.
     pub fn orders(&self) -> impl Iterator<Item = Order> {
         self.barriers.iter().map(of_barrier).chain(self.pack_orders())
     }
 
-    /// Those of packed writes: an entry and the ones before it.
+    /// The orders of packed writes: each entry after those before it.
     pub fn pack_orders(&self) -> impl Iterator<Item = Order> {
         self.packs.iter().flat_map(|pack| {
             (pack.first + 1..pack.end).map(|entry| Order {
@@ -67,15 +67,15 @@ impl Promises {
         })
     }
 
-    /// The orders that hold where data of this version is there: of barriers the last one, and those of its pack.
+    /// The orders that apply if data of this version survives: that of the last barrier before it, and those of its packed write.
     pub fn orders_of(&self, version: Version) -> impl Iterator<Item = Order> {
         let barriers = self.barriers.partition_point(|barrier| barrier.from <= version);
         let last = barriers.checked_sub(1).map(|place| of_barrier(&self.barriers[place]));
         last.into_iter().chain(self.pack_orders().filter(move |order| order.after.contains(&version)))
     }
 
-    /// The versions that stand before barriers, beyond what is promised anyway: first sector, end, version, and the
-    /// oldest version with which it has to be there. Of a sector of several versions each is given.
+    /// The versions that a barrier orders, unless they are promised anyway: first sector, end, version, and the oldest version with which
+    /// it must survive. A sector with several such versions is returned with each.
     pub fn prerequisites(&self) -> impl Iterator<Item = (u64, u64, Version, Version)> {
         let last = self.barriers.last().map(of_barrier);
         let owed = last.into_iter().flat_map(|order| self.owed_by(&order).collect::<Vec<_>>());
@@ -87,12 +87,12 @@ impl Promises {
         })
     }
 
-    /// The sectors that an order requires, beyond what is promised anyway: first sector, end, oldest version.
+    /// The sectors that an order requires, unless they are promised anyway: first sector, end, oldest version allowed.
     pub fn owed_by(&self, order: &Order) -> impl Iterator<Item = (u64, u64, Version)> {
         self.owed(order.before.clone(), order.complete_by)
     }
 
-    /// The first promise that is broken if power goes now and leaves this.
+    /// The first promise that is broken if power is lost now and leaves these contents.
     pub fn broken(&self, left: &Ranges<Content>) -> Option<Broken> {
         let data = left.iter().filter_map(|(.., content)| match content {
             Content::Data(version) => Some(*version),

@@ -1,4 +1,4 @@
-//! The promises of a device so far, and the writes that it may have done beyond them.
+//! The present promises of a device, and the writes beyond them that may survive.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -13,7 +13,7 @@ use emmclab_settings::InterfaceKind;
 /// The sectors of a flush of the whole cache.
 const EVERYTHING: (u64, u64) = (0, u64::MAX);
 
-/// Sectors with a version that may be there after a cut, but need not be.
+/// Sectors with a version that may survive a cut, but need not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extent {
     /// First sector.
@@ -22,9 +22,9 @@ pub struct Extent {
     pub end: u64,
     /// The version.
     pub version: Version,
-    /// The command: a write, or one that leaves nothing there (discard, secure erase).
+    /// The command: a write, or one that removes the data (discard, secure erase).
     pub op: Op,
-    /// When the command was complete, where it is.
+    /// When the command was complete; `None` if it is not.
     pub complete: Option<Nanos>,
 }
 
@@ -36,7 +36,7 @@ struct Write {
     complete: Option<Nanos>,
 }
 
-/// A command that took promises back.
+/// A command that revoked promises.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Taker {
     version: Version,
@@ -44,9 +44,11 @@ struct Taker {
     complete: Option<Nanos>,
 }
 
-/// The promises of a device at the present, in ranges. Tell it each command as it arrives and each completion, in order of time or, as
-/// a simulated device reports them, a completion right after its arrival. Memory and work follow what is not promised yet and the
-/// number of ranges with equal versions, not the size of commands.
+/// The present promises of a device, by ranges of sectors.
+///
+/// Call it with each command at its arrival and with each completion, in order of time; or, as a simulated device reports them, with each
+/// completion right after the arrival. Memory and work depend on what is not promised yet and on the number of ranges with equal versions,
+/// not on the size of commands.
 #[derive(Clone, Debug)]
 pub struct Promises {
     rules: Rules,
@@ -54,20 +56,20 @@ pub struct Promises {
     next: Version,
     in_flight: BTreeMap<Version, Command>,
     writes: BTreeMap<Version, Write>,
-    /// Newest versions that were ever promised.
+    /// Newest version that was ever promised, by range.
     bases: Ranges<Version>,
-    /// Newest commands that took promises back, where nothing newer is promised.
+    /// Newest command that revoked a promise, in ranges for which nothing newer is promised.
     takers: Ranges<Taker>,
     pub(super) barriers: Vec<Barrier>,
     pub(super) packs: Vec<Pack>,
-    /// Completions of writes that no barrier follows yet.
+    /// Complete writes that no barrier or flush follows yet.
     unordered: BTreeSet<(Nanos, Version)>,
-    /// Number of writes at which those are looked for that can be there no more.
+    /// Number of writes at which `prune` next looks for writes that can no longer survive.
     prune_at: usize,
 }
 
 impl Promises {
-    /// Of a device that holds nothing.
+    /// The promises of a device that holds no data.
     pub fn new(rules: Rules) -> Self {
         Self {
             rules,
@@ -83,7 +85,7 @@ impl Promises {
         }
     }
 
-    /// A command arrives; returns its version, counted from 1 over all commands, whatever they do.
+    /// Records the arrival of a command; returns its version, counted from 1 over all commands of every kind.
     pub fn arrived(&mut self, command: &Command) -> Version {
         let version = self.next;
         self.next += 1;
@@ -107,7 +109,7 @@ impl Promises {
         version
     }
 
-    /// The entries of a packed command arrive; returns their versions.
+    /// Records the arrival of the entries of a packed command; returns their versions.
     pub fn arrived_packed(&mut self, entries: &[Command]) -> Range<Version> {
         let first = self.next;
         for entry in entries {
@@ -120,7 +122,7 @@ impl Promises {
         first..self.next
     }
 
-    /// A command is complete; once for each.
+    /// Records the completion of a command; called once for each.
     pub fn completed(&mut self, version: Version, complete: Nanos) {
         let Some(command) = self.in_flight.remove(&version) else { return };
         let (first, end) = self.range_of(&command);
@@ -154,23 +156,23 @@ impl Promises {
         }
     }
 
-    /// The power goes off in good order, with everything complete.
+    /// Records an orderly power-off after all commands are complete.
     pub fn power_off(&mut self) {
         self.flushed(Version::MAX, Nanos::MAX, EVERYTHING);
     }
 
-    /// The oldest version that the sector may hold if power goes now; 0 = nothing is promised.
+    /// The oldest version that the sector may hold if power is lost now; 0 = nothing is promised.
     pub fn promised(&self, sector: u64) -> Version {
         if self.takers.get(sector).is_some() { 0 } else { self.base(sector) }
     }
 
-    /// The newest version of the sector that was ever promised, by a discard taken back or not; 0 = none was.
+    /// The newest version of the sector that was ever promised, even if a discard has revoked the promise; 0 = none.
     pub fn base(&self, sector: u64) -> Version {
         self.bases.get(sector).copied().unwrap_or(0)
     }
 
-    /// Whether a cut now may leave anything in the sectors of a command (rule 10): it is a write in flight, and not a reliable one of an
-    /// eMMC.
+    /// Whether a cut now may leave undefined data in the sectors of a command (rule 10): it is a write in flight, but not a reliable write
+    /// of an eMMC.
     pub fn leaves_undefined(&self, version: Version) -> bool {
         let atomic = self.rules.interface == InterfaceKind::Emmc;
         self.in_flight.get(&version).is_some_and(|command| {
@@ -178,7 +180,7 @@ impl Promises {
         })
     }
 
-    /// The promised sectors, in order: first, end, oldest version that may be there.
+    /// The promised sectors, in order: first, end, oldest version allowed.
     pub fn extents(&self) -> impl Iterator<Item = (u64, u64, Version)> {
         self.bases.iter().flat_map(|(first, end, version)| {
             let parts = self.takers.parts(first, end).filter(|(.., taker)| taker.is_none());
@@ -186,7 +188,7 @@ impl Promises {
         })
     }
 
-    /// The writes beyond the bases that may be there, but need not: in order of versions, then of sectors.
+    /// The versions beyond the promised ones that may survive, but need not: in order of versions, then of sectors.
     pub fn pending(&self) -> impl Iterator<Item = Extent> {
         let mut takers: Vec<_> = self.takers.iter().collect();
         takers.sort_by_key(|(first, _, taker)| (taker.version, *first));
@@ -216,30 +218,29 @@ impl Promises {
         })
     }
 
-    /// Version that the next command gets.
+    /// The version of the next command.
     pub fn next_version(&self) -> Version {
         self.next
     }
 
-    /// The version below which all is promised, replaced or taken back.
+    /// The oldest version that is still open; all before it are promised, replaced or revoked.
     pub(crate) fn oldest_open(&self) -> Version {
         let versions = [self.in_flight.keys().next(), self.writes.keys().next()];
         versions.into_iter().flatten().min().copied().unwrap_or(self.next)
     }
 
-    /// Whether no newer version than this is promised about these sectors.
+    /// Whether no newer version than this is promised for these sectors.
     pub(crate) fn is_kept(&self, first: u64, end: u64, version: Version) -> bool {
         self.bases.find(first, end).all(|(.., base)| *base <= version)
     }
 
-    /// Forgets what was promised about sectors, of which no version is open.
+    /// Forgets the promises about sectors that have no open version.
     pub(crate) fn forget(&mut self, first: u64, end: u64) {
         self.bases.remove(first, end);
         self.takers.remove(first, end);
     }
 
-    /// The writes of these versions that are not promised and that no discard took back, and that were complete by then:
-    /// first, end, version.
+    /// The writes of these versions that are not promised and that no discard revoked, and that were complete by then: first, end, version.
     pub(super) fn owed(
         &self,
         versions: Range<Version>,
@@ -259,12 +260,12 @@ impl Promises {
         })
     }
 
-    /// When a write that is not promised was complete, if it is.
+    /// When a write that is not promised was complete; `None` if it is not.
     pub(super) fn completion(&self, version: Version) -> Option<Nanos> {
         self.writes.get(&version).and_then(|write| write.complete)
     }
 
-    /// The sectors of a write of which no newer version is promised.
+    /// The sectors of a write for which neither it nor a newer version is promised.
     fn parts_beyond(&self, write: &Write, version: Version) -> impl Iterator<Item = (u64, u64)> {
         let parts = self.bases.parts(write.first, write.end);
         parts
@@ -272,7 +273,7 @@ impl Promises {
             .map(|(from, to, _)| (from, to))
     }
 
-    /// The sectors that a command changes.
+    /// The sectors that a command changes: those of a write, the whole map units of any other command.
     fn range_of(&self, command: &Command) -> (u64, u64) {
         let (first, end) = (command.sector, command.sector.saturating_add(u64::from(command.sectors)));
         if command.op == Op::Write {
@@ -287,7 +288,7 @@ impl Promises {
         self.takers.update(first, end, |taker| taker.filter(|taker| taker.version > version));
     }
 
-    /// The flush `flush` of these sectors, which came at `came`, is complete.
+    /// Records the completion of the flush `flush` of these sectors, which arrived at `came`.
     fn flushed(&mut self, flush: Version, came: Nanos, (from, to): (u64, u64)) {
         let covered = |write: &Write| write.complete.is_some_and(|complete| complete <= came);
         let before = self.writes.range(..flush).filter(|(_, write)| covered(write));
@@ -308,15 +309,15 @@ impl Promises {
         self.ordered(flush, came);
     }
 
-    /// If data of a version from `from` on is there, then all that was complete at `came` is.
+    /// Adds a barrier: if data of a version from `from` on survives, so does all that was complete at `came`.
     fn barrier(&mut self, from: Version, came: Nanos) {
         if self.ordered(from, came) {
             self.barriers.push(Barrier { from, came });
         }
     }
 
-    /// Versions below `end` that were complete at `came` stand before a barrier, or are promised; returns whether there was more of
-    /// that than before.
+    /// Removes from the unordered writes those that were complete at `came` and are older than `end`, because a barrier or a promise covers
+    /// them. Returns whether there were any.
     fn ordered(&mut self, end: Version, came: Nanos) -> bool {
         let (mut more, mut later) = (false, Vec::new());
         while let Some((complete, version)) = self.unordered.first().copied().filter(|first| first.0 <= came)
@@ -332,13 +333,13 @@ impl Promises {
         more
     }
 
-    /// Forgets packs of which every entry is promised.
+    /// Forgets packed writes whose entries are all promised.
     fn close_packs(&mut self) {
         let writes = &self.writes;
         self.packs.retain(|pack| writes.range(pack.first..pack.end).next().is_some());
     }
 
-    /// Forgets complete writes of which a newer version is promised everywhere, from time to time.
+    /// Forgets complete writes that newer promised versions hide entirely; does so from time to time.
     fn prune(&mut self) {
         if self.writes.len() < self.prune_at {
             return;

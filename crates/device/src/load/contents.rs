@@ -1,4 +1,4 @@
-//! The settings that decide what a preconditioned device holds.
+//! The settings that determine the contents of a preconditioned device.
 
 use emmclab_base::{Error, Kind, Result};
 use toml::Value;
@@ -6,31 +6,31 @@ use toml::Value;
 use super::DeviceConfig;
 use super::explain::leaves;
 
-/// Settings that never decide it, by the beginning (`host.`) or end (`_uj`) of their keys, or by the whole key.
+/// Settings that never affect the contents, by the beginning (`host.`) or end (`_uj`) of their keys, or by the whole key.
 const WITHOUT_INFLUENCE: &[&str] = &[
     // They name the device.
     "name",
     "about",
     "fitted_to",
-    // They act on commands that wait for each other, and on flags that plain writes do not have.
+    // They affect only commands that wait for each other, and flags that plain writes do not have.
     "host.",
     "features.",
     "controller.queue_depth",
     "controller.reliable_write_us",
     "interface.fua_us",
-    // They act on what reads of the host and flushes take: the next command comes when the one before is done.
+    // They affect only the duration of host reads and flushes: the next command arrives when the previous one is complete.
     "cache.read_kb",
     "controller.read_overhead_us",
     "cache.flush_us",
-    // Energy is worked out from counters.
+    // Energy is computed from counters.
     "_uj",
     "_uj_per_kb",
     "_mw",
 ];
-/// Settings that decide it only where the device had pauses.
+/// Settings that affect the contents only if the device had pauses.
 const INFLUENCE_IN_PAUSES: &[&str] = &["gc.idle_after_us", "gc.hpi", "gc.hpi_us", "power."];
 
-/// Whether a setting decides what a device holds after commands that came one after the other, with or without pauses.
+/// Whether a setting affects what a device holds after commands that were executed one by one, with or without pauses.
 pub fn decides_contents(key: &str, pauses: bool) -> bool {
     let among = |keys: &[&str]| {
         keys.iter().any(|part| {
@@ -43,12 +43,12 @@ pub fn decides_contents(key: &str, pauses: bool) -> bool {
 }
 
 impl DeviceConfig {
-    /// The settings, as lines `key = value`, that decide what a device holds after commands without flags that came one after the other;
-    /// whether there were `pauses` between them. A UFS has hibernated in the end, which is a pause. Devices for which this text is the
-    /// same can share an image.
+    /// The settings, as lines `key = value`, that determine what a device holds after commands without flags that were executed one by one.
+    /// `pauses` is whether there were pauses between them. A UFS always has one, because it hibernates at the end. Devices with the same
+    /// text can share an image.
     ///
     /// # Errors
-    /// [`Kind::Config`] where settings cannot be written as TOML.
+    /// [`Kind::Config`] if settings cannot be written as TOML.
     pub fn deciding_contents(&self, pauses: bool) -> Result<String> {
         let pauses = pauses || self.settings().interface.is_ufs();
         let all = Value::try_from(self.settings())

@@ -9,26 +9,26 @@ use toml::Value;
 use super::schema::{allowed, json_schema, resolve};
 use emmclab_settings::{BlockGroup, Settings};
 
-/// One setting, explained.
+/// One setting with its explanation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Row {
-    /// Its path, as `set` takes it.
+    /// Its path, as `set` accepts it.
     pub key: String,
     /// Its value as TOML.
     pub value: String,
     /// Its unit; empty for words and counts.
     pub unit: &'static str,
-    /// Where it came from: a preset, a file, `--set`, or `default`.
+    /// The origin of its value: a preset, a file, `--set`, or `default`.
     pub origin: String,
     /// Its default as TOML; `None` if it has no default, such as an entry of a list.
     pub default: Option<String>,
     /// Its meaning.
     pub doc: String,
-    /// The words that it can be, or its range; empty if no words or range are declared.
+    /// Its possible words, or its range; empty if neither is declared.
     pub allowed: String,
 }
 
-/// Values by dotted path, in the order of the file.
+/// All values with their dotted paths, in the order of the file.
 pub(super) fn leaves(value: &Value) -> Vec<(String, Value)> {
     let inner: Vec<(String, &Value)> = match value {
         Value::Table(table) => table.iter().map(|(key, value)| (key.clone(), value)).collect(),
@@ -71,7 +71,7 @@ fn doc(key: &str, schema: &Json) -> String {
             Ok(_) => node.get("items").unwrap_or(&Json::Null),
             Err(_) => node.get("properties").and_then(|all| all.get(part)).unwrap_or(&Json::Null),
         };
-        // An item of a list means what the list means, unless it says otherwise.
+        // An item of a list has the description of the list, unless it has its own.
         let own = node.get("description").and_then(Json::as_str);
         text = own.unwrap_or(if part.parse::<usize>().is_ok() { text } else { "" });
         node = resolve(node, schema);
@@ -79,7 +79,7 @@ fn doc(key: &str, schema: &Json) -> String {
     text.replace('\n', " ")
 }
 
-/// The values of a device that sets nothing but its number of block groups, by path.
+/// The default values by path, for a device with this number of block groups.
 fn defaults(block_groups: usize) -> BTreeMap<String, String> {
     let mut settings = Settings::default();
     settings.geometry.block_groups = vec![BlockGroup::default(); block_groups];

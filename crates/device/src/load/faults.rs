@@ -1,12 +1,12 @@
-//! Faults of settings, collected so that all of them are reported at once.
+//! Errors in settings, collected so that all of them are reported at once.
 
-/// Sizes of a page and of a map unit.
+/// Possible sizes of a page and of a map unit.
 pub(super) const PAGE_SIZES_KB: [u32; 3] = [4, 8, 16];
-/// Most pages in a block.
+/// Maximum number of pages in a block.
 pub(super) const MOST_PAGES: u32 = 1 << 16;
 
-/// The most that a setting with a fraction can be, by its key: 100 s for times and the same number for powers and energies;
-/// more is a slip of units.
+/// The maximum of a setting that may have a fraction, by its key: 100 s for times, and the same number for powers and energies. A larger
+/// value is probably in a wrong unit.
 pub(super) fn most(key: &str) -> u32 {
     match key.rsplit('.').next().unwrap_or(key) {
         "up_to_pct" => 100,
@@ -16,7 +16,7 @@ pub(super) fn most(key: &str) -> u32 {
     }
 }
 
-/// The range of a whole number, by its key; empty if any that is not negative can be.
+/// The range of a whole number, by its key; empty if every non-negative number is possible.
 pub(super) fn whole_numbers(key: &str) -> String {
     match key.rsplit('.').next().unwrap_or(key) {
         "page_kb" | "unit_kb" => PAGE_SIZES_KB.map(|kb| kb.to_string()).join(", "),
@@ -26,7 +26,7 @@ pub(super) fn whole_numbers(key: &str) -> String {
     }
 }
 
-/// A range for people: `0 to 4,294,967,295`.
+/// A range as text: `0 to 4,294,967,295`.
 pub(super) fn range(least: u64, most: u64) -> String {
     format!("{} to {}", grouped(least), grouped(most))
 }

@@ -1,4 +1,4 @@
-//! Settings of a device: read from TOML, changed by key, checked as a whole, explained value by value.
+//! Settings of a device: read from TOML, changed by key, validated as a whole, explained value by value.
 
 mod contents;
 mod explain;
@@ -27,14 +27,14 @@ use presets::closest;
 pub use presets::{Preset, presets};
 pub use schema::json_schema;
 
-/// Attempts at a capacity; each closes the gap that the one before left.
+/// Maximum number of attempts to reach a capacity; each adds what the previous one lacked.
 const CAPACITY_STEPS: u32 = 16;
-/// Zones that a scaled device has at least: `lfs` needs 18.
+/// Minimum number of zones of a scaled device: `lfs` needs 18.
 const LEAST_ZONES: u32 = 20;
-/// Pages that a block of a scaled device has at least.
+/// Minimum number of pages in a block of a scaled device.
 const LEAST_PAGES: u32 = 12;
 
-/// The settings of a device, with where each came from.
+/// The settings of a device, with the origin of each value.
 #[derive(Clone, Debug)]
 pub struct DeviceConfig {
     given: Table,
@@ -46,7 +46,7 @@ impl DeviceConfig {
     /// A preset by name; see [`presets`].
     ///
     /// # Errors
-    /// [`Kind::Config`] with the names there are.
+    /// [`Kind::Config`] if there is no such preset, with the names of all presets.
     pub fn preset(name: &str) -> Result<Self> {
         let Some(preset) = presets().iter().find(|preset| preset.name == name) else {
             let names: Vec<_> = presets().iter().map(|preset| preset.name).collect();
@@ -58,7 +58,7 @@ impl DeviceConfig {
         Self::parse(preset.text, &format!("preset {name}"))
     }
 
-    /// A device from the text of a TOML file; what it does not say has its default.
+    /// Reads a device from the text of a TOML file; missing settings have their defaults.
     ///
     /// # Errors
     /// [`Kind::Config`] with every unknown key, wrong type and impossible value at once.
@@ -66,10 +66,10 @@ impl DeviceConfig {
         Self::parse(text, "given")
     }
 
-    /// A device from a TOML file.
+    /// Reads a device from a TOML file.
     ///
     /// # Errors
-    /// As [`DeviceConfig::from_toml`], and where the file cannot be read.
+    /// As [`DeviceConfig::from_toml`], and if the file cannot be read.
     pub fn from_file(path: &Path) -> Result<Self> {
         let text = read_settings(path)?;
         Self::parse(&text, &path.display().to_string()).map_err(|error| error.in_file(path))
@@ -134,16 +134,16 @@ impl DeviceConfig {
             .hint("`emmclab explain PRESET` prints every key with its unit and default"))
     }
 
-    /// Sets one value by its path, as `timing.parallelism` or `geometry.block_groups.0.blocks`. The value is TOML; a
-    /// word that is none is taken as a string.
+    /// Sets one value by its path, such as `timing.parallelism` or `geometry.block_groups.0.blocks`. The value is TOML; a word that is not
+    /// TOML is used as a string.
     ///
     /// # Errors
-    /// [`Kind::Config`] where there is no such key (with the nearest one), or the value or the whole is impossible.
+    /// [`Kind::Config`] if there is no such key (with the most similar one), or if the value or the combination of settings is impossible.
     pub fn set(&mut self, key: &str, value: &str) -> Result<()> {
         self.set_all(&[(key, value)])
     }
 
-    /// Sets several values and checks the whole once, after the last. Another policy leaves the settings of the former one behind.
+    /// Sets several values, then checks all settings once. If another policy is chosen, the settings of the previous policy are removed.
     ///
     /// # Errors
     /// As [`DeviceConfig::set`].
@@ -164,15 +164,16 @@ impl DeviceConfig {
         Ok(())
     }
 
-    /// The same device with another capacity: the blocks of each group in a plane, and those in SLC mode, grow or shrink in
-    /// proportion, up to the next count that holds `bytes`. Its name then ends in `label`, which is `bytes` in words.
+    /// The same device with another capacity: the number of blocks of each group in a plane, and of those in SLC mode, is scaled in
+    /// proportion, up to the next number that holds `bytes`. The new name ends in `label`, which is `bytes` as text.
     ///
-    /// On a zoned device the conventional zones and the blocks in SLC mode that hold them grow, too. A small device has smaller
-    /// blocks, so that over-provisioning still leaves as many as writing and collection need; with them zones become smaller, so
-    /// that software which writes several at once finds enough of them.
+    /// On a zoned device, the conventional zones and the blocks in SLC mode that hold them grow too. A small device has smaller blocks, so
+    /// that over-provisioning still leaves the number of blocks that writing and collection need. Its zones are then smaller too, so that
+    /// software that writes several zones at the same time finds enough of them.
     ///
     /// # Errors
-    /// [`Kind::Config`] where no number of blocks gives a possible device; the hint has the present capacity, and a larger one that is possible.
+    /// [`Kind::Config`] if no number of blocks gives a possible device. The hint contains the present capacity, and a larger one than
+    /// `bytes` that is possible.
     pub fn with_capacity(&self, bytes: u64, label: &str) -> Result<Self> {
         self.scaled_to(bytes, label).map_err(|error| {
             let now = Bytes(Geometry::new(&self.settings).capacity().0);
@@ -184,7 +185,7 @@ impl DeviceConfig {
         })
     }
 
-    /// The first power of two above `bytes` that is a possible capacity below `now`.
+    /// The smallest power of two above `bytes` and below `now` that is a possible capacity.
     fn possible_above(&self, bytes: u64, now: u64) -> Option<Bytes> {
         let sizes = (20..u64::BITS).map(|bits| 1 << bits).take_while(|size| *size < now);
         sizes.filter(|size| *size > bytes).find(|size| self.scaled_to(*size, "").is_ok()).map(Bytes)
@@ -198,7 +199,7 @@ impl DeviceConfig {
         if bytes == 0 {
             return Err(impossible("is not a capacity".to_owned()));
         }
-        // Spares stay spares: blocks that are kept back grow with the others.
+        // The number of spare blocks is scaled like that of the other blocks.
         let scaled =
             |blocks: u32, factor: f64| (f64::from(blocks) * factor).ceil().min(f64::from(u32::MAX)) as u32;
         let mut factor = bytes as f64 / now as f64;
@@ -252,7 +253,8 @@ impl DeviceConfig {
             if reached >= bytes {
                 return Ok(out);
             }
-            // Blocks in SLC mode and rounding take a part that does not grow. What is less than a block may be missing for ever.
+            // Blocks in SLC mode and rounding use a share that does not grow. Without a minimum step, less than a block might be missing
+            // for ever.
             let least = if step < CAPACITY_STEPS / 2 { 1e-9 } else { 1.0 / f64::from(most_blocks) };
             factor += ((bytes - reached) as f64 / now as f64).max(least);
         }
@@ -314,12 +316,12 @@ impl DeviceConfig {
     /// Every setting in full as TOML; the same settings give the same text.
     ///
     /// # Errors
-    /// Never for settings that passed the check.
+    /// Never, for settings that were checked.
     pub fn to_toml(&self) -> Result<String> {
         toml_of(&self.settings)
     }
 
-    /// Every value with its unit, where it came from and what it means.
+    /// Every value with its unit, origin and meaning.
     pub fn explain(&self) -> Vec<Row> {
         explain::rows(&self.settings, &self.origins)
     }
@@ -330,7 +332,7 @@ fn toml_of(settings: &Settings) -> Result<String> {
         .map_err(|error| Error::new(Kind::Config, format!("the settings cannot be written as TOML: {error}")))
 }
 
-/// Puts `value` at the dotted `path`; arrays are indexed by number.
+/// Sets the value at the dotted `path`; arrays are indexed by number.
 fn put(table: &mut Table, path: &str, value: Value) -> Result<()> {
     let no_key =
         |hint: &str| Error::new(Kind::Config, format!("there is no setting `{path}`")).hint(hint.to_owned());

@@ -1,6 +1,6 @@
-//! The device presets, built in: those of `presets/devices`, and those that belong to one paper, in the paper's folder.
+//! The built-in device presets: those of `presets/devices`, and those of a single paper, which are in the paper's folder.
 
-/// A device that comes with the program.
+/// A built-in device.
 pub struct Preset {
     /// Name for [`super::DeviceConfig::preset`].
     pub name: &'static str,
@@ -17,7 +17,7 @@ macro_rules! presets {
     };
 }
 
-/// Every preset, in the order in which they are listed; a new one is a file in one of these folders and its name here.
+/// All presets, in the order in which they are listed. To add one, put a file into one of these folders and its name here.
 pub fn presets() -> &'static [Preset] {
     presets! {
         "python/emmclab/papers/iiswc15/devices": ["iiswc15-4ps", "iiswc15-8ps", "iiswc15-hps"],
@@ -54,7 +54,7 @@ pub fn presets() -> &'static [Preset] {
     }
 }
 
-/// The word nearest to `word`, where one is near enough to be meant.
+/// The word most similar to `word`; `None` if none is similar enough.
 pub(super) fn closest<'a>(word: &str, words: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     words
         .map(|candidate| (strsim::levenshtein(word, candidate), candidate))

@@ -1,4 +1,4 @@
-//! The settings that name a policy, and what belongs to each of its names.
+//! The settings that name a policy, and the options of each policy.
 
 use serde_json::{Map, Value as Json, json};
 use toml::{Table, Value};
@@ -7,7 +7,7 @@ use super::faults::{Faults, range};
 use crate::ftl::{ALLOCATION_POLICIES, gc, scheme_kinds};
 use emmclab_settings::{PolicyKind, PolicyOptions, Settings};
 
-/// A setting that names one of several policies, and the options beside it.
+/// A setting that names one of several policies, and the options of the chosen policy.
 struct Registry<'a> {
     /// Section of the settings, and its name in the schema.
     section: &'static str,
@@ -52,7 +52,7 @@ fn registries(settings: &Settings) -> [Registry<'_>; 3] {
     ]
 }
 
-/// Unknown names, options that belong to another name or to none, and values out of range.
+/// Finds unknown names, options that belong only to policies that are not chosen, and values out of range.
 pub(super) fn faults(settings: &Settings, faults: &mut Faults) {
     for registry in registries(settings) {
         let Registry { section, key, chosen, options, ref kinds, .. } = registry;
@@ -71,7 +71,7 @@ pub(super) fn faults(settings: &Settings, faults: &mut Faults) {
             }
             let owns = |kind: &&PolicyKind| kind.settings.iter().any(|setting| setting.key == option);
             let owners: Vec<_> = kinds.iter().filter(owns).map(|kind| kind.name).collect();
-            // A key of no policy at all is found by the schema.
+            // A key that no policy has is found by the check of the schema.
             if !owners.is_empty() {
                 faults.add(format!(
                     "`{section}.{option}` is a setting of {section}.{key} = {}; \"{chosen}\" has no such setting",
@@ -82,8 +82,8 @@ pub(super) fn faults(settings: &Settings, faults: &mut Faults) {
     }
 }
 
-/// Removes from `given`, where it names another policy than `before`, the settings of the former policy that are not among the keys `said`.
-/// Returns the keys taken out.
+/// If `given` names another policy than `before`, removes the settings of the previous policy, unless the new policy has them too or their
+/// keys are among `said`. Returns the removed keys.
 pub(super) fn leave_behind(given: &mut Table, before: &Settings, said: &[String]) -> Vec<String> {
     let mut left = Vec::new();
     for registry in registries(before) {
@@ -104,7 +104,7 @@ pub(super) fn leave_behind(given: &mut Table, before: &Settings, said: &[String]
     left
 }
 
-/// Options that no policy has.
+/// Whether there are options that no policy has.
 pub(super) fn has_unknown_options(settings: &Settings) -> bool {
     registries(settings).iter().any(|registry| {
         let known = |option: &String| {
@@ -114,7 +114,7 @@ pub(super) fn has_unknown_options(settings: &Settings) -> bool {
     })
 }
 
-/// Gives the options of the chosen policies their defaults where none is given.
+/// Sets missing options of the chosen policies to their defaults.
 pub(super) fn fill(settings: &mut Settings) {
     let defaults = registries(settings).map(|registry| {
         let kind = registry.kinds.iter().find(|kind| kind.name == registry.chosen);
@@ -128,7 +128,7 @@ pub(super) fn fill(settings: &mut Settings) {
     }
 }
 
-/// Puts the names of policies and their settings into the schema, where the plain data has a word and a map.
+/// Adds the names of policies and their settings to the schema, in which the plain types are only a string and a map.
 pub(super) fn describe(schema: &mut Json) {
     for registry in registries(&Settings::default()) {
         let Some(section) = schema.get_mut("$defs").and_then(|defs| defs.get_mut(registry.schema)) else {
@@ -158,7 +158,7 @@ fn describe_options(kind: &PolicyKind, properties: &mut Map<String, Json>) {
             json!({"type": "integer", "format": format, "default": setting.default,
                 "minimum": least, "maximum": most, "description": ""})
         });
-        // A setting that several policies share names all of them.
+        // The description of a setting that several policies share names all of them.
         let before = entry["description"].as_str().unwrap_or("").to_owned();
         let names = before.strip_suffix(&format!(": {}", setting.about));
         let names =

@@ -1,4 +1,4 @@
-//! Finds every unknown key and wrong type at once, where serde would stop at the first.
+//! Finds all unknown keys and wrong types at once; serde stops at the first.
 
 use serde_json::{Map, Value as Json};
 use toml::{Table, Value};
@@ -15,7 +15,7 @@ pub fn json_schema() -> Json {
     schema
 }
 
-/// Every way in which `given` does not fit the schema of the settings; takes out what no setting is called.
+/// All mismatches between `given` and the schema of the settings; removes unknown keys from `given`.
 pub(super) fn faults(given: &mut Table) -> Vec<String> {
     let schema = json_schema();
     let mut faults = Vec::new();
@@ -23,7 +23,7 @@ pub(super) fn faults(given: &mut Table) -> Vec<String> {
     faults
 }
 
-/// Follows a `$ref` into the definitions.
+/// The definition that a `$ref` points to; a node without `$ref` itself.
 pub(super) fn resolve<'a>(node: &'a Json, root: &'a Json) -> &'a Json {
     let target = node.get("$ref").and_then(Json::as_str).and_then(|path| path.strip_prefix("#/"));
     let found = target.and_then(|path| path.split('/').try_fold(root, |node, part| node.get(part)));
@@ -52,7 +52,7 @@ fn table(path: &str, given: &mut Table, node: &Json, root: &Json, faults: &mut V
     });
 }
 
-/// Values that the setting at a dotted `key` allows: words, or a range; empty if any value of its type is fine.
+/// Values that the setting with this dotted `key` allows: words, or a range; empty if every value of its type is allowed.
 pub(super) fn allowed(key: &str, root: &Json) -> String {
     let node = key.split('.').fold(root, |node, part| {
         let next = match part.parse::<usize>() {
@@ -77,7 +77,7 @@ pub(super) fn allowed(key: &str, root: &Json) -> String {
     }
 }
 
-/// Words that an enumeration allows.
+/// The words that an enumeration allows.
 fn words(node: &Json) -> Vec<&str> {
     let plain = node.get("enum").and_then(Json::as_array).into_iter().flatten().filter_map(Json::as_str);
     let variants = node.get("oneOf").and_then(Json::as_array).into_iter().flatten();

@@ -1,4 +1,4 @@
-//! A device with the capacity that a real one states, to the byte.
+//! A device with exactly the capacity that a real device states.
 
 use emmclab_base::Result;
 
@@ -6,18 +6,18 @@ use super::DeviceConfig;
 use crate::geometry::Geometry;
 use emmclab_settings::{Settings, SlcMode};
 
-/// Digits of the over-provisioning in per cent that tell the capacities of any device apart.
+/// Decimal places of the over-provisioning in per cent, enough to distinguish the capacities of every device.
 const DIGITS: usize = 9;
 
 impl DeviceConfig {
-    /// The same device with this capacity, rounded down to a map unit: its blocks are scaled as by [`Self::with_capacity`], and
-    /// what whole blocks hold too much is over-provisioning. `slc_bytes` are the bytes that its blocks in SLC mode hold; where it is
-    /// not given, they are scaled, too. `preserves` is whether `WriteBooster` takes nothing of the capacity. The name stays.
+    /// The same device with this capacity, rounded down to a map unit. Its blocks are scaled as by [`Self::with_capacity`]; what whole
+    /// blocks hold beyond the capacity is over-provisioning. `slc_bytes` is the capacity of its blocks in SLC mode; `None` scales them too.
+    /// `preserves` is whether `WriteBooster` uses nothing of the capacity; `None` keeps the setting. The name stays the same.
     ///
     /// # Errors
-    /// [`emmclab_base::Kind::Config`] where no number of blocks gives such a device.
+    /// [`emmclab_base::Kind::Config`] if no number of blocks gives such a device.
     pub fn sized(&self, bytes: u64, slc_bytes: Option<u64>, preserves: Option<bool>) -> Result<Self> {
-        // `WriteBooster` that takes nothing of the capacity lies in flash of its own: the spare flash of a base device need not hold it.
+        // A `WriteBooster` that uses nothing of the capacity has its own flash: the spare flash of a base device need not hold it.
         let preserves = preserves.unwrap_or(self.settings.slc.preserve_user_space);
         let mut plain = self.clone();
         if self.settings.slc.preserve_user_space {
@@ -34,7 +34,7 @@ impl DeviceConfig {
         if Geometry::new(&out.settings).zones.is_some() || units == 0 {
             return Ok(out);
         }
-        // Half a unit more than asked for is rounded down to what is asked for.
+        // Half a unit more than requested is rounded down to the requested number.
         let share = f64::from(raw_units(&out.settings, preserves)) / (units as f64 + 0.5) - 1.0;
         let percent = format!("{:.DIGITS$}", (share * 100.0).max(0.0));
         let preserves = preserves.to_string();
@@ -45,7 +45,7 @@ impl DeviceConfig {
         Ok(out)
     }
 
-    /// Takes as many blocks in SLC mode as hold these bytes, beside the others.
+    /// Puts as many blocks in SLC mode as hold these bytes; the number of other blocks stays the same.
     fn hold_in_slc(&mut self, bytes: u64) -> Result<()> {
         let settings = &self.settings;
         let slc = &settings.slc;

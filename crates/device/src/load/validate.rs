@@ -1,14 +1,14 @@
-//! Everything that can be wrong with settings of the right types, found at once.
+//! Checks of settings that have the right types; all errors are found at once.
 
 use super::faults::{Faults, MOST_PAGES, PAGE_SIZES_KB};
 use super::{registries, validate_emmc, validate_mapping, validate_ufs, validate_zones};
 use crate::ftl::{gc, maps_on_demand};
 use emmclab_settings::{GcMode, Levelling, Parallelism, Scheduling, Settings, WriteComplete};
 
-/// Most physical units, so that an address fits 32 bits with one value left for "none".
+/// Maximum number of physical units: an address must fit into 32 bits with one value left for "none".
 const MAX_SLOTS: u64 = u32::MAX as u64 - 1;
 
-/// Every impossible or contradictory value.
+/// Finds all impossible or contradictory values.
 pub(super) fn faults(settings: &Settings) -> Vec<String> {
     let mut faults = Faults::default();
     let collects = settings.gc.policy != gc::NONE;
@@ -20,7 +20,7 @@ pub(super) fn faults(settings: &Settings) -> Vec<String> {
     validate_ufs::faults(settings, &mut faults);
     validate_zones::faults(settings, &mut faults);
     if faults.is_empty() {
-        // These work out the geometry, which must be possible for that.
+        // These checks compute the geometry, which requires that the settings are possible so far.
         validate_mapping::faults(settings, &mut faults);
         validate_ufs::preserved_space(settings, &mut faults);
         validate_zones::sizes(settings, &mut faults);
@@ -77,7 +77,7 @@ fn geometry(settings: &Settings, collects: bool, faults: &mut Faults) {
                 group.pages_per_block
             ));
         }
-        // A victim's units are packed into whole pages: a block of one page would fill as many again.
+        // Collection packs the units of a victim into whole pages: with one page in a block, it would program as many pages as it frees.
         if collects && group.pages_per_block == 1 {
             faults.add(format!(
                 "`{}` is 1; collection frees no page of such a block: give at least 2",
@@ -85,7 +85,7 @@ fn geometry(settings: &Settings, collects: bool, faults: &mut Faults) {
             ));
         }
         blocks += u64::from(group.blocks);
-        // One for each stream, and one more than the threshold.
+        // One block for each stream, and one more than the low watermark.
         let map = u32::from(maps_on_demand(&settings.mapping.scheme));
         let needed = if collects { settings.gc.low_watermark.saturating_add(3 + map) } else { 1 + map };
         if group.spare_blocks.saturating_add(needed) > group.blocks && group.blocks > 0 {

@@ -80,7 +80,7 @@ fn host(settings: &Settings, faults: &mut Faults) {
     }
 }
 
-/// Functions that the named kernel does not have.
+/// Finds functions that the named kernel does not have.
 fn kernel(settings: &Settings, faults: &mut Faults) {
     let (host, depth) = (&settings.host, settings.controller.queue_depth);
     let Some(rules) = host.kernel.rules() else { return };
@@ -103,7 +103,7 @@ fn kernel(settings: &Settings, faults: &mut Faults) {
     }
 }
 
-/// Settings that decide on pages by the request, or by the block, and cannot take a stream of several.
+/// Finds settings that choose pages by request or by block, and so do not work with one stream of several requests.
 fn shared_pages(settings: &Settings, faults: &mut Faults) {
     if !settings.controller.share_packed_pages {
         return;
@@ -191,7 +191,8 @@ fn idle_collection(settings: &Settings, collects: bool, faults: &mut Faults) {
     }
 }
 
-/// Blocks of a plane that writing and collection need: the free ones at which collection begins, and those that are worked on.
+/// Blocks of a plane that writing and collection need: the free ones at which collection begins, and those that are being written or
+/// collected.
 pub(super) fn working_blocks(settings: &Settings) -> u32 {
     settings.gc.low_watermark.saturating_add(3)
 }
@@ -277,7 +278,7 @@ fn waking(settings: &Settings, faults: &mut Faults) {
     distribution("power.wake_quantiles", points, faults);
 }
 
-/// Whether these points are a distribution of times; empty is none.
+/// Checks that these points are a distribution of times; an empty list means that there is none.
 fn distribution(key: &str, points: &[TimeQuantile], faults: &mut Faults) {
     if points.is_empty() {
         return;

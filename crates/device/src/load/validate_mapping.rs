@@ -6,10 +6,10 @@ use crate::geometry::Geometry;
 use crate::geometry::MAX_UNITS;
 use emmclab_settings::{Clustering, GcMode, GcSettings, Levelling, Parallelism, Scheduling, Settings};
 
-/// Blocks of a plane that a merge needs beside data and log blocks.
+/// Blocks of a plane that a merge needs in addition to data and log blocks.
 const MERGE_BLOCKS: u64 = 1;
 
-/// Every impossible or contradictory value.
+/// Finds all impossible or contradictory values.
 pub(super) fn faults(settings: &Settings, faults: &mut Faults) {
     clustering(settings, faults);
     let scheme = settings.mapping.scheme.as_str();
@@ -57,7 +57,7 @@ fn clustering(settings: &Settings, faults: &mut Faults) {
     }
 }
 
-/// Settings of the page map that mean nothing if logical blocks are merged.
+/// Finds settings of the page map that have no effect if logical blocks are merged.
 fn policies(settings: &Settings, faults: &mut Faults) {
     let word = "where mapping.scheme maps blocks, which are merged and not collected";
     let (gc, usual) = (&settings.gc, GcSettings::default());

@@ -53,12 +53,12 @@ fn functions_of_ufs(interface: &InterfaceSettings, faults: &mut Faults) {
     }
 }
 
-/// A word of an enumeration, as a settings file has it.
+/// A value of an enumeration, as it is written in a settings file.
 fn word(value: impl serde::Serialize) -> String {
     serde_json::to_string(&value).unwrap_or_default()
 }
 
-/// The settings of `WriteBooster` that an SLC cache of an eMMC does not have: keys, values, and whether they are given.
+/// The settings of `WriteBooster` that an SLC cache of an eMMC does not have: key, value, and whether it is set.
 fn of_booster(slc: &SlcSettings) -> [(&'static str, String, bool); 11] {
     [
         ("flush", word(slc.flush), slc.flush != BoosterFlush::Idle),
@@ -118,7 +118,7 @@ fn booster(settings: &Settings, faults: &mut Faults) {
             ));
         }
     }
-    // UFS 4.1 has both only where the buffer takes nothing of the capacity (JESD220G, 13.4.18.6 and 13.4.18.7).
+    // UFS 4.1 supports both only if the buffer uses nothing of the capacity (JESD220G, 13.4.18.6 and 13.4.18.7).
     if (resized || slc.partial_flush == PartialFlush::Pinned) && !slc.preserve_user_space {
         let key = if resized { "`slc.size_pct` or `slc.resize`" } else { "`slc.partial_flush` = \"pinned\"" };
         faults.add(format!(
@@ -179,8 +179,8 @@ fn partial_flush(slc: &SlcSettings, faults: &mut Faults) {
     }
 }
 
-/// Whether flash is left for the data of the whole capacity where `WriteBooster` lies in the spare flash; for settings that are
-/// otherwise possible.
+/// Checks that enough flash is left for the data of the whole capacity if `WriteBooster` is located in the spare flash. The other settings
+/// must be possible.
 pub(super) fn preserved_space(settings: &Settings, faults: &mut Faults) {
     if !settings.slc.preserve_user_space {
         return;
@@ -221,7 +221,7 @@ fn link(settings: &Settings, faults: &mut Faults) {
     }
 }
 
-/// Settings from the eMMC standard that the UFS standard does not have.
+/// Finds settings of the eMMC standard that the UFS standard does not have.
 fn functions_of_emmc(settings: &Settings, faults: &mut Faults) {
     let ControllerSettings { bus_mode, host_us_per_kb, reliable_write_us, .. } = settings.controller;
     let FeatureSettings { reliable_write, barrier, packed_writes, packed_reads } = settings.features;

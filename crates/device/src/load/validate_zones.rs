@@ -1,4 +1,4 @@
-//! Checks of zones, and of what means nothing on a device that has them.
+//! Checks of zones, and of settings that have no effect on a zoned device.
 
 use super::faults::Faults;
 use crate::geometry::Geometry;
@@ -55,7 +55,7 @@ pub(super) fn faults(settings: &Settings, faults: &mut Faults) {
     }
 }
 
-/// Whether the blocks hold the zones; for settings that are otherwise possible.
+/// Checks that the blocks can hold the zones. The other settings must be possible.
 pub(super) fn sizes(settings: &Settings, faults: &mut Faults) {
     let geometry = Geometry::new(settings);
     let (Some(zones), [group, slc]) = (geometry.zones, geometry.groups.as_slice()) else { return };
