@@ -1,11 +1,11 @@
-//! Work of the device while no request is being served: write-back, folding of the SLC cache, and collection (BKOPS;
-//! JESD84-B51, 6.6.25), autonomous (`EXT_CSD` `BKOPS_EN`, `AUTO_EN`).
+//! Work of the device while no request is executed: write-back, folding of the SLC cache, and collection (BKOPS; JESD84-B51, 6.6.25), which
+//! is autonomous (`EXT_CSD` `BKOPS_EN`, `AUTO_EN`).
 //!
-//! Work is done in steps, in the order of the times at which they can begin, so that any series of calls does the same as one
-//! call up to the end of the last. A gap begins when all host work is done. In it, write-back waits for its own idle time,
-//! folding for its idle time after the last write-back, and collection for its after the last of both. Collection goes page
-//! by page; with HPI, a request interrupts it after the page in progress, for a fixed time; without it, the request waits for the
-//! whole block. When free blocks are very few (`EXT_CSD` `BKOPS_STATUS` level 3) collection starts at once and is not interrupted.
+//! Work is done in steps, in the order of the times at which they can begin, so that several calls have the same effect as one call up to
+//! the end of the last. A gap begins when all host work is done. In a gap, write-back waits for its own idle time, folding for its idle
+//! time after the last write-back, and collection for its idle time after the last of both. Collection moves one page at a time. With HPI,
+//! a request interrupts it after the page in progress, which takes a fixed time; without HPI, the request waits for the whole block. If
+//! very few blocks are free (`EXT_CSD` `BKOPS_STATUS` level 3), collection starts at once and is not interrupted.
 
 use emmclab_base::Nanos;
 
@@ -27,10 +27,11 @@ enum Task {
     Collect(PoolId),
 }
 
-/// The background work on a pool since the gap began.
+/// Background work on a pool since the gap began.
 #[derive(Clone, Copy, Debug, Default)]
 struct PoolWork {
-    /// Blocks that may still be collected: policies by age may choose wholly valid blocks for ever, with times of zero in no time.
+    /// Number of blocks that may still be collected. A policy by age may choose fully valid blocks for ever, and if all times are 0, in no
+    /// time.
     patience: Option<u32>,
     /// Whether no block is worth collecting.
     exhausted: bool,
@@ -40,7 +41,7 @@ struct PoolWork {
     worked: bool,
 }
 
-/// The step that can begin first of those that were considered, where one can begin before a time.
+/// The step that can begin first among those considered; `None` if none can begin before `before`.
 struct Soonest {
     before: Nanos,
     task: Option<Task>,
@@ -55,17 +56,17 @@ impl Soonest {
     }
 }
 
-/// Time since the last work for the host. The times from which write-back, folding and collection count their idle times.
+/// The idle time since the last host work: the times from which write-back, folding and collection count their own idle times.
 #[derive(Clone, Copy, Debug)]
 struct Gap {
     write_back: Nanos,
     fold: Nanos,
     collect: Nanos,
-    /// Whether the SLC cache is folded in it, by how full it was when the gap began; `None` while that was not needed.
+    /// Whether the SLC cache is folded in this gap, which depends on its free space at the begin of the gap; `None` until it is needed.
     folds: Option<bool>,
 }
 
-/// When the device works on its own, and what it did since the last command.
+/// When the device works without a command, and what it has done since the last command.
 #[derive(Clone, Debug)]
 pub(super) struct Background {
     /// Whether there is any background work.
@@ -82,9 +83,9 @@ pub(super) struct Background {
     planes: u32,
     gap: Option<Gap>,
     pools: Vec<PoolWork>,
-    /// Whether work on pools was noted since the gap began, or in the gap before.
+    /// Whether `pools` has entries from this gap or from an earlier one.
     touched: bool,
-    /// When the work in the background is done.
+    /// When the background work is complete.
     pub busy_until: Nanos,
 }
 
@@ -117,24 +118,24 @@ impl Background {
         self.works
     }
 
-    /// Works by other settings; a gap begins anew at `from`, when all host work is done, so that nothing begins before.
+    /// Replaces the settings. A new gap begins at `from`, when all host work is done, so that no work begins earlier.
     pub fn replace_with(&mut self, other: Self, from: Nanos) {
         let gap = Gap { write_back: from, fold: from, collect: from, folds: Some(true) };
         *self = Self { busy_until: self.busy_until, gap: other.works.then_some(gap), ..other };
     }
 
-    /// Time starts again.
+    /// Resets the clock.
     pub fn rewind(&mut self) {
         self.gap = None;
         self.busy_until = Nanos::MIN;
     }
 
-    /// The gap is over without a command.
+    /// Ends the gap without a command.
     pub fn end_gap(&mut self) {
         self.gap = None;
     }
 
-    /// Does what begins before `until`, on a device that is done with host work at `idle_from`.
+    /// Executes the work that begins before `until`, on a device whose host work is done at `idle_from`.
     pub fn work_until<L: Observer>(
         &mut self,
         until: Nanos,
@@ -159,7 +160,7 @@ impl Background {
         }
     }
 
-    /// A command comes at `at`: what is urgent is done first, the gap ends. Returns the time that interrupting collection takes.
+    /// Ends the gap when a command arrives at `at`, after urgent collection. Returns the time that it takes to interrupt collection.
     pub fn interrupt<L: Observer>(
         &mut self,
         at: Nanos,
@@ -184,8 +185,8 @@ impl Background {
         if self.hpi { self.hpi_time } else { Nanos::ZERO }
     }
 
-    /// The step that can begin first, if before `until`, and when. Work that can begin no sooner than a step that was found is not looked
-    /// at: most gaps are too short for folding and collection, which look at every pool.
+    /// The step that can begin first, and when; `None` if none can begin before `until`. Work that cannot begin before a step already found
+    /// is not examined: most gaps are too short for folding and collection, which examine every pool.
     #[inline]
     fn next<L: Observer>(
         &mut self,
@@ -216,20 +217,20 @@ impl Background {
         soonest.task.map(|task| (soonest.before, task))
     }
 
-    /// Whether the SLC cache is folded in this gap, by how full it was before the first step.
+    /// Whether the SLC cache is folded in this gap; this depends on its free space before the first step.
     #[inline]
     fn folds<L: Observer>(&mut self, below: &mut Below<'_, L>) -> bool {
         let Some(gap) = &mut self.gap else { return false };
         *gap.folds.get_or_insert_with(|| below.ftl.begin_slc_gap(below.nand, below.log))
     }
 
-    /// Folding, from `from` on.
+    /// Considers folding, which may begin at `from`.
     fn consider_folds<L: Observer>(&self, from: Nanos, soonest: &mut Soonest, below: &Below<'_, L>) {
         for plane in (0..self.planes).map(PlaneId) {
             let pool = below.ftl.slc_pool(plane);
             if !self.pools[pool.index()].exhausted {
                 soonest.consider(below.nand.plane_free(plane).max(from), Task::Fold(pool));
-                // None can begin sooner, and the first of several goes first.
+                // No step can begin earlier, and of several the first is chosen.
                 if soonest.before <= from {
                     return;
                 }
@@ -237,7 +238,7 @@ impl Background {
         }
     }
 
-    /// Idle collection, from `from` on.
+    /// Considers idle collection, which may begin at `from`.
     fn consider_collection<L: Observer>(&self, from: Nanos, soonest: &mut Soonest, below: &Below<'_, L>) {
         for pool in (0..self.pools.len() as u32).map(PoolId) {
             let due = below.ftl.free_blocks(pool) <= self.free && !below.ftl.is_passed_by(pool);
@@ -250,7 +251,7 @@ impl Background {
         }
     }
 
-    /// Whether a pool has so few free blocks that collection does not wait.
+    /// Whether a pool has so few free blocks that collection must not wait.
     #[inline]
     fn is_urgent<L: Observer>(&self, below: &Below<'_, L>) -> bool {
         self.urgent.is_some()
@@ -273,7 +274,7 @@ impl Background {
         below: &mut Below<'_, L>,
     ) {
         if self.fold_after.is_some() {
-            // The step may fill the cache.
+            // Decided before the step, because the step may fill the cache.
             self.folds(below);
         }
         let Some(mut gap) = self.gap else { return };
@@ -313,7 +314,7 @@ impl Background {
         self.gap = Some(gap);
     }
 
-    /// Collects a page's worth in a pool; returns whether that took time.
+    /// Collects one page in a pool; returns whether that took time.
     fn collect_page<L: Observer>(&mut self, pool: PoolId, from: Nanos, below: &mut Below<'_, L>) -> bool {
         let work = &mut self.pools[pool.index()];
         let patience = work.patience.get_or_insert_with(|| below.ftl.full_blocks(pool) + 2);
@@ -327,7 +328,7 @@ impl Background {
         took > Nanos::ZERO
     }
 
-    /// Collects in a pool until its free blocks are no longer very few.
+    /// Collects in a pool until the number of its free blocks is above the urgent threshold.
     fn collect_urgently<L: Observer>(&mut self, pool: PoolId, from: Nanos, below: &mut Below<'_, L>) {
         while below.stop().is_none() && self.is_pool_urgent(pool, below) {
             let work = &mut self.pools[pool.index()];
@@ -350,7 +351,7 @@ impl Background {
     }
 }
 
-/// Collects a page's worth in a pool: the time of the ways, and whether a block was finished; `None` if no block is worth it.
+/// Collects one page in a pool. Returns the time of the ways, and whether a block was finished; `None` if no block is worth collecting.
 fn collect<L: Observer>(pool: PoolId, from: Nanos, below: &mut Below<'_, L>) -> Option<(Nanos, bool)> {
     let mut log = (GcTime::default(), &mut *below.log);
     let goes_on = below.ftl.collect_step(below.nand, pool, from, &mut log);
@@ -364,7 +365,7 @@ fn collect<L: Observer>(pool: PoolId, from: Nanos, below: &mut Below<'_, L>) -> 
     goes_on.map(|_| (took, finished))
 }
 
-/// When write-back may begin, where the buffer holds data that leaves on its own.
+/// When write-back may begin; `None` if the buffer is empty or does not write back on its own.
 #[inline]
 fn write_back_from(buffer: &WriteBuffer, idle_from: Nanos) -> Option<Nanos> {
     match buffer.write_back {

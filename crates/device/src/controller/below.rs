@@ -1,4 +1,4 @@
-//! The parts below the controller: the FTL, the flash under it, and the observer.
+//! The layers below the controller: the FTL, the flash, and the observer.
 
 use emmclab_base::Nanos;
 
@@ -9,39 +9,39 @@ use crate::ftl::{Ftl, PageWrite, Stop};
 use crate::ids::Lpn;
 use crate::nand::{Nand, Operation};
 
-/// The rooms below the controller, for one call.
+/// The layers below the controller, borrowed for one call.
 pub(crate) struct Below<'a, L> {
     pub ftl: &'a mut Ftl,
     pub nand: &'a mut Nand,
     pub log: &'a mut L,
 }
 
-/// Sectors of a request.
+/// The sectors of a request.
 #[inline]
 pub(super) fn span_of(request: &RequestState) -> Span {
     Span::new(request.event.sector, request.event.sectors)
 }
 
 impl<L: Observer> Below<'_, L> {
-    /// Why no more writes are taken, if so.
+    /// The reason why the device refuses writes; `None` if it does not.
     #[inline]
     pub fn stop(&self) -> Option<Stop> {
         self.ftl.stop()
     }
 
-    /// The units that a request touches: the first, and how many.
+    /// The units that a request touches: the first one and their number.
     #[inline]
     pub fn units_of(&self, request: &RequestState) -> (Lpn, u32) {
         span_of(request).units(self.ftl.geometry().unit_shift)
     }
 
-    /// Counts the data of a request.
+    /// Reports the transfer of the data of a request.
     #[inline]
     pub fn data_moved(&mut self, request: &RequestState) {
         self.log.data_moved(&DataMoved { op: request.event.op, sectors: request.event.sectors });
     }
 
-    /// Has the FTL write the data of a request, which has come.
+    /// Writes the data of a request, which has been transferred.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "nothing but a call")]
     pub fn write(&mut self, request: &mut RequestState) {
@@ -54,7 +54,7 @@ impl<L: Observer> Below<'_, L> {
         self.ftl.read(self.nand, request, span_of(request), (first, end), self.log);
     }
 
-    /// Has the FTL find units before they are read.
+    /// Looks up the locations of units before they are read.
     #[inline]
     pub fn look_up(&mut self, request: &mut RequestState, units: (Lpn, u32)) {
         self.ftl.look_up(self.nand, request, units, self.log);
@@ -66,7 +66,7 @@ impl<L: Observer> Below<'_, L> {
         self.ftl.write_page(self.nand, ready, page, self.log)
     }
 
-    /// Reads what a write leaves of units that it covers in part.
+    /// Reads the rest of the units that a write covers only in part.
     pub fn read_rest(
         &mut self,
         span: Span,

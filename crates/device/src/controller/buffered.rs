@@ -1,5 +1,5 @@
-//! The write buffer and the read cache at work: writes that end in RAM, write-back, flushes and barriers, reads from RAM.
-//! The persistence contract of all this stands in `contract/mod.rs`.
+//! Data movement of the write buffer and the read cache: writes that end in RAM, write-back, flushes and barriers, reads from RAM. Their
+//! persistence contract is described in `contract/mod.rs`.
 
 use emmclab_base::{Modifiers, Nanos, Op};
 
@@ -12,7 +12,7 @@ use crate::ids::Lpn;
 use emmclab_settings::{Lie, WriteBack};
 
 impl Controller {
-    /// A write whose data has come, on a device with RAM for data or with flags.
+    /// A write after the transfer of its data, on a device with RAM for data or with flags that promise durability.
     #[inline(never)]
     pub(super) fn write_modified<L: Observer>(
         &mut self,
@@ -43,7 +43,7 @@ impl Controller {
         }
     }
 
-    /// Writes to the flash, after what the buffer holds of the same units and what a barrier puts before.
+    /// Writes directly to the flash, after data in the buffer that must be written before: of the same units, and of a barrier.
     fn write_around<L: Observer>(&mut self, request: &mut RequestState, below: &mut Below<'_, L>) {
         let (first, units) = below.units_of(request);
         let from = self.leaves_from(first);
@@ -60,12 +60,13 @@ impl Controller {
         }
     }
 
-    /// The first unit that leaves the buffer with a unit: that of its zone, where zones have buffers of their own.
+    /// The first unit that leaves the buffer along with a unit: the first of its zone if zones have their own buffers, otherwise the unit
+    /// itself.
     fn leaves_from(&self, unit: Lpn) -> Lpn {
         self.zones.as_ref().and_then(|zones| zones.leaves_from(unit)).unwrap_or(unit)
     }
 
-    /// Takes the data into the buffer, unit by unit, waiting for room.
+    /// Puts the data into the buffer, unit by unit, and waits for room.
     fn write_into<L: Observer>(&mut self, request: &mut RequestState, below: &mut Below<'_, L>) {
         let Some(buffer) = &mut self.write_buffer else { return };
         below.data_moved(request);
@@ -110,7 +111,7 @@ impl Controller {
         request.without_flash(request.ready);
     }
 
-    /// A flush that the host asked for at `ready`; returns when it is complete.
+    /// Executes a flush of the host at `ready`; returns when it is complete.
     pub(super) fn flush_command<L: Observer>(&mut self, ready: Nanos, below: &mut Below<'_, L>) -> Nanos {
         if self.skips_flush() {
             return ready + self.commands.flush;
@@ -120,14 +121,14 @@ impl Controller {
         end + self.commands.flush
     }
 
-    /// Whether a flush that the host asks for now is completed without being done.
+    /// Whether a flush of the host is completed now without being executed (`cache.lies`).
     fn skips_flush(&mut self) -> bool {
         let first = *self.first_since_power_on.get_or_insert(First::Flush);
         self.lies == Lie::Flush || self.lies == Lie::EarlyFlush && first == First::Flush
     }
 
-    /// A flush of the sectors of `request` alone (SYNCHRONIZE CACHE with a range); returns when it is complete. Where they are more than the
-    /// buffer holds, or data leaves in its order only, all of it is flushed.
+    /// Flushes only the sectors of `request` (SYNCHRONIZE CACHE with a range); returns when the flush is complete. If the range has more
+    /// units than the buffer, or if data leaves only in order, everything is flushed.
     pub(super) fn flush_range<L: Observer>(
         &mut self,
         request: &RequestState,
@@ -150,8 +151,8 @@ impl Controller {
         end + self.commands.flush
     }
 
-    /// Everything in the buffer goes to the flash from `ready` on, because the host asked for it or the run ends; returns when it and all
-    /// before is there.
+    /// Writes all data in the buffer to the flash from `ready` on, for a flush of the host or at power-off. Returns when it and all earlier
+    /// data is on the flash.
     pub(super) fn flush_from<L: Observer>(
         &mut self,
         ready: Nanos,
@@ -165,7 +166,7 @@ impl Controller {
         ready.max(below.ftl.last_program())
     }
 
-    /// A barrier: data in the buffer leaves it before anything that comes later, as it does from a FIFO buffer anyway.
+    /// A barrier: data in the buffer leaves before any later data. In a FIFO buffer it does so anyway.
     pub(super) fn barrier<L: Observer>(&mut self, ready: Nanos, below: &mut Below<'_, L>) {
         if let Some(buffer) = &mut self.write_buffer
             && self.lies != Lie::Barrier
@@ -176,7 +177,7 @@ impl Controller {
         }
     }
 
-    /// Reads units from RAM where they are there, from the flash where not.
+    /// Reads units from RAM if they are there, otherwise from the flash.
     #[inline(never)]
     pub(super) fn read_through<L: Observer>(
         &mut self,
@@ -203,7 +204,7 @@ impl Controller {
         below.read(request, (missed, end));
     }
 
-    /// The data of discarded units leaves RAM.
+    /// Removes the data of discarded units from RAM.
     pub(super) fn uncache(&mut self, first: Lpn, count: u32) {
         let end = first.plus(count);
         if let Some(buffer) = &mut self.write_buffer {
@@ -216,7 +217,7 @@ impl Controller {
 }
 
 impl WriteBuffer {
-    /// The next group leaves the buffer at `ready`, or after what a barrier puts before it.
+    /// Writes the next group back at `ready`, or after the data that a barrier puts before it.
     pub(super) fn leave<L: Observer>(&mut self, ready: Nanos, below: &mut Below<'_, L>) {
         if let Some((first, end)) = self.next_to_leave() {
             let ready = ready.max(if self.holds_older() { self.older_after } else { self.barrier_end });
@@ -224,14 +225,14 @@ impl WriteBuffer {
         }
     }
 
-    /// Units that have to leave to make room for `units` more leave together, so that planes work in parallel.
+    /// Writes back all units that must leave to make room for `units` more at the same time, so that planes work in parallel.
     fn make_room<L: Observer>(&mut self, units: u32, ready: Nanos, below: &mut Below<'_, L>) {
         while !self.is_empty() && !self.will_fit(units) && below.stop().is_none() {
             self.leave(ready, below);
         }
     }
 
-    /// An eager buffer goes on with what it holds while the data of the next write comes, until `until`.
+    /// While the data of the next write is transferred, until `until`, an eager buffer continues to write back.
     fn leave_until<L: Observer>(&mut self, until: Nanos, below: &mut Below<'_, L>) {
         while self.write_back == WriteBack::Eager && !self.is_empty() && below.stop().is_none() {
             let at = below.nand.first_free_from(self.since);
@@ -242,19 +243,19 @@ impl WriteBuffer {
         }
     }
 
-    /// Everything leaves the buffer.
+    /// Writes back everything.
     fn leave_all<L: Observer>(&mut self, ready: Nanos, below: &mut Below<'_, L>) {
         while !self.is_empty() && below.stop().is_none() {
             self.leave(ready, below);
         }
     }
 
-    /// Everything leaves that has to be on the flash before any write that comes.
+    /// Writes back everything that must be on the flash before any new write.
     fn leave_before_all<L: Observer>(&mut self, ready: Nanos, below: &mut Below<'_, L>) {
         if self.keeps_order() { self.leave_all(ready, below) } else { self.leave_older(ready, below) }
     }
 
-    /// Everything from before the last barrier leaves the buffer.
+    /// Writes back everything from before the last barrier.
     fn leave_older<L: Observer>(&mut self, ready: Nanos, below: &mut Below<'_, L>) {
         while self.holds_older() && below.stop().is_none() {
             self.leave(ready, below);
@@ -284,7 +285,7 @@ impl WriteBuffer {
         }
     }
 
-    /// Programs a run of units, cut where sectors between were never written to the buffer.
+    /// Programs a run of units; the run is split at sectors that the buffer does not hold.
     fn write_run<L: Observer>(&self, (first, end): (Lpn, Lpn), ready: Nanos, below: &mut Below<'_, L>) {
         let shift = below.ftl.geometry().unit_shift;
         let (mut at, limit) = (u64::from(first.0) << shift, u64::from(end.0) << shift);

@@ -1,4 +1,4 @@
-//! The fixed part of a command, and its slot of the command queue.
+//! The fixed costs of a command, and the slots of the command queue.
 
 use emmclab_base::{Nanos, SECTOR_BYTES};
 
@@ -12,19 +12,19 @@ use emmclab_settings::Settings;
 pub(crate) struct Commands {
     read_overhead: Nanos,
     write_overhead: Nanos,
-    /// Time of a sector between host and device in 1/1024 ns.
+    /// Transfer time of a sector between host and device, in 1/1024 ns.
     sector_time: i64,
     /// Time that the host needs to fetch a request.
     pub fetch: Nanos,
-    /// Time that a reliable write, or FUA, takes on top.
+    /// Additional time of a reliable write, or of FUA.
     pub reliable: Nanos,
-    /// Time that a flush takes on top.
+    /// Additional time of a flush.
     pub flush: Nanos,
-    /// Time that a discard takes on top.
+    /// Additional time of a discard.
     pub discard: Nanos,
     read_stalls: Draws,
     write_stalls: Draws,
-    /// The slots of the queue; none if there is no limit.
+    /// The slots of the queue; empty if there is no limit.
     slots: Slots,
 }
 
@@ -34,7 +34,7 @@ impl Commands {
         Self {
             read_overhead: nanos(controller.read_overhead_us),
             write_overhead: nanos(controller.write_overhead_us),
-            // The link of a UFS takes its own time.
+            // On a UFS, `Link` adds the time of the link.
             sector_time: match controller.bus_mode.bytes_per_s() {
                 Some(rate) => (SECTOR_BYTES as f64 * 1e9 / rate as f64 * 1024.0).round() as i64,
                 None => (controller.host_us_per_kb * 1000.0 * 1024.0 / 2.0).round() as i64,
@@ -53,7 +53,7 @@ impl Commands {
         }
     }
 
-    /// Commands that come from now on take the times of these settings.
+    /// Replaces the times for commands that arrive from now on.
     pub fn reconfigure(&mut self, settings: &Settings) {
         let mut new = Self { slots: std::mem::take(&mut self.slots), ..Self::new(settings) };
         for (old, new) in
@@ -76,65 +76,65 @@ impl Commands {
         self.slots.len() > 0
     }
 
-    /// When the device takes a request that comes at `arrival`: the host has fetched it, and a slot is free.
+    /// When the device accepts a request that arrives at `arrival`: after the host has fetched it and when a slot is free.
     #[inline]
     pub fn start(&self, arrival: Nanos) -> Nanos {
         (arrival + self.fetch).max(self.slots.first_free())
     }
 
-    /// Gives the slot that [`Commands::start`] found until `complete`.
+    /// Occupies the slot that [`Commands::start`] found until `complete`.
     #[inline]
     pub fn occupy(&mut self, complete: Nanos) {
         self.slots.take(complete);
     }
 
-    /// Takes the slot that [`Commands::start`] found for a command whose end is not known; false if there is no limit.
+    /// Occupies the slot that [`Commands::start`] found for a command whose completion is not known; false if there is no limit.
     pub fn hold(&mut self) -> bool {
         self.slots.take(Nanos::MAX);
         self.is_limited()
     }
 
-    /// A command that holds a slot ends at `complete`.
+    /// Releases the slot of a command, which is complete at `complete`.
     pub fn release(&mut self, complete: Nanos) {
         self.slots.release(complete);
     }
 
-    /// Commands in the queue at `at`.
+    /// Number of commands in the queue at `at`.
     #[inline]
     pub fn in_flight(&self, at: Nanos) -> u32 {
         self.slots.in_use(at)
     }
 
-    /// How many commands the queue holds; 0 if there is no limit.
+    /// Depth of the queue; 0 if there is no limit.
     pub fn depth(&self) -> usize {
         self.slots.len()
     }
 
-    /// Time that the next read takes on top.
+    /// Additional time of the next read.
     #[inline]
     pub fn read_stall(&mut self) -> Nanos {
         self.read_stalls.draw()
     }
 
-    /// Time that the next write takes on top.
+    /// Additional time of the next write.
     #[inline]
     pub fn write_stall(&mut self) -> Nanos {
         self.write_stalls.draw()
     }
 
-    /// Time between start and flash for a write or other command of `sectors`.
+    /// Time from the start of a write or other command of `sectors` to the flash.
     #[inline]
     pub fn before_write(&self, sectors: u32) -> Nanos {
         self.write_overhead + self.host(sectors)
     }
 
-    /// Time between start and flash for a read.
+    /// Time from the start of a read to the flash.
     #[inline]
     pub fn before_read(&self) -> Nanos {
         self.read_overhead
     }
 
-    /// Time of `sectors` between host and device.
+    /// Transfer time of `sectors` between host and device.
     #[inline]
     pub fn host(&self, sectors: u32) -> Nanos {
         Nanos((i64::from(sectors) * self.sector_time) >> 10)

@@ -1,4 +1,4 @@
-//! Writes that wait in the controller, on devices where reads may go first.
+//! Dispatch of waiting writes, on devices where reads have priority.
 
 use emmclab_base::Nanos;
 
@@ -11,7 +11,8 @@ use crate::ftl::request_state::RequestState;
 use crate::ids::Lpn;
 
 impl Controller {
-    /// Cuts a write into pages, largest first, which wait in the queue; the rest of a page that it covers in part is read at once.
+    /// Divides a write into pages, the largest first, which wait in the queue. If it covers a unit only in part, the rest of the unit is
+    /// read at once.
     pub(super) fn enqueue_pages<L: Observer>(
         &mut self,
         request: &mut RequestState,
@@ -38,7 +39,7 @@ impl Controller {
         }
     }
 
-    /// Dispatches pages until none of these units waits.
+    /// Dispatches pages until none of these units is waiting.
     #[inline]
     pub(super) fn dispatch_units<L: Observer>(
         &mut self,
@@ -50,7 +51,7 @@ impl Controller {
         }
     }
 
-    /// Dispatches the pages that begin before `until`, and reports the requests that are complete with them.
+    /// Dispatches the pages that begin before `until`, and reports the requests that they complete.
     pub(super) fn dispatch_until<L: Observer>(&mut self, until: Nanos, below: &mut Below<'_, L>) {
         if self.queue.is_none() {
             return;
@@ -66,7 +67,7 @@ impl Controller {
         self.report_completed(below);
     }
 
-    /// Dispatches the page that begins next, if before `until`.
+    /// Dispatches the page that begins next, if it begins before `until`; returns whether it did.
     fn dispatch_next<L: Observer>(&mut self, until: Nanos, below: &mut Below<'_, L>) -> bool {
         let Some(queue) = &mut self.queue else { return false };
         let Some(page) = queue.next(below.nand.first_free(), until) else { return false };
@@ -91,14 +92,15 @@ impl Controller {
         true
     }
 
-    /// The end of a request is known, and with it when its slot of the queue is free.
+    /// Called when the completion of a request is known: frees its slot of the queue.
     pub(super) fn end_of(&mut self, id: u64) {
         if let Some(complete) = self.queue.as_mut().and_then(|queue| queue.give_slot_back(id)) {
             self.commands.release(complete);
         }
     }
 
-    /// Dispatches what begins before a slot of the queue is free, and what as many later commands have passed as there are slots.
+    /// Dispatches pages that begin before a slot of the queue is free, and pages that have been overtaken by as many later commands as
+    /// there are slots.
     #[inline(never)]
     pub(super) fn dispatch_for_a_slot<L: Observer>(&mut self, arrival: Nanos, below: &mut Below<'_, L>) {
         let most = self.commands.depth();

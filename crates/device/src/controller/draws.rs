@@ -1,17 +1,17 @@
-//! Times that are drawn from a distribution.
+//! Random times from a distribution.
 
 use emmclab_base::Nanos;
 
 use crate::geometry::nanos;
 use emmclab_settings::TimeQuantile;
 
-/// Equal steps that a distribution is cut into; a draw takes one of them.
+/// Resolution of a distribution: a draw is one of this many equal steps.
 const STEPS: u32 = 1 << 16;
 
-/// A distribution, and the draws so far.
+/// A distribution, and the number of draws so far.
 #[derive(Clone, Debug)]
 pub(crate) struct Draws {
-    /// The cumulative share of the draws, in units of 1 / [`STEPS`], and the time up to which it counts.
+    /// Cumulative shares in units of 1 / [`STEPS`], each with its quantile.
     points: Vec<(u32, Nanos)>,
     seed: u64,
     drawn: u64,
@@ -24,7 +24,7 @@ impl Draws {
         Self { points, seed, drawn: 0 }
     }
 
-    /// Goes on after the draws of another distribution.
+    /// Continues after the draws of another distribution.
     pub fn continue_from(&mut self, other: &Self) {
         self.drawn = other.drawn;
     }
@@ -39,7 +39,7 @@ impl Draws {
         self.points.is_empty()
     }
 
-    /// The next time: the inverse of the distribution at a number drawn from the seed and the count so far; none without one.
+    /// The next time: the quantile at a number derived from the seed and the number of draws so far; 0 without a distribution.
     #[inline]
     pub fn draw(&mut self) -> Nanos {
         if self.is_empty() { Nanos::ZERO } else { self.draw_one() }

@@ -1,4 +1,4 @@
-//! Host commands on their way to the FTL.
+//! Executes host commands by calls of the FTL.
 
 use emmclab_base::{Modifiers, Nanos};
 
@@ -10,7 +10,7 @@ use crate::ids::Lpn;
 use emmclab_settings::Lie;
 
 impl Controller {
-    /// The part of a write after its data has been transferred.
+    /// The part of a write after the transfer of its data.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "nothing but two calls and a choice")]
     pub(super) fn write_data<L: Observer>(&mut self, request: &mut RequestState, below: &mut Below<'_, L>) {
@@ -43,13 +43,13 @@ impl Controller {
         }
     }
 
-    /// The part of a read before its data is transferred to the host.
+    /// The part of a read before the transfer of its data to the host.
     #[inline]
     pub(super) fn read_data<L: Observer>(&mut self, request: &mut RequestState, below: &mut Below<'_, L>) {
         below.data_moved(request);
         let (first, units) = below.units_of(request);
         below.look_up(request, (first, units));
-        // Units that are read and still wait to be programmed are programmed first.
+        // Units that still wait to be programmed are programmed before they are read.
         self.dispatch_units((first, units), below);
         let range = (first, first.plus(units));
         if self.write_buffer.is_some() || self.read_cache.is_some() {
@@ -62,7 +62,7 @@ impl Controller {
         }
     }
 
-    /// Discards the units that are entirely in the range.
+    /// Discards the units that are entirely inside the range.
     pub(super) fn discard<L: Observer>(&mut self, request: &mut RequestState, below: &mut Below<'_, L>) {
         let (sector, sectors) = (request.event.sector, request.event.sectors);
         request.spend(self.commands.before_write(0) + self.commands.discard);

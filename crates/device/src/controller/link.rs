@@ -1,8 +1,7 @@
-//! The way of commands and data between a host and a UFS: queues of the host controller, which hand commands over, and a link whose two
-//! directions carry data at once.
+//! The path of commands and data between a host and a UFS: queues of the host controller, which transfer commands, and a full-duplex link.
 //!
-//! Each direction carries one transfer at a time; a transfer takes the first gap that is long enough, so that no data waits for
-//! that of a command that came earlier and is not ready. Command and response UPIUs take no time on the link: they are a few dozen bytes.
+//! Each direction of the link carries one transfer at a time. A transfer uses the first gap that is long enough, so that no data waits for
+//! the data of an earlier command that is not ready. Command and response UPIUs take no time on the link: they are a few dozen bytes.
 
 use emmclab_base::{Nanos, SECTOR_BYTES};
 
@@ -15,22 +14,22 @@ use emmclab_settings::{InterfaceSettings, Settings};
 /// Link and queues of a UFS.
 #[derive(Clone, Debug)]
 pub(crate) struct Link {
-    /// Time of a sector on the link in 1/1024 ns.
+    /// Transfer time of a sector on the link, in 1/1024 ns.
     sector_time: i64,
     /// Time that a queue needs for a command.
     command: Nanos,
-    /// When each queue can hand over its next command.
+    /// When each queue can transfer its next command.
     queues: Vec<Nanos>,
-    /// The queue of the next command.
+    /// The queue for the next command.
     next: usize,
-    /// From when on the link is out of hibernation.
+    /// When the link has left hibernation.
     awake: Nanos,
     to_device: Channel,
     to_host: Channel,
 }
 
 impl Link {
-    /// The link of a device, or `None` if it is no UFS.
+    /// The link of a device, or `None` if it is not a UFS.
     pub fn new(settings: &Settings) -> Option<Self> {
         let interface = &settings.interface;
         interface.is_ufs().then(|| Self {
@@ -44,12 +43,12 @@ impl Link {
         })
     }
 
-    /// Commands that come from now on take the times of these settings.
+    /// Replaces the times for commands that arrive from now on.
     pub fn reconfigure(&mut self, settings: &Settings) {
         self.command = nanos(settings.interface.command_us);
     }
 
-    /// Time starts again, or power was lost: nothing is in progress.
+    /// Resets the link after a power loss or for a new run: no transfer is in progress.
     pub fn rewind(&mut self) {
         self.queues.fill(Nanos::MIN);
         self.next = 0;
@@ -58,12 +57,12 @@ impl Link {
         self.to_host = Channel::default();
     }
 
-    /// The link leaves hibernation, which takes until `at`.
+    /// Records that the link leaves hibernation, until `at`.
     pub fn wakes_until(&mut self, at: Nanos) {
         self.awake = at;
     }
 
-    /// The next queue hands a command over that has its tag; `in_flight` commands have one then.
+    /// Transfers a command that has its tag through the next queue; `in_flight` is the number of commands with a tag.
     pub fn hand_over<L: Observer>(&mut self, request: &mut RequestState, in_flight: u32, log: &mut L) {
         let waited = request.before.queue;
         let hibernating = self.awake.max(request.ready) - request.ready;
@@ -79,7 +78,7 @@ impl Link {
         self.next = if self.next + 1 == self.queues.len() { 0 } else { self.next + 1 };
     }
 
-    /// The data of a write comes over the link.
+    /// Transfers the data of a write over the link.
     pub fn receive<L: Observer>(&mut self, request: &mut RequestState, sectors: u32, log: &mut L) {
         let (ready, time) = (request.ready, self.time(sectors));
         let begin = self.to_device.reserve(ready, time);
@@ -89,7 +88,7 @@ impl Link {
         log.link_transfer(&LinkTransfer { direction, sectors, ready, begin, end: begin + time });
     }
 
-    /// The data of a read, which is there, goes over the link.
+    /// Transfers the data of a read over the link.
     pub fn send<L: Observer>(&mut self, request: &mut RequestState, sectors: u32, log: &mut L) {
         let (ready, time) = (request.complete(), self.time(sectors));
         let begin = self.to_host.reserve(ready, time);

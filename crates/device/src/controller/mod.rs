@@ -1,6 +1,7 @@
-//! Between the host and the FTL: how long commands take, when the device sleeps, what goes first, and what is kept in RAM.
+//! The layer between the host and the FTL: how long commands take, when the device sleeps, which command is executed first, and what is
+//! kept in RAM.
 //!
-//! The controller asks the FTL to write, read and discard units, and never touches its tables.
+//! The controller calls the FTL to write, read and discard units, and never accesses its tables.
 
 mod background;
 mod below;
@@ -39,11 +40,11 @@ use read_cache::ReadCache;
 use write_buffer::WriteBuffer;
 pub(crate) use zones::Zones;
 
-/// Arrivals, up to 73 years from 0, which leaves room for all that a run can add. `EARLIEST` stands for the arrival before the first.
+/// Limits of arrival times: 73 years from 0, so that all times of a run fit. `EARLIEST` is used as the arrival before the first.
 const EARLIEST: Nanos = Nanos(-(1 << 61));
 const LATEST: Nanos = Nanos(1 << 61);
 
-/// What the host asked for first since the power came on.
+/// The kind of the host's first write or flush since power-on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum First {
     Write,
@@ -56,9 +57,9 @@ struct Clock {
     /// Number of the next request.
     next_id: u64,
     last_arrival: Nanos,
-    /// When every request taken so far is complete.
+    /// When every accepted request is complete.
     idle_from: Nanos,
-    /// When the request reported last was complete.
+    /// Completion of the request that was reported last.
     last_complete: Nanos,
 }
 
@@ -75,18 +76,18 @@ pub(crate) struct Controller {
     power: Power,
     /// Link and queues of a UFS.
     link: Option<Box<Link>>,
-    /// Writes that reads may pass; `None` if commands are served in order.
+    /// Writes that reads may overtake; `None` if commands are executed in order.
     queue: Option<Box<Queue>>,
     write_buffer: Option<Box<WriteBuffer>>,
     read_cache: Option<Box<ReadCache>>,
     background: Background,
-    /// Zones that are written in order.
+    /// Zones that are written sequentially.
     zones: Option<Box<Zones>>,
     share_packed_pages: bool,
-    /// Whether background work is done in hibernation.
+    /// Whether background work is executed in hibernation.
     works_asleep: bool,
     promises_write_order: bool,
-    /// Whether reliable writes (on a UFS, FUA) and barriers are there; where not, a flush takes their place.
+    /// Whether reliable writes (on a UFS, FUA) and barriers are supported; if not, a flush replaces them.
     reliable_writes: bool,
     barriers: bool,
     lies: Lie,
@@ -103,12 +104,12 @@ impl Controller {
         if self.link.is_some() { InterfaceKind::Ufs } else { InterfaceKind::Emmc }
     }
 
-    /// The zones that are written in order, where there are any.
+    /// The zones that are written sequentially; `None` if there are none.
     pub fn zones(&self) -> Option<&Zones> {
         self.zones.as_deref()
     }
 
-    /// Does what the host asks for a zone.
+    /// Executes a command of the host for a zone.
     pub fn manage_zone<L: Observer>(
         &mut self,
         zone: u32,
@@ -118,7 +119,7 @@ impl Controller {
         let Some(zones) = &mut self.zones else {
             return Err(Error::new(Kind::Value, "the device has no zones").hint("set zones.blocks"));
         };
-        // A full zone is full of data, of which a cut may take some; there is nothing to finish.
+        // A zone that is full because it was written to its end is not marked as finished: a cut may lose part of its data.
         let was_full = zones.report(zone).is_some_and(|zone| zone.state == ZoneState::Full);
         zones.manage(zone, action, self.clock.last_arrival, below.log)?;
         if action == ZoneAction::Finish && !was_full {
@@ -127,14 +128,14 @@ impl Controller {
         Ok(())
     }
 
-    /// Takes the zones as the flash has them: after a cut of power, or of an image.
+    /// Restores the zones from the state of the flash: after a power cut, or from an image.
     pub fn restore_zones(&mut self, ftl: &Ftl) {
         if let Some(zones) = &mut self.zones {
             zones.restore(ftl);
         }
     }
 
-    /// Whether reliable writes, or FUA, are there.
+    /// Whether reliable writes, or FUA, are supported.
     pub fn has_reliable_writes(&self) -> bool {
         self.reliable_writes
     }
@@ -167,7 +168,7 @@ impl Controller {
         }
     }
 
-    /// Whether all that was taken has been dispatched to the flash.
+    /// Whether all accepted commands have been dispatched to the flash.
     pub fn all_dispatched(&self) -> bool {
         self.queue.as_ref().is_none_or(|queue| queue.is_empty())
     }
@@ -177,29 +178,30 @@ impl Controller {
         self.write_buffer.is_some()
     }
 
-    /// Map units of written data that the write buffer has room for; 0 without one.
+    /// Map units of written data that fit into the write buffer; 0 without one.
     pub fn buffered_units(&self) -> u32 {
         self.write_buffer.as_ref().map_or(0, |buffer| buffer.room())
     }
 
-    /// Whether completed writes reach the flash in their order, but for a lie.
+    /// Whether completed writes should reach the flash in their order; a lie (`cache.lies`) may break this.
     pub fn promises_write_order(&self) -> bool {
         self.promises_write_order
     }
 
-    /// Number that the next command gets.
+    /// The number of the next command.
     pub fn next_command(&self) -> u64 {
         self.clock.next_id
     }
 
-    /// When everything taken so far is complete, work in the background included.
+    /// When all accepted commands and the background work are complete.
     #[inline]
     pub fn idle_from(&self) -> Nanos {
         let buffered = self.write_buffer.as_ref().map_or(Nanos::MIN, |buffer| buffer.busy_until);
         self.clock.idle_from.max(buffered).max(self.background.busy_until)
     }
 
-    /// From when on the time without work counts that the device goes to sleep after: in hibernation a UFS may flush `WriteBooster`.
+    /// Begin of the idle time after which the device goes to sleep. A UFS that flushes `WriteBooster` in hibernation does not wait for
+    /// background work.
     fn sleeps_from(&self) -> Nanos {
         if !self.works_asleep {
             return self.idle_from();
@@ -208,7 +210,7 @@ impl Controller {
         self.clock.idle_from.max(buffered)
     }
 
-    /// Makes time, numbers and RAM start again. The write buffer must be empty.
+    /// Resets time, command numbers and RAM. The write buffer must be empty.
     pub fn rewind(&mut self) {
         self.first_since_power_on = None;
         self.commands.rewind();
@@ -223,7 +225,7 @@ impl Controller {
         self.clock = Clock::NEW;
     }
 
-    /// Goes on from `at` by these settings; queues, buffers and their contents stay.
+    /// Replaces the settings at the time `at`; queues, buffers and their contents stay.
     pub fn reconfigure(
         &mut self,
         settings: &Settings,
@@ -242,19 +244,19 @@ impl Controller {
             buffer.write_back = settings.cache.write_back;
             buffer.newest_first = settings.cache.lies == Lie::Reorder;
             buffer.idle_after = nanos(settings.cache.idle_after_us);
-            // What may leave now could have left by the old settings alone before.
+            // Data that may be written back only with the new settings must not be written back before the change.
             buffer.since = buffer.since.max(at);
         }
         let background = Background::new(settings, geometry, fold_after, self.write_buffer.is_some());
         self.background.replace_with(background, idle_from);
     }
 
-    /// Whether a cut of the power repeats discards.
+    /// Whether a power cut repeats discards.
     pub fn repeats_late_trims(&self) -> bool {
         self.lies == Lie::LateTrim
     }
 
-    /// Power was lost at `at`: what waited in RAM is gone, and nothing is in progress.
+    /// Handles a power loss at `at`: data in RAM is lost, and no operation is in progress.
     pub fn cut(&mut self, at: Nanos) {
         self.first_since_power_on = None;
         self.commands.rewind();
@@ -272,7 +274,7 @@ impl Controller {
         if let Some(cache) = &mut self.read_cache {
             cache.clear();
         }
-        // Layers may have sent commands that were to come after the cut.
+        // Layers above may already have sent commands with arrivals after the cut.
         self.clock.last_arrival = at;
         self.clock.idle_from = at;
     }
@@ -290,7 +292,7 @@ impl Controller {
         self.zones.as_ref().map_or(Ok(()), |zones| zones.check(command))
     }
 
-    /// Takes a command that was accepted. Returns its completion, or `None` if that is not known yet or the device has stopped.
+    /// Executes a command that was checked. Returns its completion, or `None` if that is not known yet or the device has stopped.
     #[inline]
     pub fn submit<L: Observer>(&mut self, command: &Command, below: &mut Below<'_, L>) -> Option<Nanos> {
         if below.stop().is_some() {
@@ -333,7 +335,7 @@ impl Controller {
         Some(request.complete())
     }
 
-    /// Whether a write is asked for no more than its data, on a device without RAM for data.
+    /// Whether a write has no flags that need more than its data to be written, on a device without RAM for data.
     #[inline]
     fn is_plain_write(&self, command: &Command) -> bool {
         self.write_buffer.is_none()
@@ -341,7 +343,7 @@ impl Controller {
             && !command.modifiers.intersects(Modifiers::PROMISES)
     }
 
-    /// Moves the clock to a command's arrival: background work until then, waking up, the slot in the queue.
+    /// Advances the clock to the arrival of a command: background work until then, wake-up, a slot of the queue.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "the state of the request is built where it stays")]
     fn begin<L: Observer>(&mut self, command: &Command, below: &mut Below<'_, L>) -> RequestState {
@@ -388,8 +390,8 @@ impl Controller {
         request
     }
 
-    /// When the device takes a command that comes at `arrival`. Where reads go first and a UFS has every tag in use, what waits goes on
-    /// until one is free.
+    /// When the device accepts a command that arrives at `arrival`. If reads have priority and every tag of a UFS is in use, waiting pages
+    /// are dispatched until a tag is free.
     #[inline]
     fn start<L: Observer>(&mut self, arrival: Nanos, below: &mut Below<'_, L>) -> Nanos {
         if self.queue.is_some() && self.commands.is_limited() {
@@ -398,12 +400,12 @@ impl Controller {
         self.commands.start(arrival)
     }
 
-    /// Whether a UFS holds commands whose ends are not known yet.
+    /// Whether a UFS has commands whose completion is not known yet.
     fn is_at_work(&self) -> bool {
         self.link.is_some() && self.queue.as_ref().is_some_and(|queue| queue.holds_requests())
     }
 
-    /// Ends the gap before a command with the background work that belongs to it; returns the time that interrupting it takes.
+    /// Ends the idle time before a command, after its background work; returns the time that the interruption takes.
     #[inline(never)]
     fn interrupt<L: Observer>(&mut self, arrival: Nanos, below: &mut Below<'_, L>) -> Nanos {
         let idle_from = self.idle_from();
@@ -413,8 +415,8 @@ impl Controller {
         self.background.interrupt(arrival, idle_from, self.write_buffer.as_deref_mut(), below)
     }
 
-    /// Does everything that begins before `until`, without a command: pages that wait, then background work. Any series of calls
-    /// does the same as its last one alone.
+    /// Executes everything that begins before `until` without a command: waiting pages, then background work. Several calls have the same
+    /// effect as the last of them alone.
     pub fn advance<L: Observer>(&mut self, until: Nanos, below: &mut Below<'_, L>) {
         self.dispatch_until(until, below);
         let idle_from = self.idle_from();
@@ -423,29 +425,29 @@ impl Controller {
         }
     }
 
-    /// When the device will next do something that may complete a request that it holds.
+    /// The next time at which the device does something that may complete a request in flight.
     pub fn next_event(&self, nand: &Nand) -> Option<Nanos> {
         self.queue.as_ref()?.next_begin(nand.first_free())
     }
 
-    /// An orderly end: all that is in the write buffer is written.
+    /// An orderly power-off: everything in the write buffer is written.
     pub fn power_off<L: Observer>(&mut self, below: &mut Below<'_, L>) {
         self.dispatch_until(Nanos::MAX, below);
         self.flush_from(self.idle_from().max(self.clock.last_arrival), false, below);
         self.background.end_gap();
     }
 
-    /// Dispatches all that waits.
+    /// Dispatches all waiting pages.
     pub fn settle<L: Observer>(&mut self, below: &mut Below<'_, L>) {
         self.dispatch_until(Nanos::MAX, below);
     }
 
-    /// Completion of the last request that was dispatched.
+    /// Completion of the request that was dispatched last.
     pub fn last_complete(&self) -> Nanos {
         self.clock.last_complete
     }
 
-    /// A request is complete.
+    /// Reports the completion of a request.
     #[inline]
     fn complete<L: Observer>(&mut self, event: &RequestCompleted, log: &mut L) {
         self.clock.idle_from = self.clock.idle_from.max(event.complete);

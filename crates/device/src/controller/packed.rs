@@ -1,7 +1,7 @@
-//! Packed commands: several reads or writes in one command, with one overhead and a header block of one sector that says
-//! what they are (JESD84-B45; `EXT_CSD` `MAX_PACKED_WRITES` [500], `MAX_PACKED_READS` [501]). The device takes the data of all
-//! entries, works on them in their order, and all are complete when the last is. Whether pages are filled across entries is
-//! a setting (`ftl/packed.rs`).
+//! Packed commands: several reads or writes in one command, with one overhead and a header block of one sector that describes them
+//! (JESD84-B45; `EXT_CSD` `MAX_PACKED_WRITES` [500], `MAX_PACKED_READS` [501]). The device receives the data of all entries and executes
+//! them in their order; all are complete when the last is. A setting decides whether a page may hold data of several entries
+//! (`ftl/packed.rs`).
 
 use emmclab_base::{Error, Kind, Modifiers, Nanos, Op, Result};
 
@@ -30,7 +30,7 @@ impl Controller {
         entries.iter().try_for_each(|entry| self.accept(entry, below.ftl.geometry()))
     }
 
-    /// Takes a packed command that was accepted. Returns the completion of all entries, or `None` if the device has stopped.
+    /// Executes a packed command that was checked. Returns the completion of all entries, or `None` if the device has stopped.
     pub fn submit_packed<L: Observer>(
         &mut self,
         entries: &[Command],
@@ -69,7 +69,7 @@ impl Controller {
             (request.event.sector, request.event.sectors) = (entry.sector, entry.sectors);
             request.event.modifiers = entry.modifiers;
             if stream {
-                // All of them at once, below.
+                // All entries are written at once after this loop.
             } else if !write {
                 self.read_data(&mut request, below);
             } else if self.is_plain_write(entry) {

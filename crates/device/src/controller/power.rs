@@ -1,4 +1,4 @@
-//! Sleep and waking: after a time without work the device sleeps, and the next command waits for it to wake.
+//! Sleep and wake-up: after an idle time the device sleeps, and the next command waits until it is awake.
 
 use emmclab_base::Nanos;
 
@@ -6,12 +6,12 @@ use super::draws::Draws;
 use crate::geometry::nanos;
 use emmclab_settings::Settings;
 
-/// The power state.
+/// The settings of sleep, and the draws of wake-up times.
 #[derive(Clone, Debug)]
 pub(crate) struct Power {
     sleep_after: Nanos,
     wake: Nanos,
-    /// Times to wake up; empty = always `wake`.
+    /// Distribution of wake-up times; empty = always `wake`.
     wakes: Draws,
 }
 
@@ -25,7 +25,7 @@ impl Power {
         }
     }
 
-    /// Other times from now on; the draws of wake-up times go on.
+    /// Replaces the times; the random draws of wake-up times continue.
     pub fn reconfigure(&mut self, settings: &Settings) {
         let mut new = Self::new(settings);
         new.wakes.continue_from(&self.wakes);
@@ -42,7 +42,7 @@ impl Power {
         self.sleep_after > Nanos::ZERO
     }
 
-    /// For a request at `at` after work that ended at `idle_from`: time asleep and time to wake up, where it slept.
+    /// For a request at `at` after work that ended at `idle_from`: time asleep, and wake-up time; `None` if the device was awake.
     #[inline]
     pub fn wake(&mut self, idle_from: Nanos, at: Nanos) -> Option<(Nanos, Nanos)> {
         if !self.sleeps() || idle_from == Nanos::MIN {
@@ -52,7 +52,7 @@ impl Power {
         (asleep > Nanos::ZERO).then(|| (asleep, self.draw()))
     }
 
-    /// The next time to wake up.
+    /// The next wake-up time.
     fn draw(&mut self) -> Nanos {
         if self.wakes.is_empty() { self.wake } else { self.wakes.draw() }
     }
@@ -87,7 +87,7 @@ mod tests {
         assert_ne!(times[..100], draws(power(2), 100));
         times.sort_unstable();
         let at = |share: f64| times[(share * times.len() as f64) as usize] as f64 / 1e6;
-        // Up to the first point every wake-up takes its time.
+        // Below the first quantile, every wake-up takes the time of the first quantile.
         assert_eq!(times[times.len() / 10], 1_000_000);
         assert!((at(0.5) - 1.0).abs() < 0.05, "{}", at(0.5));
         assert!((at(0.745) - 2.0).abs() < 0.1, "{}", at(0.745));

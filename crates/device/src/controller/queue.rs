@@ -1,7 +1,7 @@
-//! Writes that have arrived but not begun, where reads may go first.
+//! Writes that have arrived but not begun, on devices where reads have priority.
 //!
-//! The order is that of the queue, with two exceptions: a write that waits for the rest of its page to be read lets others
-//! pass, but nothing passes an earlier write to the same units.
+//! They begin in the order of the queue, with one exception: a write that waits for the rest of its page to be read lets others overtake
+//! it, but nothing overtakes an earlier write to the same units.
 
 use std::collections::VecDeque;
 
@@ -17,7 +17,7 @@ use crate::ids::Lpn;
 pub(crate) struct WaitingPage {
     /// Number of its request.
     pub request: u64,
-    /// First map unit and how many.
+    /// First map unit, and number of units.
     pub first: Lpn,
     pub units: u32,
     pub group: u8,
@@ -28,7 +28,7 @@ pub(crate) struct WaitingPage {
 }
 
 impl WaitingPage {
-    /// Its map units.
+    /// The range of its map units.
     fn units(&self) -> std::ops::Range<u32> {
         self.first.0..self.first.0 + self.units
     }
@@ -42,7 +42,7 @@ impl WaitingPage {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Queue {
     pages: VecDeque<WaitingPage>,
-    /// Number of `pages` that hold a map unit, where there are any.
+    /// For each map unit, the number of `pages` that hold it; only units with at least one.
     waiting: FxHashMap<u32, u32>,
     requests: VecDeque<InFlight>,
 }
@@ -56,17 +56,17 @@ struct InFlight {
 }
 
 impl Queue {
-    /// Whether every page has begun.
+    /// Whether no page waits.
     pub fn is_empty(&self) -> bool {
         self.pages.is_empty()
     }
 
-    /// Requests that have not been reported.
+    /// Number of requests that have not been reported.
     pub fn requests(&self) -> usize {
         self.requests.len()
     }
 
-    /// Whether there are any.
+    /// Whether there are such requests.
     pub fn holds_requests(&self) -> bool {
         !self.requests.is_empty()
     }
@@ -82,13 +82,13 @@ impl Queue {
         self.requests.push_back(InFlight { state, holds_slot });
     }
 
-    /// The end of a request, which is known, where the request held a slot until then.
+    /// Frees the slot of a request whose completion is known; returns the completion, or `None` if the request has no slot.
     pub fn give_slot_back(&mut self, id: u64) -> Option<Nanos> {
         let request = self.in_flight(id)?;
         std::mem::take(&mut request.holds_slot).then(|| request.state.complete())
     }
 
-    /// The request of this number, while it is in flight.
+    /// The request with this number; `None` if it is not in flight.
     pub fn request(&mut self, id: u64) -> Option<&mut RequestState> {
         self.in_flight(id).map(|request| &mut request.state)
     }
@@ -98,7 +98,7 @@ impl Queue {
         self.requests.get_mut(id.checked_sub(first)? as usize)
     }
 
-    /// The oldest request, where all of it has been dispatched.
+    /// Removes and returns the oldest request if all of its pages have been dispatched.
     pub fn pop_complete(&mut self) -> Option<RequestState> {
         if self.requests.front()?.state.outstanding > 0 {
             return None;
@@ -106,14 +106,14 @@ impl Queue {
         self.requests.pop_front().map(|request| request.state)
     }
 
-    /// Forgets everything; requests that were not dispatched will never complete.
+    /// Removes everything; requests that were not dispatched will never complete.
     pub fn clear(&mut self) {
         self.pages.clear();
         self.waiting.clear();
         self.requests.clear();
     }
 
-    /// Whether a page that has not begun holds any of these units.
+    /// Whether a waiting page holds any of these units.
     pub fn holds(&self, first: Lpn, units: u32) -> bool {
         let end = first.0 + units;
         if units as usize > self.waiting.len() {
@@ -122,7 +122,7 @@ impl Queue {
         !self.pages.is_empty() && (first.0..end).any(|unit| self.waiting.contains_key(&unit))
     }
 
-    /// Takes out the page that begins next if that is before `until`; `free` is when the first way of the flash is free.
+    /// Removes and returns the page that begins next if it begins before `until`; `free` is when the first way of the flash is free.
     pub fn next(&mut self, free: Nanos, until: Nanos) -> Option<WaitingPage> {
         let (begin, index) = self.first(free)?;
         if begin >= until {
@@ -140,12 +140,12 @@ impl Queue {
         Some(page)
     }
 
-    /// When the next page begins, where one waits; `free` is when the first way of the flash is free.
+    /// When the next page begins; `None` if none waits. `free` is when the first way of the flash is free.
     pub fn next_begin(&self, free: Nanos) -> Option<Nanos> {
         self.first(free).map(|(begin, _)| begin)
     }
 
-    /// When the next page begins, and its index: most often the first one.
+    /// When the next page begins, and its index, which is mostly 0.
     fn first(&self, free: Nanos) -> Option<(Nanos, usize)> {
         match self.pages.front() {
             Some(front) if front.ready <= free => Some((free, 0)),
@@ -153,7 +153,7 @@ impl Queue {
         }
     }
 
-    /// When the page that can begin first can, and its index.
+    /// When the page begins that can begin first, and its index.
     fn first_to_begin(&self, free: Nanos) -> Option<(Nanos, usize)> {
         let mut best: Option<(Nanos, usize)> = None;
         for (i, page) in self.pages.iter().enumerate() {

@@ -1,11 +1,11 @@
-//! The read cache: units that the host read, by their last use.
+//! The read cache: units that the host has read, in the order of their last use.
 
 use crate::geometry::Geometry;
 use crate::ids::Lpn;
 use crate::lru::Lru;
 use emmclab_settings::Settings;
 
-/// Units whose data is in the device's RAM as it is on the flash.
+/// Units whose data is both in the device's RAM and on the flash.
 #[derive(Clone, Debug)]
 pub(crate) struct ReadCache {
     units: Lru,
@@ -20,12 +20,12 @@ impl ReadCache {
         (settings.cache.read_kb > 0).then(|| Self { units: units(), room })
     }
 
-    /// Whether a unit is there; it becomes the newest.
+    /// Whether a unit is in the cache; makes it the newest.
     pub fn hit(&mut self, unit: Lpn) -> bool {
         self.units.touch(unit.0)
     }
 
-    /// Takes a unit in.
+    /// Adds a unit.
     pub fn keep(&mut self, unit: Lpn) {
         if self.units.touch(unit.0) {
             return;
@@ -36,12 +36,12 @@ impl ReadCache {
         self.units.push(unit.0);
     }
 
-    /// Everything is gone.
+    /// Removes all units.
     pub fn clear(&mut self) {
         self.units.clear();
     }
 
-    /// A unit changes or goes.
+    /// Removes a unit, because its data changes or is discarded.
     pub fn forget(&mut self, unit: Lpn) {
         self.units.remove(unit.0);
     }

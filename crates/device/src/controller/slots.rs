@@ -1,13 +1,13 @@
-//! The slots of the command queue, the tags of a UFS: when each is free.
+//! The slots of the command queue (the tags of a UFS), and when each is free.
 
 use emmclab_base::Nanos;
 
-/// The times at which slots are free, in order: a ring from the earliest on. [`Nanos::MAX`] stands for a command whose end is not known.
-/// Commands end mostly in the order in which they came, so a new time finds its place near the end of the ring.
+/// The times at which slots become free, in order: a ring that begins with the earliest. [`Nanos::MAX`] is used for a command whose
+/// completion is not known. Commands mostly complete in the order of arrival, so a new time belongs near the end of the ring.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Slots {
     free: Vec<Nanos>,
-    /// Index of the earliest.
+    /// Index of the earliest time.
     first: usize,
 }
 
@@ -16,7 +16,7 @@ impl Slots {
         Self { free: vec![Nanos::MIN; count], first: 0 }
     }
 
-    /// All are free.
+    /// Makes all slots free.
     pub fn rewind(&mut self) {
         self.free.fill(Nanos::MIN);
     }
@@ -25,13 +25,13 @@ impl Slots {
         self.free.len()
     }
 
-    /// When the first slot is free; the beginning of time where there are none.
+    /// The earliest time at which a slot is free; [`Nanos::MIN`] if there are no slots.
     #[inline]
     pub fn first_free(&self) -> Nanos {
         self.free.get(self.first).copied().unwrap_or(Nanos::MIN)
     }
 
-    /// Takes the slot that is free first, until `until`.
+    /// Occupies the slot that is free first, until `until`.
     #[inline]
     pub fn take(&mut self, until: Nanos) {
         let last = self.first;
@@ -41,14 +41,14 @@ impl Slots {
         self.sort_in(last);
     }
 
-    /// One of the slots whose ends are not known, which stand last, is free at `at`.
+    /// Releases at `at` one of the slots whose completion is not known, which are the last in the ring.
     pub fn release(&mut self, at: Nanos) {
         let last = self.before(self.first);
         self.free[last] = at;
         self.sort_in(last);
     }
 
-    /// Slots that are not free at `at`.
+    /// Number of slots that are not free at `at`.
     #[inline]
     pub fn in_use(&self, at: Nanos) -> u32 {
         let (late, early) = self.free.split_at(self.first);
@@ -61,7 +61,7 @@ impl Slots {
         if index == 0 { self.free.len() - 1 } else { index - 1 }
     }
 
-    /// Brings the last time of the ring before those that are later.
+    /// Moves the last time of the ring before those that are later.
     #[inline]
     fn sort_in(&mut self, last: usize) {
         let mut index = last;

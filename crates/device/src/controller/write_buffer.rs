@@ -1,8 +1,8 @@
-//! The write buffer (the volatile cache of eMMC 4.5): written data by page group, in the order in which it leaves.
+//! The write buffer (the volatile cache of eMMC 4.5): written data in groups of units, in the order in which they leave.
 //!
-//! Pure bookkeeping; `buffered.rs` moves the data. Written data is kept by sectors of map units, and leaves by *groups* of
-//! consecutive units: as many as the largest page holds, or an erase block's with `block_lru`. A barrier makes everything
-//! in the buffer the older generation, which leaves first; there are never more than two.
+//! This module only keeps the state; `buffered.rs` moves the data. Written data is kept by sectors of map units, and leaves by *groups* of
+//! consecutive units: as many as the largest page holds, or with `block_lru` as many as an erase block holds. A barrier makes everything in
+//! the buffer the older generation, which leaves first. There are never more than two generations.
 
 use std::collections::VecDeque;
 
@@ -14,26 +14,26 @@ use crate::ids::Lpn;
 use crate::lru::Lru;
 use emmclab_settings::{CachePolicy, Lie, Settings, WriteBack};
 
-/// Groups with written data.
+/// Groups with written data, all older or all newer than a barrier.
 #[derive(Clone, Debug)]
 struct Generation {
-    /// In the order in which they leave.
+    /// The groups, in the order in which they leave.
     order: Lru,
-    /// Written sectors of each unit of a group, one bit each, by the place of the group in `order`: memory by what the buffer holds, not
-    /// by the capacity of the device.
+    /// Written sectors of each unit of a group, one bit each, at the index of the group in `order`. The memory depends on the data in the
+    /// buffer, not on the capacity of the device.
     written: Vec<u32>,
-    /// What each group holds, by its place in `order`: groups of random writes are large, and almost empty.
+    /// Summary of each group, at its index in `order`: with random writes, groups are large and almost empty.
     held: Vec<Held>,
     /// Base-2 logarithm of the units in a group.
     shift: u32,
 }
 
-/// What a group holds.
+/// Summary of the units of a group.
 #[derive(Clone, Copy, Debug, Default)]
 struct Held {
     /// Units with written data.
     units: u32,
-    /// No unit below has written data.
+    /// A lower bound: no unit before this one has written data.
     lowest: u32,
 }
 
@@ -42,7 +42,7 @@ impl Generation {
         Self { order: Lru::new(groups, most), written: Vec::new(), held: Vec::new(), shift }
     }
 
-    /// Written sectors of each unit of a group, and the position below which none is, where the group is here.
+    /// Written sectors of each unit of a group, and a position before which there are none; `None` if the group is not in this generation.
     #[inline]
     fn sectors_of(&self, group: u32) -> Option<(&[u32], usize)> {
         let place = self.order.place(group)?;
@@ -50,7 +50,8 @@ impl Generation {
         Some((&self.written[from..from + (1 << self.shift)], self.held[place].lowest as usize))
     }
 
-    /// Adds written sectors of a unit of a group, which comes in as the newest where it is not here. Returns whether the unit was here.
+    /// Adds written sectors of a unit. If its group is not in this generation, it is added as the newest. Returns whether the unit had
+    /// written sectors before.
     #[inline]
     fn add(&mut self, group: u32, position: usize, sectors: u32, renew: bool) -> bool {
         let place = self.order.put(group, renew);
@@ -74,7 +75,7 @@ impl Generation {
         self.held.resize(place + 1, Held::default());
     }
 
-    /// Forgets the units `from..to` of a group, and the group where nothing is left of it; returns how many were written.
+    /// Removes the units `from..to` of a group, and the group if it is empty then; returns the number of units that had written data.
     fn forget(&mut self, group: u32, (from, to): (usize, usize)) -> u32 {
         let Some(place) = self.order.place(group) else { return 0 };
         let first = place << self.shift;
@@ -95,45 +96,45 @@ impl Generation {
     }
 }
 
-/// Written data that is not on the flash yet.
+/// Written data that has not left for the flash.
 #[derive(Clone, Debug)]
 pub(crate) struct WriteBuffer {
-    /// Units of written data that there is room for.
+    /// Capacity in units.
     room: u32,
-    /// Whether a write renews the position of its group.
+    /// Whether a write makes its group the newest.
     renew: bool,
-    /// Whether data leaves in the order in which it came, sector by sector.
+    /// Whether data leaves in the order in which it was written, sector by sector.
     keeps_order: bool,
-    /// Whether what came last leaves first.
+    /// Whether the newest data leaves first.
     pub newest_first: bool,
     pub write_back: WriteBack,
     pub idle_after: Nanos,
     /// Base-2 logarithm of the units in a group.
     group_shift: u32,
-    /// Units of the device.
+    /// Map units of the device.
     logical: u32,
     /// Units with written data.
     units: u32,
     /// Older than the last barrier, and newer. A group is in one of them at most.
     generations: [Generation; 2],
-    /// Until when units that have left still need their room, in order of time: end of the program and how many.
+    /// Units that have left but still need their room, in order of time: end of the program and number of units.
     leaving: VecDeque<(Nanos, u32)>,
-    /// Units in `leaving`.
+    /// Number of units in `leaving`.
     left: u32,
-    /// When the newest written data came.
+    /// When the newest written data arrived.
     pub since: Nanos,
     /// When the last write before the barrier is on the flash.
     pub barrier_end: Nanos,
-    /// When the last write before the barrier before that is on the flash: the older generation comes after it.
+    /// When the last write before the previous barrier is on the flash; the older generation is written after this time.
     pub older_after: Nanos,
-    /// End of the last program that a generation asked for.
+    /// End of the last program of data from the buffer.
     last_end: Nanos,
     /// When everything that has left is on the flash.
     pub busy_until: Nanos,
 }
 
 impl WriteBuffer {
-    /// Map units of written data that there is room for.
+    /// Capacity in map units of written data.
     pub fn room(&self) -> u32 {
         self.room
     }
@@ -155,7 +156,7 @@ impl WriteBuffer {
         Some(Self {
             room,
             renew: given.policy != CachePolicy::Fifo,
-            // Zones with write buffers of their own have their data leave in the order of each.
+            // If zones have their own write buffers, data leaves in the order of each zone.
             keeps_order: settings.keeps_write_order() && settings.zones.write_buffers == 0,
             newest_first: given.lies == Lie::Reorder,
             write_back: given.write_back,
@@ -174,17 +175,17 @@ impl WriteBuffer {
         })
     }
 
-    /// Whether data leaves in the order in which it came.
+    /// Whether data leaves in the order in which it was written.
     pub fn keeps_order(&self) -> bool {
         self.keeps_order
     }
 
-    /// Whether everything is on the flash, or on its way there.
+    /// Whether there is no written data in the buffer; all of it is on the flash or on its way there.
     pub fn is_empty(&self) -> bool {
         self.units == 0
     }
 
-    /// Whether data from before the last barrier is here.
+    /// Whether the buffer has data from before the last barrier.
     #[inline]
     pub fn holds_older(&self) -> bool {
         self.generations[0].order.len() > 0
@@ -195,12 +196,12 @@ impl WriteBuffer {
         self.units
     }
 
-    /// Whether the unit's group is of the generation before the last barrier.
+    /// Whether the unit's group belongs to the generation before the last barrier.
     pub fn is_older(&self, unit: Lpn) -> bool {
         self.holds_older() && self.generations[0].order.holds(unit.0 >> self.group_shift)
     }
 
-    /// Written sectors of each unit of a group, and the position below which none is, where it has any.
+    /// Written sectors of each unit of a group, and a position before which there are none; `None` if the group has none.
     #[inline]
     fn sectors_of(&self, group: u32) -> Option<(&[u32], usize)> {
         let [older, newer] = &self.generations;
@@ -220,28 +221,28 @@ impl WriteBuffer {
         self.sectors_of(unit.0 >> self.group_shift).map_or(0, |(sectors, _)| sectors[self.position(unit.0)])
     }
 
-    /// Whether sectors of a unit may come in before anything leaves: after all that has to leave before them.
+    /// Whether sectors of a unit may be added before other data leaves, so that they leave after all data that must leave before them.
     #[inline]
     pub fn accepts(&self, unit: Lpn, sectors: u32) -> bool {
         if self.keeps_order { self.comes_last(unit, sectors) } else { !self.is_older(unit) }
     }
 
-    /// Whether sectors of a unit would leave after all that is here.
+    /// Whether sectors of a unit would leave after all other data in the buffer.
     fn comes_last(&self, unit: Lpn, sectors: u32) -> bool {
         let group = unit.0 >> self.group_shift;
         let order = &self.generations[1].order;
         if !order.holds(group) {
             return true;
         }
-        // The sectors of a group leave from the lowest on.
+        // The sectors of a group leave in ascending order.
         let (_, end) = self.units_of(group);
         let is_last = |unit: Lpn| self.run(unit.plus(1), end).is_none();
         let is_above = self.written(unit).checked_shr(sectors.trailing_zeros()).unwrap_or(0) == 0;
         order.newest() == Some(group) && is_last(unit) && is_above
     }
 
-    /// Takes written sectors of a unit in, which the buffer accepts and has room for.
-    /// Returns whether the unit was there.
+    /// Adds written sectors of a unit; the buffer must accept them and have room. Returns whether the unit had written sectors in the newer
+    /// generation.
     #[inline]
     pub fn write(&mut self, unit: Lpn, sectors: u32) -> bool {
         let (group, position) = (unit.0 >> self.group_shift, self.position(unit.0));
@@ -250,7 +251,7 @@ impl WriteBuffer {
         there
     }
 
-    /// The units that leave next: the range of their group, where there is one.
+    /// The group that leaves next, as a range of units; `None` if the buffer is empty.
     pub fn next_to_leave(&self) -> Option<(Lpn, Lpn)> {
         let [older, newer] = &self.generations;
         let next = |generation: &Generation| {
@@ -260,14 +261,14 @@ impl WriteBuffer {
         Some(self.units_of(group))
     }
 
-    /// Units `from..to` of a group.
+    /// The range of units of a group.
     fn units_of(&self, group: u32) -> (Lpn, Lpn) {
         let first = group << self.group_shift;
         let end = (u64::from(first) + (1 << self.group_shift)).min(u64::from(self.logical));
         (Lpn(first), Lpn(end as u32))
     }
 
-    /// The unit after the last one of a group, or `end` where that comes first.
+    /// The end of a unit's group, or `end` if that is earlier.
     #[inline]
     fn group_end(&self, unit: u32, end: u32) -> u32 {
         let last = unit | ((1 << self.group_shift) - 1);
@@ -318,8 +319,7 @@ impl WriteBuffer {
         units
     }
 
-    /// The first sector from `at` on, before `limit`, that is written, or that is not; `limit` where there is none. A unit has
-    /// `1 << shift` sectors.
+    /// The first sector in `at..limit` that is written, or that is not written; `limit` if there is none. A unit has `1 << shift` sectors.
     pub fn find_sector(&self, mut at: u64, limit: u64, written: bool, shift: u32) -> u64 {
         let flipped = if written { 0 } else { all_sectors(1 << shift) };
         while at < limit {
@@ -342,7 +342,7 @@ impl WriteBuffer {
         limit
     }
 
-    /// The data of the units `from..to` is gone: on its way to the flash, or discarded.
+    /// Removes the data of the units `from..to`, which has left for the flash or was discarded.
     pub fn forget(&mut self, from: Lpn, to: Lpn) {
         if self.is_empty() {
             return;
@@ -361,14 +361,14 @@ impl WriteBuffer {
         }
     }
 
-    /// Everything here becomes the older generation, which must be empty.
+    /// Makes all data the older generation, which must be empty.
     pub fn barrier(&mut self) {
         self.generations.swap(0, 1);
         self.older_after = self.barrier_end;
         self.barrier_end = self.barrier_end.max(self.last_end);
     }
 
-    /// `units` need their room until `end`.
+    /// Records that `units` have left and need their room until `end`.
     pub fn leaves(&mut self, end: Nanos, units: u32) {
         if self.leaving.back().is_none_or(|(last, _)| *last <= end) {
             self.leaving.push_back((end, units));
@@ -380,8 +380,8 @@ impl WriteBuffer {
         self.last_end = self.last_end.max(end);
     }
 
-    /// Gives up the room of what is on the flash at `at`. A command may be ready before one that came earlier and finds the room that
-    /// was given up for that one, so this cannot wait until room is needed.
+    /// Frees the room of units that are on the flash at `at`. A command may be ready before an earlier one and find the room that was freed
+    /// for that one, so this must not be delayed until room is needed.
     #[inline]
     pub fn release(&mut self, at: Nanos) {
         while let Some((end, units)) = self.leaving.front().copied()
@@ -392,7 +392,7 @@ impl WriteBuffer {
         }
     }
 
-    /// Whether `units` more fit once all that has left is on the flash.
+    /// Whether `units` more fit once everything that has left is on the flash.
     #[inline]
     pub fn will_fit(&self, units: u32) -> bool {
         self.units + units <= self.room
@@ -411,14 +411,14 @@ impl WriteBuffer {
         at
     }
 
-    /// Everything here is gone with the power.
+    /// Loses all data in the buffer with the power.
     pub fn lose(&mut self) {
         while let Some((from, to)) = self.next_to_leave() {
             self.forget(from, to);
         }
     }
 
-    /// Forgets all times, for a run that starts anew. The buffer must be empty.
+    /// Resets all times, for a run that restarts. The buffer must be empty.
     pub fn rewind(&mut self) {
         self.leaving.clear();
         self.left = 0;
@@ -439,7 +439,7 @@ mod tests {
     use super::*;
     use crate::DeviceConfig;
 
-    /// Sectors of a unit, and units that the test writes.
+    /// Logarithm of the sectors in a unit, and number of units that the test writes.
     const SHIFT: u32 = 3;
     const UNITS: u32 = 24;
 

@@ -1,9 +1,9 @@
-//! Zones as the host sees them: their states and write pointers, and what is refused (ZBC; JESD220-5, zoned UFS).
+//! Zones as the host sees them: states, write pointers, and commands that are rejected (ZBC; JESD220-5, zoned UFS).
 //!
-//! A write begins at the write pointer of its zone and stays in it. It opens the zone; where as many are open as may be, the zone that
-//! was opened first by a write is closed, as the standard lets the device do, and where all were opened by command, the write is refused.
-//! A zone is active while it is open or closed; where as many are active as may be, a write to an empty zone is refused, because
-//! only the host can finish or reset another.
+//! A write must begin at the write pointer of its zone and end in the zone. It opens the zone. If the maximum number of zones is open, the
+//! zone that a write opened first is closed, as the standard allows; if all of them were opened by command, the write is rejected. A zone
+//! is active while it is open or closed. If the maximum number of zones is active, a write to an empty zone is rejected, because only the
+//! host can finish or reset another zone.
 
 use emmclab_base::{Error, Kind, Nanos, Op, Result};
 
@@ -21,13 +21,13 @@ struct Entry {
     state: ZoneState,
     /// Units before the write pointer.
     written: u32,
-    /// Number of the change that opened it.
+    /// Number of the state change that opened it.
     opened: u64,
 }
 
 const EMPTY: Entry = Entry { state: ZoneState::Empty, written: 0, opened: 0 };
 
-/// The zones that are written in order.
+/// The zones that are written sequentially.
 #[derive(Clone, Debug)]
 pub(crate) struct Zones {
     layout: ZoneLayout,
@@ -38,7 +38,7 @@ pub(crate) struct Zones {
     open: u32,
     active: u32,
     changes: u64,
-    /// Write buffers that the zones share, and the zones that have one, in the order of their last write.
+    /// Number of write buffers that the zones share, and the zones that have one, in the order of their last write.
     most_buffers: usize,
     buffers: Vec<u32>,
 }
@@ -65,13 +65,13 @@ impl Zones {
         })
     }
 
-    /// Zones that may be open at once, and open or closed; 0 = no limit.
+    /// Maximum numbers of open zones, and of active zones (open or closed); 0 = no limit.
     pub fn limits(&self) -> (u32, u32) {
         let given = |limit: u32| if limit == u32::MAX { 0 } else { limit };
         (given(self.max_open), given(self.max_active))
     }
 
-    /// The zones as the flash has them: none is open.
+    /// Restores the zones from the state of the flash; none is open.
     pub fn restore(&mut self, ftl: &Ftl) {
         self.buffers.clear();
         (self.open, self.active) = (0, 0);
@@ -91,7 +91,7 @@ impl Zones {
         u64::from(unit) << self.unit_shift
     }
 
-    /// A zone, as it is reported.
+    /// The state of a zone; `None` if there is no such zone.
     pub fn report(&self, zone: u32) -> Option<Zone> {
         let Entry { state, written, .. } = *self.entries.get(zone as usize)?;
         let start = self.layout.start(zone);
@@ -104,12 +104,12 @@ impl Zones {
         })
     }
 
-    /// The number of a zone as a host counts them, the conventional ones first.
+    /// The number of a zone as a host counts them: conventional zones come first.
     fn number(&self, zone: u32) -> u32 {
         self.layout.start(zone) / self.layout.units
     }
 
-    /// Refuses a command that the zones do not allow.
+    /// Returns an error if the zones do not allow a command.
     pub fn check(&self, command: &Command) -> Result<()> {
         let unit = 1_u64 << self.unit_shift;
         let (first, end) = (command.sector, command.sector + u64::from(command.sectors));
@@ -156,7 +156,7 @@ impl Zones {
         self.no_open(zone, false).map_or(Ok(()), |problem| Err(refused(command, problem)))
     }
 
-    /// Whether a discard covers whole zones.
+    /// Checks that a discard covers only whole zones.
     fn check_reset(&self, command: &Command, (first, end): (u64, u64)) -> Result<()> {
         let zone = self.sector(self.layout.units);
         let begin = self.sector(self.layout.first_unit);
@@ -167,7 +167,7 @@ impl Zones {
         Err(refused(command, problem))
     }
 
-    /// Why a zone cannot be opened, by command or by a write, if so.
+    /// The reason why a zone cannot be opened, by command or by a write; `None` if it can.
     fn no_open(&self, zone: u32, by_command: bool) -> Option<String> {
         let (state, number) = (self.entries[zone as usize].state, self.number(zone));
         if state.is_open() {
@@ -195,10 +195,10 @@ impl Zones {
         self.most_buffers <= self.entries.len()
     }
 
-    /// The zone that a unit is in needs a write buffer. Returns the zone whose buffer it takes, and that zone's units, where none is left: the
-    /// one that was written longest ago. Zones that are empty or full need none.
+    /// Allocates a write buffer to the zone of a unit. If no buffer is free, takes that of the zone that was written longest ago; returns
+    /// this zone and its units. Empty and full zones need no buffer.
     ///
-    /// `ConZone`+ (arXiv:2510.15885) calls that a conflict, and the flush of data that is no whole page premature.
+    /// `ConZone`+ (arXiv:2510.15885) calls this a conflict, and the flush of data that does not fill a page premature.
     pub fn take_buffer(&mut self, unit: Lpn) -> Option<(u32, Lpn, Lpn)> {
         let zone = self.layout.zone_of(unit.0).filter(|_| self.has_buffers())?;
         let entries = &self.entries;
@@ -211,13 +211,14 @@ impl Zones {
         })
     }
 
-    /// The first unit of what has to leave a write buffer before `unit`: of its zone, where that has a buffer of its own.
+    /// The first unit that has to leave a write buffer before `unit`: the first of its zone; `None` if zones do not have buffers of their
+    /// own.
     pub fn leaves_from(&self, unit: Lpn) -> Option<Lpn> {
         let zone = self.layout.zone_of(unit.0).filter(|_| self.has_buffers())?;
         Some(Lpn(self.layout.start(zone)))
     }
 
-    /// A command that was allowed came at `at`.
+    /// Updates the zones for a command that was checked and arrived at `at`.
     pub fn take<L: Observer>(&mut self, command: &Command, at: Nanos, log: &mut L) {
         let first = (command.sector >> self.unit_shift) as u32;
         let end = ((command.sector + u64::from(command.sectors)) >> self.unit_shift) as u32;
@@ -244,7 +245,7 @@ impl Zones {
         }
     }
 
-    /// Does what the host asks for a zone, at `at`.
+    /// Executes a command of the host for a zone, at `at`.
     pub fn manage<L: Observer>(
         &mut self,
         zone: u32,
@@ -278,7 +279,7 @@ impl Zones {
         Ok(())
     }
 
-    /// Opens a zone that can be, after another is closed for it where need be.
+    /// Opens a zone that may be opened; closes another one if necessary.
     fn open<L: Observer>(&mut self, zone: u32, state: ZoneState, at: Nanos, log: &mut L) {
         if self.open >= self.max_open && !self.entries[zone as usize].state.is_open() {
             let opened =
@@ -293,7 +294,7 @@ impl Zones {
         self.change(zone, state, at, log);
     }
 
-    /// A zone is in another state from now on.
+    /// Changes the state of a zone and reports it.
     fn change<L: Observer>(&mut self, zone: u32, to: ZoneState, at: Nanos, log: &mut L) {
         let from = std::mem::replace(&mut self.entries[zone as usize].state, to);
         if from == to {

@@ -1,4 +1,4 @@
-//! Finding an open block with room for a page.
+//! Finds an open block with room for a page.
 #![expect(clippy::inline_always, reason = "once for each page; arguments stay in registers")]
 
 use emmclab_base::Nanos;
@@ -10,7 +10,7 @@ use crate::events::Observer;
 use crate::ids::{BlockId, PoolId};
 use crate::nand::Nand;
 
-/// The place of the next page program.
+/// The location of the next page program.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Place {
     pub pool: PoolId,
@@ -19,8 +19,8 @@ pub(crate) struct Place {
 }
 
 impl Core {
-    /// A plane, a group and an open block with room. Other planes and groups follow where the chosen one has none; `None` where
-    /// the device is full.
+    /// A plane, a group and an open block with room. If the chosen plane has none, other planes and groups are tried; `None` if the device
+    /// is full.
     #[inline(always)]
     pub fn allocate<L: Observer>(
         &mut self,
@@ -43,7 +43,7 @@ impl Core {
         self.allocate_anywhere(nand, page, stream, log)
     }
 
-    /// Tries every plane of the group, then every plane of the others; planes above their share last.
+    /// Tries every plane of the group, then every plane of the other groups; planes that hold more than their share come last.
     #[cold]
     fn allocate_anywhere<L: Observer>(
         &mut self,
@@ -80,7 +80,7 @@ impl Core {
         None
     }
 
-    /// The open block of a stream, a new one where there is none, collecting first where free blocks are few.
+    /// The open block of a stream. If there is none, opens a new one, and collects first if free blocks are few.
     #[inline]
     pub fn open_block<L: Observer>(
         &mut self,
@@ -113,7 +113,7 @@ impl Core {
             if !self.may_open_in_booster(pool, stream) {
                 return None;
             }
-            // Data that is pinned no more leaves an open block behind.
+            // If data is no longer pinned, its open block is used for other data.
             if stream == Stream::Host
                 && self.booster_pins_none()
                 && let Some(block) = self.tables.pool_mut(pool).hand_over(Stream::PINNED, stream)

@@ -1,11 +1,11 @@
-//! What `WriteBooster` of UFS 4.1 (JESD220G, 13.4.18) has beyond an SLC cache: partial flushes, pinned data, sizes that change, flushes upon
-//! an exception event, and an end of its life. A device without these settings has none of this.
+//! The functions of `WriteBooster` of UFS 4.1 (JESD220G, 13.4.18) that an SLC cache does not have: partial flushes, pinned data, changes of
+//! size, flushes upon an exception event, and a limit of its life. A device without these settings has no [`Booster`].
 //!
-//! A flush moves whole blocks. Which may leave is decided block by block, in each plane by itself:
+//! A flush moves whole blocks. Which blocks may be flushed is decided in each plane separately:
 //!
-//! * FIFO: the blocks that became full last stay, up to the share of `slc.keep_pct`.
-//! * Pinned: pinned data goes to blocks of its own, of which a plane has at most that share; where there are no more, it is written like other
-//!   data. Such a block stays until less than half of its data is valid.
+//! * FIFO: the blocks that became full last are kept, up to the share of `slc.keep_pct`.
+//! * Pinned: pinned data is written to blocks of its own. A plane has at most that share of them; if no more are allowed, pinned data is
+//!   written like other data. Such a block is kept until less than half of its data is valid.
 //! * LRU: as FIFO, but by the last write or read of a block.
 
 use std::collections::BTreeSet;
@@ -21,7 +21,7 @@ use crate::words::{Reader, damaged};
 use emmclab_base::Result;
 use emmclab_settings::{BoosterFlush, BoosterResize, PartialFlush, Settings, SlcMode, SlcSettings, WHOLE};
 
-/// A buffer is resized by at most this fraction of its blocks at once: an eighth.
+/// Divisor of the number of blocks: the buffer is resized by at most an eighth at once.
 const STEPS: u32 = 8;
 
 /// State and settings of such a buffer.
@@ -30,26 +30,26 @@ const STEPS: u32 = 8;
 pub(crate) struct Booster {
     partial: PartialFlush,
     keep_pct: u32,
-    /// Units that are pinned.
+    /// Units that are to be pinned.
     pinned_units: Range<u32>,
-    /// Blocks of each plane, and those that the buffer has at present.
+    /// Blocks of each plane, and the part of them that belongs to the buffer at present.
     blocks: u32,
     current: u32,
-    /// Whether the host resizes it as the device hints.
+    /// Whether the host resizes it when the device hints at it.
     resizes: bool,
     /// Whether a flush waits for the exception event.
     by_event: bool,
     /// Whether the host has enabled the flush upon the event (`fWriteBoosterBufferFlushEn`).
     enabled: bool,
-    /// Whether the time without commands that began last flushes it.
+    /// Whether the last idle time that began flushes it.
     flushes: bool,
-    /// Erases of a block from which on the buffer takes nothing; 0 = never.
+    /// Number of erases of a block at which the buffer stops accepting data; 0 = never.
     last_erases: u32,
     /// Blocks of pinned data.
     pinned: BTreeSet<u32>,
-    /// Whether the host knows that there is no room for pinned data.
+    /// Whether the host was told that there is no room for pinned data.
     pinned_is_full: bool,
-    /// Number of the last use of each block of the device, where the order is by use.
+    /// Number of the last use of each block of the device; empty unless the order is LRU.
     last_use: Vec<u64>,
     uses: u64,
 }
@@ -63,13 +63,13 @@ fn is_given(slc: &SlcSettings) -> bool {
             || slc.life_limit_pct > 0)
 }
 
-/// So many percent of a number of blocks.
+/// A percentage of a number of blocks.
 fn share(blocks: u32, pct: u32) -> u32 {
     (u64::from(blocks) * u64::from(pct) / 100) as u32
 }
 
 impl Booster {
-    /// Of a new device; `None` if the settings ask for nothing of this.
+    /// The state of a new device; `None` if the settings use none of these functions.
     pub fn new(settings: &Settings, geometry: &Geometry) -> Option<Box<Self>> {
         let slc = &settings.slc;
         let group = geometry.groups.last().filter(|_| is_given(slc))?;
@@ -94,8 +94,8 @@ impl Booster {
         }))
     }
 
-    /// The same buffer by other settings: pinned data is released where it is pinned no more, and the size is the given one where that
-    /// changed.
+    /// Changes the settings. If the new settings do not pin data, pinned blocks are released. The present size is kept only if the host
+    /// resizes the buffer before and afterwards.
     pub fn reconfigured(
         old: Option<Box<Self>>,
         settings: &Settings,
@@ -116,7 +116,7 @@ impl Booster {
         Some(new)
     }
 
-    /// The power was cut: flags that do not last are cleared.
+    /// Clears the flags that do not survive a power loss.
     pub fn power_cycle(&mut self) {
         self.enabled = false;
         self.pinned_is_full = false;
@@ -128,7 +128,7 @@ impl Booster {
         self.partial == PartialFlush::Pinned && self.pinned_units.contains(&unit.0)
     }
 
-    /// Units from `first` on, at most `units`, that are all pinned or all not.
+    /// Number of units from `first` on, at most `units`, that are all pinned or all not pinned.
     pub fn same_kind(&self, first: Lpn, units: u32) -> u32 {
         if self.partial != PartialFlush::Pinned {
             return units;
@@ -138,7 +138,7 @@ impl Booster {
         border.map_or(units, |border| units.min(border - first.0))
     }
 
-    /// A page of a block was written or read.
+    /// Records a write or read of a page of a block.
     #[inline]
     pub fn used(&mut self, block: BlockId) {
         if let Some(last) = self.last_use.get_mut(block.index()) {
@@ -147,12 +147,12 @@ impl Booster {
         }
     }
 
-    /// A block holds nothing any more.
+    /// Forgets that an erased block was pinned.
     pub fn erased(&mut self, block: BlockId) {
         self.pinned.remove(&block.0);
     }
 
-    /// Blocks of a plane that a partial flush leaves, or that pinned data takes at most.
+    /// Blocks of a plane that a partial flush keeps, or the maximum number of pinned ones.
     fn kept(&self) -> u32 {
         share(self.current, self.keep_pct)
     }
@@ -162,38 +162,38 @@ impl Booster {
         self.pinned.range(first..first + pool.blocks).count() as u32
     }
 
-    /// Whether a plane may take one more block into use, for a stream.
+    /// Whether a plane may open one more block for a stream.
     fn may_open(&self, pool: &Pool, stream: Stream) -> bool {
         let pins = stream == Stream::PINNED;
         pool.in_use() < self.current && (!pins || self.pinned_in(pool) < self.kept())
     }
 
-    /// Whether a plane has more blocks in use than the buffer has.
+    /// Whether a plane uses more blocks than the buffer has at present.
     fn is_over(&self, pool: &Pool) -> bool {
         pool.in_use() > self.current
     }
 }
 
 impl Core {
-    /// Blocks of each plane that the SLC cache has at present.
+    /// Present number of blocks of each plane in the SLC cache.
     pub fn slc_blocks(&self) -> u32 {
         let all = self.geometry.groups[usize::from(self.slc.group)].blocks;
         self.booster.as_ref().map_or(all, |booster| booster.current)
     }
 
-    /// Whether the buffer has reached the end of its life.
+    /// Whether the buffer has reached its limit of life.
     pub(super) fn booster_is_worn(&self, booster: &Booster) -> bool {
         booster.last_erases > 0 && self.slc_pools().any(|pool| pool.most_erases >= booster.last_erases)
     }
 
-    /// Whether a page of a stream finds an open block in the buffer, or may open one.
+    /// Whether a page of a stream has room in the buffer: in an open block, or in one that may be opened.
     pub(super) fn booster_has_room(&self, booster: &Booster, stream: Stream) -> bool {
         let low = self.collector.low_watermark;
         self.slc_pools()
             .any(|pool| pool.open(stream).is_some() || pool.free() > low && booster.may_open(pool, stream))
     }
 
-    /// The stream of a page of the host's that goes to the buffer: pinned data has one of its own while there is room for it.
+    /// The stream for a page of the host that is written to the buffer: pinned data has a stream of its own while there is room for it.
     pub(super) fn booster_stream<L: Observer>(&mut self, first: Lpn, stream: Stream, log: &mut L) -> Stream {
         let Some(booster) = &self.booster else { return stream };
         if !booster.pins(first) {
@@ -210,17 +210,17 @@ impl Core {
         if room { Stream::PINNED } else { stream }
     }
 
-    /// Whether a block of an SLC cache may be opened for a stream.
+    /// Whether a block of the SLC cache may be opened for a stream.
     pub(super) fn may_open_in_booster(&self, pool: PoolId, stream: Stream) -> bool {
         self.booster.as_ref().is_none_or(|booster| booster.may_open(self.tables.pool(pool), stream))
     }
 
-    /// Whether no data is pinned.
+    /// Whether the settings pin no data.
     pub(super) fn booster_pins_none(&self) -> bool {
         self.booster.as_ref().is_none_or(|booster| booster.partial != PartialFlush::Pinned)
     }
 
-    /// A block was opened; in an SLC cache it is pinned where its stream is.
+    /// Marks a block that was opened in an SLC cache as pinned if its stream is pinned.
     pub(super) fn opened_in_booster(&mut self, pool: PoolId, stream: Stream, block: BlockId) {
         if stream == Stream::PINNED
             && self.is_slc_cache(pool)
@@ -230,12 +230,12 @@ impl Core {
         }
     }
 
-    /// Whether a pool is that of an SLC cache.
+    /// Whether a pool belongs to an SLC cache.
     pub(super) fn is_slc_cache(&self, pool: PoolId) -> bool {
         self.slc.folds(self.geometry.of_pool(pool).1)
     }
 
-    /// The block that leaves the buffer of a plane next; `None` if all of it stays.
+    /// The next block of a plane to be flushed from the buffer; `None` if all blocks are kept.
     pub(super) fn next_to_leave_booster(
         &self,
         booster: &Booster,
@@ -253,7 +253,7 @@ impl Core {
         }
         let half = self.geometry.groups[usize::from(self.slc.group)].units_per_block() / 2;
         let is_pinned = |block: &BlockId| booster.pinned.contains(&block.0);
-        // A buffer that has become smaller gives up pinned blocks first.
+        // A buffer that has become smaller flushes pinned blocks first.
         let too_many = !booster.pinned.is_empty() && booster.pinned_in(pool) > booster.kept();
         let stays =
             |block: &BlockId| is_pinned(block) && !too_many && self.tables.valid(*block) >= half.max(1);
@@ -264,7 +264,7 @@ impl Core {
         pool.full_blocks(nand).filter(|block| !stays(block)).min_by_key(age)
     }
 
-    /// A time without commands begins: the buffer is resized and the event raised where they are due. Returns whether it is flushed.
+    /// Begins an idle time: resizes the buffer and raises the exception event if they are due. Returns whether blocks are flushed.
     pub fn begin_booster_gap<L: Observer>(&mut self, nand: &Nand, due: bool, log: &mut L) -> bool {
         self.resize_booster(log);
         let Some(mut booster) = self.booster.take() else { return due };
@@ -283,8 +283,8 @@ impl Core {
         works
     }
 
-    /// Resizes the buffer by one step where the device hints at it: smaller where the user's free space does not hold it, larger where it is
-    /// full and the user has the space.
+    /// Resizes the buffer by one step if the device hints at it: it becomes smaller if the user's free space cannot hold it, and larger if
+    /// it is full and the user has the space.
     fn resize_booster<L: Observer>(&mut self, log: &mut L) {
         let Some(booster) = self.booster.as_ref().filter(|booster| booster.resizes) else { return };
         let (blocks, current) = (booster.blocks, booster.current);
@@ -314,7 +314,7 @@ impl Core {
         self.booster.as_deref().map_or(Vec::new(), state)
     }
 
-    /// Takes up such a state.
+    /// Restores this state from an image.
     pub fn restore_booster(&mut self, nand: &Nand, image: &mut Reader<'_>) -> Result<()> {
         let Some(booster) = &mut self.booster else { return Ok(()) };
         booster.current = image.word()?;
@@ -331,7 +331,7 @@ impl Core {
         self.booster_fault(nand).map_or(Ok(()), |fault| Err(damaged(&fault)))
     }
 
-    /// The first thing in which the pinned blocks and the flash disagree.
+    /// The first contradiction between the pinned blocks and the flash.
     pub fn booster_fault(&self, nand: &Nand) -> Option<String> {
         let booster = self.booster.as_ref()?;
         booster.pinned.iter().map(|block| BlockId(*block)).find_map(|block| {

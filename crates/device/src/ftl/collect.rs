@@ -1,4 +1,5 @@
-//! Garbage collection: the policy chooses, this acts. A victim's valid units are packed into whole pages of the same plane.
+//! Garbage collection: the policy chooses a victim, and the code here moves and erases. A victim's valid units are packed into whole pages
+//! of the same plane.
 
 use emmclab_base::Nanos;
 
@@ -10,7 +11,7 @@ use crate::ids::{BlockId, PoolId};
 use crate::nand::Nand;
 
 impl Core {
-    /// Collects until more blocks are free than the low watermark; false if that cannot be.
+    /// Collects until the number of free blocks is above the low watermark; false if that is impossible.
     #[inline]
     pub fn reclaim<L: Observer>(&mut self, nand: &mut Nand, pool: PoolId, ready: Nanos, log: &mut L) -> bool {
         self.tables.pool(pool).free() > self.collector.low_watermark
@@ -24,7 +25,7 @@ impl Core {
         ready: Nanos,
         log: &mut L,
     ) -> bool {
-        // FIFO may pick fully valid blocks; stop after one pass over the full ones.
+        // FIFO may choose fully valid blocks; stop after one pass over the full ones.
         let mut patience = self.tables.pool(pool).full + 2;
         while self.tables.pool(pool).free() <= self.collector.low_watermark {
             if patience == 0 || self.stop.is_some() || !self.begin_victim(nand, pool, ready, log) {
@@ -36,7 +37,7 @@ impl Core {
         true
     }
 
-    /// Incremental collection after a page of the host: a few pages' worth, below the high watermark.
+    /// Collects incrementally after a host page: moves a few pages if the number of free blocks is at or below the high watermark.
     pub fn collect_after<L: Observer>(&mut self, nand: &mut Nand, pool: PoolId, ready: Nanos, log: &mut L) {
         let waits = self.booster.is_some() && self.is_passed_by(pool);
         if self.tables.pool(pool).free() > self.collector.high_watermark || waits {
@@ -63,7 +64,7 @@ impl Core {
         }
         let Some(policy) = &self.collector.policy else { return false };
         let (_, group) = self.geometry.of_pool(pool);
-        // The host resets zones; nothing in them is collected.
+        // The host resets zones; their data is not collected.
         if self.geometry.zones.is_some() && group != self.slc.group {
             return false;
         }
@@ -79,8 +80,8 @@ impl Core {
         let Choice::Collect(mut block) = policy.choose(&view) else { return false };
         let order = policy.order();
         self.collector.decisions += 1;
-        // A block that would fill as many pages again gives nothing. Policies by age go on to the next block; a sampling one may
-        // have missed the block that gives something.
+        // A block that would fill as many pages as it frees is not worth collecting. Policies by age continue with the next block; a policy
+        // that samples may have missed a block that is worth it.
         let gives = |block: BlockId| self.tables.valid(block) + units_per_page <= units_per_block;
         if order == Order::Valid && !gives(block) {
             match self.tables.pool(pool).least_valid() {
@@ -110,7 +111,7 @@ impl Core {
         log.gc_started(&GcStarted { block, valid, collection, at });
     }
 
-    /// A victim has no valid units left.
+    /// Ends the collection of a victim without valid units: erases it.
     pub(super) fn finish_victim<L: Observer>(
         &mut self,
         nand: &mut Nand,
@@ -127,7 +128,8 @@ impl Core {
         }
     }
 
-    /// Static wear levelling: now and then, moves the data off the least worn full block if it lags too far behind.
+    /// Static wear levelling: from time to time, moves the data of the least worn full block if its erases are too far below the largest
+    /// count.
     fn level<L: Observer>(&mut self, nand: &mut Nand, pool: PoolId, ready: Nanos, log: &mut L) {
         let entry = self.tables.pool_mut(pool);
         entry.wear_countdown -= 1;
@@ -144,7 +146,7 @@ impl Core {
         }
     }
 
-    /// Erases a block without valid data and puts it among the free ones, or retires it. Returns the end of the erase.
+    /// Erases a block without valid data and makes it free, or retires it. Returns the end of the erase.
     pub fn erase<L: Observer>(
         &mut self,
         nand: &mut Nand,

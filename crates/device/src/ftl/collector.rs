@@ -1,4 +1,4 @@
-//! When collection works, and what its policy is.
+//! Thresholds and policy of garbage collection.
 
 use std::sync::Arc;
 
@@ -13,11 +13,11 @@ pub(crate) struct Collector {
     pub low_watermark: u32,
     /// Free blocks at or below which incremental collection works.
     pub high_watermark: u32,
-    /// Pages that incremental collection moves for each page of the host; 0 = collection is not incremental.
+    /// Pages that incremental collection moves for each host page; 0 = collection is not incremental.
     pub pages_per_step: u32,
-    /// Spread of erases above which cold data is moved; 0 = off.
+    /// Difference of erase counts above which cold data is moved; 0 = off.
     pub wear_threshold: u32,
-    /// Decisions of the policy so far.
+    /// Number of decisions of the policy so far.
     pub decisions: u64,
 }
 
@@ -38,18 +38,18 @@ impl Collector {
         }
     }
 
-    /// Other limits from now on; the policy and what it has seen stay.
+    /// Changes the thresholds; the policy and its number of decisions stay.
     pub fn reconfigure(&mut self, settings: &Settings) {
         *self = Self { decisions: self.decisions, ..Self::new(settings, self.policy.take()) };
     }
 
-    /// Whether there is collection at all.
+    /// Whether garbage collection is enabled.
     #[inline]
     pub fn collects(&self) -> bool {
         self.policy.is_some()
     }
 
-    /// Whether each page of the host is followed by some collection.
+    /// Whether each host page is followed by a step of collection.
     #[inline]
     pub fn is_incremental(&self) -> bool {
         self.pages_per_step > 0

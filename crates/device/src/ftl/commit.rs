@@ -1,4 +1,4 @@
-//! The one way in which programmed pages enter the tables, whatever their cause.
+//! Enters programmed pages into the tables; all programs use this path, whatever their cause.
 #![expect(clippy::inline_always, reason = "the hottest path; arguments stay in registers")]
 
 use std::ops::Range;
@@ -15,41 +15,41 @@ use crate::geometry::MAX_UNITS;
 use crate::ids::{BlockId, Lpn, Ppn};
 use crate::nand::NextPage;
 
-/// Pages that were programmed one after the other in a block.
+/// Consecutive pages of a block that were programmed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Programmed {
     pub block: BlockId,
     pub group: u8,
-    /// First page, and how many.
+    /// First page, and number of pages.
     pub page: u32,
     pub pages: u32,
-    /// Bytes over the flash bus, all pages together.
+    /// Bytes over the flash bus, for all pages together.
     pub bus_bytes: u64,
     pub cause: Cause,
-    /// The stream whose open block this was, where the block is full with these pages.
+    /// The stream whose open block this was, if the block became full with these pages.
     pub filled: Option<Stream>,
     pub begin: Nanos,
     pub end: Nanos,
 }
 
-/// The units of a programmed page, as they are reported.
+/// The units of a programmed page, as they are reported in events.
 pub(crate) type PageUnits = ArrayVec<UnitWritten, MAX_UNITS>;
 
-/// The units of programmed pages: a run of the host's, a list, or moves of collection.
+/// The units of programmed pages: a run of host data, a list, or moves by collection.
 pub(crate) trait Units {
-    /// Units of the page, for listeners that ask for it.
+    /// The units of the page, for observers that need them.
     fn report(&self, tables: &Tables) -> PageUnits;
-    /// Enters the units at the places from `to` on; returns how many they are.
+    /// Maps the units to the locations from `to` on; returns their number.
     fn enter(&self, tables: &mut Tables, to: Ppn) -> u32;
 }
 
-/// Consecutive units, of which the host gave what `span` covers.
+/// Consecutive units; the host wrote the sectors in `span`.
 pub(crate) struct Run {
     pub first: Lpn,
     pub units: u32,
     pub span: Span,
     pub unit_sectors: u32,
-    /// Number of the command that gave the data; `None` if it is no command's.
+    /// Number of the command that wrote the data; `None` if it was not written by a command.
     pub command: Option<u64>,
 }
 
@@ -73,7 +73,7 @@ impl Units for Run {
     }
 }
 
-/// Units one by one.
+/// A list of units.
 pub(crate) struct List<'a>(pub &'a [UnitWritten]);
 
 impl Units for List<'_> {
@@ -90,7 +90,7 @@ impl Units for List<'_> {
     }
 }
 
-/// Units of one page that collection moves out of `block`: where they lie, and what they are.
+/// Units of one page that collection moves out of `block`, with their locations.
 pub(crate) struct Moves<'a> {
     pub block: BlockId,
     pub units: &'a [(Ppn, Lpn)],
@@ -117,7 +117,7 @@ impl Units for Moves<'_> {
     }
 }
 
-/// The first valid units of these places of a block, moved in whole pages; for listeners that ask for no units.
+/// The first valid units of this range of a block, moved as whole pages; for observers that do not need units.
 pub(crate) struct MoveRun {
     pub from: Range<Ppn>,
     pub units: u32,
@@ -136,7 +136,7 @@ impl Units for MoveRun {
 }
 
 impl Programmed {
-    /// The next page of a block, programmed for a stream; `bytes` crossed the bus.
+    /// The next page of a block, after it was programmed for a stream; `bytes` crossed the bus.
     #[inline(always)]
     pub fn next(
         block: BlockId,
@@ -162,7 +162,7 @@ impl Programmed {
 }
 
 impl Core {
-    /// Enters programmed pages: reports them, moves the map, counts valid units, and closes a block with its last page.
+    /// Enters programmed pages: reports them, updates the map and the valid counts, and closes the block after its last page.
     #[inline(always)]
     pub fn commit_page<L: Observer>(&mut self, at: Programmed, units: &impl Units, log: &mut L) {
         let Programmed { block, group, page, pages, bus_bytes, cause, filled, begin, end } = at;

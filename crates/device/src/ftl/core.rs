@@ -18,17 +18,17 @@ use crate::ids::{Lpn, Ppn};
 use crate::nand::{Nand, Operation};
 use emmclab_settings::{Levelling, Lie, RECENT_MS, Settings, SlcMode, UnwrittenRead, WriteComplete};
 
-/// Reasons for a device to take no more writes.
+/// Reasons for which a device refuses writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stop {
-    /// There is no free page, and collection is off or cannot win one.
+    /// There is no free page, and collection is off or cannot free one.
     Full,
-    /// A block went bad and no spare block was left for it.
+    /// A block became bad and no spare block was left to replace it.
     WornOut,
 }
 
 impl Stop {
-    /// A sentence for people.
+    /// The reason as a sentence for users.
     pub const fn reason(self) -> &'static str {
         match self {
             Stop::Full => "the device is full: no page is free, and collection can free none",
@@ -45,17 +45,17 @@ pub(crate) struct Core {
     pub allocator: Allocator,
     pub collector: Collector,
     pub slc: Slc,
-    /// What `WriteBooster` has beyond an SLC cache, where the settings ask for it.
+    /// The part of `WriteBooster` that an SLC cache does not have, if the settings use it.
     pub booster: Option<Box<Booster>>,
-    /// Units whose map entries changed otherwise than by a host write, for a scheme that keeps its map on the flash; `None` if no
-    /// scheme asks.
+    /// Units whose map entries changed for another reason than a host write, for a scheme that stores its map on the flash; `None` for
+    /// other schemes.
     pub changed_entries: Option<Vec<Lpn>>,
     pub stop: Option<Stop>,
     /// End of the latest program.
     pub last_program: Nanos,
-    /// Where pages of the host count only after those before them: from when on the latest counts.
+    /// If host pages become durable only in order: when the latest one does.
     pub in_order: Option<Nanos>,
-    /// How long after its program a page of the host does not count yet, on a device that loses what it programmed last.
+    /// Time from the end of a host program until the page is durable, on a device that loses what it programmed last.
     pub counts_after: Nanos,
     /// Whether a write counts as complete when its data is transferred.
     transferred: bool,
@@ -89,7 +89,7 @@ impl Core {
         }
     }
 
-    /// Where a unit lies.
+    /// The physical location of a unit.
     #[inline]
     pub fn lookup(&self, lpn: Lpn) -> Option<Ppn> {
         self.tables.lookup(lpn)
@@ -112,7 +112,7 @@ impl Core {
         sectors <= self.hot_sectors
     }
 
-    /// The next page for a run of units of a request of this many sectors: block group, and units it takes.
+    /// The next page for units of a request of this many sectors: its block group, and the number of units that it takes.
     #[inline]
     pub fn page_for(&self, first: Lpn, units: u32, sectors: u32) -> (u8, u32) {
         if self.slc.is_off() {
@@ -122,13 +122,13 @@ impl Core {
         }
     }
 
-    /// Page of its block that a place is in.
+    /// The page, in its block, of a physical location.
     #[inline]
     pub fn page_of(&self, ppn: Ppn, group: u8) -> u32 {
         self.geometry.offset_of(ppn) >> self.geometry.groups[usize::from(group)].page_shift
     }
 
-    /// Bytes that cross the bus for a page of which the host covers a part: what it covers, and what is kept of the old.
+    /// Bytes that cross the bus for a page that the host covers in part: the data of the host, and the old data that is kept.
     pub fn bytes_to_move(&self, span: Span, first: Lpn, units: u32) -> u32 {
         (first.0..first.0 + units)
             .map(|unit| match self.lookup(Lpn(unit)) {
@@ -138,19 +138,19 @@ impl Core {
             .sum()
     }
 
-    /// A full device takes no more writes, whatever stopped it first.
+    /// Stops the device as full, unless it has stopped before.
     pub fn stop_full(&mut self) {
         self.stop.get_or_insert(Stop::Full);
     }
 
-    /// Time starts again; data stays.
+    /// Restarts the clock; data stays.
     pub fn rewind(&mut self) {
         self.last_program = Nanos::MIN;
         self.in_order = self.in_order.map(|_| Nanos::MIN);
     }
 }
 
-/// How long a page of the host does not count yet, once it is programmed.
+/// Time from the end of a host program until the page is durable.
 pub(super) fn counts_after(settings: &Settings) -> Nanos {
     if settings.cache.lies == Lie::Recent { Nanos(RECENT_MS * 1_000_000) } else { Nanos::ZERO }
 }

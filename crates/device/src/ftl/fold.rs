@@ -30,7 +30,7 @@ impl Core {
         }
     }
 
-    /// Whether the SLC cache takes the data of a unit, folding first if it does so when full.
+    /// Whether the SLC cache accepts the data of a unit; a cache that is folded when it is full may have to be folded first.
     fn slc_has_room(&self, unit: Lpn) -> bool {
         if self.slc.units_per_block > 0 && !self.user_has_room() {
             return false;
@@ -56,13 +56,13 @@ impl Core {
         (0..self.geometry.planes).map(|plane| self.tables.pool(self.slc_pool(PlaneId(plane))))
     }
 
-    /// Whether the user's free space, which the SLC cache preserves, is more than its blocks in use would take.
+    /// Whether the blocks of the SLC cache in use need no more than the user's free space, which the cache preserves.
     fn user_has_room(&self) -> bool {
         let used: u32 = self.slc_pools().map(Pool::in_use).sum();
         used <= self.user_free() / self.slc.units_per_block
     }
 
-    /// Units of the capacity that hold nothing.
+    /// Units of the capacity that hold no data.
     pub(super) fn user_free(&self) -> u32 {
         let held: u32 = self.tables.pools().iter().map(|pool| pool.valid).sum();
         self.geometry.logical_units.saturating_sub(held)
@@ -79,7 +79,8 @@ impl Core {
         free * 100 <= blocks * self.slc.flush_at_pct
     }
 
-    /// Whether a pool is never collected while a write waits: an SLC cache that is folded in idle time; full, writes pass it by.
+    /// Whether a pool is never collected while a write waits. This is an SLC cache that is folded in idle time; when it is full, writes go
+    /// to other blocks.
     #[inline]
     pub fn is_passed_by(&self, pool: PoolId) -> bool {
         self.slc.folds_after().is_some() && self.geometry.of_pool(pool).1 == self.slc.group
@@ -90,7 +91,7 @@ impl Core {
         self.geometry.pool(plane, self.slc.group)
     }
 
-    /// The full block of an SLC cache that is folded next: the oldest one.
+    /// The full block of the SLC cache that is folded next, the oldest one; `None` if there is none.
     pub(super) fn next_to_fold(&self, nand: &Nand, pool: PoolId) -> Option<BlockId> {
         if let Some(booster) = &self.booster {
             return self.next_to_leave_booster(booster, nand, pool);
@@ -98,14 +99,14 @@ impl Core {
         self.tables.pool(pool).full_blocks(nand).min_by_key(|block| self.tables.closed(*block))
     }
 
-    /// Units that folding puts into one page at most.
+    /// Maximum number of units that folding writes to one page.
     pub(super) fn fold_units(&self) -> u32 {
         let largest = self.geometry.by_size.first();
         let units = largest.map_or(1, |group| self.geometry.groups[usize::from(*group)].units_per_page());
         units.min(MAX_UNITS as u32)
     }
 
-    /// The pool that `count` units are folded into: in the same plane where it has room, else elsewhere.
+    /// The pool that `count` units are folded into: in the same plane if it has room, otherwise in another one.
     pub(super) fn fold_destination<L: Observer>(
         &mut self,
         nand: &mut Nand,

@@ -1,4 +1,4 @@
-//! Moving a victim's valid units, page by page or in runs of whole pages.
+//! Moves the valid units of a victim, page by page or in runs of whole pages.
 
 use arrayvec::ArrayVec;
 use emmclab_base::Nanos;
@@ -12,10 +12,10 @@ use crate::geometry::MAX_UNITS;
 use crate::ids::{BlockId, Lpn, PlaneId, PoolId, Ppn};
 use crate::nand::Nand;
 
-/// Units of a victim, with their places.
+/// Units of a victim, with their locations.
 type Found = ArrayVec<(Ppn, Lpn), MAX_UNITS>;
 
-/// A victim in progress, with what stays the same for all its pages.
+/// A victim whose collection is in progress, with values that are the same for all its pages.
 struct Source {
     pool: PoolId,
     plane: PlaneId,
@@ -29,7 +29,8 @@ struct Source {
 }
 
 impl Core {
-    /// Moves at most `pages` destination pages' worth of a victim, and erases it when nothing is left; false after the erase.
+    /// Moves valid data of a victim, at most `pages` destination pages, and erases the victim when no data is left; returns false after the
+    /// erase.
     pub fn move_pages<L: Observer>(
         &mut self,
         nand: &mut Nand,
@@ -58,7 +59,7 @@ impl Core {
             let to = self.destination(nand, &source, count as u32, ready, log);
             let block = to.and_then(|to| self.open_block(nand, to, Stream::Gc, ready, log));
             let (Some(to), Some(block)) = (to, block) else {
-                // One block is always kept back for collection, so this device is out of blocks.
+                // One block is always reserved for collection, so the device is out of blocks.
                 self.stop_full();
                 self.tables.pool_mut(pool).victim = Some(victim);
                 return false;
@@ -96,14 +97,14 @@ impl Core {
         }
     }
 
-    /// Where `count` units go that are too few for a page of their own group: to smaller pages of the plane if it has some to
-    /// spare.
+    /// The pool for `count` units that do not fill a page of their own group: one with smaller pages in the same plane if it has room,
+    /// otherwise their own.
     fn remainder_pool(&self, source: &Source, count: u32) -> PoolId {
         for group in &self.geometry.by_size {
             let kind = &self.geometry.groups[usize::from(*group)];
             let pool = self.geometry.pool(source.plane, *group);
             let entry = self.tables.pool(pool);
-            // A collection in progress in that pool counts on the pages that are left in its open block.
+            // A collection in progress in that pool needs the pages that are left in its open block.
             let open = entry.open(Stream::Gc).is_some() && entry.victim.is_none();
             let room = open || entry.free() > self.collector.low_watermark;
             if kind.units_per_page() <= count && room && entry.valid < entry.valid_limit {
@@ -165,7 +166,7 @@ impl Core {
         self.commit_page(at, &Moves { block: victim.block, units: found }, log);
     }
 
-    /// Moves up to a number of whole pages into a block of the same pool, with one event for all. Returns how many.
+    /// Moves at most `most` whole pages into a block of the same pool and reports them as one event. Returns their number.
     fn move_run<L: Observer>(
         &mut self,
         nand: &mut Nand,
@@ -202,7 +203,7 @@ impl Core {
         let took = copies.finish();
         victim.cursor = next.0 - source.first.0;
         let bus = |pages: u32| if over_bus { u64::from(pages) * u64::from(source.page_bytes) } else { 0 };
-        // A run has one beginning and one end: the time of its moves, without gaps that other work left between them.
+        // A run has one begin and one end: the total time of its moves, without gaps for other work between them.
         let (begin, end) = (span.1 - took, span.1);
         let (group, cause) = (source.group, cause_of(victim));
         let first_page = (from.start.0 - source.first.0) >> source.page_shift;
@@ -216,8 +217,7 @@ impl Core {
         pages
     }
 
-    /// The place after the next units that fill a page, and how many pages have to be read for them; `None` if fewer are
-    /// left.
+    /// The location after the next units that fill a page, and how many pages have to be read for them; `None` if fewer are left.
     #[inline]
     fn next_page_of(&self, source: &Source, victim: &mut Victim, from: Ppn) -> Option<(Ppn, u32)> {
         let (mut found, mut reads, mut in_register, mut last) = (0, 0, victim.in_register, from);

@@ -1,7 +1,7 @@
-//! The data of a packed write as one stream: pages are filled across its entries.
+//! Writes the data of a packed write as one stream: a page may hold data of several entries.
 //!
-//! Entries are programmed in their order, and a unit that comes again begins a new page: data of two entries is never
-//! merged before it is programmed, or a later entry could survive a power cut without an earlier one.
+//! Entries are programmed in their order, and a unit that occurs again begins a new page. Data of two entries must never be merged before
+//! it is programmed, because then a later entry could survive a power cut without an earlier one.
 
 use super::allocate::Place;
 use super::allocation::PageRequest;
@@ -23,7 +23,7 @@ struct Piece {
     entry: usize,
 }
 
-/// Entry of the stream, and unit of it, that come next.
+/// The next entry of the stream, and the next unit in it.
 struct Cursor {
     entry: usize,
     offset: u32,
@@ -34,8 +34,8 @@ fn span_of(entry: &RequestState) -> Span {
 }
 
 impl Core {
-    /// Programs the entries of a packed write, whose data has come. Every unit of a page is of one entry; each entry in a page
-    /// waits for it, and the first of them counts it.
+    /// Programs the entries of a packed write, whose data has been transferred. Every unit of a page belongs to one entry. Each entry with
+    /// data in a page waits for it, and the first of them counts the page as a subrequest.
     pub fn write_stream<L: Observer>(&mut self, nand: &mut Nand, entries: &mut [RequestState], log: &mut L) {
         for entry in entries.iter() {
             log.data_moved(&DataMoved { op: entry.event.op, sectors: entry.event.sectors });
@@ -58,7 +58,7 @@ impl Core {
         }
     }
 
-    /// The next units of the stream, up to the largest page or a unit that comes again.
+    /// The next units of the stream, up to the largest page or to a unit that occurs again.
     fn pieces(&self, entries: &[RequestState], cursor: &Cursor, pieces: &mut [Piece; MAX_UNITS]) -> usize {
         let mut found = 0;
         for (entry, state) in entries.iter().enumerate().skip(cursor.entry) {
@@ -75,7 +75,7 @@ impl Core {
         found
     }
 
-    /// Programs one page; returns how many of the pieces it took, or `None` if the device is full.
+    /// Programs one page; returns how many of the pieces it holds, or `None` if the device is full.
     fn program_pieces<L: Observer>(
         &mut self,
         nand: &mut Nand,

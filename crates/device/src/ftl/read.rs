@@ -1,4 +1,4 @@
-//! Reading units, each page once.
+//! Reads units, each page once.
 
 use emmclab_base::Nanos;
 
@@ -11,7 +11,7 @@ use crate::nand::{Nand, Operation};
 use emmclab_settings::UnwrittenRead;
 
 impl Core {
-    /// Reads the page of a place; `bytes` cross the bus.
+    /// Reads the page with this location; `bytes` cross the bus.
     #[inline]
     pub fn read_page<L: Observer>(
         &mut self,
@@ -80,7 +80,7 @@ impl Core {
         }
     }
 
-    /// The end of the run of unwritten units that starts at `from` and would have been one page.
+    /// The end of the run of unwritten units from `from` on that would have been in one page.
     fn unwritten_run(&self, from: Lpn, end: Lpn) -> Lpn {
         let group = self.geometry.by_size[0];
         let units = self.geometry.groups[usize::from(group)].units_per_page();
@@ -89,7 +89,7 @@ impl Core {
         Lpn((from.0 + 1..page_end).find(written).unwrap_or(page_end))
     }
 
-    /// Reads what was never written: as if it had been there, or for nothing.
+    /// Reads data that was never written: in the same way as written data, or without any cost.
     fn read_unwritten<L: Observer>(
         &mut self,
         nand: &mut Nand,

@@ -1,4 +1,4 @@
-//! A request while its pages are being worked on.
+//! The state of a request while its pages are read or programmed.
 
 use emmclab_base::{Modifiers, Nanos, Op};
 
@@ -6,7 +6,7 @@ use crate::events::{LatencyBreakdown, RequestCompleted};
 use crate::nand::Operation;
 
 impl LatencyBreakdown {
-    /// The parts of `op`, which could begin at `ready` and counts as done at `complete`: its end, or when the data was
+    /// The parts of the time of `op`, which could begin at `ready` and counts as complete at `complete`: at its end, or when its data was
     /// transferred.
     #[inline]
     pub(crate) fn of(op: &Operation, ready: Nanos, complete: Nanos) -> Self {
@@ -20,7 +20,7 @@ impl LatencyBreakdown {
         }
     }
 
-    /// Both, one after the other.
+    /// The sum of two consecutive waits.
     #[inline]
     #[must_use]
     pub fn then(self, other: Self) -> Self {
@@ -35,28 +35,28 @@ impl LatencyBreakdown {
     }
 }
 
-/// A request of which some subrequests may still be outstanding.
+/// A request; some of its subrequests may not be complete.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RequestState {
     pub event: RequestCompleted,
-    /// Waits of every subrequest before it came to the flash.
+    /// Waits before the flash, which every subrequest has.
     pub before: LatencyBreakdown,
-    /// When the flash may begin.
+    /// When its flash operations may begin.
     pub ready: Nanos,
-    /// Subrequests not dispatched yet.
+    /// Subrequests that have not been dispatched.
     pub outstanding: u32,
-    /// Whether the flash has begun to work on it.
+    /// Whether a flash operation has begun.
     started: bool,
     /// Whether a subrequest has begun.
     begun: bool,
-    /// Whether `event.start` is the beginning of the first subrequest, where the queue has no limit.
+    /// Whether `event.start` is the begin of the first subrequest, which is so if the queue has no limit.
     start_at_flash: bool,
 }
 
-/// Number of what is no command: data that leaves the write buffer.
+/// Number for data that leaves the write buffer, which is no command.
 pub(crate) const NO_COMMAND: u64 = u64::MAX;
 
-/// A request as the device took it.
+/// A request as the device accepted it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Taken {
     pub id: u64,
@@ -67,14 +67,14 @@ pub(crate) struct Taken {
     pub arrival: Nanos,
     /// Time that the host needed to fetch it.
     pub fetch: Nanos,
-    /// When the device took it.
+    /// When the device accepted it.
     pub start: Nanos,
     /// Whether `start` is when a slot of the queue became free.
     pub queue_limited: bool,
 }
 
 impl RequestState {
-    /// A request that was taken.
+    /// The state of a request that was accepted.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "the state is built where it stays")]
     pub fn new(taken: Taken) -> Self {
@@ -105,33 +105,33 @@ impl RequestState {
         }
     }
 
-    /// The number of the command, where this is one.
+    /// The number of the command; `None` for data that leaves the write buffer.
     #[inline]
     pub fn command(&self) -> Option<u64> {
         (self.event.id != NO_COMMAND).then_some(self.event.id)
     }
 
-    /// When the request is complete, as far as it is known.
+    /// When the request is complete, as far as that is known.
     #[inline]
     pub fn complete(&self) -> Nanos {
         self.event.complete
     }
 
-    /// Time in the controller before the flash is asked.
+    /// Adds time in the controller before the flash operations.
     #[inline]
     pub fn spend(&mut self, time: Nanos) {
         self.before.controller += time;
         self.ready += time;
     }
 
-    /// Time in the controller after the flash is done.
+    /// Adds time in the controller after the flash operations.
     #[inline]
     pub fn spend_after(&mut self, time: Nanos) {
         self.event.complete += time;
         self.event.waits.controller += time;
     }
 
-    /// Nothing on the flash: complete when the controller is done.
+    /// Completes a request without flash operations at `complete`.
     #[inline]
     pub fn without_flash(&mut self, complete: Nanos) {
         self.event.complete = complete;
@@ -139,7 +139,7 @@ impl RequestState {
         self.event.waits.queue += complete - self.ready;
     }
 
-    /// The map had to be read or written before the flash can be asked for data.
+    /// Waits for a flash operation of the map, which precedes the operations for data.
     pub fn look_up(&mut self, op: &Operation) {
         self.before = self.before.then(LatencyBreakdown::of(op, self.ready, op.end));
         self.ready = op.end;
@@ -154,21 +154,21 @@ impl RequestState {
         self.started = true;
     }
 
-    /// Nothing more may begin before `at`.
+    /// Delays all further operations until `at`.
     pub fn wait_until(&mut self, at: Nanos) {
         let wait = at.max(self.ready) - self.ready;
         self.before.queue += wait;
         self.ready += wait;
     }
 
-    /// Complete no earlier than `at`, because of other work.
+    /// Delays the completion until `at`, because of other work.
     pub fn complete_by(&mut self, at: Nanos) {
         let wait = at.max(self.complete()) - self.complete();
         self.event.waits.queue += wait;
         self.event.complete += wait;
     }
 
-    /// A subrequest was dispatched: its own waits, its beginning and its completion.
+    /// Adds a subrequest that was dispatched, with its own waits, begin and completion.
     #[inline]
     pub fn absorb(&mut self, waits: LatencyBreakdown, begin: Nanos, complete: Nanos) {
         self.event.subrequests += 1;

@@ -1,18 +1,18 @@
-//! The reverse map: which logical unit lies at each place, and whether it is still valid there.
+//! The reverse map: the logical unit at each location, and whether it is still valid there.
 #![expect(clippy::inline_always, reason = "the hottest path; arguments stay in registers")]
 
 use std::ops::Range;
 
 use crate::ids::{Lpn, Ppn};
 
-/// Places in a word of the bitmap.
+/// Locations in a word of the bitmap.
 const BITS: u32 = u64::BITS;
 
-/// Units by place, with a bit for each place that says whether it is valid. Overwriting data clears its bit: the bitmap of a device
-/// is a 32nd of the size of its map and stays in the processor's cache where the map does not.
+/// Units by location, with a bit that tells whether each location is valid. Overwriting data clears its bit. The bitmap has a 32nd of the
+/// size of the map, so it stays in the processor's cache even if the map does not.
 #[derive(Clone, Debug)]
 pub(crate) struct ReverseMap {
-    /// Logical unit at each place; the entry of an invalid place is stale.
+    /// Logical unit at each location; the entry of an invalid location is stale.
     units: Vec<u32>,
     valid: Vec<u64>,
 }
@@ -27,49 +27,49 @@ const fn bit(place: u32) -> u64 {
     1 << (place % BITS)
 }
 
-/// The first place of the word after that of a place, or the last number there is.
+/// The first location of the next word, or the largest number if there is none.
 #[inline(always)]
 const fn next_word(place: u32) -> u32 {
     (place - place % BITS).saturating_add(BITS)
 }
 
 impl ReverseMap {
-    /// Nothing is valid. Memory is taken as it is used.
+    /// A map without valid locations. Memory is allocated when it is first used.
     pub fn new(places: usize) -> Self {
         Self { units: vec![0; places], valid: vec![0; places.div_ceil(BITS as usize)] }
     }
 
-    /// How many places there are.
+    /// Number of locations.
     pub fn len(&self) -> usize {
         self.units.len()
     }
 
-    /// The unit at a place, where it is valid. Panics where there is no such place.
+    /// The unit at a location if it is valid. Panics if there is no such location.
     #[inline]
     pub fn get(&self, Ppn(place): Ppn) -> Option<Lpn> {
         (self.valid[word(place)] & bit(place) != 0).then(|| Lpn(self.units[place as usize]))
     }
 
-    /// A unit is valid at this place from now on.
+    /// Makes a unit valid at this location.
     #[inline(always)]
     pub fn set(&mut self, Ppn(place): Ppn, Lpn(unit): Lpn) {
         self.units[place as usize] = unit;
         self.valid[word(place)] |= bit(place);
     }
 
-    /// Nothing is valid at this place from now on.
+    /// Makes this location invalid.
     #[inline(always)]
     pub fn clear(&mut self, Ppn(place): Ppn) {
         self.valid[word(place)] &= !bit(place);
     }
 
-    /// The bits around a place, to have them in the processor's cache; 0 if there is no such place.
+    /// The word of the bitmap with a location, to load it into the processor's cache; 0 if there is no such location.
     #[inline(always)]
     pub fn around(&self, Ppn(place): Ppn) -> u64 {
         self.valid.get(word(place)).copied().unwrap_or(0)
     }
 
-    /// The valid places of a range, in order.
+    /// The valid locations of a range, in order.
     #[inline]
     pub fn places(&self, places: Range<Ppn>) -> impl Iterator<Item = Ppn> + '_ {
         let (mut from, end, mut bits) = (places.start.0, places.end.0, 0);
@@ -88,14 +88,14 @@ impl ReverseMap {
         })
     }
 
-    /// The valid places of a range, in order, with their units.
+    /// The valid locations of a range, in order, with their units.
     #[inline]
     pub fn valid(&self, places: Range<Ppn>) -> impl Iterator<Item = (Ppn, Lpn)> + '_ {
         self.places(places).map(|place| (place, Lpn(self.units[place.index()])))
     }
 
-    /// How many places of a range are valid, at most `most`, and the place after the last of them: the range's end where there
-    /// are fewer.
+    /// Number of valid locations in a range, at most `most`, and the location after the last of them. If there are fewer than `most`, that
+    /// is the end of the range.
     #[inline]
     pub fn count(&self, places: Range<Ppn>, most: u32) -> (u32, Ppn) {
         let (mut at, end) = (places.start.0, places.end.0);
@@ -115,10 +115,11 @@ impl ReverseMap {
         (found, if found < most { places.end } else { places.start })
     }
 
-    /// How many pages of `1 << page_shift` places, at most 64, hold anything valid in a range that begins and ends with a page.
+    /// Number of pages with a valid location, in a range that begins and ends with a page. A page has `1 << page_shift` locations, at most
+    /// 64.
     #[inline]
     pub fn count_pages(&self, places: Range<Ppn>, page_shift: u32) -> u32 {
-        // The first place of each page, one bit each.
+        // One bit for the first location of each page.
         let firsts = u64::MAX / (u64::MAX >> (BITS - (1 << page_shift)));
         let (mut at, end) = (places.start.0, places.end.0);
         let mut pages = 0;
@@ -133,8 +134,8 @@ impl ReverseMap {
         pages
     }
 
-    /// Moves the first `count` valid units of the places `from`, in their order, to the free places from `to` on, and enters them
-    /// in `map` (place + 1 of each unit).
+    /// Moves the first `count` valid units of `from`, in their order, to the free locations from `to` on, and updates their entries in
+    /// `map` (location + 1 of each unit).
     #[inline]
     pub fn relocate(&mut self, from: Range<Ppn>, Ppn(to): Ppn, count: u32, map: &mut [u32]) {
         let mut next = to;
@@ -156,7 +157,7 @@ impl ReverseMap {
         self.set_all(to..next);
     }
 
-    /// The bits of the word of `from`, of the places from there on and before `end`.
+    /// The bits of the locations from `from` on and before `end`, as far as they are in the word of `from`.
     #[inline(always)]
     fn bits(&self, from: u32, end: u32) -> u64 {
         let below = if end - from + from % BITS >= BITS { u64::MAX } else { bit(end) - 1 };

@@ -1,10 +1,10 @@
-//! Blocks in SLC mode: a region of the address space that lies in them for good (the enhanced area of JESD84-A441), or a
-//! cache that writes go to first and that is folded into the other blocks later: `WriteBooster`, where the device is a UFS.
+//! Blocks in SLC mode. They hold either a region of the address space permanently (the enhanced area of JESD84-A441), or a cache that
+//! writes go to first and that is folded into the other blocks later. On a UFS the cache is `WriteBooster`.
 //!
-//! They are a block group of their own, last in the list and used only where asked for here. As a region they count
-//! towards the capacity and are collected like any group. As a cache they do not: the data of the cache finds room in the
-//! other groups, where folding moves it, oldest block first. `WriteBooster` may leave the user its space: then the capacity is that of
-//! all blocks, and it takes no more data than the user has free space for it.
+//! They are a block group of their own, the last one, which only the code here uses. As a region, they count towards the capacity and are
+//! collected like any group. As a cache, they do not count: the other groups have room for the data of the cache, and folding moves it
+//! there, the oldest block first. `WriteBooster` may preserve the user's space: then the capacity is that of all blocks, and `WriteBooster`
+//! accepts data only while the user has enough free space.
 
 use emmclab_base::Nanos;
 
@@ -19,13 +19,13 @@ pub(crate) struct Slc {
     pub(super) group: u8,
     /// Longest write that goes to the cache.
     pub(super) max_sectors: u32,
-    /// Time without commands before folding; `None` = fold when full.
+    /// Idle time before folding; `None` = fold when full.
     pub(super) fold_after: Option<Nanos>,
-    /// Units before this go to the cache.
+    /// First unit that is not written to the cache.
     pub(super) end: u32,
     /// Free share of the cache, in percent, at or below which idle time folds it.
     pub(super) flush_at_pct: u32,
-    /// Units of the user's free space that a block of the cache takes; 0 = none.
+    /// Units of the user's free space that a block of the cache uses; 0 = none.
     pub(super) units_per_block: u32,
 }
 
@@ -51,7 +51,7 @@ impl Slc {
         }
     }
 
-    /// Folds after the idle time of these settings.
+    /// Changes the idle time and the threshold of folding.
     pub fn reconfigure(&mut self, settings: &Settings) {
         self.fold_after = fold_after(settings);
         self.flush_at_pct = settings.slc.flush_at_pct;
@@ -63,7 +63,7 @@ impl Slc {
         self.mode == SlcMode::Off
     }
 
-    /// Whether collection of this group means folding into others.
+    /// Whether collection of this group folds its data into other groups.
     #[inline]
     pub fn folds(self, group: u8) -> bool {
         self.mode == SlcMode::Cache && group == self.group
@@ -82,7 +82,7 @@ impl Slc {
     }
 }
 
-/// Time without commands before the cache is folded; `None` = when it is full.
+/// Idle time before the cache is folded; `None` = when it is full.
 fn fold_after(settings: &Settings) -> Option<Nanos> {
     let after = match settings.slc.flush {
         BoosterFlush::Idle => settings.slc.fold_after_us,

@@ -1,4 +1,4 @@
-//! Sectors of a host request, and which part of a unit they cover.
+//! Sectors of a host request, and the part of a unit that they cover.
 
 use crate::ids::Lpn;
 
@@ -28,7 +28,7 @@ impl Span {
         below(to) & !below(from)
     }
 
-    /// The units that the span touches: the first, and how many.
+    /// The units that the span touches: the first one and their number.
     #[inline]
     pub fn units(self, unit_shift: u32) -> (Lpn, u32) {
         let first = self.first >> unit_shift;
@@ -36,7 +36,7 @@ impl Span {
         (Lpn(first as u32), (end - first) as u32)
     }
 
-    /// Whether the span begins and ends with a unit.
+    /// Whether the span begins and ends at unit boundaries.
     #[inline]
     pub fn is_whole(self, unit_sectors: u32) -> bool {
         (self.first | self.end) & u64::from(unit_sectors - 1) == 0

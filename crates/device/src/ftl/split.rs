@@ -1,12 +1,12 @@
-//! The request distributor: a run of map units becomes pages, the largest first, the rest on smaller ones.
+//! Divides a run of map units into pages: the largest first, the rest into smaller ones.
 
 use crate::geometry::Geometry;
 
-/// The next page for `units` remaining units: block group and units it takes. A page larger than what remains is taken
-/// only where there is no smaller one. IISWC 2015, section V: 20 KB becomes 8 + 8 + 4 KB on the hybrid device.
+/// The next page for `units` remaining units: its block group and the number of units it holds. A page that is larger than the rest is used
+/// only if there is no smaller one. IISWC 2015, section V: 20 KB becomes 8 + 8 + 4 KB on the hybrid device.
 #[inline]
 pub(crate) fn next_page(geometry: &Geometry, units: u32) -> (u8, u32) {
-    // One kind of page needs no choice.
+    // With one page size there is no choice.
     if let [only] = geometry.by_size[..] {
         return (only, units.min(geometry.groups[usize::from(only)].units_per_page()));
     }

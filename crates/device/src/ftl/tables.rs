@@ -1,4 +1,4 @@
-//! The tables of the FTL: where each unit lies, which places are valid, and how blocks and pools are filled.
+//! The tables of the FTL: the location of each unit, which locations are valid, and how full blocks and pools are.
 #![expect(clippy::inline_always, reason = "the hottest path; arguments stay in registers")]
 
 use std::hint::black_box;
@@ -9,7 +9,7 @@ use super::reverse::ReverseMap;
 use crate::geometry::Geometry;
 use crate::ids::{BlockId, Lpn, PoolId, Ppn};
 
-/// Entries of the map with one mark in [`Tables::faulted`]: half a page of memory.
+/// Entries of the map for one mark in [`Tables::faulted`]: half a page of memory.
 const MARKED: usize = 512;
 
 /// The FTL's entry for a block.
@@ -28,22 +28,22 @@ const LISTED: u32 = 1 << 31;
 /// Map, reverse map with its valid bitmap, valid counts, and pools.
 #[derive(Clone, Debug)]
 pub(crate) struct Tables {
-    /// Physical page number + 1 of each logical unit, the host's first, then those of a map on the flash; 0 = never written or
+    /// Physical page number + 1 of each logical unit: first the units of the host, then those of a map on the flash. 0 = never written, or
     /// discarded.
     map: Vec<u32>,
-    /// Whether memory stands behind each [`MARKED`] entries of the map.
+    /// Whether physical memory has been allocated for each [`MARKED`] entries of the map.
     faulted: Vec<bool>,
     reverse: ReverseMap,
     blocks: Vec<BlockEntry>,
-    /// One for each plane and block group.
+    /// One pool for each plane and block group.
     pools: Vec<Pool>,
-    /// Pages programmed since the device was new: the clock of ages.
+    /// Pages programmed since the device was new; ages of blocks are counted in them.
     programs: u64,
     stride_shift: u32,
 }
 
 impl Tables {
-    /// Empty tables for `units` logical units. Memory is taken as it is used.
+    /// Empty tables for `units` logical units. Memory is allocated when it is first used.
     pub fn new(geometry: &Geometry, units: usize, pools: Vec<Pool>) -> Self {
         let mut blocks = Vec::with_capacity(geometry.blocks() as usize);
         for (number, pool) in (0..).zip(&pools) {
@@ -61,13 +61,13 @@ impl Tables {
         }
     }
 
-    /// Where a unit lies.
+    /// The location of a unit; `None` if it is not mapped.
     #[inline(always)]
     pub fn lookup(&self, lpn: Lpn) -> Option<Ppn> {
         self.map[lpn.index()].checked_sub(1).map(Ppn)
     }
 
-    /// How many of at most `most` units from one on lie behind each other; 0 if the first lies nowhere.
+    /// How many of at most `most` units, from `lpn` on, have consecutive locations; 0 if the first is not mapped.
     #[inline]
     pub fn consecutive(&self, lpn: Lpn, most: u32) -> u32 {
         let entries = &self.map[lpn.index()..][..most as usize];
@@ -75,45 +75,45 @@ impl Tables {
         entries.iter().zip(*first..).take_while(|(entry, next)| *entry == next).count() as u32
     }
 
-    /// How many logical units there are, those of a map on the flash included.
+    /// Number of logical units, including those of a map on the flash.
     pub fn units(&self) -> usize {
         self.map.len()
     }
 
-    /// How many physical page numbers there are.
+    /// Number of physical page numbers.
     pub fn places(&self) -> usize {
         self.reverse.len()
     }
 
-    /// Units that lie somewhere.
+    /// Number of mapped units.
     pub fn mapped(&self) -> usize {
         self.map.iter().filter(|entry| **entry != 0).count()
     }
 
-    /// The unit that is valid at a place.
+    /// The unit that is valid at a location.
     #[inline]
     pub fn unit_at(&self, ppn: Ppn) -> Option<Lpn> {
         self.reverse.get(ppn)
     }
 
-    /// The valid places of a range in order, with their units.
+    /// The valid locations of a range in order, with their units.
     #[inline]
     pub fn valid_units(&self, places: Range<Ppn>) -> impl Iterator<Item = (Ppn, Lpn)> + '_ {
         self.reverse.valid(places)
     }
 
-    /// The valid places of a range, in order.
+    /// The valid locations of a range, in order.
     #[inline]
     pub fn valid_places(&self, places: Range<Ppn>) -> impl Iterator<Item = Ppn> + '_ {
         self.reverse.places(places)
     }
 
-    /// How many pages of a range of whole pages hold anything valid.
+    /// Number of pages with valid data in a range of whole pages.
     pub fn count_valid_pages(&self, places: Range<Ppn>, page_shift: u32) -> u32 {
         self.reverse.count_pages(places, page_shift)
     }
 
-    /// How many places of a range are valid, at most `most`, and the place after the last of them.
+    /// Number of valid locations in a range, at most `most`, and the location after the last of them.
     #[inline]
     pub fn count_valid(&self, places: Range<Ppn>, most: u32) -> (u32, Ppn) {
         self.reverse.count(places, most)
@@ -125,7 +125,7 @@ impl Tables {
         self.blocks[block.index()].valid
     }
 
-    /// Page programs of the device before the block became full.
+    /// Page programs of the device until the block became full.
     #[inline]
     pub fn closed(&self, block: BlockId) -> u64 {
         self.blocks[block.index()].closed
@@ -157,7 +157,7 @@ impl Tables {
         self.programs
     }
 
-    /// A unit lies at `ppn` from now on; the place it had is invalid.
+    /// Maps a unit to `ppn`; its previous location becomes invalid.
     #[inline(always)]
     pub fn remap(&mut self, lpn: Lpn, ppn: Ppn) {
         let old = std::mem::replace(&mut self.map[lpn.index()], ppn.0 + 1);
@@ -167,7 +167,7 @@ impl Tables {
         }
     }
 
-    /// A unit lies nowhere from now on; false if it did already.
+    /// Unmaps a unit; returns false if it was not mapped.
     pub fn unmap(&mut self, lpn: Lpn) -> bool {
         let old = std::mem::take(&mut self.map[lpn.index()]);
         if old != 0 {
@@ -190,7 +190,7 @@ impl Tables {
         }
     }
 
-    /// A unit that lies nowhere lies at `ppn` again, where its data still is.
+    /// Maps an unmapped unit to `ppn` again, where its data still is.
     pub fn map_again(&mut self, lpn: Lpn, ppn: Ppn) {
         self.map[lpn.index()] = ppn.0 + 1;
         self.reverse.set(ppn, lpn);
@@ -205,7 +205,7 @@ impl Tables {
         }
     }
 
-    /// Moves the next `count` valid units of the places `from`, all of a block that is being collected, to the places from `to` on.
+    /// Moves the next `count` valid units of `from`, a part of a block that is being collected, to the locations from `to` on.
     #[inline]
     pub fn relocate(&mut self, from: Range<Ppn>, to: Ppn, count: u32) {
         let block = from.start.0 >> self.stride_shift;
@@ -213,7 +213,7 @@ impl Tables {
         self.leaves(BlockId(block), count);
     }
 
-    /// Moves one unit of a block that is being collected; [`Tables::leaves`] counts it.
+    /// Moves one unit of a block that is being collected, but does not update the counts; see [`Tables::leaves`].
     #[inline(always)]
     pub fn move_unit(&mut self, lpn: Lpn, from: Ppn, to: Ppn) {
         self.reverse.clear(from);
@@ -221,7 +221,7 @@ impl Tables {
         self.reverse.set(to, lpn);
     }
 
-    /// `units` of a block that is being collected have been moved away.
+    /// Updates the counts after `units` of a block that is being collected were moved away.
     #[inline]
     pub fn leaves(&mut self, block: BlockId, units: u32) {
         let entry = &mut self.blocks[block.index()];
@@ -229,7 +229,7 @@ impl Tables {
         self.pools[(entry.pool & !LISTED) as usize].valid -= units;
     }
 
-    /// Counts the units of the pages just programmed, and lists a block that became full with them.
+    /// Counts the units of pages that were just programmed, and lists the block if it has become full.
     #[inline(always)]
     pub fn fill(&mut self, block: BlockId, pages: u32, units: u32, full: Option<Stream>) {
         self.programs += u64::from(pages);
@@ -245,7 +245,7 @@ impl Tables {
         }
     }
 
-    /// Takes a full block out of its pool's lists, to collect it.
+    /// Removes a full block from its pool's lists, so that it can be collected.
     pub fn unlist(&mut self, block: BlockId) {
         let entry = &mut self.blocks[block.index()];
         if entry.pool & LISTED != 0 {
@@ -254,8 +254,8 @@ impl Tables {
         }
     }
 
-    /// Keeps the full blocks of every pool in another order from now on. Those that a new list holds together stand there by the time
-    /// at which they became full, ties as they stood before.
+    /// Changes the order in which every pool keeps its full blocks. Blocks in the same new list are ordered by the time at which they
+    /// became full, and equal ones as before.
     pub fn relist(&mut self, geometry: &Geometry, order: Order) {
         for (number, pool) in (0..).map(PoolId).zip(&mut self.pools) {
             let mut listed = pool.listed();
@@ -267,8 +267,8 @@ impl Tables {
         }
     }
 
-    /// Reads what the tables hold of these units, so that their cache misses overlap. Has the system put memory behind entries
-    /// first: memory that is read before it is written costs two page faults, the second of which interrupts every processor.
+    /// Prefetches the table entries of these units, so that their cache misses overlap. Makes the system allocate memory for map entries
+    /// first: memory that is read before it is written costs two page faults, and the second interrupts every processor.
     #[inline]
     pub fn prefetch(&mut self, lpns: impl Iterator<Item = usize>) {
         let mut ppns = [0u32; super::PREFETCHED];
@@ -280,7 +280,7 @@ impl Tables {
         }
         let mut all = 0;
         for ppn in ppns {
-            // Place 0 stands in for units that lie nowhere: a branch would be unpredictable.
+            // Location 0 is used for units that are not mapped, because a branch would be unpredictable.
             let ppn = ppn.saturating_sub(1);
             all ^= self.reverse.around(Ppn(ppn));
             all ^= u64::from(self.blocks[(ppn >> self.stride_shift) as usize].valid);
@@ -288,7 +288,7 @@ impl Tables {
         black_box(all);
     }
 
-    /// Puts memory behind entries of the map and behind those that a long request reaches from there.
+    /// Allocates memory for entries of the map, and for those after them that a long request may reach.
     #[cold]
     fn prefault(&mut self, mark: usize) {
         self.faulted[mark] = true;
@@ -299,12 +299,12 @@ impl Tables {
         }
     }
 
-    /// Map entry as an image keeps it: physical page number + 1, or 0.
+    /// Map entry as an image stores it: physical page number + 1, or 0.
     pub fn raw_entry(&self, lpn: usize) -> u32 {
         self.map[lpn]
     }
 
-    /// Takes up an entry of an image, in either direction.
+    /// Restores the map entry of a unit from an image.
     pub fn restore_entry(&mut self, lpn: Lpn, ppn: Ppn) {
         self.map[lpn.index()] = ppn.0 + 1;
     }
@@ -313,14 +313,14 @@ impl Tables {
         self.reverse.set(ppn, lpn);
     }
 
-    /// Takes up the counts of a block, of an image.
+    /// Restores the counts of a block from an image.
     pub fn restore_block(&mut self, block: BlockId, valid: u32, closed: u64) {
         let entry = &mut self.blocks[block.index()];
         (entry.valid, entry.closed) = (valid, closed);
         self.pools[(entry.pool & !LISTED) as usize].valid += valid;
     }
 
-    /// Lists a full block of an image.
+    /// Lists a full block from an image.
     pub fn restore_listed(&mut self, block: BlockId) {
         let entry = &mut self.blocks[block.index()];
         self.pools[entry.pool as usize].insert(block, entry.valid);

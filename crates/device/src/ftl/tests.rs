@@ -1,4 +1,4 @@
-//! The FTL over flash alone: no controller, no commands.
+//! Tests of the FTL with flash alone: no controller, no commands.
 
 use emmclab_base::{Modifiers, Nanos, Op};
 use proptest::prelude::*;
@@ -30,7 +30,7 @@ pub(crate) fn core() -> super::Core {
     small(&[]).0.core
 }
 
-/// The core of a new device of these settings.
+/// The core of a new device with these settings.
 pub(crate) fn core_of(config: &DeviceConfig) -> super::Core {
     new(config).0.core
 }

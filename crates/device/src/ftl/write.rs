@@ -1,4 +1,4 @@
-//! Host data becomes pages: largest pages first, each where the allocation policy says.
+//! Writes host data as pages: the largest pages first, each in the plane that the allocation policy chooses.
 #![expect(clippy::inline_always, reason = "the hottest path; arguments stay in registers")]
 
 use emmclab_base::Nanos;
@@ -14,7 +14,7 @@ use crate::events::{Cause, LatencyBreakdown, Observer, PartOverwritten, UnitsPin
 use crate::ids::Lpn;
 use crate::nand::{Nand, Operation};
 
-/// A page that host data goes to: the `units` from `first` on, which a page of its group holds.
+/// A page of host data: the `units` from `first` on, which fit into a page of its group.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PageWrite {
     pub first: Lpn,
@@ -24,7 +24,7 @@ pub(crate) struct PageWrite {
     /// Whether the span begins and ends with a unit.
     pub whole: bool,
     pub hot: bool,
-    /// Number of the command that gave the data; `None` if the write buffer did.
+    /// Number of the command that wrote the data; `None` if it comes from the write buffer.
     pub command: Option<u64>,
 }
 
@@ -59,8 +59,8 @@ impl Core {
         }
     }
 
-    /// Programs a page of the host's, preferably in its group; other groups follow where that one is full. Returns how
-    /// many units it took, or `None` if the device is full.
+    /// Programs a page of host data, in its group if possible, otherwise in another one. Returns how many units the page holds, or `None`
+    /// if the device is full.
     #[inline(always)]
     pub fn program_host<L: Observer>(
         &mut self,
@@ -103,8 +103,8 @@ impl Core {
         Some((next.op, units))
     }
 
-    /// Reads what a write leaves of the units that it covers in part, but for units that wait in the controller to be written.
-    /// Returns when that data is there, and the waits for it.
+    /// Reads the rest of the units that a write covers only in part, except units that wait in the controller to be written. Returns when
+    /// the data is read, and the waits for it.
     #[cold]
     pub fn read_rest<L: Observer>(
         &mut self,

@@ -1,6 +1,6 @@
-//! One erase block, as the flash sees it.
+//! The state of one erase block.
 
-/// The state of a block. Life: free, open, full, collecting, free again; bad at the end.
+/// The state of a block. In its life cycle a block is free, open, full, collecting, and free again; bad at the end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
 pub enum BlockState {
@@ -13,7 +13,7 @@ pub enum BlockState {
     Full = 2,
     /// Its valid data is being moved away.
     Collecting = 3,
-    /// Used no more.
+    /// No longer used.
     Bad = 4,
 }
 
@@ -31,7 +31,7 @@ impl BlockState {
     }
 }
 
-/// An erase block: where it is, how worn, how far programmed.
+/// An erase block: its location, wear and write position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Block {
     /// Pages programmed; the next page to program.
@@ -42,6 +42,6 @@ pub(crate) struct Block {
     pub plane: u16,
     /// Its block group.
     pub group: u8,
-    /// Its state in the cycle from erase to erase.
+    /// Its state.
     pub state: BlockState,
 }

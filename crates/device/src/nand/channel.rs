@@ -3,27 +3,27 @@
 
 use emmclab_base::Nanos;
 
-/// Gaps kept, plus one; beyond that the earliest is given up. A power of two.
+/// Number of remembered gaps plus one; if there are more, the earliest is forgotten. A power of two.
 pub(super) const REMEMBERED: u32 = 32;
 const PLACES: usize = REMEMBERED as usize;
 
-/// Beginning and end of a time when nothing is on the bus, ns.
+/// Begin and end of an interval in which the bus is idle, ns.
 type Gap = (i64, i64);
 
-/// No gap: it ends before every time of a run.
+/// No gap: an interval that ends before every time of a run.
 const NONE: Gap = (i64::MIN, i64::MIN);
 
-/// A bus: a transfer takes the first gap that is long enough.
+/// A bus: a transfer uses the first gap that is long enough.
 #[derive(Clone, Debug)]
 pub(crate) struct Channel {
-    /// The gaps between transfers in order of time, the latest before `next`, in a ring of `PLACES - 1`; unused entries
-    /// ([`NONE`]) stand before all others.
+    /// The gaps between transfers in order of time, the latest before `next`, in a ring of `PLACES - 1`. Unused entries ([`NONE`]) come
+    /// before all others.
     gaps: [Gap; PLACES],
     next: u32,
-    /// Beginning of the first transfer and end of the last, ns; both `i64::MAX` before the first transfer.
+    /// Begin of the first transfer and end of the last, ns; both `i64::MAX` before the first transfer.
     begin: i64,
     end: i64,
-    /// Time in use, ns.
+    /// Total time of transfers, ns.
     pub busy: u64,
 }
 
@@ -34,14 +34,14 @@ impl Default for Channel {
 }
 
 impl Channel {
-    /// Takes the bus for `length`, not before `earliest`; returns the beginning.
+    /// Reserves the bus for `length`, not before `earliest`; returns the begin of the transfer.
     #[inline(always)]
     pub fn reserve(&mut self, Nanos(earliest): Nanos, Nanos(length): Nanos) -> Nanos {
         self.busy += length as u64;
         if earliest < self.end {
             return Nanos(self.reserve_gap(earliest, length));
         }
-        // The usual case: after all known transfers.
+        // The usual case: the transfer begins after all known ones.
         if earliest > self.end {
             *self.entry(0) = (self.end, earliest);
             self.next = self.next.wrapping_add(1);
@@ -50,7 +50,7 @@ impl Channel {
         Nanos(earliest)
     }
 
-    /// Forgets all transfers but the time that they took.
+    /// Forgets all transfers, but not the time that they took.
     pub fn cut(&mut self) {
         *self = Self { busy: self.busy, ..Self::default() };
     }
@@ -61,13 +61,13 @@ impl Channel {
         self.end <= at.0 || self.begin == i64::MAX
     }
 
-    /// The entry this many before the next one.
+    /// The entry that is this many places before `next`.
     #[inline(always)]
     fn entry(&mut self, before: u32) -> &mut Gap {
         &mut self.gaps[self.next.wrapping_sub(before) as usize % PLACES]
     }
 
-    /// A transfer that may begin before known ones end.
+    /// Reserves the bus for a transfer that may begin before known ones end.
     #[inline(never)]
     fn reserve_gap(&mut self, earliest: i64, length: i64) -> i64 {
         if earliest + length <= self.begin {
@@ -106,7 +106,7 @@ impl Channel {
         begin
     }
 
-    /// A transfer that ends before the first known one begins, or is the first.
+    /// Reserves the bus for a transfer that ends before the first known one begins, or is the first.
     #[cold]
     fn reserve_before_all(&mut self, earliest: i64, length: i64) {
         let gap = (earliest + length, self.begin);
@@ -118,7 +118,7 @@ impl Channel {
         if gap.0 == gap.1 {
             return;
         }
-        // With a full ring this is the earliest gap, the one to give up.
+        // If the ring is full, this would be the earliest gap, so it is forgotten.
         if let Some(before) = (1..REMEMBERED).find(|before| *self.entry(*before) == NONE) {
             *self.entry(before) = gap;
         }
@@ -133,13 +133,13 @@ impl Channel {
         self.next = self.next.wrapping_add(1);
     }
 
-    /// Removes the gap at this entry, which is full.
+    /// Removes the gap at this entry, which a transfer fills.
     fn close(&mut self, before: u32) {
         for later in (1..before).rev() {
             *self.entry(later + 1) = *self.entry(later);
         }
         self.next = self.next.wrapping_sub(1);
-        // A gap that was given up does not come back.
+        // A gap that was forgotten does not return.
         *self.entry(REMEMBERED - 1) = NONE;
     }
 }
@@ -150,7 +150,7 @@ mod tests {
 
     use super::*;
 
-    /// All transfers, as spans; neighbours without a gap are one span.
+    /// The reference model: all transfers as intervals. Adjacent ones are one interval.
     #[derive(Default)]
     struct Plain(Vec<(i64, i64)>);
 

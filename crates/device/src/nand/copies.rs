@@ -1,4 +1,4 @@
-//! Pages that collection moves one after the other into one block.
+//! Moves of pages by collection, one after the other, into one block.
 #![expect(clippy::inline_always, reason = "the hottest path; arguments stay in registers")]
 
 use emmclab_base::Nanos;
@@ -23,13 +23,13 @@ pub(crate) struct Copies<'a> {
 pub(super) enum Path<'a> {
     /// Inside a plane, where no other operation can come between the parts of a move.
     InPlace(InPlace<'a>),
-    /// One flash operation after the other.
+    /// As individual flash operations.
     General(General<'a>),
 }
 
 impl Copies<'_> {
-    /// Moves a page: reads `reads` pages (none if the register holds the data) and programs one. Returns when the way was
-    /// free for the move, and when it was done.
+    /// Moves a page: reads `reads` pages (0 if the page register holds the data) and programs one. Returns when the way was free for the
+    /// move, and when the move was done.
     #[inline(always)]
     pub fn page(&mut self, reads: u32) -> (Nanos, Nanos) {
         let (begin, end) = match &mut self.path {
@@ -40,8 +40,8 @@ impl Copies<'_> {
         (begin, end)
     }
 
-    /// Moves this many pages, each of which has to be read. Returns when the first began and the last was done; `None`, with nothing
-    /// done, where moves are not in place.
+    /// Moves this many pages, each of which has to be read. Returns when the first move began and when the last was done. If moves are not
+    /// in place, does nothing and returns `None`.
     #[inline]
     pub fn pages(&mut self, count: u32) -> Option<(Nanos, Nanos)> {
         let Path::InPlace(path) = &mut self.path else { return None };
@@ -57,7 +57,7 @@ impl Copies<'_> {
         matches!(self.path, Path::InPlace(_))
     }
 
-    /// Ends the run: the block counts its pages. Returns the time of the ways, summed over the moves.
+    /// Ends the run: updates the state of the block. Returns the time that the ways spent, summed over the moves.
     #[inline]
     pub fn finish(self) -> Nanos {
         self.to.written = self.page;
@@ -73,10 +73,10 @@ impl Copies<'_> {
 
 pub(super) struct InPlace<'a> {
     resources: PlaneResources<'a>,
-    /// When the first move begins, and when the last one so far was done: no time passes between moves.
+    /// When the first move begins, and when the last one so far is done; the way is busy from one move to the next.
     begin: Nanos,
     end: Nanos,
-    /// Times of a command, and of the bus for the data of a read and of a program with its command.
+    /// Times of a command, of the bus for the data of a read, and of the bus for a program with its command.
     command: Nanos,
     out: Nanos,
     back: Nanos,
@@ -111,8 +111,8 @@ impl<'a> InPlace<'a> {
         (begin, self.end)
     }
 
-    /// Behind all known transfers, one move takes as long as the other, and the channel keeps only the gaps of the last ones:
-    /// the time of the moves between is a product.
+    /// After all known transfers, all moves take the same time, and the channel remembers only the gaps of the last ones. So the time of
+    /// the moves in between is a product.
     fn pages(&mut self, count: u32) {
         let (bus, array) = (self.command + self.out + self.back, self.read + self.program);
         let mut left = count;
@@ -128,8 +128,8 @@ impl<'a> InPlace<'a> {
         }
     }
 
-    /// Books all moves at once; returns their time. A plane of a multi-plane group is never copied in place, so the kind of
-    /// operation is irrelevant.
+    /// Books all moves at once; returns their total time. A plane of a multi-plane group never uses this path, so the kind of operation
+    /// does not matter.
     #[inline]
     fn book(mut self) -> Nanos {
         let (begin, end) = (self.begin, self.end);
@@ -147,7 +147,7 @@ pub(super) struct General<'a> {
     pub planes: (PlaneId, PlaneId),
     pub groups: (&'a Group, &'a Group),
     pub ready: Nanos,
-    /// Time of the moves so far.
+    /// Total time of the moves so far.
     pub took: Nanos,
 }
 
@@ -173,7 +173,7 @@ impl General<'_> {
         (begin, end)
     }
 
-    /// The other plane collects from the beginning of the program on.
+    /// Moves a page to another plane. Only the program counts as collection, on the plane that is written.
     fn across(&mut self, reads: u32, page: u32) -> (Nanos, Nanos) {
         let ((plane, to_plane), (from, to)) = (self.planes, self.groups);
         let mut at = self.ready;
@@ -187,7 +187,7 @@ impl General<'_> {
 }
 
 impl<'a> Copies<'a> {
-    /// Moves from `from`'s plane into pages from `page` on of the block `to`.
+    /// Prepares moves from the plane `planes.0` into the pages of block `to`, from `page` on.
     pub(super) fn new(
         timelines: &'a mut Timelines,
         planes: (PlaneId, PlaneId),
@@ -206,7 +206,7 @@ impl<'a> Copies<'a> {
     }
 }
 
-/// Bytes over the bus when a page is moved inside its plane: out and back.
+/// Bytes that cross the bus when a page is moved inside its plane: out and in.
 fn copied_bytes(copy_back: bool, from: &Group, to: &Group) -> (u32, u32) {
     if copy_back { (0, 0) } else { (from.page_bytes, to.page_bytes) }
 }

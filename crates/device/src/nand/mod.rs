@@ -1,6 +1,6 @@
 //! The flash: states and wear of its blocks, and the timelines of channels, ways and planes.
 //!
-//! It knows no logical pages, keeps no statistics beyond busy times, and decides nothing: the FTL says which page to program.
+//! It knows no logical pages, keeps no statistics except busy times, and decides nothing: the FTL decides which page to program.
 
 mod block;
 mod channel;
@@ -21,7 +21,7 @@ pub(crate) use channel::Channel;
 pub(crate) use copies::Copies;
 pub(crate) use timelines::Operation;
 
-/// Busy time of each part, ns.
+/// Busy time of channels, dies and planes, ns.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Load {
     /// Channels.
@@ -32,7 +32,7 @@ pub struct Load {
     pub planes: Vec<u64>,
 }
 
-/// A block as others see it.
+/// A block as the layers above see it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BlockView {
     /// Pages programmed; the next page to program.
@@ -45,7 +45,7 @@ pub(crate) struct BlockView {
     pub state: BlockState,
 }
 
-/// The program of the next page of a block.
+/// The result of programming the next page of a block.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NextPage {
     pub page: u32,
@@ -54,15 +54,15 @@ pub(crate) struct NextPage {
     pub op: Operation,
 }
 
-/// The erase of a block.
+/// The result of erasing a block.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Erased {
-    /// When the way was free and the erase asked for; it begins later where the multi-plane group was busy.
+    /// When the way was free and the erase was requested. The erase begins later if the multi-plane group was busy.
     pub ready: Nanos,
     pub op: Operation,
-    /// Erases that the block has seen, with this one.
+    /// Erases of the block, including this one.
     pub erases: u32,
-    /// Whether the block went bad.
+    /// Whether the block became bad.
     pub bad: bool,
 }
 
@@ -93,7 +93,7 @@ impl Nand {
         Self { groups: geometry.groups.clone(), blocks, timelines: Timelines::new(settings, geometry) }
     }
 
-    /// A block.
+    /// The state of a block.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "only the fields asked for are read")]
     pub fn block(&self, block: BlockId) -> BlockView {
@@ -101,12 +101,12 @@ impl Nand {
         BlockView { written, erases, plane: PlaneId(u32::from(plane)), group, state }
     }
 
-    /// How many blocks there are.
+    /// Number of blocks.
     pub fn block_count(&self) -> usize {
         self.blocks.len()
     }
 
-    /// The page of a block to program next.
+    /// The next page of a block to program.
     #[inline]
     pub fn next_page(&self, block: BlockId) -> u32 {
         self.blocks[block.index()].written
@@ -123,19 +123,19 @@ impl Nand {
         self.blocks[block.index()].state
     }
 
-    /// Takes an erased block into use.
+    /// Opens an erased block for programs.
     pub fn open(&mut self, block: BlockId) {
         let entry = &mut self.blocks[block.index()];
         (entry.state, entry.written) = (BlockState::Open, 0);
     }
 
-    /// The data of a block is about to be moved away.
+    /// Marks a block whose data is about to be moved away.
     pub fn begin_collecting(&mut self, block: BlockId) {
         self.blocks[block.index()].state = BlockState::Collecting;
     }
 
-    /// Programs a page of an open block; `bytes` cross the bus. Pages before it that were left out stay empty. The block is
-    /// full with its last page.
+    /// Programs a page of an open block; `bytes` cross the bus. Skipped pages before it stay empty. The block becomes full with its last
+    /// page.
     #[inline(always)]
     #[expect(
         clippy::inline_always,
@@ -191,7 +191,7 @@ impl Nand {
         self.timelines.read(plane, &self.groups[usize::from(group)], page, ready, bytes)
     }
 
-    /// Begins to move pages out of the block `from` into pages from `page` on of the block `to`, each as early as `ready` and the
+    /// Begins moves of pages from the block `from` into the block `to`, from page `page` on. Each move begins as early as `ready` and the
     /// flash allow.
     pub fn copies(&mut self, from: BlockId, (to, page): (BlockId, u32), ready: Nanos) -> Copies<'_> {
         let Block { plane, group, .. } = self.blocks[from.index()];
@@ -201,7 +201,7 @@ impl Nand {
         Copies::new(&mut self.timelines, planes, groups, (entry, page), ready)
     }
 
-    /// Erases a block, which becomes free, or bad at its limit. Its way collects until then.
+    /// Erases a block, which becomes free, or bad at its erase limit. Until the end of the erase, its way counts as collecting.
     pub fn erase(&mut self, block: BlockId, ready: Nanos) -> Erased {
         let entry = &mut self.blocks[block.index()];
         let (plane, group) = (PlaneId(u32::from(entry.plane)), &self.groups[usize::from(entry.group)]);
@@ -222,19 +222,19 @@ impl Nand {
         self.timelines.plane_free(plane)
     }
 
-    /// When the first way is free.
+    /// The earliest time at which a way is free.
     #[inline]
     pub fn first_free(&self) -> Nanos {
         self.timelines.first_free()
     }
 
-    /// When the first way is free, or `from` where one is by then.
+    /// The earliest time, not before `from`, at which a way is free.
     #[inline]
     pub fn first_free_from(&self, from: Nanos) -> Nanos {
         self.timelines.first_free_from(from)
     }
 
-    /// Position in striping order of the way that begins a program first, from `cursor` on; see [`Nand::ways`].
+    /// Position, in striping order, of the way that can begin a program first, searched from `cursor` on; see [`Nand::ways`].
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "once for each page")]
     pub fn first_way(&self, cursor: usize, ready: Nanos) -> usize {
@@ -252,7 +252,7 @@ impl Nand {
         self.timelines.planes_per_way()
     }
 
-    /// Whether collection copies pages inside a plane without the bus.
+    /// Whether collection copies pages inside a plane without using the bus (copy-back).
     #[inline]
     pub fn copies_back(&self) -> bool {
         self.timelines.interface.copy_back
@@ -263,38 +263,38 @@ impl Nand {
         self.timelines.interface.cache_read || self.timelines.interface.cache_program
     }
 
-    /// Busy times.
+    /// Busy times of channels, dies and planes.
     pub fn load(&self) -> Load {
         self.timelines.load()
     }
 
-    /// Counts busy times from 0 again.
+    /// Resets the busy times to 0.
     pub fn clear_load(&mut self) {
         self.timelines.clear_load();
     }
 
-    /// Operations that begin from now on take the times of these settings; blocks are laid out as they were.
+    /// Replaces the times of operations that begin from now on; the layout of the blocks stays the same.
     pub fn reconfigure(&mut self, settings: &Settings, geometry: &Geometry) {
         self.groups.clone_from(&geometry.groups);
         self.timelines.reconfigure(settings, geometry);
     }
 
-    /// Moves every timeline to the past; blocks stay as they are.
+    /// Resets every timeline to idle and busy times to 0; blocks stay as they are.
     pub fn rewind(&mut self) {
         self.timelines.rewind();
     }
 
-    /// Power was lost: nothing is in progress. Busy times so far stay.
+    /// Cancels all operations in progress after a power loss. Busy times so far stay.
     pub fn cut(&mut self) {
         self.timelines.cut();
     }
 
-    /// Sets the erases that a block has seen.
+    /// Sets the number of erases of a block.
     pub fn set_erases(&mut self, block: BlockId, erases: u32) {
         self.blocks[block.index()].erases = erases;
     }
 
-    /// Sets a block from an image.
+    /// Restores a block from an image.
     pub fn restore(&mut self, block: BlockId, written: u32, erases: u32, state: BlockState) {
         let entry = &mut self.blocks[block.index()];
         (entry.written, entry.erases, entry.state) = (written, erases, state);

@@ -1,4 +1,4 @@
-//! Timelines that an operation on a plane moves on: those of the plane, its way, channel, die and multi-plane group.
+//! The timelines that an operation on a plane uses: those of the plane, its way, channel, die and multi-plane group.
 #![expect(clippy::inline_always, reason = "the hottest path; arguments stay in registers")]
 
 use emmclab_base::Nanos;
@@ -26,13 +26,13 @@ pub(super) struct MultiPlaneGroup {
 impl MultiPlaneGroup {
     pub const NEW: Self = Self { die: 0, command: 0, start: Nanos::MIN, until: Nanos::MIN };
 
-    /// When a command of a die that could be given `at` may begin, as far as that is known before its page is.
+    /// The earliest time at which a command of a die, ready `at`, may begin, as far as that is known without its page.
     pub fn free(&self, die: u32, same_offset: bool, at: Nanos) -> Nanos {
         let joins = self.die == die && (!same_offset || at <= self.start);
         if at >= self.until || joins { at } else { self.until }
     }
 
-    /// When a command of a die that could be given `at` may begin.
+    /// The earliest time at which a command of a die, ready `at`, may begin.
     fn gate(&self, die: u32, same_offset: bool, command: u64, at: Nanos) -> Nanos {
         let at = self.free(die, same_offset, at);
         if !same_offset || at >= self.until {
@@ -50,17 +50,17 @@ impl MultiPlaneGroup {
     }
 }
 
-/// Before every run, and near enough that a difference to a time of a run does not overflow.
+/// Before every run, but such that a difference to a time of a run does not overflow.
 const LONG_AGO: Nanos = Nanos(i64::MIN / 2);
 
-/// A way: what does one thing at a time.
+/// A way: it executes one operation at a time.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Way {
     /// When it is free.
     pub free: Nanos,
-    /// When its page register is free: the array has taken over what the bus brought.
+    /// When its page register is free, because the array has taken over the transferred data.
     pub register: Nanos,
-    /// The last run of collection on it.
+    /// The last interval of collection on it.
     gc_begin: Nanos,
     gc_end: Nanos,
 }
@@ -69,7 +69,7 @@ impl Way {
     pub const NEW: Self =
         Self { free: Nanos::MIN, register: Nanos::MIN, gc_begin: LONG_AGO, gc_end: LONG_AGO };
 
-    /// Collection from `begin` to `end`; runs that touch become one.
+    /// Records collection from `begin` to `end`; adjacent intervals become one.
     #[inline(always)]
     pub fn note_gc(&mut self, begin: Nanos, end: Nanos) {
         if begin > self.gc_end {
@@ -78,14 +78,14 @@ impl Way {
         self.gc_end = end;
     }
 
-    /// How much of `ready..begin` the way spent on collection.
+    /// The part of `ready..begin` that the way spent on collection.
     #[inline(always)]
     pub fn gc_share(&self, ready: Nanos, begin: Nanos) -> Nanos {
         Nanos((self.gc_end.0.min(begin.0) - self.gc_begin.0.max(ready.0)).max(0))
     }
 }
 
-/// A plane: what it belongs to, and how long it was busy.
+/// A plane: its way, channel, die and multi-plane group, and its busy time.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Plane {
     /// Position of its way in the striping order.
@@ -108,7 +108,7 @@ pub(super) struct DieLoad {
 impl DieLoad {
     pub const NEW: Self = Self { until: Nanos::MIN, busy: 0 };
 
-    /// Nothing is in progress any more.
+    /// Cancels operations in progress.
     pub fn cut(&mut self) {
         self.until = Nanos::MIN;
     }
@@ -121,18 +121,18 @@ impl DieLoad {
     }
 }
 
-/// The timelines of one plane, each looked up once for an operation.
+/// The timelines of one plane, looked up once for an operation.
 pub(super) struct PlaneResources<'a> {
     pub plane: &'a mut Plane,
     pub way: &'a mut Way,
     pub channel: &'a mut Channel,
     pub die: &'a mut DieLoad,
-    /// With the rule that a group works on one page offset; `None` if planes do not work together.
+    /// The multi-plane group, and whether its planes must use the same page offset; `None` if there are no groups.
     pub group: Option<(&'a mut MultiPlaneGroup, bool)>,
 }
 
 impl PlaneResources<'_> {
-    /// When an operation that is `ready` may begin.
+    /// The earliest time at which an operation that is `ready` may begin.
     #[inline(always)]
     pub fn gate(&self, kind: Kind, offset: u32, ready: Nanos) -> Nanos {
         let at = ready.max(self.way.free);

@@ -1,4 +1,4 @@
-//! When arrays and buses are free: an operation starts at max(ready, free) and moves the timelines on.
+//! When arrays and buses are free. An operation begins at max(ready, free) and advances the timelines.
 #![expect(clippy::inline_always, reason = "the hottest path; arguments stay in registers")]
 
 use emmclab_base::Nanos;
@@ -12,7 +12,7 @@ use emmclab_settings::{Parallelism, Settings};
 /// Times of one page operation.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Operation {
-    /// When its way began to work on it.
+    /// When its way began to execute it.
     pub begin: Nanos,
     /// When the data had crossed the bus.
     pub transferred: Nanos,
@@ -33,10 +33,10 @@ pub(super) struct Interface {
     pub cache_read: bool,
     pub cache_program: bool,
     pub command: Nanos,
-    /// Bus time of a byte out of the flash and into it, in 1/1024 ns.
+    /// Bus time of a byte out of the flash and into the flash, in 1/1024 ns.
     out_time: i64,
     in_time: i64,
-    /// Channels that share the data of a clustered page, and the bytes of a real page: less stays on one channel.
+    /// Channels that share the data of a clustered page, and the bytes of a physical page. Less data than one page stays on one channel.
     clustered_channels: u32,
     real_page: u32,
 }
@@ -139,7 +139,7 @@ impl Timelines {
         }
     }
 
-    /// Moves every timeline to the past, for a run that starts anew on a used device.
+    /// Resets every timeline to idle, for a run that restarts on a used device.
     pub fn rewind(&mut self) {
         self.ways.fill(Way::NEW);
         self.groups.fill(MultiPlaneGroup::NEW);
@@ -150,19 +150,19 @@ impl Timelines {
         }
     }
 
-    /// Counts busy times from 0 again; timelines stay.
+    /// Resets busy times to 0; timelines stay.
     pub fn clear_load(&mut self) {
         self.channels.iter_mut().for_each(|channel| channel.busy = 0);
         self.dies.iter_mut().for_each(|die| die.busy = 0);
         self.planes.iter_mut().for_each(|plane| plane.busy = 0);
     }
 
-    /// Transfers that begin from now on take the times of these settings.
+    /// Replaces the times of transfers that begin from now on.
     pub fn reconfigure(&mut self, settings: &Settings, geometry: &Geometry) {
         self.interface = Interface::new(settings, geometry);
     }
 
-    /// Moves every timeline to the past, where power was lost; busy times so far stay.
+    /// Resets every timeline to idle after a power loss; busy times so far stay.
     pub fn cut(&mut self) {
         self.ways.fill(Way::NEW);
         self.groups.fill(MultiPlaneGroup::NEW);
@@ -187,14 +187,14 @@ impl Timelines {
         !self.groups.is_empty()
     }
 
-    /// When a way's only plane may begin, its multi-plane group considered: with groups, a way is a plane.
+    /// When the only plane of a way may begin, including its multi-plane group. If there are groups, each way is one plane.
     fn group_free(&self, plane: u32, at: Nanos) -> Nanos {
         let entry = self.planes[plane as usize];
         self.groups[entry.group as usize].free(entry.die, self.interface.same_offset, at)
     }
 
-    /// Position, in striping order, of the first way from `cursor` on that can begin a program at `ready`, as far as that is
-    /// known before its page is; else of the one that can begin first.
+    /// Position, in striping order, of the first way from `cursor` on that can begin a program at `ready`, as far as that is known without
+    /// its page. If none can, the way that can begin first.
     #[inline(always)]
     pub fn first_way(&self, cursor: usize, ready: Nanos) -> usize {
         if self.groups.is_empty() {
@@ -212,13 +212,13 @@ impl Timelines {
         self.ways[self.planes[plane.index()].way as usize].free
     }
 
-    /// When the first way is free.
+    /// The earliest time at which a way is free.
     #[inline]
     pub fn first_free(&self) -> Nanos {
         self.ways.iter().map(|way| way.free).min().unwrap_or(Nanos::MAX)
     }
 
-    /// When the first way is free, or `from` where one is by then.
+    /// The earliest time, not before `from`, at which a way is free.
     #[inline]
     pub fn first_free_from(&self, from: Nanos) -> Nanos {
         let mut first = Nanos::MAX;
@@ -240,7 +240,7 @@ impl Timelines {
         }
     }
 
-    /// The timelines that an operation on a plane moves on.
+    /// The timelines that an operation on a plane uses.
     #[inline(always)]
     pub fn resources(&mut self, plane: PlaneId) -> PlaneResources<'_> {
         let plane = &mut self.planes[plane.index()];
@@ -253,7 +253,7 @@ impl Timelines {
         }
     }
 
-    /// Programs a page: its data crosses the bus, then the array takes it.
+    /// Programs a page: its data crosses the bus, then the array is programmed.
     #[inline(always)]
     pub fn program(
         &mut self,
@@ -281,7 +281,7 @@ impl Timelines {
         Operation { begin, transferred, end, gc, array: group.program }
     }
 
-    /// Reads a page: the array senses it, then its data crosses the bus.
+    /// Reads a page: the array is sensed, then the data crosses the bus.
     #[inline]
     pub fn read(&mut self, plane: PlaneId, group: &Group, page: u32, ready: Nanos, bytes: u32) -> Operation {
         let bus = self.interface.read_time(bytes);
@@ -293,7 +293,7 @@ impl Timelines {
             sensed = resources.channel.reserve(begin, command) + command;
         }
         sensed += group.read;
-        // With cache reads the register may still hold the page before; it goes out first.
+        // With cache reads, the register may still hold the previous page, which is transferred first.
         let out = sensed.max(resources.way.register);
         let end = if bus > Nanos::ZERO { resources.channel.reserve(out, bus) + bus } else { sensed };
         let gc = resources.way.gc_share(ready, begin);
@@ -318,13 +318,13 @@ impl Timelines {
         Operation { begin, transferred: begin, end, gc: Nanos::ZERO, array: group.erase }
     }
 
-    /// Notes that the way of `plane` collected from `begin` to `end`.
+    /// Records that the way of `plane` collected from `begin` to `end`.
     pub fn note_gc(&mut self, plane: PlaneId, begin: Nanos, end: Nanos) {
         self.ways[self.planes[plane.index()].way as usize].note_gc(begin, end);
     }
 }
 
-/// Position of the first of `ways`, from `cursor` on and round, that is free at `ready`, else of the one free first.
+/// Position of the first of `ways`, from `cursor` on and round, that is free at `ready`; if none is, of the one that is free first.
 #[inline(always)]
 fn first(ways: &[Way], cursor: usize, ready: Nanos, free: impl Fn(usize, Nanos) -> Nanos) -> usize {
     let (mut best, mut best_free) = (cursor, Nanos::MAX);
@@ -336,7 +336,7 @@ fn first(ways: &[Way], cursor: usize, ready: Nanos, free: impl Fn(usize, Nanos) 
             if free <= ready {
                 return position;
             }
-            // Which way is free first is unpredictable: selected without a branch.
+            // Which way is free first is unpredictable, so it is selected without a branch.
             let earlier = free < best_free;
             best = if earlier { position } else { best };
             best_free = best_free.min(free);

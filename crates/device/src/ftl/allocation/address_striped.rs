@@ -1,4 +1,4 @@
-//! Striped by address (`static`): consecutive logical pages go round the planes, wherever they were before.
+//! Striped by address (`static`): the logical address determines the plane, so that consecutive pages use the planes in turn.
 
 use super::{AllocationPolicy, Next, PageRequest, View, WaySelection};
 use emmclab_settings::{PolicyKind, Settings};

@@ -1,5 +1,5 @@
-//! Chunk by chunk (`chunked`): what is written goes to one plane until a chunk is full, then to the next plane, so that only requests longer
-//! than a chunk use several planes at once.
+//! Chunk by chunk (`chunked`): data is written to one plane until a chunk is full, then to the next plane. So only requests longer than a
+//! chunk use several planes at once.
 
 use super::{AllocationPolicy, Next, PageRequest, View, WaySelection};
 use crate::ids::PlaneId;
@@ -35,7 +35,7 @@ impl AllocationPolicy for Chunked {
         let position = view.cursor as usize;
         let (way, planes) = (view.nand.ways()[position], view.nand.planes_per_way());
         let last = view.last_planes[way.index()];
-        // A way has its next plane from the beginning of a chunk on.
+        // A way switches to its next plane at the beginning of a chunk.
         let plane = match (view.chunk_kb, last + 1) {
             (0, next) if next < planes => next,
             (0, _) => 0,

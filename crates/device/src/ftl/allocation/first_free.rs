@@ -1,5 +1,5 @@
-//! First free (`dynamic`): the way that can begin first; ways take turns where several can, and so do the planes of a way (the
-//! dynamic allocation of SSDsim; Hu et al., ICS 2011).
+//! First free (`dynamic`): the way that can begin first. If several can, they take turns, and so do the planes of a way (the dynamic
+//! allocation of SSDsim; Hu et al., ICS 2011).
 #![expect(clippy::inline_always, reason = "once for each page; arguments stay in registers")]
 
 use super::{AllocationPolicy, Next, PageRequest, View, WaySelection};

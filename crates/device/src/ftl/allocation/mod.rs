@@ -23,18 +23,18 @@ use first_free::FirstFree;
 pub(crate) struct View<'a> {
     pub geometry: &'a Geometry,
     pub nand: &'a Nand,
-    /// Position, in striping order, of the way to look at first: the one after that used last.
+    /// Position, in striping order, of the way to consider first: the one after the way used last.
     pub cursor: u32,
-    /// Plane of each way that was used last, counted inside the way.
+    /// The plane of each way that was used last, counted inside the way.
     pub last_planes: &'a [u32],
-    /// What was placed in the way at the cursor since the cursor came there, in KB.
+    /// KB written to the way at the cursor since the cursor reached it.
     pub chunk_kb: u32,
 }
 
-/// The page that wants a plane.
+/// The page that needs a plane.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PageRequest {
-    /// When its data is there.
+    /// When its data is available.
     pub ready: Nanos,
     /// Its first unit.
     pub first: Lpn,
@@ -42,25 +42,25 @@ pub(crate) struct PageRequest {
     pub group: u8,
 }
 
-/// Where the cursor goes after a page.
+/// How the cursor moves after a page.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Next {
-    /// The policy goes without the cursor.
+    /// The policy does not use the cursor.
     Anywhere,
-    /// It stays, at a way that now has this many KB of the chunk.
+    /// It stays at a way, to which `filled` KB of the chunk have now been written.
     Stay { filled: u32 },
-    /// It goes on, after the way at this position of the striping order.
+    /// It moves to the way after this position of the striping order.
     Behind(u32),
 }
 
-/// The decision of a policy: the plane, and where the cursor goes.
+/// The decision of a policy: the plane, and how the cursor moves.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WaySelection {
     pub plane: PlaneId,
     pub next: Next,
 }
 
-/// Chooses the plane of a page: a pure decision, the allocator acts.
+/// Chooses the plane of a page. It only decides; the allocator updates the state.
 pub(crate) trait AllocationPolicy {
     /// The plane for the next page.
     fn choose(&self, view: View<'_>, page: PageRequest) -> WaySelection;
@@ -78,7 +78,7 @@ macro_rules! policies {
         }
 
         impl Any {
-            /// The policy of the settings, whose name was checked; the first one for any other.
+            /// The policy of the settings. The name was checked before; for an unknown name this is the first policy.
             fn new(settings: &Settings) -> Self {
                 let name = settings.allocation.policy.as_str();
                 let all = [$((<$name>::KIND.name, Any::$name(<$name>::new(settings)))),+];
@@ -97,7 +97,7 @@ macro_rules! policies {
 
 policies!(FirstFree, AddressStriped, Chunked);
 
-/// The policy and what it remembers between pages.
+/// The policy and its state between pages.
 #[derive(Clone, Debug)]
 pub(crate) struct Allocator {
     policy: Any,
@@ -112,7 +112,7 @@ impl Allocator {
         Self { policy: Any::new(settings), cursor: 0, last_planes, chunk_kb: 0 }
     }
 
-    /// Chooses the plane of a page, and moves on.
+    /// Chooses the plane of a page, and updates the cursor.
     #[inline(always)]
     pub fn next_plane(&mut self, geometry: &Geometry, nand: &Nand, page: PageRequest) -> PlaneId {
         let Self { policy, cursor, last_planes, chunk_kb } = self;
@@ -140,22 +140,22 @@ impl Allocator {
         plane
     }
 
-    /// Position, in striping order, of the way to look at first.
+    /// Position, in striping order, of the way to consider first.
     pub fn cursor(&self) -> u32 {
         self.cursor
     }
 
-    /// Plane of each way that was used last.
+    /// The plane of each way that was used last.
     pub fn last_planes(&self) -> &[u32] {
         &self.last_planes
     }
 
-    /// What was placed in the way at the cursor since the cursor came there, in KB.
+    /// KB written to the way at the cursor since the cursor reached it.
     pub fn chunk_kb(&self) -> u32 {
         self.chunk_kb
     }
 
-    /// Takes up the state of an image; `None` if a position lies outside the device.
+    /// Restores the state from an image; `None` if a position lies outside the device.
     pub fn restore(
         &mut self,
         (cursor, chunk_kb): (u32, u32),

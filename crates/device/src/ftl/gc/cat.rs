@@ -1,6 +1,6 @@
-//! CAT (cost, age, times): the least valid units / invalid units / age, weighed by the erases that a block has seen, so that worn
-//! blocks are spared (Chiang and Chang, "Cleaning policies in mobile computers using flash memory", J. Systems and Software 1999).
-//! Looks at every full block of the plane.
+//! CAT (cost, age, times): the smallest valid units / invalid units / age, multiplied by the erases of the block, so that worn blocks are
+//! spared (Chiang and Chang, "Cleaning policies in mobile computers using flash memory", J. Systems and Software 1999). Examines every full
+//! block of the plane.
 
 use super::{Choice, Order, Policy, VictimPolicy, View};
 use crate::ids::BlockId;
@@ -17,8 +17,8 @@ pub(super) const POLICY: Policy = Policy {
 
 struct Cat;
 
-/// Cost and benefit of a block, kept apart so that blocks compare in whole numbers. The counts fit: units 20 bits each, erases 32, ages
-/// 64.
+/// Cost and benefit of a block, separate so that blocks are compared in integers. The products fit: counts of units have 20 bits, erases
+/// 32, ages 64.
 fn score(view: &View, block: BlockId) -> (u128, u128) {
     let valid = u128::from(view.valid(block));
     let invalid = u128::from(view.units_per_block()) - valid;
@@ -34,7 +34,7 @@ impl VictimPolicy for Cat {
         let mut best: Option<(BlockId, (u128, u128))> = None;
         for block in view.full_blocks() {
             let (cost, benefit) = score(view, block);
-            // A fully valid block gives nothing; the lowest number wins a tie.
+            // A fully valid block has no benefit; of equal blocks the one with the lowest number is chosen.
             let better = best.is_none_or(|(_, (least, most))| cost * most < least * benefit);
             if benefit > 0 && better {
                 best = Some((block, (cost, benefit)));

@@ -1,5 +1,5 @@
-//! Cost-benefit: the greatest (free space won x age) / cost = age * (1 - u) / 2u (Kawaguchi et al., USENIX 1995). Lets
-//! hot blocks lose more units before they are collected. Looks at every full block of the plane.
+//! Cost-benefit: the largest (freed space x age) / cost = age * (1 - u) / 2u (Kawaguchi et al., USENIX 1995). Hot blocks lose more units
+//! before they are collected. Examines every full block of the plane.
 
 use super::{Choice, Order, Policy, VictimPolicy, View};
 use crate::ids::BlockId;
@@ -16,7 +16,7 @@ pub(super) const POLICY: Policy = Policy {
 
 struct CostBenefit;
 
-/// Benefit and cost of a block, kept apart so that blocks compare in whole numbers.
+/// Benefit and cost of a block, separate so that blocks are compared in integers.
 fn score(view: &View, block: BlockId) -> (u128, u128) {
     let valid = u128::from(view.valid(block));
     let invalid = u128::from(view.units_per_block()) - valid;
@@ -32,7 +32,7 @@ impl VictimPolicy for CostBenefit {
         let mut best: Option<(BlockId, (u128, u128))> = None;
         for block in view.full_blocks() {
             let (benefit, cost) = score(view, block);
-            // A block without valid units costs nothing and is best of all; the lowest number wins a tie.
+            // A block without valid units has no cost and is the best; of equal blocks the one with the lowest number is chosen.
             let better = best.is_none_or(|(_, (best_benefit, best_cost))| {
                 benefit * best_cost > best_benefit * cost || (cost == 0 && best_cost > 0)
             });

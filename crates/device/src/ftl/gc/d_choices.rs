@@ -1,5 +1,5 @@
-//! d-choices: the fewest valid units among `d` blocks drawn at random (Van Houdt, SIGMETRICS 2013). Near greedy from
-//! about ten on, without keeping any order.
+//! d-choices: the block with the fewest valid units among `d` blocks drawn at random (Van Houdt, SIGMETRICS 2013). Close to greedy with ten
+//! or more, without keeping any order.
 
 use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::Rng;
@@ -22,7 +22,7 @@ pub(super) const POLICY: Policy = Policy {
     make: |options| Box::new(DChoices { choices: CHOICES.count(options), seed: SEED.of(options) }),
 };
 
-/// An odd number that spreads neighbouring turns over the whole state.
+/// An odd number that spreads consecutive decisions over the whole state.
 const SPREAD: u128 = 0x9E37_79B9_7F4A_7C15_F39C_C060_5CED_C835;
 
 struct DChoices {
@@ -35,7 +35,7 @@ impl VictimPolicy for DChoices {
         if view.count() == 0 {
             return Choice::Nothing;
         }
-        // One generator per decision: the same decision is drawn the same way whatever came before.
+        // One generator per decision: the result of a decision does not depend on earlier ones.
         let mut random =
             Pcg64Mcg::new((u128::from(self.seed) << 64) ^ (u128::from(view.decision()).wrapping_mul(SPREAD)));
         let mut best: Option<BlockId> = None;

@@ -1,5 +1,5 @@
-//! FIFO (LRU cleaning): the block that has been full for longest, whatever it holds. Cheap and even in wear; moves
-//! blocks that are wholly valid.
+//! FIFO (LRU cleaning): the block that has been full for the longest time, whatever it holds. Cheap and with even wear, but moves fully
+//! valid blocks.
 
 use super::{Choice, Order, Policy, VictimPolicy, View};
 use emmclab_settings::PolicyKind;

@@ -1,4 +1,4 @@
-//! Greedy: the block with the fewest valid units. Optimal for uniform traffic; moves cold data again and again.
+//! Greedy: the block with the fewest valid units. Optimal for uniform traffic, but moves cold data repeatedly.
 
 use super::{Choice, Policy, VictimPolicy, View};
 use emmclab_settings::PolicyKind;

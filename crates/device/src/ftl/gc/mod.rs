@@ -1,4 +1,4 @@
-//! Victim policies of garbage collection. A policy is one file here and one entry in [`POLICIES`]; its settings stand in its file.
+//! Victim policies of garbage collection. A policy is one file here and one entry in [`POLICIES`]; its settings are declared in its file.
 
 mod cat;
 mod cost_benefit;
@@ -17,7 +17,7 @@ use emmclab_settings::{PolicyKind, PolicyOptions};
 
 pub use super::pool::Order;
 
-/// The word for no collection at all.
+/// The name that disables collection.
 pub const NONE: &str = "none";
 
 /// The read-only view of a victim policy: the full blocks of one group in one plane.
@@ -55,48 +55,48 @@ impl<'a> View<'a> {
         self.tables.programs() - self.tables.closed(block)
     }
 
-    /// Erases that a block has seen.
+    /// Number of erases of a block.
     pub fn erases(&self, block: BlockId) -> u32 {
         self.nand.block(block).erases
     }
 
-    /// Erases of the most worn block of the plane and group.
+    /// Largest number of erases of a block in this plane and group.
     pub fn most_erases(&self) -> u32 {
         self.pool.most_erases
     }
 
-    /// Number of this decision in the run, to draw samples from.
+    /// Number of this decision in the run, from which random samples can be derived.
     pub fn decision(&self) -> u64 {
         self.decision
     }
 
-    /// Full blocks.
+    /// Number of full blocks.
     pub fn count(&self) -> u32 {
         self.pool.full
     }
 
-    /// Every full block, in order of number. Takes time in proportion to the plane.
+    /// All full blocks, in order of their numbers. Takes time in proportion to the size of the plane.
     pub fn full_blocks(&self) -> impl Iterator<Item = BlockId> {
         self.pool.full_blocks(self.nand)
     }
 
-    /// The `index`-th block of the plane and group if it is full, else `None`; `index` in `0..span()`.
+    /// The block at position `index` of the plane and group if it is full, otherwise `None`; `index` is in `0..span()`.
     pub fn at(&self, index: u32) -> Option<BlockId> {
         let block = self.pool.block_at(index);
         (self.nand.state(block) == BlockState::Full).then_some(block)
     }
 
-    /// Blocks that [`View::at`] can be asked for.
+    /// The number of positions for [`View::at`].
     pub fn span(&self) -> u32 {
         self.pool.used()
     }
 
-    /// A full block with the fewest valid units, at once. Needs [`Order::Valid`].
+    /// A full block with the fewest valid units, found without a search among the blocks. Needs [`Order::Valid`].
     pub fn least_valid(&self) -> Option<BlockId> {
         self.pool.least_valid()
     }
 
-    /// The full blocks from the oldest on. Needs [`Order::Age`].
+    /// The full blocks, the oldest first. Needs [`Order::Age`].
     pub fn by_age(&self) -> impl Iterator<Item = BlockId> {
         std::iter::successors(self.pool.oldest(), |block| self.pool.younger(*block))
     }
@@ -107,30 +107,30 @@ impl<'a> View<'a> {
 pub enum Choice {
     /// Collect this full block.
     Collect(BlockId),
-    /// There is nothing worth collecting.
+    /// No block is worth collecting.
     Nothing,
 }
 
-/// Chooses the block to collect: a pure decision, the collector acts.
+/// Chooses the block to collect. It only decides; the collector executes.
 pub trait VictimPolicy: Send + Sync {
-    /// The order in which the policy needs the full blocks kept.
+    /// The order of the full blocks that the policy needs.
     fn order(&self) -> Order {
         Order::Valid
     }
 
-    /// The victim.
+    /// Chooses the victim.
     fn choose(&self, view: &View) -> Choice;
 }
 
-/// A victim policy by name.
+/// A victim policy in the registry.
 pub struct Policy {
     /// Name, meaning and settings.
     pub kind: PolicyKind,
-    /// Makes it from its settings.
+    /// Creates the policy from its settings.
     pub make: fn(&PolicyOptions) -> Box<dyn VictimPolicy>,
 }
 
-/// Every policy.
+/// All policies.
 pub static POLICIES: &[Policy] = &[
     greedy::POLICY,
     cost_benefit::POLICY,
@@ -140,7 +140,7 @@ pub static POLICIES: &[Policy] = &[
     windowed_greedy::POLICY,
 ];
 
-/// The policy of this name.
+/// The policy of this name; `None` if there is none.
 pub fn find(name: &str) -> Option<&'static Policy> {
     POLICIES.iter().find(|policy| policy.kind.name == name)
 }

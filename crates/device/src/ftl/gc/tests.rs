@@ -1,4 +1,4 @@
-//! Choices of the policies among the same blocks.
+//! Tests of the choices of all policies among the same blocks.
 
 use super::{Choice, POLICIES, View, find};
 use crate::ftl::pool::{Order, Pool, STREAMS};
@@ -12,7 +12,7 @@ use emmclab_settings::PolicyOptions;
 /// A full block: valid units of 16, erases, and page programs of the device before it became full.
 pub(super) type Full = (u32, u32, u64);
 
-/// Has a policy choose among full blocks in the order in which they became full, at 1,000 page programs.
+/// The choice of a policy among full blocks, which are listed in the order in which they became full, after 1,000 page programs.
 pub(super) fn choose(policy: &str, options: &[(&str, u64)], blocks: &[Full]) -> Option<usize> {
     let mut config = DeviceConfig::preset("small-1gb").unwrap();
     config
@@ -50,7 +50,7 @@ pub(super) fn choose(policy: &str, options: &[(&str, u64)], blocks: &[Full]) -> 
     }
 }
 
-/// The oldest; the emptiest; a young one with as few units; a worn one; a fresh one.
+/// The oldest block; the one with the fewest valid units; a young one with nearly as few; a worn one; one without erases.
 const BLOCKS: [Full; 5] = [(12, 5, 100), (3, 9, 400), (4, 1, 900), (8, 40, 500), (10, 0, 600)];
 
 #[test]

@@ -1,4 +1,4 @@
-//! Windowed greedy: the fewest valid units among the oldest blocks (Hu et al., SYSTOR 2009). Window 1 is FIFO.
+//! Windowed greedy: the block with the fewest valid units among the oldest blocks (Hu et al., SYSTOR 2009). Window 1 is FIFO.
 
 use super::{Choice, Order, Policy, VictimPolicy, View};
 use emmclab_settings::{PolicyKind, PolicySetting};

@@ -1,4 +1,4 @@
-//! Whether map, owners and counts of an image agree, so that nothing built on them can go astray.
+//! Checks that map, reverse map and counts of an image agree, so that code that relies on them cannot fail.
 
 use emmclab_base::Result;
 

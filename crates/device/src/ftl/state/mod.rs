@@ -1,7 +1,7 @@
-//! The state of the FTL and of the blocks under it as words, for images.
+//! The state of the FTL and of the blocks as words, for images.
 //!
-//! Sizes, map, reverse map, blocks, what allocation and collection remember, then what each pool cannot find out from its blocks, and
-//! the tables of the mapping scheme.
+//! In this order: sizes, map, reverse map, blocks, state of allocation and collection, the part of each pool's state that does not follow
+//! from its blocks, and the tables of the mapping scheme.
 
 mod consistent;
 mod pools;
@@ -14,7 +14,7 @@ use crate::nand::{BlockState, Nand};
 use crate::words::{Reader, Writer, damaged};
 
 impl Ftl {
-    /// Words that [`Ftl::save`] writes, about.
+    /// Approximate number of words that [`Ftl::save`] writes.
     pub fn state_words(&self, nand: &Nand) -> usize {
         self.core.tables.units() + self.core.tables.places() + 8 * nand.block_count()
     }
@@ -33,7 +33,7 @@ impl Ftl {
         out.words((0..tables.places() as u32).map(owner));
         for block in (0..nand.block_count() as u32).map(BlockId) {
             let view = nand.block(block);
-            // Position and group are kept of blocks that were ever used.
+            // Plane and group are stored for blocks that were ever used.
             let used = tables.pool(tables.pool_of(block)).was_used(block);
             let place = if used { view.plane.0 | u32::from(view.group) << 16 } else { 0 };
             let state = place | (view.state as u32) << 24;
@@ -50,10 +50,10 @@ impl Ftl {
         out.words(self.scheme.words());
     }
 
-    /// Takes up a state, in new tables over new flash.
+    /// Restores the state into new tables and new flash.
     ///
     /// # Errors
-    /// [`Kind::Truncated`](emmclab_base::Kind::Truncated) where it is damaged or of another device.
+    /// [`Kind::Truncated`](emmclab_base::Kind::Truncated) if the image is damaged or of another device.
     pub fn restore(&mut self, nand: &mut Nand, image: &mut Reader<'_>) -> Result<()> {
         for expected in self.sizes(nand) {
             if image.word()? != expected {
@@ -81,7 +81,7 @@ impl Ftl {
             .allocator
             .restore(cursor, &last_planes, nand.planes_per_way())
             .ok_or_else(|| damaged("the cursor lies outside the device"))?;
-        // A scheme that holds open blocks has them in tables of its own, which are checked with them.
+        // A scheme that holds open blocks has them in its own tables, which are checked by the scheme.
         pools::restore(&mut self.core.tables, nand, self.scheme.holds_open_blocks(), image)?;
         self.core.restore_booster(nand, image)?;
         self.check(nand)?;

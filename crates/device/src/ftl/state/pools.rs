@@ -1,4 +1,4 @@
-//! The pools in an image: what they cannot find out from their blocks.
+//! The pools in an image: the part of their state that does not follow from their blocks.
 
 use std::ops::Range;
 
@@ -27,14 +27,14 @@ pub(super) fn save(tables: &Tables, out: &mut Writer) {
     }
 }
 
-/// Blocks of a pool that an image has placed.
+/// The blocks of a pool, and which of them an image has placed so far.
 struct Claims {
     range: Range<u32>,
     placed: Vec<bool>,
 }
 
 impl Claims {
-    /// A block of the pool that is in no other place, or none.
+    /// Reads a block of the pool, or none. A block must not be placed twice.
     fn block(&mut self, image: &mut Reader<'_>) -> Result<BlockId> {
         let block = image.word()?;
         if block == BlockId::NONE.0 {
@@ -50,7 +50,7 @@ impl Claims {
         Ok(BlockId(block))
     }
 
-    /// As [`Claims::block`], where there must be one.
+    /// As [`Claims::block`], but there must be a block.
     fn some_block(&mut self, image: &mut Reader<'_>) -> Result<BlockId> {
         let block = self.block(image)?;
         if block == BlockId::NONE { Err(damaged("a list holds no block")) } else { Ok(block) }
@@ -138,7 +138,7 @@ fn restore_lists(
     Ok(())
 }
 
-/// Whether nothing valid stands before the cursor of a collection, which would pass it over.
+/// Whether there is no valid data before the cursor of a collection, which would skip it.
 pub(super) fn passes_over_nothing(tables: &Tables, first: Ppn, cursor: u32) -> bool {
     tables.valid_places(first..first.plus(cursor)).next().is_none()
 }
