@@ -1,7 +1,7 @@
 //! The simulated eMMC or UFS: NAND geometry and timing, FTL, controller, events and checker.
 //!
 //! A [`Device`] accepts requests in order of arrival and returns when each completes. It is built from a [`DeviceConfig`] and reports
-//! everything it does to an [`Observer`]. An observer without methods of its own costs nothing.
+//! everything it does to an [`Observer`], whose methods cost nothing unless they are overridden.
 //!
 //! Each layer uses only those below it: controller, FTL, NAND, then settings and ids.
 

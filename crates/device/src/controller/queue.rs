@@ -51,7 +51,7 @@ pub(crate) struct Queue {
 #[derive(Clone, Copy, Debug)]
 struct InFlight {
     state: RequestState,
-    /// Whether it holds a slot of the queue until its end is known.
+    /// Whether it occupies a slot of the queue until its completion is known.
     holds_slot: bool,
 }
 

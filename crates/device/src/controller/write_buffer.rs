@@ -115,7 +115,7 @@ pub(crate) struct WriteBuffer {
     logical: u32,
     /// Units with written data.
     units: u32,
-    /// Older than the last barrier, and newer. A group is in one of them at most.
+    /// Data older than the last barrier, and newer data. A group is in at most one of them.
     generations: [Generation; 2],
     /// Units that have left but still need their room, in order of time: end of the program and number of units.
     leaving: VecDeque<(Nanos, u32)>,
@@ -398,7 +398,7 @@ impl WriteBuffer {
         self.units + units <= self.room
     }
 
-    /// When, from `at` on, a unit more fits: what has left gives up its room.
+    /// The earliest time from `at` on at which one more unit fits; frees the room of units that have left until then.
     #[inline]
     pub fn fits_from(&mut self, at: Nanos) -> Nanos {
         let mut at = at;

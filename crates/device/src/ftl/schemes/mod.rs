@@ -1,5 +1,5 @@
-//! Mapping schemes. The core keeps what every scheme shares: where each unit lies, blocks and pools, timelines and counters. A scheme
-//! decides where new data goes and what has to be moved for it. It is asked once per command.
+//! Mapping schemes. The core has what all schemes share: locations of units, blocks and pools, timelines and counters. A scheme decides
+//! where new data is written and what has to be moved for it. It is called once per command.
 
 pub(crate) mod blocks;
 pub(crate) mod demand;
@@ -20,30 +20,30 @@ use blocks::Blocks;
 use demand::{Demand, MapFigures};
 use zones::Zones;
 
-/// Bytes of an entry of the page map.
+/// Size of an entry of the page map in bytes.
 const ENTRY_BYTES: u64 = 4;
 
-/// The page map in memory.
+/// The scheme with the whole page map in memory.
 const PAGE: PolicyKind = PolicyKind {
     name: "page",
     about: "Every unit may lie anywhere; the whole map is in memory.",
     settings: &[],
 };
 
-/// Every scheme.
+/// All schemes.
 pub(crate) fn kinds() -> impl Iterator<Item = PolicyKind> {
     [PAGE].into_iter().chain(blocks::KINDS.iter().copied()).chain(demand::kinds())
 }
 
-/// Whether a scheme gives logical blocks blocks of their own, which are merged instead of collected.
+/// Whether a scheme assigns physical blocks to logical blocks; these are merged instead of collected.
 pub(crate) fn maps_blocks(scheme: &str) -> bool {
     blocks::KINDS.iter().any(|kind| kind.name == scheme)
 }
 
-/// The state of a scheme beside the core.
+/// The state of a scheme besides the core.
 #[derive(Clone)]
 pub(crate) enum Scheme {
-    /// A page map in memory: every unit may lie anywhere.
+    /// A page map in memory: a unit may be at any location.
     Page,
     /// A page map on the flash.
     Demand(Box<Demand>),
@@ -72,27 +72,27 @@ impl Scheme {
         }
     }
 
-    /// Whether logical blocks have blocks of their own, in which pages may be left out.
+    /// Whether physical blocks are assigned to logical blocks; pages of such blocks may be skipped.
     pub fn maps_blocks(&self) -> bool {
         matches!(self, Scheme::Blocks(_))
     }
 
-    /// Whether it holds open blocks itself.
+    /// Whether the scheme keeps its open blocks itself, not in the pools.
     pub fn holds_open_blocks(&self) -> bool {
         matches!(self, Scheme::Blocks(_) | Scheme::Zones(_))
     }
 
-    /// The blocks of zones.
+    /// The zones; `None` for other schemes.
     pub fn zones(&self) -> Option<&Zones> {
         if let Scheme::Zones(zones) = self { Some(zones) } else { None }
     }
 
-    /// The same, to be changed.
+    /// As [`Scheme::zones`], mutable.
     pub fn zones_mut(&mut self) -> Option<&mut Zones> {
         if let Scheme::Zones(zones) = self { Some(zones) } else { None }
     }
 
-    /// Bytes of memory that the map takes inside the device.
+    /// Bytes of RAM that the map needs in the device.
     pub fn ram_bytes(&self, geometry: &Geometry) -> u64 {
         match self {
             Scheme::Page => u64::from(geometry.logical_units) * ENTRY_BYTES,
@@ -102,7 +102,7 @@ impl Scheme {
         }
     }
 
-    /// What a map on the flash has in memory; `None` for other schemes.
+    /// The part of the map that is cached in RAM, for schemes with the map on the flash; `None` for other schemes.
     pub fn figures(&self) -> Option<MapFigures> {
         if let Scheme::Demand(map) = self { Some(map.figures()) } else { None }
     }
@@ -117,7 +117,7 @@ impl Scheme {
         }
     }
 
-    /// Takes up such a state; `None` if it is not one.
+    /// Restores the state from an image; `None` if the words are not valid.
     pub fn restore(&mut self, geometry: &Geometry, words: &mut dyn Iterator<Item = u32>) -> Option<()> {
         match self {
             Scheme::Page => Some(()),
@@ -127,7 +127,7 @@ impl Scheme {
         }
     }
 
-    /// The first thing in which the scheme's tables and the flash disagree.
+    /// The first contradiction between the scheme's tables and the flash.
     pub fn fault(&self, core: &Core, nand: &Nand) -> Option<String> {
         match self {
             Scheme::Page => None,
@@ -137,7 +137,7 @@ impl Scheme {
         }
     }
 
-    /// The run starts anew: copies in memory are gone.
+    /// Restarts the device: maps that are cached in RAM are lost.
     pub fn power_cycle(&mut self) {
         match self {
             Scheme::Page | Scheme::Zones(_) => {}
@@ -165,7 +165,7 @@ impl Scheme {
         }
     }
 
-    /// Finds out where units lie, before they are read.
+    /// Looks up the locations of units before they are read.
     #[inline]
     pub fn look_up<L: Observer>(
         &mut self,
@@ -182,7 +182,7 @@ impl Scheme {
         }
     }
 
-    /// Takes up entries that collection changed.
+    /// Updates the map entries that collection changed.
     #[inline]
     pub fn follow(&mut self, core: &mut Core) {
         if let Scheme::Demand(map) = self {
@@ -190,7 +190,8 @@ impl Scheme {
         }
     }
 
-    /// Units were discarded: writes what that left stale of a map on the flash, and erases the blocks of zones that lie wholly among them.
+    /// Handles a discard of units: writes pages of a map on the flash that it made stale, and erases the blocks of zones that are entirely
+    /// discarded.
     pub fn discarded<L: Observer>(
         &mut self,
         core: &mut Core,

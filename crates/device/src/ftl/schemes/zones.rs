@@ -1,10 +1,10 @@
-//! Zones: a zone has blocks of its own in every plane and is written in order; its pages go round the planes. Nothing in it is moved, and
-//! a reset erases its blocks, so that the map of a zone is its blocks and its write pointer.
+//! Zones: a zone has its own blocks in every plane and is written sequentially; its pages use the planes in turn. Its data is not moved,
+//! and a reset erases its blocks. So the map of a zone consists of its blocks and its write pointer.
 //!
-//! A page is programmed when all of it is there. What a flush asks for before that goes to a page of the blocks in SLC mode, and comes from
-//! there when the rest of its page is written. Pages of a zone that a cut of power
-//! left torn are lost until the zone is reset; as many of its last pages lie in SLC mode then. The conventional zones lie there, too,
-//! under a page map.
+//! A page is programmed when all of its data has arrived. Data that a flush must write before that is written to a page of the blocks in
+//! SLC mode, and is read back from there when the rest of its page is written. If a power cut damages pages of a zone, they are lost until
+//! the zone is reset, and the same number of its last pages is then written in SLC mode. The conventional zones are in SLC mode too, with a
+//! page map.
 
 use emmclab_base::Nanos;
 
@@ -20,20 +20,20 @@ use crate::geometry::{Geometry, ZoneLayout};
 use crate::ids::{BlockId, Lpn};
 use crate::nand::{BlockState, Nand, Operation};
 
-/// The block group of zones.
+/// The block group of sequential zones.
 const GROUP: u8 = 0;
 
-/// A zone on the flash.
+/// The state of a zone on the flash.
 #[derive(Clone, Default)]
 struct Zone {
-    /// Its blocks, plane by plane in striping order; [`BlockId::NONE`] where none is taken yet. Empty with the zone.
+    /// Its blocks, plane by plane in striping order; [`BlockId::NONE`] for blocks not allocated yet. The vector is empty if the zone is.
     blocks: Vec<BlockId>,
-    /// Whether the host has finished it: it is full with less data than it has room for.
+    /// Whether the host has finished it: it counts as full although it is not written to its end.
     finished: bool,
 }
 
-/// Counts a page program for a request, after `waits`. Where completion promises that data is durable, it is complete when the pages
-/// before it are, too, as it counts after a cut only with them.
+/// Adds a page program to a request, after `waits`. If completion promises that data is durable, the request is complete only when all
+/// earlier pages are programmed, because the page survives a cut only with them.
 fn absorb(
     core: &Core,
     request: &mut RequestState,
@@ -54,7 +54,7 @@ pub(crate) struct Zones {
     layout: ZoneLayout,
     planes: u32,
     page_shift: u32,
-    /// Units that lie in blocks in SLC mode at most.
+    /// Maximum number of units in blocks in SLC mode.
     fine_units: u32,
     entries: Vec<Zone>,
 }
@@ -71,7 +71,7 @@ impl Zones {
         }
     }
 
-    /// Bytes of memory that the map takes: a write pointer and the blocks of each zone, and an entry for each unit in SLC mode.
+    /// Bytes of RAM for the map: a write pointer and the blocks of each zone, and an entry for each unit in SLC mode.
     pub fn ram_bytes(&self) -> u64 {
         let zone = 1 + u64::from(self.layout.blocks) * u64::from(self.planes);
         ENTRY_BYTES * (zone * u64::from(self.layout.count) + u64::from(self.fine_units))
@@ -86,7 +86,7 @@ impl Zones {
         self.entries.iter().flat_map(words).collect()
     }
 
-    /// Takes up such a state; `None` if it is not one. [`Zones::fault`] holds it against the flash.
+    /// Restores the state from an image; `None` if the words are not valid. [`Zones::fault`] compares it with the flash.
     pub fn restore(&mut self, geometry: &Geometry, words: &mut dyn Iterator<Item = u32>) -> Option<()> {
         let most = self.layout.blocks * self.planes;
         for zone in &mut self.entries {
@@ -103,10 +103,10 @@ impl Zones {
         Some(())
     }
 
-    /// Units of a zone before its write pointer, and whether the host has finished it.
+    /// Units of a zone before its write pointer, and whether the host has finished the zone.
     pub fn state(&self, core: &Core, zone: u32) -> (u32, bool) {
         let start = self.layout.start(zone);
-        // What is written is a beginning of the zone.
+        // The written units are a prefix of the zone, so a binary search finds its end.
         let (mut written, mut end) = (0, self.layout.units);
         while written < end {
             let middle = written.midpoint(end);
@@ -119,12 +119,12 @@ impl Zones {
         (written, self.entries[zone as usize].finished)
     }
 
-    /// The host finishes a zone.
+    /// Marks a zone as finished by the host.
     pub fn finish(&mut self, zone: u32) {
         self.entries[zone as usize].finished = true;
     }
 
-    /// Writes the span of a request: whole units of one zone, at its write pointer, or of the conventional ones.
+    /// Writes the span of a request: whole units of one zone, at its write pointer, or units of the conventional zones.
     pub fn write<L: Observer>(
         &mut self,
         core: &mut Core,
@@ -135,7 +135,7 @@ impl Zones {
     ) {
         let (first, units) = span.units(core.geometry.unit_shift);
         let Some(zone) = self.layout.zone_of(first.0) else {
-            // The order of pages is that of zones which are written in order.
+            // Only pages of sequential zones become durable in order.
             let in_order = core.in_order.take();
             core.write_pages(nand, request, span, log);
             core.in_order = in_order;
@@ -158,7 +158,7 @@ impl Zones {
         }
     }
 
-    /// The block that takes the next page of a zone; `None` if its blocks in that plane are full before the zone is.
+    /// The block for the next page of a zone; `None` if its blocks in that plane are full before the zone is.
     fn block_for(&mut self, core: &mut Core, nand: &mut Nand, zone: u32, page: u32) -> Option<BlockId> {
         let position = page % self.planes;
         let rows = self.layout.blocks as usize;
@@ -180,7 +180,7 @@ impl Zones {
         None
     }
 
-    /// Programs the page that ends with the units `at..end`, which the host gives; what is before them comes from pages in SLC mode.
+    /// Programs the page that ends with the units `at..end`, which the host writes; the units before them are read from pages in SLC mode.
     fn program_page<L: Observer>(
         &self,
         core: &mut Core,
@@ -222,7 +222,7 @@ impl Zones {
         Some(())
     }
 
-    /// Programs units that do not end their page, or that the blocks of their zone have no room for, in SLC mode.
+    /// Programs units in SLC mode that do not end their page, or for which the blocks of their zone have no room.
     fn program_part<L: Observer>(
         core: &mut Core,
         nand: &mut Nand,
@@ -246,7 +246,7 @@ impl Zones {
         Some(())
     }
 
-    /// Units were discarded: the zones that lie wholly among them are empty, and their blocks are erased.
+    /// Handles a discard: resets the zones that are entirely discarded, and erases their blocks.
     pub fn reset<L: Observer>(
         &mut self,
         core: &mut Core,
@@ -267,7 +267,7 @@ impl Zones {
         }
     }
 
-    /// Power was lost: of each zone, the beginning counts that is there without a gap.
+    /// Handles a power loss: keeps the written prefix of each zone, up to the first gap.
     pub fn cut(&self, core: &mut Core) {
         for (zone, _) in (0..).zip(&self.entries) {
             let start = self.layout.start(zone);
@@ -279,7 +279,7 @@ impl Zones {
         }
     }
 
-    /// The first thing in which the zones and the flash disagree.
+    /// The first contradiction between the zones and the flash.
     pub fn fault(&self, core: &Core, nand: &Nand) -> Option<String> {
         let geometry = &core.geometry;
         let mut held = vec![false; nand.block_count()];

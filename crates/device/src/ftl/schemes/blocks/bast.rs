@@ -1,8 +1,8 @@
-//! BAST: every data block that is overwritten has a log block of its own (Kim, Kim, Noh, Min and Cho, "A space-efficient
-//! flash translation layer for `CompactFlash` systems", IEEE Trans. Consumer Electronics 48(2), 2002).
+//! BAST: every data block that is overwritten has its own log block (Kim, Kim, Noh, Min and Cho, "A space-efficient flash translation layer
+//! for `CompactFlash` systems", IEEE Trans. Consumer Electronics 48(2), 2002).
 //!
-//! Pages go to the log block in the order in which they come. A log block that is full, or the one used longest ago where another
-//! is needed, is merged with its data block.
+//! Pages are written to the log block in the order in which they arrive. A log block is merged with its data block when it is full, or when
+//! another one is needed and it is the least recently used.
 
 use std::collections::VecDeque;
 
@@ -20,7 +20,7 @@ use emmclab_settings::{PolicyKind, PolicyOptions};
 pub(crate) struct Bast {
     data: Vec<BlockId>,
     log: Vec<BlockId>,
-    /// Logical blocks with a log block, by plane; the one used last at the back.
+    /// Logical blocks with a log block, by plane; the most recently used one at the back.
     used: Vec<VecDeque<u32>>,
 }
 
@@ -81,7 +81,7 @@ impl Placement for Bast {
 
 impl Scheme for Bast {
     fn ram_bytes(&self, layout: Layout, maps: u32) -> u64 {
-        // A block number for each logical block and log block, a page number for each page of a log block whose map is there.
+        // A block number for each logical block and log block, and a page number for each page of the log blocks whose map is in memory.
         let planes = u64::from(layout.planes);
         let mapped = if maps == 0 { layout.logs } else { maps.min(layout.logs) };
         let pages = u64::from(mapped) * u64::from(layout.pages);

@@ -1,6 +1,6 @@
-//! Block mapping: page `n` of a logical block lies in page `n` of its block. An overwrite begins a replacement block; pages before it
-//! are copied at once, those after it when the replacement is completed, so that a sequential overwrite copies nothing
-//! (the replacement blocks of NFTL: Ban, US patent 5,937,425).
+//! Block mapping: page `n` of a logical block is in page `n` of its block. An overwrite begins a replacement block. Valid pages before the
+//! overwritten one are copied at once, those after it when the replacement is completed; so a sequential overwrite copies nothing (the
+//! replacement blocks of NFTL: Ban, US patent 5,937,425).
 
 use std::collections::VecDeque;
 
@@ -12,20 +12,20 @@ use crate::events::{Merge, Observer};
 use crate::ids::BlockId;
 use emmclab_settings::{PolicyKind, PolicyOptions};
 
-/// A block that is being written anew.
+/// A replacement block that is being written.
 #[derive(Clone, Copy, Debug)]
 struct Replacement {
     logical_block: u32,
     block: BlockId,
-    /// Whether pages were copied into it before the host's.
+    /// Whether valid pages were copied into it before a page of the host.
     copied: bool,
 }
 
-/// The block of every logical block, and the replacements.
+/// The block of every logical block, and the replacement blocks.
 #[derive(Clone)]
 pub(crate) struct Block {
     data: Vec<BlockId>,
-    /// By plane, the one begun first at the front.
+    /// Replacement blocks by plane, the oldest at the front.
     open: Vec<VecDeque<Replacement>>,
 }
 
@@ -50,7 +50,7 @@ impl Block {
         Some(())
     }
 
-    /// Copies what is valid of the pages `from..to` into a replacement.
+    /// Copies the valid pages before page `to` into a replacement, from its first unwritten page on.
     fn copy<L: Observer>(io: &mut BlockIo<'_, L>, replacement: &mut Replacement, to: u32) {
         for offset in io.written(replacement.block)..to {
             let logical = io.layout.page(replacement.logical_block, offset);
@@ -95,7 +95,7 @@ impl Placement for Block {
 
 impl Scheme for Block {
     fn ram_bytes(&self, layout: Layout, _: u32) -> u64 {
-        // A block number for each logical block and replacement.
+        // A block number for each logical block and each replacement block.
         4 * (u64::from(layout.blocks) + u64::from(layout.logs) * u64::from(layout.planes))
     }
 

@@ -1,8 +1,8 @@
-//! FAST: log blocks belong to no data block (Lee, Park, Chung, Lee, Park and Song, "A log buffer-based flash translation layer
+//! FAST: log blocks are not assigned to data blocks (Lee, Park, Chung, Lee, Park and Song, "A log buffer-based flash translation layer
 //! using fully-associative sector translation", ACM TECS 6(3), 2007).
 //!
-//! One log block of a plane is sequential: it begins with the first page of a logical block and goes on as long as the pages follow
-//! each other. The others take whatever comes; the oldest is emptied by merging every logical block that has pages in it.
+//! One log block of a plane is sequential: it begins with the first page of a logical block and continues as long as the pages are
+//! consecutive. The others accept any page. To empty the oldest of them, every logical block with pages in it is merged.
 
 use std::collections::VecDeque;
 
@@ -15,15 +15,15 @@ use crate::events::Observer;
 use crate::ids::BlockId;
 use emmclab_settings::{PolicyKind, PolicyOptions, PolicySetting};
 
-/// One log block is sequential, so there must be another.
+/// One log block is sequential, so there must be at least one more.
 const SHARED_LOG_BLOCKS: PolicySetting = PolicySetting { range: (2, 1 << 16), ..LOG_BLOCKS };
 
 /// Log blocks of a plane.
 #[derive(Clone, Debug)]
 struct Logs {
-    /// Logical block and block of the sequential log block.
+    /// The sequential log block: its logical block and its block.
     sequential: Option<(u32, BlockId)>,
-    /// The others, the oldest at the front.
+    /// The other log blocks, the oldest at the front.
     random: VecDeque<BlockId>,
 }
 
@@ -46,7 +46,7 @@ impl Fast {
         Self { data: vec![BlockId::NONE; layout.blocks as usize], logs: vec![logs; layout.planes as usize] }
     }
 
-    /// Merges a logical block, with the sequential log block where that is its own.
+    /// Merges a logical block, with the sequential log block if it belongs to this logical block.
     fn merge<L: Observer>(&mut self, io: &mut BlockIo<'_, L>, block: u32) -> Option<()> {
         let logs = &mut self.logs[(block % io.layout.planes) as usize];
         let own = logs.sequential.take_if(|(of, _)| *of == block).map_or(BlockId::NONE, |(_, log)| log);
@@ -55,7 +55,7 @@ impl Fast {
         Some(())
     }
 
-    /// Merges every logical block that has pages in the oldest random log block, and erases that.
+    /// Merges every logical block that has pages in the oldest random log block, and erases that log block.
     fn empty_oldest<L: Observer>(&mut self, io: &mut BlockIo<'_, L>, plane: usize) -> Option<()> {
         let log = *self.logs[plane].random.front()?;
         let (mut from, end) = io.places(log);
@@ -90,7 +90,7 @@ impl Placement for Fast {
             if offset == 0 {
                 if let Some((of, _)) = self.logs[plane].sequential {
                     self.merge(io, of)?;
-                    // That may have been this very block, whose data block is another now.
+                    // If that was this logical block, its data block has changed.
                     if of == block {
                         continue;
                     }
@@ -117,7 +117,8 @@ impl Placement for Fast {
 
 impl Scheme for Fast {
     fn ram_bytes(&self, layout: Layout, _: u32) -> u64 {
-        // A block number for each logical block and log block, a logical page for each page of a log block: these are shared and stay.
+        // A block number for each logical block and log block, and a logical page for each page of a log block. The latter are shared, so
+        // they always stay in memory.
         let logs = u64::from(layout.logs) * u64::from(layout.planes);
         4 * (u64::from(layout.blocks) + logs + logs * u64::from(layout.pages))
     }

@@ -1,4 +1,4 @@
-//! Flash operations of a block-mapped scheme: claims, copies, merges and releases of blocks.
+//! Flash operations of a block-mapped scheme: allocates, copies, merges and erases blocks.
 
 use emmclab_base::Nanos;
 
@@ -14,28 +14,28 @@ use crate::ftl::span::Span;
 use crate::ids::{BlockId, Lpn, Ppn};
 use crate::nand::Nand;
 
-/// The core and the flash as a scheme sees them while it finds a place for a page.
+/// The core and the flash, for a scheme that finds a location for a page.
 pub(crate) struct BlockIo<'a, L> {
     pub core: &'a mut Core,
     pub nand: &'a mut Nand,
     pub log: &'a mut L,
     pub layout: Layout,
-    /// When the page that wants a place is there.
+    /// When the data of the page is ready.
     pub ready: Nanos,
 }
 
 impl<L: Observer> BlockIo<'_, L> {
-    /// Pages of a block that are programmed.
+    /// Number of programmed pages of a block.
     pub fn written(&self, block: BlockId) -> u32 {
         self.nand.next_page(block)
     }
 
-    /// Whether a block has a page left.
+    /// Whether a block has an unwritten page.
     pub fn has_room(&self, block: BlockId) -> bool {
         self.written(block) < self.layout.pages
     }
 
-    /// For a block that is full: the stream that it is closed for. A scheme keeps its open blocks itself, so any will do.
+    /// For a full block, the stream that is closed with it. A scheme keeps its open blocks itself, so any stream will do.
     pub fn filled(&self, block: BlockId) -> Option<Stream> {
         (!self.has_room(block)).then_some(Stream::Host)
     }
@@ -45,25 +45,25 @@ impl<L: Observer> BlockIo<'_, L> {
         self.core.tables.valid(block)
     }
 
-    /// Places of a block, page by page.
+    /// First location of a block, and the end of its locations.
     pub fn places(&self, block: BlockId) -> (Ppn, Ppn) {
         let first = self.core.geometry.first_ppn(block);
         (first, first.plus(self.layout.pages << self.layout.page_shift))
     }
 
-    /// Pages of a block in which something is valid.
+    /// Number of pages of a block with valid data.
     pub fn valid_pages(&self, block: BlockId) -> u32 {
         let (first, end) = self.places(block);
         self.core.tables.count_valid_pages(first..end, self.layout.page_shift)
     }
 
-    /// The first valid place of a range, and the logical page that lies there.
+    /// The first valid location of a range, and the logical page there.
     pub fn next_page_in(&self, from: Ppn, end: Ppn) -> Option<(Ppn, u32)> {
         let (place, unit) = self.core.tables.valid_units(from..end).next()?;
         Some((place, unit.0 >> self.layout.page_shift))
     }
 
-    /// A free block of the plane that a stripe number belongs to.
+    /// Takes a free block of the plane at this position of the striping order.
     pub fn claim(&mut self, stripe: u32) -> Option<BlockId> {
         let plane = self.core.geometry.striped(stripe);
         let pool = self.core.geometry.pool(plane, 0);
@@ -72,7 +72,7 @@ impl<L: Observer> BlockIo<'_, L> {
         Some(block)
     }
 
-    /// The data block of a logical block, which gets one where it has none; `None` if no block is free.
+    /// The data block of a logical block; allocates one if there is none. `None` if no block is free.
     pub fn data_block(&mut self, data: &mut BlockId, block: u32) -> Option<BlockId> {
         if *data == BlockId::NONE {
             *data = self.claim(block)?;
@@ -80,7 +80,7 @@ impl<L: Observer> BlockIo<'_, L> {
         Some(*data)
     }
 
-    /// Erases a block in which nothing is valid any more.
+    /// Erases a block without valid data.
     pub fn release(&mut self, block: BlockId) {
         self.core.tables.unlist(block);
         self.nand.begin_collecting(block);
@@ -106,9 +106,9 @@ impl<L: Observer> BlockIo<'_, L> {
         self.log.gc_finished(&GcFinished { block, valid, at });
     }
 
-    /// Brings all that is valid of a logical block into one block: into `log` where its pages are in their places, else into a fresh
-    /// one. `data` and `log` may be [`BlockId::NONE`]; `data` is the new data block then, [`BlockId::NONE`] where nothing is valid.
-    /// Returns the kind of merge; `None` if no block is free.
+    /// Merges all valid data of a logical block into one block: into `log` if its pages are at their own offsets, otherwise into a fresh
+    /// block. `data` and `log` may be [`BlockId::NONE`]. Afterwards `data` is the new data block, or [`BlockId::NONE`] if there is no valid
+    /// data. Returns the kind of merge; `None` if no block is free.
     pub fn merge_blocks(&mut self, logical_block: u32, data: &mut BlockId, log: BlockId) -> Option<Merge> {
         let begun = if log == BlockId::NONE { *data } else { log };
         let valid = if begun == BlockId::NONE { 0 } else { self.merge_begins(begun) };
@@ -144,7 +144,7 @@ impl<L: Observer> BlockIo<'_, L> {
         Some(kind)
     }
 
-    /// Whether the block holds the beginning of the logical block, every page in its place, and nothing else.
+    /// Whether the block holds a prefix of the logical block, every page at its own offset, and nothing else.
     fn is_in_place(&self, logical_block: u32, block: BlockId) -> bool {
         let (geometry, shift) = (&self.core.geometry, self.layout.page_shift);
         let mut inside = 0;
@@ -160,19 +160,19 @@ impl<L: Observer> BlockIo<'_, L> {
         inside == self.valid(block)
     }
 
-    /// Units of a logical page that the device has.
+    /// The units of a logical page that exist on the device.
     pub fn units_of_page(&self, logical: u32) -> impl Iterator<Item = Lpn> + use<L> {
         let shift = self.layout.page_shift;
         let first = logical << shift;
         (first..(first + (1 << shift)).min(self.core.geometry.logical_units)).map(Lpn)
     }
 
-    /// Where anything of a logical page is valid.
+    /// The location of any valid unit of a logical page; `None` if there is none.
     pub fn place_of_page(&self, logical: u32) -> Option<Ppn> {
         self.units_of_page(logical).find_map(|unit| self.core.lookup(unit))
     }
 
-    /// The units of a logical page once a command has written `span` of it.
+    /// The units of a logical page after a command wrote `span`.
     pub fn page_units(&self, logical: u32, span: Option<Span>, command: Option<u64>) -> PageUnits {
         let unit_sectors = self.core.geometry.unit_sectors;
         let unit = |lpn| {
@@ -183,7 +183,7 @@ impl<L: Observer> BlockIo<'_, L> {
         self.units_of_page(logical).map(unit).filter(held).collect()
     }
 
-    /// Copies a logical page, of which something is valid at `ppn`. Pages left out before its new place stay empty.
+    /// Copies a logical page, of which a unit is valid at `ppn`. Pages that are skipped before its new location stay empty.
     pub fn copy_page(&mut self, (block, page): Place, ppn: Ppn, logical: u32) {
         let from = self.core.geometry.block_of(ppn);
         let mut copies = self.nand.copies(from, (block, page), self.ready);

@@ -1,22 +1,22 @@
-//! Which page maps of logical blocks are in memory: the ones used last.
+//! The page maps of logical blocks that are in memory: those used last.
 
 use crate::lru::Lru;
 
 /// Numbers of the maps in memory.
 #[derive(Clone, Debug)]
 pub(super) struct MapCache {
-    /// How many fit; 0 = all.
+    /// Capacity in maps; 0 = all maps.
     most: u32,
     maps: Lru,
 }
 
 impl MapCache {
-    /// Room for `most` of this many maps.
+    /// A cache of at most `most` of this number of maps.
     pub fn new(most: u32, maps: u32) -> Self {
         Self { most, maps: Lru::new(if most > 0 { maps as usize } else { 0 }, most as usize) }
     }
 
-    /// How many maps are in memory at once; 0 = all.
+    /// Capacity in maps; 0 = all maps.
     pub fn most(&self) -> u32 {
         self.most
     }
@@ -26,7 +26,7 @@ impl MapCache {
         self.most == 0
     }
 
-    /// Uses a map; false if it has to be read first.
+    /// Uses a map; returns false if it has to be read first.
     pub fn touch(&mut self, map: u32) -> bool {
         if self.maps.touch(map) {
             return true;
@@ -38,7 +38,7 @@ impl MapCache {
         false
     }
 
-    /// Nothing is in memory any more.
+    /// Removes all maps from memory.
     pub fn clear(&mut self) {
         self.maps.clear();
     }

@@ -1,9 +1,9 @@
-//! Block-mapped schemes: a logical block has a data block of its own, and what is overwritten goes to log blocks until the
-//! two are merged. A scheme is one file here: it says where the next version of a page goes and when to merge.
+//! Block-mapped schemes: each logical block has a data block, and overwritten pages are written to log blocks until both are merged. A
+//! scheme is one file here; it decides where the next version of a page is written and when to merge.
 //!
-//! A page is always written whole: what the host leaves of it is read first, so that the valid part of a logical page lies
-//! in one physical page. Consecutive pages go round the planes, clustered ones as one, and each plane runs the scheme for itself over
-//! its share: a logical block is made of pages of one plane.
+//! A page is always written completely: the part that the host does not write is read first, so that all valid data of a logical page is in
+//! one physical page. Consecutive pages use the planes in turn (clustered planes count as one), and each plane runs the scheme on its own
+//! share: a logical block consists of pages of one plane.
 
 mod bast;
 mod block;
@@ -34,7 +34,7 @@ const LOG_BLOCKS: PolicySetting = PolicySetting {
     range: (1, 1 << 16),
 };
 
-/// Page maps in memory.
+/// Number of page maps in memory.
 const CACHED_MAPS: PolicySetting = PolicySetting {
     key: "cached_maps",
     about: "Logical blocks (superblocks) of a plane whose page map is in memory at once; that of another is read from the flash first. 0 = all.",
@@ -42,10 +42,10 @@ const CACHED_MAPS: PolicySetting = PolicySetting {
     range: (0, 1 << 12),
 };
 
-/// The layout of logical pages in logical blocks, and the planes of these.
+/// The assignment of logical pages to logical blocks and planes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Layout {
-    /// Pages in a block.
+    /// Logical blocks of a plane, and of all planes.
     pub pages: u32,
     /// Logical blocks of a plane, and of all.
     pub rows: u32,
@@ -70,13 +70,13 @@ impl Layout {
         }
     }
 
-    /// Logical block of a logical page and the page's place in it.
+    /// Logical block of a logical page, and the offset of the page in it.
     fn split(self, logical: u32) -> (u32, u32) {
         let in_plane = logical / self.planes;
         (in_plane / self.pages * self.planes + logical % self.planes, in_plane % self.pages)
     }
 
-    /// Logical page at a place in a logical block.
+    /// Logical page at an offset in a logical block.
     fn page(self, block: u32, offset: u32) -> u32 {
         (self.row(block) * self.pages + offset) * self.planes + block % self.planes
     }
@@ -87,63 +87,62 @@ impl Layout {
     }
 }
 
-/// Log blocks of a plane; one where the scheme has no setting for them.
+/// Log blocks of a plane; 1 if the scheme has no setting for them.
 pub(crate) fn logs(settings: &Settings) -> u32 {
     let kind = KINDS.iter().find(|kind| kind.name == settings.mapping.scheme);
     let own = kind.and_then(|kind| kind.settings.iter().find(|setting| setting.key == LOG_BLOCKS.key));
     own.map_or(1, |setting| setting.count(&settings.mapping.options))
 }
 
-/// Logical blocks that each plane has to hold.
+/// Number of logical blocks that each plane has to hold.
 pub(crate) fn rows(geometry: &Geometry) -> u32 {
     let group = &geometry.groups[0];
     let pages = geometry.logical_units.div_ceil(group.units_per_page());
     pages.div_ceil(geometry.planes).div_ceil(group.pages_per_block)
 }
 
-/// The place of a page: block and page.
+/// The location of a page: block and page.
 pub(crate) type Place = (BlockId, u32);
 
-/// A block-mapped scheme, as far as it does nothing to the flash.
+/// The part of a block-mapped scheme that does not access the flash.
 pub(crate) trait Scheme {
-    /// Bytes of memory that its tables take in the device, where this many page maps are in memory; 0 = all.
+    /// Bytes of RAM for its tables in the device, with this number of page maps in memory; 0 = all.
     fn ram_bytes(&self, layout: Layout, maps: u32) -> u64;
-    /// Number of the page map that covers a row of logical blocks, one in each plane.
+    /// Number of the page map for a row of logical blocks, one in each plane.
     fn map_of(&self, row: u32) -> u32 {
         row
     }
     /// Its state as words, for an image.
     fn words(&self) -> Vec<u32>;
-    /// Takes up such a state; `None` if it is not one.
+    /// Restores the state from an image; `None` if the words are not valid.
     fn restore(&mut self, layout: Layout, words: &mut dyn Iterator<Item = u32>) -> Option<()>;
-    /// Every block it holds, with the plane it belongs to.
+    /// All blocks of the scheme, each with its plane.
     fn holds(&self, layout: Layout) -> Vec<Held>;
 }
 
-/// A block that a scheme holds, and what may be in it.
+/// A block of a scheme, and the data that it may hold.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Held {
     pub block: BlockId,
-    /// A number that its plane has in striping order.
+    /// Any position of its plane in the striping order, which repeats.
     pub stripe: u32,
-    /// Rows of the logical blocks whose pages it may hold.
+    /// Rows `from..to` of the logical blocks whose pages it may hold.
     pub from: u32,
     pub to: u32,
-    /// Whether page `n` holds nothing but page `n` of the logical block.
+    /// Whether page `n` holds only page `n` of the logical block.
     pub in_place: bool,
 }
 
-/// A block-mapped scheme at work.
+/// The part of a block-mapped scheme that accesses the flash.
 pub(crate) trait Placement: Scheme {
-    /// The block and page for the next version of a logical page, after all that has to be merged for it; `None` if there is no
-    /// block left.
+    /// The block and page for the next version of a logical page, after all merges that are necessary for it; `None` if no block is left.
     fn place<L: Observer>(&mut self, io: &mut BlockIo<'_, L>, logical: u32) -> Option<Place>;
 }
 
 /// The registry: each scheme is a file here and an entry in the list below.
 macro_rules! schemes {
     ($($name:ident),+) => {
-        /// Every block-mapped scheme.
+        /// All block-mapped schemes.
         pub(super) static KINDS: &[PolicyKind] = &[$($name::KIND),+];
 
 #[derive(Clone)]
@@ -152,7 +151,7 @@ macro_rules! schemes {
         }
 
         impl Any {
-            /// The scheme of the settings; `None` if that does not map blocks.
+            /// The scheme of the settings; `None` if it is not block-mapped.
             fn new(settings: &Settings, layout: Layout) -> Option<Self> {
                 let (name, options) = (settings.mapping.scheme.as_str(), &settings.mapping.options);
                 $(if name == $name::KIND.name {
@@ -184,7 +183,7 @@ macro_rules! schemes {
 
 schemes!(Block, Bast, Fast, Superblock);
 
-/// A scheme with what all of them share.
+/// A scheme with the state that all schemes share.
 #[derive(Clone)]
 pub(crate) struct Blocks {
     layout: Layout,
@@ -193,7 +192,7 @@ pub(crate) struct Blocks {
 }
 
 impl Blocks {
-    /// The block-mapped scheme of the settings; `None` if they have another kind.
+    /// The block-mapped scheme of the settings; `None` if they name another kind.
     pub fn new(settings: &Settings, geometry: &Geometry) -> Option<Self> {
         let layout = Layout::new(settings, geometry);
         let cache = MapCache::new(CACHED_MAPS.count(&settings.mapping.options), layout.rows);
@@ -206,22 +205,22 @@ impl Blocks {
         self.scheme.tables().words()
     }
 
-    /// Takes up such a state; `None` if it is not one.
+    /// Restores the state from an image; `None` if the words are not valid.
     pub fn restore(&mut self, words: &mut dyn Iterator<Item = u32>) -> Option<()> {
         self.scheme.tables_mut().restore(self.layout, words)
     }
 
-    /// Bytes of memory that the map takes in the device.
+    /// Bytes of RAM that the map needs in the device.
     pub fn ram_bytes(&self) -> u64 {
         self.scheme.tables().ram_bytes(self.layout, self.cache.most())
     }
 
-    /// Forgets which maps were in memory.
+    /// Forgets all page maps in memory.
     pub fn power_cycle(&mut self) {
         self.cache.clear();
     }
 
-    /// The first thing in which scheme and flash disagree.
+    /// The first contradiction between the scheme and the flash.
     pub fn fault(&self, core: &Core, nand: &Nand) -> Option<String> {
         let held = self.scheme.tables().holds(self.layout);
         let mut by_block = vec![None; nand.block_count()];
@@ -261,7 +260,7 @@ fn number(BlockId(block): BlockId) -> u32 {
     block
 }
 
-/// The words of a list with its length in front.
+/// The words of a list, with its length before them.
 fn list(words: impl ExactSizeIterator<Item = u32>) -> impl Iterator<Item = u32> {
     std::iter::once(words.len() as u32).chain(words)
 }
@@ -276,7 +275,7 @@ fn read_list(words: &mut dyn Iterator<Item = u32>, most: usize) -> Option<Vec<u3
     (out.len() == count).then_some(out)
 }
 
-/// Fills a table of fixed size.
+/// Reads a table of fixed size.
 fn read_table(words: &mut dyn Iterator<Item = u32>, table: &mut [BlockId]) -> Option<()> {
     for entry in table {
         *entry = BlockId(words.next()?);
@@ -284,7 +283,7 @@ fn read_table(words: &mut dyn Iterator<Item = u32>, table: &mut [BlockId]) -> Op
     Some(())
 }
 
-/// The data blocks of a table, as held blocks.
+/// The data blocks of a table as [`Held`] blocks.
 fn data_blocks(layout: Layout, table: &[BlockId]) -> impl Iterator<Item = Held> {
     table.iter().enumerate().filter(|(_, block)| **block != BlockId::NONE).map(move |(logical, block)| {
         let from = layout.row(logical as u32);

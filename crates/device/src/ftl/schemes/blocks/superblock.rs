@@ -1,10 +1,10 @@
-//! Superblocks: neighbouring logical blocks share their data and log blocks, with a page map among them (Kang, Jo, Kim and Lee, "A
-//! superblock-based flash translation layer for NAND flash memory", EMSOFT 2006).
+//! Superblocks: neighbouring logical blocks share data and log blocks, with a common page map (Kang, Jo, Kim and Lee, "A superblock-based
+//! flash translation layer for NAND flash memory", EMSOFT 2006).
 //!
-//! Inside a superblock pages go wherever there is room, the host's and those that are moved to blocks of their own. A superblock that has used up its log blocks collects the block with the
-//! fewest valid pages; where the log blocks of the plane are used up, the superblock written longest ago gives its own back.
-//! As merges are counted: switch, a block without valid pages is erased; partial, a block is collected for its own superblock; full, for
-//! another one.
+//! Inside a superblock a page may be in any block. Pages of the host and pages that are moved are written to different blocks. A superblock
+//! that has used all of its log blocks collects its block with the fewest valid pages. If all log blocks of the plane are used, the
+//! superblock that was written longest ago gives up its own. Merges are counted as follows: switch, a block without valid pages is erased;
+//! partial, a block is collected for its own superblock; full, for another one.
 
 use super::io::BlockIo;
 use super::{CACHED_MAPS, Held, LOG_BLOCKS, Layout, Place, Placement, Scheme, list, number, read_list};
@@ -30,7 +30,7 @@ const MOST_LOG_BLOCKS: PolicySetting = PolicySetting {
 #[derive(Clone, Debug)]
 struct Group {
     blocks: Vec<BlockId>,
-    /// The block that the host's pages go to, and the one for pages that are moved.
+    /// The block for pages of the host, and the one for pages that are moved.
     host: BlockId,
     moved: BlockId,
 }
@@ -39,10 +39,10 @@ struct Group {
 #[derive(Clone)]
 pub(crate) struct Superblock {
     groups: Vec<Group>,
-    /// Logical blocks in a superblock, and most log blocks of one.
+    /// Logical blocks in a superblock, and maximum number of log blocks of one.
     size: u32,
     most_logs: u32,
-    /// By plane: superblocks with log blocks, by the time of their last write; counted inside the plane.
+    /// By plane: superblocks with log blocks, in the order of their last write; numbered inside the plane.
     used: Vec<Lru>,
     planes: u32,
     /// By plane: log blocks in use.
@@ -72,18 +72,18 @@ impl Superblock {
         }
     }
 
-    /// Logical blocks of a superblock.
+    /// Number of logical blocks of a superblock; the last superblock of a plane may have fewer.
     fn own(&self, layout: Layout, number: u32) -> u32 {
         self.size.min(layout.rows - number / layout.planes * self.size)
     }
 
-    /// Log blocks of a superblock: those beyond its logical blocks.
+    /// Number of log blocks of a superblock: its blocks beyond the number of its logical blocks.
     fn logs_of(&self, layout: Layout, number: u32) -> u32 {
         let own = self.own(layout, number);
         (self.groups[number as usize].blocks.len() as u32).saturating_sub(own)
     }
 
-    /// Gives a superblock one more block.
+    /// Adds a free block to a superblock.
     fn add<L: Observer>(&mut self, io: &mut BlockIo<'_, L>, number: u32) -> Option<BlockId> {
         let block = io.claim(number)?;
         let before = self.logs_of(io.layout, number);
@@ -98,7 +98,7 @@ impl Superblock {
         Some(block)
     }
 
-    /// Takes a block without valid data away from a superblock, and erases it.
+    /// Removes a block without valid data from a superblock, and erases it.
     fn remove<L: Observer>(&mut self, io: &mut BlockIo<'_, L>, number: u32, block: BlockId) {
         let before = self.logs_of(io.layout, number);
         let group = &mut self.groups[number as usize];
@@ -119,10 +119,10 @@ impl Superblock {
         io.release(block);
     }
 
-    /// Moves all that is valid out of the block with the fewest valid pages, and erases it.
+    /// Moves all valid data out of the block with the fewest valid pages, and erases the block.
     fn collect<L: Observer>(&mut self, io: &mut BlockIo<'_, L>, number: u32, merge: Merge) -> Option<()> {
         let group = &self.groups[number as usize];
-        // A superblock that gives its log blocks back gives the half-written one of the host as well.
+        // A superblock that gives up its log blocks also gives up the partly written block of the host.
         let useful = |block: BlockId| {
             let given_up = merge == Merge::Full && block == group.host;
             !io.has_room(block) || io.valid(block) == 0 || given_up
@@ -150,7 +150,7 @@ impl Superblock {
         Some(())
     }
 
-    /// Whether a block of the superblock has nothing valid in it.
+    /// Whether a full block of the superblock has no valid data.
     fn has_dead<L: Observer>(&self, io: &BlockIo<'_, L>, number: u32) -> bool {
         self.groups[number as usize].blocks.iter().any(|block| io.valid(*block) == 0 && !io.has_room(*block))
     }
@@ -177,7 +177,7 @@ impl Placement for Superblock {
             }
             let moved = self.groups[number as usize].moved;
             if moved != BlockId::NONE && io.valid(moved) == 0 {
-                // Nothing that was moved is left in it.
+                // It holds no valid pages that were moved, so the host may use it.
                 self.groups[number as usize].host = moved;
                 self.groups[number as usize].moved = BlockId::NONE;
                 continue;
@@ -205,7 +205,7 @@ impl Placement for Superblock {
 
 impl Scheme for Superblock {
     fn ram_bytes(&self, layout: Layout, maps: u32) -> u64 {
-        // A block number for each block of a superblock, and the page maps that are there; the others stand in spare areas.
+        // A block number for each block of a superblock, and the page maps that are in memory; the others are in spare areas.
         let planes = u64::from(layout.planes);
         let all = layout.rows.div_ceil(self.size);
         let mapped = if maps == 0 { all } else { maps.min(all) };

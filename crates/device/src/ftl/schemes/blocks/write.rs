@@ -1,4 +1,4 @@
-//! Writes of a block-mapped device: page by page, each where the scheme says.
+//! Writes of a block-mapped device: page by page, each to the location that the scheme chooses.
 
 use emmclab_base::Nanos;
 
@@ -12,11 +12,11 @@ use crate::ftl::span::Span;
 use crate::ids::Lpn;
 use crate::nand::Nand;
 
-/// Bytes of a page's entry in a page map.
+/// Size of a page's entry in a page map, in bytes.
 const ENTRY_BYTES: u32 = 4;
 
 impl Blocks {
-    /// Reads the page maps of the units that are not in memory.
+    /// Reads the page maps of these units that are not in memory.
     pub fn fetch_maps<L: Observer>(
         &mut self,
         core: &mut Core,
@@ -41,7 +41,7 @@ impl Blocks {
             let plane = core.geometry.striped(map);
             let page_bytes = core.geometry.groups[0].page_bytes;
             let bytes = (self.layout.pages * ENTRY_BYTES).next_multiple_of(512).min(page_bytes);
-            // The blocks of the map itself are not part of the model; their pages lie in the same plane.
+            // The blocks of the map itself are not part of the model; their pages are assumed to be in the same plane.
             let op = Core::read_unplaced(nand, (plane, 0), request.ready, bytes, Cause::Map, log);
             request.look_up(&op);
             missed = true;
@@ -75,8 +75,8 @@ impl Blocks {
 }
 
 impl<L: Observer> BlockIo<'_, L> {
-    /// Programs the host's part of a logical page with what it leaves of the old. Returns the waits for it, when its first
-    /// operation began and when it was complete.
+    /// Programs the part of a logical page that the host writes, together with the rest of its old data. Returns the waits, the begin of
+    /// the first operation, and the completion.
     fn program_page(
         &mut self,
         (block, page): Place,
@@ -100,7 +100,7 @@ impl<L: Observer> BlockIo<'_, L> {
         let (mut at, mut waits, mut begin) = (self.ready, LatencyBreakdown::default(), None);
         if let Some((lpn, ppn)) = old {
             self.log.part_overwritten(&PartOverwritten { lpn });
-            // With copy-back the page register keeps the old data and takes the new part over the bus.
+            // With copy-back, the page register holds the old data and receives the new part over the bus.
             let out = if self.nand.copies_back() { 0 } else { kept };
             let op = self.core.read_page(self.nand, ppn, at, out, Cause::ReadModifyWrite, self.log);
             (at, waits, begin) = (op.end, LatencyBreakdown::of(&op, self.ready, op.end), Some(op.begin));

@@ -1,6 +1,6 @@
-//! What a map on the flash has in memory: the interface of the cache policies, and their registry.
+//! The cached part of a map on the flash: the interface of the cache policies, and their registry.
 //!
-//! [`Demand`](super::Demand) reads and writes pages of the map; a cache policy decides which entries are in memory, in which form, and what
+//! [`Demand`](super::Demand) reads and writes pages of the map. A cache policy decides which entries are cached, in which form, and what
 //! has to be written back first. A policy is one file and one entry in [`POLICIES`].
 
 use crate::ftl::core::Core;
@@ -8,19 +8,19 @@ use crate::geometry::Geometry;
 use crate::ids::{Lpn, PlaneId};
 use emmclab_settings::{PolicyKind, PolicySetting, Settings};
 
-/// Every policy.
+/// All cache policies.
 pub(super) const POLICIES: [Policy; 4] =
     [super::dftl::POLICY, super::tpftl::POLICY, super::leaftl::POLICY, super::rqftl::POLICY];
 
-/// A cache policy in the registry: a scheme of its own in the settings.
+/// A cache policy in the registry; in the settings it is a mapping scheme.
 pub(super) struct Policy {
     pub kind: PolicyKind,
-    /// Bytes of the map on the flash for a unit, at most.
+    /// Maximum bytes of the map on the flash for each unit.
     pub flash_bytes: u32,
     pub make: fn(&Settings, &Geometry, Layout) -> Box<dyn MapCache>,
 }
 
-/// Pages of the map that the host of a UFS holds.
+/// Number of pages of the map that the host of a UFS caches.
 pub(crate) const HPB_PAGES: PolicySetting = PolicySetting {
     key: "hpb_pages",
     about: "Pages of the map that the host of a UFS holds (HPB), so that reads bring their entries along; 0 = no HPB.",
@@ -44,7 +44,7 @@ pub const LOOKUP_NJ: PolicySetting = PolicySetting {
     range: (0, 1_000_000),
 };
 
-/// Memory of the policies whose entries differ in size.
+/// Memory for the policies whose entries have different sizes.
 pub(super) const CACHE_KB: PolicySetting = PolicySetting {
     key: "map_cache_kb",
     about: "Memory for entries of the map in KB, in the form in which the scheme keeps them.",
@@ -52,34 +52,34 @@ pub(super) const CACHE_KB: PolicySetting = PolicySetting {
     range: (4, 1 << 21),
 };
 
-/// How the map is cut into pages.
+/// The division of the map into pages.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Layout {
     /// Units of the host.
     pub units: u32,
-    /// Logarithm of the units whose entries are in one page of the map.
+    /// Base-2 logarithm of the units whose entries are in one page of the map.
     shift: u32,
 }
 
 impl Layout {
-    /// A map with the entries of `per_page` units in each page: a power of two, as pages and entries are.
+    /// A map with the entries of `per_page` units in each page. This is a power of two, because the sizes of pages and entries are.
     pub fn new(units: u32, per_page: u32) -> Self {
         debug_assert!(per_page.is_power_of_two());
         Self { units, shift: per_page.trailing_zeros() }
     }
 
-    /// Units whose entries are in one page of the map.
+    /// Number of units whose entries are in one page of the map.
     pub fn per_page(self) -> u32 {
         1 << self.shift
     }
 
-    /// Page of the map with the entry of a unit.
+    /// The page of the map with the entry of a unit.
     #[inline]
     pub fn page(self, unit: Lpn) -> u32 {
         unit.0 >> self.shift
     }
 
-    /// Units of a page of the map.
+    /// The units with entries in a page of the map.
     #[inline]
     pub fn units_of(self, page: u32) -> std::ops::Range<u32> {
         let first = page << self.shift;
@@ -91,34 +91,34 @@ impl Layout {
     }
 }
 
-/// An entry that is needed and not in memory.
+/// An entry that is needed and not cached.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Wanted {
     pub unit: Lpn,
-    /// Units of the request from this one on.
+    /// Number of units of the request from this one on.
     pub rest: u32,
 }
 
-/// The page that a read goes to in vain, because an approximate segment predicted it.
+/// The page that is read in vain, because an approximate segment predicted it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct WrongPage {
-    /// Number of the page, as [`Places::page`](super::places::Places::page) counts them.
+    /// Number of the page, as defined by [`Places::page`](super::places::Places::page).
     pub page: u32,
     pub plane: PlaneId,
 }
 
-/// What a policy says of its memory, beyond its size.
+/// Figures of the cached part of a map, besides its configured size.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MapFigures {
-    /// Bytes that the entries in memory take.
+    /// Bytes of the cached entries.
     pub cached_bytes: u64,
-    /// Learned segments, or runs, of the map as far as the policy has made them.
+    /// Number of learned segments or runs of the map, as far as the policy has created them.
     pub segments: u64,
-    /// Units whose places these give.
+    /// Number of units whose locations these describe.
     pub segment_units: u64,
 }
 
-/// Pages of the map with entries that changed outside of memory, which have to be rewritten.
+/// Pages of the map with changed entries that are not cached; these pages have to be rewritten.
 #[derive(Clone, Debug)]
 pub(super) struct Stale {
     pages: Vec<u32>,
@@ -137,12 +137,12 @@ impl Stale {
         }
     }
 
-    /// The page was rewritten.
+    /// Marks a page as rewritten.
     pub fn remove(&mut self, page: u32) {
         self.is_stale[page as usize] = false;
     }
 
-    /// One that has to be rewritten; it stays stale until it was.
+    /// Removes and returns a page that has to be rewritten. It counts as stale until [`Stale::remove`].
     pub fn pop(&mut self) -> Option<u32> {
         while let Some(page) = self.pages.pop() {
             if self.is_stale[page as usize] {
@@ -152,41 +152,42 @@ impl Stale {
         None
     }
 
-    /// Pages of the map.
+    /// Number of pages of the map.
     pub fn all(&self) -> usize {
         self.is_stale.len()
     }
 }
 
-/// The part of the map in memory. The places themselves are in the core's tables, which `core` shows: a policy keeps which of them are
-/// in memory, and what it says of them.
+/// The cached part of the map. The locations themselves are in the core's tables, which are available through `core`. A policy only tracks
+/// which of them are cached, and their state.
 pub(super) trait MapCache: Send + Sync {
-    /// Looks up the entries of consecutive units, from `unit` on, until one is not in memory; returns how many were, at most `most`. With
-    /// `changes` the host is about to change them.
+    /// Looks up the entries of consecutive units from `unit` on until one is not cached; returns how many were, at most `most`. With
+    /// `changes`, the host is about to change them.
     fn touch(&mut self, unit: Lpn, most: u32, changes: bool) -> u32;
 
-    /// Makes room for an entry that is wanted and what comes with it, or, without one, for what has grown. Returns a page of the map that
-    /// has to be written first, after which it is asked again; `None` if there is room.
+    /// Makes room for the entry `wanted` and those loaded with it; with `None`, for entries that have grown. Returns a page of the map that
+    /// has to be written first, after which this is called again; `None` if there is room.
     fn make_room(&mut self, core: &Core, wanted: Option<Wanted>) -> Option<u32>;
 
-    /// Takes up the entry of a unit from its page, for which there is room; returns how many others came along.
+    /// Loads the entry of a unit, for which there is room, from its page; returns how many other entries were loaded along.
     fn load(&mut self, core: &Core, wanted: Wanted, changes: bool) -> u32;
 
-    /// Entries changed by collection or discards, in any order; pages whose entries are not in memory have to be rewritten.
+    /// Updates entries that collection or discards changed, in any order; adds pages whose entries are not cached to `stale`.
     fn changed(&mut self, core: &Core, units: &mut Vec<Lpn>, stale: &mut Stale);
 
-    /// The host has written units that were looked up. Entries by unit have nothing to do: they were marked before.
+    /// Updates the entries of units that the host has written after they were looked up. Policies with one entry per unit have nothing to
+    /// do: they have already marked the entries.
     fn wrote(&mut self, core: &Core, units: (Lpn, u32), stale: &mut Stale);
 
-    /// A page of the map was written with every change.
+    /// Marks the entries of a page as clean, after the page was written with every change.
     fn written(&mut self, core: &Core, page: u32);
 
-    /// Whether entries may lead to another page than that of their unit.
+    /// Whether entries may point to another page than that of their unit.
     fn may_mislead(&self) -> bool {
         false
     }
 
-    /// The page that a read of a unit goes to first where its entry leads to another than that of the unit.
+    /// The page that a read of a unit reads first, if the entry points to another page than that of the unit.
     fn wrong_page(&self, _core: &Core, _unit: Lpn) -> Option<WrongPage> {
         None
     }
@@ -200,14 +201,14 @@ pub(super) trait MapCache: Send + Sync {
     /// The state as words, for an image.
     fn words(&self) -> Vec<u32>;
 
-    /// Takes up such a state; `None` if it is not one.
+    /// Restores the state from an image; `None` if the words are not valid.
     fn restore(&mut self, words: &mut dyn Iterator<Item = u32>) -> Option<()>;
 
-    /// The first thing in which it contradicts the tables.
+    /// The first contradiction to the tables.
     fn fault(&self, _core: &Core) -> Option<String> {
         None
     }
 
-    /// A copy, behind a pointer of its own.
+    /// A boxed copy.
     fn copy(&self) -> Box<dyn MapCache>;
 }

@@ -1,6 +1,6 @@
-//! DFTL: the entries used last are in memory, one by one (Gupta, Kim and Urgaonkar, "DFTL: a flash translation layer employing
-//! demand-based selective caching of page-level address mappings", ASPLOS 2009). The cached mapping table (CMT) keeps entries by the
-//! time of their last use, and which of them changed.
+//! DFTL: the most recently used entries are cached one by one (Gupta, Kim and Urgaonkar, "DFTL: a flash translation layer employing
+//! demand-based selective caching of page-level address mappings", ASPLOS 2009). The cached mapping table (CMT) has the entries in the
+//! order of their last use, and which of them are dirty.
 
 use super::cache::{HPB_PAGES, LOOKUP_NJ, LOOKUP_NS, Layout, MapCache, MapFigures, Policy, Stale, Wanted};
 use crate::bit_set::BitSet;
@@ -31,13 +31,13 @@ const CACHED_ENTRIES: PolicySetting = PolicySetting {
 /// Bytes of an entry in memory: logical and physical address.
 const CACHED_BYTES: u64 = 8;
 
-/// Entries of at most `most` units.
+/// Cached entries of at most `most` units.
 #[derive(Clone, Debug)]
 struct MappingCache {
     layout: Layout,
     most: u32,
     entries: Lru,
-    /// Units whose entries differ from those on the flash.
+    /// Units whose entries differ from those on the flash (dirty).
     changed: BitSet,
 }
 
@@ -62,7 +62,7 @@ impl MapCache for MappingCache {
         there
     }
 
-    /// Gives up the entry used longest ago; a changed one is written back.
+    /// Evicts the least recently used entry; a dirty one is written back.
     fn make_room(&mut self, _: &Core, wanted: Option<Wanted>) -> Option<u32> {
         if wanted.is_none() || self.entries.len() < self.most as usize {
             return None;
@@ -105,7 +105,7 @@ impl MapCache for MappingCache {
         MapFigures { cached_bytes: self.entries.len() as u64 * CACHED_BYTES, ..MapFigures::default() }
     }
 
-    /// The entries from the one used longest ago on, each as unit and whether it changed, with their count in front.
+    /// The number of entries, then the entries from the least recently used one on, each as unit and whether it is dirty.
     fn words(&self) -> Vec<u32> {
         let mut out = vec![self.entries.len() as u32];
         for unit in self.entries.iter() {

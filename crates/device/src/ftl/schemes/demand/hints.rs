@@ -1,25 +1,25 @@
-//! Hints of the host (HPB, JESD220-3): copies of pages of the map in the host's memory. A read that the host has an entry for brings it
-//! along, and the map need not be read. The device has the host take a page whenever it reads one of the map, and tells an entry that is
-//! out of date by what changed since.
+//! Hints of the host (HPB, JESD220-3): the host caches pages of the map in its memory. A read sends the host's entry along, so that the map
+//! need not be read. Whenever the device reads a page of the map, the host caches this page too. The device recognises outdated entries,
+//! because it tracks changes since.
 
 use rustc_hash::FxHashMap;
 
 use crate::bit_set::BitSet;
 use crate::lru::Lru;
 
-/// Pages of the map that the host holds, by their last use.
+/// Pages of the map that the host caches, in the order of their last use.
 #[derive(Clone)]
 pub(super) struct Hints {
     pages: Lru,
     most: usize,
     /// Entries in a page.
     per_page: u32,
-    /// Entries that are out of date, for every page that the host holds.
+    /// Outdated entries of every page that the host caches.
     changed: FxHashMap<u32, BitSet>,
 }
 
 impl Hints {
-    /// For a host that holds this many of these pages; `None` if it holds none.
+    /// Hints of a host that caches at most `most` pages; `None` if that is 0.
     pub fn new(most: u32, per_page: u32, pages: usize) -> Option<Self> {
         let most = (most as usize).min(pages);
         (most > 0).then(|| Self {
@@ -30,13 +30,13 @@ impl Hints {
         })
     }
 
-    /// Whether the host brings the entry of a unit along, and it is up to date.
+    /// Whether the host sends the entry of a unit along and the entry is up to date.
     pub fn gives(&mut self, unit: u32) -> bool {
         let (page, entry) = self.place(unit);
         self.changed.get(&page).is_some_and(|changed| !changed.has(entry)) && self.pages.touch(page)
     }
 
-    /// The host takes a page of the map, as the device has just read it.
+    /// Records that the host caches a page of the map that the device has just read.
     pub fn take(&mut self, page: u32) {
         if self.pages.touch(page) {
             if let Some(changed) = self.changed.get_mut(&page) {
@@ -52,7 +52,7 @@ impl Hints {
         self.changed.insert(page, changed);
     }
 
-    /// The entry of a unit changes.
+    /// Records that the entry of a unit has changed.
     pub fn change(&mut self, unit: u32) {
         let (page, entry) = self.place(unit);
         if let Some(changed) = self.changed.get_mut(&page) {
@@ -60,13 +60,13 @@ impl Hints {
         }
     }
 
-    /// The host starts anew.
+    /// Forgets all pages when the host restarts.
     pub fn clear(&mut self) {
         self.pages.clear();
         self.changed.clear();
     }
 
-    /// The page of a unit's entry, and the number of the entry in it.
+    /// The page with the entry of a unit, and the index of the entry in it.
     fn place(&self, unit: u32) -> (u32, u32) {
         (unit / self.per_page, unit % self.per_page)
     }

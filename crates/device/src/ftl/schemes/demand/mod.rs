@@ -1,10 +1,10 @@
-//! A page map that lies on the flash, of which a part is in memory.
+//! A page map on the flash, of which a part is cached in memory.
 //!
-//! The map is cut into pages, which are written to blocks of their own and found through a directory in memory. An entry that is
-//! needed is read with its page; a changed one that has to make room is written back, and with it every other changed
-//! entry of its page. Collection changes entries in memory where they are, and rewrites the pages of the others. Pages of the map
-//! are units after those of the host: block counts, collection and wear treat both alike. What is in memory, and in which form, is
-//! the business of a [cache policy](cache).
+//! The map is divided into pages, which are written to blocks of their own and located through a directory in memory. An entry that is
+//! needed is read with its page. A dirty entry that is evicted is written back together with all other dirty entries of its page.
+//! Collection changes cached entries in memory, and rewrites the pages of the others. Pages of the map are units after those of the host,
+//! so block counts, collection and wear levelling treat both alike. A [cache policy](cache) decides which entries are cached, and in which
+//! form.
 
 mod cache;
 mod dftl;
@@ -34,12 +34,12 @@ use hints::Hints;
 pub(crate) use cache::HPB_PAGES;
 pub use cache::{LOOKUP_NJ, MapFigures};
 
-/// The schemes: one for each cache policy.
+/// The schemes, one for each cache policy.
 pub(super) fn kinds() -> impl Iterator<Item = PolicyKind> {
     POLICIES.iter().map(|policy| policy.kind)
 }
 
-/// Whether a scheme keeps its map on the flash.
+/// Whether a scheme stores its map on the flash.
 pub(crate) fn maps_on_demand(scheme: &str) -> bool {
     find(scheme).is_some()
 }
@@ -48,24 +48,24 @@ fn find(scheme: &str) -> Option<&'static Policy> {
     POLICIES.iter().find(|policy| policy.kind.name == scheme)
 }
 
-/// Bytes of an entry of the directory.
+/// Size of an entry of the directory in bytes.
 const DIRECTORY_BYTES: u64 = 4;
 
-/// Sectors of no host request.
+/// The span of a page without host data.
 const NO_SECTORS: Span = Span { first: 0, end: 0 };
 
-/// A map on demand.
+/// A map on the flash with a cache.
 pub(crate) struct Demand {
     cache: Box<dyn MapCache>,
-    /// Entries that the host holds.
+    /// Entries that the host caches (HPB).
     hints: Option<Hints>,
-    /// Whether entries may lead to another page than that of their unit.
+    /// Whether cached entries may point to another page than that of their unit.
     may_mislead: bool,
-    /// Units of the host; those of the map lie after them.
+    /// Division of the map into pages; the units of the map follow those of the host.
     layout: Layout,
     /// Map units in a page of the map.
     units: u32,
-    /// Group of the map's pages: the smallest.
+    /// Block group of the map's pages: the one with the smallest pages.
     group: u8,
     /// Time of a lookup.
     lookup: Nanos,
@@ -79,7 +79,7 @@ impl Clone for Demand {
 }
 
 impl Demand {
-    /// The map of a scheme; `None` if it keeps none on the flash.
+    /// The map of a scheme; `None` if the scheme does not store its map on the flash.
     pub fn new(settings: &Settings, geometry: &Geometry) -> Option<Self> {
         let policy = find(&settings.mapping.scheme)?;
         let group = geometry.by_size[geometry.by_size.len() - 1];
@@ -99,17 +99,17 @@ impl Demand {
         })
     }
 
-    /// Units that the map takes after those of the host.
+    /// Number of units of the map, which follow those of the host.
     pub fn map_units(&self) -> u32 {
         self.layout.pages() * self.units
     }
 
-    /// Bytes of memory: cached entries and the directory.
+    /// Bytes of RAM: cached entries and the directory.
     pub fn ram_bytes(&self) -> u64 {
         self.cache.ram_bytes() + u64::from(self.layout.pages()) * DIRECTORY_BYTES
     }
 
-    /// What is in memory.
+    /// The cached part of the map.
     pub fn figures(&self) -> MapFigures {
         self.cache.figures()
     }
@@ -119,12 +119,12 @@ impl Demand {
         self.cache.words()
     }
 
-    /// Takes up such entries; `None` if they are none.
+    /// Restores the cached entries from an image; `None` if the words are not valid.
     pub fn restore(&mut self, words: &mut dyn Iterator<Item = u32>) -> Option<()> {
         self.cache.restore(words)
     }
 
-    /// The first thing in which memory and tables contradict each other.
+    /// The first contradiction between the cache and the tables.
     pub fn fault(&self, core: &Core) -> Option<String> {
         self.cache.fault(core)
     }
@@ -147,7 +147,7 @@ impl Demand {
         }
     }
 
-    /// Brings the entries of units that are read into memory.
+    /// Loads the entries of units that are to be read into the cache.
     pub fn look_up_to_read<L: Observer>(
         &mut self,
         core: &mut Core,
@@ -160,7 +160,7 @@ impl Demand {
         self.settle(core, nand, request.ready, log);
     }
 
-    /// Takes up the entries that collection or discards changed.
+    /// Updates the entries that collection or discards changed.
     pub fn follow(&mut self, core: &mut Core) {
         let Some(changed) = core.changed_entries.as_mut().filter(|changed| !changed.is_empty()) else {
             return;
@@ -174,15 +174,15 @@ impl Demand {
         changed.retain(|unit| unit.0 < self.layout.units);
         self.cache.changed(core, &mut changed, &mut self.stale);
         changed.clear();
-        // Its memory is used again.
+        // The vector is reused for its memory.
         core.changed_entries = Some(changed);
     }
 
-    /// Rewrites the pages of the map that collection or discards left stale, and gives up what has grown out of memory; later commands
-    /// wait for it.
+    /// Rewrites the pages of the map that collection or discards made stale, and evicts entries if the cache has grown beyond its limit.
+    /// Later commands wait for these operations.
     pub fn settle<L: Observer>(&mut self, core: &mut Core, nand: &mut Nand, ready: Nanos, log: &mut L) {
         self.follow(core);
-        // Collection on the way makes pages stale again, but ever fewer; a device on which that does not end is full.
+        // Collection in between makes pages stale again, but fewer and fewer. A device on which this does not end is full.
         let mut patience = 16 * self.stale.all() + 16;
         while core.stop.is_none()
             && let Some(page) = self.cache.make_room(core, None).or_else(|| self.stale.pop())
@@ -196,7 +196,7 @@ impl Demand {
         }
     }
 
-    /// Looks units up, to be read or, where a span is given, to be written.
+    /// Looks up the entries of units that are to be read or, if `writes` is given, written.
     fn look_up<L: Observer>(
         &mut self,
         core: &mut Core,
@@ -209,7 +209,7 @@ impl Demand {
         let changes = writes.is_some();
         let mut fetched = Fetched::default();
         let mut wrong = Wrong::default();
-        // Whether there is nothing else to do for an entry than to find it.
+        // Whether a cached entry only has to be found, with no further action.
         let plain = self.hints.is_none() && !self.may_mislead;
         let (mut unit, end) = (first, first.plus(units));
         while unit < end {
@@ -220,7 +220,7 @@ impl Demand {
                     unit = unit.plus(1);
                     continue;
                 }
-                // The host may hold the next entry.
+                // The host may have the next entry, so only this one is looked up.
                 most = 1;
             }
             let found = self.cache.touch(unit, most, changes);
@@ -250,7 +250,7 @@ impl Demand {
         }
     }
 
-    /// Goes where the entry of a unit leads.
+    /// Uses the entry of a unit, which may point to a wrong page.
     #[inline]
     fn use_entry<L: Observer>(
         &mut self,
@@ -271,7 +271,7 @@ impl Demand {
         }
     }
 
-    /// Brings an entry into memory.
+    /// Loads an entry into the cache.
     fn fetch<L: Observer>(
         &mut self,
         core: &mut Core,
@@ -303,7 +303,7 @@ impl Demand {
         }
     }
 
-    /// Reads the page that the map leads to, where the unit is in another.
+    /// Reads the page that the map entry of a unit points to, if that is the wrong page.
     fn read_wrong_page<L: Observer>(
         &self,
         core: &Core,
@@ -326,19 +326,19 @@ impl Demand {
         }
     }
 
-    /// The host starts anew.
+    /// Restarts the device: the entries that the host caches are lost.
     pub fn power_cycle(&mut self) {
         if let Some(hints) = &mut self.hints {
             hints.clear();
         }
     }
 
-    /// Where a page of the map lies, among the units.
+    /// The first unit of a page of the map.
     fn home(&self, page: u32) -> Lpn {
         Lpn(self.layout.units + page * self.units)
     }
 
-    /// Writes a page of the map anew, with all changed entries; `None` if the device is full.
+    /// Rewrites a page of the map with all changed entries; `None` if the device is full.
     fn write_page<L: Observer>(
         &mut self,
         core: &mut Core,
@@ -354,7 +354,7 @@ impl Demand {
         }
         let request = PageRequest { ready: at, first, group: self.group };
         let place = core.allocate(nand, request, Stream::Map, log);
-        // Allocation may have collected, and changed more entries of this very page.
+        // Allocation may have collected and changed more entries of this page.
         self.follow(core);
         let Some(Place { group, block, .. }) = place else {
             core.stop_full();
@@ -372,25 +372,25 @@ impl Demand {
     }
 }
 
-/// The pages of the map that a request has read.
+/// The pages of the map that a request needed.
 #[derive(Default)]
 struct Fetched {
-    /// The latest page that it needed.
+    /// The last page that it needed.
     last: Option<u32>,
-    /// Whether one was on the flash to be read.
+    /// Whether any page had to be read from the flash.
     any: bool,
 }
 
-/// The pages that a request has read in vain.
+/// The wrong pages that a request has read.
 #[derive(Default)]
 struct Wrong {
-    /// The latest.
+    /// The last one.
     page: Option<u32>,
-    /// The one that ends last.
+    /// The read that ends last.
     last: Option<Operation>,
 }
 
-/// Whether a request has to read a unit. A write has to where it covers only a part of the unit.
+/// Whether a request has to read a unit. A write has to if it covers only a part of the unit.
 #[inline]
 fn reads(core: &Core, unit: Lpn, writes: Option<Span>) -> bool {
     let sectors = core.geometry.unit_sectors;

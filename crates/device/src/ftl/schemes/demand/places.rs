@@ -1,11 +1,11 @@
-//! Places of the flash numbered in the order in which striped writes fill them, so that data that was written in one go has consecutive
-//! numbers. A map that describes runs of places instead of single ones counts in these numbers.
+//! Numbers for the locations of the flash, in the order in which striped writes fill them. Data that is written sequentially therefore has
+//! consecutive numbers. A map that describes runs of locations uses these numbers.
 
 use crate::ftl::core::Core;
 use crate::geometry::Geometry;
 use crate::ids::{Lpn, PlaneId, Ppn};
 
-/// The number of a unit that holds no data.
+/// The number of a unit that is not mapped.
 pub(super) const NOWHERE: u32 = u32::MAX;
 
 /// The numbering of a device.
@@ -16,9 +16,9 @@ pub(super) struct Places {
     planes: Vec<PlaneId>,
     blocks_per_plane: u32,
     stride_shift: u32,
-    /// First block of each group in a plane, and the logarithm of the units in a page of it.
+    /// First block of each group in a plane, and the base-2 logarithm of the units in its pages.
     groups: Vec<(u32, u32)>,
-    /// Bits of a place within the smallest page.
+    /// Mask of the address bits inside the smallest page.
     within: u32,
 }
 
@@ -38,7 +38,7 @@ impl Places {
         }
     }
 
-    /// Number of a place; [`NOWHERE`] for none.
+    /// Number of a location; [`NOWHERE`] for `None`.
     #[inline]
     pub fn number(&self, ppn: Option<Ppn>) -> u32 {
         let Some(Ppn(ppn)) = ppn else { return NOWHERE };
@@ -50,7 +50,8 @@ impl Places {
         (page << shift) | (offset & ((1 << shift) - 1))
     }
 
-    /// The number of a unit's place, and how many units from it on, up to `end`, have the numbers that follow, or lie nowhere as it does.
+    /// The number of a unit's location, and how many units from it on, up to `end`, have consecutive numbers; or, if it is not mapped, are
+    /// not mapped either.
     pub fn run(&self, core: &Core, unit: u32, end: u32) -> (u32, u32) {
         let Some(first) = core.lookup(Lpn(unit)) else {
             let empty = (unit..end).take_while(|unit| core.lookup(Lpn(*unit)).is_none());
@@ -73,11 +74,12 @@ impl Places {
         (number, at - unit)
     }
 
-    /// Number of a place, counted up where it is the next one of the same page as the place `before`, which it becomes.
+    /// Number of a location. If it follows the location `before` in the same page, the number is one more; otherwise it is computed. Sets
+    /// `before` to this location.
     #[inline]
     pub fn next_number(&self, before: &mut Option<(Ppn, u32)>, ppn: Option<Ppn>) -> u32 {
         let Some(at) = ppn else { return NOWHERE };
-        // Every page begins at a multiple of the fewest units that one has.
+        // Every page begins at a multiple of the units in the smallest page.
         let number = match *before {
             Some((last, number)) if at.0 & self.within != 0 && last.0 + 1 == at.0 => number + 1,
             _ => self.number(ppn),
@@ -86,7 +88,8 @@ impl Places {
         number
     }
 
-    /// Number of a place, counted down where it is the one before the place `behind` in the same page, which it becomes.
+    /// Number of a location. If it precedes the location `behind` in the same page, the number is one less; otherwise it is computed. Sets
+    /// `behind` to this location.
     #[inline]
     pub fn previous_number(&self, behind: &mut (Ppn, u32), ppn: Ppn) -> u32 {
         let number = match *behind {
@@ -97,14 +100,14 @@ impl Places {
         number
     }
 
-    /// Number of the page that holds the place `number`, for pages of the same block group as that of `ppn`.
+    /// Number of the page with the location `number`, for pages of the same block group as that of `ppn`.
     #[inline]
     pub fn page(&self, number: u32, ppn: Ppn) -> u32 {
         let index = (ppn.0 >> self.stride_shift) % self.blocks_per_plane;
         number >> self.page_shift(index)
     }
 
-    /// Plane of such a page.
+    /// Plane of a page with this number.
     pub fn plane(&self, page: u32) -> PlaneId {
         self.planes[page as usize % self.planes.len()]
     }
@@ -140,7 +143,7 @@ mod tests {
             .map(|(at, page, unit)| places.number(ppn(at, page, unit)))
             .collect();
         assert_eq!(first, (0..first.len() as u32).collect::<Vec<_>>());
-        // Counted up or not, the numbers are the same.
+        // Incremental or not, the numbers are the same.
         let mut before = None;
         let all = (0..2).flat_map(|page| {
             (0..geometry.planes).flat_map(move |at| (0..units).map(move |unit| (at, page, unit)))
@@ -149,7 +152,7 @@ mod tests {
             all.map(|(at, page, unit)| places.next_number(&mut before, ppn(at, page, unit))).collect();
         assert_eq!(counted, first);
         assert_eq!(places.next_number(&mut before, ppn(0, 0, 1)), places.number(ppn(0, 0, 1)));
-        // Units at these places, the fifth and the sixth exchanged.
+        // Units at these locations, with units 5 and 6 exchanged.
         let mut core = crate::ftl::tests::core_of(&config);
         let mut lpns: Vec<u32> = (0..counted.len() as u32).collect();
         lpns.swap(5, 6);

@@ -86,7 +86,7 @@ struct Ranges {
     used: List,
     /// Runs by page of the map, in order of units.
     pages: Vec<Vec<Indexed>>,
-    /// First unit and number of units of the run that was used last; none if it may have changed since.
+    /// First unit and number of units of the run that was used last; [`NO_RUN`] if it may have changed since.
     last: (u32, u32),
 }
 

@@ -1,11 +1,11 @@
-//! TPFTL: entries in memory by the page of the map that they are from (Zhou et al., "An efficient page-level FTL to optimize address
-//! translation in flash memory", `EuroSys` 2015).
+//! TPFTL: cached entries are grouped by their page of the map (Zhou et al., "An efficient page-level FTL to optimize address translation in
+//! flash memory", `EuroSys` 2015).
 //!
-//! Pages with entries in memory stand in the order of their last use, and the entries of each in the order of theirs. Entries of the page
-//! used longest ago make room, clean ones first; where all have changed, one page write takes all of them to the flash. A miss brings the
-//! entries of the rest of its request along, and, while the number of pages with entries in memory falls, as many as there are entries of
-//! units right before it: reads of a stream have few pages in use. What comes along takes the place of entries of one page only.
-//! The paper sorts pages by the mean of the last uses of their entries; here the latest counts.
+//! Pages with cached entries are in the order of their last use, and so are the entries of each page. Entries are evicted from the least
+//! recently used page, clean ones first; if all of its entries are dirty, one page write writes all of them back. A miss also loads the
+//! entries of the rest of its request. While the number of pages with cached entries falls, it also loads as many following entries as
+//! there are cached entries of the units right before it, because sequential reads use few pages. Entries that are loaded along evict
+//! entries of one page only. The paper sorts pages by the mean of the last uses of their entries; here the latest use counts.
 
 use super::cache::{
     CACHE_KB, HPB_PAGES, LOOKUP_NJ, LOOKUP_NS, Layout, MapCache, MapFigures, Policy, Stale, Wanted,
@@ -30,30 +30,30 @@ pub(super) const POLICY: Policy = Policy {
     },
 };
 
-/// Bytes of an entry, whose unit is counted in its page, and of a page that has some.
+/// Bytes of a cached entry, whose unit is relative to its page, and of a page with cached entries.
 const ENTRY_BYTES: u64 = 6;
 const PAGE_BYTES: u64 = 8;
 
-/// Change of the number of pages in memory that switches prefetching by predecessors on or off.
+/// Change of the number of pages with cached entries that switches prefetching by predecessors on or off.
 const THRESHOLD: i32 = 3;
 
-/// Entries of a page of the map that are in memory.
+/// The cached entries of a page of the map.
 #[derive(Clone, Copy)]
 struct Node {
     entries: List,
-    /// Every older entry than this one has changed; [`NONE`]: all have.
+    /// Every older entry than this one is dirty; [`NONE`]: all entries are.
     unchanged: u32,
     count: u32,
     changed: u32,
 }
 
-/// What a miss brings into memory.
+/// The entries that a miss loads.
 #[derive(Clone, Copy)]
 struct Plan {
-    /// Entries after the wanted one that may come along, and how many of them are not in memory.
+    /// Number of entries after the wanted one that may be loaded along, and how many of them are not cached.
     reach: u32,
     extra: u32,
-    /// The page that gave up entries for it.
+    /// The page whose entries are evicted for it.
     victim: Option<u32>,
 }
 
@@ -61,15 +61,15 @@ struct Plan {
 struct TwoLevels {
     layout: Layout,
     budget: u64,
-    /// Units of entries, and the place of each plus 1; 0 = not in memory.
+    /// Units of cached entries, and the place of each unit plus 1; 0 = not cached.
     entries: Links<u32>,
     places: Vec<u32>,
     changed: BitSet,
     nodes: Vec<Node>,
-    /// Pages with entries in memory.
+    /// Pages with cached entries.
     pages: Lru,
     plan: Option<Plan>,
-    /// Pages that came and went since prefetching by predecessors was last switched, and whether it is on.
+    /// Pages added minus pages removed since prefetching by predecessors was last switched, and whether it is on.
     balance: i32,
     follows: bool,
 }
@@ -120,13 +120,13 @@ impl TwoLevels {
         Plan { reach, extra, victim: None }
     }
 
-    /// Bytes that a miss of a unit takes, with this many other entries.
+    /// Bytes that a miss of a unit needs, if this number of other entries is loaded along.
     fn needed(&self, unit: Lpn, extra: u32) -> u64 {
         let page = if self.pages.holds(self.layout.page(unit)) { 0 } else { PAGE_BYTES };
         page + (1 + u64::from(extra)) * ENTRY_BYTES
     }
 
-    /// Puts an entry into its page, which is among those used last.
+    /// Adds an entry to its page as the most recently used one.
     #[inline]
     fn add(&mut self, page: u32, unit: u32) {
         let node = &mut self.nodes[page as usize];
@@ -138,7 +138,7 @@ impl TwoLevels {
         self.places[unit as usize] = place + 1;
     }
 
-    /// Uses a page, which may have no entries yet.
+    /// Makes a page the most recently used; it may have no entries yet.
     fn use_page(&mut self, page: u32) {
         if !self.pages.touch(page) {
             self.pages.push(page);
@@ -146,12 +146,12 @@ impl TwoLevels {
         }
     }
 
-    /// Uses entries of a page, all of them in memory.
+    /// Uses entries of a page, all of which are cached.
     fn use_entries(&mut self, page: u32, units: Range<u32>, changes: bool) {
         self.pages.touch(page);
         let node = &mut self.nodes[page as usize];
         let places = &self.places[units.start as usize..units.end as usize];
-        // What lies in front of the oldest unchanged entry does so still when these are after it.
+        // The entries before the oldest clean one stay before it when the used ones are moved after it.
         let mut unchanged = node.unchanged;
         while unchanged != NONE && units.contains(&self.entries.get(unchanged)) {
             unchanged = self.entries.newer(unchanged);
@@ -165,8 +165,8 @@ impl TwoLevels {
         }
     }
 
-    /// Takes entries out of a page, `most` at most: unchanged ones, from the one used longest ago on. Where all have changed it takes the
-    /// one used longest ago and returns false: the page has to be written first.
+    /// Evicts at most `most` clean entries of a page, the least recently used first. If all entries are dirty, evicts the least recently
+    /// used one and returns false: the page has to be written first.
     fn give_up(&mut self, page: u32, most: u32) -> bool {
         let node = &mut self.nodes[page as usize];
         let unchanged = node.count - node.changed;
@@ -245,7 +245,7 @@ impl MapCache for TwoLevels {
         while self.bytes() + self.needed(wanted.unit, plan.extra) > self.budget {
             let Some(coldest) = self.pages.oldest() else { break };
             if *plan.victim.get_or_insert(coldest) != coldest && plan.extra > 0 {
-                // The next page is left alone by what only comes along.
+                // Entries that are only loaded along do not evict entries of a second page.
                 let free = self.budget.saturating_sub(self.bytes() + self.needed(wanted.unit, 0));
                 plan.extra = plan.extra.min((free / ENTRY_BYTES) as u32);
                 plan.victim = Some(coldest);
@@ -281,7 +281,7 @@ impl MapCache for TwoLevels {
         let place = self.entries.add(&mut list, unit);
         self.places[unit as usize] = place + 1;
         if node.unchanged == NONE {
-            // Those that came along are in front of the entry itself.
+            // Entries that were loaded along are older than the wanted one.
             node.unchanged = if node.entries.newest == NONE {
                 list.oldest
             } else {
@@ -324,7 +324,7 @@ impl MapCache for TwoLevels {
         MapFigures { cached_bytes: self.bytes(), ..MapFigures::default() }
     }
 
-    /// The pages from the one used longest ago on, each with its entries and whether they changed.
+    /// The pages, from the least recently used one on, each with its entries and whether they are dirty.
     fn words(&self) -> Vec<u32> {
         let mut out = vec![self.balance as u32, u32::from(self.follows), self.pages.len() as u32];
         for page in self.pages.iter() {
@@ -368,13 +368,13 @@ impl MapCache for TwoLevels {
 mod tests {
     use super::*;
 
-    /// Memory for this many entries of pages of 1,024.
+    /// A cache with room for this number of entries and pages, with 1,024 entries in a page of the map.
     fn cache(entries: u64, pages: u64) -> TwoLevels {
         let layout = Layout::new(8192, 1024);
         TwoLevels::new(entries * ENTRY_BYTES + pages * PAGE_BYTES, layout)
     }
 
-    /// Looks units up as a request does, and returns the page written back, if one was.
+    /// Simulates a miss of a unit; returns the page that was written back, if any, and the number of entries loaded along.
     fn miss(cache: &mut TwoLevels, core: &Core, unit: u32, rest: u32, changes: bool) -> (Option<u32>, u32) {
         let wanted = Wanted { unit: Lpn(unit), rest };
         assert_eq!(cache.touch(wanted.unit, 1, changes), 0);

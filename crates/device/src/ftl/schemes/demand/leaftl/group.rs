@@ -1,9 +1,9 @@
-//! The segments of 256 units, newer ones above older ones, and the table of the units that approximate segments give.
+//! The segments of 256 units, newer ones above older ones, and the table of the units that approximate segments describe.
 
 use super::segment::{Bits, GROUP, Point, Segment, ends, learn, set, without};
 use super::segments::Segments;
 
-/// The conflict resolution buffer: which approximate segment gives a unit. A unit belongs to one of them, which its first unit names.
+/// The conflict resolution buffer: which approximate segment describes a unit. A unit belongs to one segment, identified by its first unit.
 #[derive(Clone)]
 struct Owners {
     owned: Bits,
@@ -16,30 +16,30 @@ pub struct Scratch {
     kept: Vec<(Segment, u16)>,
 }
 
-/// Where the segments of a group say that a unit lies.
+/// The location of a unit according to the segments of its group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Found {
-    /// Number of its place; within the error bound where it is not exact.
+    /// Number of the location; within the error bound if it is not exact.
     pub place: u32,
     pub exact: bool,
 }
 
-/// A group. Segments of one level do not overlap; a unit lies where the uppermost segment that gives it says.
+/// A group of units. Segments of one level do not overlap; the uppermost segment that contains a unit determines its location.
 #[derive(Clone, Default)]
 pub struct Group {
-    /// Level by level, each in order of units.
+    /// The segments, level by level, each in the order of units.
     segments: Segments,
     /// End of each level in `segments`.
     levels: Vec<u16>,
     owners: Option<Box<Owners>>,
     /// Number of approximate segments.
     approximate: u16,
-    /// Segments learned since the levels were merged.
+    /// Number of segments learned since the levels were last merged.
     learned: u16,
 }
 
 impl Group {
-    /// Bytes of memory: segments, and the table of approximate ones, whose lists end with a null.
+    /// Bytes of memory: the segments, and the table of approximate ones, whose lists end with a null.
     pub fn bytes(&self) -> u64 {
         let owned: u32 =
             self.owners.as_ref().map_or(0, |owners| owners.owned.iter().map(|word| word.count_ones()).sum());
@@ -50,7 +50,7 @@ impl Group {
         self.segments.len()
     }
 
-    /// Units that are found.
+    /// Number of mapped units that the segments describe.
     pub fn units(&self) -> u64 {
         let (mut seen, mut count) = ([0; 4], 0);
         for segment in self.segments.iter() {
@@ -63,12 +63,12 @@ impl Group {
         count
     }
 
-    /// Whether some places are approximate.
+    /// Whether some locations are approximate.
     pub fn is_approximate(&self) -> bool {
         self.approximate > 0
     }
 
-    /// Units that a segment gives, as far as no newer one does.
+    /// Units that a segment describes; newer segments may describe some of them too.
     fn units_of(&self, segment: Segment) -> Bits {
         if segment.is_approximate() { self.owned_by(segment.start) } else { segment.units() }
     }
@@ -78,7 +78,7 @@ impl Group {
         usize::from(from)..usize::from(self.levels[level])
     }
 
-    /// Where a unit lies; `None` if no segment gives it.
+    /// The location of a unit; `None` if no segment contains it.
     #[inline]
     pub fn find(&self, unit: u8) -> Option<Found> {
         let mut from = 0;
@@ -111,7 +111,7 @@ impl Group {
         owned.then_some(owners.first[usize::from(unit)])
     }
 
-    /// Units that an approximate segment gives.
+    /// The units of an approximate segment.
     fn owned_by(&self, first: u8) -> Bits {
         let mut own = [0; 4];
         let Some(owners) = &self.owners else { return own };
@@ -120,7 +120,7 @@ impl Group {
         own
     }
 
-    /// Learns where some units lie from now on, given in order.
+    /// Learns the new locations of some units, which are given in order.
     pub fn learn(&mut self, mut points: &[Point], gamma: u32) {
         while !points.is_empty() {
             let (segment, count) = learn(points, gamma);
@@ -132,18 +132,18 @@ impl Group {
         }
     }
 
-    /// Learns a run.
+    /// Learns a run of consecutive locations.
     pub fn learn_run(&mut self, run: Segment) {
         self.insert(run, run.units());
         self.learned = self.learned.saturating_add(1);
     }
 
-    /// Whether this many segments were learned since the levels were merged.
+    /// Whether at least this number of segments was learned since the levels were last merged.
     pub fn is_due(&self, learned: u16) -> bool {
         self.learned >= learned
     }
 
-    /// Puts in a segment that gives these units.
+    /// Inserts a segment that describes these units.
     fn insert(&mut self, mut segment: Segment, units: Bits) {
         self.release(units);
         if segment.is_approximate() {
@@ -158,7 +158,7 @@ impl Group {
         if self.levels.is_empty() {
             self.levels.push(0);
         }
-        // A segment that only goes on where another ends becomes a part of it.
+        // A segment that continues another one is merged with it.
         let after = self.segments.partition_point(self.level(0), |other| other.start < segment.start);
         if let Some(before) = after.checked_sub(1)
             && self.segments.get(before).continues(segment)
@@ -170,8 +170,8 @@ impl Group {
         self.add(0, segment);
     }
 
-    /// Takes from the uppermost level what overlaps a new segment: units that it gives are given up, and what still overlaps goes a
-    /// level down.
+    /// Removes segments from the uppermost level that overlap a new segment. Units of the new segment are removed from them; what still
+    /// overlaps is moved a level down.
     fn push_down(&mut self, segment: Segment, units: Bits) {
         let mut at = self.segments.partition_point(self.level(0), |other| other.end() < segment.start);
         while at < self.level(0).end && self.segments.get(at).start <= segment.end() {
@@ -192,7 +192,7 @@ impl Group {
         }
     }
 
-    /// Puts a segment into the second level, or a new one above it where it overlaps others there.
+    /// Inserts a segment into the second level, or into a new level above it if it overlaps segments there.
     fn add_below(&mut self, segment: Segment) {
         let fits = self.levels.len() > 1 && {
             let level = self.level(1);
@@ -216,7 +216,7 @@ impl Group {
         self.segments.remove(at)
     }
 
-    /// Takes units from the approximate segments that give them.
+    /// Removes units from the approximate segments that describe them.
     fn release(&mut self, units: Bits) {
         let Some(owners) = &mut self.owners else { return };
         let mut losers = [0; 4];
@@ -229,7 +229,7 @@ impl Group {
         }
     }
 
-    /// An approximate segment has lost units: it begins and ends with those that are left.
+    /// Shortens an approximate segment that has lost units, so that it begins and ends with the remaining ones.
     fn rename(&mut self, first: u8) {
         let named = |segment: Segment| segment.is_approximate() && segment.start == first;
         let Some(at) = self.segments.iter().position(named) else { return };
@@ -246,11 +246,11 @@ impl Group {
         }
     }
 
-    /// Merges the levels: gives up what newer segments hide, and stacks the rest as low as it goes. `place` finds the place of a unit
-    /// that is the last of an approximate segment, which is shorter as a point.
+    /// Merges the levels: removes what newer segments hide, and puts the rest into as few levels as possible. `place` returns the location
+    /// of a unit that is the last one of an approximate segment; it is stored as a point, which is shorter.
     pub fn compact(&mut self, place: impl Fn(u8) -> u32, scratch: &mut Scratch) {
         self.learned = 0;
-        // One level of accurate segments with data is as short as it gets.
+        // One level of accurate segments with data cannot become smaller.
         let discards = || self.segments.iter().any(|segment| segment.is_discard());
         if self.levels.len() != 1 || self.segments.is_empty() || self.approximate > 0 || discards() {
             self.merge(place, scratch);
@@ -295,7 +295,7 @@ impl Group {
         }
     }
 
-    /// Gives up discards that hide nothing.
+    /// Removes discards that hide nothing.
     fn drop_discards(&self, kept: &mut Vec<(Segment, u16)>) {
         if !kept.iter().any(|(segment, _)| segment.is_discard()) {
             return;
@@ -312,7 +312,7 @@ impl Group {
         kept.retain(|(_, mark)| *mark == 0);
     }
 
-    /// The words of an image.
+    /// Appends the group as words of an image.
     pub fn words(&self, out: &mut Vec<u32>) {
         out.push(self.segments.len() as u32 | (self.levels.len() as u32) << 16);
         if self.segments.is_empty() {
@@ -329,7 +329,7 @@ impl Group {
         }
     }
 
-    /// A group of such words; `None` if it is none.
+    /// Reads a group from words of an image; `None` if they are not valid.
     pub fn of_words(words: &mut dyn Iterator<Item = u32>) -> Option<Self> {
         let mut group = Self::default();
         let counts = words.next()?;
@@ -358,7 +358,8 @@ impl Group {
         group.is_whole().then_some(group)
     }
 
-    /// Whether levels end one after the other with the last segment, and segments of a level do not overlap.
+    /// Checks the structure: levels follow each other up to the last segment, segments of a level do not overlap, and the table of units
+    /// matches the approximate segments.
     fn is_whole(&self) -> bool {
         let mut from = 0;
         let ordered = self.levels.iter().all(|to| {
@@ -381,7 +382,7 @@ impl Group {
     }
 }
 
-/// Units of a set.
+/// The units of a set, in order.
 fn bits(set: Bits) -> impl Iterator<Item = u8> {
     let (mut word, mut left) = (0, set[0]);
     std::iter::from_fn(move || {
@@ -395,7 +396,8 @@ fn bits(set: Bits) -> impl Iterator<Item = u8> {
     })
 }
 
-/// Gives segments, the newest first, the uppermost level below every newer one that they overlap, and sorts them by it.
+/// Assigns levels to segments, which are given from the newest to the oldest: to each the uppermost level below all newer segments that it
+/// overlaps. Sorts the segments by level.
 fn stack(kept: &mut [(Segment, u16)]) {
     let mut taken = [0u16; GROUP as usize];
     for (segment, level) in kept.iter_mut() {
@@ -416,7 +418,7 @@ mod tests {
         #[test]
         fn a_group_gives_the_newest_place_of_every_unit_within_the_bound(
             gamma in prop::sample::select(vec![0u32, 1, 4]),
-            // First unit, units, gap between them, step between places, merged afterwards.
+            // Each step: first unit, number of units, gap between units, step between locations, and whether levels are merged afterwards.
             steps in prop::collection::vec((any::<u8>(), 1u8..40, 1u8..5, 0u32..6, any::<bool>()), 1..60),
         ) {
             let mut group = Group::default();
@@ -426,7 +428,7 @@ mod tests {
             for (first, count, gap, step, merges) in steps {
                 let mut points = Vec::new();
                 for i in 0..u32::from(count) {
-                    // An irregular run, a discard where the step is 0.
+                    // An irregular run; a discard if the step is 0.
                     let unit = u32::from(first) + i * u32::from(gap) + i * i % 3 * u32::from(gap > 2);
                     if unit > 255 || points.last().is_some_and(|(last, _)| u32::from(*last) >= unit) {
                         continue;

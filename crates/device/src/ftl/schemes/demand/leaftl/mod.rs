@@ -1,10 +1,11 @@
 //! `LeaFTL`: the map as learned segments (Sun et al., "`LeaFTL`: a learning-based flash translation layer for solid-state drives",
 //! ASPLOS 2023).
 //!
-//! Each write, and each move by collection, teaches linear segments to the groups of 256 units that it touches. A segment is exact, or
-//! gives places up to `gamma` pages off; a read that it leads to the wrong page finds the right one in the spare area of that page and
-//! reads again. The segments of the groups used last are in memory; the others are in pages of the map, with 2 KB for each group: the
-//! most that merged levels take. Data reaches the flash in the order of its commands, as there is no buffer that would sort it.
+//! After each write, and each move by collection, the groups of 256 units that it touches learn linear segments. A segment is exact, or its
+//! locations are off by at most `gamma` map units. If a read goes to the wrong page, it finds the right location in the spare area of that
+//! page and reads again. The segments of the most recently used groups are cached; all others are in pages of the map, with 2 KB for each
+//! group, which is the maximum after a merge of levels. There is no buffer that sorts data, so data is written in the order of the
+//! commands.
 
 mod group;
 mod segment;
@@ -46,16 +47,16 @@ const COMPACT_AFTER: PolicySetting = PolicySetting {
     range: (1, 1000),
 };
 
-/// Bytes of a group in memory beside its segments: number of the group, and where they are.
+/// Bytes of a cached group besides its segments: number of the group, and location of the segments.
 const GROUP_BYTES: u64 = 8;
 
-/// The learned segments of all groups, and which groups are in memory.
+/// The learned segments of all groups, and which groups are cached.
 #[derive(Clone)]
 struct Learned {
     layout: Layout,
     places: Places,
     groups: Vec<Group>,
-    /// Groups in memory by their last use, which of them changed, and their bytes.
+    /// Cached groups in the order of their last use, which of them are dirty, and their bytes.
     cached: Lru,
     dirty: Vec<bool>,
     bytes: u64,
@@ -96,7 +97,7 @@ impl Learned {
         GROUP_BYTES + self.groups[group as usize].bytes()
     }
 
-    /// Has a group learn a run of consecutive places or, if there is none, the places in `points`.
+    /// Learns a run of consecutive locations for a group or, if `run` is `None`, the locations in `points`.
     fn learn(&mut self, core: &Core, group: u32, run: Option<Segment>, stale: &mut Stale) {
         let before = self.size(group);
         match run {
@@ -140,7 +141,7 @@ impl MapCache for Learned {
         (group * GROUP).saturating_sub(unit.0).min(most)
     }
 
-    /// Gives up the groups used longest ago; changed ones are written back.
+    /// Evicts the least recently used groups; dirty ones are written back.
     fn make_room(&mut self, core: &Core, wanted: Option<Wanted>) -> Option<u32> {
         let (needed, stay) = wanted.map_or((0, 1), |wanted| (self.size(group_of(wanted.unit)), 0));
         while self.bytes + needed > self.budget && self.cached.len() > stay {
@@ -234,7 +235,7 @@ impl MapCache for Learned {
         }
     }
 
-    /// The segments of each group, then the groups in memory from the one used longest ago on, each with whether it changed.
+    /// The segments of each group, then the cached groups from the least recently used one on, each with whether it is dirty.
     fn words(&self) -> Vec<u32> {
         let mut out = Vec::new();
         self.groups.iter().for_each(|group| group.words(&mut out));

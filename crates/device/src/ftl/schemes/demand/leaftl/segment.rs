@@ -1,4 +1,4 @@
-//! Learned segments: where the units of a part of a group lie, in eight bytes, and how they are learned.
+//! Learned segments: the locations of units of a group in eight bytes, and how they are learned.
 
 use std::cmp::Ordering;
 
@@ -7,24 +7,24 @@ use super::super::places::NOWHERE;
 /// Units of a group.
 pub const GROUP: u32 = 256;
 
-/// Some units of a group, one bit each.
+/// A set of units of a group, one bit each.
 pub type Bits = [u64; 4];
 
-/// A unit of a group, and the number of its place.
+/// A unit of a group, and the number of its location.
 pub type Point = (u8, u32);
 
-/// Marks of [`Segment::slope`].
+/// Flags of [`Segment::slope`].
 const APPROXIMATE: u16 = 1 << 15;
 const STRIDE: u16 = 1 << 14;
-/// Greatest slope of an approximate segment, and step of an accurate one.
+/// Maximum slope of an approximate segment, and maximum step of an accurate one.
 const MOST_SLOPE: i64 = (1 << 15) - 1;
 const MOST_STEP: u32 = (1 << 14) - 1;
 /// Fraction bits of the slope of an approximate segment.
 const FRACTION: u32 = 11;
 
-/// A linear piece of the map: `start`, `length`, slope and intercept, as the paper has them (S, L, K, I). The slope is a step between
-/// consecutive units, a stride of units with consecutive places, or, in an approximate segment, a fixed-point number.
-/// The intercept is that of the first unit of the group.
+/// A linear piece of the map: `start`, `length`, slope and intercept, as in the paper (S, L, K, I). The slope is a step between consecutive
+/// units, a stride of units with consecutive locations, or, in an approximate segment, a fixed-point number. The intercept is the value at
+/// the first unit of the group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Segment {
     pub start: u8,
@@ -41,17 +41,17 @@ impl Segment {
         self.start.saturating_add(self.length)
     }
 
-    /// Whether its places are approximate; the conflict resolution buffer says which units it gives.
+    /// Whether its locations are approximate. The conflict resolution buffer contains the units of such a segment.
     pub fn is_approximate(self) -> bool {
         self.slope & APPROXIMATE != 0
     }
 
-    /// Whether its units hold no data, after a discard.
+    /// Whether its units are not mapped, because of a discard.
     pub fn is_discard(self) -> bool {
         self.slope == 0
     }
 
-    /// Whether an accurate segment gives the place of a unit.
+    /// Whether an accurate segment contains a unit.
     #[inline]
     pub fn has(self, unit: u8) -> bool {
         self.start <= unit
@@ -64,7 +64,7 @@ impl Segment {
         if self.slope & STRIDE == 0 { 1 } else { (self.slope & !STRIDE).max(1) }
     }
 
-    /// The number of a unit's place; in an approximate segment, one within the error bound.
+    /// The number of a unit's location; in an approximate segment, a number within the error bound.
     #[inline]
     pub fn place(self, unit: u8) -> u32 {
         let x = u32::from(unit);
@@ -80,7 +80,7 @@ impl Segment {
         self.intercept.wrapping_add(way)
     }
 
-    /// Its units, where it is accurate.
+    /// The units of an accurate segment.
     #[inline]
     pub fn units(self) -> Bits {
         if self.stride() == 1 {
@@ -101,7 +101,7 @@ impl Segment {
         self.length = last.saturating_sub(first);
     }
 
-    /// Whether `next` is the same line, from the unit on after the last of this one.
+    /// Whether `next` is the same line and begins with the unit after the last of this one.
     pub fn continues(self, next: Self) -> bool {
         let same = self.slope == next.slope && self.intercept == next.intercept;
         same && !self.is_approximate()
@@ -117,22 +117,22 @@ impl Segment {
         segment
     }
 
-    /// Units from one on at consecutive places.
+    /// Consecutive units at consecutive locations.
     pub fn run(start: u8, count: u32, place: u32) -> Self {
         Self::accurate(start, start + (count - 1) as u8, 1, place)
     }
 
-    /// One unit at one place.
+    /// One unit at one location.
     pub fn point((unit, place): Point) -> Self {
         Self::accurate(unit, unit, u16::from(place != NOWHERE), place)
     }
 
-    /// The words of an image.
+    /// The segment as words of an image.
     pub fn words(self) -> [u32; 2] {
         [u32::from(self.start) | u32::from(self.length) << 8 | u32::from(self.slope) << 16, self.intercept]
     }
 
-    /// A segment of such words; `None` if it is none.
+    /// Reads a segment from words of an image; `None` if they are not valid.
     pub fn of_words(first: u32, intercept: u32) -> Option<Self> {
         let (start, length, slope) = (first as u8, (first >> 8) as u8, (first >> 16) as u16);
         start.checked_add(length).map(|_| Self { start, length, slope, intercept })
@@ -144,7 +144,7 @@ pub fn set(bits: &mut Bits, unit: u8) {
     bits[usize::from(unit >> 6)] |= 1 << (unit & 63);
 }
 
-/// The units from one to another, both included.
+/// The units from `first` to `last`, both included.
 pub fn between(first: u8, last: u8) -> Bits {
     let upto = |word: u8| match (last >> 6).cmp(&word) {
         Ordering::Less => 0,
@@ -173,8 +173,8 @@ pub fn ends(bits: Bits) -> Option<(u8, u8)> {
     ))
 }
 
-/// Learns the first of some units in order; returns the segment, and how many of them it gives. Places are exact, or off by at most
-/// `gamma`.
+/// Learns a segment from the first of these points, which are in the order of units; returns it and the number of points that it describes.
+/// Locations are exact, or off by at most `gamma`.
 pub fn learn(points: &[Point], gamma: u32) -> (Segment, usize) {
     let (exact, count) = accurate(points);
     if gamma > 0
@@ -187,7 +187,7 @@ pub fn learn(points: &[Point], gamma: u32) -> (Segment, usize) {
     (exact, count)
 }
 
-/// The longest accurate segment from the first unit on.
+/// The longest accurate segment from the first point on.
 fn accurate(points: &[Point]) -> (Segment, usize) {
     let (first, place) = points[0];
     if place == NOWHERE {
@@ -208,13 +208,13 @@ fn accurate(points: &[Point]) -> (Segment, usize) {
     (Segment::accurate(first, points[count - 1].0, slope, place), count)
 }
 
-/// How many points from the first on follow each other.
+/// Number of points from the first on of which each follows the previous one.
 #[inline]
 fn run(points: &[Point], follows: impl Fn(Point, Point) -> bool) -> usize {
     1 + points.windows(2).take_while(|pair| follows(pair[0], pair[1])).count()
 }
 
-/// The longest approximate segment from the first unit on; `None` if it has one unit only.
+/// The longest approximate segment from the first point on; `None` if that has one unit only.
 fn approximate(points: &[Point], gamma: i64) -> Option<(Segment, usize)> {
     let (first, place) = points[0];
     if place == NOWHERE {
@@ -224,7 +224,7 @@ fn approximate(points: &[Point], gamma: i64) -> Option<(Segment, usize)> {
     let mut count = 1;
     for &(unit, at) in &points[1..] {
         let (dx, dy) = (i64::from(unit - first), i64::from(at) - i64::from(place));
-        // Rounding down at both ends moves a place by less than one, so that whole bounds hold.
+        // Rounding down at both ends moves a location by less than one, so the integer bounds hold.
         let low = -((gamma - dy) << FRACTION).div_euclid(dx);
         let high = ((dy + gamma) << FRACTION).div_euclid(dx);
         let (low, high) = (low.max(least), high.min(most));

@@ -1,19 +1,19 @@
-//! Memory for the segments of a group.
+//! A compact vector for the segments of a group.
 
 use std::ops::Range;
 
 use super::segment::Segment;
 
-/// Segments up to which memory doubles as usual. Behind them it grows by a part of itself, as most groups of a device that was overwritten
-/// at random have a segment for nearly every unit.
+/// Number of segments up to which the capacity doubles as usual. Above it, the capacity grows by a fraction, because most groups of a
+/// device with random overwrites have a segment for nearly every unit.
 const FEW: usize = 16;
 const SPARE: usize = 16;
 
-/// A segment of one unit: the unit, and the number of its place.
+/// A segment of one unit: the unit, and the number of its location.
 type Packed = [u8; 5];
 
-/// Segments in a row, as of a vector. They take five bytes each while all of them are of one unit, as nearly all are where a device was
-/// overwritten at random.
+/// A vector of segments. Each takes five bytes as long as all of them describe one unit, as nearly all do on a device with random
+/// overwrites.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Segments {
     OfOneUnit(Vec<Packed>),
@@ -26,7 +26,7 @@ impl Default for Segments {
     }
 }
 
-/// The five bytes of a segment; `None` if they cannot describe it.
+/// A segment in five bytes; `None` if it describes more than one unit.
 #[inline]
 fn packed(segment: Segment) -> Option<Packed> {
     let place = segment.place(segment.start);
@@ -69,7 +69,7 @@ impl Segments {
         (0..self.len()).map(|at| self.get(at))
     }
 
-    /// The first place in a range behind those for which `before` holds; it holds for none behind one for which it does not.
+    /// Index of the first segment in a range for which `before` is false. The range must begin with those for which it is true.
     #[inline]
     pub fn partition_point(&self, range: Range<usize>, before: impl Fn(Segment) -> bool) -> usize {
         let first = range.start;
@@ -113,7 +113,7 @@ impl Segments {
     /// Shortens a segment to the units from `first` to `last`.
     pub fn trim(&mut self, at: usize, first: u8, last: u8) {
         match self {
-            // One unit is as short as it gets.
+            // A segment of one unit cannot become shorter.
             Self::OfOneUnit(_) => {}
             Self::Any(segments) => segments[at].trim(first, last),
         }
@@ -140,7 +140,7 @@ impl Segments {
         }
     }
 
-    /// Gives memory back that is not expected to be needed soon.
+    /// Releases memory that is not expected to be needed soon.
     pub fn tighten(&mut self) {
         match self {
             Self::OfOneUnit(segments) => tighten(segments),
@@ -168,7 +168,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// A step of the model: where, and a segment by its first unit, length and place.
+    /// A random segment for a step of the model: by first unit, length and location.
     fn segment() -> impl Strategy<Value = Segment> {
         let place = prop_oneof![0u32..1000, Just(NOWHERE), any::<u32>()];
         (any::<u8>(), prop_oneof![9 => Just(1u32), 1 => 1u32..20], place).prop_map(|(start, count, place)| {
